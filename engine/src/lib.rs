@@ -1,0 +1,5 @@
+//! The Bosun engine: it decides, drives and remembers.
+
+pub mod vocabulary;
+
+pub use vocabulary::*;

@@ -1,0 +1,519 @@
+//! Events: the stored facts of a run, in the past tense, with Temporal's names. **This file is the disk contract.**
+//!
+//! Invariant: changes are additive only. Structs are stored as arrays, so a new field goes last, with
+//! `#[serde(default)]`; a variant is never renamed or removed. Folding the events of a run in order rebuilds it exactly.
+//! Every event has an [`Origin`]: an *activating* event is given to the workflow code as one job, a *command* event is
+//! what the code asked for in answer to the activating event before it, and *bookkeeping* never reaches the code.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::*;
+
+/// An event with its place and time, as readers see it. On disk these parts are shared by the whole [`Turn`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    pub id: EventId,
+    /// The time of the turn; workflow `now()` is this and nothing else (engine.md G15).
+    pub at: Timestamp,
+    /// The build of the workflow code that decided the turn (engine.md E22).
+    pub build: BuildId,
+    pub kind: EventKind,
+}
+
+/// Who causes an event, which is how replay treats it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    Activating,
+    Command,
+    Bookkeeping,
+}
+
+/// The facts. Names are Temporal's; where Temporal refers to an event id, `seq` (the number of the command) stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum EventKind {
+    WorkflowExecutionStarted(Box<WorkflowExecutionStarted>),
+    /// The backoff before the first activation of a retried run is over.
+    FirstWorkflowTaskScheduled,
+    WorkflowExecutionSignaled(WorkflowExecutionSignaled),
+    WorkflowExecutionCancelRequested {
+        reason: String,
+        identity: Option<Identity>,
+        request_id: Option<RequestId>,
+    },
+    WorkflowExecutionUpdateAccepted {
+        update_id: UpdateId,
+        name: UpdateName,
+        input: Payload,
+        identity: Option<Identity>,
+    },
+    WorkflowExecutionUpdateCompleted {
+        update_id: UpdateId,
+        result: Result<Payload, Failure>,
+    },
+    WorkflowExecutionPaused {
+        reason: String,
+        identity: Option<Identity>,
+    },
+    WorkflowExecutionUnpaused {
+        reason: String,
+        identity: Option<Identity>,
+    },
+
+    ActivityTaskScheduled(Box<ActivityTaskScheduled>),
+    /// Written, durably, before the attempt starts: an attempt that may have run is always known (engine.md E08).
+    ActivityTaskStarted {
+        seq: Seq,
+        attempt: Attempt,
+    },
+    /// An attempt ended badly and another follows at `next_attempt_at`.
+    ActivityTaskAttemptFailed {
+        seq: Seq,
+        attempt: Attempt,
+        failure: Failure,
+        next_attempt_at: Timestamp,
+    },
+    ActivityTaskCompleted {
+        seq: Seq,
+        result: Payload,
+        identity: Option<Identity>,
+    },
+    ActivityTaskFailed {
+        seq: Seq,
+        failure: Failure,
+        retry_state: RetryState,
+    },
+    ActivityTaskTimedOut {
+        seq: Seq,
+        failure: Failure,
+        retry_state: RetryState,
+    },
+    ActivityTaskCancelRequested {
+        seq: Seq,
+    },
+    ActivityTaskCanceled {
+        seq: Seq,
+        details: Option<Payload>,
+    },
+    ActivityTaskPaused {
+        seq: Seq,
+        reason: String,
+        identity: Option<Identity>,
+    },
+    ActivityTaskUnpaused {
+        seq: Seq,
+        identity: Option<Identity>,
+    },
+
+    TimerStarted {
+        seq: Seq,
+        fire_at: Timestamp,
+        summary: Option<String>,
+    },
+    TimerFired {
+        seq: Seq,
+    },
+    TimerCanceled {
+        seq: Seq,
+    },
+
+    StartChildWorkflowExecutionInitiated(Box<ChildWorkflowInitiated>),
+    StartChildWorkflowExecutionFailed {
+        seq: Seq,
+        failure: Failure,
+    },
+    ChildWorkflowExecutionStarted {
+        seq: Seq,
+        run_id: RunId,
+    },
+    /// The child asked for is to be canceled.
+    ChildWorkflowExecutionCancelRequested {
+        seq: Seq,
+        reason: String,
+    },
+    ChildWorkflowExecutionCompleted {
+        seq: Seq,
+        result: Payload,
+    },
+    ChildWorkflowExecutionFailed {
+        seq: Seq,
+        failure: Failure,
+    },
+    ChildWorkflowExecutionCanceled {
+        seq: Seq,
+        details: Option<Payload>,
+    },
+    ChildWorkflowExecutionTimedOut {
+        seq: Seq,
+    },
+    ChildWorkflowExecutionTerminated {
+        seq: Seq,
+        reason: String,
+    },
+
+    SignalExternalWorkflowExecutionInitiated(Box<SignalExternalInitiated>),
+    ExternalWorkflowExecutionSignaled {
+        seq: Seq,
+    },
+    SignalExternalWorkflowExecutionFailed {
+        seq: Seq,
+        failure: Failure,
+    },
+    RequestCancelExternalWorkflowExecutionInitiated {
+        seq: Seq,
+        target: ExternalTarget,
+        reason: String,
+    },
+    ExternalWorkflowExecutionCancelRequested {
+        seq: Seq,
+    },
+    RequestCancelExternalWorkflowExecutionFailed {
+        seq: Seq,
+        failure: Failure,
+    },
+
+    MarkerRecorded(Marker),
+    UpsertWorkflowSearchAttributes {
+        attributes: SearchAttributes,
+    },
+    WorkflowPropertiesModified {
+        memo: Memo,
+    },
+
+    WorkflowExecutionCompleted {
+        result: Payload,
+        /// Signals that were accepted and never taken by the code (engine.md E11: reported, never lost silently).
+        unhandled_signals: Vec<SignalName>,
+    },
+    WorkflowExecutionFailed {
+        failure: Failure,
+        /// The run that tries again, if the workflow's retry policy allows one.
+        new_run: Option<RunId>,
+        retry_state: RetryState,
+        unhandled_signals: Vec<SignalName>,
+    },
+    WorkflowExecutionTimedOut {
+        /// Which limit: `execution` or `run`.
+        timeout: WorkflowTimeout,
+        new_run: Option<RunId>,
+        unhandled_signals: Vec<SignalName>,
+    },
+    WorkflowExecutionCanceled {
+        details: Option<Payload>,
+        unhandled_signals: Vec<SignalName>,
+    },
+    WorkflowExecutionTerminated {
+        reason: String,
+        identity: Option<Identity>,
+    },
+    WorkflowExecutionContinuedAsNew(Box<ContinuedAsNew>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WorkflowTimeout {
+    Execution,
+    Run,
+}
+
+/// How a run came to be. Everything later runs of the same execution need is carried here.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowExecutionStarted {
+    pub namespace: Namespace,
+    pub workflow_id: WorkflowId,
+    pub workflow_type: WorkflowType,
+    pub task_queue: TaskQueue,
+    pub input: Payload,
+    /// When the whole execution (over continue-as-new and retries) is over.
+    pub execution_deadline: Option<Timestamp>,
+    pub run_timeout: Option<Duration>,
+    pub retry_policy: Option<RetryPolicy>,
+    /// Which attempt of the workflow's retry policy this run is.
+    pub attempt: Attempt,
+    /// The first run of the chain of retries and continue-as-new.
+    pub first_run: RunId,
+    pub continued_from: Option<RunId>,
+    pub last_failure: Option<Failure>,
+    /// A retried run waits until then before its first activation.
+    pub start_at: Option<Timestamp>,
+    pub parent: Option<Parent>,
+    pub memo: Memo,
+    pub search_attributes: SearchAttributes,
+    pub request_id: Option<RequestId>,
+    pub identity: Option<Identity>,
+    pub summary: Option<String>,
+    pub details: Option<String>,
+    /// Signals the run before accepted and did not consume.
+    pub carried_signals: Vec<WorkflowExecutionSignaled>,
+    /// Request ids already applied by earlier runs of the chain.
+    pub carried_request_ids: Vec<RequestId>,
+}
+
+/// The run that started a child, and the number of the command that did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    pub workflow_id: WorkflowId,
+    pub run_id: RunId,
+    pub seq: Seq,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkflowExecutionSignaled {
+    pub name: SignalName,
+    pub input: Payload,
+    pub identity: Option<Identity>,
+    pub request_id: Option<RequestId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActivityTaskScheduled {
+    pub seq: Seq,
+    pub activity_id: ActivityId,
+    pub activity_type: ActivityType,
+    pub input: Payload,
+    pub options: ActivityOptions,
+}
+
+/// What limits and guides an activity (engine.md E04). One of the two close timeouts is required.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ActivityOptions {
+    /// `None`: the queue of the workflow.
+    pub task_queue: Option<TaskQueue>,
+    pub schedule_to_close: Option<Duration>,
+    pub schedule_to_start: Option<Duration>,
+    pub start_to_close: Option<Duration>,
+    pub heartbeat: Option<Duration>,
+    /// `None`: the default policy.
+    pub retry_policy: Option<RetryPolicy>,
+    pub cancellation: CancellationType,
+    pub summary: Option<String>,
+}
+
+/// What a cancellation of an activity or child means to the code that waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum CancellationType {
+    /// Ask for cancellation and report `Canceled` at once (default).
+    #[default]
+    TryCancel,
+    /// Ask, and wait until the other side has ended, however it ends.
+    WaitCancellationCompleted,
+    /// Do not ask; report `Canceled` at once.
+    Abandon,
+    /// Children only: wait until the request has been delivered.
+    WaitCancellationRequested,
+}
+
+/// What happens to a child when its parent closes (engine.md E15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum ParentClosePolicy {
+    #[default]
+    Terminate,
+    Abandon,
+    RequestCancel,
+}
+
+/// What a start does when a closed run of the same id exists (engine.md E01).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum IdReusePolicy {
+    #[default]
+    AllowDuplicate,
+    AllowDuplicateFailedOnly,
+    RejectDuplicate,
+}
+
+/// What a start does when a run of the same id is open (engine.md E01).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum IdConflictPolicy {
+    #[default]
+    Fail,
+    UseExisting,
+    TerminateExisting,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChildWorkflowInitiated {
+    pub seq: Seq,
+    pub workflow_id: WorkflowId,
+    pub workflow_type: WorkflowType,
+    pub input: Payload,
+    pub options: ChildWorkflowOptions,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ChildWorkflowOptions {
+    pub task_queue: Option<TaskQueue>,
+    pub execution_timeout: Option<Duration>,
+    pub run_timeout: Option<Duration>,
+    pub retry_policy: Option<RetryPolicy>,
+    pub parent_close_policy: ParentClosePolicy,
+    pub cancellation: CancellationType,
+    pub id_reuse_policy: IdReusePolicy,
+    pub memo: Memo,
+    pub search_attributes: SearchAttributes,
+    pub summary: Option<String>,
+}
+
+/// Another run, named by its workflow id; without a run id the open one is meant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExternalTarget {
+    pub workflow_id: WorkflowId,
+    pub run_id: Option<RunId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalExternalInitiated {
+    pub seq: Seq,
+    pub target: ExternalTarget,
+    pub name: SignalName,
+    pub input: Payload,
+}
+
+/// What the code noted for its own replay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Marker {
+    /// The value a side effect gave when it ran.
+    SideEffect { seq: Seq, value: Payload },
+    /// The code took the new branch of a change.
+    Patch { id: PatchId, deprecated: bool },
+}
+
+/// The hand-over from a run to the next one of the same workflow id.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContinuedAsNew {
+    pub new_run: RunId,
+    pub workflow_type: WorkflowType,
+    pub input: Payload,
+    pub options: ContinueAsNewOptions,
+    pub unconsumed_signals: Vec<WorkflowExecutionSignaled>,
+}
+
+/// What the next run changes; `None` keeps what this run has.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ContinueAsNewOptions {
+    pub task_queue: Option<TaskQueue>,
+    pub run_timeout: Option<Duration>,
+    pub retry_policy: Option<RetryPolicy>,
+    pub memo: Option<Memo>,
+    pub search_attributes: Option<SearchAttributes>,
+}
+
+impl EventKind {
+    /// How replay treats the event.
+    pub fn origin(&self) -> Origin {
+        use EventKind::*;
+        match self {
+            // A delayed start does not activate; the end of its backoff does.
+            WorkflowExecutionStarted(started) if started.start_at.is_some() => Origin::Bookkeeping,
+            WorkflowExecutionStarted(_)
+            | FirstWorkflowTaskScheduled
+            | WorkflowExecutionSignaled(_)
+            | WorkflowExecutionCancelRequested { .. }
+            | WorkflowExecutionUpdateAccepted { .. }
+            | ActivityTaskCompleted { .. }
+            | ActivityTaskFailed { .. }
+            | ActivityTaskTimedOut { .. }
+            | ActivityTaskCanceled { .. }
+            | TimerFired { .. }
+            | StartChildWorkflowExecutionFailed { .. }
+            | ChildWorkflowExecutionStarted { .. }
+            | ChildWorkflowExecutionCompleted { .. }
+            | ChildWorkflowExecutionFailed { .. }
+            | ChildWorkflowExecutionCanceled { .. }
+            | ChildWorkflowExecutionTimedOut { .. }
+            | ChildWorkflowExecutionTerminated { .. }
+            | ExternalWorkflowExecutionSignaled { .. }
+            | SignalExternalWorkflowExecutionFailed { .. }
+            | ExternalWorkflowExecutionCancelRequested { .. }
+            | RequestCancelExternalWorkflowExecutionFailed { .. } => Origin::Activating,
+            ActivityTaskScheduled(_)
+            | ActivityTaskCancelRequested { .. }
+            | TimerStarted { .. }
+            | TimerCanceled { .. }
+            | StartChildWorkflowExecutionInitiated(_)
+            | ChildWorkflowExecutionCancelRequested { .. }
+            | SignalExternalWorkflowExecutionInitiated(_)
+            | RequestCancelExternalWorkflowExecutionInitiated { .. }
+            | MarkerRecorded(_)
+            | UpsertWorkflowSearchAttributes { .. }
+            | WorkflowPropertiesModified { .. }
+            | WorkflowExecutionUpdateCompleted { .. }
+            | WorkflowExecutionCompleted { .. }
+            | WorkflowExecutionFailed { .. }
+            | WorkflowExecutionCanceled { .. }
+            | WorkflowExecutionContinuedAsNew(_) => Origin::Command,
+            ActivityTaskStarted { .. }
+            | ActivityTaskAttemptFailed { .. }
+            | ActivityTaskPaused { .. }
+            | ActivityTaskUnpaused { .. }
+            | WorkflowExecutionPaused { .. }
+            | WorkflowExecutionUnpaused { .. }
+            | WorkflowExecutionTimedOut { .. }
+            | WorkflowExecutionTerminated { .. } => Origin::Bookkeeping,
+        }
+    }
+
+    /// The name of the variant, as in Temporal.
+    pub fn name(&self) -> &'static str {
+        use EventKind::*;
+        match self {
+            WorkflowExecutionStarted(_) => "WorkflowExecutionStarted",
+            FirstWorkflowTaskScheduled => "FirstWorkflowTaskScheduled",
+            WorkflowExecutionSignaled(_) => "WorkflowExecutionSignaled",
+            WorkflowExecutionCancelRequested { .. } => "WorkflowExecutionCancelRequested",
+            WorkflowExecutionUpdateAccepted { .. } => "WorkflowExecutionUpdateAccepted",
+            WorkflowExecutionUpdateCompleted { .. } => "WorkflowExecutionUpdateCompleted",
+            WorkflowExecutionPaused { .. } => "WorkflowExecutionPaused",
+            WorkflowExecutionUnpaused { .. } => "WorkflowExecutionUnpaused",
+            ActivityTaskScheduled(_) => "ActivityTaskScheduled",
+            ActivityTaskStarted { .. } => "ActivityTaskStarted",
+            ActivityTaskAttemptFailed { .. } => "ActivityTaskAttemptFailed",
+            ActivityTaskCompleted { .. } => "ActivityTaskCompleted",
+            ActivityTaskFailed { .. } => "ActivityTaskFailed",
+            ActivityTaskTimedOut { .. } => "ActivityTaskTimedOut",
+            ActivityTaskCancelRequested { .. } => "ActivityTaskCancelRequested",
+            ActivityTaskCanceled { .. } => "ActivityTaskCanceled",
+            ActivityTaskPaused { .. } => "ActivityTaskPaused",
+            ActivityTaskUnpaused { .. } => "ActivityTaskUnpaused",
+            TimerStarted { .. } => "TimerStarted",
+            TimerFired { .. } => "TimerFired",
+            TimerCanceled { .. } => "TimerCanceled",
+            StartChildWorkflowExecutionInitiated(_) => "StartChildWorkflowExecutionInitiated",
+            StartChildWorkflowExecutionFailed { .. } => "StartChildWorkflowExecutionFailed",
+            ChildWorkflowExecutionStarted { .. } => "ChildWorkflowExecutionStarted",
+            ChildWorkflowExecutionCancelRequested { .. } => "ChildWorkflowExecutionCancelRequested",
+            ChildWorkflowExecutionCompleted { .. } => "ChildWorkflowExecutionCompleted",
+            ChildWorkflowExecutionFailed { .. } => "ChildWorkflowExecutionFailed",
+            ChildWorkflowExecutionCanceled { .. } => "ChildWorkflowExecutionCanceled",
+            ChildWorkflowExecutionTimedOut { .. } => "ChildWorkflowExecutionTimedOut",
+            ChildWorkflowExecutionTerminated { .. } => "ChildWorkflowExecutionTerminated",
+            SignalExternalWorkflowExecutionInitiated(_) => "SignalExternalWorkflowExecutionInitiated",
+            ExternalWorkflowExecutionSignaled { .. } => "ExternalWorkflowExecutionSignaled",
+            SignalExternalWorkflowExecutionFailed { .. } => "SignalExternalWorkflowExecutionFailed",
+            RequestCancelExternalWorkflowExecutionInitiated { .. } => "RequestCancelExternalWorkflowExecutionInitiated",
+            ExternalWorkflowExecutionCancelRequested { .. } => "ExternalWorkflowExecutionCancelRequested",
+            RequestCancelExternalWorkflowExecutionFailed { .. } => "RequestCancelExternalWorkflowExecutionFailed",
+            MarkerRecorded(_) => "MarkerRecorded",
+            UpsertWorkflowSearchAttributes { .. } => "UpsertWorkflowSearchAttributes",
+            WorkflowPropertiesModified { .. } => "WorkflowPropertiesModified",
+            WorkflowExecutionCompleted { .. } => "WorkflowExecutionCompleted",
+            WorkflowExecutionFailed { .. } => "WorkflowExecutionFailed",
+            WorkflowExecutionTimedOut { .. } => "WorkflowExecutionTimedOut",
+            WorkflowExecutionCanceled { .. } => "WorkflowExecutionCanceled",
+            WorkflowExecutionTerminated { .. } => "WorkflowExecutionTerminated",
+            WorkflowExecutionContinuedAsNew(_) => "WorkflowExecutionContinuedAsNew",
+        }
+    }
+
+    /// How the run closed, if this event closes it.
+    pub fn closes(&self) -> Option<WorkflowStatus> {
+        match self {
+            EventKind::WorkflowExecutionCompleted { .. } => Some(WorkflowStatus::Completed),
+            EventKind::WorkflowExecutionFailed { .. } => Some(WorkflowStatus::Failed),
+            EventKind::WorkflowExecutionTimedOut { .. } => Some(WorkflowStatus::TimedOut),
+            EventKind::WorkflowExecutionCanceled { .. } => Some(WorkflowStatus::Canceled),
+            EventKind::WorkflowExecutionTerminated { .. } => Some(WorkflowStatus::Terminated),
+            EventKind::WorkflowExecutionContinuedAsNew(_) => Some(WorkflowStatus::ContinuedAsNew),
+            _ => None,
+        }
+    }
+}

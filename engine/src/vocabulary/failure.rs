@@ -1,0 +1,170 @@
+//! Failures of user code: data that lives in history and travels along cause chains (engine.md E30).
+//!
+//! Invariant: a failure is never an error of the engine, of storage or of a request; those have types of their own.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ActivityId, ActivityType, Payload, RetryState, RunId, WorkflowId, WorkflowType};
+
+/// The failure type of a panic in workflow or activity code.
+pub const FAILURE_PANIC: &str = "Panic";
+
+/// What went wrong in user code, with its cause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    pub message: String,
+    pub kind: FailureKind,
+    pub cause: Option<Box<Failure>>,
+}
+
+/// The kinds of failure, as in Temporal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FailureKind {
+    Application {
+        failure_type: String,
+        non_retryable: bool,
+        details: Option<Payload>,
+        next_retry_delay: Option<Duration>,
+    },
+    Timeout {
+        timeout: TimeoutType,
+        last_heartbeat: Option<Payload>,
+    },
+    Canceled {
+        details: Option<Payload>,
+    },
+    Terminated,
+    Activity {
+        activity_type: ActivityType,
+        activity_id: ActivityId,
+        retry_state: RetryState,
+    },
+    ChildWorkflow {
+        workflow_type: WorkflowType,
+        workflow_id: WorkflowId,
+        run_id: Option<RunId>,
+        retry_state: Option<RetryState>,
+    },
+    /// The process that ran the attempt ended before it could say how the attempt ended.
+    WorkerLost,
+}
+
+/// Which limit ran out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum TimeoutType {
+    ScheduleToClose,
+    ScheduleToStart,
+    StartToClose,
+    Heartbeat,
+}
+
+impl Failure {
+    /// A failure of user code with a type that retry policies can name.
+    pub fn application(failure_type: impl Into<String>, message: impl Into<String>) -> Self {
+        Failure {
+            message: message.into(),
+            kind: FailureKind::Application {
+                failure_type: failure_type.into(),
+                non_retryable: false,
+                details: None,
+                next_retry_delay: None,
+            },
+            cause: None,
+        }
+    }
+    pub fn canceled(message: impl Into<String>) -> Self {
+        Failure { message: message.into(), kind: FailureKind::Canceled { details: None }, cause: None }
+    }
+    pub fn timeout(timeout: TimeoutType, last_heartbeat: Option<Payload>) -> Self {
+        let message = format!("{timeout} timeout");
+        Failure { message, kind: FailureKind::Timeout { timeout, last_heartbeat }, cause: None }
+    }
+    pub fn panic(message: impl Into<String>) -> Self {
+        Failure::application(FAILURE_PANIC, message)
+    }
+    pub fn because(mut self, cause: Failure) -> Self {
+        self.cause = Some(Box::new(cause));
+        self
+    }
+    /// Application failures only; others are unchanged.
+    pub fn non_retryable(mut self) -> Self {
+        if let FailureKind::Application { non_retryable, .. } = &mut self.kind {
+            *non_retryable = true;
+        }
+        self
+    }
+    /// Application failures only: the delay before the next attempt, instead of the policy's.
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        if let FailureKind::Application { next_retry_delay, .. } = &mut self.kind {
+            *next_retry_delay = Some(delay);
+        }
+        self
+    }
+    /// Application failures only: data for whoever handles the failure.
+    pub fn with_details(mut self, payload: Payload) -> Self {
+        if let FailureKind::Application { details, .. } = &mut self.kind {
+            *details = Some(payload);
+        }
+        self
+    }
+    /// The failure at the end of the cause chain.
+    pub fn root(&self) -> &Failure {
+        self.cause.as_deref().map_or(self, Failure::root)
+    }
+    /// Whether this, or anything that caused it, is a cancellation.
+    pub fn is_canceled(&self) -> bool {
+        matches!(self.kind, FailureKind::Canceled { .. }) || self.cause.as_deref().is_some_and(Failure::is_canceled)
+    }
+    /// The application failure type of the root cause, for matching in code and on the command line.
+    pub fn type_name(&self) -> &str {
+        match &self.root().kind {
+            FailureKind::Application { failure_type, .. } => failure_type,
+            FailureKind::Timeout { .. } => "Timeout",
+            FailureKind::Canceled { .. } => "Canceled",
+            FailureKind::Terminated => "Terminated",
+            FailureKind::Activity { .. } => "Activity",
+            FailureKind::ChildWorkflow { .. } => "ChildWorkflow",
+            FailureKind::WorkerLost => "WorkerLost",
+        }
+    }
+}
+
+impl fmt::Display for TimeoutType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TimeoutType::ScheduleToClose => "schedule-to-close",
+            TimeoutType::ScheduleToStart => "schedule-to-start",
+            TimeoutType::StartToClose => "start-to-close",
+            TimeoutType::Heartbeat => "heartbeat",
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            FailureKind::Application { failure_type, .. } => write!(f, "{failure_type}: {}", self.message)?,
+            FailureKind::Timeout { .. }
+            | FailureKind::Canceled { .. }
+            | FailureKind::Terminated
+            | FailureKind::Activity { .. }
+            | FailureKind::ChildWorkflow { .. }
+            | FailureKind::WorkerLost => f.write_str(&self.message)?,
+        }
+        match &self.cause {
+            Some(cause) => write!(f, "; caused by: {cause}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<super::PayloadError> for Failure {
+    fn from(why: super::PayloadError) -> Self {
+        Failure::application("PayloadError", why.to_string()).non_retryable()
+    }
+}

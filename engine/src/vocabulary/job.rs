@@ -1,0 +1,126 @@
+//! Jobs: what reaches workflow code, and the driver's contract.
+//!
+//! Invariant: one activating event is one job is one activation; several inputs that arrive together are applied one
+//! after the other. A driver cannot tell whether it runs live, in replay, in the debugger or on another engine: all it
+//! learns is in the [`Activation`]. A driver has no access to the log.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::*;
+
+/// One activating event as the workflow code sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Job {
+    InitializeWorkflow(Box<WorkflowExecutionStarted>),
+    SignalWorkflow(WorkflowExecutionSignaled),
+    CancelWorkflow {
+        reason: String,
+    },
+    /// An accepted update; the validator has agreed and does not run again.
+    DoUpdate {
+        update_id: UpdateId,
+        name: UpdateName,
+        input: Payload,
+    },
+    ResolveActivity {
+        seq: Seq,
+        result: Result<Payload, Failure>,
+    },
+    FireTimer {
+        seq: Seq,
+    },
+    ResolveChildWorkflowStart {
+        seq: Seq,
+        result: Result<RunId, Failure>,
+    },
+    ResolveChildWorkflow {
+        seq: Seq,
+        result: Result<Payload, Failure>,
+    },
+    ResolveSignalExternal {
+        seq: Seq,
+        result: Result<(), Failure>,
+    },
+    ResolveCancelExternal {
+        seq: Seq,
+        result: Result<(), Failure>,
+    },
+}
+
+/// One turn of the workflow code.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Activation {
+    /// Workflow time: the time of the turn.
+    pub at: Timestamp,
+    pub run_id: RunId,
+    /// How long the history is, for `continue_as_new_suggested`.
+    pub history: HistorySize,
+    pub job: Job,
+    pub markers: Markers,
+}
+
+/// The size of a run's history so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct HistorySize {
+    pub events: u64,
+    pub bytes: u64,
+}
+
+impl HistorySize {
+    /// Continue-as-new is suggested from here on (engine.md E19).
+    pub const SUGGESTED_EVENTS: u64 = 4_096;
+    pub const SUGGESTED_BYTES: u64 = 4 * 1024 * 1024;
+    pub fn continue_as_new_suggested(&self) -> bool {
+        self.events >= Self::SUGGESTED_EVENTS || self.bytes >= Self::SUGGESTED_BYTES
+    }
+}
+
+/// What history says the code noted during this activation.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Markers {
+    /// Nothing is written yet: side effects run, patches are new.
+    #[default]
+    Fresh,
+    /// The activation is in history: side effects give the recorded values, and only recorded patches apply.
+    Recorded { side_effects: BTreeMap<Seq, Payload>, patches: BTreeSet<PatchId> },
+}
+
+/// Something the code waits for, for `stack` and `describe`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Awaited {
+    /// For example `activity 3 charge_card`, `timer 4`, `signal approve`.
+    pub what: String,
+    /// Where in the code, as `file:line:column`, when known.
+    pub location: Option<String>,
+}
+
+/// Runs one workflow execution's code. Live, in replay and in tests alike.
+pub trait Driver {
+    /// Gives the code one job and returns what it asked for, in order. The code runs until it waits.
+    fn activate(&mut self, activation: Activation) -> Vec<Command>;
+    /// Asks the code whether it accepts an update. Must not change anything.
+    fn validate_update(&mut self, name: &UpdateName, input: &Payload) -> Result<(), Failure>;
+    /// Answers from the current state. Must not change anything; a handler that does is an error.
+    fn query(&mut self, name: &QueryName, input: &Payload) -> Result<Payload, QueryError>;
+    /// The state as bytes, if this form of workflow can give it. `restore` of its factory takes it back.
+    fn snapshot(&self) -> Option<Vec<u8>>;
+    /// The state for people, if this form of workflow can give it.
+    fn state_json(&self) -> Option<serde_json::Value>;
+    /// What the code waits for now.
+    fn awaiting(&self) -> Vec<Awaited>;
+    /// Where in the code the n-th command of the last activation was asked for, as `file:line:column`.
+    fn command_location(&self, index: usize) -> Option<String>;
+}
+
+/// Why a query has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum QueryError {
+    #[error("no query named {name}; this workflow answers: {}", known.join(", "))]
+    Unknown { name: QueryName, known: Vec<String> },
+    #[error("the query {name} failed: {failure}")]
+    Failed { name: QueryName, failure: Failure },
+    #[error("the handler of query {name} changed the workflow: {what}; queries must only read")]
+    Mutated { name: QueryName, what: String },
+}

@@ -1,0 +1,26 @@
+//! The words of the engine: plain data that every other module speaks in.
+//!
+//! Invariant: nothing here reads a clock, a disk, a socket or a random source; every type is ordered, comparable and
+//! serialisable. `event` is the disk contract. This module decides nothing: the machines do.
+
+pub mod command;
+pub mod event;
+pub mod failure;
+pub mod id;
+pub mod input;
+pub mod job;
+pub mod payload;
+pub mod retry;
+pub mod time;
+pub mod turn;
+
+pub use command::*;
+pub use event::*;
+pub use failure::*;
+pub use id::*;
+pub use input::*;
+pub use job::*;
+pub use payload::*;
+pub use retry::*;
+pub use time::*;
+pub use turn::*;

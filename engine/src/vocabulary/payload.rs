@@ -1,0 +1,234 @@
+//! Payloads: bytes that belong to user code. The engine carries them and never looks inside.
+//!
+//! Invariant: a payload says how it is encoded, so that every reader can tell JSON from bytes, and a stored one from
+//! one that was moved to a blob or encrypted. Encoding and decoding of user types happens at the authoring and client
+//! edges with the helpers here; compression, encryption and blobs happen only between the run and the log.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::FieldName;
+
+/// How the bytes of a payload are to be read. `json` and `bytes` are user encodings; the others are storage wrappers
+/// that only the log's codec makes and removes.
+pub type Encoding = Cow<'static, str>;
+
+pub const ENCODING_JSON: &str = "json";
+pub const ENCODING_BYTES: &str = "bytes";
+/// The data is a blob reference: 32 bytes of blake3 hash and the length as u64, big-endian.
+pub const ENCODING_BLOB: &str = "blob";
+
+/// Bytes with the name of their encoding.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Payload {
+    pub encoding: Encoding,
+    pub data: Bytes,
+}
+
+/// A payload that cannot be read as the type the code expects.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read a {encoding} payload of {length} bytes as {wanted}: {why}")]
+pub struct PayloadError {
+    pub encoding: String,
+    pub length: usize,
+    pub wanted: &'static str,
+    pub why: String,
+}
+
+impl Payload {
+    /// The JSON `null`: what a missing input or result is.
+    pub fn null() -> Self {
+        Payload { encoding: Cow::Borrowed(ENCODING_JSON), data: Bytes::from_static(b"null") }
+    }
+    pub fn bytes(data: impl Into<Bytes>) -> Self {
+        Payload { encoding: Cow::Borrowed(ENCODING_BYTES), data: data.into() }
+    }
+    /// Text that is already JSON. The caller vouches for it.
+    pub fn raw_json(text: impl Into<Bytes>) -> Self {
+        Payload { encoding: Cow::Borrowed(ENCODING_JSON), data: text.into() }
+    }
+    /// Encodes a value as JSON.
+    ///
+    /// Fails when the value cannot be JSON, for example a map whose keys are not text.
+    pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, PayloadError> {
+        match serde_json::to_vec(value) {
+            Ok(data) => Ok(Self::raw_json(data)),
+            Err(why) => Err(PayloadError {
+                encoding: ENCODING_JSON.into(),
+                length: 0,
+                wanted: std::any::type_name::<T>(),
+                why: why.to_string(),
+            }),
+        }
+    }
+    /// Reads the payload as a user type. `bytes` payloads are readable as JSON text too.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, PayloadError> {
+        serde_json::from_slice(&self.data).map_err(|why| PayloadError {
+            encoding: self.encoding.clone().into_owned(),
+            length: self.data.len(),
+            wanted: std::any::type_name::<T>(),
+            why: why.to_string(),
+        })
+    }
+    pub fn len(&self) -> usize {
+        self.data.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+    /// The hash that replay compares: over encoding and bytes.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.encoding.as_bytes()).update(&[0]).update(&self.data);
+        *hasher.finalize().as_bytes()
+    }
+    /// The payload as a JSON value for people to read; bytes that are not JSON become `{"encoding", "base16"}`.
+    pub fn to_json(&self) -> serde_json::Value {
+        if self.encoding == ENCODING_JSON
+            && let Ok(value) = serde_json::from_slice(&self.data)
+        {
+            return value;
+        }
+        serde_json::json!({ "encoding": self.encoding, "base16": hex(&self.data) })
+    }
+}
+
+impl Default for Payload {
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match std::str::from_utf8(&self.data) {
+            Ok(text) if text.len() <= 120 => write!(f, "{}:{}", self.encoding, text),
+            _ => write!(f, "{}:{} bytes", self.encoding, self.data.len()),
+        }
+    }
+}
+
+/// Lower-case hexadecimal digits of some bytes.
+pub fn hex(bytes: &[u8]) -> String {
+    use fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The bytes of a text of hexadecimal digits, or nothing if it is not one.
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    if !text.is_ascii() || !text.len().is_multiple_of(2) {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
+}
+
+/// On disk a payload is a pair. In JSON a `json` payload is `{"json": value}` and every other `{"encoding", "base16"}`,
+/// so that exported histories are readable and still exact: JSON whose text would not survive a round trip is written
+/// as base16 too.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Readable {
+    Json { json: serde_json::Value },
+    Raw { encoding: String, base16: String },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored(Encoding, Bytes);
+
+impl Serialize for Payload {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !serializer.is_human_readable() {
+            return Stored(self.encoding.clone(), self.data.clone()).serialize(serializer);
+        }
+        if self.encoding == ENCODING_JSON
+            && let Ok(json) = serde_json::from_slice::<serde_json::Value>(&self.data)
+            && serde_json::to_vec(&json).is_ok_and(|again| again == self.data)
+        {
+            return Readable::Json { json }.serialize(serializer);
+        }
+        Readable::Raw { encoding: self.encoding.clone().into_owned(), base16: hex(&self.data) }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        if !deserializer.is_human_readable() {
+            let Stored(encoding, data) = Stored::deserialize(deserializer)?;
+            return Ok(Payload { encoding: intern(encoding), data });
+        }
+        match Readable::deserialize(deserializer)? {
+            Readable::Json { json } => Ok(Payload::raw_json(serde_json::to_vec(&json).map_err(D::Error::custom)?)),
+            Readable::Raw { encoding, base16 } => {
+                let data = unhex(&base16).ok_or_else(|| D::Error::custom("base16 text with other characters"))?;
+                Ok(Payload { encoding: intern(Cow::Owned(encoding)), data: data.into() })
+            }
+        }
+    }
+}
+
+/// The common encodings cost no allocation.
+fn intern(encoding: Encoding) -> Encoding {
+    match encoding.as_ref() {
+        ENCODING_JSON => Cow::Borrowed(ENCODING_JSON),
+        ENCODING_BYTES => Cow::Borrowed(ENCODING_BYTES),
+        ENCODING_BLOB => Cow::Borrowed(ENCODING_BLOB),
+        _ => encoding,
+    }
+}
+
+/// Typed values by name, for filters (`list --query`).
+pub type SearchAttributes = BTreeMap<FieldName, SearchValue>;
+/// Payloads by name that are shown but not searched.
+pub type Memo = BTreeMap<FieldName, Payload>;
+
+/// The value of a search attribute. Floats are compared in filters only, never in decisions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum SearchValue {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Keyword(String),
+    KeywordList(Vec<String>),
+    Text(String),
+    Datetime(super::Timestamp),
+    /// Removes the attribute when upserted.
+    Unset,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_survive_both_formats() {
+        for payload in [
+            Payload::null(),
+            Payload::bytes(vec![0, 255, 7]),
+            Payload::raw_json(r#"{ "spaced": 1 }"#),
+            Payload::encode(&serde_json::json!({"b": 1, "a": [1.5, null]})).unwrap(),
+            Payload { encoding: Cow::Borrowed("lz4"), data: Bytes::from_static(b"xx") },
+        ] {
+            let json = serde_json::to_string(&payload).unwrap();
+            assert_eq!(serde_json::from_str::<Payload>(&json).unwrap(), payload, "{json}");
+            let packed = rmp_serde::to_vec(&payload).unwrap();
+            assert_eq!(rmp_serde::from_slice::<Payload>(&packed).unwrap(), payload);
+        }
+    }
+
+    #[test]
+    fn a_wrong_type_is_named() {
+        let why = Payload::raw_json("\"seven\"").decode::<u32>().unwrap_err();
+        assert_eq!(why.wanted, "u32");
+        assert!(why.to_string().contains("invalid type: string"), "{why}");
+    }
+}

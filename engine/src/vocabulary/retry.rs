@@ -1,0 +1,144 @@
+//! The retry policy: when a failed attempt is followed by another.
+//!
+//! Invariant: the answer depends on the policy, the attempt and the failure alone, in integers, so that it is the same
+//! on every machine (engine.md E05). Who waits and who starts the attempt is not decided here.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Attempt, Failure, FailureKind, TimeoutType};
+
+/// Temporal's retry policy with Temporal's defaults.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryPolicy {
+    /// The delay before the second attempt. Default 1 s.
+    pub initial_interval: Duration,
+    /// Each delay is the one before times this, in thousandths. Default 2 000.
+    pub backoff_coefficient_permille: u32,
+    /// No delay is longer. `None` is 100 times the initial interval.
+    pub maximum_interval: Option<Duration>,
+    /// How many attempts there are in all; 0 is unlimited (default).
+    pub maximum_attempts: u32,
+    /// Application failures of these types end it at once.
+    pub non_retryable_error_types: Vec<String>,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        RetryPolicy {
+            initial_interval: Duration::from_secs(1),
+            backoff_coefficient_permille: 2_000,
+            maximum_interval: None,
+            maximum_attempts: 0,
+            non_retryable_error_types: Vec::new(),
+        }
+    }
+}
+
+/// Why there is no further attempt; Temporal's retry states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RetryState {
+    NonRetryableFailure,
+    MaximumAttemptsReached,
+    /// The next attempt could not begin before the schedule-to-close timeout.
+    Timeout,
+    RetryPolicyNotSet,
+    CancelRequested,
+}
+
+impl RetryPolicy {
+    /// One attempt and no more.
+    pub fn no_retry() -> Self {
+        RetryPolicy { maximum_attempts: 1, ..Default::default() }
+    }
+    /// The delay after `attempt` failed, before the next one, without any override.
+    pub fn delay_after(&self, attempt: Attempt) -> Duration {
+        let cap = self.maximum_interval.unwrap_or(self.initial_interval.saturating_mul(100)).as_micros();
+        let mut delay = self.initial_interval.as_micros();
+        for _ in 1..attempt.0 {
+            if delay >= cap {
+                break;
+            }
+            let grown = delay.saturating_mul(u128::from(self.backoff_coefficient_permille)) / 1_000;
+            if grown <= delay && self.backoff_coefficient_permille <= 1_000 {
+                break;
+            }
+            delay = grown;
+        }
+        Duration::from_micros(u64::try_from(delay.min(cap)).unwrap_or(u64::MAX))
+    }
+    /// After `attempt` ended in `failure`: the delay before the next, or why there is none.
+    pub fn next(&self, attempt: Attempt, failure: &Failure) -> Result<Duration, RetryState> {
+        let mut asked = None;
+        match &failure.kind {
+            FailureKind::Application { failure_type, non_retryable, next_retry_delay, .. } => {
+                if *non_retryable || self.non_retryable_error_types.iter().any(|t| t == failure_type) {
+                    return Err(RetryState::NonRetryableFailure);
+                }
+                asked = *next_retry_delay;
+            }
+            FailureKind::Canceled { .. } | FailureKind::Terminated => return Err(RetryState::NonRetryableFailure),
+            FailureKind::Timeout { timeout: TimeoutType::ScheduleToClose | TimeoutType::ScheduleToStart, .. } => {
+                return Err(RetryState::NonRetryableFailure);
+            }
+            FailureKind::Timeout { .. }
+            | FailureKind::Activity { .. }
+            | FailureKind::ChildWorkflow { .. }
+            | FailureKind::WorkerLost => {}
+        }
+        if self.maximum_attempts != 0 && attempt.0 >= self.maximum_attempts {
+            return Err(RetryState::MaximumAttemptsReached);
+        }
+        Ok(asked.unwrap_or_else(|| self.delay_after(attempt)))
+    }
+    /// Says what is wrong with the policy, if anything.
+    pub fn check(&self) -> Result<(), String> {
+        if self.initial_interval.is_zero() {
+            return Err("retry policy: the initial interval must be longer than zero".into());
+        }
+        if self.backoff_coefficient_permille < 1_000 {
+            return Err("retry policy: the backoff coefficient must be at least 1.0".into());
+        }
+        if self.maximum_interval.is_some_and(|max| max < self.initial_interval) {
+            return Err("retry policy: the maximum interval is shorter than the initial one".into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// E05: initial 1 s, coefficient 2.0, maximum 100 x initial.
+    #[test]
+    fn delays_double_up_to_a_hundred_times_the_first() {
+        let policy = RetryPolicy::default();
+        let seconds: Vec<u64> = (1..=9).map(|n| policy.delay_after(Attempt(n)).as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 64, 100, 100]);
+        assert_eq!(policy.delay_after(Attempt(u32::MAX)).as_secs(), 100);
+    }
+
+    /// E05: non-retryable types, attempt limit, and a delay asked for by the error.
+    #[test]
+    fn the_failure_and_the_attempt_decide() {
+        let policy = RetryPolicy {
+            maximum_attempts: 3,
+            non_retryable_error_types: vec!["BadCard".into()],
+            ..RetryPolicy::default()
+        };
+        assert_eq!(policy.next(Attempt(1), &Failure::application("Busy", "later")), Ok(Duration::from_secs(1)));
+        assert_eq!(
+            policy.next(Attempt(3), &Failure::application("Busy", "later")),
+            Err(RetryState::MaximumAttemptsReached)
+        );
+        assert_eq!(
+            policy.next(Attempt(1), &Failure::application("BadCard", "no")),
+            Err(RetryState::NonRetryableFailure)
+        );
+        let asks = Failure::application("Busy", "later").retry_after(Duration::from_millis(7));
+        assert_eq!(policy.next(Attempt(2), &asks), Ok(Duration::from_millis(7)));
+        assert_eq!(policy.next(Attempt(1), &asks.non_retryable()), Err(RetryState::NonRetryableFailure));
+    }
+}

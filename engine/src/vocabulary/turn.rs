@@ -1,0 +1,186 @@
+//! Turns: the unit that is appended, atomically. One run's inputs, the commands they caused, and their events.
+//!
+//! Invariant: `first_event` is the id the run's next event must have; a turn that does not fit is refused by the log
+//! (compare-and-set, engine.md G11). What the indexes need to know without running any code rides along: the next
+//! deadline, and whether the run has work that a restart must look at. Stored as an array: new fields go last.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::*;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    pub run: RunId,
+    /// The id of the first event, or of the next one if there is none in this turn.
+    pub first_event: EventId,
+    pub at: Timestamp,
+    pub build: BuildId,
+    pub events: Vec<EventKind>,
+    /// Inputs accepted durably while the run is paused or held; they become events later.
+    pub inbox_added: Vec<Input>,
+    /// How many inputs left the front of the inbox in this turn.
+    pub inbox_taken: u32,
+    pub heartbeats: Vec<Heartbeat>,
+    pub outlook: Outlook,
+}
+
+/// The last thing a running attempt said (engine.md E06). Kept beside the history, not in it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Heartbeat {
+    pub seq: Seq,
+    pub attempt: Attempt,
+    pub details: Option<Payload>,
+}
+
+/// What is true of the run after the turn, for indexes that know no machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Outlook {
+    /// When the run must be woken at the latest.
+    pub next_deadline: Option<Timestamp>,
+    /// A restart must load the run: activities, children or messages are under way, or its inbox holds inputs.
+    pub attention: bool,
+}
+
+impl Turn {
+    /// The id the run's next event will have after this turn.
+    pub fn next_event(&self) -> EventId {
+        EventId(self.first_event.0 + self.events.len() as u64)
+    }
+    /// The events with their ids and time.
+    pub fn numbered(&self) -> impl Iterator<Item = Event> + '_ {
+        self.events.iter().enumerate().map(|(i, kind)| Event {
+            id: EventId(self.first_event.0 + i as u64),
+            at: self.at,
+            build: self.build,
+            kind: kind.clone(),
+        })
+    }
+}
+
+/// The states a run shows to the outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum WorkflowStatus {
+    Running,
+    Paused,
+    Completed,
+    Failed,
+    Canceled,
+    Terminated,
+    ContinuedAsNew,
+    TimedOut,
+}
+
+impl WorkflowStatus {
+    pub fn is_open(self) -> bool {
+        matches!(self, WorkflowStatus::Running | WorkflowStatus::Paused)
+    }
+    pub const ALL: [WorkflowStatus; 8] = [
+        WorkflowStatus::Running,
+        WorkflowStatus::Paused,
+        WorkflowStatus::Completed,
+        WorkflowStatus::Failed,
+        WorkflowStatus::Canceled,
+        WorkflowStatus::Terminated,
+        WorkflowStatus::ContinuedAsNew,
+        WorkflowStatus::TimedOut,
+    ];
+}
+
+impl fmt::Display for WorkflowStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WorkflowStatus::Running => "Running",
+            WorkflowStatus::Paused => "Paused",
+            WorkflowStatus::Completed => "Completed",
+            WorkflowStatus::Failed => "Failed",
+            WorkflowStatus::Canceled => "Canceled",
+            WorkflowStatus::Terminated => "Terminated",
+            WorkflowStatus::ContinuedAsNew => "ContinuedAsNew",
+            WorkflowStatus::TimedOut => "TimedOut",
+        })
+    }
+}
+
+/// What lists and `describe` show of a run without running its code. Folded from events; open runs keep it in memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunInfo {
+    pub namespace: Namespace,
+    pub workflow_id: WorkflowId,
+    pub run_id: RunId,
+    pub workflow_type: WorkflowType,
+    pub task_queue: TaskQueue,
+    pub status: WorkflowStatus,
+    pub started_at: Timestamp,
+    pub closed_at: Option<Timestamp>,
+    pub history: HistorySize,
+    pub attempt: Attempt,
+    pub first_run: RunId,
+    pub continued_from: Option<RunId>,
+    pub next_run: Option<RunId>,
+    pub parent: Option<Parent>,
+    pub memo: Memo,
+    pub search_attributes: SearchAttributes,
+    pub summary: Option<String>,
+    pub details: Option<String>,
+    pub build: BuildId,
+    pub start_request_id: Option<RequestId>,
+}
+
+impl RunInfo {
+    /// The info of a run that has just started.
+    pub fn started(run_id: RunId, at: Timestamp, build: BuildId, started: &WorkflowExecutionStarted) -> Self {
+        RunInfo {
+            namespace: started.namespace.clone(),
+            workflow_id: started.workflow_id.clone(),
+            run_id,
+            workflow_type: started.workflow_type.clone(),
+            task_queue: started.task_queue.clone(),
+            status: WorkflowStatus::Running,
+            started_at: at,
+            closed_at: None,
+            history: HistorySize::default(),
+            attempt: started.attempt,
+            first_run: started.first_run,
+            continued_from: started.continued_from,
+            next_run: None,
+            parent: started.parent.clone(),
+            memo: started.memo.clone(),
+            search_attributes: started.search_attributes.clone(),
+            summary: started.summary.clone(),
+            details: started.details.clone(),
+            build,
+            start_request_id: started.request_id.clone(),
+        }
+    }
+
+    /// Folds one event of the run. Start events are handled by [`RunInfo::started`].
+    pub fn apply(&mut self, at: Timestamp, event: &EventKind) {
+        if let Some(status) = event.closes() {
+            self.status = status;
+            self.closed_at = Some(at);
+        }
+        match event {
+            EventKind::WorkflowExecutionPaused { .. } => self.status = WorkflowStatus::Paused,
+            EventKind::WorkflowExecutionUnpaused { .. } => self.status = WorkflowStatus::Running,
+            EventKind::UpsertWorkflowSearchAttributes { attributes } => {
+                for (name, value) in attributes {
+                    match value {
+                        SearchValue::Unset => self.search_attributes.remove(name),
+                        value => self.search_attributes.insert(name.clone(), value.clone()),
+                    };
+                }
+            }
+            EventKind::WorkflowPropertiesModified { memo } => {
+                self.memo.extend(memo.iter().map(|(name, value)| (name.clone(), value.clone())));
+            }
+            EventKind::WorkflowExecutionContinuedAsNew(next) => self.next_run = Some(next.new_run),
+            EventKind::WorkflowExecutionFailed { new_run, .. }
+            | EventKind::WorkflowExecutionTimedOut { new_run, .. } => {
+                self.next_run = *new_run;
+            }
+            _ => {}
+        }
+    }
+}

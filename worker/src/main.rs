@@ -1,0 +1,2 @@
+//! bosun
+fn main() {}
