@@ -1,5 +1,9 @@
 //! The Bosun engine: it decides, drives and remembers.
 
+pub mod activity;
+pub mod request;
 pub mod vocabulary;
 
+pub use activity::*;
+pub use request::*;
 pub use vocabulary::*;

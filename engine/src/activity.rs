@@ -1,0 +1,192 @@
+//! Activities: the functions that touch the world, their registry, and what they are given.
+//!
+//! Invariant: an activity function learns its attempt, its constant idempotency key, the details of the last heartbeat
+//! and whether it should stop; it can reach the log only through its outcome and its heartbeats. When an attempt runs,
+//! and whether it is repeated, is decided by the run machine, not here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use crate::vocabulary::*;
+
+/// What an activity function knows about the attempt it runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ActivityTask {
+    pub namespace: Namespace,
+    pub workflow_id: WorkflowId,
+    pub workflow_type: WorkflowType,
+    pub run_id: RunId,
+    pub seq: Seq,
+    pub activity_id: ActivityId,
+    pub activity_type: ActivityType,
+    pub task_queue: TaskQueue,
+    pub attempt: Attempt,
+    pub input: Payload,
+    pub heartbeat_details: Option<Payload>,
+    pub scheduled_at: Timestamp,
+    /// When this attempt must have ended, from start-to-close and schedule-to-close.
+    pub deadline: Option<Timestamp>,
+    pub heartbeat_timeout: Option<Duration>,
+}
+
+/// Names an attempt for completion from outside (engine.md E09). Text: `run:seq:attempt`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TaskToken {
+    pub run_id: RunId,
+    pub seq: Seq,
+    pub attempt: Attempt,
+}
+
+impl fmt::Display for TaskToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.run_id, self.seq, self.attempt)
+    }
+}
+
+impl std::str::FromStr for TaskToken {
+    type Err = Rejection;
+    fn from_str(text: &str) -> Result<Self, Rejection> {
+        let parse = || {
+            let mut parts = text.split(':');
+            let token = TaskToken {
+                run_id: parts.next()?.parse().ok()?,
+                seq: Seq(parts.next()?.parse().ok()?),
+                attempt: Attempt(parts.next()?.parse().ok()?),
+            };
+            parts.next().is_none().then_some(token)
+        };
+        parse().ok_or_else(|| Rejection::Invalid {
+            what: format!("task token {text:?}"),
+            why: "expected run-id:seq:attempt".into(),
+        })
+    }
+}
+
+/// How an activity function ends other than with a result.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ActivityError {
+    Failure(Failure),
+    /// The function noticed its cancellation and stopped.
+    Canceled(Option<Payload>),
+    /// The result comes later, by task token (engine.md E09).
+    WillCompleteLater,
+}
+
+impl From<Failure> for ActivityError {
+    fn from(failure: Failure) -> Self {
+        ActivityError::Failure(failure)
+    }
+}
+
+impl From<PayloadError> for ActivityError {
+    fn from(why: PayloadError) -> Self {
+        ActivityError::Failure(why.into())
+    }
+}
+
+/// Where heartbeats of running attempts go; the shell throttles and records them.
+pub trait HeartbeatSink: Send + Sync {
+    fn heartbeat(&self, token: TaskToken, details: Option<Payload>);
+}
+
+/// Given to an activity function. Cheap to clone.
+#[derive(Clone)]
+pub struct ActivityContext {
+    task: Arc<ActivityTask>,
+    canceled: watch::Receiver<bool>,
+    heartbeats: Arc<dyn HeartbeatSink>,
+}
+
+impl ActivityContext {
+    pub fn new(task: Arc<ActivityTask>, canceled: watch::Receiver<bool>, heartbeats: Arc<dyn HeartbeatSink>) -> Self {
+        ActivityContext { task, canceled, heartbeats }
+    }
+    pub fn task(&self) -> &ActivityTask {
+        &self.task
+    }
+    pub fn attempt(&self) -> Attempt {
+        self.task.attempt
+    }
+    /// The same for every attempt of this activity, and for no other activity.
+    pub fn idempotency_key(&self) -> String {
+        idempotency_key(&self.task.run_id, self.task.seq)
+    }
+    /// For completing this attempt from outside after [`ActivityError::WillCompleteLater`].
+    pub fn task_token(&self) -> TaskToken {
+        TaskToken { run_id: self.task.run_id, seq: self.task.seq, attempt: self.task.attempt }
+    }
+    /// Says that the attempt is alive, with details for the next attempt. Returns at once; writes are throttled.
+    pub fn heartbeat<T: Serialize + ?Sized>(&self, details: &T) -> Result<(), PayloadError> {
+        self.heartbeats.heartbeat(self.task_token(), Some(Payload::encode(details)?));
+        Ok(())
+    }
+    /// What the last heartbeat of an earlier attempt said.
+    pub fn heartbeat_details<T: DeserializeOwned>(&self) -> Option<T> {
+        self.task.heartbeat_details.as_ref().and_then(|payload| payload.decode().ok())
+    }
+    pub fn is_canceled(&self) -> bool {
+        *self.canceled.borrow()
+    }
+    /// Resolves when the attempt should stop: canceled, timed out, or the worker is leaving. Never resolves otherwise.
+    pub async fn canceled(&self) {
+        let mut canceled = self.canceled.clone();
+        if canceled.wait_for(|canceled| *canceled).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// A running activity function.
+pub type ActivityFuture = Pin<Box<dyn Future<Output = Result<Payload, ActivityError>> + Send>>;
+
+/// An activity function with its types erased.
+pub type ActivityFunction = Arc<dyn Fn(ActivityContext) -> ActivityFuture + Send + Sync>;
+
+/// The activity functions of a worker by type.
+#[derive(Clone, Default)]
+pub struct ActivityRegistry {
+    functions: BTreeMap<ActivityType, ActivityFunction>,
+}
+
+impl ActivityRegistry {
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// Registers an async function. A second one of the same type replaces the first.
+    pub fn register<I, O, F, Fut>(&mut self, activity_type: impl Into<ActivityType>, function: F) -> &mut Self
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize,
+        F: Fn(ActivityContext, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, ActivityError>> + Send + 'static,
+    {
+        let function = Arc::new(function);
+        let erased: ActivityFunction = Arc::new(move |context: ActivityContext| {
+            let function = function.clone();
+            let input = context.task().input.decode::<I>();
+            Box::pin(async move {
+                let running = match input {
+                    Ok(input) => function(context, input),
+                    Err(why) => return Err(why.into()),
+                };
+                Ok(Payload::encode(&running.await?)?)
+            })
+        });
+        self.functions.insert(activity_type.into(), erased);
+        self
+    }
+    pub fn get(&self, activity_type: &ActivityType) -> Option<&ActivityFunction> {
+        self.functions.get(activity_type)
+    }
+    pub fn types(&self) -> impl Iterator<Item = &ActivityType> {
+        self.functions.keys()
+    }
+}
