@@ -1,6 +1,9 @@
 //! The Bosun engine: it decides, drives and remembers.
 
 pub mod activity;
+pub mod clock;
+pub mod machine;
+pub mod queue;
 pub mod request;
 pub mod vocabulary;
 pub mod workflow;
