@@ -145,7 +145,9 @@ impl Run {
             | ActivityTaskTimedOut { seq, .. }
             | ActivityTaskCanceled { seq, .. } => {
                 if let Some(activity) = self.activities.remove(seq) {
-                    activity.deadlines().iter().for_each(|due| drop(self.due.remove(due)));
+                    for due in activity.deadlines() {
+ self.due.remove(&due);
+ }
                 }
             }
             other => unreachable!("{} is not about activities", other.name()),
@@ -165,7 +167,9 @@ impl Run {
     /// Changes an activity and keeps `due` true.
     fn change_activity(&mut self, seq: Seq, change: impl FnOnce(&mut Activity)) {
         if let Some(activity) = self.activities.get_mut(&seq) {
-            activity.deadlines().iter().for_each(|due| drop(self.due.remove(due)));
+            for due in activity.deadlines() {
+ self.due.remove(&due);
+ }
             change(activity);
             self.due.extend(activity.deadlines());
         }
