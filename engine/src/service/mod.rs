@@ -29,5 +29,5 @@ pub use health::Health;
 pub use options::{DataDirectory, Interceptor, WorkerOptions};
 pub use worker::{StartError, Worker};
 
-pub(crate) use mailbox::{Message, Reply, StartThen};
-pub(crate) use shared::Shared;
+pub(crate) use mailbox::{Closed, Message, Reply, RunRef, StartThen};
+pub(crate) use shared::{CommittedGroup, Shared};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, oneshot};
 
 use super::committer::{Committer, RunName};
 use super::health::HealthCell;
@@ -19,6 +19,7 @@ use super::waiters::Waiters;
 use crate::clock::Clock;
 use crate::log::Journal;
 use crate::queue::{TaskQueues, Waiting};
+use crate::request::Target;
 use crate::vocabulary::*;
 
 /// A group as subscribers see it (engine.md E33).
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) held: Mutex<BTreeMap<RunId, String>>,
     /// When each shard wants to be woken, for the virtual clock.
     pub(crate) wake_at: Vec<AtomicI64>,
+    /// Who waits for a moment of the virtual clock.
+    pub(crate) sleepers: Mutex<Vec<(Timestamp, oneshot::Sender<()>)>>,
 }
 
 impl Shared {
@@ -110,6 +113,31 @@ impl Shared {
         if self.committed.receiver_count() > 0 {
             // Without receivers since the check there is nobody to tell.
             let _ = self.committed.send(Arc::new(CommittedGroup { group, turns }));
+        }
+    }
+    /// Lets a virtual clock run until a moment, doing everything that is due before.
+    pub(crate) async fn run_virtual_until(&self, until: Timestamp) {
+        let (reached, wait) = oneshot::channel();
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner).push((until, reached));
+        self.idle.hurry();
+        // The worker may stop first; then there is nothing more to wait for.
+        let _ = wait.await;
+        self.idle.stop_hurrying();
+    }
+    /// The next moment a virtual clock can move to.
+    pub(crate) fn next_moment(&self) -> Option<Timestamp> {
+        let shards = self.wake_at.iter().map(|at| Timestamp(at.load(Ordering::Acquire)));
+        let sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        shards.chain(sleepers.iter().map(|(at, _)| *at)).min().filter(|at| *at < Timestamp::MAX)
+    }
+    /// Wakes those whose moment has come.
+    pub(crate) fn wake_sleepers(&self, now: Timestamp) {
+        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        let (due, rest) = std::mem::take(&mut *sleepers).into_iter().partition(|(at, _)| *at <= now);
+        *sleepers = rest;
+        for (_, reached) in due as Vec<(Timestamp, oneshot::Sender<()>)> {
+            // A caller that has gone away needs no waking.
+            let _ = reached.send(());
         }
     }
     pub(crate) fn note_held(&self, run: RunId, why: Option<String>) {

@@ -67,6 +67,7 @@ impl Worker {
             committed: broadcast::Sender::new(1_024),
             held: Mutex::default(),
             wake_at: (0..shards).map(|_| AtomicI64::new(i64::MAX)).collect(),
+            sleepers: Mutex::default(),
             journal,
             options,
         });
@@ -234,12 +235,12 @@ fn skip_time(shared: &Arc<Shared>, housekeeping: &Housekeeping) {
     let stopped = || housekeeping.is_stopped();
     while !stopped() {
         shared.idle.wait_quiet(&stopped);
-        let next = shared.wake_at.iter().map(|at| at.load(Ordering::Acquire)).min().unwrap_or(i64::MAX);
-        if next == i64::MAX {
+        let Some(next) = shared.next_moment() else {
             shared.idle.wait_change(0, &stopped);
             continue;
-        }
-        clock.advance_to(Timestamp(next));
+        };
+        clock.advance_to(next);
+        shared.wake_sleepers(clock.now());
         for shard in 0..shared.mailboxes.len() {
             shared.deliver_to(shard, Message::Wake);
         }
