@@ -55,9 +55,12 @@ impl Client {
     fn received<T>(&self, answer: Result<Result<T, Rejection>, oneshot::error::RecvError>) -> Result<T, Rejection> {
         match answer {
             Ok(answer) => answer,
-            Err(_) => Err(self.shared.health.get().refusal().unwrap_or(Rejection::Held {
-                why: "the turn that should have answered did not come back".into(),
-            })),
+            Err(_) => Err(self
+                .shared
+                .health
+                .get()
+                .refusal()
+                .unwrap_or(Rejection::Held { why: "the turn that should have answered did not come back".into() })),
         }
     }
 
@@ -128,8 +131,12 @@ impl Client {
 
     async fn input(&self, call: &'static str, target: &Target, input: Input) -> Result<(), Rejection> {
         let run = RunRef::Target(target.clone());
-        self.ask(call, &target.namespace, &target.workflow_id, |reply| Message::Input { run, input, reply: Some(reply) })
-            .await
+        self.ask(call, &target.namespace, &target.workflow_id, |reply| Message::Input {
+            run,
+            input,
+            reply: Some(reply),
+        })
+        .await
     }
 
     pub async fn signal(&self, target: &Target, signal: SignalRequest) -> Result<(), Rejection> {
@@ -311,13 +318,10 @@ impl Client {
 
     /// The run that a target means, of those that are durable.
     fn resolve(&self, target: &Target) -> Result<RunInfo, Rejection> {
-        let not_found =
-            || Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id };
+        let not_found = || Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id };
         let run = match target.run_id {
             Some(run) => run,
-            None => {
-                self.shared.journal.latest_run(&target.namespace, &target.workflow_id).ok_or_else(not_found)?
-            }
+            None => self.shared.journal.latest_run(&target.namespace, &target.workflow_id).ok_or_else(not_found)?,
         };
         self.info_of(run).filter(|info| info.workflow_id == target.workflow_id).ok_or_else(not_found)
     }

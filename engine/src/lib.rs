@@ -9,6 +9,7 @@ pub mod machine;
 pub mod queue;
 pub mod request;
 pub mod service;
+pub mod testing;
 pub mod vocabulary;
 pub mod workflow;
 

@@ -146,8 +146,8 @@ impl Run {
             | ActivityTaskCanceled { seq, .. } => {
                 if let Some(activity) = self.activities.remove(seq) {
                     for due in activity.deadlines() {
- self.due.remove(&due);
- }
+                        self.due.remove(&due);
+                    }
                 }
             }
             other => unreachable!("{} is not about activities", other.name()),
@@ -168,8 +168,8 @@ impl Run {
     fn change_activity(&mut self, seq: Seq, change: impl FnOnce(&mut Activity)) {
         if let Some(activity) = self.activities.get_mut(&seq) {
             for due in activity.deadlines() {
- self.due.remove(&due);
- }
+                self.due.remove(&due);
+            }
             change(activity);
             self.due.extend(activity.deadlines());
         }

@@ -50,11 +50,8 @@ pub(crate) fn release(shared: &Arc<Shared>, name: &RunName, effect: Effect) {
             to_other_run(shared, name, target, input, move |result| Input::CancelDelivered { seq, result });
         }
         Effect::NotifyParent { parent, outcome } => {
-            let to = RunName {
-                namespace: name.namespace.clone(),
-                workflow_id: parent.workflow_id,
-                run_id: parent.run_id,
-            };
+            let to =
+                RunName { namespace: name.namespace.clone(), workflow_id: parent.workflow_id, run_id: parent.run_id };
             shared.deliver_input(&to, Input::ChildClosed { seq: parent.seq, run_id: name.run_id, outcome });
         }
         Effect::ResolveUpdate { update_id, result } => {
@@ -165,8 +162,7 @@ fn to_other_run(
         Err(why) if is_passing(&why) => None,
         Err(why) => Some(answer(Err(Failure::application("ExternalWorkflowNotReached", why.to_string())))),
     });
-    let target =
-        Target { namespace: name.namespace.clone(), workflow_id: target.workflow_id, run_id: target.run_id };
+    let target = Target { namespace: name.namespace.clone(), workflow_id: target.workflow_id, run_id: target.run_id };
     let (namespace, workflow_id) = (target.namespace.clone(), target.workflow_id.clone());
     let message = Message::Input { run: RunRef::Target(target), input, reply: Some(reply) };
     shared.deliver(&namespace, &workflow_id, message);

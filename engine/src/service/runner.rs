@@ -60,24 +60,15 @@ impl Runner {
     /// Starts an attempt. A slot has been taken for it and is given back at its end.
     pub(crate) fn run(&self, shared: &Arc<Shared>, task: ActivityTask) {
         let token = TaskToken { run_id: task.run_id, seq: task.seq, attempt: task.attempt };
-        let name = RunName {
-            namespace: task.namespace.clone(),
-            workflow_id: task.workflow_id.clone(),
-            run_id: task.run_id,
-        };
+        let name =
+            RunName { namespace: task.namespace.clone(), workflow_id: task.workflow_id.clone(), run_id: task.run_id };
         let (cancel, canceled) = watch::channel(false);
         let interval = task
             .heartbeat_timeout
             .map_or(HEARTBEAT_INTERVAL_DEFAULT, |timeout| timeout.mul_f64(0.8))
             .min(HEARTBEAT_INTERVAL_MAX);
-        let running = Running {
-            name: name.clone(),
-            cancel,
-            interval,
-            last_beat: None,
-            pending: None,
-            flush_planned: false,
-        };
+        let running =
+            Running { name: name.clone(), cancel, interval, last_beat: None, pending: None, flush_planned: false };
         self.lock().insert(token, running);
         let task = Arc::new(task);
         let sink = Arc::new(Sink { shared: Arc::downgrade(shared) });

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::committer::{Answer, Item, RunName};
 use super::mailbox::RunRef;
 use super::shared::Shared;
-use crate::machine::{Decision, Environment, Execution, Held, LoadError, NextRun, Run};
 use crate::log::{Snapshot, StorageError};
+use crate::machine::{Decision, Environment, Execution, Held, LoadError, NextRun, Run};
 use crate::request::Target;
 use crate::vocabulary::*;
 
@@ -115,8 +115,7 @@ impl Shard {
     /// Finds the run that is meant.
     pub(super) fn find(&self, run: &RunRef) -> Result<RunName, Rejection> {
         let (namespace, workflow_id) = run.key();
-        let not_found =
-            |run_id| Rejection::NotFound { workflow_id: workflow_id.clone(), run_id };
+        let not_found = |run_id| Rejection::NotFound { workflow_id: workflow_id.clone(), run_id };
         let run_id = match run {
             RunRef::Target(Target { run_id: Some(run_id), .. }) => {
                 let info = self.info(*run_id).filter(|info| info.workflow_id == *workflow_id);
@@ -218,15 +217,10 @@ impl Shard {
         more: impl FnOnce(&mut Execution, &mut Environment<'_>) -> Result<Option<Decision>, Rejection>,
         answers: Vec<Answer>,
     ) -> Result<(), (Rejection, Vec<Answer>)> {
-        let name = RunName {
-            namespace: started.namespace.clone(),
-            workflow_id: started.workflow_id.clone(),
-            run_id,
-        };
+        let name = RunName { namespace: started.namespace.clone(), workflow_id: started.workflow_id.clone(), run_id };
         let shared = self.shared.clone();
         let decided = decide_with(&shared, |environment| {
-            let (mut execution, first) =
-                Execution::start(run_id, started, &shared.options.workflows, environment)?;
+            let (mut execution, first) = Execution::start(run_id, started, &shared.options.workflows, environment)?;
             let second = more(&mut execution, environment)?;
             Ok((execution, first, second))
         });
@@ -334,7 +328,12 @@ impl Shard {
         Some((name, decision))
     }
 
-    fn submit_item(&mut self, turns: Vec<Turn>, effects: Vec<(RunName, crate::machine::SealedEffects)>, answers: Vec<Answer>) {
+    fn submit_item(
+        &mut self,
+        turns: Vec<Turn>,
+        effects: Vec<(RunName, crate::machine::SealedEffects)>,
+        answers: Vec<Answer>,
+    ) {
         self.submitted += 1;
         for (name, _) in &effects {
             if let Some(loaded) = self.loaded.get_mut(&name.run_id) {

@@ -83,11 +83,8 @@ impl Shared {
     }
     /// As [`Shared::deliver`], to a named run, with nobody waiting for the answer.
     pub(crate) fn deliver_input(&self, to: &RunName, input: Input) {
-        let target = Target {
-            namespace: to.namespace.clone(),
-            workflow_id: to.workflow_id.clone(),
-            run_id: Some(to.run_id),
-        };
+        let target =
+            Target { namespace: to.namespace.clone(), workflow_id: to.workflow_id.clone(), run_id: Some(to.run_id) };
         let message = Message::Input { run: super::mailbox::RunRef::Target(target), input, reply: None };
         self.deliver(&to.namespace, &to.workflow_id, message);
     }
@@ -196,9 +193,7 @@ impl Idle {
     /// Waits until nothing is under way and somebody wants time to pass, or `stopped` says so.
     pub(crate) fn wait_quiet(&self, stopped: &dyn Fn() -> bool) {
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while !stopped()
-            && (self.under_way.load(Ordering::Acquire) != 0 || self.hurried.load(Ordering::Acquire) == 0)
-        {
+        while !stopped() && (self.under_way.load(Ordering::Acquire) != 0 || self.hurried.load(Ordering::Acquire) == 0) {
             guard = self.changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
     }

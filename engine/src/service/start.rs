@@ -122,7 +122,14 @@ impl TurnThread {
     }
 
     /// The start found its run; what belongs to it is done there.
-    fn use_run(&mut self, run_id: RunId, newly_started: bool, start: StartWorkflow, then: StartThen, reply: Reply<Started>) {
+    fn use_run(
+        &mut self,
+        run_id: RunId,
+        newly_started: bool,
+        start: StartWorkflow,
+        then: StartThen,
+        reply: Reply<Started>,
+    ) {
         let started = Started { workflow_id: start.workflow_id.clone(), run_id, newly_started };
         let target = Target { namespace: start.namespace, workflow_id: start.workflow_id, run_id: Some(run_id) };
         match then {

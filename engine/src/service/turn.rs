@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::committer::{Answer, RunName};
-use super::mailbox::{Arrival, Closed, Message, Reply, RunRef, StartThen};
+use super::mailbox::{Arrival, Closed, Message, Reply, RunRef};
 use super::release::parent_closed;
 use super::shard::Shard;
 use super::shared::Shared;
@@ -171,10 +171,8 @@ impl TurnThread {
     }
 
     fn slot_granted(&mut self, waiting: crate::queue::Waiting) {
-        let name =
-            RunName { namespace: waiting.namespace, workflow_id: waiting.workflow_id, run_id: waiting.run_id };
-        let token =
-            crate::activity::TaskToken { run_id: name.run_id, seq: waiting.seq, attempt: waiting.attempt };
+        let name = RunName { namespace: waiting.namespace, workflow_id: waiting.workflow_id, run_id: waiting.run_id };
+        let token = crate::activity::TaskToken { run_id: name.run_id, seq: waiting.seq, attempt: waiting.attempt };
         let before = self.shard.load(&name).map(|execution| execution.run().is_under_way(token)).unwrap_or(true);
         self.input(&name, Input::StartActivity { seq: waiting.seq, attempt: waiting.attempt }, None);
         let after = self.shard.loaded(name.run_id).is_some_and(|execution| execution.run().is_under_way(token));
@@ -357,7 +355,8 @@ fn describe(execution: &Execution, held: Option<String>, limits: &crate::machine
     let mut warnings = Vec::new();
     if info.history.events >= limits.history_events_warn {
         let limit = limits.history_events_warn;
-        warnings.push(format!("the history has {} events (warning from {limit}): continue as new", info.history.events));
+        warnings
+            .push(format!("the history has {} events (warning from {limit}): continue as new", info.history.events));
     }
     if info.history.bytes >= limits.history_bytes_warn {
         let limit = limits.history_bytes_warn;

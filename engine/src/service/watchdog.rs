@@ -27,13 +27,15 @@ pub(crate) struct TurnThreads {
 impl TurnThreads {
     /// Starts a thread for every shard.
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Arc<Self>> {
-        let mut shards: Vec<Shard> =
-            (0..shared.mailboxes.len()).map(|number| Shard::new(shared.clone(), number, 0)).collect();
+        let mut known: Vec<Known> = vec![Known::new(); shared.mailboxes.len()];
         for (run, namespace, workflow_id, outlook) in shared.journal.open_runs() {
-            let number = shared.shard_of(&namespace, &workflow_id);
-            shards[number].know(namespace, workflow_id, run, outlook);
+            known[shared.shard_of(&namespace, &workflow_id)].push((run, namespace, workflow_id, outlook));
         }
-        let threads = shards.into_iter().map(spawn).collect::<std::io::Result<Vec<_>>>()?;
+        let threads = known
+            .into_iter()
+            .enumerate()
+            .map(|(number, known)| spawn(shared, number, 0, known))
+            .collect::<std::io::Result<Vec<_>>>()?;
         Ok(Arc::new(TurnThreads { threads: Mutex::new(threads), stopped: Mutex::new(false), stop: Condvar::new() }))
     }
 
@@ -83,11 +85,27 @@ impl TurnThreads {
     }
 }
 
-fn spawn(shard: Shard) -> std::io::Result<(JoinHandle<()>, Arc<InHand>)> {
+/// The open runs of a shard, as the index knows them.
+type Known = Vec<(RunId, Namespace, WorkflowId, Outlook)>;
+
+/// The shard is made on its thread: loaded workflow code never leaves the thread it runs on.
+fn spawn(
+    shared: &Arc<Shared>,
+    number: usize,
+    generation: u64,
+    known: Known,
+) -> std::io::Result<(JoinHandle<()>, Arc<InHand>)> {
     let in_hand = Arc::new(InHand::default());
-    let name = format!("bosun-turn-{}", shard.number);
-    let thread = TurnThread::new(shard, in_hand.clone());
-    Ok((std::thread::Builder::new().name(name).stack_size(8 * 1024 * 1024).spawn(|| thread.run())?, in_hand))
+    let (shared, hand) = (shared.clone(), in_hand.clone());
+    let run = move || {
+        let mut shard = Shard::new(shared, number, generation);
+        for (run, namespace, workflow_id, outlook) in known {
+            shard.know(namespace, workflow_id, run, outlook);
+        }
+        TurnThread::new(shard, hand).run();
+    };
+    let name = format!("bosun-turn-{number}");
+    Ok((std::thread::Builder::new().name(name).stack_size(8 * 1024 * 1024).spawn(run)?, in_hand))
 }
 
 /// Gives a shard to a new thread; the run that kept the old one is held.
@@ -113,13 +131,9 @@ fn replace(
     };
     shared.committer.submit(barrier);
     let _ = wait.recv();
-    let mut shard = Shard::new(shared.clone(), number, generation);
-    for (run, namespace, workflow_id, outlook) in shared.journal.open_runs() {
-        if shared.shard_of(&namespace, &workflow_id) == number {
-            shard.know(namespace, workflow_id, run, outlook);
-        }
-    }
-    let new = spawn(shard)?;
+    let mut known = shared.journal.open_runs();
+    known.retain(|(_, namespace, workflow_id, _)| shared.shard_of(namespace, workflow_id) == number);
+    let new = spawn(shared, number, generation, known)?;
     if let Some(input) = input {
         let target = Target {
             namespace: name.namespace.clone(),

@@ -20,7 +20,7 @@ use super::shared::{Idle, Shared};
 use super::waiters::Waiters;
 use super::watchdog::TurnThreads;
 use crate::client::Client;
-use crate::log::{Journal, Log, SledLog, StorageError};
+use crate::log::{Journal, Log, SledLog, SledOptions, StorageError};
 use crate::queue::TaskQueues;
 use crate::request::Target;
 use crate::vocabulary::*;
@@ -49,7 +49,7 @@ impl Worker {
     pub fn start(options: WorkerOptions) -> Result<Worker, StartError> {
         let handle = tokio::runtime::Handle::try_current()?;
         let medium: Arc<dyn Log> = match &options.data {
-            DataDirectory::Path(path) => Arc::new(SledLog::open(path)?),
+            DataDirectory::Path(path) => Arc::new(SledLog::open(path, SledOptions::default())?),
             DataDirectory::Log(log) => log.clone(),
         };
         let journal = Arc::new(Journal::open(medium, options.journal.clone())?);
@@ -76,9 +76,8 @@ impl Worker {
         let turns = TurnThreads::start(&shared)?;
         let housekeeping = Arc::new(Housekeeping::default());
         let mut threads = Vec::new();
-        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            std::thread::Builder::new().name(name.into()).spawn(run)
-        };
+        let spawn =
+            |name: &str, run: Box<dyn FnOnce() + Send>| std::thread::Builder::new().name(name.into()).spawn(run);
         let committer = shared.clone();
         threads.push(spawn("bosun-commit", Box::new(move || committer.committer.run(&committer)))?);
         let (watched, watching) = (shared.clone(), turns.clone());
@@ -124,9 +123,7 @@ impl Worker {
         if tokio::time::timeout(patience, all_ended).await.is_err() {
             self.shared.runner.cancel_all();
             let grace = self.shared.options.cancel_grace.min(Duration::from_secs(2));
-            let stopped = async {
-                while self.shared.runner.running() > 0 && ended.changed().await.is_ok() {}
-            };
+            let stopped = async { while self.shared.runner.running() > 0 && ended.changed().await.is_ok() {} };
             // Attempts that do not stop are lost, and known to be: they were recorded as started.
             let _ = tokio::time::timeout(grace, stopped).await;
         }
@@ -214,9 +211,10 @@ impl Housekeeping {
             }
             done_at = last;
             let retention = shared.options.retention;
-            let kept = shared.journal.checkpoint().and_then(|()| {
-                shared.journal.housekeep(shared.clock.now(), &move |_: &Namespace| retention)
-            });
+            let kept = shared
+                .journal
+                .checkpoint()
+                .and_then(|()| shared.journal.housekeep(shared.clock.now(), &move |_: &Namespace| retention));
             match kept {
                 Ok(done) => tracing::debug!(?done, "housekeeping"),
                 Err(error) => {
