@@ -1,5 +1,6 @@
 //! The Bosun engine: it decides, drives and remembers.
 
+pub mod log;
 pub mod vocabulary;
 
 pub use vocabulary::*;
