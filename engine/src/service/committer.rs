@@ -142,7 +142,7 @@ impl Committer {
         }
         match shared.journal.commit(&turns) {
             Ok(committed) => {
-                shared.publish(committed.group, turns);
+                shared.publish(turns);
                 Ok(Durable::committed(committed.group))
             }
             Err(error) => {

@@ -88,11 +88,6 @@ pub(crate) enum Message {
         target: Target,
         reply: Reply<Closed>,
     },
-    /// Resolves a target to a run id.
-    Resolve {
-        target: Target,
-        reply: Reply<RunId>,
-    },
     WatchChild {
         namespace: Namespace,
         workflow_id: WorkflowId,
@@ -189,8 +184,5 @@ impl Mailbox {
     pub(crate) fn stop(&self) {
         self.lock().stopped = true;
         self.arrived.notify_all();
-    }
-    pub(crate) fn len(&self) -> usize {
-        self.lock().messages.len()
     }
 }

@@ -25,7 +25,6 @@ use crate::vocabulary::*;
 /// A group as subscribers see it (engine.md E33).
 #[derive(Debug)]
 pub(crate) struct CommittedGroup {
-    pub(crate) group: GroupSeq,
     pub(crate) turns: Vec<Turn>,
 }
 
@@ -106,10 +105,10 @@ impl Shared {
         }
     }
     /// Tells subscribers of a group that is durable.
-    pub(crate) fn publish(&self, group: GroupSeq, turns: Vec<Turn>) {
+    pub(crate) fn publish(&self, turns: Vec<Turn>) {
         if self.committed.receiver_count() > 0 {
             // Without receivers since the check there is nobody to tell.
-            let _ = self.committed.send(Arc::new(CommittedGroup { group, turns }));
+            let _ = self.committed.send(Arc::new(CommittedGroup { turns }));
         }
     }
     /// Lets a virtual clock run until a moment, doing everything that is due before.

@@ -130,10 +130,6 @@ impl TurnThread {
             Message::Query { target, name, input, reply } => self.query(target, &name, &input, reply),
             Message::Describe { target, reply } => self.describe(target, reply),
             Message::AwaitClose { target, reply } => self.await_close(target, reply),
-            Message::Resolve { target, reply } => {
-                let found = self.shard.find(&RunRef::Target(target)).map(|name| name.run_id);
-                self.answer(reply, found);
-            }
             Message::WatchChild { namespace, workflow_id, first_run, parent } => {
                 self.watch_child(namespace, workflow_id, first_run, parent);
             }

@@ -127,7 +127,9 @@ fn replace(
         turns: Vec::new(),
         effects: Vec::new(),
         // The receiver waits below; it cannot be gone.
-        answers: vec![Box::new(move |_| drop(done.send(())))],
+        answers: vec![Box::new(move |_| {
+            let _ = done.send(());
+        })],
     };
     shared.committer.submit(barrier);
     let _ = wait.recv();

@@ -200,3 +200,37 @@ impl Turn {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_deep_in_cause_chains_and_inboxes_are_visited_under_their_event() {
+        let failure = Failure::application("A", "outer")
+            .with_details(Payload::bytes("a"))
+            .because(Failure::timeout(TimeoutType::Heartbeat, Some(Payload::bytes("b"))));
+        let mut turn = Turn {
+            run: RunId([1; 16]),
+            first_event: EventId(5),
+            at: Timestamp(0),
+            build: BuildId(0),
+            events: vec![
+                EventKind::TimerFired { seq: Seq(1) },
+                EventKind::ActivityTaskFailed { seq: Seq(1), failure, retry_state: RetryState::RetryPolicyNotSet },
+            ],
+            inbox_added: vec![Input::Heartbeat {
+                seq: Seq(1),
+                attempt: Attempt(1),
+                details: Some(Payload::bytes("c")),
+            }],
+            inbox_taken: 0,
+            heartbeats: vec![Heartbeat { seq: Seq(1), attempt: Attempt(1), details: Some(Payload::bytes("d")) }],
+            outlook: Outlook::default(),
+        };
+        let mut seen = Vec::new();
+        turn.payloads_mut(&mut |event, payload| seen.push((event.0, payload.data.clone())));
+        let expected: Vec<(u64, &[u8])> = vec![(6, b"a"), (6, b"b"), (5, b"c"), (5, b"d")];
+        assert_eq!(seen.iter().map(|(e, d)| (*e, d.as_ref())).collect::<Vec<_>>(), expected);
+    }
+}
