@@ -96,6 +96,8 @@ impl WfContext {
                 Ok(value) => value,
                 Err(why) => panic!("the recorded side effect does not fit the code: {why}"),
             },
+            // Unwinding out of a `Drop` that runs because of a panic would end the process.
+            Some(SideEffect::Diverged) if std::thread::panicking() => effect(),
             Some(SideEffect::Diverged) => diverge(),
             Some(SideEffect::Run(seq)) => {
                 let value = effect();
