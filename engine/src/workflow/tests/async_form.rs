@@ -419,7 +419,7 @@ fn an_activity_failure_wraps_its_cause() {
 fn a_panic_fails_the_run_with_message_and_place() {
     let registry = flow(|ctx, ()| async move {
         ctx.timer(SECOND).await?;
-        let nothing: Option<u32> = None;
+        let nothing: Option<u32> = ctx.info().identity.as_ref().map(|_| 1);
         Ok(nothing.expect("no luck today"))
     });
     let mut world = World::start(&registry, "flow", ());
@@ -502,4 +502,24 @@ fn dropping_a_workflow_asks_for_nothing() {
     // Live, the drop at the end of the function is part of the code and the same on every replay.
     assert_eq!(kinds(&world.fire(1)), ["cleanup#2", "cancel activity#2", "side effect#3", "complete"]);
     world.check_replay();
+}
+
+/// G24: an evicted workflow is freed, although its handlers hold the context that holds them.
+#[test]
+fn an_evicted_workflow_is_freed() {
+    let token = std::sync::Arc::new(());
+    let held = token.clone();
+    let registry = flow(move |ctx, ()| {
+        let held = held.clone();
+        async move {
+            let (in_query, in_wait, cell) = (held.clone(), held.clone(), ctx.state("s", 0u8));
+            let (a, b) = (ctx.clone(), ctx.clone());
+            ctx.on_query("q", move |()| Ok((std::sync::Arc::strong_count(&in_query), a.now(), cell.get())));
+            ctx.wait_until(move || std::sync::Arc::strong_count(&in_wait) == 0 || b.is_canceled()).await
+        }
+    });
+    let world = World::start(&registry, "flow", ());
+    assert_eq!(std::sync::Arc::strong_count(&token), 5);
+    drop(world.driver);
+    assert_eq!(std::sync::Arc::strong_count(&token), 2);
 }

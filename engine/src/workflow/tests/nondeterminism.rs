@@ -211,7 +211,7 @@ fn options_may_change_freely() {
             let options = ActivityOptions::schedule_to_close(Duration::from_secs(limit)).with_summary(label);
             ctx.activity::<()>("draft", &1, options).await?;
             ctx.labelled_timer(SECOND, label).await?;
-            let nothing: Option<u32> = None;
+            let nothing: Option<u32> = ctx.info().identity.as_ref().map(|_| 1);
             if label == "one" {
                 return Ok(nothing.expect("the same words"));
             }
@@ -240,4 +240,20 @@ fn broken_histories_are_refused() {
     assert!(matches!(replay(&registry, &[turn]).map(drop), Err(ReplayError::NotStarted { .. })));
     let none = WorkflowRegistry::new();
     assert!(matches!(replay(&none, &world.turns).map(drop), Err(ReplayError::UnknownWorkflow(_))));
+}
+
+/// E03: a run whose first activation was delayed is initialized by the end of its backoff, with the same input.
+#[test]
+fn a_delayed_start_initializes_at_the_end_of_its_backoff() {
+    let registry = steps(&RECORDED);
+    let mut world = World::start(&registry, "flow", ());
+    let mut delayed = world.turns[0].clone();
+    let EventKind::WorkflowExecutionStarted(start) = &mut delayed.events[0] else { panic!() };
+    start.start_at = Some(world.now);
+    delayed.events.truncate(1);
+    let first = &mut world.turns[0];
+    first.first_event = EventId(2);
+    first.events[0] = EventKind::FirstWorkflowTaskScheduled;
+    world.turns.insert(0, delayed);
+    assert_eq!(world.replay_with(&registry).map(|replayed| (replayed.activations, replayed.commands)), Ok((1, 3)));
 }
