@@ -81,13 +81,13 @@ impl Story {
             3 => self.timers.push(h.timer_started(Duration::from_millis(pick as u64 % 5_000))),
             4 => drop(self.children.insert(h.child_initiated("child", &format!("child-{pick}"), payload), false)),
             5 => self.signals.push(h.external_signal_initiated("other", "news", payload)),
-            6 => drop(h.side_effect_recorded(payload)),
-            7 => drop(h.patch_recorded(&format!("patch-{}", pick % 3), pick % 2 == 0)),
+            6 => _ = h.side_effect_recorded(payload),
+            7 => _ = h.patch_recorded(&format!("patch-{}", pick % 3), pick.is_multiple_of(2)),
             8 => {
                 let value = SearchValue::Float(pick as f64 / 7.0);
                 h.search_attributes_upserted([(FieldName::of("score"), value)].into());
             }
-            9 => drop(h.memo_modified([(FieldName::of("json"), payload)].into())),
+            9 => _ = h.memo_modified([(FieldName::of("json"), payload)].into()),
             10 => {
                 let pending = self.activities.iter_mut().find(|(_, (_, _, canceled))| !canceled);
                 if let Some((seq, (_, _, canceled))) = pending {

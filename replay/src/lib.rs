@@ -9,6 +9,8 @@ mod event_types;
 mod recording;
 mod rfc3339;
 mod strict_json;
+mod temporal;
 
 pub use recording::*;
 pub use strict_json::{JsonLimits, JsonRefused};
+pub use temporal::*;

@@ -169,16 +169,16 @@ fn with_attempt(h: &mut HistoryBuilder) -> Seq {
 
 const STORIES: &[(&str, Story)] = &[
     ("Valid", |_| {}),
-    ("Valid", |h| drop(with_attempt(h))),
+    ("Valid", |h| _ = with_attempt(h)),
     ("StartedTwice", |h| {
         let started = started_event(h.run(), StartWorkflow::new("order".into(), "order-1".into()));
         h.turn(EventKind::WorkflowExecutionStarted(Box::new(started)));
     }),
     ("AfterClose", |h| {
-        drop(h.signaled("end", Payload::null()).completed(Payload::null()).signaled("x", Payload::null()))
+        _ = h.signaled("end", Payload::null()).completed(Payload::null()).signaled("x", Payload::null())
     }),
-    ("AfterClose", |h| drop(h.terminated("stop").terminated("stop"))),
-    ("CommandWithoutActivation", |h| drop(h.paused("").timer_started(Duration::ZERO))),
+    ("AfterClose", |h| _ = h.terminated("stop").terminated("stop")),
+    ("CommandWithoutActivation", |h| _ = h.paused("").timer_started(Duration::ZERO)),
     ("NextRunIsItself", |h| {
         let new_run = Some(h.run());
         h.turn(EventKind::WorkflowExecutionTimedOut {
@@ -187,7 +187,7 @@ const STORIES: &[(&str, Story)] = &[
             unhandled_signals: Vec::new(),
         });
     }),
-    ("NoBackoff", |h| drop(h.first_workflow_task_scheduled())),
+    ("NoBackoff", |h| _ = h.first_workflow_task_scheduled()),
     ("SeqOutOfOrder", |h| {
         h.signaled("x", Payload::null());
         h.command(EventKind::TimerStarted { seq: Seq(3), fire_at: h.now(), summary: None });
@@ -200,13 +200,13 @@ const STORIES: &[(&str, Story)] = &[
         h.signaled("x", Payload::null());
         h.command(EventKind::TimerStarted { seq: Seq(u64::MAX), fire_at: h.now(), summary: None });
     }),
-    ("UnknownSeq", |h| drop(h.activity_completed(Seq(9), Payload::null()))),
-    ("UnknownSeq", |h| drop(h.timer_fired(Seq(9)))),
-    ("OtherFamily", |h| drop(h.timer_fired(Seq(1)))),
-    ("OtherFamily", |h| drop(h.external_signaled(Seq(3)))),
-    ("AlreadyOver", |h| drop(h.activity_completed(Seq(1), Payload::null()))),
-    ("AlreadyOver", |h| drop(h.timer_fired(Seq(2)))),
-    ("AlreadyOver", |h| drop(h.child_completed(Seq(3), Payload::null()))),
+    ("UnknownSeq", |h| _ = h.activity_completed(Seq(9), Payload::null())),
+    ("UnknownSeq", |h| _ = h.timer_fired(Seq(9))),
+    ("OtherFamily", |h| _ = h.timer_fired(Seq(1))),
+    ("OtherFamily", |h| _ = h.external_signaled(Seq(3))),
+    ("AlreadyOver", |h| _ = h.activity_completed(Seq(1), Payload::null())),
+    ("AlreadyOver", |h| _ = h.timer_fired(Seq(2))),
+    ("AlreadyOver", |h| _ = h.child_completed(Seq(3), Payload::null())),
     ("AlreadyOver", |h| {
         let seq = h.signaled("x", Payload::null()).side_effect_recorded(Payload::null());
         h.command(EventKind::MarkerRecorded(Marker::SideEffect { seq: seq.next(), value: Payload::null() }));
@@ -270,9 +270,9 @@ const STORIES: &[(&str, Story)] = &[
         let seq = with_attempt(h);
         h.signaled("x", Payload::null()).activity_cancel_requested(seq).activity_cancel_requested(seq);
     }),
-    ("UpdateAcceptedTwice", |h| drop(h.update_accepted("u1", "address", Payload::null()))),
-    ("UpdateNotAccepted", |h| drop(h.signaled("x", Payload::null()).update_completed("u2", Ok(Payload::null())))),
-    ("UpdateCompletedTwice", |h| drop(h.signaled("x", Payload::null()).update_completed("u1", Err(busy())))),
+    ("UpdateAcceptedTwice", |h| _ = h.update_accepted("u1", "address", Payload::null())),
+    ("UpdateNotAccepted", |h| _ = h.signaled("x", Payload::null()).update_completed("u2", Ok(Payload::null()))),
+    ("UpdateCompletedTwice", |h| _ = h.signaled("x", Payload::null()).update_completed("u1", Err(busy()))),
     ("RequestAppliedTwice", |h| {
         let request_id = Some(RequestId::of("r1"));
         for _ in 0..2 {
@@ -281,14 +281,12 @@ const STORIES: &[(&str, Story)] = &[
             h.turn(EventKind::WorkflowExecutionCancelRequested { reason, identity: None, request_id });
         }
     }),
-    ("Pause", |h| drop(h.paused("").paused(""))),
-    ("Pause", |h| drop(h.paused("").unpaused("").unpaused(""))),
-    ("ClosedCanceledUnasked", |h| drop(h.signaled("x", Payload::null()).canceled(None))),
-    ("PayloadTooLarge", |h| drop(h.signaled("x", Payload::bytes(vec![0; 1_001])))),
-    ("ForeignEncoding", |h| {
-        drop(h.signaled("x", Payload { encoding: ENCODING_BLOB.into(), data: vec![0; 40].into() }))
-    }),
-    ("TextTooLong", |h| drop(h.paused(&"x".repeat(1_001)))),
+    ("Pause", |h| _ = h.paused("").paused("")),
+    ("Pause", |h| _ = h.paused("").unpaused("").unpaused("")),
+    ("ClosedCanceledUnasked", |h| _ = h.signaled("x", Payload::null()).canceled(None)),
+    ("PayloadTooLarge", |h| _ = h.signaled("x", Payload::bytes(vec![0; 1_001]))),
+    ("ForeignEncoding", |h| _ = h.signaled("x", Payload { encoding: ENCODING_BLOB.into(), data: vec![0; 40].into() })),
+    ("TextTooLong", |h| _ = h.paused(&"x".repeat(1_001))),
     ("CausesTooDeep", |h| {
         let chain = (0..60).fold(busy(), |cause, _| busy().because(cause));
         h.signaled("x", Payload::null()).failed(chain);

@@ -234,7 +234,7 @@ impl Visitor for Contents<'_> {
 
 impl Family {
     /// The kind of numbered thing an event asks for, with its number.
-    pub(super) fn asked_for(event: &EventKind) -> Option<(Seq, Family)> {
+    pub(crate) fn asked_for(event: &EventKind) -> Option<(Seq, Family)> {
         match event {
             EventKind::ActivityTaskScheduled(scheduled) => Some((scheduled.seq, Family::Activity)),
             EventKind::TimerStarted { seq, .. } => Some((*seq, Family::Timer)),
