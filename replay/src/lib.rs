@@ -5,12 +5,14 @@
 
 #[cfg(test)]
 mod arbitrary;
+mod diff;
 mod event_types;
 mod recording;
 mod rfc3339;
 mod strict_json;
 mod temporal;
 
+pub use diff::*;
 pub use recording::*;
 pub use strict_json::{JsonLimits, JsonRefused};
 pub use temporal::*;

@@ -132,7 +132,7 @@ impl History {
         if let EventKind::WorkflowExecutionStarted(started) = &copy.turns[0].events[0] {
             copy.started = (**started).clone();
         }
-        copy.redaction = if self.redaction == Redaction::PayloadsAndTexts { self.redaction } else { redaction };
+        copy.redaction = self.redaction.max(redaction);
         copy
     }
     pub fn redaction(&self) -> Redaction {

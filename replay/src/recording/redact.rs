@@ -12,7 +12,8 @@ use super::ENCODING_REDACTED;
 use super::visit::{self, Visitor};
 
 /// What an export leaves out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Ordered: more is later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Redaction {
     #[default]
     None,

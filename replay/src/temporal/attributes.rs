@@ -199,7 +199,7 @@ impl<'a> Exporter<'a> {
             .maybe("heartbeatTimeout", options.heartbeat, duration)
             .set("retryPolicy", retry_policy(&policy));
         let asked = self.write("ACTIVITY_TASK_SCHEDULED", "activityTaskScheduled", message);
-        self.asked(scheduled.seq, Pending { asked, activity: Some(scheduled), ..Pending::default() });
+        self.asked(scheduled.seq, Pending { asked, ..Pending::default() });
     }
 
     fn activity_cancel_requested(&mut self, seq: Seq) {

@@ -50,7 +50,6 @@ pub(super) struct Pending<'a> {
     pub(super) attempt: Attempt,
     pub(super) attempt_at: Timestamp,
     pub(super) last_failure: Option<&'a Failure>,
-    pub(super) activity: Option<&'a ActivityTaskScheduled>,
     pub(super) child: Option<(&'a ChildWorkflowInitiated, Option<RunId>)>,
     pub(super) target: Option<&'a ExternalTarget>,
 }
