@@ -8,11 +8,13 @@ mod arbitrary;
 mod diff;
 mod event_types;
 mod recording;
+mod replayer;
 mod rfc3339;
 mod strict_json;
 mod temporal;
 
 pub use diff::*;
 pub use recording::*;
+pub use replayer::*;
 pub use strict_json::{JsonLimits, JsonRefused};
 pub use temporal::*;
