@@ -5,6 +5,8 @@
 
 #[cfg(test)]
 mod arbitrary;
+#[cfg(test)]
+mod corpus;
 mod diff;
 mod event_types;
 mod recording;

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::path::Path;
 
-use bosun_engine::workflow::{NonDeterminism, ReplayError, Replayer, WorkflowRegistry};
+use bosun_engine::workflow::{AlignedLine, NonDeterminism, ReplayError, Replayer, Step, WorkflowRegistry};
 use bosun_engine::*;
 use serde::Serialize;
 
@@ -49,14 +49,11 @@ pub struct ReplayedRun {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum Verdict {
-    /// The code asks for what history holds, and gives the result that history holds, if the run is over.
+    /// The code asks for what history holds, and gives the result that history holds if the run is over.
     Ok,
     NonDeterministic(Box<NonDeterminism>),
-    /// The run is over and the code gives another result.
-    OtherResult {
-        recorded: String,
-        replayed: String,
-    },
+    /// As it was told to do, except that the run is over and the code gives another result.
+    OtherResult(Box<NonDeterminism>),
     /// Two replays of the same history asked for different things: the code depends on something outside it.
     Unstable {
         prefix: usize,
@@ -117,7 +114,6 @@ fn judge(
         return Err(Verdict::Redacted);
     }
     let whole = Whole::replay(registry, history, run)?;
-    check_result(history, whole.last_close())?;
     let turns = history.turns().len();
     for prefix in (1..=turns).filter(|prefix| prefixes.include(*prefix)) {
         whole.check_prefix(registry, history, prefix)?;
@@ -138,7 +134,7 @@ impl Prefixes {
 
 /// What the code asked for over the whole history, activation by activation.
 struct Whole {
-    activations: Vec<(EventId, Vec<Command>)>,
+    activations: Vec<Vec<Command>>,
 }
 
 impl Whole {
@@ -146,19 +142,16 @@ impl Whole {
         let mut activations = Vec::new();
         let mut replayer = Replayer::new(registry);
         for turn in history.turns() {
-            let mut watch = |step: bosun_engine::workflow::Step<'_>| {
-                activations.push((step.event.id, step.commands.to_vec()));
+            let mut watch = |step: Step<'_>| {
+                run.activations += 1;
+                run.commands += step.commands.len() as u64;
+                activations.push(step.commands.to_vec());
             };
-            replayer.turn(turn, &mut watch).map_err(verdict)?;
+            replayer.turn(turn, &mut watch).map_err(|why| verdict(why, history))?;
         }
-        let replayed = replayer.finish().map_err(verdict)?;
-        (run.activations, run.commands) = (replayed.activations, replayed.commands);
+        let replayed = replayer.finish().map_err(|why| verdict(why, history))?;
         run.digest = Some(hex(&replayed.digest));
         Ok(Whole { activations })
-    }
-
-    fn last_close(&self) -> Option<&Command> {
-        self.activations.iter().flat_map(|(_, commands)| commands).find(|command| command.closes())
     }
 
     /// Replays the first turns alone, with fresh code, and compares what it asks for with the whole replay.
@@ -167,8 +160,8 @@ impl Whole {
         let mut unstable = None;
         let mut replayer = Replayer::new(registry);
         for turn in history.prefix(prefix) {
-            let mut watch = |step: bosun_engine::workflow::Step<'_>| {
-                let first = self.activations.get(seen).map_or(&[][..], |(_, commands)| commands);
+            let mut watch = |step: Step<'_>| {
+                let first = self.activations.get(seen).map_or(&[][..], Vec::as_slice);
                 if unstable.is_none() && first != step.commands {
                     let at = first.iter().zip(step.commands).take_while(|(a, b)| a == b).count();
                     unstable = Some(Verdict::Unstable {
@@ -180,7 +173,7 @@ impl Whole {
                 }
                 seen += 1;
             };
-            replayer.turn(turn, &mut watch).map_err(verdict)?;
+            replayer.turn(turn, &mut watch).map_err(|why| verdict(why, history))?;
         }
         unstable.map_or(Ok(()), Err)
     }
@@ -191,38 +184,9 @@ fn told(command: Option<&Command>) -> String {
     command.map_or_else(|| "nothing".to_owned(), |command| format!("{command:?}").chars().take(300).collect())
 }
 
-/// The result of a closed run, compared on its own: the check of commands tolerates what closes nothing.
-fn check_result(history: &History, replayed: Option<&Command>) -> Result<(), Verdict> {
-    let Some(last) = history.turns().iter().rev().find_map(|turn| turn.events.last()) else { return Ok(()) };
-    // A run that was ended from outside has no result of its code.
-    if last.closes().is_none() || last.origin() != Origin::Command {
-        return Ok(());
-    }
-    let same = match (last, replayed) {
-        (EventKind::WorkflowExecutionCompleted { result, .. }, Some(Command::CompleteWorkflow { result: now, .. })) => {
-            result == now
-        }
-        (EventKind::WorkflowExecutionFailed { failure, .. }, Some(Command::FailWorkflow { failure: now, .. })) => {
-            failure.kind == now.kind && failure.message == now.message
-        }
-        (
-            EventKind::WorkflowExecutionCanceled { details, .. },
-            Some(Command::CancelWorkflow { details: now, .. }),
-        ) => details == now,
-        (EventKind::WorkflowExecutionContinuedAsNew(next), Some(Command::ContinueAsNew { input, .. })) => {
-            next.input == *input
-        }
-        _ => false,
-    };
-    if same {
-        return Ok(());
-    }
-    let recorded = format!("{last:?}").chars().take(300).collect();
-    Err(Verdict::OtherResult { recorded, replayed: told(replayed) })
-}
-
-fn verdict(why: ReplayError) -> Verdict {
+fn verdict(why: ReplayError, history: &History) -> Verdict {
     match why {
+        ReplayError::NonDeterminism(card) if is_only_the_result(&card, history) => Verdict::OtherResult(card),
         ReplayError::NonDeterminism(card) => Verdict::NonDeterministic(card),
         ReplayError::UnknownWorkflow(Rejection::UnknownWorkflowType { workflow_type, known }) => {
             Verdict::UnknownType { workflow_type, known }
@@ -235,6 +199,18 @@ fn verdict(why: ReplayError) -> Verdict {
     }
 }
 
+/// Whether the code asked for the same things and closed the run in another way.
+fn is_only_the_result(card: &NonDeterminism, history: &History) -> bool {
+    let closing = history.turns().last().and_then(|turn| turn.numbered().last());
+    let closes = closing.is_some_and(|event| event.id == card.event_id && event.kind.closes().is_some());
+    let same_kind = |line: &AlignedLine| match line {
+        AlignedLine::Same { .. } => true,
+        AlignedLine::Changed { event_id, .. } => *event_id == card.event_id,
+        AlignedLine::Missing { .. } | AlignedLine::Extra { .. } | AlignedLine::Reordered { .. } => false,
+    };
+    closes && card.alignment.iter().all(same_kind)
+}
+
 /// What a new build would do to the runs that are open (engine.md E22).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PreflightReport {
@@ -244,10 +220,7 @@ pub struct PreflightReport {
 
 /// Replays open runs against the code of a new build, before it is deployed. Each item is the history of one run, as the
 /// log gives it.
-pub fn preflight(
-    registry: &WorkflowRegistry,
-    histories: impl IntoIterator<Item = Vec<Turn>>,
-) -> PreflightReport {
+pub fn preflight(registry: &WorkflowRegistry, histories: impl IntoIterator<Item = Vec<Turn>>) -> PreflightReport {
     let replay = |turns: Vec<Turn>| match History::new(turns) {
         Ok(history) => replay_history(registry, &history, Prefixes::None),
         Err(why) => ReplayReport { run: None, verdict: Verdict::Invalid { why: why.to_string() } },
@@ -269,9 +242,7 @@ impl fmt::Display for Verdict {
         match self {
             Verdict::Ok => f.write_str("ok"),
             Verdict::NonDeterministic(card) => write!(f, "non-deterministic\n{card}"),
-            Verdict::OtherResult { recorded, replayed } => {
-                write!(f, "another result\n  history holds   {recorded}\n  code produced   {replayed}")
-            }
+            Verdict::OtherResult(card) => write!(f, "another result\n{card}"),
             Verdict::Unstable { prefix, event_id, first, second } => write!(
                 f,
                 "unstable: two replays differ in answer to event {event_id} (seen with {prefix} turns)\n  first    \
