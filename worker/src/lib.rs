@@ -1,2 +1,3 @@
 //! worker
 pub mod capability;
+pub mod supervisor;

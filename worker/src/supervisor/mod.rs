@@ -1,0 +1,14 @@
+//! Supervisors: workflows that manage tasks. So far: plans in YAML and their runner.
+//!
+//! Invariant: everything here is pure: what happened comes in as recorded results, what shall happen goes out as
+//! activities of capabilities. No clock, no disk, no socket, no thread, no randomness, no `HashMap`.
+
+mod fields;
+mod plan;
+mod plan_yaml;
+mod task;
+
+pub use fields::FieldError;
+pub use plan::{Plan, PlanError, SeedPlan, TaskItem};
+pub use plan_yaml::{InvalidPlanFile, PLAN_BYTES_MAX, PlanProblem, read_plan};
+pub use task::{Actor, IllegalTransition, TaskId, TaskStatus};
