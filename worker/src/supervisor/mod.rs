@@ -3,11 +3,16 @@
 //! Invariant: everything here is pure: what happened comes in as recorded results, what shall happen goes out as
 //! activities of capabilities. No clock, no disk, no socket, no thread, no randomness, no `HashMap`.
 
+mod critic;
 mod fields;
+mod placeholder;
 mod plan;
 mod plan_yaml;
+mod shape;
 mod task;
+mod work;
 
+pub use critic::Verdict;
 pub use fields::FieldError;
 pub use plan::{Plan, PlanError, SeedPlan, TaskItem};
 pub use plan_yaml::{InvalidPlanFile, PLAN_BYTES_MAX, PlanProblem, read_plan};

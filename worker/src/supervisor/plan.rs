@@ -93,10 +93,7 @@ pub enum PlanError {
     SelfDependency { task: TaskId },
     #[error("Dependency cycle detected: {}", path.iter().map(TaskId::to_string).collect::<Vec<_>>().join(" -> "))]
     Cycle { path: Vec<TaskId> },
-    #[error(
-        "Workflow YAML marks multiple tasks as final: {}. Mark exactly one task with `is_final: true`.",
-        list(ids)
-    )]
+    #[error("Workflow YAML marks multiple tasks as final: {}. Mark exactly one task with `is_final: true`.", list(ids))]
     SeveralFinal { ids: Vec<TaskId> },
 }
 

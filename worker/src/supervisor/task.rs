@@ -134,11 +134,7 @@ impl TaskStatus {
 
     /// The new status, or the same one if it is the one asked for, or why not.
     pub fn change(self, task: TaskId, to: TaskStatus, by: Actor) -> Result<TaskStatus, IllegalTransition> {
-        if self == to || self.may_become(to, by) {
-            Ok(to)
-        } else {
-            Err(IllegalTransition { task, from: self, to, by })
-        }
+        if self == to || self.may_become(to, by) { Ok(to) } else { Err(IllegalTransition { task, from: self, to, by }) }
     }
 
     pub fn as_str(self) -> &'static str {

@@ -116,10 +116,16 @@ fn values_of_the_wrong_type_are_refused() {
         ("task_id: 1, status: done", "tasks[0].status: `done` is not a task status"),
         ("task_id: 1, parameters: [1]", "tasks[0].parameters: expected a mapping, found a list"),
         ("task_id: 1, sub_task_dependencies: 1", "tasks[0].sub_task_dependencies: expected a list, found a number"),
-        ("task_id: 1, sub_task_dependencies: [a]", "tasks[0].sub_task_dependencies[0]: expected a task_id, found a text"),
+        (
+            "task_id: 1, sub_task_dependencies: [a]",
+            "tasks[0].sub_task_dependencies[0]: expected a task_id, found a text",
+        ),
     ];
     for (keys, expected) in wrong {
-        assert_eq!(problem(&format!("objective: o\ntasks: [{{{keys}, sub_task_objective: t, capability: c}}]")), expected);
+        assert_eq!(
+            problem(&format!("objective: o\ntasks: [{{{keys}, sub_task_objective: t, capability: c}}]")),
+            expected
+        );
     }
     assert_eq!(problem("[1]"), "the document: expected a mapping with `objective` and `tasks`, found a list");
 }
@@ -159,7 +165,8 @@ fn a_cycle_is_shown_as_a_path() {
 fn a_diamond_is_no_cycle_and_a_long_chain_is_fine() {
     let diamond = [task(1, "[]", ""), task(2, "[1]", ""), task(3, "[1]", ""), task(4, "[2, 3]", "")];
     assert!(plan(&diamond.concat()).is_ok());
-    let chain: String = (1..=3_000).map(|id| task(id, &if id == 1 { "[]".into() } else { format!("[{}]", id - 1) }, "")).collect();
+    let chain: String =
+        (1..=3_000).map(|id| task(id, &if id == 1 { "[]".into() } else { format!("[{}]", id - 1) }, "")).collect();
     assert_eq!(plan(&chain).unwrap().tasks().count(), 3_000);
 }
 
@@ -176,7 +183,8 @@ fn several_final_tasks_are_refused() {
 /// PDT-43: the highest id is marked as final, unless one is marked or marking is switched off.
 #[test]
 fn the_highest_id_is_marked_as_final_unless_told_otherwise() {
-    let text = |more: &str| format!("objective: o\ntasks:\n{}{}{}", task(5, "[]", ""), task(9, "[]", ""), task(2, "[]", more));
+    let text =
+        |more: &str| format!("objective: o\ntasks:\n{}{}{}", task(5, "[]", ""), task(9, "[]", ""), task(2, "[]", more));
     assert_eq!(read_plan(PATH, &text(""), true).unwrap().final_task(), Some(TaskId(9)));
     assert_eq!(read_plan(PATH, &text(""), false).unwrap().final_task(), None);
     assert_eq!(read_plan(PATH, &text(", is_final: true"), true).unwrap().final_task(), Some(TaskId(2)));
@@ -193,7 +201,10 @@ fn a_seed_plan_refuses_duplicates_and_dangling_dependencies() {
     assert_eq!(Plan::from_seed(twice).unwrap_err().to_string(), "Duplicate task_id in seed_plan: 2");
     let mut dangling = seed;
     dangling.tasks[0].sub_task_dependencies.push(TaskId(8));
-    assert_eq!(Plan::from_seed(dangling.clone()).unwrap_err().to_string(), "seed_plan task 1 depends on missing task 8");
+    assert_eq!(
+        Plan::from_seed(dangling.clone()).unwrap_err().to_string(),
+        "seed_plan task 1 depends on missing task 8"
+    );
     let json = serde_json::to_value(dangling).unwrap();
     assert!(serde_json::from_value::<Plan>(json).is_err(), "a plan is checked however it arrives");
 }
