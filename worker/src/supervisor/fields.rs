@@ -47,9 +47,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(crate) fn path(&self) -> &str {
-        &self.path
-    }
     pub(crate) fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }

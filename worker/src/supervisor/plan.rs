@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use super::task::{TaskId, TaskStatus};
 
 /// What a plan says when it does not say how it was made (PDT-39).
-pub const REASONING_DEFAULT: &str = "Loaded from YAML workflow";
-pub const MAX_ATTEMPTS_DEFAULT: u32 = 3;
+pub(super) const REASONING_DEFAULT: &str = "Loaded from YAML workflow";
+pub(super) const MAX_ATTEMPTS_DEFAULT: u32 = 3;
 
 /// One task as planned (PDT-11); what happens to it is kept in its run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
