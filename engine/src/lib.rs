@@ -3,6 +3,7 @@
 pub mod activity;
 pub mod request;
 pub mod vocabulary;
+pub mod workflow;
 
 pub use activity::*;
 pub use request::*;
