@@ -11,6 +11,7 @@ pub mod id;
 pub mod input;
 pub mod job;
 pub mod payload;
+pub mod payloads_visit;
 pub mod retry;
 pub mod time;
 pub mod turn;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::context::handlers::{PayloadFuture, UpdateHandler};
 use super::context::shared::{Phase, Shared};
-use super::context::{FAILURE_CONTINUE_AS_NEW, WfContext};
+use super::context::{WfContext, is_continue_as_new};
 use super::executor::Executor;
 use super::machine_driver::invalid_input;
 use super::panic::{Unwound, guard};
@@ -31,7 +31,13 @@ pub(crate) struct AsyncDriver {
 
 impl AsyncDriver {
     pub(crate) fn new(run_id: RunId, started: &WorkflowExecutionStarted, function: WorkflowFunction) -> Self {
-        let shared = Shared::new(run_id, started.clone());
+        // What the engine carries along is not kept for the life of the run; its job brings it.
+        let started = WorkflowExecutionStarted {
+            carried_signals: Vec::new(),
+            carried_request_ids: Vec::new(),
+            ..started.clone()
+        };
+        let shared = Shared::new(run_id, started);
         AsyncDriver { function, shared, executor: Executor::default(), dead: false }
     }
 
@@ -123,7 +129,7 @@ impl AsyncDriver {
         let canceled = self.shared.ledger().cancel_reason().is_some();
         let (place, command) = match (outcome, next_run) {
             (Ok(result), _) => (None, Command::CompleteWorkflow { result, unhandled_signals }),
-            (Err(failure), Some(next)) if failure.type_name() == FAILURE_CONTINUE_AS_NEW => {
+            (Err(failure), Some(next)) if is_continue_as_new(&failure) => {
                 let (workflow_type, input, options) = (next.workflow_type, next.input, next.options);
                 (Some(next.place), Command::ContinueAsNew { workflow_type, input, options, unconsumed_signals })
             }

@@ -195,6 +195,8 @@ impl Cx<'_> {
                 Ok(value) => value,
                 Err(why) => panic!("the recorded side effect does not fit the code: {why}"),
             },
+            // Unwinding out of a `Drop` that runs because of a panic would end the process.
+            SideEffect::Diverged if std::thread::panicking() => effect(),
             SideEffect::Diverged => diverge(),
             SideEffect::Run(seq) => {
                 let value = effect();

@@ -72,7 +72,7 @@ impl JobSources for JobTable {
 }
 
 /// The job of an activating event; `None` for every other event, and for a start whose `WorkflowExecutionStarted` the
-/// sources do not hold.
+/// sources do not hold. Longer than a screen: one arm per kind.
 pub fn job_of(event: &EventKind, sources: &dyn JobSources) -> Option<Job> {
     use EventKind::*;
     Some(match event {
@@ -181,32 +181,4 @@ pub fn markers_of<'a>(recorded: impl IntoIterator<Item = &'a EventKind>) -> Mark
         }
     }
     Markers::Recorded { side_effects, patches }
-}
-
-/// How much an event counts towards the history's size: a fixed part and its payloads. Workflow code can see the sum
-/// (`continue_as_new_suggested`), so it must be the same live and in replay, however events are encoded.
-pub(crate) fn event_size(event: &EventKind) -> u64 {
-    const FIXED: u64 = 64;
-    let length = |payload: &Payload| payload.len() as u64;
-    let memo = |memo: &Memo| memo.values().map(length).sum::<u64>();
-    use EventKind::*;
-    FIXED
-        + match event {
-            WorkflowExecutionStarted(started) => {
-                let carried = started.carried_signals.iter().map(|signal| length(&signal.input)).sum::<u64>();
-                length(&started.input) + memo(&started.memo) + carried
-            }
-            WorkflowExecutionSignaled(signal) => length(&signal.input),
-            WorkflowExecutionUpdateAccepted { input, .. } => length(input),
-            WorkflowExecutionUpdateCompleted { result: Ok(result), .. } => length(result),
-            ActivityTaskScheduled(scheduled) => length(&scheduled.input),
-            ActivityTaskCompleted { result, .. } => length(result),
-            StartChildWorkflowExecutionInitiated(child) => length(&child.input),
-            ChildWorkflowExecutionCompleted { result, .. } => length(result),
-            SignalExternalWorkflowExecutionInitiated(signal) => length(&signal.input),
-            MarkerRecorded(Marker::SideEffect { value, .. }) => length(value),
-            WorkflowPropertiesModified { memo: modified } => memo(modified),
-            WorkflowExecutionCompleted { result, .. } => length(result),
-            _ => 0,
-        }
 }

@@ -4,7 +4,7 @@
 //! is checked. The same turns give the same digest of commands on every machine and in every build profile (engine.md
 //! G21). Nothing is executed.
 
-use super::jobs::{JobTable, event_size, job_of, markers_of};
+use super::jobs::{JobTable, job_of, markers_of};
 use super::matcher::{RunIdentity, check_activation};
 use super::nondeterminism::NonDeterminism;
 use super::registry::WorkflowRegistry;
@@ -167,6 +167,6 @@ impl<'a> Replayer<'a> {
     /// The size that the run machine counts too, because workflow code can see it.
     fn count(&mut self, event: &EventKind) {
         self.history.events += 1;
-        self.history.bytes += event_size(event);
+        self.history.bytes += event.size();
     }
 }

@@ -1,14 +1,15 @@
 //! Sagas: steps with compensations (engine.md E28).
 //!
 //! Invariant: when the body fails or is canceled, every compensation registered so far runs to its end, in reverse
-//! order, exactly once, out of reach of the cancellation; when it succeeds, none runs. What they do is user code.
+//! order, exactly once, out of reach of the cancellation; when it succeeds or continues as new, none runs. What they
+//! do is user code.
 
 use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
 
 use super::concurrency::LocalBoxFuture;
-use super::context::WfContext;
+use super::context::{WfContext, is_continue_as_new};
 use crate::vocabulary::Failure;
 
 /// The failure type of a saga whose compensations did not all succeed; the failure of the body is its cause.
@@ -32,6 +33,8 @@ impl Saga {
         let saga = Saga { context: context.clone(), compensations: Rc::default() };
         match body(saga.clone()).await {
             Ok(value) => Ok(value),
+            // Going on in a new run is no failure; what was done stays done.
+            Err(next_run) if is_continue_as_new(&next_run) => Err(next_run),
             Err(failure) => Err(saga.compensate(failure).await),
         }
     }

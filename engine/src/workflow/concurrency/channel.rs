@@ -11,7 +11,8 @@ use std::task::{Context, Poll, Waker};
 
 use crate::vocabulary::Failure;
 use crate::workflow::context::WfContext;
-use crate::workflow::context::shared::{Leaf, What, keep_waker, wake_all};
+use crate::workflow::context::leaf::{Leaf, What};
+use crate::workflow::context::slot::{keep_waker, wake_all};
 
 struct Pipe<T> {
     values: RefCell<VecDeque<T>>,

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::vocabulary::Failure;
 use crate::workflow::context::WfContext;
-use crate::workflow::context::shared::{Leaf, What};
+use crate::workflow::context::leaf::{Leaf, What};
 
 struct Seats {
     free: usize,

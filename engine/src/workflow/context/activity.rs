@@ -15,7 +15,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::WfContext;
-use super::shared::{Asked, Leaf, Shared, Slot, What};
+use super::leaf::{Leaf, What};
+use super::shared::{Asked, Shared};
+use super::slot::Slot;
 use crate::vocabulary::*;
 use crate::workflow::ledger::Place;
 use crate::workflow::pending::{Pending, check_activity};

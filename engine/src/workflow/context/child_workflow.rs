@@ -15,7 +15,8 @@ use serde::de::DeserializeOwned;
 
 use super::WfContext;
 use super::activity::OperationFuture;
-use super::shared::{Asked, Slot};
+use super::shared::Asked;
+use super::slot::Slot;
 use crate::vocabulary::*;
 use crate::workflow::ledger::Place;
 use crate::workflow::pending::Pending;

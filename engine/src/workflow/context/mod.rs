@@ -12,8 +12,9 @@ use std::task::{Context, Poll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use self::leaf::Leaf;
 use self::scope::Scope;
-use self::shared::{Leaf, NextRun, Shared};
+use self::shared::{NextRun, Shared};
 use super::ledger::{Place, SideEffect};
 use super::panic::diverge;
 use crate::vocabulary::*;
@@ -21,9 +22,11 @@ use crate::vocabulary::*;
 mod activity;
 mod child_workflow;
 pub(crate) mod handlers;
+pub(crate) mod leaf;
 pub(crate) mod scope;
 pub(crate) mod shared;
 mod signal;
+pub(crate) mod slot;
 mod state;
 mod task;
 
@@ -36,6 +39,11 @@ pub use task::JoinHandle;
 
 /// The failure type that [`WfContext::continue_as_new`] gives, to be returned from the workflow function.
 pub const FAILURE_CONTINUE_AS_NEW: &str = "ContinueAsNew";
+
+/// Whether a failure is the one that [`WfContext::continue_as_new`] gives.
+pub(crate) fn is_continue_as_new(failure: &Failure) -> bool {
+    matches!(&failure.kind, FailureKind::Application { failure_type, .. } if failure_type == FAILURE_CONTINUE_AS_NEW)
+}
 
 /// The run, as its workflow function sees it. Clones share the run; a clone from a scope works in that scope.
 #[derive(Clone)]
@@ -96,6 +104,8 @@ impl WfContext {
                 Ok(value) => value,
                 Err(why) => panic!("the recorded side effect does not fit the code: {why}"),
             },
+            // Unwinding out of a `Drop` that runs because of a panic would end the process.
+            Some(SideEffect::Diverged) if std::thread::panicking() => effect(),
             Some(SideEffect::Diverged) => diverge(),
             Some(SideEffect::Run(seq)) => {
                 let value = effect();

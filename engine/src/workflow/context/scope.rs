@@ -11,7 +11,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 
 use super::WfContext;
-use super::shared::{Leaf, What};
+use super::leaf::{Leaf, What};
 
 pub(crate) struct Scope {
     canceled: RefCell<Option<String>>,

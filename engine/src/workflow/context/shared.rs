@@ -7,11 +7,13 @@
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 
 use super::handlers::Handlers;
+use super::leaf::{Wait, What};
 use super::scope::Scope;
 use super::signal::SignalBuffer;
+use super::slot::Slot;
 use super::state::Cells;
 use crate::vocabulary::*;
 use crate::workflow::executor::{TaskFuture, TaskId};
@@ -35,14 +37,14 @@ pub(crate) struct Shared {
     phase: Cell<Phase>,
     mutated: RefCell<Option<String>>,
     operations: RefCell<BTreeMap<Seq, Operation>>,
-    waits: RefCell<BTreeMap<u64, Wait>>,
+    pub(super) waits: RefCell<BTreeMap<u64, Wait>>,
     /// How many waits each task has, for tasks that have any.
     waits_of: RefCell<BTreeMap<TaskId, u32>>,
-    next_wait: Cell<u64>,
-    conditions: RefCell<BTreeMap<u64, Rc<dyn Fn() -> bool>>>,
+    pub(super) next_wait: Cell<u64>,
+    pub(super) conditions: RefCell<BTreeMap<u64, Rc<dyn Fn() -> bool>>>,
     spawned: RefCell<Vec<(TaskId, TaskFuture)>>,
     next_task: Cell<u64>,
-    current_task: Cell<TaskId>,
+    pub(super) current_task: Cell<TaskId>,
     task_names: RefCell<BTreeMap<TaskId, String>>,
     pub(crate) signals: RefCell<SignalBuffer>,
     pub(crate) handlers: RefCell<Handlers>,
@@ -60,45 +62,6 @@ pub(crate) struct NextRun {
     pub(crate) place: Place,
 }
 
-/// A value that a job will bring.
-pub(crate) struct Slot<T> {
-    value: RefCell<Option<Result<T, Failure>>>,
-    wakers: RefCell<Vec<Waker>>,
-}
-
-impl<T: Clone> Slot<T> {
-    pub(crate) fn empty() -> Rc<Self> {
-        Rc::new(Slot { value: RefCell::new(None), wakers: RefCell::new(Vec::new()) })
-    }
-    pub(crate) fn refused(failure: Failure) -> Rc<Self> {
-        Rc::new(Slot { value: RefCell::new(Some(Err(failure))), wakers: RefCell::new(Vec::new()) })
-    }
-    /// The first value stays.
-    fn resolve(&self, value: Result<T, Failure>) {
-        self.value.borrow_mut().get_or_insert(value);
-        wake_all(&self.wakers);
-    }
-    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Result<T, Failure>> {
-        if let Some(value) = self.value.borrow().as_ref() {
-            return Poll::Ready(value.clone());
-        }
-        keep_waker(&self.wakers, cx);
-        Poll::Pending
-    }
-}
-
-pub(crate) fn keep_waker(wakers: &RefCell<Vec<Waker>>, cx: &Context<'_>) {
-    let mut wakers = wakers.borrow_mut();
-    if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-        wakers.push(cx.waker().clone());
-    }
-}
-
-pub(crate) fn wake_all(wakers: &RefCell<Vec<Waker>>) {
-    let wakers = std::mem::take(&mut *wakers.borrow_mut());
-    wakers.into_iter().for_each(Waker::wake);
-}
-
 /// Something that was asked for and has not ended.
 struct Operation {
     pending: Pending,
@@ -107,27 +70,6 @@ struct Operation {
     result: Rc<Slot<Payload>>,
     /// Children only.
     start: Option<Rc<Slot<RunId>>>,
-}
-
-/// A place in user code that waits now.
-struct Wait {
-    task: TaskId,
-    what: What,
-    place: Place,
-    scope: Rc<Scope>,
-    waker: Waker,
-}
-
-/// What is waited for; made into text only when somebody asks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum What {
-    Operation(Seq),
-    Signal(SignalName),
-    Condition,
-    Cancellation,
-    Permit,
-    Channel,
-    Task(TaskId),
 }
 
 impl Shared {
@@ -363,10 +305,10 @@ impl Shared {
         self.waits_of.borrow().contains_key(&task)
     }
 
-    fn count_wait(&self, task: TaskId) {
+    pub(super) fn count_wait(&self, task: TaskId) {
         *self.waits_of.borrow_mut().entry(task).or_default() += 1;
     }
-    fn uncount_wait(&self, task: TaskId) {
+    pub(super) fn uncount_wait(&self, task: TaskId) {
         let mut counts = self.waits_of.borrow_mut();
         match counts.get_mut(&task) {
             Some(count) if *count > 1 => *count -= 1,
@@ -414,67 +356,5 @@ impl Shared {
         };
         let awaited = |wait: &Wait| Awaited { what: describe(wait), location: Some(wait.place.to_string()) };
         self.waits.borrow().values().map(awaited).collect()
-    }
-}
-
-/// The common part of every future that the context gives out: where it is, and that it waits.
-pub(crate) struct Leaf {
-    pub(crate) shared: Rc<Shared>,
-    pub(crate) scope: Rc<Scope>,
-    pub(crate) place: Place,
-    wait: Option<u64>,
-}
-
-impl Leaf {
-    pub(crate) fn new(shared: &Rc<Shared>, scope: &Rc<Scope>, place: Place) -> Self {
-        Leaf { shared: shared.clone(), scope: scope.clone(), place, wait: None }
-    }
-    /// Says that this future waits, and how to wake it.
-    pub(crate) fn wait(&mut self, cx: &Context<'_>, what: impl FnOnce() -> What) {
-        let mut waits = self.shared.waits.borrow_mut();
-        let task = self.shared.current_task.get();
-        if let Some(wait) = self.wait.and_then(|id| waits.get_mut(&id)) {
-            if wait.task != task {
-                self.shared.uncount_wait(wait.task);
-                self.shared.count_wait(task);
-                wait.task = task;
-            }
-            wait.waker.clone_from(cx.waker());
-            return;
-        }
-        let id = self.shared.next_wait.get();
-        self.shared.next_wait.set(id + 1);
-        let (place, scope) = (self.place, self.scope.clone());
-        waits.insert(id, Wait { task, what: what(), place, scope, waker: cx.waker().clone() });
-        self.shared.count_wait(task);
-        self.wait = Some(id);
-    }
-    /// As [`Self::wait`], and wakes when the condition holds.
-    pub(crate) fn wait_until(&mut self, cx: &Context<'_>, condition: &Rc<dyn Fn() -> bool>) {
-        self.wait(cx, || What::Condition);
-        if let Some(id) = self.wait {
-            self.shared.conditions.borrow_mut().entry(id).or_insert_with(|| condition.clone());
-        }
-    }
-    /// The failure of something that waits in a canceled scope.
-    pub(crate) fn canceled(&self) -> Option<Failure> {
-        self.scope.canceled().map(|reason| Failure::canceled(format!("canceled: {reason}")))
-    }
-    /// Says that this future waits no more.
-    pub(crate) fn over(&mut self) {
-        if let Some(id) = self.wait.take() {
-            let wait = self.shared.waits.borrow_mut().remove(&id);
-            if let Some(wait) = &wait {
-                self.shared.uncount_wait(wait.task);
-            }
-            let condition = self.shared.conditions.borrow_mut().remove(&id);
-            drop((wait, condition));
-        }
-    }
-}
-
-impl Drop for Leaf {
-    fn drop(&mut self) {
-        self.over();
     }
 }

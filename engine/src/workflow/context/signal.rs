@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use serde::de::DeserializeOwned;
 
 use super::WfContext;
-use super::shared::{Leaf, What};
+use super::leaf::{Leaf, What};
 use crate::vocabulary::*;
 
 #[derive(Default)]

@@ -67,7 +67,9 @@ impl WfContext {
             let value = shown.try_borrow().ok();
             value.and_then(|value| serde_json::to_value(&*value).ok()).unwrap_or(serde_json::Value::Null)
         };
-        self.shared.cells.borrow_mut().0.insert(name.to_owned(), Rc::new(show));
+        if self.shared.may_change("a new state") {
+            self.shared.cells.borrow_mut().0.insert(name.to_owned(), Rc::new(show));
+        }
         StateCell { context: self.clone(), name: name.into(), value }
     }
 }

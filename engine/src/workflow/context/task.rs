@@ -11,7 +11,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use super::WfContext;
-use super::shared::{Leaf, What, keep_waker, wake_all};
+use super::leaf::{Leaf, What};
+use super::slot::{keep_waker, wake_all};
 use crate::workflow::executor::TaskId;
 
 struct Joined<T> {

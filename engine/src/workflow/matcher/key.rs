@@ -7,7 +7,7 @@ use super::RunIdentity;
 use crate::vocabulary::*;
 use crate::workflow::panic::without_place;
 
-/// Whether the event is what the run machine writes for the command.
+/// Whether the event is what the run machine writes for the command. Longer than a screen: one arm per kind.
 pub(super) fn matches(run: &RunIdentity, command: &Command, event: &EventKind) -> bool {
     use EventKind as E;
     match (command, event) {
