@@ -69,6 +69,14 @@ fn build() -> io::Result<PathBuf> {
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
+    // What cargo tells the tests about their own package would make it rebuild crates whose build scripts look at it
+    // (ring does), here and again in the next `cargo test`.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"].iter().any(|start| name.starts_with(start)) {
+            cargo.env_remove(&*name);
+        }
+    }
     let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::piped()).output()?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
