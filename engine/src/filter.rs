@@ -73,6 +73,11 @@ impl Filter {
         &self.order
     }
 
+    /// Whether the order is the one runs are scanned in: newest start first.
+    pub fn is_default_order(&self) -> bool {
+        self.order == default_order()
+    }
+
     /// The order of two runs in a list. Total: runs that the order leaves equal are told apart by run id, the newest
     /// first. A run without the value comes last in both directions.
     pub fn compare(&self, a: &RunInfo, b: &RunInfo) -> Ordering {

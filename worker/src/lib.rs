@@ -1,1 +1,5 @@
 //! worker
+pub mod capability;
+#[cfg(test)]
+pub(crate) mod stage;
+pub mod supervisor;
