@@ -105,6 +105,11 @@ pub enum EventKind {
         seq: Seq,
         identity: Option<Identity>,
     },
+    /// The function has returned and the result comes later, by task token (engine.md E09).
+    ActivityTaskAwaitingCompletion {
+        seq: Seq,
+        attempt: Attempt,
+    },
 
     TimerStarted {
         seq: Seq,
@@ -255,6 +260,8 @@ pub struct Parent {
     pub workflow_id: WorkflowId,
     pub run_id: RunId,
     pub seq: Seq,
+    /// What happens to this run when the parent closes; known here so that a restart can see to it.
+    pub close_policy: ParentClosePolicy,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -445,6 +452,7 @@ impl EventKind {
             | ActivityTaskAttemptFailed { .. }
             | ActivityTaskPaused { .. }
             | ActivityTaskUnpaused { .. }
+            | ActivityTaskAwaitingCompletion { .. }
             | WorkflowExecutionPaused { .. }
             | WorkflowExecutionUnpaused { .. }
             | WorkflowExecutionTimedOut { .. }
@@ -474,6 +482,7 @@ impl EventKind {
             ActivityTaskCanceled { .. } => "ActivityTaskCanceled",
             ActivityTaskPaused { .. } => "ActivityTaskPaused",
             ActivityTaskUnpaused { .. } => "ActivityTaskUnpaused",
+            ActivityTaskAwaitingCompletion { .. } => "ActivityTaskAwaitingCompletion",
             TimerStarted { .. } => "TimerStarted",
             TimerFired { .. } => "TimerFired",
             TimerCanceled { .. } => "TimerCanceled",

@@ -62,6 +62,8 @@ pub enum Input {
     },
     /// Time has passed: whatever is due is due now.
     Deadline,
+    /// The worker that ran this run's attempts is gone: what was under way is looked at again.
+    WorkerRestarted,
     ChildStarted {
         seq: Seq,
         result: Result<RunId, Failure>,
