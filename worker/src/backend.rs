@@ -89,10 +89,10 @@ pub enum Health {
 }
 
 /// What an opened engine is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purpose {
-    /// Run workflows and activities with this many slots.
-    Work { slots: usize },
+    /// Run workflows and activities: this many attempts at once, from these queues (none named: all).
+    Work { slots: usize, queues: Vec<TaskQueue> },
     /// Do one durable thing, or read, and close: no activity is started.
     Visit,
 }
@@ -128,7 +128,7 @@ pub trait Engine: Send + Sync {
 
 /// Opens the engine of a data directory, with the workflows and activities of the program.
 pub trait OpenEngine: Send + Sync {
-    fn open<'a>(&'a self, data: &'a Path, purpose: Purpose) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>>;
+    fn open<'a>(&'a self, data: &'a Path, purpose: &'a Purpose) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>>;
     /// The workflow types this program can run.
     fn workflow_types(&self) -> Vec<String>;
 }

@@ -94,7 +94,7 @@ impl Server {
         let connections = TaskTracker::new();
         loop {
             let stream = tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => break,
+                () = told(&mut stop) => break,
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => stream,
                     Err(why) => {
@@ -121,6 +121,12 @@ impl Server {
         connections.close();
         connections.wait().await;
     }
+}
+
+/// Resolves when the server is to stop, or whoever could say so is gone.
+async fn told(stop: &mut watch::Receiver<bool>) {
+    // The guard that `wait_for` gives must not live on in a `select!`.
+    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 /// One connection too many: says so, and hangs up.
@@ -199,7 +205,7 @@ async fn connection(stream: TcpStream, router: Router, limits: Limits, mut stop:
     tokio::select! {
         _ = served.as_mut() => return,
         () = busy.wait_until_idle(limits.idle_timeout) => return,
-        _ = stop.wait_for(|stop| *stop) => served.as_mut().graceful_shutdown(),
+        () = told(&mut stop) => served.as_mut().graceful_shutdown(),
     }
     // Streams that follow a run never end by themselves; the engine ends them when it closes, and this is the backstop.
     let _ = tokio::time::timeout(limits.header_timeout, served).await;

@@ -53,7 +53,7 @@ pub enum Paint {
 }
 
 impl Paint {
-    fn escape(self) -> &'static str {
+    pub(super) fn escape(self) -> &'static str {
         match self {
             Paint::Plain => "",
             Paint::Dim => "\x1b[2m",
@@ -117,6 +117,23 @@ impl Screen {
             now: super::time_format::now(),
             out: Box::new(out),
             err: Box::new(err),
+            closed: false,
+        }
+    }
+
+    /// Prints nothing, anywhere.
+    pub fn silent() -> Self {
+        Screen {
+            format: Format::None,
+            color: false,
+            error_color: false,
+            ascii: false,
+            time: TimeFormat::Iso,
+            fields: Vec::new(),
+            live: false,
+            now: Timestamp::ZERO,
+            out: Box::new(io::sink()),
+            err: Box::new(io::sink()),
             closed: false,
         }
     }
