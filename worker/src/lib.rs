@@ -5,5 +5,7 @@ pub mod app;
 pub mod backend;
 pub mod cli;
 pub mod embedded;
+#[cfg(test)]
+mod fake;
 
 pub use app::App;

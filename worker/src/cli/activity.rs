@@ -66,7 +66,7 @@ pub struct OfRun {
     pub reason: Option<String>,
 }
 
-pub async fn activity(cx: &mut Context, verb: ActivityVerb) -> Result<Exit, CliError> {
+pub(super) async fn activity(cx: &mut Context, verb: ActivityVerb) -> Result<Exit, CliError> {
     match verb {
         ActivityVerb::Complete(args) => {
             let result = payload(args.input.input.as_deref(), &args.pairs)?;

@@ -66,7 +66,7 @@ impl Context {
 }
 
 /// `user@host`, as it is recorded in histories.
-pub fn identity() -> Identity {
+pub(super) fn identity() -> Identity {
     let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
     let user = user.unwrap_or_else(|| format!("uid{}", rustix::process::getuid().as_raw()));
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));

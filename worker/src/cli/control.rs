@@ -22,7 +22,7 @@ pub struct ControlArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Control {
+pub(super) enum Control {
     Cancel,
     Terminate,
     Pause,
@@ -42,7 +42,7 @@ impl Control {
     }
 }
 
-pub async fn control(cx: &mut Context, verb: Control, args: ControlArgs) -> Result<Exit, CliError> {
+pub(super) async fn control(cx: &mut Context, verb: Control, args: ControlArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     let (word, done) = verb.words();
     let because = cx.because(args.reason.as_deref());

@@ -19,7 +19,7 @@ pub struct DescribeArgs {
     pub run: RunOf,
 }
 
-pub async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exit, CliError> {
+pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     let description = cx.backend.describe(target).await?;
     let object = description_json(&cx.screen, &description);
@@ -120,7 +120,7 @@ fn pending(screen: &mut Screen, description: &Description) {
 }
 
 /// An outcome on one line.
-pub fn outcome_text(outcome: &CloseOutcome) -> String {
+pub(super) fn outcome_text(outcome: &CloseOutcome) -> String {
     match outcome {
         CloseOutcome::Completed(payload) => brief(payload),
         CloseOutcome::Failed(failure) => failure.to_string(),
@@ -134,7 +134,7 @@ pub fn outcome_text(outcome: &CloseOutcome) -> String {
 }
 
 /// The outcome as JSON: `status`, and `result`, `failure`, `details`, `reason` or `next_run_id` where there is one.
-pub fn outcome_json(outcome: &CloseOutcome) -> Value {
+pub(super) fn outcome_json(outcome: &CloseOutcome) -> Value {
     let status = outcome.status().to_string();
     match outcome {
         CloseOutcome::Completed(payload) => json!({ "status": status, "result": payload.to_json() }),
@@ -149,7 +149,7 @@ pub fn outcome_json(outcome: &CloseOutcome) -> Value {
 }
 
 /// A failure with its chain of causes.
-pub fn failure_json(failure: &Failure) -> Value {
+pub(super) fn failure_json(failure: &Failure) -> Value {
     let details = match &failure.kind {
         FailureKind::Application { details, .. } | FailureKind::Canceled { details } => details.as_ref(),
         _ => None,

@@ -12,7 +12,7 @@ use super::output::{Paint, Screen};
 const VALUE_MAX: usize = 60;
 
 /// An event as `show -o json` and `-o jsonl` print it.
-pub fn event_json(screen: &Screen, event: &Event) -> Value {
+pub(super) fn event_json(screen: &Screen, event: &Event) -> Value {
     json!({
         "id": event.id,
         "at": screen.time.json(event.at),
@@ -23,7 +23,7 @@ pub fn event_json(screen: &Screen, event: &Event) -> Value {
 }
 
 /// The fields of an event, without its name.
-pub fn attributes(kind: &EventKind) -> Value {
+pub(super) fn attributes(kind: &EventKind) -> Value {
     match serde_json::to_value(kind) {
         Ok(Value::Object(tagged)) => tagged.into_iter().next().map_or_else(|| json!({}), |(_, fields)| fields),
         _ => json!({}),
@@ -31,7 +31,7 @@ pub fn attributes(kind: &EventKind) -> Value {
 }
 
 /// `seq=3 activity_type=charge input={"a":1}`.
-pub fn details(kind: &EventKind) -> String {
+pub(super) fn details(kind: &EventKind) -> String {
     let Value::Object(fields) = attributes(kind) else { return String::new() };
     let mut parts = Vec::new();
     parts_of(&fields, &mut parts);
@@ -76,7 +76,7 @@ fn text_of(value: &Value) -> String {
 }
 
 /// At most [`VALUE_MAX`] characters of a text.
-pub fn cut(text: &str) -> String {
+pub(super) fn cut(text: &str) -> String {
     match text.char_indices().nth(VALUE_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -84,11 +84,11 @@ pub fn cut(text: &str) -> String {
 }
 
 /// A payload as one would read it, cut.
-pub fn brief(payload: &Payload) -> String {
+pub(super) fn brief(payload: &Payload) -> String {
     cut(&payload.to_json().to_string())
 }
 
-pub fn paint(kind: &EventKind) -> Paint {
+pub(super) fn paint(kind: &EventKind) -> Paint {
     match kind.closes() {
         Some(WorkflowStatus::Completed) => return Paint::Green,
         Some(WorkflowStatus::Canceled | WorkflowStatus::ContinuedAsNew) => return Paint::Yellow,

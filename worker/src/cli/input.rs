@@ -16,7 +16,7 @@ use super::explain::Code;
 const STDIN_MAX: u64 = 64 * 1024 * 1024;
 
 /// The input of a request: `--input` or pairs, not both. Nothing given is `null`.
-pub fn payload(input: Option<&str>, pairs: &[String]) -> Result<Payload, CliError> {
+pub(super) fn payload(input: Option<&str>, pairs: &[String]) -> Result<Payload, CliError> {
     let value = match (input, pairs) {
         (Some(_), [_, ..]) => return Err(bad("give --input or key=value pairs, not both")),
         (Some(text), []) => parse(text)?,
@@ -35,7 +35,7 @@ fn encode(value: &Value) -> Result<Payload, CliError> {
 }
 
 /// JSON text, `@file`, or `-`.
-pub fn parse(text: &str) -> Result<Value, CliError> {
+pub(super) fn parse(text: &str) -> Result<Value, CliError> {
     let (what, text) = match text {
         "-" => {
             let mut read = String::new();
@@ -59,7 +59,7 @@ fn read_file(path: &Path) -> Result<String, CliError> {
 }
 
 /// Pairs as an object. A value is JSON where it is valid JSON, and text otherwise; `a.b=1` nests.
-pub fn object(pairs: &[String]) -> Result<Map<String, Value>, CliError> {
+pub(super) fn object(pairs: &[String]) -> Result<Map<String, Value>, CliError> {
     let mut object = Map::new();
     for pair in pairs {
         let (key, text) = pair.split_once('=').ok_or_else(|| bad(format!("{pair:?} is not key=value")))?;
@@ -83,7 +83,7 @@ pub fn object(pairs: &[String]) -> Result<Map<String, Value>, CliError> {
 }
 
 /// A failure as `activity fail` takes it.
-pub fn failure(failure_type: &str, message: &str, non_retryable: bool) -> Failure {
+pub(super) fn failure(failure_type: &str, message: &str, non_retryable: bool) -> Failure {
     let failure = Failure::application(failure_type, message);
     if non_retryable { failure.non_retryable() } else { failure }
 }

@@ -28,7 +28,7 @@ pub struct CountArgs {
 
 const COLUMNS: &[&str] = &["workflow_id", "workflow_type", "status", "started_at", "closed_at", "run_id", "summary"];
 
-pub async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliError> {
+pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliError> {
     let limit = usize::try_from(args.limit).unwrap_or(1_000);
     let runs = cx.backend.list(ListRequest { query: args.query, limit }).await?;
     let rows = runs.iter().map(|run| run_json(&cx.screen, run)).collect();
@@ -46,7 +46,7 @@ pub async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliError> {
     Ok(Exit::Ok)
 }
 
-pub async fn count(cx: &mut Context, args: CountArgs) -> Result<Exit, CliError> {
+pub(super) async fn count(cx: &mut Context, args: CountArgs) -> Result<Exit, CliError> {
     let count = cx.backend.count(args.query).await?;
     cx.screen.object("workflow.count", json!({ "count": count }));
     cx.screen.line(count.to_string());
@@ -65,7 +65,7 @@ fn row(screen: &Screen, run: &RunInfo) -> Vec<Cell> {
     ]
 }
 
-pub fn status_paint(status: WorkflowStatus) -> Paint {
+pub(super) fn status_paint(status: WorkflowStatus) -> Paint {
     match status {
         WorkflowStatus::Running => Paint::Blue,
         WorkflowStatus::Paused | WorkflowStatus::Canceled | WorkflowStatus::ContinuedAsNew => Paint::Yellow,
@@ -75,7 +75,7 @@ pub fn status_paint(status: WorkflowStatus) -> Paint {
 }
 
 /// A run as `list` and `describe` print it. The keys are documented; new ones may come.
-pub fn run_json(screen: &Screen, run: &RunInfo) -> Value {
+pub(super) fn run_json(screen: &Screen, run: &RunInfo) -> Value {
     let memo: Map<String, Value> = run.memo.iter().map(|(name, value)| (name.to_string(), value.to_json())).collect();
     let attributes: Map<String, Value> =
         run.search_attributes.iter().map(|(name, value)| (name.to_string(), search_json(screen, value))).collect();
@@ -116,7 +116,7 @@ fn search_json(screen: &Screen, value: &SearchValue) -> Value {
 }
 
 /// An id as one would type it in a shell.
-pub fn shell_word(text: &str) -> String {
+pub(super) fn shell_word(text: &str) -> String {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./:@%+=,".contains(&b)) {
         text.to_owned()
     } else {

@@ -18,13 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What was found.
-pub enum Found {
+pub(super) enum Found {
     Attached(HttpClient),
     Embedded(Arc<dyn Engine>),
 }
 
 impl Found {
-    pub fn backend(&self) -> Arc<dyn Backend> {
+    pub(super) fn backend(&self) -> Arc<dyn Backend> {
         match self {
             Found::Attached(client) => Arc::new(client.clone()),
             Found::Embedded(engine) => engine.backend(),
@@ -32,7 +32,7 @@ impl Found {
     }
 }
 
-pub async fn locate(global: &Global, opener: &dyn OpenEngine, purpose: &Purpose) -> Result<Found, CliError> {
+pub(super) async fn locate(global: &Global, opener: &dyn OpenEngine, purpose: &Purpose) -> Result<Found, CliError> {
     if let Some(address) = &global.address {
         return attach(address, global).await.map(Found::Attached);
     }

@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
 /// Starts logging. A second call in one process (tests) does nothing.
-pub fn start(filter: Option<&str>, default: &str) -> Result<(), String> {
+pub(super) fn start(filter: Option<&str>, default: &str) -> Result<(), String> {
     let text = filter.unwrap_or(default);
     let filter = EnvFilter::try_new(text).map_err(|why| format!("--log {text:?}: {why}"))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

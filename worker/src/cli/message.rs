@@ -101,7 +101,7 @@ impl Message {
     }
 }
 
-pub async fn signal(cx: &mut Context, args: SignalArgs) -> Result<Exit, CliError> {
+pub(super) async fn signal(cx: &mut Context, args: SignalArgs) -> Result<Exit, CliError> {
     let Parts { target, name, input } = args.message.parts(cx).await?;
     let signal = SignalRequest {
         name: SignalName::new(&name)?,
@@ -116,7 +116,7 @@ pub async fn signal(cx: &mut Context, args: SignalArgs) -> Result<Exit, CliError
     Ok(Exit::Ok)
 }
 
-pub async fn query(cx: &mut Context, args: QueryArgs) -> Result<Exit, CliError> {
+pub(super) async fn query(cx: &mut Context, args: QueryArgs) -> Result<Exit, CliError> {
     let Parts { target, name, input } = args.message.parts(cx).await?;
     let answer = cx.backend.query(target.clone(), QueryName::new(&name)?, input).await?.to_json();
     cx.screen.object("workflow.query", json!({ "workflow_id": target.workflow_id, "query": name, "result": answer }));
@@ -127,7 +127,7 @@ pub async fn query(cx: &mut Context, args: QueryArgs) -> Result<Exit, CliError> 
 /// Without a worker nothing carries a run on, so an update that needs an activity would never be answered.
 const UNCARRIED_WAIT: Duration = Duration::from_secs(5);
 
-pub async fn update(cx: &mut Context, args: UpdateArgs) -> Result<Exit, CliError> {
+pub(super) async fn update(cx: &mut Context, args: UpdateArgs) -> Result<Exit, CliError> {
     let Parts { target, name, input } = args.message.parts(cx).await?;
     let update_id = match args.update_id {
         Some(id) => UpdateId::new(id)?,

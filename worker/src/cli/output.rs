@@ -278,7 +278,7 @@ impl Screen {
 }
 
 /// One line of text for a table cell.
-pub fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     printable(text).replace(['\n', '\t'], " ")
 }
 

@@ -19,14 +19,14 @@ use super::start::RunArgs;
 use crate::backend::CallError;
 
 /// Name and content, short enough to read: `plan-audit-3f9a1c20b7d4`.
-pub fn workflow_id(plan: &PlanFile) -> Result<WorkflowId, CliError> {
+pub(super) fn workflow_id(plan: &PlanFile) -> Result<WorkflowId, CliError> {
     let keep = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' };
     let name: String = plan.name.chars().map(keep).take(60).collect();
     let digest = hex(&plan.input.digest()[..6]);
     Ok(WorkflowId::new(format!("plan-{name}-{digest}"))?)
 }
 
-pub async fn run(cx: &mut Context, path: &Path, args: &RunArgs) -> Result<Exit, CliError> {
+pub(super) async fn run(cx: &mut Context, path: &Path, args: &RunArgs) -> Result<Exit, CliError> {
     let load = cx.plans.ok_or_else(|| CliError::new(Code::BadPlan, "this program has no supervisors to run plans with"))?;
     let plan = load(path).map_err(|why| CliError::new(Code::BadPlan, why))?;
     let options = &args.execute.start.options;

@@ -14,7 +14,7 @@ use crate::backend::Backend;
 
 /// Where the board comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Watch {
+pub(super) enum Watch {
     /// Folded from events: every workflow.
     Events,
     /// The `progress` query: plans.
@@ -22,7 +22,7 @@ pub enum Watch {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RowState {
+pub(super) enum RowState {
     Waiting,
     Running,
     Retrying,
@@ -58,7 +58,7 @@ impl RowState {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub(super) struct Row {
     pub key: String,
     pub title: String,
     pub state: RowState,
@@ -68,7 +68,7 @@ pub struct Row {
 
 /// Everything under way or done, in the order it began.
 #[derive(Debug, Default)]
-pub struct Board {
+pub(super) struct Board {
     pub rows: Vec<Row>,
 }
 
@@ -88,7 +88,7 @@ impl Board {
     }
 
     /// Folds one event. Events that are about no row change nothing.
-    pub fn apply(&mut self, event: &Event) {
+    pub(super) fn apply(&mut self, event: &Event) {
         let at = event.at;
         match &event.kind {
             EventKind::ActivityTaskScheduled(task) => {
@@ -142,7 +142,7 @@ impl Board {
     }
 
     /// Takes over what a `progress` query says: `tasks`, each with an id, a title, a status and more.
-    pub fn replace(&mut self, progress: &Value) {
+    pub(super) fn replace(&mut self, progress: &Value) {
         let Some(tasks) = progress.get("tasks").or(Some(progress)).and_then(Value::as_array) else { return };
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         self.rows = tasks
@@ -170,7 +170,7 @@ impl Board {
 }
 
 /// The board on the screen.
-pub struct Progress {
+pub(super) struct Progress {
     watch: Watch,
     target: Target,
     board: Board,
@@ -185,12 +185,12 @@ pub struct Progress {
 const ROWS_MAX: usize = 30;
 
 impl Progress {
-    pub fn new(watch: Watch, target: Target) -> Self {
+    pub(super) fn new(watch: Watch, target: Target) -> Self {
         let now = super::time_format::now();
         Progress { watch, target, board: Board::default(), said: Vec::new(), drawn: 0, now }
     }
 
-    pub async fn event(&mut self, screen: &mut Screen, backend: &dyn Backend, event: &Event) {
+    pub(super) async fn event(&mut self, screen: &mut Screen, backend: &dyn Backend, event: &Event) {
         match self.watch {
             Watch::Events => self.board.apply(event),
             Watch::ProgressQuery => self.ask(backend).await,
@@ -205,13 +205,13 @@ impl Progress {
         }
     }
 
-    pub fn redraw(&mut self, screen: &mut Screen) {
+    pub(super) fn redraw(&mut self, screen: &mut Screen) {
         self.now = super::time_format::now();
         self.show(screen);
     }
 
     /// The last state, which stays on the screen.
-    pub async fn finish(&mut self, screen: &mut Screen, backend: &dyn Backend) {
+    pub(super) async fn finish(&mut self, screen: &mut Screen, backend: &dyn Backend) {
         if self.watch == Watch::ProgressQuery {
             self.ask(backend).await;
         }

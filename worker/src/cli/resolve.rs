@@ -14,12 +14,12 @@ use crate::backend::CallError;
 /// How many candidates an ambiguous beginning shows.
 const SHOWN: usize = 5;
 
-pub async fn run_of(cx: &Context, run: &RunOf) -> Result<Target, CliError> {
+pub(super) async fn run_of(cx: &Context, run: &RunOf) -> Result<Target, CliError> {
     resolve(cx, run.id.as_deref(), &run.exact).await
 }
 
 /// `text` is ignored when `-w` is given.
-pub async fn resolve(cx: &Context, text: Option<&str>, exact: &ExactRun) -> Result<Target, CliError> {
+pub(super) async fn resolve(cx: &Context, text: Option<&str>, exact: &ExactRun) -> Result<Target, CliError> {
     let run_id: Option<RunId> = exact.run_id.as_deref().map(str::parse).transpose()?;
     let named = |id: WorkflowId| Target { namespace: cx.namespace.clone(), workflow_id: id, run_id };
     if let Some(id) = &exact.workflow_id {

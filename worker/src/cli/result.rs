@@ -30,7 +30,7 @@ pub struct ResultArgs {
     pub no_follow_runs: bool,
 }
 
-pub async fn result(cx: &mut Context, args: ResultArgs) -> Result<Exit, CliError> {
+pub(super) async fn result(cx: &mut Context, args: ResultArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     let result = if args.no_follow_runs {
         let timeout = args.timeout.or((!cx.carried_on).then_some(Duration::ZERO));
@@ -44,7 +44,7 @@ pub async fn result(cx: &mut Context, args: ResultArgs) -> Result<Exit, CliError
 }
 
 /// Waits for the end of the chain of runs, showing progress on stderr.
-pub async fn wait_for(
+pub(super) async fn wait_for(
     cx: &mut Context,
     target: Target,
     timeout: Option<Duration>,
@@ -85,7 +85,7 @@ fn still_open(cx: &Context, target: &Target) -> CliError {
 }
 
 /// Prints the outcome; the exit code tells it too.
-pub fn print_result(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
+pub(super) fn print_result(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
     let exit = Exit::of_outcome(&result.outcome);
     let mut object = serde_json::Map::new();
     object.insert("workflow_id".into(), result.workflow_id.as_str().into());
@@ -108,7 +108,7 @@ pub fn print_result(cx: &mut Context, result: &RunResult) -> Result<Exit, CliErr
 }
 
 /// A JSON value for people: text as it is, everything else as indented JSON.
-pub fn value_text(value: &Value) -> String {
+pub(super) fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => printable(text),
         other => printable(&format!("{other:#}")),

@@ -37,7 +37,7 @@ pub struct ShowArgs {
 
 const PAGE: usize = 1_000;
 
-pub async fn show(cx: &mut Context, args: ShowArgs) -> Result<Exit, CliError> {
+pub(super) async fn show(cx: &mut Context, args: ShowArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     if args.follow && cx.screen.format == Format::Json {
         return Err(CliError::usage("--follow has no end to put into one object").help("use -o jsonl"));
@@ -79,7 +79,7 @@ fn wanted(types: &[String], event: &Event) -> bool {
 }
 
 /// All events from one on, asked for in pages.
-pub async fn whole_history(cx: &Context, target: &Target, from: EventId) -> Result<Vec<Event>, CliError> {
+pub(super) async fn whole_history(cx: &Context, target: &Target, from: EventId) -> Result<Vec<Event>, CliError> {
     let mut events: Vec<Event> = Vec::new();
     let mut from = from;
     loop {

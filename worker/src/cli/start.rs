@@ -123,7 +123,7 @@ pub struct SignalWithStartArgs {
 }
 
 /// `prefix-` and eight random digits.
-pub fn fresh_id(prefix: &str) -> Result<String, CliError> {
+pub(super) fn fresh_id(prefix: &str) -> Result<String, CliError> {
     let random = crate::api::token::random_hex(4);
     let random = random.map_err(|why| CliError::new(Code::Failed, "no random numbers for an id").cause(why))?;
     Ok(format!("{prefix}-{random}"))
@@ -214,14 +214,14 @@ fn search_attributes(pairs: &[String]) -> Result<SearchAttributes, CliError> {
     Ok(attributes)
 }
 
-pub async fn start(cx: &mut Context, args: StartArgs) -> Result<Exit, CliError> {
+pub(super) async fn start(cx: &mut Context, args: StartArgs) -> Result<Exit, CliError> {
     let request = args.request(cx)?;
     let started = cx.backend.start(request).await?;
     print_started(cx, "workflow.start", &started);
     Ok(Exit::Ok)
 }
 
-pub async fn signal_with_start(cx: &mut Context, args: SignalWithStartArgs) -> Result<Exit, CliError> {
+pub(super) async fn signal_with_start(cx: &mut Context, args: SignalWithStartArgs) -> Result<Exit, CliError> {
     let mut request = args.start.request(cx)?;
     if args.start.options.id_conflict_policy.is_none() {
         request.id_conflict_policy = IdConflictPolicy::UseExisting;
@@ -247,7 +247,7 @@ fn print_started(cx: &mut Context, schema: &str, started: &Started) {
     cx.screen.next(&format!("bosun result {}", shell_word(started.workflow_id.as_str())));
 }
 
-pub async fn execute(cx: &mut Context, args: ExecuteArgs) -> Result<Exit, CliError> {
+pub(super) async fn execute(cx: &mut Context, args: ExecuteArgs) -> Result<Exit, CliError> {
     let request = args.start.request(cx)?;
     go(cx, request, args.timeout).await
 }
@@ -261,7 +261,7 @@ async fn go(cx: &mut Context, request: StartWorkflow, timeout: Option<Duration>)
     print_result(cx, &result)
 }
 
-pub async fn run(cx: &mut Context, args: RunArgs) -> Result<Exit, CliError> {
+pub(super) async fn run(cx: &mut Context, args: RunArgs) -> Result<Exit, CliError> {
     let (what, pairs) = args.execute.start.type_and_pairs()?;
     let is_file = Path::new(what).extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
     if is_file {

@@ -28,7 +28,7 @@ pub enum StoreVerb {
     },
 }
 
-pub async fn store(cx: &mut Context, verb: StoreVerb) -> Result<Exit, CliError> {
+pub(super) async fn store(cx: &mut Context, verb: StoreVerb) -> Result<Exit, CliError> {
     match verb {
         StoreVerb::Verify => {
             let report = cx.backend.verify().await?;

@@ -34,7 +34,7 @@ impl TimeFormat {
 }
 
 /// A duration in its two largest units at most: `850ms`, `4s`, `3m 20s`, `2h 5m`, `9d`.
-pub fn short(duration: Duration) -> String {
+pub(super) fn short(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     match () {
@@ -48,13 +48,13 @@ pub fn short(duration: Duration) -> String {
 }
 
 /// The clock, for the edge of the program.
-pub fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// Reads `30s`, `5m`, `1h 30m`, `250ms`.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
