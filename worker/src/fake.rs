@@ -102,7 +102,10 @@ impl Fake {
 }
 
 fn id(target: &Target) -> String {
-    target.run_id.map_or_else(|| target.workflow_id.to_string(), |run| format!("{}/{}", target.workflow_id, &run.to_string()[..4]))
+    target.run_id.map_or_else(
+        || target.workflow_id.to_string(),
+        |run| format!("{}/{}", target.workflow_id, &run.to_string()[..4]),
+    )
 }
 
 fn why(because: &Because) -> String {

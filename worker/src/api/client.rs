@@ -50,9 +50,7 @@ impl HttpClient {
             // No certificates are needed, and a machine without any must do.
             http = http.tls_certs_only([]);
         }
-        let http = http
-            .build()
-            .map_err(|why| CallError::Unreachable { address: address.clone(), why: chain(&why) })?;
+        let http = http.build().map_err(|why| CallError::Unreachable { address: address.clone(), why: chain(&why) })?;
         Ok(HttpClient(Arc::new(Inner { http, address, token, token_file: token_file.to_owned() })))
     }
 
@@ -195,7 +193,13 @@ impl HttpClient {
         Box::pin(async move { self.0.get(&api(&run_path(&target, &rest)?)).await })
     }
 
-    fn activity_post(&self, target: Target, activity: ActivityId, verb: &'static str, because: Because) -> Reply<'_, ()> {
+    fn activity_post(
+        &self,
+        target: Target,
+        activity: ActivityId,
+        verb: &'static str,
+        because: Because,
+    ) -> Reply<'_, ()> {
         Box::pin(async move {
             let rest = format!("/activities/{}/{verb}", segment(activity.as_str())?);
             self.0.post(&api(&run_path(&target, &rest)?), &because).await
@@ -267,7 +271,9 @@ impl Inner {
         }
         match serde_json::from_slice::<Ended>(line) {
             Ok(Ended { error: Problem { rejection: Some(rejection), .. } }) => Err(rejection.into()),
-            Ok(Ended { error: Problem { code, message, .. } }) => Err(CallError::Refused { status: 200, code, message }),
+            Ok(Ended { error: Problem { code, message, .. } }) => {
+                Err(CallError::Refused { status: 200, code, message })
+            }
             Err(_) => self.read(line),
         }
     }

@@ -20,12 +20,7 @@ pub struct Route {
 /// The one path that needs no token.
 pub const OPEN_PATH: &str = "/healthz";
 
-const fn route(
-    method: Method,
-    path: &'static str,
-    about: &'static str,
-    handler: fn() -> MethodRouter<Api>,
-) -> Route {
+const fn route(method: Method, path: &'static str, about: &'static str, handler: fn() -> MethodRouter<Api>) -> Route {
     Route { method, path, about, handler }
 }
 

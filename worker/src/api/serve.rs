@@ -131,7 +131,8 @@ async fn told(stop: &mut watch::Receiver<bool>) {
 
 /// One connection too many: says so, and hangs up.
 async fn refuse(mut stream: TcpStream) {
-    let answer = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let answer =
+        b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(answer)).await;
 }
 

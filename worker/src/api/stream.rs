@@ -54,7 +54,8 @@ fn lines<T: Serialize>(
 
 fn line<T: Serialize>(value: &T) -> Bytes {
     // Our own types always serialise; should one not, the line says so instead of breaking the stream.
-    let mut text = serde_json::to_vec(value).unwrap_or_else(|why| json!({ "error": why.to_string() }).to_string().into());
+    let mut text =
+        serde_json::to_vec(value).unwrap_or_else(|why| json!({ "error": why.to_string() }).to_string().into());
     text.push(b'\n');
     text.into()
 }

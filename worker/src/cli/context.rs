@@ -51,7 +51,8 @@ impl Context {
         if self.yes {
             return Ok(());
         }
-        let refused = |why: &str| Err(CliError::new(Code::NotConfirmed, why).help("say --yes to do it without a question"));
+        let refused =
+            |why: &str| Err(CliError::new(Code::NotConfirmed, why).help("say --yes to do it without a question"));
         if self.no_input || !std::io::stdin().is_terminal() {
             return refused(&format!("{question} needs a yes, and nobody can be asked"));
         }
@@ -69,7 +70,8 @@ impl Context {
 pub(super) fn identity() -> Identity {
     let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
     let user = user.unwrap_or_else(|| format!("uid{}", rustix::process::getuid().as_raw()));
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
+    let host =
+        std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
     let host = host.unwrap_or_else(|_| "localhost".to_owned());
     let clean: String = format!("{user}@{}", host.trim()).chars().filter(|c| !c.is_control()).take(100).collect();
     Identity::new(clean).unwrap_or_else(|_| Identity::of("unknown"))

@@ -78,7 +78,9 @@ impl From<Rejection> for CliError {
             Rejection::AlreadyOpen { workflow_id, .. } => {
                 error.help(format!("`bosun describe {workflow_id}` shows the open run"))
             }
-            Rejection::Held { .. } => error.help("deploy workflow code that fits the history; inputs are kept until then"),
+            Rejection::Held { .. } => {
+                error.help("deploy workflow code that fits the history; inputs are kept until then")
+            }
             _ => error,
         }
     }

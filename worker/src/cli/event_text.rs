@@ -55,7 +55,9 @@ fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty() || fields.get("json").is_some_and(Value::is_null) && fields.len() == 1,
+        Value::Object(fields) => {
+            fields.is_empty() || fields.get("json").is_some_and(Value::is_null) && fields.len() == 1
+        }
         Value::String(text) => text.is_empty(),
         Value::Bool(_) | Value::Number(_) => false,
     }

@@ -185,10 +185,11 @@ pub fn explain(screen: &mut Screen, what: &str) -> Result<Exit, CliError> {
     let digits = what.to_ascii_uppercase();
     let number: Option<u16> = digits.strip_prefix("BOSUN").unwrap_or(&digits).parse().ok();
     let entry = CODES.iter().find(|entry| Some(entry.number) == number).ok_or_else(|| {
-        CliError::new(Code::Usage, format!("there is no error code {what:?}"))
-            .help(format!("the codes are {} to {}; `exit-codes` lists the exit codes", CODES[0].code, {
-                CODES[CODES.len() - 1].code
-            }))
+        CliError::new(Code::Usage, format!("there is no error code {what:?}")).help(format!(
+            "the codes are {} to {}; `exit-codes` lists the exit codes",
+            CODES[0].code,
+            { CODES[CODES.len() - 1].code }
+        ))
     })?;
     let exit = entry.exit.number();
     screen.object(

@@ -8,12 +8,12 @@ use serde_json::json;
 
 use super::args::{ExactRun, InputArg};
 use super::context::Context;
+use super::describe::failure_json;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::input::payload;
 use super::list::shell_word;
-use super::describe::failure_json;
 use super::resolve::resolve;
 use super::time_format::parse_duration;
 

@@ -39,7 +39,7 @@ use clap::Parser;
 use serde_json::json;
 
 pub use args::Cli;
-use args::{Global, Noun, WorkflowVerb};
+use args::{Noun, WorkflowVerb};
 use context::Context;
 pub use context::{PlanFile, PlanLoader};
 use control::Control;
@@ -115,8 +115,21 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
         Noun::Store(verb) => Verb::Store(verb),
     };
     let purpose = verb.purpose();
+    let namespace = Namespace::new(&global.namespace)?;
     let found = locate(&global, &*program.opener, &purpose).await?;
-    let mut cx = context(&global, program, &found, purpose != Purpose::Visit, take(screen))?;
+    let attached = matches!(found, Found::Attached(_));
+    let mut cx = Context {
+        backend: found.backend(),
+        // The screen goes into the context and comes back; what stays meanwhile prints nothing.
+        screen: std::mem::replace(screen, Screen::silent()),
+        identity: context::identity(),
+        namespace,
+        yes: global.yes,
+        no_input: global.no_input,
+        carried_on: attached || purpose != Purpose::Visit,
+        attached,
+        plans: program.plans,
+    };
     let ended = tokio::select! {
         ended = verb.run(&mut cx) => ended,
         _ = tokio::signal::ctrl_c() => Err(interrupted(cx.attached)),
@@ -126,32 +139,6 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
         engine.drain(CLOSE).await;
     }
     ended
-}
-
-/// The screen goes into the context and comes back; what stays meanwhile prints nothing.
-fn take(screen: &mut Screen) -> Screen {
-    std::mem::replace(screen, Screen::silent())
-}
-
-fn context(
-    global: &Global,
-    program: &Program,
-    found: &Found,
-    works: bool,
-    screen: Screen,
-) -> Result<Context, CliError> {
-    let attached = matches!(found, Found::Attached(_));
-    Ok(Context {
-        backend: found.backend(),
-        screen,
-        identity: context::identity(),
-        namespace: Namespace::new(&global.namespace)?,
-        yes: global.yes,
-        no_input: global.no_input,
-        carried_on: attached || works,
-        attached,
-        plans: program.plans,
-    })
 }
 
 fn interrupted(attached: bool) -> CliError {

@@ -97,8 +97,8 @@ pub struct Screen {
     /// Stderr is a terminal that can be redrawn.
     pub live: bool,
     pub now: Timestamp,
-    out: Box<dyn Write + Send>,
-    err: Box<dyn Write + Send>,
+    out: Box<dyn Write + Send + Sync>,
+    err: Box<dyn Write + Send + Sync>,
     /// Nobody reads stdout any more.
     closed: bool,
 }
@@ -199,9 +199,9 @@ impl Screen {
 
     fn only_fields(&self, row: Value) -> Value {
         match row {
-            Value::Object(object) if !self.fields.is_empty() => {
-                Value::Object(object.into_iter().filter(|(key, _)| self.fields.iter().any(|field| field == key)).collect())
-            }
+            Value::Object(object) if !self.fields.is_empty() => Value::Object(
+                object.into_iter().filter(|(key, _)| self.fields.iter().any(|field| field == key)).collect(),
+            ),
             row => row,
         }
     }
@@ -317,7 +317,11 @@ pub(crate) mod captured {
     impl Write for Half {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let mut both = self.0.0.lock().unwrap();
-            if self.1 { both.1.extend_from_slice(bytes) } else { both.0.extend_from_slice(bytes) }
+            if self.1 {
+                both.1.extend_from_slice(bytes)
+            } else {
+                both.0.extend_from_slice(bytes)
+            }
             Ok(bytes.len())
         }
         fn flush(&mut self) -> io::Result<()> {

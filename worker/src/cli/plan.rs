@@ -27,7 +27,8 @@ pub(super) fn workflow_id(plan: &PlanFile) -> Result<WorkflowId, CliError> {
 }
 
 pub(super) async fn run(cx: &mut Context, path: &Path, args: &RunArgs) -> Result<Exit, CliError> {
-    let load = cx.plans.ok_or_else(|| CliError::new(Code::BadPlan, "this program has no supervisors to run plans with"))?;
+    let load =
+        cx.plans.ok_or_else(|| CliError::new(Code::BadPlan, "this program has no supervisors to run plans with"))?;
     let plan = load(path).map_err(|why| CliError::new(Code::BadPlan, why))?;
     let options = &args.execute.start.options;
     let id = match &options.workflow_id {
@@ -70,7 +71,9 @@ fn report(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
     let CloseOutcome::Completed(payload) = &result.outcome else { return print_result(cx, result) };
     let output = payload.to_json();
     match output.get("report").and_then(Value::as_str) {
-        Some(text) if cx.screen.format == Format::Text => cx.screen.line(value_text(&text.into()).trim_end().to_owned()),
+        Some(text) if cx.screen.format == Format::Text => {
+            cx.screen.line(value_text(&text.into()).trim_end().to_owned())
+        }
         _ => {
             print_result(cx, result)?;
         }

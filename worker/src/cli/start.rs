@@ -206,7 +206,9 @@ fn search_attributes(pairs: &[String]) -> Result<SearchAttributes, CliError> {
                 items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect(),
             ),
             Value::Null | Value::Object(_) => {
-                return Err(CliError::usage(format!("search attribute {name}: text, a number, a truth value or a list")));
+                return Err(CliError::usage(format!(
+                    "search attribute {name}: text, a number, a truth value or a list"
+                )));
             }
         };
         attributes.insert(FieldName::new(name)?, value);

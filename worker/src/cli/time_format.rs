@@ -58,7 +58,8 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let span: jiff::SignedDuration = text.parse().map_err(|_| format!("{text:?} is not a duration like 30s, 5m, 1h 30m"))?;
+    let span: jiff::SignedDuration =
+        text.parse().map_err(|_| format!("{text:?} is not a duration like 30s, 5m, 1h 30m"))?;
     Duration::try_from(span).map_err(|_| format!("{text:?} is negative"))
 }
 
