@@ -1,9 +1,21 @@
 //! The Bosun engine: it decides, drives and remembers.
 
 pub mod activity;
+pub mod client;
+pub mod clock;
+pub mod filter;
+pub mod log;
+pub mod machine;
+pub mod queue;
 pub mod request;
+pub mod service;
+pub mod testing;
 pub mod vocabulary;
+pub mod workflow;
 
 pub use activity::*;
+pub use client::Client;
+pub use filter::{Filter, FilterError};
 pub use request::*;
+pub use service::{DataDirectory, Health, Interceptor, StartError, Worker, WorkerOptions};
 pub use vocabulary::*;

@@ -6,6 +6,7 @@
 //! # use std::process::ExitCode;
 //! fn main() -> ExitCode {
 //!     bosun_worker::App::new()
+//!         .workflow("greeting", |_cx, name: String| async move { Ok(format!("Dear {name}")) })
 //!         .activity("greet", |_cx, name: String| async move { Ok(format!("Hello, {name}")) })
 //!         .main()
 //! }
@@ -14,15 +15,19 @@
 //! Invariant: registering decides nothing; the stock `bosun` binary is this with the built-in supervisors.
 
 use std::future::Future;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bosun_engine::{ActivityContext, ActivityError, ActivityRegistry, ActivityType};
+use bosun_engine::workflow::{StateMachine, WfContext, WorkflowRegistry};
+use bosun_engine::{ActivityContext, ActivityError, ActivityRegistry, ActivityType, Failure, Payload, WorkflowType};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::cli::{self, PlanLoader, Program};
+use crate::capability::{self, CapabilityConfig};
+use crate::cli::{self, PlanFile, PlanLoader, Program};
 use crate::embedded::Registries;
+use crate::supervisor::{self, PLAN_RUN, PlanRunInput};
 
 /// The builder of a program.
 #[derive(Clone, Default)]
@@ -34,6 +39,36 @@ pub struct App {
 impl App {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Registers an async function as a workflow.
+    pub fn workflow<I, O, F>(
+        self,
+        workflow_type: impl Into<WorkflowType>,
+        function: impl Fn(WfContext, I) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        I: DeserializeOwned + 'static,
+        O: Serialize + 'static,
+        F: Future<Output = Result<O, Failure>> + 'static,
+    {
+        self.workflows(|workflows| workflows.workflow(workflow_type, function))
+    }
+
+    /// Registers a state machine under its `TYPE`.
+    pub fn state_machine<S: StateMachine>(self) -> Self {
+        self.workflows(WorkflowRegistry::state_machine::<S>)
+    }
+
+    /// Registers many workflows at once, as a library of them does.
+    pub fn workflows(mut self, register: impl FnOnce(WorkflowRegistry) -> WorkflowRegistry) -> Self {
+        self.registries.workflows = register(std::mem::take(&mut self.registries.workflows));
+        self
+    }
+
+    /// The version of the workflow code; part of the build id that histories record.
+    pub fn version(self, version: &str) -> Self {
+        self.workflows(|workflows| workflows.version(version))
     }
 
     /// Registers an activity function.
@@ -54,15 +89,58 @@ impl App {
         self
     }
 
+    /// Registers activities that need the data directory. Called once the directory is held, before any activity runs;
+    /// not called by commands that only visit it.
+    pub fn at_open(
+        mut self,
+        register: impl Fn(&Path, &mut ActivityRegistry) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.registries.at_open.push(Arc::new(register));
+        self
+    }
+
     /// How `run PLAN.yaml` reads plan files.
     pub fn plans(mut self, loader: PlanLoader) -> Self {
         self.plans = Some(loader);
         self
     }
 
+    /// The built-in supervisors with the capabilities in the box: what makes the stock `bosun`.
+    pub fn with_supervisors(self) -> Self {
+        self.workflows(supervisor::register).at_open(capabilities).plans(load_plan)
+    }
+
     /// Runs the command line of this process to its end.
     pub fn main(self) -> ExitCode {
-        let program = Program { opener: Arc::new(self.registries), plans: self.plans };
-        cli::main(&program, std::env::args_os()).into()
+        self.run(std::env::args_os()).into()
     }
+
+    /// As [`App::main`] with these arguments; the first is the program's name.
+    pub fn run(mut self, args: impl IntoIterator<Item = std::ffi::OsString>) -> cli::exit::Exit {
+        self.registries.identity = Some(cli::identity());
+        let program = Program { opener: Arc::new(self.registries), plans: self.plans };
+        cli::main(&program, args)
+    }
+}
+
+/// What a worker that was killed left running is ended first, so that nothing runs twice at a time.
+fn capabilities(data: &Path, activities: &mut ActivityRegistry) -> Result<(), String> {
+    let notes = data.join("processes");
+    let reaped = capability::process::reap_orphans(&notes).map_err(|why| format!("{}: {why}", notes.display()))?;
+    if !reaped.is_empty() {
+        tracing::warn!(count = reaped.len(), "ended processes that a killed worker had left running");
+    }
+    let mut config = CapabilityConfig::default();
+    config.process.notes = Some(notes);
+    capability::register(activities, &config).map_err(|why| format!("the HTTP client: {why}"))
+}
+
+/// A plan runs in the working directory of the command.
+fn load_plan(path: &Path) -> Result<PlanFile, String> {
+    let text = std::fs::read_to_string(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
+    let directory = std::env::current_dir().map_err(|why| format!("the working directory: {why}"))?;
+    let name = path.file_stem().map_or_else(|| "plan".to_owned(), |name| name.to_string_lossy().into_owned());
+    let input = PlanRunInput::read(&path.to_string_lossy(), &text, &directory.to_string_lossy());
+    let input = Payload::encode(&input.map_err(|why| why.to_string())?).map_err(|why| why.to_string())?;
+    Ok(PlanFile { name, workflow_type: WorkflowType::of(PLAN_RUN), input })
 }

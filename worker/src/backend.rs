@@ -70,7 +70,8 @@ pub trait Backend: Send + Sync {
     fn history(&self, target: Target, from: EventId, limit: usize) -> Reply<'_, Vec<Event>>;
     /// Ends when the run is closed and drained, or, without `follow`, at the current end.
     fn events(&self, target: Target, from: EventId, follow: bool) -> EventStream;
-    fn watch(&self, query: String) -> RunEventStream;
+    /// Committed events of all runs that match, after a group or from now on.
+    fn watch(&self, query: String, after: Option<GroupSeq>) -> RunEventStream;
     fn delete(&self, target: Target) -> Reply<'_, ()>;
     fn verify(&self) -> Reply<'_, Value>;
     fn backup(&self, to: PathBuf) -> Reply<'_, Value>;
@@ -93,8 +94,8 @@ pub enum Health {
 pub enum Purpose {
     /// Run workflows and activities: this many attempts at once, from these queues (none named: all).
     Work { slots: usize, queues: Vec<TaskQueue> },
-    /// Do one durable thing, or read, and close: no activity is started.
-    Visit,
+    /// Do one durable thing, or read, and close: no activity is started. Only some visits may create a directory.
+    Visit { create: bool },
 }
 
 /// Why a data directory could not be opened.

@@ -10,6 +10,8 @@ use bosun_engine::*;
 use serde_json::{Value, json};
 
 use crate::backend::*;
+// The engine has a `Health` of its own.
+use crate::backend::Health;
 
 pub(crate) struct Fake {
     calls: Mutex<Vec<String>>,
@@ -221,8 +223,8 @@ impl Backend for Fake {
             }
         })
     }
-    fn watch(&self, query: String) -> RunEventStream {
-        let noted = self.note(format!("watch {query:?}"));
+    fn watch(&self, query: String, after: Option<GroupSeq>) -> RunEventStream {
+        let noted = self.note(format!("watch {query:?} {after:?}"));
         let item = noted.map(|()| RunEvent {
             group: GroupSeq(1),
             workflow_id: "order-7".into(),
@@ -235,7 +237,7 @@ impl Backend for Fake {
         self.reply(format!("delete {}", id(&target)), ())
     }
     fn verify(&self) -> Reply<'_, Value> {
-        self.reply("verify".into(), json!({ "groups": 3, "problems": [] }))
+        self.reply("verify".into(), json!({ "groups": 3, "findings": [] }))
     }
     fn backup(&self, to: PathBuf) -> Reply<'_, Value> {
         self.reply(format!("backup {}", to.display()), json!({ "to": to }))

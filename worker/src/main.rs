@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    bosun_worker::App::new().main()
+    bosun_worker::App::new().with_supervisors().main()
 }

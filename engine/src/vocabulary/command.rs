@@ -69,7 +69,7 @@ pub enum Command {
         failure: Failure,
         unhandled_signals: Vec<SignalName>,
     },
-    /// The run ends as canceled. Only sensible after a cancel request, which the machine checks.
+    /// The run ends as canceled.
     CancelWorkflow {
         details: Option<Payload>,
         unhandled_signals: Vec<SignalName>,

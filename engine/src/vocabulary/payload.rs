@@ -132,8 +132,8 @@ pub fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// On disk a payload is a pair. In JSON a `json` payload is `{"json": value}` and every other `{"encoding", "base16"}`,
-/// so that exported histories are readable and still exact: JSON whose text would not survive a round trip is written
-/// as base16 too.
+/// so that exported histories are readable and still exact: JSON whose text would not survive a round trip, or that is
+/// nested so deep that a reader of the whole history could refuse it, is written as base16 too.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Readable {
@@ -152,6 +152,7 @@ impl Serialize for Payload {
         if self.encoding == ENCODING_JSON
             && let Ok(json) = serde_json::from_slice::<serde_json::Value>(&self.data)
             && serde_json::to_vec(&json).is_ok_and(|again| again == self.data)
+            && !deeper_than(&json, READABLE_DEPTH)
         {
             return Readable::Json { json }.serialize(serializer);
         }
@@ -173,6 +174,19 @@ impl<'de> Deserialize<'de> for Payload {
                 Ok(Payload { encoding: intern(Cow::Owned(encoding)), data: data.into() })
             }
         }
+    }
+}
+
+/// The deepest JSON payload that is written readably. JSON readers stop at 128 levels, and a history adds its own around
+/// a payload (turns, events, chains of causes).
+const READABLE_DEPTH: usize = 48;
+
+fn deeper_than(json: &serde_json::Value, levels: usize) -> bool {
+    use serde_json::Value;
+    match json {
+        Value::Array(items) => levels == 0 || items.iter().any(|item| deeper_than(item, levels - 1)),
+        Value::Object(fields) => levels == 0 || fields.values().any(|field| deeper_than(field, levels - 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
@@ -216,6 +230,7 @@ mod tests {
             Payload::bytes(vec![0, 255, 7]),
             Payload::raw_json(r#"{ "spaced": 1 }"#),
             Payload::encode(&serde_json::json!({"b": 1, "a": [1.5, null]})).unwrap(),
+            Payload::raw_json(format!("{}1{}", "[".repeat(100), "]".repeat(100))),
             Payload { encoding: Cow::Borrowed("lz4"), data: Bytes::from_static(b"xx") },
         ] {
             let json = serde_json::to_string(&payload).unwrap();

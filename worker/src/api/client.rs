@@ -20,6 +20,8 @@ use super::handlers::{BackupBody, QueryBody, WAIT_MAX, WithStart};
 use super::problem::Problem;
 use super::token::Token;
 use crate::backend::*;
+// The engine has a `Health` of its own.
+use crate::backend::Health;
 
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
@@ -354,8 +356,9 @@ impl Backend for HttpClient {
         let path = run_path(&target, "/events").map(|path| format!("{path}from={from}&follow={follow}"));
         Box::pin(self.lines(path))
     }
-    fn watch(&self, query: String) -> RunEventStream {
-        Box::pin(self.lines(Ok(format!("watch?query={}", escape(&query)))))
+    fn watch(&self, query: String, after: Option<GroupSeq>) -> RunEventStream {
+        let after = after.map(|group| format!("&after={group}")).unwrap_or_default();
+        Box::pin(self.lines(Ok(format!("watch?query={}{after}", escape(&query)))))
     }
     fn delete(&self, target: Target) -> Reply<'_, ()> {
         Box::pin(async move {

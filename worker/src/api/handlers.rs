@@ -164,10 +164,12 @@ struct ListQuery {
     #[serde(default)]
     query: String,
     limit: Option<usize>,
+    /// Of `watch`: the last group the caller has seen.
+    after: Option<u64>,
 }
 
 pub async fn list(State(api): State<Api>, uri: Uri) -> Answer<Vec<RunInfo>> {
-    let ListQuery { query, limit } = query_of(&uri)?;
+    let ListQuery { query, limit, after: _ } = query_of(&uri)?;
     let limit = limit.unwrap_or(100).min(PAGE_MAX);
     Ok(Json(api.backend.list(ListRequest { query, limit }).await?))
 }
@@ -179,7 +181,7 @@ pub async fn count(State(api): State<Api>, uri: Uri) -> Answer<serde_json::Value
 
 pub async fn watch(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
     let query: ListQuery = query_of(&uri)?;
-    Ok(run_event_lines(api.backend.watch(query.query)))
+    Ok(run_event_lines(api.backend.watch(query.query, query.after.map(GroupSeq))))
 }
 
 pub async fn describe(State(api): State<Api>, at: At) -> Answer<Description> {

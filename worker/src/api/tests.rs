@@ -13,6 +13,8 @@ use super::handlers::Api;
 use super::routes::{OPEN_PATH, ROUTES};
 use super::*;
 use crate::backend::*;
+// The engine has a `Health` of its own.
+use crate::backend::Health;
 use crate::fake::{Fake, RUN};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -472,15 +474,16 @@ async fn streams_arrive_whole_and_a_missing_run_is_an_error() {
     let events: Vec<_> = client.events(target.clone(), EventId(1), true).collect().await;
     let expected: Vec<_> = fake.events.iter().cloned().map(Ok).collect();
     assert_eq!(events, expected);
-    let watched: Vec<_> = client.watch("Status = 'x'".into()).collect().await;
+    let watched: Vec<_> = client.watch("Status = 'x'".into(), Some(GroupSeq(7))).collect().await;
     assert_eq!(watched.len(), 1);
+    assert_eq!(*fake.calls().last().unwrap(), "watch \"Status = 'x'\" Some(GroupSeq(7))");
     assert_eq!(watched[0].as_ref().unwrap().event, fake.events[0]);
 
     let missing = Rejection::NotFound { workflow_id: "order-7".into(), run_id: None };
     *fake.rejection.lock().unwrap() = Some(missing.clone());
     let events: Vec<_> = client.events(target, EventId(1), true).collect().await;
     assert_eq!(events, [Err(CallError::Rejected(missing.clone()))]);
-    let watched: Vec<_> = client.watch(String::new()).collect().await;
+    let watched: Vec<_> = client.watch(String::new(), None).collect().await;
     assert_eq!(watched, [Err(CallError::Rejected(missing))], "an error in the middle of a stream ends it");
 }
 

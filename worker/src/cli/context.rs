@@ -67,7 +67,7 @@ impl Context {
 }
 
 /// `user@host`, as it is recorded in histories.
-pub(super) fn identity() -> Identity {
+pub fn identity() -> Identity {
     let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
     let user = user.unwrap_or_else(|| format!("uid{}", rustix::process::getuid().as_raw()));
     let host =

@@ -128,6 +128,9 @@ codes! {
     CannotServe 37 Error "the worker cannot serve its control API"
         "The address is taken, not this machine's, or not a loopback address. Beyond loopback a token file has to be \
          named with --token-file.";
+    NoStore 38 NotFound "there is no store"
+        "The data directory does not exist, and this verb does not make one. `bosun start`, `run`, `execute` and \
+         `worker run` do. Look whether --data (or BOSUN_STORE) names the directory you mean.";
 }
 
 impl Code {

@@ -3,6 +3,8 @@
 //! Invariant: a worker that lives and answers is always preferred; a directory that somebody else holds is never
 //! waited for longer than two seconds. `worker.json` is a hint: only a living process that answers counts.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,6 +38,13 @@ pub(super) async fn locate(global: &Global, opener: &dyn OpenEngine, purpose: &P
     if let Some(address) = &global.address {
         return attach(address, global).await.map(Found::Attached);
     }
+    match purpose {
+        Purpose::Visit { create: false } if !global.data.exists() => {
+            let message = format!("there is no store at {}", global.data.display());
+            return Err(CliError::new(Code::NoStore, message).help("name one with --data or BOSUN_STORE"));
+        }
+        Purpose::Visit { .. } | Purpose::Work { .. } => make_data_directory(&global.data)?,
+    }
     let began = Instant::now();
     loop {
         let file = WorkerFile::read(&global.data).filter(WorkerFile::process_lives);
@@ -52,6 +61,12 @@ pub(super) async fn locate(global: &Global, opener: &dyn OpenEngine, purpose: &P
             Err(why) => return Err(why.into()),
         }
     }
+}
+
+/// Histories may hold what is nobody else's business.
+pub(super) fn make_data_directory(data: &Path) -> Result<(), CliError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(data);
+    made.map_err(|why| CliError::new(Code::Failed, format!("cannot create {}", data.display())).cause(why))
 }
 
 fn locked(why: OpenError, file: Option<&WorkerFile>, data: &Path) -> CliError {

@@ -41,7 +41,7 @@ use serde_json::json;
 pub use args::Cli;
 use args::{Noun, WorkflowVerb};
 use context::Context;
-pub use context::{PlanFile, PlanLoader};
+pub use context::{PlanFile, PlanLoader, identity};
 use control::Control;
 use error::CliError;
 use exit::Exit;
@@ -126,7 +126,7 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
         namespace,
         yes: global.yes,
         no_input: global.no_input,
-        carried_on: attached || purpose != Purpose::Visit,
+        carried_on: attached || matches!(purpose, Purpose::Work { .. }),
         attached,
         plans: program.plans,
     };
@@ -169,7 +169,10 @@ impl Verb {
         match self {
             Verb::Workflow(WorkflowVerb::Run(args)) => Purpose::Work { slots: args.execute.slots, queues: Vec::new() },
             Verb::Workflow(WorkflowVerb::Execute(args)) => Purpose::Work { slots: args.slots, queues: Vec::new() },
-            Verb::Workflow(_) | Verb::Activity(_) | Verb::Store(_) => Purpose::Visit,
+            Verb::Workflow(WorkflowVerb::Start(_) | WorkflowVerb::SignalWithStart(_)) => {
+                Purpose::Visit { create: true }
+            }
+            Verb::Workflow(_) | Verb::Activity(_) | Verb::Store(_) => Purpose::Visit { create: false },
         }
     }
 

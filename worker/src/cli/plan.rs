@@ -66,11 +66,10 @@ async fn completed(cx: &Context, target: &Target) -> Result<Option<RunResult>, C
     }
 }
 
-/// The plan's own report on stdout. A run that completed with a plan that did not succeed has failed.
+/// The plan's own report on stdout, whether the run completed or failed. The exit code is the run's.
 fn report(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
-    let CloseOutcome::Completed(payload) = &result.outcome else { return print_result(cx, result) };
-    let output = payload.to_json();
-    match output.get("report").and_then(Value::as_str) {
+    let output = output_of(&result.outcome);
+    match output.as_ref().and_then(|output| output.get("report")).and_then(Value::as_str) {
         Some(text) if cx.screen.format == Format::Text => {
             cx.screen.line(value_text(&text.into()).trim_end().to_owned())
         }
@@ -78,13 +77,31 @@ fn report(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
             print_result(cx, result)?;
         }
     }
-    let status = output.get("status").and_then(Value::as_str).unwrap_or("completed");
-    if matches!(status.to_ascii_lowercase().as_str(), "completed" | "succeeded" | "success") {
-        return Ok(Exit::Ok);
+    let status = output.as_ref().and_then(|output| output.get("status")).and_then(Value::as_str);
+    if status == Some("partial") {
+        cx.screen.note("the final task is completed, but not every task is");
     }
-    let id = &result.workflow_id;
-    Err(CliError::new(Code::PlanFailed, format!("the plan ended as {status}"))
-        .help(format!("`bosun show {id}` has the history; --again runs it again")))
+    match Exit::of_outcome(&result.outcome) {
+        Exit::WorkflowFailed => {
+            let id = &result.workflow_id;
+            Err(CliError::new(Code::PlanFailed, format!("the plan ended as {}", status.unwrap_or("failed")))
+                .help(format!("`bosun show {id}` has the history; the same command runs it again")))
+        }
+        exit => Ok(exit),
+    }
+}
+
+/// A plan that failed carries its report in the details of its failure.
+fn output_of(outcome: &CloseOutcome) -> Option<Value> {
+    match outcome {
+        CloseOutcome::Completed(payload) => Some(payload.to_json()),
+        CloseOutcome::Failed(failure) => match &failure.root().kind {
+            FailureKind::Application { details: Some(details), .. } => Some(details.to_json()),
+            _ => None,
+        },
+        CloseOutcome::Canceled(details) => details.as_ref().map(Payload::to_json),
+        CloseOutcome::TimedOut(_) | CloseOutcome::Terminated { .. } | CloseOutcome::ContinuedAsNew { .. } => None,
+    }
 }
 
 #[cfg(test)]

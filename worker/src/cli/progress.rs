@@ -47,10 +47,10 @@ impl RowState {
     /// The words that plans use for the states of tasks.
     fn of_word(word: &str) -> RowState {
         match word.to_ascii_lowercase().as_str() {
-            "running" | "in_progress" | "assigned" | "in_review" | "reviewing" | "awaiting_review" => RowState::Running,
-            "needs_revision" | "retrying" | "backing_off" => RowState::Retrying,
-            "completed" | "done" | "success" => RowState::Done,
-            "failed" | "error" | "timed_out" => RowState::Failed,
+            "running" | "awaiting_review" | "awaiting_input" | "awaiting_approval" => RowState::Running,
+            "needs_revision" | "errored" => RowState::Retrying,
+            "completed" => RowState::Done,
+            "failed" | "escalated" => RowState::Failed,
             "canceled" | "cancelled" | "skipped" | "blocked" => RowState::Canceled,
             _ => RowState::Waiting,
         }
@@ -141,24 +141,24 @@ impl Board {
         }
     }
 
-    /// Takes over what a `progress` query says: `tasks`, each with an id, a title, a status and more.
+    /// Takes over what the `progress` query of a plan says of its `tasks`.
     pub(super) fn replace(&mut self, progress: &Value) {
-        let Some(tasks) = progress.get("tasks").or(Some(progress)).and_then(Value::as_array) else { return };
+        let Some(tasks) = progress.get("tasks").and_then(Value::as_array) else { return };
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         self.rows = tasks
             .iter()
             .map(|task| {
                 let get = |names: &[&str]| names.iter().find_map(|name| task.get(*name).filter(|v| !v.is_null()));
-                let key = get(&["id", "task_id"]).map(text).unwrap_or_default();
-                let state = RowState::of_word(get(&["status", "state"]).and_then(Value::as_str).unwrap_or_default());
-                let attempt = get(&["attempt", "attempts", "attempt_count"]).and_then(Value::as_u64).unwrap_or(0);
+                let key = get(&["task_id"]).map(text).unwrap_or_default();
+                let state = RowState::of_word(get(&["status"]).and_then(Value::as_str).unwrap_or_default());
+                let attempt = get(&["attempt"]).and_then(Value::as_u64).unwrap_or(0);
                 let mut detail = if attempt > 1 { format!("attempt {attempt}") } else { String::new() };
-                if let Some(brief) = get(&["brief", "note", "reason", "result"]) {
+                if let Some(brief) = get(&["error_msg", "reason", "brief"]) {
                     detail = format!("{detail} {}", cut(&text(brief))).trim().to_owned();
                 }
                 let since = get(&["started_at"]).and_then(Value::as_i64).map(Timestamp);
                 Row {
-                    title: format!("{key} {}", get(&["title", "objective"]).map(text).unwrap_or_default()),
+                    title: format!("{key} {}", get(&["title"]).map(text).unwrap_or_default()),
                     key,
                     detail,
                     since: since.filter(|_| state == RowState::Running),
@@ -327,8 +327,8 @@ mod tests {
         let (mut screen, output) = Screen::captured();
         for status in [["running", "pending"], ["needs_revision", "pending"], ["completed", "running"]] {
             progress.board.replace(&json!({ "tasks": [
-                { "id": 1, "title": "look", "status": status[0], "attempt": 1 },
-                { "id": 2, "title": "write", "status": status[1], "attempt": 2, "brief": "half" },
+                { "task_id": 1, "title": "look", "status": status[0], "attempt": 1 },
+                { "task_id": 2, "title": "write", "status": status[1], "attempt": 2, "brief": "half" },
             ]}));
             progress.show(&mut screen);
         }

@@ -312,7 +312,7 @@ async fn json_output_has_documented_schemas() {
         r#"{"schema":"bosun.workflow.cancel/1","workflow_id":"order-7","run_id":null,"reason":"x"}"#,
     )
     .await;
-    check("store verify", r#"{"schema":"bosun.store.verify/1","groups":3,"problems":[]}"#).await;
+    check("store verify", r#"{"schema":"bosun.store.verify/1","groups":3,"findings":[]}"#).await;
     check("version", r#"{"schema":"bosun.version/1","version":"0.1.0","workflow_types":["order"]}"#).await;
     check("list --fields status", r#"{"schema":"bosun.workflow.list/1","workflows":[{"status":"Running"}]}"#).await;
     let error = ran(Fake::new(), "describe nothing -o json").await;
@@ -389,7 +389,8 @@ async fn a_plan_that_did_not_succeed_is_exit_code_10() {
     let (_dir, path) = plan_file("objective: x");
     let fake = Fake::new();
     let output = Payload::raw_json(r#"{"status":"failed","report":"task 2 failed"}"#);
-    *fake.outcome.lock().unwrap() = Some(CloseOutcome::Completed(output));
+    let failure = Failure::application("PlanFailed", "no").with_details(output);
+    *fake.outcome.lock().unwrap() = Some(CloseOutcome::Failed(failure));
     let failed = ran(fake, &format!("run {path}")).await;
     assert_eq!((failed.exit.number(), failed.stdout.as_str()), (10, "task 2 failed\n"));
     let (_dir, path) = plan_file("bad");
@@ -400,6 +401,20 @@ async fn a_plan_that_did_not_succeed_is_exit_code_10() {
 }
 
 // ---- finding the engine
+
+#[tokio::test]
+async fn only_verbs_that_start_something_make_a_data_directory() {
+    let (program, opener) = program(FakeOpener::new(Fake::new()));
+    let parent = tempfile::tempdir().unwrap();
+    let data = parent.path().join("a/b");
+    let list = run_with(&program, &opener, &data, "list").await;
+    assert_eq!(list.exit.number(), 30);
+    assert!(list.stderr.starts_with("error[BOSUN0038]: there is no store at "), "{}", list.stderr);
+    assert!(!data.exists());
+    assert_eq!(run_with(&program, &opener, &data, "start order").await.exit, Exit::Ok);
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(std::fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
+}
 
 fn worker_file(data: &Path, pid: u32, address: &str) {
     let token_file = data.join("token");

@@ -71,7 +71,7 @@ pub(super) async fn run(
     // Signals are caught from the very beginning: one that comes while the store opens must drain, too.
     let mut signals = Signals::catch()?;
     let data = &global.data;
-    make_data_directory(data)?;
+    super::locate::make_data_directory(data)?;
     let queues = args.queue.iter().map(TaskQueue::new).collect::<Result<_, _>>()?;
     let engine = open(opener, data, &Purpose::Work { slots: args.slots, queues }).await?;
     let serving = match serve(global, &args, &*engine).await {
@@ -104,12 +104,6 @@ pub(super) async fn run(
     };
     serving.stop(data, exit).await;
     Ok(exit)
-}
-
-fn make_data_directory(data: &Path) -> Result<(), CliError> {
-    use std::os::unix::fs::DirBuilderExt;
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data);
-    made.map_err(|why| CliError::new(Code::Failed, format!("cannot create {}", data.display())).cause(why))
 }
 
 async fn open(opener: &dyn OpenEngine, data: &Path, purpose: &Purpose) -> Result<Arc<dyn Engine>, CliError> {

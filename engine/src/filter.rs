@@ -1,0 +1,179 @@
+//! The list filter: which runs a caller wants to see, in what order, as a text in Temporal's list-filter language.
+//!
+//! Invariant: a filter that exists is well formed and its literals fit their fields, so matching cannot fail; the same
+//! filter gives the same answer for the same run everywhere. A comparison with a missing value, or with a value of
+//! another type, is false (also `!=` and `NOT IN`), and `IS NULL` is true only for a missing one; `NOT` turns the
+//! answer round. Nesting and length are limited, so no text can exhaust the stack. It reads no log and holds no index.
+//!
+//! ```text
+//! filter    = [ any ] [ "ORDER" "BY" field [ "ASC" | "DESC" ] { "," field [ "ASC" | "DESC" ] } ]
+//! any       = all { "OR" all }
+//! all       = one { "AND" one }
+//! one       = "NOT" one | "(" any ")" | field test
+//! test      = ( "=" | "!=" | "<" | "<=" | ">" | ">=" ) literal | "IS" [ "NOT" ] "NULL"
+//!           | [ "NOT" ] ( "BETWEEN" literal "AND" literal | "IN" "(" literal { "," literal } ")" | "STARTS_WITH" text )
+//! literal   = text | number | "true" | "false"          text = 'single' or "double" quoted; \ escapes, '' is one quote
+//! field     = name | `any name`
+//! ```
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use crate::vocabulary::{RunInfo, Timestamp};
+
+mod condition;
+mod datetime;
+mod field;
+mod lexer;
+mod parser;
+#[cfg(test)]
+mod tests;
+
+pub use condition::{Comparison, Condition, Literal};
+pub use field::{Builtin, Field};
+
+/// The longest filter text, in bytes.
+pub const FILTER_LENGTH_MAX: usize = 4 * 1024;
+/// How deep parentheses and `NOT` may be nested.
+pub const FILTER_DEPTH_MAX: usize = 64;
+
+/// A parsed list filter (engine.md E23). Prints as a text that parses to the same filter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Filter {
+    /// `None`: everything.
+    condition: Option<Condition>,
+    order: Vec<OrderBy>,
+}
+
+/// One field of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderBy {
+    pub field: Field,
+    pub direction: Direction,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    Ascending,
+    Descending,
+}
+
+impl Filter {
+    /// Reads a filter; an empty text matches everything, newest start first.
+    pub fn parse(text: &str) -> Result<Filter, FilterError> {
+        parser::parse(text)
+    }
+
+    pub fn matches(&self, run: &RunInfo) -> bool {
+        self.condition.as_ref().is_none_or(|condition| condition.holds(run))
+    }
+
+    /// What the runs are ordered by, most important first; never empty.
+    pub fn order(&self) -> &[OrderBy] {
+        &self.order
+    }
+
+    /// Whether the order is the one runs are scanned in: newest start first.
+    pub fn is_default_order(&self) -> bool {
+        self.order == default_order()
+    }
+
+    /// The order of two runs in a list. Total: runs that the order leaves equal are told apart by run id, the newest
+    /// first. A run without the value comes last in both directions.
+    pub fn compare(&self, a: &RunInfo, b: &RunInfo) -> Ordering {
+        for OrderBy { field, direction } in &self.order {
+            let ordering = match (field.value(a), field.value(b)) {
+                (Some(x), Some(y)) => match direction {
+                    Direction::Ascending => x.rank(&y),
+                    Direction::Descending => y.rank(&x),
+                },
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => Ordering::Equal,
+            };
+            if ordering.is_ne() {
+                return ordering;
+            }
+        }
+        b.run_id.cmp(&a.run_id)
+    }
+}
+
+fn default_order() -> Vec<OrderBy> {
+    vec![OrderBy { field: Field::Builtin(Builtin::StartTime), direction: Direction::Descending }]
+}
+
+impl Default for Filter {
+    /// Everything, newest start first.
+    fn default() -> Self {
+        Filter { condition: None, order: default_order() }
+    }
+}
+
+impl std::str::FromStr for Filter {
+    type Err = FilterError;
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        Filter::parse(text)
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(condition) = &self.condition {
+            write!(f, "{condition}")?;
+        }
+        if self.order == default_order() {
+            return Ok(());
+        }
+        f.write_str(if self.condition.is_some() { " ORDER BY " } else { "ORDER BY " })?;
+        for (i, OrderBy { field, direction }) in self.order.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            let direction = match direction {
+                Direction::Ascending => "ASC",
+                Direction::Descending => "DESC",
+            };
+            write!(f, "{comma}{field} {direction}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with a filter, and where. Displays as the message and the place in the text with a caret under it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct FilterError {
+    /// The byte of the text at which the reader stopped.
+    pub at: usize,
+    pub message: String,
+    /// The part of the text around `at` on one line, and the caret line below it.
+    excerpt: String,
+}
+
+/// How many characters an error shows on each side of its place.
+const EXCERPT: usize = 60;
+
+impl FilterError {
+    fn new(text: &str, at: usize, message: impl Into<String>) -> Self {
+        let at = at.min(text.len());
+        let visible = |c: char| if c.is_control() { ' ' } else { c };
+        let before: Vec<char> = text[..at].chars().map(visible).collect();
+        let start = before.len().saturating_sub(EXCERPT);
+        let cut_front = if start > 0 { "…" } else { "" };
+        let shown: String = before[start..].iter().collect();
+        let after: String = text[at..].chars().take(EXCERPT).map(visible).collect();
+        let cut_back = if text[at..].chars().nth(EXCERPT).is_some() { "…" } else { "" };
+        let indent = " ".repeat(cut_front.chars().count() + before.len() - start);
+        let excerpt = format!("  {cut_front}{shown}{after}{cut_back}\n  {indent}^");
+        FilterError { at, message: message.into(), excerpt }
+    }
+}
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "list filter, at byte {}: {}\n{}", self.at, self.message, self.excerpt)
+    }
+}
+
+/// Reads a time as filters write it; for command lines that take one.
+pub fn parse_timestamp(text: &str) -> Option<Timestamp> {
+    datetime::parse(text)
+}

@@ -1,0 +1,290 @@
+//! Fields: what a filter can ask about, and how a field's value is read from a run.
+//!
+//! Invariant: the built-in names are Temporal's and cannot be shadowed by a search attribute. A literal beside a
+//! built-in field has that field's type; the type of a search attribute is known only when a run has it.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+
+use super::condition::{Comparison, Literal};
+use super::lexer::in_word;
+use crate::vocabulary::{FieldName, RunId, RunInfo, SearchValue, Timestamp, WorkflowStatus};
+
+/// A built-in field or a search attribute by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Field {
+    Builtin(Builtin),
+    Attribute(FieldName),
+}
+
+/// The fields every run has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Builtin {
+    WorkflowId,
+    RunId,
+    WorkflowType,
+    TaskQueue,
+    ExecutionStatus,
+    StartTime,
+    CloseTime,
+    /// The same as `StartTime`.
+    ExecutionTime,
+    HistoryLength,
+    HistorySizeBytes,
+    ParentWorkflowId,
+    ParentRunId,
+    Namespace,
+    BuildId,
+}
+
+/// The types a built-in field can have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Keyword,
+    RunId,
+    Status,
+    Time,
+    Int,
+}
+
+impl Builtin {
+    pub const ALL: [Builtin; 14] = [
+        Builtin::WorkflowId,
+        Builtin::RunId,
+        Builtin::WorkflowType,
+        Builtin::TaskQueue,
+        Builtin::ExecutionStatus,
+        Builtin::StartTime,
+        Builtin::CloseTime,
+        Builtin::ExecutionTime,
+        Builtin::HistoryLength,
+        Builtin::HistorySizeBytes,
+        Builtin::ParentWorkflowId,
+        Builtin::ParentRunId,
+        Builtin::Namespace,
+        Builtin::BuildId,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Builtin::WorkflowId => "WorkflowId",
+            Builtin::RunId => "RunId",
+            Builtin::WorkflowType => "WorkflowType",
+            Builtin::TaskQueue => "TaskQueue",
+            Builtin::ExecutionStatus => "ExecutionStatus",
+            Builtin::StartTime => "StartTime",
+            Builtin::CloseTime => "CloseTime",
+            Builtin::ExecutionTime => "ExecutionTime",
+            Builtin::HistoryLength => "HistoryLength",
+            Builtin::HistorySizeBytes => "HistorySizeBytes",
+            Builtin::ParentWorkflowId => "ParentWorkflowId",
+            Builtin::ParentRunId => "ParentRunId",
+            Builtin::Namespace => "Namespace",
+            Builtin::BuildId => "BuildId",
+        }
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Builtin::WorkflowId
+            | Builtin::WorkflowType
+            | Builtin::TaskQueue
+            | Builtin::ParentWorkflowId
+            | Builtin::Namespace
+            | Builtin::BuildId => Kind::Keyword,
+            Builtin::RunId | Builtin::ParentRunId => Kind::RunId,
+            Builtin::ExecutionStatus => Kind::Status,
+            Builtin::StartTime | Builtin::CloseTime | Builtin::ExecutionTime => Kind::Time,
+            Builtin::HistoryLength | Builtin::HistorySizeBytes => Kind::Int,
+        }
+    }
+
+    fn value(self, run: &RunInfo) -> Option<Value<'_>> {
+        let keyword = |text| Some(Value::Text(Cow::Borrowed(text)));
+        let printed = |text: String| Some(Value::Text(Cow::Owned(text)));
+        let count = |n: u64| Some(Value::Int(i64::try_from(n).unwrap_or(i64::MAX)));
+        match self {
+            Builtin::WorkflowId => keyword(run.workflow_id.as_str()),
+            Builtin::RunId => printed(run.run_id.to_string()),
+            Builtin::WorkflowType => keyword(run.workflow_type.as_str()),
+            Builtin::TaskQueue => keyword(run.task_queue.as_str()),
+            Builtin::ExecutionStatus => Some(Value::Status(run.status)),
+            Builtin::StartTime | Builtin::ExecutionTime => Some(Value::Time(run.started_at)),
+            Builtin::CloseTime => run.closed_at.map(Value::Time),
+            Builtin::HistoryLength => count(run.history.events),
+            Builtin::HistorySizeBytes => count(run.history.bytes),
+            Builtin::ParentWorkflowId => keyword(run.parent.as_ref()?.workflow_id.as_str()),
+            Builtin::ParentRunId => printed(run.parent.as_ref()?.run_id.to_string()),
+            Builtin::Namespace => keyword(run.namespace.as_str()),
+            Builtin::BuildId => printed(run.build.to_string()),
+        }
+    }
+}
+
+impl Field {
+    /// The field of a name. A name in the wrong case is an error rather than an attribute no run has, unless it stands
+    /// in backquotes.
+    pub(super) fn named(name: &str, quoted: bool) -> Result<Field, String> {
+        if let Some(field) = Builtin::ALL.into_iter().find(|field| field.name() == name) {
+            return Ok(Field::Builtin(field));
+        }
+        let meant = Builtin::ALL.into_iter().find(|field| field.name().eq_ignore_ascii_case(name));
+        match meant {
+            Some(meant) if !quoted => Err(format!(
+                "the field is spelled {}; for a search attribute of this name use backquotes: `{name}`",
+                meant.name()
+            )),
+            _ => FieldName::new(name).map(Field::Attribute).map_err(|why| why.to_string()),
+        }
+    }
+
+    /// The field's value in a run, if the run has one.
+    pub(super) fn value<'a>(&self, run: &'a RunInfo) -> Option<Value<'a>> {
+        match self {
+            Field::Builtin(field) => field.value(run),
+            Field::Attribute(name) => match run.search_attributes.get(name)? {
+                SearchValue::Bool(value) => Some(Value::Bool(*value)),
+                SearchValue::Int(value) => Some(Value::Int(*value)),
+                SearchValue::Float(value) => Some(Value::Float(*value)),
+                SearchValue::Keyword(text) | SearchValue::Text(text) => Some(Value::Text(Cow::Borrowed(text))),
+                SearchValue::KeywordList(texts) => Some(Value::Texts(texts)),
+                SearchValue::Datetime(time) => Some(Value::Time(*time)),
+                SearchValue::Unset => None,
+            },
+        }
+    }
+
+    /// Turns a literal into one of the field's type, or says what is expected.
+    pub(super) fn literal(&self, literal: Literal) -> Result<Literal, String> {
+        let Field::Builtin(field) = self else { return Ok(literal) };
+        let name = field.name();
+        match (field.kind(), literal) {
+            (Kind::Keyword, text @ Literal::Text { .. }) => Ok(text),
+            (Kind::Keyword, other) => Err(format!("{name} is a text: expected '{other}' in quotes, found {other}")),
+            (Kind::Time, time @ Literal::Text { time: Some(_), .. }) => Ok(time),
+            (Kind::Time, other) => Err(format!(
+                "{name} is a time: expected RFC 3339 in quotes, for example '2026-11-20T18:12:00Z', found {other}"
+            )),
+            (Kind::Int, number @ (Literal::Int(_) | Literal::Float(_))) => Ok(number),
+            (Kind::Int, other) => Err(format!("{name} is a number: expected digits without quotes, found {other}")),
+            (Kind::RunId, Literal::Text { text, .. }) => match text.parse::<RunId>() {
+                Ok(id) => Ok(Literal::text(id.to_string())),
+                Err(why) => Err(why.to_string()),
+            },
+            (Kind::RunId, other) => Err(format!("{name} is a run id: expected it in quotes, found {other}")),
+            (Kind::Status, literal) => status(&literal).map(Literal::Status).ok_or_else(|| {
+                let known: Vec<String> = WorkflowStatus::ALL.iter().map(|s| format!("'{s}'")).collect();
+                format!("{name} is a status: expected one of {}, found {literal}", known.join(", "))
+            }),
+        }
+    }
+
+    /// Whether the field has an order a filter may compare by; a status has none.
+    pub(super) fn allows(&self, comparison: Comparison) -> bool {
+        let ordered = !matches!(self, Field::Builtin(field) if field.kind() == Kind::Status);
+        ordered || matches!(comparison, Comparison::Equal | Comparison::NotEqual)
+    }
+
+    /// Whether the field may hold text that can be asked for its beginning.
+    pub(super) fn has_prefix(&self) -> bool {
+        match self {
+            Field::Builtin(field) => matches!(field.kind(), Kind::Keyword | Kind::RunId),
+            Field::Attribute(_) => true,
+        }
+    }
+}
+
+fn status(literal: &Literal) -> Option<WorkflowStatus> {
+    match literal {
+        Literal::Status(status) => Some(*status),
+        Literal::Text { text, .. } => {
+            WorkflowStatus::ALL.into_iter().find(|status| status.to_string().eq_ignore_ascii_case(text))
+        }
+        Literal::Int(_) | Literal::Float(_) | Literal::Bool(_) => None,
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Field::Builtin(field) => f.write_str(field.name()),
+            Field::Attribute(name) => {
+                let name = name.as_str();
+                let plain = name.chars().all(in_word)
+                    && name.starts_with(|c: char| c.is_alphabetic() || c == '_')
+                    && !super::parser::is_key_word(name)
+                    && Field::named(name, false).is_ok();
+                if plain { f.write_str(name) } else { write!(f, "`{}`", name.replace('`', "``")) }
+            }
+        }
+    }
+}
+
+/// A field's value in one run.
+#[derive(Debug)]
+pub(super) enum Value<'a> {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Time(Timestamp),
+    Status(WorkflowStatus),
+    Text(Cow<'a, str>),
+    Texts(&'a [String]),
+}
+
+impl Value<'_> {
+    /// A total order for lists, values of different types apart. Numbers are ordered by what they stand for.
+    pub(super) fn rank(&self, other: &Value<'_>) -> Ordering {
+        match (self, other) {
+            (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+            (Value::Int(a), Value::Int(b)) => a.cmp(b),
+            (Value::Float(a), Value::Float(b)) => total(*a, *b),
+            (Value::Int(a), Value::Float(b)) => int_with_float(*a, *b),
+            (Value::Float(a), Value::Int(b)) => int_with_float(*b, *a).reverse(),
+            (Value::Time(a), Value::Time(b)) => a.cmp(b),
+            (Value::Status(a), Value::Status(b)) => a.cmp(b),
+            (Value::Text(a), Value::Text(b)) => a.cmp(b),
+            (Value::Texts(a), Value::Texts(b)) => a.cmp(b),
+            _ => self.kind().cmp(&other.kind()),
+        }
+    }
+
+    /// The order of a single value and a literal, if they have comparable types. NaN compares with nothing.
+    pub(super) fn compare(&self, literal: &Literal) -> Option<Ordering> {
+        match (self, literal) {
+            (Value::Float(value), _) if value.is_nan() => None,
+            (Value::Bool(a), Literal::Bool(b)) => Some(a.cmp(b)),
+            (Value::Int(a), Literal::Int(b)) => Some(a.cmp(b)),
+            (Value::Int(a), Literal::Float(b)) => Some(int_with_float(*a, *b)),
+            (Value::Float(a), Literal::Float(b)) => Some(total(*a, *b)),
+            (Value::Float(a), Literal::Int(b)) => Some(int_with_float(*b, *a).reverse()),
+            (Value::Time(a), Literal::Text { time: Some(b), .. }) => Some(a.cmp(b)),
+            (Value::Status(a), Literal::Status(b)) => Some(a.cmp(b)),
+            (Value::Text(a), Literal::Text { text, .. }) => Some(a.as_ref().cmp(text.as_str())),
+            _ => None,
+        }
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Value::Bool(_) => 0,
+            Value::Int(_) | Value::Float(_) => 1,
+            Value::Time(_) => 2,
+            Value::Status(_) => 3,
+            Value::Text(_) => 4,
+            Value::Texts(_) => 5,
+        }
+    }
+}
+
+/// The IEEE total order, but -0 equals 0.
+fn total(a: f64, b: f64) -> Ordering {
+    (a + 0.0).total_cmp(&(b + 0.0))
+}
+
+/// Exact also where an i64 has more digits than a float.
+fn int_with_float(int: i64, float: f64) -> Ordering {
+    // Where the integer rounds to exactly this float, the float is whole and fits: compare what was rounded away.
+    total(int as f64, float).then_with(|| i128::from(int).cmp(&(float as i128)))
+}

@@ -1,0 +1,256 @@
+//! The tail anchor: outside the database, how far the log reached when it was last known to be durable.
+//!
+//! sled drops everything behind a damaged place and opens happily; the anchor is how that is noticed. Two slots, written
+//! in turn, far enough apart to lie in different sectors, each with its own CRC.
+//!
+//! Invariant: the anchor never claims more than what is durable, so it raises no false alarm. It is written (not
+//! fsynced) right after the sync of a group and before anybody hears of that group, so it survives kill -9 exactly; a
+//! thread of its own fsyncs it within [`SETTLE_AFTER`], so that after a power cut it may lag by that much. A commit
+//! therefore costs one fsync, not two. What the anchor does not do: it says nothing about damage before the tail.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::chain::ChainHash;
+use super::error::StorageError;
+use crate::vocabulary::GroupSeq;
+
+/// A place in the log: the last group and the chain up to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Anchor {
+    pub last: GroupSeq,
+    pub chain: ChainHash,
+}
+
+pub(crate) const SLOT: usize = 64;
+const SECOND_SLOT_AT: u64 = 4_096;
+const MAGIC: [u8; 4] = *b"Bos1";
+/// How long the anchor on the disk may lag behind the one in the page cache.
+pub(crate) const SETTLE_AFTER: Duration = Duration::from_millis(50);
+
+/// `magic[4] instance[16] last u64 chain[32] crc32`: 64 bytes.
+pub(crate) fn encode_slot(instance: &[u8; 16], anchor: &Anchor) -> [u8; SLOT] {
+    let mut slot = [0u8; SLOT];
+    slot[..4].copy_from_slice(&MAGIC);
+    slot[4..20].copy_from_slice(instance);
+    slot[20..28].copy_from_slice(&anchor.last.0.to_be_bytes());
+    slot[28..60].copy_from_slice(&anchor.chain.0);
+    let crc = crc32fast::hash(&slot[..60]);
+    slot[60..].copy_from_slice(&crc.to_be_bytes());
+    slot
+}
+
+/// The instance and anchor of a slot, if it is whole.
+pub(crate) fn decode_slot(slot: &[u8]) -> Option<([u8; 16], Anchor)> {
+    let slot: &[u8; SLOT] = slot.try_into().ok()?;
+    if slot[..4] != MAGIC || crc32fast::hash(&slot[..60]).to_be_bytes() != slot[60..] {
+        return None;
+    }
+    let instance = slot[4..20].try_into().ok()?;
+    let last = GroupSeq(u64::from_be_bytes(slot[20..28].try_into().ok()?));
+    let chain = ChainHash(slot[28..60].try_into().ok()?);
+    Some((instance, Anchor { last, chain }))
+}
+
+/// The anchor as a file.
+#[derive(Debug)]
+pub(crate) struct AnchorFile {
+    shared: Arc<Shared>,
+    settler: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    file: File,
+    path: PathBuf,
+    instance: [u8; 16],
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    newest: Option<Anchor>,
+    writes: u64,
+    dirty: bool,
+    closing: bool,
+    failed: Option<StorageError>,
+}
+
+impl AnchorFile {
+    /// Writes an empty anchor (`last` 0) of a new data directory, durably but for the directory entry.
+    pub(crate) fn create(path: &Path, instance: [u8; 16]) -> Result<(), StorageError> {
+        let io = |why: std::io::Error| StorageError::io("create", path, &why);
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(io)?;
+        let slot = encode_slot(&instance, &Anchor { last: GroupSeq(0), chain: ChainHash::origin(&instance) });
+        file.write_all_at(&slot, SECOND_SLOT_AT).map_err(io)?;
+        file.write_all_at(&slot, 0).map_err(io)?;
+        file.sync_all().map_err(io)
+    }
+
+    pub(crate) fn open(path: &Path, instance: [u8; 16]) -> Result<Self, StorageError> {
+        let io = |why: std::io::Error| StorageError::io("open", path, &why);
+        let corrupt = |detail: &str| StorageError::corrupt("tail anchor", path, detail);
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
+        let mut newest: Option<Anchor> = None;
+        let mut foreign = false;
+        for at in [0, SECOND_SLOT_AT] {
+            let mut slot = [0u8; SLOT];
+            if file.read_exact_at(&mut slot, at).is_err() {
+                continue;
+            }
+            match decode_slot(&slot) {
+                Some((owner, anchor)) if owner == instance => newest = newest.max_by_last(anchor),
+                Some(_) => foreign = true,
+                None => {}
+            }
+        }
+        if foreign {
+            return Err(corrupt("it belongs to another data directory"));
+        }
+        let Some(newest) = newest else {
+            return Err(corrupt("neither of its two slots is readable"));
+        };
+        // Whatever is in the page cache from a killed process becomes durable before anything relies on it.
+        file.sync_all().map_err(|why| StorageError::io("fsync", path, &why))?;
+        let state = Mutex::new(State { newest: Some(newest), writes: newest.last.0, ..State::default() });
+        let shared = Arc::new(Shared { file, path: path.to_owned(), instance, state, wake: Condvar::new() });
+        let settler = std::thread::Builder::new().name("bosun-anchor".into()).spawn({
+            let shared = shared.clone();
+            move || shared.settle_in_time()
+        });
+        let settler = settler.map_err(|why| StorageError::io("start the anchor thread for", path, &why))?;
+        Ok(AnchorFile { shared, settler: Some(settler) })
+    }
+
+    pub(crate) fn newest(&self) -> Option<Anchor> {
+        self.shared.lock().newest
+    }
+
+    /// Notes a tail that is durable.
+    pub(crate) fn note(&self, anchor: Anchor) -> Result<(), StorageError> {
+        let mut state = self.shared.lock();
+        if let Some(failed) = &state.failed {
+            return Err(failed.clone());
+        }
+        let at = if state.writes % 2 == 0 { 0 } else { SECOND_SLOT_AT };
+        let slot = encode_slot(&self.shared.instance, &anchor);
+        self.shared.file.write_all_at(&slot, at).map_err(|why| StorageError::io("write", &self.shared.path, &why))?;
+        state.writes += 1;
+        state.newest = Some(anchor);
+        if !std::mem::replace(&mut state.dirty, true) {
+            self.shared.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Returns when the newest note survives a power cut.
+    pub(crate) fn settle(&self) -> Result<(), StorageError> {
+        if let Some(failed) = &self.shared.lock().failed {
+            return Err(failed.clone());
+        }
+        self.shared.fsync()
+    }
+}
+
+trait Newest {
+    fn max_by_last(self, other: Anchor) -> Option<Anchor>;
+}
+
+impl Newest for Option<Anchor> {
+    fn max_by_last(self, other: Anchor) -> Option<Anchor> {
+        Some(self.filter(|mine| mine.last >= other.last).unwrap_or(other))
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn fsync(&self) -> Result<(), StorageError> {
+        let result = self.file.sync_data().map_err(|why| StorageError::io("fsync", &self.path, &why));
+        if let Err(failed) = &result {
+            self.lock().failed.get_or_insert_with(|| failed.clone());
+        }
+        result
+    }
+    /// The settling thread: sleeps until there is a note, gives it a moment to be overtaken, makes it durable.
+    fn settle_in_time(&self) {
+        loop {
+            let mut state = self.lock();
+            while !state.dirty && !state.closing {
+                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if !state.closing {
+                let waited = self.wake.wait_timeout_while(state, SETTLE_AFTER / 2, |state| !state.closing);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            let closing = state.closing;
+            let dirty = std::mem::take(&mut state.dirty) && state.failed.is_none();
+            drop(state);
+            if dirty && self.fsync().is_err() {
+                return;
+            }
+            if closing {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for AnchorFile {
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.wake.notify_one();
+        if let Some(settler) = self.settler.take() {
+            // A panic of the settler has nothing left to spoil here.
+            let _ = settler.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(last: u64) -> Anchor {
+        Anchor { last: GroupSeq(last), chain: ChainHash([last as u8; 32]) }
+    }
+
+    #[test]
+    fn the_newest_whole_slot_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("anchor");
+        AnchorFile::create(&path, [1; 16]).unwrap();
+        {
+            let anchor = AnchorFile::open(&path, [1; 16]).unwrap();
+            (1..=5).for_each(|n| anchor.note(at(n)).unwrap());
+        }
+        assert_eq!(AnchorFile::open(&path, [1; 16]).unwrap().newest(), Some(at(5)));
+        // Damage to either slot leaves the other.
+        let whole = std::fs::read(&path).unwrap();
+        for (offset, expected) in [(0usize, 4u64), (SECOND_SLOT_AT as usize, 5)] {
+            let mut damaged = whole.clone();
+            damaged[offset + 30] ^= 1;
+            std::fs::write(&path, &damaged).unwrap();
+            let newest = AnchorFile::open(&path, [1; 16]).unwrap().newest().unwrap();
+            assert_eq!(newest.last.0, expected);
+        }
+    }
+
+    #[test]
+    fn a_foreign_or_unreadable_anchor_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("anchor");
+        AnchorFile::create(&path, [1; 16]).unwrap();
+        let why = AnchorFile::open(&path, [2; 16]).unwrap_err().to_string();
+        assert!(why.contains("another data directory"), "{why}");
+        std::fs::write(&path, b"short").unwrap();
+        let why = AnchorFile::open(&path, [1; 16]).unwrap_err().to_string();
+        assert!(why.contains("neither of its two slots"), "{why}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Backup: a copy of the log as it stood at one moment, taken while commits go on (engine.md E38, G10).
+//!
+//! Groups never change and are copied in order up to the tail at the start; archive and blobs are held still by the
+//! maintenance lock (new blobs may come, which does no harm). The copy has no index: opening it builds one. Since it is
+//! written afresh it is also the compact form of the store.
+//!
+//! Invariant: the result is a normal data directory of the same instance, durable on return, and holds exactly the
+//! groups up to `last_group`. A target that holds anything of a store is refused. The source is not changed.
+
+use std::path::Path;
+
+use super::checkpoint::unseal;
+use super::files::DataDir;
+use super::group::Group;
+use super::journal::Journal;
+use super::sled::{SledLog, SledOptions};
+use super::{Anchor, Log, ScanFrom, Shelf, ShelfChange, StorageError};
+use crate::vocabulary::GroupSeq;
+
+/// Bytes copied between two syncs.
+const BATCH: usize = 4 * 1024 * 1024;
+
+/// What a backup holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackupReport {
+    /// The same as the source's: two directories with one instance must not be used side by side.
+    pub instance: [u8; 16],
+    pub first_group: GroupSeq,
+    pub last_group: GroupSeq,
+    pub segments: u64,
+    pub blobs: u64,
+    pub bytes: u64,
+}
+
+impl Journal {
+    /// Copies the store to a new data directory.
+    pub fn backup(&self, dir: &Path) -> Result<BackupReport, StorageError> {
+        if DataDir::new(dir).identify()?.is_some() {
+            let detail = "it holds a store already; choose a new directory for the backup".into();
+            return Err(StorageError::NotADatabase { dir: dir.to_owned(), detail });
+        }
+        let _maintenance = self.maintenance();
+        let (tail, trimmed) = {
+            let writer = self.writer();
+            (writer.tail(), self.index().trimmed)
+        };
+        let options = SledOptions { instance: Some(self.instance()), ..SledOptions::default() };
+        let target = SledLog::open(dir, options)?;
+        let mut report = BackupReport {
+            instance: self.instance(),
+            first_group: trimmed.through.next(),
+            last_group: tail.last,
+            segments: 0,
+            blobs: 0,
+            bytes: 0,
+        };
+        self.copy_blobs(&target, &mut report)?;
+        self.copy_archive(&target, trimmed.through, &mut report)?;
+        self.copy_groups(&target, trimmed.through, tail, &mut report)?;
+        if tail.last.0 > 0 {
+            target.sync(tail)?;
+        }
+        target.settle_anchor()?;
+        Ok(report)
+    }
+
+    fn copy_blobs(&self, target: &SledLog, report: &mut BackupReport) -> Result<(), StorageError> {
+        for first_byte in 0..=u8::MAX {
+            for hash in self.medium.blobs(first_byte)? {
+                if let Some(bytes) = self.medium.blob(&hash)? {
+                    target.put_blob(&hash, &bytes)?;
+                    report.blobs += 1;
+                    report.bytes += bytes.len() as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_archive(&self, target: &SledLog, through: GroupSeq, report: &mut BackupReport) -> Result<(), StorageError> {
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let from = after.as_deref().map_or(ScanFrom::First, ScanFrom::After);
+            let page = self.medium.shelf_scan(Shelf::Archive, &[], from, 16)?;
+            let mut changes = Vec::new();
+            for (key, value) in &page {
+                let content = unseal(&*self.medium, Shelf::Archive, key, value)?;
+                let segment = super::archive::Segment::parse(key, content, &self.medium.location())?;
+                // Left over from an interrupted trim: its turns are still in the log.
+                if segment.through > through {
+                    continue;
+                }
+                report.segments += 1;
+                report.bytes += value.len() as u64;
+                changes.push(ShelfChange { shelf: Shelf::Archive, key: key.clone(), value: Some(value.clone()) });
+            }
+            target.change_shelves(&changes)?;
+            match page.into_iter().next_back() {
+                Some((key, _)) => after = Some(key),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn copy_groups(
+        &self,
+        target: &SledLog,
+        through: GroupSeq,
+        tail: Anchor,
+        report: &mut BackupReport,
+    ) -> Result<(), StorageError> {
+        let file = self.medium.location();
+        let mut unsynced = 0;
+        for seq in (through.0 + 1..=tail.last.0).map(GroupSeq) {
+            let missing = || StorageError::corrupt("commit group", &file, "it is missing").at_group(seq);
+            let value = self.medium.group(seq)?.ok_or_else(missing)?;
+            target.append(seq, &value)?;
+            unsynced += value.len();
+            report.bytes += value.len() as u64;
+            // A damaged group must not spread into backups unnoticed.
+            let group = Group::parse(seq, value, &file)?;
+            if unsynced > BATCH {
+                target.sync(Anchor { last: seq, chain: group.chain() })?;
+                unsynced = 0;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! Blobs: large payloads in files of their own, named by the blake3 hash of their bytes.
+//!
+//! Invariant: a blob is durable (file and directory entry) before the group that names it is written, and its name
+//! proves its content, so a damaged one is never taken for the payload. The same bytes are stored once. Who refers to a
+//! blob, and when it may go, is known to the journal, not here.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use super::error::StorageError;
+use super::files::sync_dir;
+use crate::vocabulary::{hex, unhex};
+
+/// The name of a blob: the blake3 hash of its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlobHash(pub [u8; 32]);
+
+impl BlobHash {
+    pub fn of(bytes: &[u8]) -> Self {
+        BlobHash(*blake3::hash(bytes).as_bytes())
+    }
+}
+
+impl std::fmt::Display for BlobHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl std::fmt::Debug for BlobHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&hex(&self.0[..8]))
+    }
+}
+
+/// Blobs under `<root>/ab/abcdef…`, one directory per first byte.
+#[derive(Debug)]
+pub(crate) struct BlobFiles {
+    root: PathBuf,
+    /// Directories whose entries this process knows to be durable. A killed process may have left a file whose
+    /// directory was never synced.
+    synced: Mutex<[bool; 256]>,
+}
+
+impl BlobFiles {
+    pub(crate) fn open(root: PathBuf) -> Self {
+        BlobFiles { root, synced: Mutex::new([false; 256]) }
+    }
+    pub(crate) fn path(&self, hash: &BlobHash) -> PathBuf {
+        self.root.join(hex(&hash.0[..1])).join(hash.to_string())
+    }
+    pub(crate) fn put(&self, hash: &BlobHash, bytes: &[u8]) -> Result<(), StorageError> {
+        let path = self.path(hash);
+        let Some(dir) = path.parent() else {
+            return Err(StorageError::corrupt("blob directory", path, "it has no parent"));
+        };
+        // One writer at a time: the journal commits from one thread, and the temporary name is fixed by the hash.
+        let mut synced = self.synced.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let known = &mut synced[usize::from(hash.0[0])];
+        if fs::metadata(&path).is_ok_and(|found| found.len() == bytes.len() as u64) {
+            if !*known {
+                File::open(&path).and_then(|f| f.sync_all()).map_err(|why| StorageError::io("fsync", &path, &why))?;
+                self.sync_entry(dir)?;
+                *known = true;
+            }
+            return Ok(());
+        }
+        fs::create_dir_all(dir).map_err(|why| StorageError::io("create", dir, &why))?;
+        let temporary = dir.join(format!("{hash}.new"));
+        let written = write_durably(&temporary, bytes)
+            .and_then(|()| fs::rename(&temporary, &path).map_err(|why| StorageError::io("rename", &temporary, &why)));
+        if let Err(why) = written {
+            // Best effort: the half-written file is of no use, and `blobs` does not list it.
+            let _ = fs::remove_file(&temporary);
+            return Err(why);
+        }
+        sync_dir(dir)?;
+        if !*known {
+            self.sync_entry(dir)?;
+            *known = true;
+        }
+        Ok(())
+    }
+    /// Makes the directory's own entry durable, and what a former process may have left in it.
+    fn sync_entry(&self, dir: &Path) -> Result<(), StorageError> {
+        sync_dir(dir)?;
+        sync_dir(&self.root)
+    }
+    pub(crate) fn get(&self, hash: &BlobHash) -> Result<Option<Vec<u8>>, StorageError> {
+        let path = self.path(hash);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(why) if why.kind() == ErrorKind::NotFound => Ok(None),
+            Err(why) => Err(StorageError::io("read", &path, &why)),
+        }
+    }
+    pub(crate) fn list(&self, first_byte: u8) -> Result<Vec<BlobHash>, StorageError> {
+        let dir = self.root.join(hex(&[first_byte]));
+        let entries = match fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(why) if why.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(why) => return Err(StorageError::io("list", &dir, &why)),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|why| StorageError::io("list", &dir, &why))?;
+            let hash = entry.file_name().to_str().and_then(unhex).and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+            found.extend(hash.map(BlobHash));
+        }
+        found.sort();
+        Ok(found)
+    }
+    pub(crate) fn remove(&self, hash: &BlobHash) -> Result<(), StorageError> {
+        let path = self.path(hash);
+        match fs::remove_file(&path) {
+            Err(why) if why.kind() != ErrorKind::NotFound => Err(StorageError::io("remove", &path, &why)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+    let io = |op| move |why: std::io::Error| StorageError::io(op, path, &why);
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(io("create"))?;
+    file.write_all(bytes).map_err(io("write"))?;
+    file.sync_all().map_err(io("fsync"))
+}

@@ -1,0 +1,100 @@
+//! What can go wrong between the engine and its disk.
+//!
+//! Invariant: every way of losing or damaging data is one of these, names what and where, and is never answered with
+//! less history. A failure of user code or a refused request is none of them. Nothing here decides whether to go on:
+//! the journal poisons itself after the first failed write.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::vocabulary::{EventId, GroupSeq, RunId, WorkflowStatus};
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StorageError {
+    #[error("the data directory {} is in use by another process; stop it or use its control API", dir.display())]
+    Locked { dir: PathBuf },
+    #[error("{op} of {} failed: {message}", path.display())]
+    Io { op: &'static str, path: PathBuf, kind: io::ErrorKind, message: String },
+    #[error("the disk is full: {op} of {} failed: {message}", path.display())]
+    Full { op: &'static str, path: PathBuf, message: String },
+    #[error("{what} in {} is damaged{}: {detail}; run `bosun store verify`", file.display(), place(group, run))]
+    Corrupt { what: &'static str, file: PathBuf, group: Option<GroupSeq>, run: Option<RunId>, detail: String },
+    #[error(
+        "{} has format {found}, this program reads up to {supported}; nothing was changed, use a newer program",
+        file.display()
+    )]
+    FormatTooNew { file: PathBuf, found: u32, supported: u32 },
+    #[error("{} is not a Bosun data directory: {detail}", dir.display())]
+    NotADatabase { dir: PathBuf, detail: String },
+    #[error("the data directory {} cannot be written", dir.display())]
+    ReadOnly { dir: PathBuf },
+    #[error("{} lies on a network file system ({filesystem}), where neither lock nor fsync can be trusted", dir.display())]
+    NetworkFilesystem { dir: PathBuf, filesystem: String },
+    /// The turn was decided against another state than the log's (engine.md G11). Nothing was written.
+    #[error("a turn of run {run} begins at event {found}, but its next event is {expected}; decide it again")]
+    Conflict { run: RunId, expected: EventId, found: EventId },
+    /// A closed run accepts nothing more. Nothing was written.
+    #[error("run {run} is already {status}; it accepts no further turn")]
+    RunClosed { run: RunId, status: WorkflowStatus },
+    /// A turn that no machine should have made. Nothing was written.
+    #[error("a turn of run {run} cannot be stored: {detail}")]
+    Invalid { run: RunId, detail: String },
+    /// An earlier write failed; whether it reached the disk is unknown, so nothing more is accepted.
+    #[error("the log has failed before and accepts nothing more: {first}")]
+    Poisoned { first: String },
+    #[error("a payload of run {run}, event {event}: {why}")]
+    PayloadCodec { run: RunId, event: EventId, why: super::CodecError },
+}
+
+fn place(group: &Option<GroupSeq>, run: &Option<RunId>) -> impl fmt::Display {
+    let mut text = String::new();
+    if let Some(group) = group {
+        text.push_str(&format!(" at group {group}"));
+    }
+    if let Some(run) = run {
+        text.push_str(&format!(" (run {run})"));
+    }
+    text
+}
+
+impl StorageError {
+    pub fn is_full(&self) -> bool {
+        matches!(self, StorageError::Full { .. })
+    }
+    /// Whether the request was at fault, not the disk: nothing was written and the log goes on.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            StorageError::Conflict { .. }
+                | StorageError::RunClosed { .. }
+                | StorageError::Invalid { .. }
+                | StorageError::PayloadCodec { .. }
+        )
+    }
+    pub(crate) fn io(op: &'static str, path: &Path, why: &io::Error) -> Self {
+        let (path, message) = (path.to_owned(), why.to_string());
+        match why.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StorageError::Full { op, path, message },
+            io::ErrorKind::ReadOnlyFilesystem => StorageError::ReadOnly { dir: path },
+            kind => StorageError::Io { op, path, kind, message },
+        }
+    }
+    pub(crate) fn corrupt(what: &'static str, file: impl Into<PathBuf>, detail: impl Into<String>) -> Self {
+        StorageError::Corrupt { what, file: file.into(), group: None, run: None, detail: detail.into() }
+    }
+    /// Adds the group to a corruption that does not name one.
+    pub(crate) fn at_group(mut self, seq: GroupSeq) -> Self {
+        if let StorageError::Corrupt { group, .. } = &mut self {
+            group.get_or_insert(seq);
+        }
+        self
+    }
+    /// Adds the run to a corruption that does not name one.
+    pub(crate) fn of_run(mut self, id: RunId) -> Self {
+        if let StorageError::Corrupt { run, .. } = &mut self {
+            run.get_or_insert(id);
+        }
+        self
+    }
+}

@@ -1,0 +1,228 @@
+//! The data directory: which files belong to it, who it is, and who may use it.
+//!
+//! ```text
+//! bosun.format   instance id and format version; first to be written, last to be finished
+//! bosun.lock     held by the process that uses the directory
+//! log/           sled
+//! anchor         the tail anchor
+//! payloads/      blobs
+//! ```
+//!
+//! Invariant: a directory of a newer format, of another instance, or with a part missing is refused before anything in
+//! it is changed. A directory whose creation was cut short is finished, since nothing in it was ever acknowledged.
+//! Other files (`worker.json`, tokens) are not ours.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::FORMAT_VERSION;
+use super::error::StorageError;
+use crate::vocabulary::{hex, unhex};
+
+/// How long to wait for a lock that a process that just ended may still hold.
+const LOCK_PATIENCE: Duration = Duration::from_millis(700);
+const NETWORK_FILESYSTEMS: [&str; 8] = ["nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "afs", "ncpfs"];
+
+/// The paths of a data directory.
+#[derive(Debug, Clone)]
+pub(crate) struct DataDir {
+    pub(crate) root: PathBuf,
+}
+
+/// What `bosun.format` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Format {
+    pub(crate) instance: [u8; 16],
+    /// False while the directory is being created.
+    pub(crate) ready: bool,
+}
+
+impl DataDir {
+    pub(crate) fn new(root: &Path) -> Self {
+        DataDir { root: root.to_owned() }
+    }
+    pub(crate) fn format(&self) -> PathBuf {
+        self.root.join("bosun.format")
+    }
+    pub(crate) fn sled(&self) -> PathBuf {
+        self.root.join("log")
+    }
+    pub(crate) fn anchor(&self) -> PathBuf {
+        self.root.join("anchor")
+    }
+    pub(crate) fn payloads(&self) -> PathBuf {
+        self.root.join("payloads")
+    }
+
+    /// Makes the directory if needed and takes the lock.
+    pub(crate) fn lock(&self) -> Result<File, StorageError> {
+        let root = &self.root;
+        if let Some(filesystem) = network_filesystem(root) {
+            return Err(StorageError::NetworkFilesystem { dir: root.clone(), filesystem });
+        }
+        let refused = |path: &Path, why: std::io::Error| match why.kind() {
+            std::io::ErrorKind::PermissionDenied => StorageError::ReadOnly { dir: root.clone() },
+            std::io::ErrorKind::NotADirectory | std::io::ErrorKind::AlreadyExists => {
+                StorageError::NotADatabase { dir: root.clone(), detail: "it is not a directory".into() }
+            }
+            _ => StorageError::io("open", path, &why),
+        };
+        fs::create_dir_all(root).map_err(|why| refused(root, why))?;
+        let path = root.join("bosun.lock");
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = file.map_err(|why| refused(&path, why))?;
+        let started = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(TryLockError::WouldBlock) => return Err(StorageError::Locked { dir: root.clone() }),
+                Err(TryLockError::Error(why)) => return Err(StorageError::io("lock", &path, &why)),
+            }
+        }
+    }
+
+    /// Who the directory is; `None` if it is fresh. A part that is missing is an error that names it.
+    pub(crate) fn identify(&self) -> Result<Option<Format>, StorageError> {
+        let parts = [self.sled(), self.anchor(), self.payloads()];
+        let path = self.format();
+        match fs::read(&path) {
+            Ok(bytes) => {
+                let format = parse_format(&path, &bytes)?;
+                match parts.iter().find(|part| format.ready && !part.exists()) {
+                    Some(missing) => Err(StorageError::corrupt("data directory", missing, "it is missing")),
+                    None => Ok(Some(format)),
+                }
+            }
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => match parts.iter().find(|part| part.exists()) {
+                Some(part) => {
+                    let detail = format!("it is missing, but {} is there", part.display());
+                    Err(StorageError::corrupt("data directory", path, detail))
+                }
+                None => Ok(None),
+            },
+            Err(why) => Err(StorageError::io("read", &path, &why)),
+        }
+    }
+
+    /// Writes `bosun.format`, durably and at once.
+    pub(crate) fn write_format(&self, format: Format) -> Result<(), StorageError> {
+        let (path, temporary) = (self.format(), self.root.join("bosun.format.new"));
+        let io = |op| move |why: std::io::Error| StorageError::io(op, &self.format(), &why);
+        let mut file = File::create(&temporary).map_err(io("create"))?;
+        file.write_all(print_format(format).as_bytes()).map_err(io("write"))?;
+        file.sync_all().map_err(io("fsync"))?;
+        fs::rename(&temporary, &path).map_err(io("rename"))?;
+        sync_dir(&self.root)
+    }
+}
+
+/// Text, so that a person can read it: three lines and their CRC.
+fn print_format(format: Format) -> String {
+    let state = if format.ready { "ready" } else { "creating" };
+    let text = format!("bosun data directory\nformat {FORMAT_VERSION} {state}\ninstance {}\n", hex(&format.instance));
+    format!("{text}crc {:08x}\n", crc32fast::hash(text.as_bytes()))
+}
+
+fn parse_format(path: &Path, bytes: &[u8]) -> Result<Format, StorageError> {
+    let corrupt = |detail: &str| StorageError::corrupt("data directory", path, detail);
+    let text = std::str::from_utf8(bytes).map_err(|_| corrupt("it is not text"))?;
+    let (content, crc) = text.rsplit_once("crc ").ok_or_else(|| corrupt("it has no CRC line"))?;
+    if format!("{:08x}\n", crc32fast::hash(content.as_bytes())) != crc {
+        return Err(corrupt("its CRC is wrong"));
+    }
+    let mut lines = content.lines().skip(1);
+    let mut version = lines.next().and_then(|line| line.strip_prefix("format ")).unwrap_or_default().split(' ');
+    let found: u32 = version.next().and_then(|n| n.parse().ok()).ok_or_else(|| corrupt("it names no version"))?;
+    if found > FORMAT_VERSION {
+        return Err(StorageError::FormatTooNew { file: path.to_owned(), found, supported: FORMAT_VERSION });
+    }
+    let ready = match version.next() {
+        Some("ready") => true,
+        Some("creating") => false,
+        _ => return Err(corrupt("it names no state")),
+    };
+    let instance = lines.next().and_then(|line| line.strip_prefix("instance ")).and_then(unhex);
+    let instance = instance.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| corrupt("it names no instance"))?;
+    Ok(Format { instance, ready })
+}
+
+/// The type of the file system a path lies on, if it is one of the network.
+fn network_filesystem(path: &Path) -> Option<String> {
+    // The nearest ancestor that exists decides where a new directory would go.
+    let path = path.ancestors().find_map(|ancestor| fs::canonicalize(ancestor).ok())?;
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let mut nearest: Option<(usize, &str)> = None;
+    for line in mounts.lines() {
+        let mut fields = line.split(' ');
+        let (Some(_), Some(point), Some(kind)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let point = point.replace("\\040", " ");
+        if path.starts_with(&point) && nearest.is_none_or(|(length, _)| point.len() >= length) {
+            nearest = Some((point.len(), kind));
+        }
+    }
+    nearest.map(|(_, kind)| kind).filter(|kind| NETWORK_FILESYSTEMS.contains(kind)).map(str::to_owned)
+}
+
+/// Makes the entries of a directory durable.
+pub(crate) fn sync_dir(dir: &Path) -> Result<(), StorageError> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|why| StorageError::io("fsync", dir, &why))
+}
+
+/// Fsyncs every file and directory below `dir`, and `dir`.
+pub(crate) fn sync_tree(dir: &Path) -> Result<(), StorageError> {
+    let io = |why: std::io::Error| StorageError::io("list", dir, &why);
+    for entry in fs::read_dir(dir).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if path.is_dir() {
+            sync_tree(&path)?;
+        } else {
+            File::open(&path).and_then(|f| f.sync_all()).map_err(|why| StorageError::io("fsync", &path, &why))?;
+        }
+    }
+    sync_dir(dir)
+}
+
+/// The bytes of all files below `dir`, as the disk counts them.
+pub(crate) fn tree_bytes(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(found) if found.is_dir() => tree_bytes(&entry.path()),
+            Ok(found) => found.blocks() * 512,
+            // It was removed meanwhile.
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_file_reads_back_and_any_damage_is_noticed() {
+        let format = Format { instance: [7; 16], ready: true };
+        let text = print_format(format);
+        assert_eq!(parse_format(Path::new("f"), text.as_bytes()), Ok(format));
+        for bit in 0..text.len() * 8 {
+            let mut damaged = text.clone().into_bytes();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(parse_format(Path::new("f"), &damaged).is_err(), "bit {bit} passed");
+        }
+    }
+
+    /// G9: a newer format is refused by name.
+    #[test]
+    fn a_newer_format_is_refused() {
+        let content = "bosun data directory\nformat 9 ready\nwhatever comes then\n";
+        let text = format!("{content}crc {:08x}\n", crc32fast::hash(content.as_bytes()));
+        let refused = parse_format(Path::new("f"), text.as_bytes());
+        assert!(matches!(refused, Err(StorageError::FormatTooNew { found: 9, .. })), "{refused:?}");
+    }
+}

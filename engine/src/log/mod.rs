@@ -1,0 +1,177 @@
+//! The log: the only thing that must survive. One global order of commit groups, durable before anybody hears of them.
+//!
+//! Two layers. A [`Log`] is the medium: it keeps groups, derived shelves and blobs, and knows what a crash leaves of
+//! each. The [`Journal`] is everything else, the same over every medium: commit with compare-and-set, the index of
+//! runs, checkpoints, the archive, retention, verification and backup.
+//!
+//! Invariants
+//! - What `commit` has returned for is on the disk: power loss included. Blobs are there before the group that names
+//!   them, an archive before the groups it replaces are removed, a group before the anchor says it is there.
+//! - Damage is found, not used: every read is either exactly what was written or a [`StorageError`] that says where.
+//! - The groups of the log are contiguous: `first ..= last` all exist; everything before `first` is in the archive or
+//!   deleted. Indexes are derived, and rebuilt from these two when they do not fit.
+//!
+//! What is not here: no workflow code, no decisions, no clock (time is an argument), no retry after a failed write.
+
+mod anchor;
+mod archive;
+mod backup;
+mod blob;
+mod chain;
+mod checkpoint;
+mod codec;
+mod error;
+mod files;
+mod following;
+mod group;
+mod housekeeping;
+mod index;
+mod journal;
+mod memory;
+mod reading;
+mod recovery;
+mod refs;
+mod sled;
+mod stored;
+mod verify;
+
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use crate::vocabulary::GroupSeq;
+
+pub use self::sled::{SledLog, SledOptions};
+pub use anchor::Anchor;
+pub use backup::BackupReport;
+pub use blob::BlobHash;
+pub use chain::ChainHash;
+pub use codec::{CodecChain, CodecError, Compression, Encryption, PayloadCodec, PayloadPlace};
+pub use error::StorageError;
+pub use group::GROUP_VERSION;
+pub use housekeeping::Housekeeping;
+pub use journal::{Committed, Journal, JournalOptions, RunEntry, Snapshot, StoreInfo};
+pub use memory::{Fault, MemoryLog};
+pub use verify::{Finding, FindingClass, VerifyReport};
+
+/// The newest data directory format this program reads and the one it writes.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Named key-value maps beside the log. All but [`Shelf::Archive`] are derived: lost or damaged, they are rebuilt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Shelf {
+    /// What the index is true at.
+    Meta = 1,
+    /// Open runs by run id.
+    Open = 2,
+    /// Closed runs by run id.
+    Closed = 3,
+    /// Closed runs by namespace, workflow id and start.
+    ById = 4,
+    /// Closed runs by start.
+    ByStart = 5,
+    /// Full chunks of turn references of long runs.
+    Refs = 6,
+    /// Which runs refer to a blob.
+    BlobRefs = 7,
+    /// The newest state snapshot of a run.
+    Snapshots = 8,
+    /// Deleted runs whose turns are still in the log.
+    Deleted = 9,
+    /// Turns that were moved out of the log, by run and ordinal. Not derived.
+    Archive = 16,
+}
+
+impl Shelf {
+    pub const ALL: [Shelf; 10] = [
+        Shelf::Meta,
+        Shelf::Open,
+        Shelf::Closed,
+        Shelf::ById,
+        Shelf::ByStart,
+        Shelf::Refs,
+        Shelf::BlobRefs,
+        Shelf::Snapshots,
+        Shelf::Deleted,
+        Shelf::Archive,
+    ];
+}
+
+/// One change of a shelf: a new value, or none to remove the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShelfChange {
+    pub shelf: Shelf,
+    pub key: Vec<u8>,
+    pub value: Option<Vec<u8>>,
+}
+
+/// Which end of a shelf a scan begins at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScanFrom<'a> {
+    First,
+    Last,
+    /// Upwards, behind this key.
+    After(&'a [u8]),
+    /// Downwards, before this key.
+    Before(&'a [u8]),
+}
+
+/// Where groups, shelves and blobs are kept; each method by what a crash leaves of it.
+///
+/// "Crash" is the loss of everything that was not made durable: a power cut. Calls come from several threads, but
+/// `append`, `sync` and `remove_groups` from one at a time.
+pub trait Log: Send + Sync + std::fmt::Debug {
+    /// Chosen at creation and durable since; every chain begins with it.
+    fn instance(&self) -> [u8; 16];
+    /// Where the medium is, for messages.
+    fn location(&self) -> PathBuf;
+    /// The tail that was durable when the anchor was last written; never ahead of what is durable. `None` before the
+    /// first [`Log::sync`].
+    fn anchor(&self) -> Result<Option<Anchor>, StorageError>;
+
+    /// Stores a group. Readable at once; after a crash before [`Log::sync`] it is there whole, or torn, or not.
+    fn append(&self, seq: GroupSeq, value: &[u8]) -> Result<(), StorageError>;
+    /// Makes everything written before durable, then notes the tail in the anchor. The anchor survives a kill at once
+    /// and a power cut shortly after.
+    fn sync(&self, tail: Anchor) -> Result<(), StorageError>;
+    /// Makes the anchor itself durable.
+    fn settle_anchor(&self) -> Result<(), StorageError>;
+    fn group(&self, seq: GroupSeq) -> Result<Option<Vec<u8>>, StorageError>;
+    /// The lowest and the highest group there is.
+    fn bounds(&self) -> Result<Option<(GroupSeq, GroupSeq)>, StorageError>;
+    /// Groups from `from` on, in order, until `visit` says false.
+    fn groups_from(
+        &self,
+        from: GroupSeq,
+        visit: &mut dyn FnMut(GroupSeq, Vec<u8>) -> Result<bool, StorageError>,
+    ) -> Result<(), StorageError>;
+    /// Removes these groups. After a crash any of them may be back.
+    fn remove_groups(&self, range: std::ops::RangeInclusive<u64>) -> Result<(), StorageError>;
+
+    /// Changes shelves, all or nothing; durable with the next [`Log::sync`], perhaps before.
+    fn change_shelves(&self, changes: &[ShelfChange]) -> Result<(), StorageError>;
+    fn shelf_get(&self, shelf: Shelf, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
+    /// At most `limit` entries whose keys begin with `prefix`, in key order (falling for `Last` and `Before`).
+    fn shelf_scan(
+        &self,
+        shelf: Shelf,
+        prefix: &[u8],
+        from: ScanFrom<'_>,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError>;
+
+    /// Stores bytes under their hash; durable on return. Storing what is there already costs next to nothing.
+    fn put_blob(&self, hash: &BlobHash, bytes: &[u8]) -> Result<(), StorageError>;
+    /// The bytes as they are on the disk; whether they fit the hash is for the caller to see.
+    fn blob(&self, hash: &BlobHash) -> Result<Option<Vec<u8>>, StorageError>;
+    /// The blobs whose hash begins with this byte.
+    fn blobs(&self, first_byte: u8) -> Result<Vec<BlobHash>, StorageError>;
+    /// Removes a blob. After a crash it may be back.
+    fn remove_blob(&self, hash: &BlobHash) -> Result<(), StorageError>;
+
+    fn bytes_on_disk(&self) -> Result<u64, StorageError>;
+}

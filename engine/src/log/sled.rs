@@ -1,0 +1,474 @@
+//! The log on sled 0.34.7. The only file that names sled, and the only one that knows its traps.
+//!
+//! - `flush` does not fsync: after it this file fsyncs `<dir>/db` itself, and at open every file and directory.
+//! - Items larger than a quarter of a segment go to files under `blobs/`, never fsynced by sled; a tree node counts
+//!   with all values in it. Large values are split over several keys of one batch, and `blobs/` is fsynced when it
+//!   changes.
+//! - After damage sled drops everything behind it and opens happily: the anchor is compared at open (by the journal).
+//! - Damage can make sled panic: every call is caught and becomes a typed error.
+//! - After a failed write the handle is leaked: dropping it would write again.
+//!
+//! Invariant: `sync` returns only when everything written before is on the disk. Nothing here knows what a group holds.
+
+use std::cell::Cell;
+use std::fs::{File, OpenOptions};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::anchor::{Anchor, AnchorFile};
+use super::blob::{BlobFiles, BlobHash};
+use super::files::{DataDir, Format, sync_dir, sync_tree, tree_bytes};
+use super::{Log, ScanFrom, Shelf, ShelfChange, StorageError};
+use crate::vocabulary::GroupSeq;
+
+/// Longer values are split. sled rewrites nodes of up to 17 entries as one item, and items above 128 KiB leave the log
+/// file; see the module.
+const PART: usize = 6 * 1024;
+/// The first bytes of a shelf key: whole entries, or parts of large ones.
+const PARTS_OF: u8 = 0xff;
+const INSTANCE_KEY: &[u8] = b"instance";
+
+#[derive(Debug, Clone)]
+pub struct SledOptions {
+    /// Memory for sled's page cache.
+    pub cache_bytes: u64,
+    /// The instance id of a new data directory; a random one if not given.
+    pub instance: Option<[u8; 16]>,
+}
+
+impl Default for SledOptions {
+    fn default() -> Self {
+        SledOptions { cache_bytes: 32 * 1024 * 1024, instance: None }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct SledLog {
+    dir: DataDir,
+    instance: [u8; 16],
+    /// Taken by `drop` only.
+    handles: Option<Handles>,
+    /// A second handle on sled's file, for the fsync that sled omits.
+    file: File,
+    blobs_changed: Mutex<Option<SystemTime>>,
+    anchor: AnchorFile,
+    blobs: BlobFiles,
+    failed: AtomicBool,
+    _lock: File,
+}
+
+#[derive(Debug)]
+struct Handles {
+    db: ::sled::Db,
+    groups: ::sled::Tree,
+    shelves: ::sled::Tree,
+}
+
+impl SledLog {
+    fn handles(&self) -> &Handles {
+        match &self.handles {
+            Some(handles) => handles,
+            None => unreachable!("only drop takes the handles"),
+        }
+    }
+
+    /// Opens a data directory, or makes one where there is none of its files.
+    pub fn open(dir: &Path, options: SledOptions) -> Result<SledLog, StorageError> {
+        let dir = DataDir::new(dir);
+        // A newer format is refused before even the lock file is touched.
+        if dir.root.exists() {
+            dir.identify()?;
+        }
+        let lock = dir.lock()?;
+        let found = dir.identify()?;
+        let fresh = found.is_none();
+        let format = match found {
+            Some(format) => format,
+            None => {
+                let instance = options.instance.unwrap_or_else(|| *uuid::Uuid::now_v7().as_bytes());
+                let format = Format { instance, ready: false };
+                dir.write_format(format)?;
+                format
+            }
+        };
+        if !format.ready && !fresh && !dir.anchor().exists() && dir.sled().exists() {
+            // Creation was cut short before anything could be acknowledged; sled's files may be half there.
+            std::fs::remove_dir_all(dir.sled()).map_err(|why| StorageError::io("remove", &dir.sled(), &why))?;
+        }
+        let db = open_sled(&dir, &options)?;
+        let groups = guard(&dir, "open", || db.open_tree("groups"))?;
+        let shelves = guard(&dir, "open", || db.open_tree("shelves"))?;
+        check_instance(&dir, &db, format, &groups)?;
+        if !format.ready {
+            finish_creation(&dir, format, &db)?;
+        }
+        sync_tree(&dir.sled())?;
+        sync_dir(&dir.root)?;
+        let path = dir.sled().join("db");
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = file.map_err(|why| StorageError::io("open", &path, &why))?;
+        Ok(SledLog {
+            instance: format.instance,
+            anchor: AnchorFile::open(&dir.anchor(), format.instance)?,
+            blobs: BlobFiles::open(dir.payloads()),
+            blobs_changed: Mutex::new(None),
+            handles: Some(Handles { db, groups, shelves }),
+            file,
+            failed: AtomicBool::new(false),
+            dir,
+            _lock: lock,
+        })
+    }
+
+    fn read<T>(&self, read: impl FnOnce() -> ::sled::Result<T>) -> Result<T, StorageError> {
+        guard(&self.dir, "read", read)
+    }
+    fn write<T>(&self, op: &'static str, write: impl FnOnce() -> ::sled::Result<T>) -> Result<T, StorageError> {
+        if self.failed.load(Ordering::Acquire) {
+            return Err(StorageError::Poisoned { first: "an earlier write to the database failed".into() });
+        }
+        guard(&self.dir, op, write).inspect_err(|_| self.failed.store(true, Ordering::Release))
+    }
+    fn file_failed(&self, op: &'static str, path: &Path, why: &std::io::Error) -> StorageError {
+        self.failed.store(true, Ordering::Release);
+        StorageError::io(op, path, why)
+    }
+
+    /// Fsyncs what sled wrote beside its file, if it did.
+    fn sync_sled_blobs(&self) -> Result<(), StorageError> {
+        let dir = self.dir.sled().join("blobs");
+        let changed = std::fs::metadata(&dir).and_then(|found| found.modified()).ok();
+        let mut known = self.blobs_changed.lock().unwrap_or_else(PoisonError::into_inner);
+        if changed.is_some() && *known != changed {
+            sync_tree(&dir).inspect_err(|_| self.failed.store(true, Ordering::Release))?;
+            *known = changed;
+        }
+        Ok(())
+    }
+
+    fn parts_of(&self, tree: &::sled::Tree, key: &[u8], first: &[u8]) -> Result<Vec<u8>, StorageError> {
+        let cut = |detail: &str| StorageError::corrupt("database entry", self.dir.sled(), detail);
+        let (count, first) = first.split_first_chunk::<2>().ok_or_else(|| cut("a value has no part count"))?;
+        let mut value = first.to_vec();
+        for part in 1..=u16::from_be_bytes(*count) {
+            let bytes = self.read(|| tree.get(part_key(key, part)))?;
+            value.extend_from_slice(&bytes.ok_or_else(|| cut("a part of a large value is missing"))?);
+        }
+        Ok(value)
+    }
+}
+
+fn part_key(key: &[u8], part: u16) -> Vec<u8> {
+    [&[PARTS_OF], key, &part.to_be_bytes()].concat()
+}
+
+/// A value as entries: its first part under the key, with the number of further ones, and those under part keys.
+fn split(key: &[u8], value: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
+    let (first, rest) = value.split_at(value.len().min(PART));
+    let count = u16::try_from(rest.len().div_ceil(PART));
+    let count = count.map_err(|_| StorageError::corrupt("database entry", "", "a value exceeds 384 MiB"))?;
+    let mut entries = vec![(key.to_vec(), [count.to_be_bytes().as_slice(), first].concat())];
+    entries.extend((1u16..).zip(rest.chunks(PART)).map(|(part, bytes)| (part_key(key, part), bytes.to_vec())));
+    Ok(entries)
+}
+
+fn shelf_key(shelf: Shelf, key: &[u8]) -> Vec<u8> {
+    [&[shelf as u8], key].concat()
+}
+
+fn open_sled(dir: &DataDir, options: &SledOptions) -> Result<::sled::Db, StorageError> {
+    let config = ::sled::Config::new()
+        .path(dir.sled())
+        .cache_capacity(options.cache_bytes)
+        // The journal flushes and fsyncs with each group.
+        .flush_every_ms(None);
+    let started = Instant::now();
+    loop {
+        // A handle that was just dropped in this process may hold sled's own lock a moment longer.
+        match guard(dir, "open", || config.open()) {
+            Err(StorageError::Locked { .. }) if started.elapsed() < Duration::from_millis(700) => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// The database must be the one that belongs to `bosun.format`.
+fn check_instance(dir: &DataDir, db: &::sled::Db, format: Format, groups: &::sled::Tree) -> Result<(), StorageError> {
+    match guard(dir, "read", || db.get(INSTANCE_KEY))? {
+        Some(found) if *found == format.instance => Ok(()),
+        Some(_) => Err(StorageError::corrupt("data directory", dir.sled(), "it belongs to another data directory")),
+        None if !format.ready && groups.is_empty() => Ok(()),
+        None => {
+            Err(StorageError::corrupt("database", dir.sled(), "it does not say which data directory it belongs to"))
+        }
+    }
+}
+
+/// Completes a new directory; everything is durable before `bosun.format` says that it is ready.
+fn finish_creation(dir: &DataDir, format: Format, db: &::sled::Db) -> Result<(), StorageError> {
+    guard(dir, "write", || db.insert(INSTANCE_KEY, &format.instance))?;
+    guard(dir, "write", || db.flush())?;
+    sync_tree(&dir.sled())?;
+    let payloads = dir.payloads();
+    std::fs::create_dir_all(&payloads).map_err(|why| StorageError::io("create", &payloads, &why))?;
+    if !dir.anchor().exists() {
+        AnchorFile::create(&dir.anchor(), format.instance)?;
+    }
+    sync_dir(&dir.root)?;
+    dir.write_format(Format { ready: true, ..format })
+}
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a call into sled: its errors and its panics become typed errors. The panic message is not printed.
+fn guard<T>(dir: &DataDir, op: &'static str, call: impl FnOnce() -> ::sled::Result<T>) -> Result<T, StorageError> {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let loud = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !GUARDED.with(Cell::get) {
+                loud(panic);
+            }
+        }));
+    });
+    let outer = GUARDED.with(|guarded| guarded.replace(true));
+    let result = catch_unwind(AssertUnwindSafe(call));
+    GUARDED.with(|guarded| guarded.set(outer));
+    match result {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(why)) => Err(translate(dir, op, why)),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panic");
+            let detail = format!("{op} made the database panic: {text}");
+            Err(StorageError::corrupt("database", dir.sled(), detail))
+        }
+    }
+}
+
+fn translate(dir: &DataDir, op: &'static str, why: ::sled::Error) -> StorageError {
+    let path = dir.sled();
+    match why {
+        ::sled::Error::Io(io) if io.kind() == std::io::ErrorKind::WouldBlock => {
+            StorageError::Locked { dir: dir.root.clone() }
+        }
+        // sled wraps the failure to lock in an error of its own kind.
+        ::sled::Error::Io(io) if io.to_string().contains("could not acquire lock") => {
+            StorageError::Locked { dir: dir.root.clone() }
+        }
+        ::sled::Error::Io(io) => match io.kind() {
+            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData | std::io::ErrorKind::Other => {
+                match io.raw_os_error() {
+                    Some(_) => StorageError::io(op, &path, &io),
+                    None => StorageError::corrupt("database", path, format!("{op}: {io}")),
+                }
+            }
+            _ => StorageError::io(op, &path, &io),
+        },
+        ::sled::Error::Corruption { at, .. } => {
+            StorageError::corrupt("database", path.join("db"), format!("{op}: damaged at {at:?}"))
+        }
+        other => StorageError::corrupt("database", path, format!("{op}: {other}")),
+    }
+}
+
+impl Log for SledLog {
+    fn instance(&self) -> [u8; 16] {
+        self.instance
+    }
+    fn location(&self) -> PathBuf {
+        self.dir.sled().join("db")
+    }
+    fn anchor(&self) -> Result<Option<Anchor>, StorageError> {
+        Ok(self.anchor.newest().filter(|anchor| anchor.last.0 > 0))
+    }
+
+    fn append(&self, seq: GroupSeq, value: &[u8]) -> Result<(), StorageError> {
+        let entries = split(&seq.0.to_be_bytes(), value)?;
+        self.write("append", || match <[_; 1]>::try_from(entries) {
+            Ok([(key, value)]) => self.handles().groups.insert(key, value).map(drop),
+            Err(entries) => {
+                let mut batch = ::sled::Batch::default();
+                entries.into_iter().for_each(|(key, value)| batch.insert(key, value));
+                self.handles().groups.apply_batch(batch)
+            }
+        })
+    }
+
+    fn sync(&self, tail: Anchor) -> Result<(), StorageError> {
+        self.write("flush", || self.handles().db.flush())?;
+        self.sync_sled_blobs()?;
+        self.file.sync_data().map_err(|why| self.file_failed("fsync", &self.location(), &why))?;
+        self.anchor.note(tail).inspect_err(|_| self.failed.store(true, Ordering::Release))
+    }
+
+    fn settle_anchor(&self) -> Result<(), StorageError> {
+        self.anchor.settle().inspect_err(|_| self.failed.store(true, Ordering::Release))
+    }
+
+    fn group(&self, seq: GroupSeq) -> Result<Option<Vec<u8>>, StorageError> {
+        let key = seq.0.to_be_bytes();
+        match self.read(|| self.handles().groups.get(key))? {
+            Some(first) => self.parts_of(&self.handles().groups, &key, &first).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn bounds(&self) -> Result<Option<(GroupSeq, GroupSeq)>, StorageError> {
+        // Parts of large groups sort behind every group: no log reaches sequence 0xff00….
+        let first = self.read(|| self.handles().groups.first())?;
+        let last = self.read(|| self.handles().groups.range(..[PARTS_OF].as_slice()).next_back().transpose())?;
+        let seq = |entry: (::sled::IVec, ::sled::IVec)| {
+            let key: Result<[u8; 8], _> = entry.0.as_ref().try_into();
+            let wrong = || StorageError::corrupt("database", self.location(), "the key of a group has another length");
+            key.map(|key| GroupSeq(u64::from_be_bytes(key))).map_err(|_| wrong())
+        };
+        match (first, last) {
+            (Some(first), Some(last)) => Ok(Some((seq(first)?, seq(last)?))),
+            _ => Ok(None),
+        }
+    }
+
+    fn groups_from(
+        &self,
+        from: GroupSeq,
+        visit: &mut dyn FnMut(GroupSeq, Vec<u8>) -> Result<bool, StorageError>,
+    ) -> Result<(), StorageError> {
+        let end = [PARTS_OF];
+        let mut range = self.handles().groups.range(from.0.to_be_bytes().as_slice()..end.as_slice());
+        while let Some((key, first)) = self.read(|| range.next().transpose())? {
+            let number = key.as_ref().try_into().map(u64::from_be_bytes);
+            let number =
+                number.map_err(|_| StorageError::corrupt("database", self.location(), "a group has a strange key"));
+            if !visit(GroupSeq(number?), self.parts_of(&self.handles().groups, &key, &first)?)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_groups(&self, range: std::ops::RangeInclusive<u64>) -> Result<(), StorageError> {
+        let (from, to) = (range.start().to_be_bytes(), range.end().to_be_bytes());
+        loop {
+            let mut batch = ::sled::Batch::default();
+            let mut found = 0;
+            let mut keys = self.handles().groups.range(from.as_slice()..=to.as_slice());
+            while found < 256 {
+                let Some((key, first)) = self.read(|| keys.next().transpose())? else { break };
+                let count = first.first_chunk::<2>().map_or(0, |count| u16::from_be_bytes(*count));
+                (1..=count).for_each(|part| batch.remove(part_key(&key, part)));
+                batch.remove(key);
+                found += 1;
+            }
+            if found == 0 {
+                return Ok(());
+            }
+            self.write("remove", || self.handles().groups.apply_batch(batch))?;
+        }
+    }
+
+    fn change_shelves(&self, changes: &[ShelfChange]) -> Result<(), StorageError> {
+        let mut batch = ::sled::Batch::default();
+        for change in changes {
+            let key = shelf_key(change.shelf, &change.key);
+            // Only these hold values large enough to have further parts.
+            if matches!(change.shelf, Shelf::Archive | Shelf::Snapshots | Shelf::Open | Shelf::Closed)
+                && let Some(before) = self.read(|| self.handles().shelves.get(&key))?
+            {
+                let count = before.first_chunk::<2>().map_or(0, |count| u16::from_be_bytes(*count));
+                (1..=count).for_each(|part| batch.remove(part_key(&key, part)));
+            }
+            match &change.value {
+                Some(value) => split(&key, value)?.into_iter().for_each(|(key, value)| batch.insert(key, value)),
+                None => batch.remove(key),
+            }
+        }
+        self.write("write", || self.handles().shelves.apply_batch(batch))
+    }
+
+    fn shelf_get(&self, shelf: Shelf, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        let key = shelf_key(shelf, key);
+        match self.read(|| self.handles().shelves.get(&key))? {
+            Some(first) => self.parts_of(&self.handles().shelves, &key, &first).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn shelf_scan(
+        &self,
+        shelf: Shelf,
+        prefix: &[u8],
+        from: ScanFrom<'_>,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        let start = shelf_key(shelf, prefix);
+        let end = end_of(&start).map_or(Unbounded, Excluded);
+        let (low, high, upwards) = match from {
+            ScanFrom::First => (Included(start), end, true),
+            ScanFrom::Last => (Included(start), end, false),
+            ScanFrom::After(key) => (Excluded(shelf_key(shelf, key).max(start)), end, true),
+            ScanFrom::Before(key) => (Included(start.clone()), Excluded(shelf_key(shelf, key).max(start)), false),
+        };
+        let mut range = self.handles().shelves.range::<Vec<u8>, _>((low, high));
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let next = self.read(|| if upwards { range.next() } else { range.next_back() }.transpose())?;
+            let Some((key, first)) = next else { break };
+            let value = self.parts_of(&self.handles().shelves, &key, &first)?;
+            found.push((key[1..].to_vec(), value));
+        }
+        Ok(found)
+    }
+
+    fn put_blob(&self, hash: &BlobHash, bytes: &[u8]) -> Result<(), StorageError> {
+        self.blobs.put(hash, bytes)
+    }
+    fn blob(&self, hash: &BlobHash) -> Result<Option<Vec<u8>>, StorageError> {
+        self.blobs.get(hash)
+    }
+    fn blobs(&self, first_byte: u8) -> Result<Vec<BlobHash>, StorageError> {
+        self.blobs.list(first_byte)
+    }
+    fn remove_blob(&self, hash: &BlobHash) -> Result<(), StorageError> {
+        self.blobs.remove(hash)
+    }
+
+    fn bytes_on_disk(&self) -> Result<u64, StorageError> {
+        Ok(tree_bytes(&self.dir.root))
+    }
+}
+
+/// The first key behind all that begin with `prefix`.
+fn end_of(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut end = prefix.to_vec();
+    while let Some(byte) = end.pop() {
+        if byte < 0xff {
+            end.push(byte + 1);
+            return Some(end);
+        }
+    }
+    None
+}
+
+impl Drop for SledLog {
+    fn drop(&mut self) {
+        let handles = self.handles.take();
+        if self.failed.load(Ordering::Acquire) {
+            // Dropping would write once more.
+            return std::mem::forget(handles);
+        }
+        // Dropping writes sled's snapshot and frees its lock; a panic there must not take the process.
+        if let Err(why) = guard(&self.dir, "close", || Ok(drop(handles))) {
+            tracing::warn!(%why, "closing the database");
+        }
+    }
+}

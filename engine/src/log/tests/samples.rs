@@ -1,0 +1,97 @@
+//! Turns for the tests of the log.
+
+use crate::vocabulary::*;
+
+pub(crate) fn run_id(n: u64) -> RunId {
+    let mut id = [0x11; 16];
+    id[8..].copy_from_slice(&n.to_be_bytes());
+    RunId(id)
+}
+
+fn turn(run: u64, first_event: u64, events: Vec<EventKind>) -> Turn {
+    Turn {
+        run: run_id(run),
+        first_event: EventId(first_event),
+        at: Timestamp::from_millis(1_000_000 + first_event as i64),
+        build: BuildId(7),
+        events,
+        inbox_added: Vec::new(),
+        inbox_taken: 0,
+        heartbeats: Vec::new(),
+        outlook: Outlook { next_deadline: Some(Timestamp(first_event as i64)), attention: false },
+    }
+}
+
+/// The first turn: three events.
+pub(crate) fn start(run: u64, id: &str) -> Turn {
+    start_with(run, id, Payload::raw_json(format!("{{\"n\":{run}}}")))
+}
+
+pub(crate) fn start_with(run: u64, id: &str, input: Payload) -> Turn {
+    let started = WorkflowExecutionStarted {
+        namespace: Namespace::of("default"),
+        workflow_id: WorkflowId::of(id),
+        workflow_type: WorkflowType::of("order"),
+        task_queue: TaskQueue::of("default"),
+        input,
+        execution_deadline: None,
+        run_timeout: None,
+        retry_policy: None,
+        attempt: Attempt(1),
+        first_run: run_id(run),
+        continued_from: None,
+        last_failure: None,
+        start_at: None,
+        parent: None,
+        memo: Memo::from([(FieldName::of("note"), Payload::raw_json("\"memo-canary\""))]),
+        search_attributes: SearchAttributes::new(),
+        request_id: Some(RequestId::of(format!("request-{run}"))),
+        identity: None,
+        summary: None,
+        details: None,
+        carried_signals: Vec::new(),
+        carried_request_ids: Vec::new(),
+    };
+    let mut turn = turn(
+        run,
+        1,
+        vec![
+            EventKind::WorkflowExecutionStarted(Box::new(started)),
+            EventKind::TimerStarted { seq: Seq(1), fire_at: Timestamp(5), summary: None },
+            EventKind::TimerStarted { seq: Seq(2), fire_at: Timestamp(6), summary: None },
+        ],
+    );
+    turn.at = Timestamp::from_millis(1_000_000 + run as i64);
+    turn
+}
+
+/// A sequential step of two events with a result of this many bytes.
+pub(crate) fn step(run: u64, first_event: u64, bytes: usize) -> Turn {
+    let filler: String = (0..bytes).map(|i| char::from(b'a' + ((i as u64 * 7 + first_event) % 26) as u8)).collect();
+    step_with(run, first_event, Payload::raw_json(format!("\"{filler}\"")))
+}
+
+pub(crate) fn step_with(run: u64, first_event: u64, result: Payload) -> Turn {
+    turn(
+        run,
+        first_event,
+        vec![
+            EventKind::ActivityTaskCompleted { seq: Seq(first_event), result, identity: None },
+            EventKind::TimerStarted { seq: Seq(first_event + 1), fire_at: Timestamp(9), summary: None },
+        ],
+    )
+}
+
+/// A turn without events: what the run said on its way.
+pub(crate) fn heartbeat(run: u64, first_event: u64) -> Turn {
+    let mut turn = turn(run, first_event, Vec::new());
+    let details = Some(Payload::raw_json("\"half way\""));
+    turn.heartbeats = vec![Heartbeat { seq: Seq(1), attempt: Attempt(1), details }];
+    turn
+}
+
+/// The last turn: one event.
+pub(crate) fn close(run: u64, first_event: u64) -> Turn {
+    let result = Payload::raw_json("\"done\"");
+    turn(run, first_event, vec![EventKind::WorkflowExecutionCompleted { result, unhandled_signals: Vec::new() }])
+}

@@ -1,0 +1,176 @@
+//! Child workflows of a run (engine.md E15).
+//!
+//! ```text
+//!   StartChildWorkflow ──► Initiated ──► Started ──► Completed | Failed | Canceled | TimedOut | Terminated
+//!                                  └───► StartFailed
+//! ```
+//!
+//! Invariant: the child's first run id is derived from this run and the command's number, so that a start repeated
+//! after a crash finds the child it started before. A child ends here exactly once, with the last run of its chain.
+
+use serde::{Deserialize, Serialize};
+
+use super::decision::{Draft, Effect};
+use super::run::Run;
+use crate::request::PendingChild;
+use crate::vocabulary::*;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Child {
+    pub(super) initiated: ChildWorkflowInitiated,
+    pub(super) started: bool,
+    pub(super) cancel: Option<String>,
+}
+
+impl Run {
+    /// The run id a child gets at its first start.
+    pub(super) fn child_run_id(&self, seq: Seq) -> RunId {
+        self.id().derive("child", seq.0)
+    }
+
+    pub(super) fn apply_child(&mut self, event: &EventKind) {
+        match event {
+            EventKind::StartChildWorkflowExecutionInitiated(initiated) => {
+                let child = Child { initiated: (**initiated).clone(), started: false, cancel: None };
+                self.children.insert(initiated.seq, child);
+            }
+            EventKind::ChildWorkflowExecutionStarted { seq, .. } => {
+                if let Some(child) = self.children.get_mut(seq) {
+                    child.started = true;
+                }
+            }
+            EventKind::ChildWorkflowExecutionCancelRequested { seq, reason } => {
+                if let Some(child) = self.children.get_mut(seq) {
+                    child.cancel = Some(reason.clone());
+                }
+            }
+            EventKind::StartChildWorkflowExecutionFailed { seq, .. }
+            | EventKind::ChildWorkflowExecutionCompleted { seq, .. }
+            | EventKind::ChildWorkflowExecutionFailed { seq, .. }
+            | EventKind::ChildWorkflowExecutionCanceled { seq, .. }
+            | EventKind::ChildWorkflowExecutionTimedOut { seq }
+            | EventKind::ChildWorkflowExecutionTerminated { seq, .. } => {
+                self.children.remove(seq);
+            }
+            other => unreachable!("{} is not about children", other.name()),
+        }
+    }
+
+    pub(super) fn start_child(&mut self, draft: &mut Draft<'_, '_>, initiated: ChildWorkflowInitiated) {
+        let seq = initiated.seq;
+        draft.push(self, EventKind::StartChildWorkflowExecutionInitiated(Box::new(initiated)));
+        self.redrive_child(draft, seq);
+    }
+
+    pub(super) fn cancel_child(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, reason: String) {
+        if self.children.get(&seq).is_some_and(|child| child.cancel.is_none()) {
+            draft.push(self, EventKind::ChildWorkflowExecutionCancelRequested { seq, reason });
+            self.deliver_child_cancel(draft, seq);
+        }
+    }
+
+    fn deliver_child_cancel(&self, draft: &mut Draft<'_, '_>, seq: Seq) {
+        let Some(child) = self.children.get(&seq).filter(|child| child.started) else { return };
+        if let Some(reason) = &child.cancel {
+            draft.effect(Effect::CancelChild {
+                workflow_id: child.initiated.workflow_id.clone(),
+                first_run: self.child_run_id(seq),
+                reason: reason.clone(),
+                request_id: RequestId::of(format!("from:{}:{seq}:cancel", self.id())),
+            });
+        }
+    }
+
+    /// Asks for what the child needs next, for the first time or after a restart.
+    pub(super) fn redrive_child(&self, draft: &mut Draft<'_, '_>, seq: Seq) {
+        let Some(child) = self.children.get(&seq) else { return };
+        if child.started {
+            draft.effect(Effect::WatchChild {
+                seq,
+                workflow_id: child.initiated.workflow_id.clone(),
+                first_run: self.child_run_id(seq),
+            });
+            self.deliver_child_cancel(draft, seq);
+            return;
+        }
+        let options = &child.initiated.options;
+        let mut start = StartWorkflow::new(child.initiated.workflow_type.clone(), child.initiated.workflow_id.clone());
+        start.namespace = self.info.namespace.clone();
+        start.task_queue = options.task_queue.clone().unwrap_or_else(|| self.info.task_queue.clone());
+        start.input = child.initiated.input.clone();
+        start.execution_timeout = options.execution_timeout;
+        start.run_timeout = options.run_timeout;
+        start.retry_policy = options.retry_policy.clone();
+        start.id_reuse_policy = options.id_reuse_policy;
+        start.memo = options.memo.clone();
+        start.search_attributes = options.search_attributes.clone();
+        start.summary = options.summary.clone();
+        start.parent = Some(Parent {
+            workflow_id: self.info.workflow_id.clone(),
+            run_id: self.id(),
+            seq,
+            close_policy: options.parent_close_policy,
+        });
+        draft.effect(Effect::StartChild { seq, run_id: self.child_run_id(seq), start: Box::new(start) });
+    }
+
+    pub(super) fn child_started(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, result: Result<RunId, Failure>) {
+        if !self.children.get(&seq).is_some_and(|child| !child.started) {
+            return;
+        }
+        match result {
+            Ok(run_id) => {
+                draft.push(self, EventKind::ChildWorkflowExecutionStarted { seq, run_id });
+                self.deliver_child_cancel(draft, seq);
+            }
+            Err(failure) => draft.push(self, EventKind::StartChildWorkflowExecutionFailed { seq, failure }),
+        }
+    }
+
+    pub(super) fn child_closed(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, outcome: CloseOutcome) {
+        let Some(child) = self.children.get(&seq) else { return };
+        if !child.started {
+            // The close overtook the answer to the start; the start is a fact all the same.
+            let run_id = self.child_run_id(seq);
+            draft.push(self, EventKind::ChildWorkflowExecutionStarted { seq, run_id });
+            draft.follow_up(Input::ChildClosed { seq, run_id, outcome });
+            return;
+        }
+        let event = match outcome {
+            CloseOutcome::Completed(result) => EventKind::ChildWorkflowExecutionCompleted { seq, result },
+            CloseOutcome::Failed(failure) => EventKind::ChildWorkflowExecutionFailed { seq, failure },
+            CloseOutcome::Canceled(details) => EventKind::ChildWorkflowExecutionCanceled { seq, details },
+            CloseOutcome::TimedOut(_) => EventKind::ChildWorkflowExecutionTimedOut { seq },
+            CloseOutcome::Terminated { reason } => EventKind::ChildWorkflowExecutionTerminated { seq, reason },
+            // The chain goes on; its last run reports.
+            CloseOutcome::ContinuedAsNew { .. } => return,
+        };
+        draft.push(self, event);
+    }
+
+    /// What the close of this run means for the children that are open (engine.md E15).
+    pub(super) fn close_children(&self, draft: &mut Draft<'_, '_>) {
+        for (seq, child) in &self.children {
+            let policy = child.initiated.options.parent_close_policy;
+            if policy != ParentClosePolicy::Abandon {
+                draft.effect(Effect::ParentClosed {
+                    workflow_id: child.initiated.workflow_id.clone(),
+                    first_run: self.child_run_id(*seq),
+                    policy,
+                });
+            }
+        }
+    }
+
+    pub fn pending_children(&self) -> Vec<PendingChild> {
+        self.children
+            .iter()
+            .map(|(seq, child)| PendingChild {
+                seq: *seq,
+                workflow_id: child.initiated.workflow_id.clone(),
+                workflow_type: child.initiated.workflow_type.clone(),
+                run_id: child.started.then(|| self.child_run_id(*seq)),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,156 @@
+//! How a run ends, and what comes after it: retries of the workflow, continue-as-new (engine.md E02, E03, E18, E19).
+//!
+//! Invariant: a run ends with exactly one event. The next run of the chain, if there is one, begins in the same commit,
+//! so that nothing can fall between them; it carries the request ids seen and the signals not consumed.
+
+use super::decision::{Draft, Effect, NextRun};
+use super::run::{Phase, Run};
+use super::signal::RequestIds;
+use crate::vocabulary::*;
+
+impl Run {
+    pub(super) fn apply_close(&mut self, event: &EventKind) {
+        let outcome = match event {
+            EventKind::WorkflowExecutionCompleted { result, .. } => CloseOutcome::Completed(result.clone()),
+            EventKind::WorkflowExecutionFailed { failure, .. } => CloseOutcome::Failed(failure.clone()),
+            EventKind::WorkflowExecutionTimedOut { timeout, .. } => CloseOutcome::TimedOut(*timeout),
+            EventKind::WorkflowExecutionCanceled { details, .. } => CloseOutcome::Canceled(details.clone()),
+            EventKind::WorkflowExecutionTerminated { reason, .. } => {
+                CloseOutcome::Terminated { reason: reason.clone() }
+            }
+            EventKind::WorkflowExecutionContinuedAsNew(next) => CloseOutcome::ContinuedAsNew { new_run: next.new_run },
+            other => unreachable!("{} does not close a run", other.name()),
+        };
+        self.phase = Phase::Closed(outcome);
+    }
+
+    /// Pushes the closing event, and asks for everything the end of the run means to others.
+    fn close(&mut self, draft: &mut Draft<'_, '_>, event: EventKind) {
+        self.stop_attempts(draft);
+        self.close_children(draft);
+        let open_updates = self.pending_updates();
+        draft.push(self, event);
+        for update_id in open_updates {
+            let failure = Failure::application("WorkflowClosed", "the run ended before the update was completed");
+            draft.effect(Effect::ResolveUpdate { update_id, result: Err(failure) });
+        }
+        let Some(outcome) = self.outcome().cloned() else { return };
+        if self.info.next_run.is_none()
+            && let Some(parent) = &self.info.parent
+        {
+            draft.effect(Effect::NotifyParent { parent: parent.clone(), outcome: outcome.clone() });
+        }
+        draft.effect(Effect::Closed { outcome, next_run: self.info.next_run });
+    }
+
+    pub(super) fn complete(&mut self, draft: &mut Draft<'_, '_>, result: Payload, unhandled_signals: Vec<SignalName>) {
+        self.close(draft, EventKind::WorkflowExecutionCompleted { result, unhandled_signals });
+    }
+
+    /// Signals that wait in the inbox when the run ends count as unhandled too.
+    fn unhandled_in_inbox(&self) -> Vec<SignalName> {
+        let signal = |input: &Input| match input {
+            Input::Signal(signal) => Some(signal.name.clone()),
+            _ => None,
+        };
+        self.inbox.iter().filter_map(signal).collect()
+    }
+
+    pub(super) fn fail(&mut self, draft: &mut Draft<'_, '_>, failure: Failure, unhandled_signals: Vec<SignalName>) {
+        let next = match &self.started.retry_policy {
+            Some(policy) => policy.next(self.started.attempt, &failure),
+            None => Err(RetryState::RetryPolicyNotSet),
+        };
+        let next = next.and_then(|delay| {
+            let at = draft.at().plus(delay);
+            match self.started.execution_deadline {
+                Some(deadline) if at >= deadline => Err(RetryState::Timeout),
+                Some(_) | None => Ok(at),
+            }
+        });
+        let (new_run, retry_state) = match next {
+            Ok(at) => (Some(self.retry_at(draft, at, &failure)), RetryState::RetryPolicyNotSet),
+            Err(retry_state) => (None, retry_state),
+        };
+        self.close(draft, EventKind::WorkflowExecutionFailed { failure, new_run, retry_state, unhandled_signals });
+    }
+
+    pub(super) fn time_out(&mut self, draft: &mut Draft<'_, '_>, timeout: WorkflowTimeout) {
+        let failure = Failure::timeout(TimeoutType::StartToClose, None);
+        let next = match (&self.started.retry_policy, timeout) {
+            (Some(policy), WorkflowTimeout::Run) => policy.next(self.started.attempt, &failure).ok(),
+            (Some(_), WorkflowTimeout::Execution) | (None, _) => None,
+        };
+        let next = next
+            .map(|delay| draft.at().plus(delay))
+            .filter(|at| self.started.execution_deadline.is_none_or(|deadline| *at < deadline));
+        let new_run = next.map(|at| self.retry_at(draft, at, &failure));
+        let unhandled_signals = self.unhandled_in_inbox();
+        self.close(draft, EventKind::WorkflowExecutionTimedOut { timeout, new_run, unhandled_signals });
+    }
+
+    /// The run that tries again from the beginning.
+    fn retry_at(&self, draft: &mut Draft<'_, '_>, at: Timestamp, failure: &Failure) -> RunId {
+        let new_run = self.id().derive("retry", u64::from(self.started.attempt.0));
+        let mut started = self.started.clone();
+        started.attempt = self.started.attempt.next();
+        started.continued_from = Some(self.id());
+        started.last_failure = Some(failure.clone());
+        started.start_at = Some(at);
+        started.carried_signals = Vec::new();
+        started.carried_request_ids = self.carried_request_ids();
+        draft.next_run(NextRun { run_id: new_run, started });
+        new_run
+    }
+
+    fn carried_request_ids(&self) -> Vec<RequestId> {
+        let mut ids = self.request_ids.in_order();
+        let surplus = ids.len().saturating_sub(RequestIds::KEPT);
+        ids.drain(..surplus);
+        ids
+    }
+
+    /// Only a run that was asked to cancel ends as canceled; otherwise the code has failed with a cancellation.
+    pub(super) fn end_canceled(
+        &mut self,
+        draft: &mut Draft<'_, '_>,
+        details: Option<Payload>,
+        unhandled_signals: Vec<SignalName>,
+    ) {
+        self.close(draft, EventKind::WorkflowExecutionCanceled { details, unhandled_signals });
+    }
+
+    pub(super) fn terminate(&mut self, draft: &mut Draft<'_, '_>, reason: String, identity: Option<Identity>) {
+        self.close(draft, EventKind::WorkflowExecutionTerminated { reason, identity });
+    }
+
+    pub(super) fn continue_as_new(
+        &mut self,
+        draft: &mut Draft<'_, '_>,
+        workflow_type: Option<WorkflowType>,
+        input: Payload,
+        options: ContinueAsNewOptions,
+        unconsumed_signals: Vec<WorkflowExecutionSignaled>,
+    ) {
+        let new_run = self.id().derive("continue", 0);
+        let workflow_type = workflow_type.unwrap_or_else(|| self.info.workflow_type.clone());
+        let mut started = self.started.clone();
+        started.workflow_type = workflow_type.clone();
+        started.input = input.clone();
+        started.attempt = Attempt(1);
+        started.continued_from = Some(self.id());
+        started.last_failure = None;
+        started.start_at = None;
+        started.task_queue = options.task_queue.clone().unwrap_or(started.task_queue);
+        started.run_timeout = options.run_timeout.or(started.run_timeout);
+        started.retry_policy = options.retry_policy.clone().or(started.retry_policy);
+        started.memo = options.memo.clone().unwrap_or_else(|| self.info.memo.clone());
+        started.search_attributes =
+            options.search_attributes.clone().unwrap_or_else(|| self.info.search_attributes.clone());
+        started.carried_signals = unconsumed_signals.clone();
+        started.carried_request_ids = self.carried_request_ids();
+        draft.next_run(NextRun { run_id: new_run, started });
+        let event = ContinuedAsNew { new_run, workflow_type, input, options, unconsumed_signals };
+        self.close(draft, EventKind::WorkflowExecutionContinuedAsNew(Box::new(event)));
+    }
+}

@@ -1,0 +1,413 @@
+//! An execution: a run together with its code, able to decide.
+//!
+//! Kinds of method: getters; `start`, `load` (construction); `decide` (what came in); `query`, `validate` (questions
+//! that change nothing). Calling order: construct, then `decide` any number of times; every decision must be committed
+//! before the next one's effects are released, in order.
+//!
+//! Invariant: one activating event is one activation, and the commands it causes follow it in the same turn before the
+//! next activating event. A held execution has no driver: it remembers, keeps inputs in the inbox and decides nothing.
+
+use super::decision::{Decision, Draft, Environment, FollowUp};
+use super::replay::{LoadError, Walk, fold_run};
+use super::run::{Phase, Run};
+use crate::vocabulary::*;
+use crate::workflow::WorkflowRegistry;
+
+/// A loaded run.
+pub struct Execution {
+    run: Run,
+    code: Code,
+}
+
+enum Code {
+    Live(Box<dyn Driver>),
+    Held(Held),
+    /// The run is closed and nobody asked its code anything yet.
+    Unneeded,
+}
+
+/// Why a run's code cannot be given anything now. Inputs are accepted durably all the same.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Held {
+    Load(LoadError),
+    /// A turn of the code took longer than the deadline.
+    Busy {
+        after: std::time::Duration,
+    },
+    /// A turn failed inside the engine, or an earlier hold of this worker stands.
+    Defect {
+        why: String,
+    },
+}
+
+impl std::fmt::Display for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Held::Load(error) => error.fmt(f),
+            Held::Defect { why } => f.write_str(why),
+            Held::Busy { after } => {
+                write!(f, "the workflow code did not come back within {after:?}; a busy loop or a blocking call?")
+            }
+        }
+    }
+}
+
+impl Execution {
+    /// Begins a run: its first turn.
+    ///
+    /// Fails, changing nothing, when the registry has no code for the type.
+    pub fn start(
+        run_id: RunId,
+        started: WorkflowExecutionStarted,
+        registry: &WorkflowRegistry,
+        environment: &mut Environment<'_>,
+    ) -> Result<(Execution, Decision), Rejection> {
+        let driver = registry.create(&started, run_id)?;
+        Ok(Self::first_turn(run_id, started, Code::Live(driver), environment))
+    }
+
+    /// As [`Execution::start`], for the next run of a chain, which must begin: without code for its type it waits, held,
+    /// as if for the end of a backoff.
+    pub fn start_or_hold(
+        run_id: RunId,
+        mut started: WorkflowExecutionStarted,
+        registry: &WorkflowRegistry,
+        environment: &mut Environment<'_>,
+    ) -> Result<(Execution, Decision), Rejection> {
+        let code = match registry.create(&started, run_id) {
+            Ok(driver) => Code::Live(driver),
+            Err(why) => {
+                started.start_at = started.start_at.or(Some(environment.now));
+                Code::Held(Held::Load(LoadError::UnknownWorkflowType(why)))
+            }
+        };
+        Ok(Self::first_turn(run_id, started, code, environment))
+    }
+
+    fn first_turn(
+        run_id: RunId,
+        started: WorkflowExecutionStarted,
+        code: Code,
+        environment: &mut Environment<'_>,
+    ) -> (Execution, Decision) {
+        let run = Run::new(run_id, environment.now, environment.build, &started);
+        let mut execution = Execution { run, code };
+        let mut draft = Draft::new(&execution.run, environment);
+        draft.push(&mut execution.run, EventKind::WorkflowExecutionStarted(Box::new(started)));
+        execution.settle(&mut draft);
+        let decision = draft.finish(&mut execution.run);
+        (execution, decision)
+    }
+
+    /// Rebuilds a run from all of its turns. A run whose code no longer fits comes back held.
+    ///
+    /// Fails only when the turns are not a history at all.
+    pub fn load(turns: &[Turn], registry: &WorkflowRegistry, build: BuildId) -> Result<Execution, LoadError> {
+        match Self::walk(Walk::begin(turns, registry), turns, build) {
+            Ok(walk) => Ok(Execution { run: walk.run, code: Code::Live(walk.driver) }),
+            Err(error @ LoadError::NotAHistory { .. }) => Err(error),
+            Err(error) => Ok(Execution { run: fold_run(turns)?, code: Code::Held(Held::Load(error)) }),
+        }
+    }
+
+    /// As [`Execution::load`], from a snapshot and the turns after it.
+    pub fn resume(run: Run, driver: Box<dyn Driver>, turns: &[Turn], build: BuildId) -> Result<Execution, LoadError> {
+        let walk = Self::walk(Ok(Walk { run, driver }), turns, build)?;
+        Ok(Execution { run: walk.run, code: Code::Live(walk.driver) })
+    }
+
+    /// Only the facts of a run, for reading: no code is run.
+    pub fn facts(turns: &[Turn]) -> Result<Execution, LoadError> {
+        Ok(Execution { run: fold_run(turns)?, code: Code::Unneeded })
+    }
+
+    fn walk(begun: Result<Walk, LoadError>, turns: &[Turn], build: BuildId) -> Result<Walk, LoadError> {
+        let mut walk = begun?;
+        for turn in turns {
+            walk.turn(turn, build)?;
+        }
+        Ok(walk)
+    }
+
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+    pub fn held(&self) -> Option<&Held> {
+        match &self.code {
+            Code::Held(held) => Some(held),
+            Code::Live(_) | Code::Unneeded => None,
+        }
+    }
+    /// When the run must be woken at the latest. A held run only hears its own timeouts.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.run.next_deadline_if(self.run.paused || self.held().is_some())
+    }
+    /// Takes the code away from a run, for example because it did not come back.
+    pub fn hold(&mut self, held: Held) {
+        self.code = Code::Held(held);
+    }
+    pub fn awaiting(&self) -> Vec<Awaited> {
+        match &self.code {
+            Code::Live(driver) => driver.awaiting(),
+            Code::Held(_) | Code::Unneeded => Vec::new(),
+        }
+    }
+    pub fn state_json(&self) -> Option<serde_json::Value> {
+        match &self.code {
+            Code::Live(driver) => driver.state_json(),
+            Code::Held(_) | Code::Unneeded => None,
+        }
+    }
+    /// The code's state as bytes, where its form allows it. Only sensible when nothing waits in the inbox.
+    pub fn snapshot(&self) -> Option<Vec<u8>> {
+        match &self.code {
+            Code::Live(driver) if self.run.inbox.is_empty() && !self.run.is_closed() => driver.snapshot(),
+            Code::Live(_) | Code::Held(_) | Code::Unneeded => None,
+        }
+    }
+
+    /// Answers a question from the current state (engine.md E13). Never an event.
+    pub fn query(&mut self, name: &QueryName, input: &Payload) -> Result<Payload, Rejection> {
+        match &mut self.code {
+            Code::Live(driver) => Ok(driver.query(name, input)?),
+            Code::Held(held) => Err(Rejection::Held { why: held.to_string() }),
+            Code::Unneeded => Err(Rejection::Held { why: "the code of this run is not loaded".into() }),
+        }
+    }
+
+    /// Decides one input: the whole turn, with everything it causes.
+    pub fn decide(&mut self, input: Input, environment: &mut Environment<'_>) -> Result<Decision, Rejection> {
+        let mut draft = Draft::new(&self.run, environment);
+        if self.run.is_repeated(&input) {
+            return Ok(draft.finish(&mut self.run));
+        }
+        self.refuse_if_closed(&input)?;
+        let held = matches!(self.code, Code::Held(_));
+        if held && matches!(input, Input::StartActivity { .. }) {
+            // Nothing is appended to a held run; recovery queues the attempt again.
+            return Ok(draft.finish(&mut self.run));
+        }
+        if (held || self.run.is_buffering()) && waits(&input) {
+            self.keep(&mut draft, input)?;
+            return Ok(draft.finish(&mut self.run));
+        }
+        let wakes = matches!(input, Input::Unpause { .. } | Input::Deadline);
+        self.accept(&mut draft, input)?;
+        self.settle(&mut draft);
+        if wakes {
+            self.drain_inbox(&mut draft);
+        }
+        Ok(draft.finish(&mut self.run))
+    }
+
+    /// Decides what waits in the inbox of a run that is neither paused nor held any more.
+    pub fn decide_inbox(&mut self, environment: &mut Environment<'_>) -> Decision {
+        let mut draft = Draft::new(&self.run, environment);
+        self.drain_inbox(&mut draft);
+        draft.finish(&mut self.run)
+    }
+
+    fn drain_inbox(&mut self, draft: &mut Draft<'_, '_>) {
+        while !self.run.is_buffering() && matches!(self.code, Code::Live(_)) && !self.run.is_closed() {
+            let Some(input) = self.run.inbox.pop_front() else { break };
+            draft.inbox_taken += 1;
+            // What no longer applies (a stale attempt) is taken from the inbox and has no further effect.
+            if self.accept(draft, input).is_ok() {
+                self.settle(draft);
+            }
+        }
+    }
+
+    fn refuse_if_closed(&self, input: &Input) -> Result<(), Rejection> {
+        let Phase::Closed(outcome) = &self.run.phase else { return Ok(()) };
+        if let Input::ActivityOutcome { seq, attempt, .. } | Input::Heartbeat { seq, attempt, .. } = input {
+            return Err(Rejection::StaleAttempt { seq: *seq, attempt: *attempt, current: *attempt });
+        }
+        let (workflow_id, run_id) = self.run.target();
+        Err(Rejection::Closed { workflow_id, run_id, status: outcome.status() })
+    }
+
+    /// Puts an input into the inbox, durably.
+    fn keep(&mut self, draft: &mut Draft<'_, '_>, input: Input) -> Result<(), Rejection> {
+        match &input {
+            Input::ActivityOutcome { seq, attempt, .. } => self.run.check_attempt(*seq, *attempt)?,
+            Input::Update { .. } => {
+                let why = if self.run.paused { "the run is paused" } else { "its code cannot be run now" };
+                return Err(Rejection::Held { why: why.into() });
+            }
+            Input::WorkerRestarted if self.run.inbox.contains(&Input::WorkerRestarted) => return Ok(()),
+            _ => {}
+        }
+        let limit = draft.limits().inbox_max;
+        if self.run.inbox.len() >= limit {
+            return Err(Rejection::InboxFull { limit });
+        }
+        self.run.note_request(&input);
+        self.run.inbox.push_back(input.clone());
+        draft.inbox_added.push(input);
+        Ok(())
+    }
+
+    /// Routes an input to its family. No arm does more.
+    fn accept(&mut self, draft: &mut Draft<'_, '_>, input: Input) -> Result<(), Rejection> {
+        let run = &mut self.run;
+        match input {
+            Input::Signal(signal) => draft.push(run, EventKind::WorkflowExecutionSignaled(signal)),
+            Input::RequestCancel { reason, identity, request_id } => {
+                run.request_cancel(draft, reason, identity, request_id);
+            }
+            Input::Terminate { reason, identity } => run.terminate(draft, reason, identity),
+            Input::Update { update_id, name, input, identity } => {
+                return self.accept_update(draft, update_id, name, input, identity);
+            }
+            Input::Pause { reason, identity } => run.pause(draft, reason, identity)?,
+            Input::Unpause { reason, identity } => run.unpause(draft, reason, identity)?,
+            Input::PauseActivity { seq, reason, identity } => run.pause_activity(draft, seq, reason, identity),
+            Input::UnpauseActivity { seq, identity } => run.unpause_activity(draft, seq, identity),
+            Input::StartActivity { seq, attempt } => run.slot_granted(draft, seq, attempt),
+            Input::ActivityOutcome { seq, attempt, outcome, identity } => {
+                run.check_attempt(seq, attempt)?;
+                run.activity_outcome(draft, seq, outcome, identity);
+            }
+            Input::Heartbeat { seq, attempt, details } => {
+                run.check_attempt(seq, attempt)?;
+                let beat = Heartbeat { seq, attempt, details };
+                run.apply_heartbeat(draft.at(), &beat);
+                draft.heartbeats.push(beat);
+            }
+            Input::Deadline => {
+                let held = matches!(self.code, Code::Held(_));
+                while !self.run.is_closed() && self.run.do_next_due(draft, held) {
+                    self.activate_pending(draft);
+                }
+            }
+            Input::WorkerRestarted => run.recover(draft),
+            Input::ChildStarted { seq, result } => run.child_started(draft, seq, result),
+            Input::ChildClosed { seq, outcome, .. } => run.child_closed(draft, seq, outcome),
+            Input::SignalDelivered { seq, result } => run.signal_delivered(draft, seq, result),
+            Input::CancelDelivered { seq, result } => run.cancel_delivered(draft, seq, result),
+        }
+        Ok(())
+    }
+
+    fn accept_update(
+        &mut self,
+        draft: &mut Draft<'_, '_>,
+        update_id: UpdateId,
+        name: UpdateName,
+        input: Payload,
+        identity: Option<Identity>,
+    ) -> Result<(), Rejection> {
+        if self.run.update(&update_id).is_some() {
+            return Ok(());
+        }
+        if let Code::Live(driver) = &mut self.code {
+            driver
+                .validate_update(&name, &input)
+                .map_err(|failure| Rejection::UpdateRefused { update_id: update_id.clone(), failure })?;
+        }
+        draft.push(&mut self.run, EventKind::WorkflowExecutionUpdateAccepted { update_id, name, input, identity });
+        Ok(())
+    }
+
+    /// Lets the code hear what was pushed, and does what follows from that, until nothing is left.
+    fn settle(&mut self, draft: &mut Draft<'_, '_>) {
+        loop {
+            self.activate_pending(draft);
+            let Some(follow_up) = draft.follow_ups.pop_front() else { break };
+            if self.run.is_closed() || !self.run.still_fits(&follow_up) {
+                continue;
+            }
+            match follow_up {
+                FollowUp::Event(event) => draft.push(&mut self.run, event),
+                FollowUp::RecoverActivity(seq) => self.run.recover_activity(draft, seq),
+                // An input the run made for itself cannot be refused for a reason that anyone could act on.
+                FollowUp::Input(input) => drop(self.accept(draft, input)),
+            }
+        }
+    }
+
+    fn activate_pending(&mut self, draft: &mut Draft<'_, '_>) {
+        while let Some(job) = draft.jobs.pop_front() {
+            if self.run.is_closed() {
+                continue;
+            }
+            let Code::Live(driver) = &mut self.code else { continue };
+            let commands = driver.activate(Activation {
+                at: draft.at(),
+                run_id: self.run.id(),
+                history: self.run.info.history,
+                job,
+                markers: Markers::Fresh,
+            });
+            for command in commands {
+                if self.run.is_closed() {
+                    break;
+                }
+                self.command(draft, command);
+            }
+        }
+    }
+
+    /// Routes a command to its family. No arm does more.
+    fn command(&mut self, draft: &mut Draft<'_, '_>, command: Command) {
+        let run = &mut self.run;
+        match command {
+            Command::ScheduleActivity { seq, activity_id, activity_type, input, options } => {
+                run.schedule_activity(draft, ActivityTaskScheduled { seq, activity_id, activity_type, input, options })
+            }
+            Command::RequestCancelActivity { seq } => run.request_cancel_activity(draft, seq),
+            Command::StartTimer { seq, fire_at, summary } => run.start_timer(draft, seq, fire_at, summary),
+            Command::CancelTimer { seq } => run.cancel_timer(draft, seq),
+            Command::StartChildWorkflow { seq, workflow_id, workflow_type, input, options } => {
+                run.start_child(draft, ChildWorkflowInitiated { seq, workflow_id, workflow_type, input, options })
+            }
+            Command::CancelChildWorkflow { seq, reason } => run.cancel_child(draft, seq, reason),
+            Command::SignalExternalWorkflow { seq, target, name, input } => {
+                run.signal_external(draft, SignalExternalInitiated { seq, target, name, input });
+            }
+            Command::RequestCancelExternalWorkflow { seq, target, reason } => {
+                run.cancel_external(draft, seq, target, reason);
+            }
+            Command::RecordMarker(marker) => draft.push(run, EventKind::MarkerRecorded(marker)),
+            Command::UpsertSearchAttributes { attributes } => {
+                draft.push(run, EventKind::UpsertWorkflowSearchAttributes { attributes });
+            }
+            Command::ModifyMemo { memo } => draft.push(run, EventKind::WorkflowPropertiesModified { memo }),
+            Command::CompleteUpdate { update_id, result } => run.complete_update(draft, update_id, result),
+            Command::CompleteWorkflow { result, unhandled_signals } => {
+                run.complete(draft, result, unhandled_signals);
+            }
+            Command::FailWorkflow { failure, unhandled_signals } => run.fail(draft, failure, unhandled_signals),
+            Command::CancelWorkflow { details, unhandled_signals } => {
+                run.end_canceled(draft, details, unhandled_signals);
+            }
+            Command::ContinueAsNew { workflow_type, input, options, unconsumed_signals } => {
+                run.continue_as_new(draft, workflow_type, input, options, unconsumed_signals);
+            }
+        }
+    }
+}
+
+/// Whether an input can wait in the inbox. The others act on the run from outside its code.
+fn waits(input: &Input) -> bool {
+    match input {
+        Input::Signal(_)
+        | Input::RequestCancel { .. }
+        | Input::Update { .. }
+        | Input::ActivityOutcome { .. }
+        | Input::WorkerRestarted
+        | Input::ChildStarted { .. }
+        | Input::ChildClosed { .. }
+        | Input::SignalDelivered { .. }
+        | Input::CancelDelivered { .. } => true,
+        Input::Terminate { .. }
+        | Input::Pause { .. }
+        | Input::Unpause { .. }
+        | Input::PauseActivity { .. }
+        | Input::UnpauseActivity { .. }
+        | Input::StartActivity { .. }
+        | Input::Heartbeat { .. }
+        | Input::Deadline => false,
+    }
+}

@@ -1,0 +1,113 @@
+//! Signals and cancel requests from this run to other runs (engine.md E16).
+//!
+//! ```text
+//!   command ──► …Initiated ──► delivered (ExternalWorkflowExecutionSignaled / …CancelRequested)
+//!                        └───► failed    (…Failed: no such open run)
+//! ```
+//!
+//! Invariant: each request ends in exactly one event. Until then it is delivered again after every restart; the
+//! receiver drops repetitions by the request id derived from this run and the command's number.
+
+use serde::{Deserialize, Serialize};
+
+use super::decision::{Draft, Effect};
+use super::run::Run;
+use crate::vocabulary::*;
+
+/// A request under way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) enum External {
+    Signal(Box<SignalExternalInitiated>),
+    Cancel { target: ExternalTarget, reason: String },
+}
+
+/// The request id under which a run's request to another run is known there.
+fn request_id(run: RunId, seq: Seq) -> RequestId {
+    RequestId::of(format!("from:{run}:{seq}"))
+}
+
+impl Run {
+    pub(super) fn apply_external(&mut self, event: &EventKind) {
+        match event {
+            EventKind::SignalExternalWorkflowExecutionInitiated(signal) => {
+                self.externals.insert(signal.seq, External::Signal(signal.clone()));
+            }
+            EventKind::RequestCancelExternalWorkflowExecutionInitiated { seq, target, reason } => {
+                let cancel = External::Cancel { target: target.clone(), reason: reason.clone() };
+                self.externals.insert(*seq, cancel);
+            }
+            EventKind::ExternalWorkflowExecutionSignaled { seq }
+            | EventKind::SignalExternalWorkflowExecutionFailed { seq, .. }
+            | EventKind::ExternalWorkflowExecutionCancelRequested { seq }
+            | EventKind::RequestCancelExternalWorkflowExecutionFailed { seq, .. } => {
+                self.externals.remove(seq);
+            }
+            other => unreachable!("{} is not about other runs", other.name()),
+        }
+    }
+
+    pub(super) fn signal_external(&mut self, draft: &mut Draft<'_, '_>, initiated: SignalExternalInitiated) {
+        let seq = initiated.seq;
+        draft.push(self, EventKind::SignalExternalWorkflowExecutionInitiated(Box::new(initiated)));
+        self.redeliver(draft, seq);
+    }
+
+    pub(super) fn cancel_external(
+        &mut self,
+        draft: &mut Draft<'_, '_>,
+        seq: Seq,
+        target: ExternalTarget,
+        reason: String,
+    ) {
+        draft.push(self, EventKind::RequestCancelExternalWorkflowExecutionInitiated { seq, target, reason });
+        self.redeliver(draft, seq);
+    }
+
+    /// Asks for the delivery of a request under way, for the first time or after a restart.
+    pub(super) fn redeliver(&self, draft: &mut Draft<'_, '_>, seq: Seq) {
+        let request_id = request_id(self.id(), seq);
+        let effect = match self.externals.get(&seq) {
+            Some(External::Signal(signal)) => Effect::SignalExternal {
+                seq,
+                target: signal.target.clone(),
+                signal: WorkflowExecutionSignaled {
+                    name: signal.name.clone(),
+                    input: signal.input.clone(),
+                    identity: None,
+                    request_id: Some(request_id),
+                },
+            },
+            Some(External::Cancel { target, reason }) => {
+                Effect::CancelExternal { seq, target: target.clone(), reason: reason.clone(), request_id }
+            }
+            None => return,
+        };
+        draft.effect(effect);
+    }
+
+    pub(super) fn signal_delivered(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, result: Result<(), Failure>) {
+        if !matches!(self.externals.get(&seq), Some(External::Signal(_))) {
+            return;
+        }
+        draft.push(
+            self,
+            match result {
+                Ok(()) => EventKind::ExternalWorkflowExecutionSignaled { seq },
+                Err(failure) => EventKind::SignalExternalWorkflowExecutionFailed { seq, failure },
+            },
+        );
+    }
+
+    pub(super) fn cancel_delivered(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, result: Result<(), Failure>) {
+        if !matches!(self.externals.get(&seq), Some(External::Cancel { .. })) {
+            return;
+        }
+        draft.push(
+            self,
+            match result {
+                Ok(()) => EventKind::ExternalWorkflowExecutionCancelRequested { seq },
+                Err(failure) => EventKind::RequestCancelExternalWorkflowExecutionFailed { seq, failure },
+            },
+        );
+    }
+}

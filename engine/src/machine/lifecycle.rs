@@ -1,0 +1,124 @@
+//! The life of a run apart from its parts: start, backoff, pause, cancellation requests, deadlines (engine.md E02, E17,
+//! E27).
+//!
+//! Invariant: while a run is paused or backs off, inputs go to its inbox, durably, and are decided in order afterwards.
+//! A cancel request is an event that the code hears; what it does with it is the code's affair.
+
+use super::decision::{Draft, FollowUp};
+use super::run::{Due, Phase, Run};
+use crate::vocabulary::*;
+
+impl Run {
+    pub(super) fn apply_lifecycle(&mut self, at: Timestamp, event: &EventKind) {
+        match event {
+            EventKind::WorkflowExecutionStarted(started) => self.apply_started(at, started),
+            EventKind::FirstWorkflowTaskScheduled => {
+                self.phase = Phase::Open;
+                self.due.retain(|(_, due)| *due != Due::Start);
+            }
+            EventKind::WorkflowExecutionPaused { .. } => self.paused = true,
+            EventKind::WorkflowExecutionUnpaused { .. } => self.paused = false,
+            EventKind::WorkflowExecutionCancelRequested { reason, request_id, .. } => {
+                self.cancel_requested = Some(reason.clone());
+                if let Some(id) = request_id {
+                    self.request_ids.insert(id);
+                }
+            }
+            // Folded into the info already.
+            EventKind::UpsertWorkflowSearchAttributes { .. } | EventKind::WorkflowPropertiesModified { .. } => {}
+            // Replay reads markers from the events; the run itself needs nothing of them.
+            EventKind::MarkerRecorded(_) => {}
+            other => unreachable!("{} is not about the life of the run", other.name()),
+        }
+    }
+
+    fn apply_started(&mut self, at: Timestamp, started: &WorkflowExecutionStarted) {
+        for id in &started.carried_request_ids {
+            self.request_ids.insert(id);
+        }
+        for signal in &started.carried_signals {
+            self.apply_signal(signal);
+        }
+        if let Some(deadline) = started.execution_deadline {
+            self.due.insert((deadline, Due::ExecutionTimeout));
+        }
+        let begins = started.start_at.unwrap_or(at);
+        if let Some(timeout) = started.run_timeout {
+            self.due.insert((begins.plus(timeout), Due::RunTimeout));
+        }
+        if let Some(start_at) = started.start_at {
+            self.phase = Phase::Backoff;
+            self.due.insert((start_at, Due::Start));
+        }
+    }
+
+    pub(super) fn request_cancel(
+        &mut self,
+        draft: &mut Draft<'_, '_>,
+        reason: String,
+        identity: Option<Identity>,
+        request_id: Option<RequestId>,
+    ) {
+        draft.push(self, EventKind::WorkflowExecutionCancelRequested { reason, identity, request_id });
+    }
+
+    pub(super) fn pause(
+        &mut self,
+        draft: &mut Draft<'_, '_>,
+        reason: String,
+        identity: Option<Identity>,
+    ) -> Result<(), Rejection> {
+        if self.paused {
+            return Err(Rejection::AlreadyPaused);
+        }
+        draft.push(self, EventKind::WorkflowExecutionPaused { reason, identity });
+        Ok(())
+    }
+
+    pub(super) fn unpause(
+        &mut self,
+        draft: &mut Draft<'_, '_>,
+        reason: String,
+        identity: Option<Identity>,
+    ) -> Result<(), Rejection> {
+        if !self.paused {
+            return Err(Rejection::NotPaused);
+        }
+        draft.push(self, EventKind::WorkflowExecutionUnpaused { reason, identity });
+        draft.follow_up(Input::Deadline);
+        Ok(())
+    }
+
+    /// Does one thing that is due, if any is; says whether there was one. A run that is paused, or whose code is held,
+    /// only hears its own timeouts.
+    pub(super) fn do_next_due(&mut self, draft: &mut Draft<'_, '_>, held: bool) -> bool {
+        let frozen = self.paused || held;
+        let next = self.due.iter().find(|(_, due)| !frozen || due.ignores_pause()).copied();
+        let Some((_, due)) = next.filter(|(at, _)| *at <= draft.at()) else { return false };
+        match due {
+            Due::ExecutionTimeout => self.time_out(draft, WorkflowTimeout::Execution),
+            Due::RunTimeout => self.time_out(draft, WorkflowTimeout::Run),
+            Due::Start => draft.push(self, EventKind::FirstWorkflowTaskScheduled),
+            Due::Timer(seq) => self.timer_due(draft, seq),
+            Due::ActivityRetry(seq) => self.activity_retry_due(draft, seq),
+            Due::ScheduleToStart(seq) => self.activity_due(draft, seq, TimeoutType::ScheduleToStart),
+            Due::Heartbeat(seq) => self.activity_due(draft, seq, TimeoutType::Heartbeat),
+            Due::StartToClose(seq) => self.activity_due(draft, seq, TimeoutType::StartToClose),
+            Due::ScheduleToClose(seq) => self.activity_due(draft, seq, TimeoutType::ScheduleToClose),
+        }
+        true
+    }
+
+    /// After a restart: whatever was under way outside the log is asked for again.
+    pub(super) fn recover(&mut self, draft: &mut Draft<'_, '_>) {
+        for seq in self.activities.keys() {
+            draft.follow_ups.push_back(FollowUp::RecoverActivity(*seq));
+        }
+        for seq in self.children.keys().copied().collect::<Vec<_>>() {
+            self.redrive_child(draft, seq);
+        }
+        for seq in self.externals.keys().copied().collect::<Vec<_>>() {
+            self.redeliver(draft, seq);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The run machine, pure: one workflow execution run as a fold of its events, and the decisions about it.
+//!
+//! ```text
+//!  input ──► Execution::decide ──► accept (one family file) ──► activating event ──► job ──► driver
+//!                                                                    ▲                        │ commands
+//!                                                                    └── follow-ups ◄── events ◄── command (family file)
+//! ```
+//!
+//! Invariant: `apply` remembers and never refuses; `accept` and `command` choose and never remember except through the
+//! events they push; folding the events of a turn gives the state the turn was decided to have. Nothing here knows a
+//! clock, a disk or a thread: the time is an argument, and what must happen in the world is an [`Effect`].
+
+mod activity;
+mod child_workflow;
+mod close;
+mod decision;
+mod execution;
+mod external;
+mod lifecycle;
+mod replay;
+mod run;
+mod signal;
+mod timer;
+mod update;
+
+pub use decision::{Decision, Durable, Effect, Environment, Limits, NextRun, SealedEffects};
+pub use execution::{Execution, Held};
+pub use replay::{LoadError, fold_run};
+pub use run::Run;

@@ -1,0 +1,115 @@
+//! From history back to a run: which job an event is, and how a run and its code are rebuilt.
+//!
+//! Invariant: rebuilding uses the same `apply` and the same driver as living does; there is no second loader. The code
+//! is checked against history activation by activation, and a mismatch is a [`NonDeterminism`], never a guess.
+
+use super::run::Run;
+use crate::vocabulary::*;
+use crate::workflow::{
+    JobSources, NonDeterminism, RunIdentity, WorkflowRegistry, check_activation, job_of, markers_of,
+};
+
+/// Why a run cannot be brought back to life.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum LoadError {
+    #[error("{0}")]
+    NonDeterminism(Box<NonDeterminism>),
+    #[error(transparent)]
+    UnknownWorkflowType(Rejection),
+    /// The turns do not describe a run. The log checks them before, so this is damage or a defect.
+    #[error("the history of run {run} is not a history: {why}")]
+    NotAHistory { run: RunId, why: String },
+}
+
+impl JobSources for Run {
+    fn started(&self) -> Option<&WorkflowExecutionStarted> {
+        Some(&self.started)
+    }
+    fn activity(&self, seq: Seq) -> Option<(&ActivityType, &ActivityId)> {
+        self.activity_names(seq)
+    }
+    fn child(&self, seq: Seq) -> Option<(&WorkflowType, &WorkflowId, Option<RunId>)> {
+        self.children.get(&seq).map(|child| {
+            let run = child.started.then(|| self.child_run_id(seq));
+            (&child.initiated.workflow_type, &child.initiated.workflow_id, run)
+        })
+    }
+}
+
+/// Folds turns into the run they describe, without any code.
+pub fn fold_run(turns: &[Turn]) -> Result<Run, LoadError> {
+    let mut run = begin(turns)?;
+    for turn in turns {
+        for event in &turn.events {
+            run.apply(turn.at, event);
+        }
+        run.apply_rest(turn);
+    }
+    Ok(run)
+}
+
+/// The run that the first event of the first turn begins.
+fn begin(turns: &[Turn]) -> Result<Run, LoadError> {
+    match turns.first().and_then(|turn| turn.events.first().map(|event| (turn, event))) {
+        Some((turn, EventKind::WorkflowExecutionStarted(started))) => {
+            Ok(Run::new(turn.run, turn.at, turn.build, started))
+        }
+        Some((turn, other)) => {
+            let why = format!("the first event is {}", other.name());
+            Err(LoadError::NotAHistory { run: turn.run, why })
+        }
+        None => {
+            let run = turns.first().map_or(RunId([0; 16]), |turn| turn.run);
+            Err(LoadError::NotAHistory { run, why: "there is no first event".into() })
+        }
+    }
+}
+
+/// A run and its code, walking through turns together.
+pub(super) struct Walk {
+    pub(super) run: Run,
+    pub(super) driver: Box<dyn Driver>,
+}
+
+impl Walk {
+    /// Begins at the first of these turns.
+    pub(super) fn begin(turns: &[Turn], registry: &WorkflowRegistry) -> Result<Walk, LoadError> {
+        let run = begin(turns)?;
+        let driver = registry.create(run.started(), run.id()).map_err(LoadError::UnknownWorkflowType)?;
+        Ok(Walk { run, driver })
+    }
+
+    /// Folds one turn and gives its activating events to the code, whose commands must be the recorded ones.
+    pub(super) fn turn(&mut self, turn: &Turn, current_build: BuildId) -> Result<(), LoadError> {
+        let events: Vec<Event> = turn.numbered().collect();
+        let mut next = 0;
+        while let Some(event) = events.get(next) {
+            next += 1;
+            let activating = event.kind.origin() == Origin::Activating;
+            let job = if activating { job_of(&event.kind, &self.run) } else { None };
+            self.run.apply(turn.at, &event.kind);
+            let Some(job) = job else { continue };
+            let rest = &events[next..];
+            let end = rest.iter().position(|event| event.kind.origin() == Origin::Activating).unwrap_or(rest.len());
+            let recorded = &rest[..end];
+            let produced = self.driver.activate(Activation {
+                at: turn.at,
+                run_id: self.run.id(),
+                history: self.run.info.history,
+                job,
+                markers: markers_of(recorded.iter().map(|event| &event.kind)),
+            });
+            let locate = |index: usize| self.driver.command_location(index);
+            let identity = RunIdentity {
+                run_id: self.run.id(),
+                workflow_id: self.run.info.workflow_id.clone(),
+                workflow_type: self.run.info.workflow_type.clone(),
+                current_build,
+            };
+            check_activation(&identity, event, &produced, &locate, recorded)
+                .map_err(|mismatch| LoadError::NonDeterminism(Box::new(mismatch)))?;
+        }
+        self.run.apply_rest(turn);
+        Ok(())
+    }
+}

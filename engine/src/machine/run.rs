@@ -1,0 +1,262 @@
+//! The state of a run: what its events add up to. This file routes; the families decide.
+//!
+//! Invariant: `Run` is exactly the fold of the turns that were applied to it, in order. Every pending deadline of the
+//! run stands in `due`, and `due` holds nothing else. States are rebuilt, never trusted from disk without their events
+//! (a snapshot is a cache that can be thrown away).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::activity::Activity;
+use super::child_workflow::Child;
+use super::external::External;
+use super::signal::RequestIds;
+use super::timer::Timer;
+use super::update::Update;
+use crate::vocabulary::*;
+
+/// One run, as far as its events tell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    pub(super) info: RunInfo,
+    pub(super) started: WorkflowExecutionStarted,
+    pub(super) next_event: EventId,
+    pub(super) last_at: Timestamp,
+    pub(super) phase: Phase,
+    pub(super) paused: bool,
+    pub(super) cancel_requested: Option<String>,
+    pub(super) activities: BTreeMap<Seq, Activity>,
+    pub(super) timers: BTreeMap<Seq, Timer>,
+    pub(super) children: BTreeMap<Seq, Child>,
+    pub(super) externals: BTreeMap<Seq, External>,
+    pub(super) updates: BTreeMap<UpdateId, Update>,
+    pub(super) request_ids: RequestIds,
+    pub(super) inbox: VecDeque<Input>,
+    pub(super) due: BTreeSet<(Timestamp, Due)>,
+}
+
+/// Where the run is in its life.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) enum Phase {
+    /// Waits for the first activation of a retried run.
+    Backoff,
+    Open,
+    Closed(CloseOutcome),
+}
+
+/// What becomes due at a moment. The order of the variants is the order in which things due at the same moment happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) enum Due {
+    ExecutionTimeout,
+    RunTimeout,
+    Start,
+    Timer(Seq),
+    ActivityRetry(Seq),
+    ScheduleToStart(Seq),
+    Heartbeat(Seq),
+    StartToClose(Seq),
+    ScheduleToClose(Seq),
+}
+
+impl Run {
+    /// The run that its first event describes. The event itself still has to be applied.
+    pub fn new(run_id: RunId, at: Timestamp, build: BuildId, started: &WorkflowExecutionStarted) -> Self {
+        Run {
+            info: RunInfo::started(run_id, at, build, started),
+            started: started.clone(),
+            next_event: EventId(1),
+            last_at: at,
+            phase: Phase::Open,
+            paused: false,
+            cancel_requested: None,
+            activities: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            children: BTreeMap::new(),
+            externals: BTreeMap::new(),
+            updates: BTreeMap::new(),
+            request_ids: RequestIds::default(),
+            inbox: VecDeque::new(),
+            due: BTreeSet::new(),
+        }
+    }
+
+    pub fn id(&self) -> RunId {
+        self.info.run_id
+    }
+    pub fn info(&self) -> &RunInfo {
+        &self.info
+    }
+    pub fn started(&self) -> &WorkflowExecutionStarted {
+        &self.started
+    }
+    pub fn next_event(&self) -> EventId {
+        self.next_event
+    }
+    pub fn last_at(&self) -> Timestamp {
+        self.last_at
+    }
+    pub fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed(_))
+    }
+    pub fn outcome(&self) -> Option<&CloseOutcome> {
+        match &self.phase {
+            Phase::Closed(outcome) => Some(outcome),
+            Phase::Backoff | Phase::Open => None,
+        }
+    }
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+    pub fn cancel_requested(&self) -> bool {
+        self.cancel_requested.is_some()
+    }
+    pub fn inbox_len(&self) -> usize {
+        self.inbox.len()
+    }
+    pub(super) fn target(&self) -> (WorkflowId, RunId) {
+        (self.info.workflow_id.clone(), self.info.run_id)
+    }
+    /// Inputs are kept in the inbox instead of being decided.
+    pub(super) fn is_buffering(&self) -> bool {
+        self.paused || self.phase == Phase::Backoff
+    }
+
+    /// When the run must be woken at the latest. A paused run only hears its own timeouts.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.next_deadline_if(self.paused)
+    }
+    pub(super) fn next_deadline_if(&self, frozen: bool) -> Option<Timestamp> {
+        if self.is_closed() {
+            return None;
+        }
+        self.due.iter().find(|(_, due)| !frozen || due.ignores_pause()).map(|(at, _)| *at)
+    }
+
+    /// What indexes may know of the run.
+    pub fn outlook(&self) -> Outlook {
+        let busy = !self.activities.is_empty()
+            || !self.children.is_empty()
+            || !self.externals.is_empty()
+            || (!self.inbox.is_empty() && !self.paused);
+        Outlook { next_deadline: self.next_deadline(), attention: busy && !self.is_closed() }
+    }
+
+    /// Folds one event. The only way in which a run changes, apart from its inbox and heartbeats.
+    pub fn apply(&mut self, at: Timestamp, event: &EventKind) {
+        self.next_event = self.next_event.next();
+        self.last_at = self.last_at.max(at);
+        self.info.apply(at, event);
+        self.info.history.events += 1;
+        self.info.history.bytes += event.size();
+        self.route(at, event);
+        if event.closes().is_some() {
+            self.due.clear();
+            self.activities.clear();
+            self.timers.clear();
+            self.children.clear();
+            self.externals.clear();
+        }
+        if cfg!(debug_assertions)
+            && let Err(violation) = self.check()
+        {
+            panic!("run {} after {}: {violation}", self.id(), event.name());
+        }
+    }
+
+    /// Gives the event to the family it belongs to. No arm does more.
+    fn route(&mut self, at: Timestamp, event: &EventKind) {
+        use EventKind::*;
+        match event {
+            WorkflowExecutionStarted(_)
+            | FirstWorkflowTaskScheduled
+            | WorkflowExecutionPaused { .. }
+            | WorkflowExecutionUnpaused { .. }
+            | WorkflowExecutionCancelRequested { .. }
+            | UpsertWorkflowSearchAttributes { .. }
+            | WorkflowPropertiesModified { .. }
+            | MarkerRecorded(_) => self.apply_lifecycle(at, event),
+            WorkflowExecutionSignaled(signal) => self.apply_signal(signal),
+            WorkflowExecutionUpdateAccepted { .. } | WorkflowExecutionUpdateCompleted { .. } => {
+                self.apply_update(event);
+            }
+            ActivityTaskScheduled(_)
+            | ActivityTaskStarted { .. }
+            | ActivityTaskAttemptFailed { .. }
+            | ActivityTaskCompleted { .. }
+            | ActivityTaskFailed { .. }
+            | ActivityTaskTimedOut { .. }
+            | ActivityTaskCancelRequested { .. }
+            | ActivityTaskCanceled { .. }
+            | ActivityTaskPaused { .. }
+            | ActivityTaskUnpaused { .. }
+            | ActivityTaskAwaitingCompletion { .. } => self.apply_activity(at, event),
+            TimerStarted { .. } | TimerFired { .. } | TimerCanceled { .. } => self.apply_timer(event),
+            StartChildWorkflowExecutionInitiated(_)
+            | StartChildWorkflowExecutionFailed { .. }
+            | ChildWorkflowExecutionStarted { .. }
+            | ChildWorkflowExecutionCancelRequested { .. }
+            | ChildWorkflowExecutionCompleted { .. }
+            | ChildWorkflowExecutionFailed { .. }
+            | ChildWorkflowExecutionCanceled { .. }
+            | ChildWorkflowExecutionTimedOut { .. }
+            | ChildWorkflowExecutionTerminated { .. } => self.apply_child(event),
+            SignalExternalWorkflowExecutionInitiated(_)
+            | ExternalWorkflowExecutionSignaled { .. }
+            | SignalExternalWorkflowExecutionFailed { .. }
+            | RequestCancelExternalWorkflowExecutionInitiated { .. }
+            | ExternalWorkflowExecutionCancelRequested { .. }
+            | RequestCancelExternalWorkflowExecutionFailed { .. } => self.apply_external(event),
+            WorkflowExecutionCompleted { .. }
+            | WorkflowExecutionFailed { .. }
+            | WorkflowExecutionTimedOut { .. }
+            | WorkflowExecutionCanceled { .. }
+            | WorkflowExecutionTerminated { .. }
+            | WorkflowExecutionContinuedAsNew(_) => self.apply_close(event),
+        }
+    }
+
+    /// Folds what a turn carries beside its events.
+    pub fn apply_rest(&mut self, turn: &Turn) {
+        self.info.build = turn.build;
+        for beat in &turn.heartbeats {
+            self.apply_heartbeat(turn.at, beat);
+        }
+        for _ in 0..turn.inbox_taken {
+            self.inbox.pop_front();
+        }
+        for input in &turn.inbox_added {
+            self.note_request(input);
+            self.inbox.push_back(input.clone());
+        }
+    }
+
+    /// What must always be true of a run. Called in debug builds after every event, by the simulator and the debugger.
+    pub fn check(&self) -> Result<(), String> {
+        for (at, due) in &self.due {
+            let known = match due {
+                Due::ExecutionTimeout | Due::RunTimeout => true,
+                Due::Start => self.phase == Phase::Backoff,
+                Due::Timer(seq) => self.timers.get(seq).is_some_and(|timer| timer.fire_at == *at),
+                Due::ActivityRetry(seq)
+                | Due::ScheduleToStart(seq)
+                | Due::Heartbeat(seq)
+                | Due::StartToClose(seq)
+                | Due::ScheduleToClose(seq) => self.activities.contains_key(seq),
+            };
+            if !known {
+                return Err(format!("{due:?} is due at {at} but nothing waits for it"));
+            }
+        }
+        if self.is_closed() && !(self.due.is_empty() && self.activities.is_empty() && self.timers.is_empty()) {
+            return Err("a closed run has something pending".into());
+        }
+        Ok(())
+    }
+}
+
+impl Due {
+    pub(super) fn ignores_pause(self) -> bool {
+        matches!(self, Due::ExecutionTimeout | Due::RunTimeout)
+    }
+}

@@ -1,0 +1,176 @@
+//! The committer: takes the turns of all runs that are ready, writes one group, and releases everyone's effects.
+//!
+//! Invariant: items are released in the order they were submitted, each after its turns are durable; an item without
+//! turns (a repeated request, a query) is released no earlier than everything submitted before it. After the first
+//! storage error nothing is released any more: every later item is answered with the failure.
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "edge: waits on real threads")]
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::health;
+use super::shared::Shared;
+use crate::machine::{Durable, SealedEffects};
+use crate::vocabulary::*;
+
+/// What is to be done for a reply once it may be seen.
+pub(crate) type Answer = Box<dyn FnOnce(Result<(), &Rejection>) + Send>;
+
+/// A run's turn with everything that waits for it.
+pub(crate) struct Item {
+    pub(crate) shard: usize,
+    pub(crate) generation: u64,
+    pub(crate) turns: Vec<Turn>,
+    pub(crate) effects: Vec<(RunName, SealedEffects)>,
+    pub(crate) answers: Vec<Answer>,
+}
+
+/// Names a run to those who act for it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RunName {
+    pub(crate) namespace: Namespace,
+    pub(crate) workflow_id: WorkflowId,
+    pub(crate) run_id: RunId,
+}
+
+/// One group holds at most this many turns, so that a group stays a bounded piece of work.
+const GROUP_TURNS_MAX: usize = 1_024;
+/// Turn threads wait when this many items are ahead of them.
+const BACKLOG_MAX: usize = 8_192;
+
+#[derive(Default)]
+struct Queue {
+    items: VecDeque<Item>,
+    /// Which generation of each shard may submit; an abandoned thread may not.
+    generations: Vec<u64>,
+    stopped: bool,
+}
+
+pub(crate) struct Committer {
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+    space: Condvar,
+    /// How many items of each shard have been released.
+    released: Vec<AtomicU64>,
+}
+
+impl Committer {
+    pub(crate) fn new(shards: usize) -> Self {
+        Committer {
+            queue: Mutex::new(Queue { generations: vec![0; shards], ..Queue::default() }),
+            arrived: Condvar::new(),
+            space: Condvar::new(),
+            released: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Hands an item over. Says whether it was taken: the thread of an abandoned generation has nothing to say.
+    pub(crate) fn submit(&self, item: Item) -> bool {
+        let mut queue = self.lock();
+        while queue.items.len() >= BACKLOG_MAX && !queue.stopped {
+            queue = self.space.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        if queue.generations[item.shard] != item.generation {
+            return false;
+        }
+        queue.items.push_back(item);
+        drop(queue);
+        self.arrived.notify_one();
+        true
+    }
+    /// From now on only the next generation of the shard may submit.
+    pub(crate) fn next_generation(&self, shard: usize) -> u64 {
+        let mut queue = self.lock();
+        queue.generations[shard] += 1;
+        queue.generations[shard]
+    }
+    pub(crate) fn released(&self, shard: usize) -> u64 {
+        self.released[shard].load(Ordering::Acquire)
+    }
+    pub(crate) fn stop(&self) {
+        self.lock().stopped = true;
+        self.arrived.notify_all();
+        self.space.notify_all();
+    }
+
+    /// The committer's thread. Ends when stopped and everything submitted is released.
+    pub(crate) fn run(&self, shared: &Arc<Shared>) {
+        while let Some(mut batch) = self.next_batch() {
+            let outcome = self.commit(shared, &mut batch);
+            for item in batch {
+                // Durable, hence readable: that is what eviction waits for.
+                self.released[item.shard].fetch_add(1, Ordering::AcqRel);
+                release_item(shared, item, &outcome);
+                shared.idle.end();
+            }
+        }
+    }
+
+    fn next_batch(&self) -> Option<Vec<Item>> {
+        let mut queue = self.lock();
+        while queue.items.is_empty() {
+            if queue.stopped {
+                return None;
+            }
+            queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        let mut turns = 0;
+        let take = queue
+            .items
+            .iter()
+            .take_while(|item| {
+                turns += item.turns.len();
+                turns <= GROUP_TURNS_MAX
+            })
+            .count()
+            .max(1);
+        let batch = queue.items.drain(..take).collect();
+        self.space.notify_all();
+        Some(batch)
+    }
+
+    fn commit(&self, shared: &Shared, batch: &mut [Item]) -> Result<Durable, Rejection> {
+        if let Some(failed) = shared.health.storage_failure() {
+            return Err(failed.refusal().unwrap_or(Rejection::ShuttingDown));
+        }
+        let turns: Vec<Turn> = batch.iter_mut().flat_map(|item| std::mem::take(&mut item.turns)).collect();
+        if turns.is_empty() {
+            return Ok(Durable::nothing_to_write());
+        }
+        match shared.journal.commit(&turns) {
+            Ok(committed) => {
+                shared.publish(turns);
+                Ok(Durable::committed(committed.group))
+            }
+            Err(error) => {
+                tracing::error!(%error, "the log has failed; nothing is acknowledged any more");
+                shared.health.worsen(health::of_storage(&error));
+                Err(health::rejection_of(&error))
+            }
+        }
+    }
+}
+
+fn release_item(shared: &Arc<Shared>, item: Item, outcome: &Result<Durable, Rejection>) {
+    match outcome {
+        Ok(durable) => {
+            for (name, sealed) in item.effects {
+                for effect in sealed.open(*durable) {
+                    super::release::release(shared, &name, effect);
+                }
+            }
+            for answer in item.answers {
+                answer(Ok(()));
+            }
+        }
+        Err(why) => {
+            for answer in item.answers {
+                answer(Err(why));
+            }
+            shared.waiters.abandon(why);
+        }
+    }
+}

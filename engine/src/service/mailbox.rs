@@ -1,0 +1,188 @@
+//! The mailbox of a shard: what is asked of its runs, in order of arrival.
+//!
+//! Invariant: requests of clients are refused when the mailbox is full; answers of activities and of other runs never
+//! are (they are bounded by what was started). A waiting thread is woken by an arrival, never by polling.
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "edge: waits on real threads")]
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::request::*;
+use crate::vocabulary::*;
+
+/// Where an answer goes, after the commit.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, Rejection>>;
+
+/// What a start also does, atomically (engine.md E12).
+pub(crate) enum StartThen {
+    Nothing,
+    Signal(SignalRequest),
+    Update(UpdateRequest, Reply<UpdateOutcome>),
+}
+
+/// Which run an input is for.
+#[derive(Debug, Clone)]
+pub(crate) enum RunRef {
+    /// The open run of the workflow id, or else the newest; or exactly this run.
+    Target(Target),
+    /// The last run of the chain that began with this one.
+    Chain { namespace: Namespace, workflow_id: WorkflowId, first_run: RunId },
+}
+
+impl RunRef {
+    pub(crate) fn key(&self) -> (&Namespace, &WorkflowId) {
+        match self {
+            RunRef::Target(target) => (&target.namespace, &target.workflow_id),
+            RunRef::Chain { namespace, workflow_id, .. } => (namespace, workflow_id),
+        }
+    }
+}
+
+/// One thing asked of a shard.
+pub(crate) enum Message {
+    Start {
+        run_id: RunId,
+        start: Box<StartWorkflow>,
+        then: StartThen,
+        reply: Reply<Started>,
+    },
+    Input {
+        run: RunRef,
+        input: Input,
+        reply: Option<Reply<()>>,
+    },
+    /// A slot was taken for an attempt that waited.
+    SlotGranted(crate::queue::Waiting),
+    Update {
+        target: Target,
+        request: UpdateRequest,
+        reply: Reply<UpdateOutcome>,
+    },
+    UpdateResult {
+        target: Target,
+        update_id: UpdateId,
+        reply: Reply<UpdateOutcome>,
+    },
+    ActivityByName {
+        target: Target,
+        activity_id: ActivityId,
+        pause: Option<String>,
+        identity: Option<Identity>,
+        reply: Reply<()>,
+    },
+    Query {
+        target: Target,
+        name: QueryName,
+        input: Payload,
+        reply: Reply<Payload>,
+    },
+    Describe {
+        target: Target,
+        reply: Reply<Box<Description>>,
+    },
+    /// Answers when the run (exactly this one) has ended.
+    AwaitClose {
+        target: Target,
+        reply: Reply<Closed>,
+    },
+    WatchChild {
+        namespace: Namespace,
+        workflow_id: WorkflowId,
+        first_run: RunId,
+        parent: Parent,
+    },
+    /// After a restart: look at a run that had something under way.
+    Recover {
+        target: Target,
+    },
+    /// The time of a virtual clock has moved, or the worker is stopping.
+    Wake,
+}
+
+/// How a run ended, and which run goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Closed {
+    pub(crate) run_id: RunId,
+    pub(crate) outcome: CloseOutcome,
+    pub(crate) next_run: Option<RunId>,
+}
+
+#[derive(Default)]
+struct Queue {
+    messages: VecDeque<Message>,
+    stopped: bool,
+}
+
+/// The queue of one shard.
+pub(crate) struct Mailbox {
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+    limit: usize,
+}
+
+/// What a turn thread gets.
+pub(crate) enum Arrival {
+    Message(Message),
+    /// Nothing came before the deadline.
+    Deadline,
+    Stopped,
+}
+
+impl Mailbox {
+    pub(crate) fn new(limit: usize) -> Self {
+        Mailbox { queue: Mutex::new(Queue::default()), arrived: Condvar::new(), limit }
+    }
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// A request of a client: refused when too many wait.
+    pub(crate) fn request(&self, message: Message) -> Result<(), Rejection> {
+        let mut queue = self.lock();
+        if queue.stopped {
+            return Err(Rejection::ShuttingDown);
+        }
+        if queue.messages.len() >= self.limit {
+            return Err(Rejection::Overloaded { limit: self.limit, retry_after: Duration::from_millis(500) });
+        }
+        queue.messages.push_back(message);
+        drop(queue);
+        self.arrived.notify_one();
+        Ok(())
+    }
+    /// Something that the worker itself caused: always taken.
+    pub(crate) fn deliver(&self, message: Message) {
+        self.lock().messages.push_back(message);
+        self.arrived.notify_one();
+    }
+    /// The next message, waiting until `deadline_in` at most; `None` waits for as long as it takes.
+    pub(crate) fn next(&self, deadline_in: Option<Duration>) -> Arrival {
+        let mut queue = self.lock();
+        loop {
+            if queue.stopped {
+                return Arrival::Stopped;
+            }
+            if let Some(message) = queue.messages.pop_front() {
+                return Arrival::Message(message);
+            }
+            match deadline_in {
+                Some(wait) if wait.is_zero() => return Arrival::Deadline,
+                Some(wait) => {
+                    let (again, timeout) =
+                        self.arrived.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner);
+                    queue = again;
+                    if timeout.timed_out() && queue.messages.is_empty() && !queue.stopped {
+                        return Arrival::Deadline;
+                    }
+                }
+                None => queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+    pub(crate) fn stop(&self) {
+        self.lock().stopped = true;
+        self.arrived.notify_all();
+    }
+}

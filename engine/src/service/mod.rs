@@ -1,0 +1,33 @@
+//! The shell: the thin loop around the pure machine. Drain, decide, commit, release.
+//!
+//! ```text
+//!  client ─► mailbox of a shard ─► turn thread: load, decide ─► committer: one group, one fsync ─► release effects
+//!               ▲       ▲                                                                            │   │
+//!               │       └── deadlines (ordered index)                                                │   └► replies
+//!               └────────────── activities (tokio) · children · other runs ◄─────────────────────────┘
+//! ```
+//!
+//! Who owns what: a shard's thread owns its loaded runs and its deadlines; the committer owns the order of the log; the
+//! runner owns running activity functions. Invariant: nothing leaves a decision before its turn is durable, replies and
+//! query answers included. Nothing here decides what a workflow does.
+
+mod committer;
+mod health;
+mod mailbox;
+mod options;
+mod release;
+mod runner;
+mod shard;
+mod shared;
+mod start;
+mod turn;
+mod waiters;
+mod watchdog;
+mod worker;
+
+pub use health::Health;
+pub use options::{DataDirectory, Interceptor, WorkerOptions};
+pub use worker::{StartError, Worker};
+
+pub(crate) use mailbox::{Closed, Message, Reply, RunRef, StartThen};
+pub(crate) use shared::{CommittedGroup, Shared};

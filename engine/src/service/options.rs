@@ -1,0 +1,99 @@
+//! What a worker is started with.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::activity::{ActivityFuture, ActivityRegistry, ActivityTask};
+use crate::clock::Clock;
+use crate::log::{JournalOptions, Log};
+use crate::machine::Limits;
+use crate::vocabulary::*;
+use crate::workflow::WorkflowRegistry;
+
+/// Where the log is.
+#[derive(Clone)]
+pub enum DataDirectory {
+    Path(PathBuf),
+    /// Any log, for example the one in memory (engine.md E40).
+    Log(Arc<dyn Log>),
+}
+
+/// Everything a worker needs. The defaults suit one process on a small machine.
+#[derive(Clone)]
+pub struct WorkerOptions {
+    pub data: DataDirectory,
+    pub journal: JournalOptions,
+    pub workflows: WorkflowRegistry,
+    pub activities: ActivityRegistry,
+    /// How many attempts run at once. Default 200.
+    pub slots: usize,
+    /// The task queues this worker serves; `None`: all.
+    pub task_queues: Option<BTreeSet<TaskQueue>>,
+    /// How many turn threads there are; the runs are spread over them by workflow id. Default: one a core.
+    pub shards: usize,
+    /// How many runs a shard keeps loaded. Default 2 000.
+    pub loaded_max: usize,
+    /// How many requests may wait for a shard before more are refused with a retry-after. Default 20 000.
+    pub mailbox_max: usize,
+    pub limits: Limits,
+    pub clock: Clock,
+    /// How long closed runs are kept, by namespace; `None`: for ever. Default 7 days... for every namespace.
+    pub retention: Option<Duration>,
+    /// How often indexes are checkpointed and closed runs are archived. Default 5 s.
+    pub housekeeping_every: Duration,
+    pub interceptors: Vec<Arc<dyn Interceptor>>,
+    /// Who this worker is in histories.
+    pub identity: Option<Identity>,
+    /// How long a canceled attempt may go on before its future is dropped. Default 5 s.
+    pub cancel_grace: Duration,
+}
+
+impl WorkerOptions {
+    pub fn new(data: DataDirectory) -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        WorkerOptions {
+            data,
+            journal: JournalOptions::default(),
+            workflows: WorkflowRegistry::new(),
+            activities: ActivityRegistry::new(),
+            slots: 200,
+            task_queues: None,
+            shards: cores.clamp(1, 8),
+            loaded_max: 2_000,
+            mailbox_max: 20_000,
+            limits: Limits::default(),
+            clock: Clock::system(),
+            retention: Some(Duration::from_secs(7 * 24 * 3_600)),
+            housekeeping_every: Duration::from_secs(5),
+            interceptors: Vec::new(),
+            identity: None,
+            cancel_grace: Duration::from_secs(5),
+        }
+    }
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self::new(DataDirectory::Path(path.into()))
+    }
+}
+
+/// Code around the worker's work: tracing, auth, metrics (engine.md E35). Every method has a default that does nothing.
+pub trait Interceptor: Send + Sync {
+    /// Around the run of one activity attempt.
+    fn activity(&self, task: &ActivityTask, next: ActivityFuture) -> ActivityFuture {
+        let _ = task;
+        next
+    }
+    /// Before and after one turn of a run. Runs on the turn thread: must be quick, and cannot change the decision.
+    fn turn_begins(&self, run: &RunInfo) {
+        let _ = run;
+    }
+    fn turn_ends(&self, run: &RunInfo, events: usize) {
+        let _ = (run, events);
+    }
+    /// Before a client call is carried out; may refuse it.
+    fn client_call(&self, call: &'static str, workflow_id: Option<&WorkflowId>) -> Result<(), Rejection> {
+        let _ = (call, workflow_id);
+        Ok(())
+    }
+}

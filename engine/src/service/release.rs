@@ -1,0 +1,169 @@
+//! Carries out effects, after their commit. Each arm hands the effect to whoever does it.
+//!
+//! Invariant: every effect here is safe to repeat: attempts are numbered, starts find the run they made, messages
+//! between runs carry request ids. So a crash between commit and release loses nothing: recovery asks again.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::committer::RunName;
+use super::mailbox::{Closed, Message, RunRef, StartThen};
+use super::shared::Shared;
+use crate::activity::TaskToken;
+use crate::machine::Effect;
+use crate::queue::Waiting;
+use crate::request::{Started, Target};
+use crate::vocabulary::*;
+
+pub(crate) fn release(shared: &Arc<Shared>, name: &RunName, effect: Effect) {
+    match effect {
+        Effect::RunActivity(task) => shared.runner.run(shared, *task),
+        Effect::QueueActivity { seq, attempt, queue } => shared.enqueue(
+            queue,
+            Waiting {
+                namespace: name.namespace.clone(),
+                workflow_id: name.workflow_id.clone(),
+                run_id: name.run_id,
+                seq,
+                attempt,
+            },
+        ),
+        Effect::CancelActivity { seq, attempt } => {
+            shared.runner.cancel(TaskToken { run_id: name.run_id, seq, attempt });
+        }
+        Effect::StartChild { seq, run_id, start } => start_child(shared, name, seq, run_id, start),
+        Effect::WatchChild { seq, workflow_id, first_run } => watch_child(shared, name, seq, workflow_id, first_run),
+        Effect::CancelChild { workflow_id, first_run, reason, request_id } => {
+            let input = Input::RequestCancel { reason, identity: None, request_id: Some(request_id) };
+            to_chain(shared, name, workflow_id, first_run, input);
+        }
+        Effect::ParentClosed { workflow_id, first_run, policy } => {
+            parent_closed(shared, name, workflow_id, first_run, policy);
+        }
+        Effect::SignalExternal { seq, target, signal } => {
+            let answer = move |result| Input::SignalDelivered { seq, result };
+            to_other_run(shared, name, target, Input::Signal(signal), answer);
+        }
+        Effect::CancelExternal { seq, target, reason, request_id } => {
+            let input = Input::RequestCancel { reason, identity: None, request_id: Some(request_id) };
+            to_other_run(shared, name, target, input, move |result| Input::CancelDelivered { seq, result });
+        }
+        Effect::NotifyParent { parent, outcome } => {
+            let to =
+                RunName { namespace: name.namespace.clone(), workflow_id: parent.workflow_id, run_id: parent.run_id };
+            shared.deliver_input(&to, Input::ChildClosed { seq: parent.seq, run_id: name.run_id, outcome });
+        }
+        Effect::ResolveUpdate { update_id, result } => {
+            shared.waiters.update_completed(name.run_id, update_id, &result);
+        }
+        Effect::Closed { outcome, next_run } => {
+            shared.waiters.closed(&Closed { run_id: name.run_id, outcome, next_run });
+        }
+    }
+}
+
+/// Gives the answer to a question asked of another shard back to the run as an input.
+fn answer_with<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    name: &RunName,
+    input: impl FnOnce(Result<T, Rejection>) -> Option<Input> + Send + 'static,
+) -> super::mailbox::Reply<T> {
+    let (reply, answered) = oneshot::channel();
+    let (shared, name) = (shared.clone(), name.clone());
+    // Counted as under way, so that a virtual clock waits for it.
+    shared.idle.begin();
+    let handle = shared.runner.handle().clone();
+    handle.spawn(async move {
+        if let Ok(result) = answered.await
+            && let Some(input) = input(result)
+        {
+            shared.deliver_input(&name, input);
+        }
+        shared.idle.end();
+    });
+    reply
+}
+
+/// A refusal that says nothing about the other run: the worker leaves, and recovery asks again.
+fn is_passing(why: &Rejection) -> bool {
+    matches!(
+        why,
+        Rejection::ShuttingDown
+            | Rejection::StorageFailed { .. }
+            | Rejection::StorageFull { .. }
+            | Rejection::Overloaded { .. }
+    )
+}
+
+fn start_child(shared: &Arc<Shared>, name: &RunName, seq: Seq, run_id: RunId, start: Box<StartWorkflow>) {
+    let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
+    let reply = answer_with(shared, name, move |started: Result<Started, Rejection>| match started {
+        Ok(started) => Some(Input::ChildStarted { seq, result: Ok(started.run_id) }),
+        Err(why) if is_passing(&why) => None,
+        Err(why) => {
+            let failure = Failure::application("ChildWorkflowNotStarted", why.to_string()).non_retryable();
+            Some(Input::ChildStarted { seq, result: Err(failure) })
+        }
+    });
+    let message = Message::Start { run_id, start, then: StartThen::Nothing, reply };
+    shared.deliver(&namespace, &workflow_id, message);
+}
+
+fn watch_child(shared: &Arc<Shared>, name: &RunName, seq: Seq, workflow_id: WorkflowId, first_run: RunId) {
+    let parent = Parent {
+        workflow_id: name.workflow_id.clone(),
+        run_id: name.run_id,
+        seq,
+        close_policy: ParentClosePolicy::Abandon,
+    };
+    let namespace = name.namespace.clone();
+    let message =
+        Message::WatchChild { namespace: namespace.clone(), workflow_id: workflow_id.clone(), first_run, parent };
+    shared.deliver(&namespace, &workflow_id, message);
+}
+
+fn to_chain(shared: &Arc<Shared>, name: &RunName, workflow_id: WorkflowId, first_run: RunId, input: Input) {
+    let namespace = name.namespace.clone();
+    let run = RunRef::Chain { namespace: namespace.clone(), workflow_id: workflow_id.clone(), first_run };
+    shared.deliver(&namespace, &workflow_id, Message::Input { run, input, reply: None });
+}
+
+/// Applies a parent close policy to a child (engine.md E15).
+pub(crate) fn parent_closed(
+    shared: &Arc<Shared>,
+    name: &RunName,
+    workflow_id: WorkflowId,
+    first_run: RunId,
+    policy: ParentClosePolicy,
+) {
+    let reason = format!("the parent workflow {} has closed", name.workflow_id);
+    let input = match policy {
+        ParentClosePolicy::Abandon => return,
+        ParentClosePolicy::Terminate => Input::Terminate { reason, identity: None },
+        ParentClosePolicy::RequestCancel => Input::RequestCancel {
+            reason,
+            identity: None,
+            request_id: Some(RequestId::of(format!("parent-closed:{}", name.run_id))),
+        },
+    };
+    to_chain(shared, name, workflow_id, first_run, input);
+}
+
+fn to_other_run(
+    shared: &Arc<Shared>,
+    name: &RunName,
+    target: ExternalTarget,
+    input: Input,
+    answer: impl FnOnce(Result<(), Failure>) -> Input + Send + 'static,
+) {
+    let reply = answer_with(shared, name, move |result: Result<(), Rejection>| match result {
+        Ok(()) => Some(answer(Ok(()))),
+        Err(why) if is_passing(&why) => None,
+        Err(why) => Some(answer(Err(Failure::application("ExternalWorkflowNotReached", why.to_string())))),
+    });
+    let target = Target { namespace: name.namespace.clone(), workflow_id: target.workflow_id, run_id: target.run_id };
+    let (namespace, workflow_id) = (target.namespace.clone(), target.workflow_id.clone());
+    let message = Message::Input { run: RunRef::Target(target), input, reply: Some(reply) };
+    shared.deliver(&namespace, &workflow_id, message);
+}

@@ -1,0 +1,224 @@
+//! Runs activity functions on tokio: cancellation, heartbeats, panics, and the outcome back to the run.
+//!
+//! Invariant: each attempt handed over gives exactly one outcome and gives its slot back exactly once, whatever the
+//! function does. An attempt that was told to stop and does not is dropped after a grace period. Heartbeats are
+//! throttled here (engine.md E06); the last one always reaches the run before the outcome.
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "edge: measures real time")]
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use tokio::sync::watch;
+
+use super::committer::RunName;
+use super::shared::Shared;
+use crate::activity::*;
+use crate::vocabulary::*;
+
+/// Heartbeats are written at most this often when the activity has no heartbeat timeout.
+const HEARTBEAT_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
+const HEARTBEAT_INTERVAL_MAX: Duration = Duration::from_secs(60);
+
+struct Running {
+    name: RunName,
+    cancel: watch::Sender<bool>,
+    interval: Duration,
+    last_beat: Option<Instant>,
+    pending: Option<Option<Payload>>,
+    flush_planned: bool,
+}
+
+/// The attempts of this worker that run now.
+pub(crate) struct Runner {
+    registry: ActivityRegistry,
+    handle: tokio::runtime::Handle,
+    running: Arc<Mutex<BTreeMap<TaskToken, Running>>>,
+    finished: watch::Sender<usize>,
+}
+
+impl Runner {
+    pub(crate) fn new(registry: ActivityRegistry, handle: tokio::runtime::Handle) -> Self {
+        Runner { registry, handle, running: Arc::default(), finished: watch::Sender::new(0) }
+    }
+    pub(crate) fn handle(&self) -> &tokio::runtime::Handle {
+        &self.handle
+    }
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskToken, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    pub(crate) fn running(&self) -> usize {
+        self.lock().len()
+    }
+    /// Changes whenever an attempt ends.
+    pub(crate) fn watch(&self) -> watch::Receiver<usize> {
+        self.finished.subscribe()
+    }
+
+    /// Starts an attempt. A slot has been taken for it and is given back at its end.
+    pub(crate) fn run(&self, shared: &Arc<Shared>, task: ActivityTask) {
+        let token = TaskToken { run_id: task.run_id, seq: task.seq, attempt: task.attempt };
+        let name =
+            RunName { namespace: task.namespace.clone(), workflow_id: task.workflow_id.clone(), run_id: task.run_id };
+        let (cancel, canceled) = watch::channel(false);
+        let interval = task
+            .heartbeat_timeout
+            .map_or(HEARTBEAT_INTERVAL_DEFAULT, |timeout| timeout.mul_f64(0.8))
+            .min(HEARTBEAT_INTERVAL_MAX);
+        let running =
+            Running { name: name.clone(), cancel, interval, last_beat: None, pending: None, flush_planned: false };
+        self.lock().insert(token, running);
+        let task = Arc::new(task);
+        let sink = Arc::new(Sink { shared: Arc::downgrade(shared) });
+        let context = ActivityContext::new(task.clone(), canceled.clone(), sink);
+        let function = self.future(shared, &task, context);
+        let shared = shared.clone();
+        shared.idle.begin();
+        self.handle.spawn(async move {
+            let outcome = attempt(function, canceled, shared.options.cancel_grace).await;
+            let outcome = limited(outcome, shared.options.limits.payload_max);
+            shared.runner.end(&shared, token, &name, outcome);
+            shared.idle.end();
+        });
+    }
+
+    fn future(&self, shared: &Shared, task: &ActivityTask, context: ActivityContext) -> ActivityFuture {
+        let known: Vec<&str> = self.registry.types().map(ActivityType::as_str).collect();
+        let future = match self.registry.get(&task.activity_type) {
+            // The function itself may panic before it returns a future.
+            Some(function) => match std::panic::catch_unwind(AssertUnwindSafe(|| function(context))) {
+                Ok(future) => future,
+                Err(panic) => Box::pin(std::future::ready(Err(panicked(panic.as_ref()).into()))),
+            },
+            None => {
+                let message =
+                    format!("no activity type {} in this worker; it has: {}", task.activity_type, known.join(", "));
+                Box::pin(std::future::ready(Err(Failure::application("ActivityNotRegistered", message).into())))
+            }
+        };
+        shared.options.interceptors.iter().rev().fold(future, |next, interceptor| interceptor.activity(task, next))
+    }
+
+    fn end(&self, shared: &Arc<Shared>, token: TaskToken, name: &RunName, outcome: ActivityOutcome) {
+        let pending = self.lock().remove(&token).and_then(|running| running.pending);
+        let TaskToken { seq, attempt, .. } = token;
+        if let Some(details) = pending {
+            shared.deliver_input(name, Input::Heartbeat { seq, attempt, details });
+        }
+        let identity = shared.options.identity.clone();
+        shared.deliver_input(name, Input::ActivityOutcome { seq, attempt, outcome, identity });
+        shared.release_slot();
+        self.finished.send_modify(|count| *count += 1);
+    }
+
+    /// Tells an attempt to stop.
+    pub(crate) fn cancel(&self, token: TaskToken) {
+        if let Some(running) = self.lock().get(&token) {
+            running.cancel.send_replace(true);
+        }
+    }
+
+    /// Tells all attempts to stop: the worker is leaving.
+    pub(crate) fn cancel_all(&self) {
+        for running in self.lock().values() {
+            running.cancel.send_replace(true);
+        }
+    }
+
+    /// Writes a heartbeat now, or remembers it for the end of the throttling interval.
+    fn heartbeat(&self, shared: &Arc<Shared>, token: TaskToken, details: Option<Payload>) {
+        let mut all = self.lock();
+        let Some(running) = all.get_mut(&token) else { return };
+        let since = running.last_beat.map(|last| last.elapsed());
+        match since {
+            Some(since) if since < running.interval => {
+                running.pending = Some(details);
+                if !running.flush_planned {
+                    running.flush_planned = true;
+                    let (shared, wait) = (shared.clone(), running.interval - since);
+                    self.handle.spawn(async move {
+                        tokio::time::sleep(wait).await;
+                        shared.runner.flush(&shared, token);
+                    });
+                }
+            }
+            Some(_) | None => {
+                running.last_beat = Some(Instant::now());
+                running.pending = None;
+                let name = running.name.clone();
+                drop(all);
+                let TaskToken { seq, attempt, .. } = token;
+                shared.deliver_input(&name, Input::Heartbeat { seq, attempt, details });
+            }
+        }
+    }
+
+    fn flush(&self, shared: &Arc<Shared>, token: TaskToken) {
+        let mut all = self.lock();
+        let Some(running) = all.get_mut(&token) else { return };
+        running.flush_planned = false;
+        let Some(details) = running.pending.take() else { return };
+        running.last_beat = Some(Instant::now());
+        let name = running.name.clone();
+        drop(all);
+        let TaskToken { seq, attempt, .. } = token;
+        shared.deliver_input(&name, Input::Heartbeat { seq, attempt, details });
+    }
+}
+
+/// Runs the function until it ends, or until it has ignored its cancellation for too long.
+async fn attempt(function: ActivityFuture, mut canceled: watch::Receiver<bool>, grace: Duration) -> ActivityOutcome {
+    let function = AssertUnwindSafe(function).catch_unwind();
+    let overdue = async move {
+        if canceled.wait_for(|canceled| *canceled).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(grace).await;
+    };
+    tokio::select! {
+        biased;
+        ended = function => match ended {
+            Ok(Ok(result)) => ActivityOutcome::Completed(result),
+            Ok(Err(ActivityError::Failure(failure))) => ActivityOutcome::Failed(failure),
+            Ok(Err(ActivityError::Canceled(details))) => ActivityOutcome::Canceled(details),
+            Ok(Err(ActivityError::WillCompleteLater)) => ActivityOutcome::WillCompleteLater,
+            Err(panic) => ActivityOutcome::Failed(panicked(panic.as_ref())),
+        },
+        () = overdue => ActivityOutcome::Canceled(None),
+    }
+}
+
+/// A result above the payload limit is a failure of the activity that nobody should repeat.
+fn limited(outcome: ActivityOutcome, limit: usize) -> ActivityOutcome {
+    match outcome {
+        ActivityOutcome::Completed(result) if result.len() > limit => {
+            let message = format!("the result has {} bytes, the limit is {limit}", result.len());
+            ActivityOutcome::Failed(Failure::application("PayloadTooLarge", message).non_retryable())
+        }
+        other => other,
+    }
+}
+
+/// The failure that a panic of user code becomes (engine.md E30).
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+    let message = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned());
+    Failure::panic(message)
+}
+
+struct Sink {
+    shared: Weak<Shared>,
+}
+
+impl HeartbeatSink for Sink {
+    fn heartbeat(&self, token: TaskToken, details: Option<Payload>) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.runner.heartbeat(&shared, token, details);
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! A shard: the runs of a part of the workflow ids, those that are loaded, and their deadlines.
+//!
+//! Invariant: only the shard's thread touches this. A run is put out of memory only when everything it decided is
+//! durable, so that loading it again finds all of it. A parked run costs an entry in two ordered maps, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::committer::{Answer, Item, RunName};
+use super::mailbox::RunRef;
+use super::shared::Shared;
+use crate::log::{Snapshot, StorageError};
+use crate::machine::{Decision, Environment, Execution, Held, LoadError, NextRun, Run};
+use crate::request::Target;
+use crate::vocabulary::*;
+
+/// A state-machine run is snapshotted again when it has this many events more than its last snapshot.
+const SNAPSHOT_EVENTS: u64 = 512;
+
+pub(crate) struct Shard {
+    pub(super) shared: Arc<Shared>,
+    pub(super) number: usize,
+    pub(super) generation: u64,
+    loaded: BTreeMap<RunId, Loaded>,
+    /// Order of use, oldest first, for eviction.
+    uses: BTreeMap<u64, RunId>,
+    clock_of_use: u64,
+    /// The newest run of each workflow id that is open, or whose end is not durable yet.
+    current: BTreeMap<(Namespace, WorkflowId), RunId>,
+    deadlines: BTreeSet<(Timestamp, RunId)>,
+    deadline_of: BTreeMap<RunId, (Timestamp, Namespace, WorkflowId)>,
+    submitted: u64,
+    /// Nothing more can be submitted: the shard was given to another thread.
+    pub(super) abandoned: bool,
+}
+
+struct Loaded {
+    execution: Execution,
+    last_use: u64,
+    /// The number of the last item of this run; it must be released before the run may be put out of memory.
+    last_item: u64,
+    snapshot_at: u64,
+}
+
+impl Shard {
+    pub(crate) fn new(shared: Arc<Shared>, number: usize, generation: u64) -> Self {
+        Shard {
+            submitted: shared.committer.released(number),
+            shared,
+            number,
+            generation,
+            loaded: BTreeMap::new(),
+            uses: BTreeMap::new(),
+            clock_of_use: 0,
+            current: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            deadline_of: BTreeMap::new(),
+            abandoned: false,
+        }
+    }
+
+    /// Learns of an open run at start, without loading it.
+    pub(crate) fn know(&mut self, namespace: Namespace, workflow_id: WorkflowId, run: RunId, outlook: Outlook) {
+        if let Some(at) = outlook.next_deadline {
+            self.deadlines.insert((at, run));
+            self.deadline_of.insert(run, (at, namespace.clone(), workflow_id.clone()));
+        }
+        self.current.insert((namespace, workflow_id), run);
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Takes the next run whose deadline has come.
+    pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<RunName> {
+        let (at, run) = *self.deadlines.first()?;
+        if at > now {
+            return None;
+        }
+        self.deadlines.remove(&(at, run));
+        let (_, namespace, workflow_id) = self.deadline_of.remove(&run)?;
+        Some(RunName { namespace, workflow_id, run_id: run })
+    }
+
+    fn set_deadline(&mut self, name: &RunName, at: Option<Timestamp>) {
+        if let Some((old, ..)) = self.deadline_of.get(&name.run_id) {
+            if Some(*old) == at {
+                return;
+            }
+            self.deadlines.remove(&(*old, name.run_id));
+            self.deadline_of.remove(&name.run_id);
+        }
+        if let Some(at) = at {
+            self.deadlines.insert((at, name.run_id));
+            self.deadline_of.insert(name.run_id, (at, name.namespace.clone(), name.workflow_id.clone()));
+        }
+    }
+
+    /// The newest run of a workflow id.
+    pub(super) fn newest(&self, namespace: &Namespace, workflow_id: &WorkflowId) -> Option<RunId> {
+        // The key is cloned; ids are reference-counted.
+        let key = (namespace.clone(), workflow_id.clone());
+        self.current.get(&key).copied().or_else(|| self.shared.journal.latest_run(namespace, workflow_id))
+    }
+
+    /// The facts of a run: from memory if loaded, else from the index.
+    pub(super) fn info(&self, run: RunId) -> Option<RunInfo> {
+        match self.loaded.get(&run) {
+            Some(loaded) => Some(loaded.execution.run().info().clone()),
+            None => self.shared.journal.run(run).map(|entry| entry.info),
+        }
+    }
+
+    /// Finds the run that is meant.
+    pub(super) fn find(&self, run: &RunRef) -> Result<RunName, Rejection> {
+        let (namespace, workflow_id) = run.key();
+        let not_found = |run_id| Rejection::NotFound { workflow_id: workflow_id.clone(), run_id };
+        let run_id = match run {
+            RunRef::Target(Target { run_id: Some(run_id), .. }) => {
+                let info = self.info(*run_id).filter(|info| info.workflow_id == *workflow_id);
+                info.map(|info| info.run_id).ok_or_else(|| not_found(Some(*run_id)))?
+            }
+            RunRef::Target(Target { run_id: None, .. }) => {
+                self.newest(namespace, workflow_id).ok_or_else(|| not_found(None))?
+            }
+            RunRef::Chain { first_run, .. } => {
+                self.last_of_chain(*first_run).ok_or_else(|| not_found(Some(*first_run)))?
+            }
+        };
+        Ok(RunName { namespace: namespace.clone(), workflow_id: workflow_id.clone(), run_id })
+    }
+
+    pub(super) fn last_of_chain(&self, first_run: RunId) -> Option<RunId> {
+        let mut info = self.info(first_run)?;
+        while let Some(next) = info.next_run {
+            info = self.info(next)?;
+        }
+        Some(info.run_id)
+    }
+
+    /// The loaded run, loading it if need be.
+    pub(super) fn load(&mut self, name: &RunName) -> Result<&mut Execution, Rejection> {
+        if !self.loaded.contains_key(&name.run_id) {
+            let execution = self.read(name.run_id, &name.workflow_id)?;
+            self.keep(name.run_id, execution);
+        }
+        self.touch(name.run_id);
+        match self.loaded.get_mut(&name.run_id) {
+            Some(loaded) => Ok(&mut loaded.execution),
+            None => Err(Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(name.run_id) }),
+        }
+    }
+
+    pub(super) fn loaded(&mut self, run: RunId) -> Option<&mut Execution> {
+        self.loaded.get_mut(&run).map(|loaded| &mut loaded.execution)
+    }
+
+    fn read(&self, run: RunId, workflow_id: &WorkflowId) -> Result<Execution, Rejection> {
+        let failed = |error: &StorageError| Rejection::Held { why: error.to_string() };
+        let resumed = self.resume(run).map_err(|error| failed(&error))?;
+        let mut execution = match resumed {
+            Some(execution) => execution,
+            None => {
+                let turns = self.shared.journal.turns(run, EventId(1)).map_err(|error| {
+                    self.shared.note_held(run, Some(error.to_string()));
+                    failed(&error)
+                })?;
+                if turns.is_empty() {
+                    return Err(Rejection::NotFound { workflow_id: workflow_id.clone(), run_id: Some(run) });
+                }
+                Execution::load(&turns, &self.shared.options.workflows, self.shared.build)
+                    .map_err(|error: LoadError| Rejection::Held { why: error.to_string() })?
+            }
+        };
+        match (self.shared.held_why(run), execution.held()) {
+            (Some(why), None) => execution.hold(Held::Defect { why }),
+            (_, Some(held)) => self.shared.note_held(run, Some(held.to_string())),
+            (None, None) => {}
+        }
+        Ok(execution)
+    }
+
+    /// Resumes a state-machine run from its snapshot, if there is one of this build that can be read.
+    fn resume(&self, run: RunId) -> Result<Option<Execution>, StorageError> {
+        let Some(snapshot) = self.shared.journal.snapshot(run).filter(|found| found.build == self.shared.build) else {
+            return Ok(None);
+        };
+        let Ok((facts, code)) = rmp_serde::from_slice::<(Run, Vec<u8>)>(&snapshot.state) else { return Ok(None) };
+        let workflow_type = facts.info().workflow_type.clone();
+        let Ok(driver) = self.shared.options.workflows.restore(&workflow_type, run, &code) else { return Ok(None) };
+        let turns = self.shared.journal.turns(run, facts.next_event())?;
+        Ok(Execution::resume(facts, driver, &turns, self.shared.build).ok())
+    }
+
+    fn keep(&mut self, run: RunId, execution: Execution) {
+        let snapshot_at = execution.run().next_event().0;
+        let loaded = Loaded { execution, last_use: 0, last_item: self.submitted, snapshot_at };
+        self.loaded.insert(run, loaded);
+        self.touch(run);
+    }
+
+    fn touch(&mut self, run: RunId) {
+        self.clock_of_use += 1;
+        if let Some(loaded) = self.loaded.get_mut(&run) {
+            self.uses.remove(&loaded.last_use);
+            loaded.last_use = self.clock_of_use;
+            self.uses.insert(self.clock_of_use, run);
+        }
+    }
+
+    /// Begins a run and submits its first turn.
+    pub(super) fn begin(
+        &mut self,
+        run_id: RunId,
+        started: WorkflowExecutionStarted,
+        more: impl FnOnce(&mut Execution, &mut Environment<'_>) -> Result<Option<Decision>, Rejection>,
+        answers: Vec<Answer>,
+    ) -> Result<(), (Rejection, Vec<Answer>)> {
+        let name = RunName { namespace: started.namespace.clone(), workflow_id: started.workflow_id.clone(), run_id };
+        let shared = self.shared.clone();
+        let decided = decide_with(&shared, |environment| {
+            let (mut execution, first) = Execution::start(run_id, started, &shared.options.workflows, environment)?;
+            let second = more(&mut execution, environment)?;
+            Ok((execution, first, second))
+        });
+        match decided {
+            Ok((execution, first, second)) => {
+                self.current.insert((name.namespace.clone(), name.workflow_id.clone()), run_id);
+                self.keep(run_id, execution);
+                let decisions = std::iter::once(first).chain(second).collect();
+                self.submit(&name, decisions, answers);
+                Ok(())
+            }
+            Err(why) => Err((why, answers)),
+        }
+    }
+
+    /// Lets a run decide an input and submits the turn. `Err` gives the answers back with the reason.
+    pub(super) fn decide(
+        &mut self,
+        name: &RunName,
+        input: Input,
+        answers: Vec<Answer>,
+    ) -> Result<(), (Rejection, Vec<Answer>)> {
+        let shared = self.shared.clone();
+        let execution = match self.load(name) {
+            Ok(execution) => execution,
+            Err(why) => return Err((why, answers)),
+        };
+        for interceptor in &shared.options.interceptors {
+            interceptor.turn_begins(execution.run().info());
+        }
+        let decided = decide_with(&shared, |environment| execution.decide(input, environment));
+        match decided {
+            Ok(decision) => {
+                self.submit(name, vec![decision], answers);
+                Ok(())
+            }
+            Err(why) => Err((why, answers)),
+        }
+    }
+
+    /// Decides what waits in a run's inbox, when nothing keeps it waiting any more.
+    pub(super) fn decide_inbox(&mut self, name: &RunName) {
+        let shared = self.shared.clone();
+        let Ok(execution) = self.load(name) else { return };
+        let waits = execution.run().inbox_len() > 0 && execution.held().is_none() && !execution.run().is_paused();
+        if waits && let Ok(decision) = decide_with(&shared, |environment| Ok(execution.decide_inbox(environment))) {
+            self.submit(name, vec![decision], Vec::new());
+        }
+    }
+
+    /// Submits something to be answered in order, without a turn.
+    pub(super) fn answer_in_order(&mut self, answer: Answer) {
+        self.submit_item(Vec::new(), Vec::new(), vec![answer]);
+    }
+
+    fn submit(&mut self, name: &RunName, decisions: Vec<Decision>, answers: Vec<Answer>) {
+        let mut turns = Vec::new();
+        let mut effects = Vec::new();
+        let mut names = vec![name.clone()];
+        let mut decisions: Vec<(RunName, Decision)> =
+            decisions.into_iter().map(|decision| (name.clone(), decision)).collect();
+        while !decisions.is_empty() {
+            let mut following = Vec::new();
+            for (name, mut decision) in decisions {
+                if let Some(next) = decision.take_next_run()
+                    && let Some(begun) = self.begin_next(&name, next)
+                {
+                    names.push(begun.0.clone());
+                    following.push(begun);
+                }
+                let empty = decision.is_empty();
+                let (turn, sealed) = decision.seal();
+                if !empty {
+                    for interceptor in &self.shared.options.interceptors {
+                        if let Some(loaded) = self.loaded.get(&turn.run) {
+                            interceptor.turn_ends(loaded.execution.run().info(), turn.events.len());
+                        }
+                    }
+                    turns.push(turn);
+                }
+                effects.push((name, sealed));
+            }
+            decisions = following;
+        }
+        self.submit_item(turns, effects, answers);
+        for name in names {
+            self.settle_run(&name);
+        }
+        self.evict();
+    }
+
+    /// Begins the next run of a chain, in the same commit as the end of the one before.
+    fn begin_next(&mut self, name: &RunName, next: NextRun) -> Option<(RunName, Decision)> {
+        let shared = self.shared.clone();
+        let name = RunName { run_id: next.run_id, ..name.clone() };
+        let decided = decide_with(&shared, |environment| {
+            Execution::start_or_hold(next.run_id, next.started, &shared.options.workflows, environment)
+        });
+        let (execution, decision) = decided.ok()?;
+        if let Some(held) = execution.held() {
+            shared.note_held(next.run_id, Some(held.to_string()));
+        }
+        self.current.insert((name.namespace.clone(), name.workflow_id.clone()), next.run_id);
+        self.keep(next.run_id, execution);
+        Some((name, decision))
+    }
+
+    fn submit_item(
+        &mut self,
+        turns: Vec<Turn>,
+        effects: Vec<(RunName, crate::machine::SealedEffects)>,
+        answers: Vec<Answer>,
+    ) {
+        self.submitted += 1;
+        for (name, _) in &effects {
+            if let Some(loaded) = self.loaded.get_mut(&name.run_id) {
+                loaded.last_item = self.submitted;
+            }
+        }
+        self.shared.idle.begin();
+        let item = Item { shard: self.number, generation: self.generation, turns, effects, answers };
+        if !self.shared.committer.submit(item) {
+            self.shared.idle.end();
+            self.abandoned = true;
+        }
+    }
+
+    /// Brings deadlines up to date after a decision.
+    fn settle_run(&mut self, name: &RunName) {
+        let deadline = self.loaded.get(&name.run_id).and_then(|loaded| loaded.execution.next_deadline());
+        self.set_deadline(name, deadline);
+    }
+
+    /// Puts the runs that were not used for longest out of memory, if everything of them is durable.
+    fn evict(&mut self) {
+        let released = self.shared.committer.released(self.number);
+        let mut surplus = self.loaded.len().saturating_sub(self.shared.options.loaded_max.max(1));
+        let mut candidates = self.uses.iter();
+        let mut gone = Vec::new();
+        while surplus > 0
+            && let Some((_, run)) = candidates.next()
+        {
+            if self.loaded.get(run).is_some_and(|loaded| loaded.last_item <= released) {
+                gone.push(*run);
+            }
+            surplus -= 1;
+        }
+        for run in gone {
+            self.forget(run);
+        }
+        self.snapshot_long_runs();
+    }
+
+    /// Puts one run out of memory.
+    pub(super) fn forget(&mut self, run: RunId) {
+        self.snapshot(run, 1);
+        let Some(loaded) = self.loaded.remove(&run) else { return };
+        self.uses.remove(&loaded.last_use);
+        let info = loaded.execution.run().info();
+        let key = (info.namespace.clone(), info.workflow_id.clone());
+        if loaded.execution.run().is_closed() && self.current.get(&key) == Some(&run) {
+            self.current.remove(&key);
+        }
+    }
+
+    /// The run that was used last is the one that may have grown.
+    fn snapshot_long_runs(&mut self) {
+        if let Some((_, run)) = self.uses.last_key_value() {
+            self.snapshot(*run, SNAPSHOT_EVENTS);
+        }
+    }
+
+    /// Snapshots a run that has grown by this many events (engine.md E37). Lost snapshots cost only time.
+    fn snapshot(&mut self, run: RunId, grown: u64) {
+        let Some(loaded) = self.loaded.get_mut(&run) else { return };
+        let facts = loaded.execution.run();
+        let next = facts.next_event().0;
+        if next < loaded.snapshot_at + grown || loaded.last_item > self.shared.committer.released(self.number) {
+            return;
+        }
+        let Some(code) = loaded.execution.snapshot() else { return };
+        if let Ok(state) = rmp_serde::to_vec(&(loaded.execution.run(), code)) {
+            let snapshot = Snapshot { event: EventId(next - 1), build: self.shared.build, state };
+            match self.shared.journal.put_snapshot(run, snapshot) {
+                Ok(()) => loaded.snapshot_at = next,
+                Err(error) => tracing::warn!(%run, %error, "a snapshot could not be kept; the run is replayed instead"),
+            }
+        }
+    }
+
+    /// Snapshots everything that can be, because the worker is leaving.
+    pub(super) fn snapshot_all(&mut self) {
+        for run in self.loaded.keys().copied().collect::<Vec<_>>() {
+            self.snapshot(run, 1);
+        }
+    }
+}
+
+/// Decides with the worker's time, build and slots. Slots taken for a decision that fails are given back.
+pub(super) fn decide_with<T>(
+    shared: &Shared,
+    decide: impl FnOnce(&mut Environment<'_>) -> Result<T, Rejection>,
+) -> Result<T, Rejection> {
+    let mut taken = 0;
+    let mut take_slot = |queue: &TaskQueue| {
+        let took = shared.take_slot(queue);
+        taken += usize::from(took);
+        took
+    };
+    let mut environment = Environment {
+        now: shared.clock.now(),
+        build: shared.build,
+        limits: &shared.options.limits,
+        take_slot: &mut take_slot,
+    };
+    let decided = decide(&mut environment);
+    if decided.is_err() {
+        for _ in 0..taken {
+            shared.release_slot();
+        }
+    }
+    decided
+}

@@ -1,0 +1,374 @@
+//! The turn thread of a shard: takes one message after the other and lets the run decide.
+//!
+//! Invariant: every message is answered, through the committer, so that no answer shows what is not durable. One arm a
+//! message, and no arm does more than find the run, decide, and say who is answered.
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "edge: the watchdog measures real time")]
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use super::committer::{Answer, RunName};
+use super::mailbox::{Arrival, Closed, Message, Reply, RunRef};
+use super::release::parent_closed;
+use super::shard::Shard;
+use super::shared::Shared;
+use crate::machine::Execution;
+use crate::request::*;
+use crate::vocabulary::*;
+
+/// What a turn thread is doing, for the watchdog.
+#[derive(Default)]
+pub(crate) struct InHand {
+    pub(crate) doing: Mutex<Option<Doing>>,
+}
+
+/// One decision in progress.
+pub(crate) struct Doing {
+    pub(crate) since: Instant,
+    pub(crate) name: RunName,
+    /// Kept so that the input is not lost when its turn does not come back.
+    pub(crate) input: Option<Input>,
+}
+
+impl InHand {
+    pub(super) fn begin(&self, name: &RunName, input: Option<Input>) {
+        *self.doing.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Doing { since: Instant::now(), name: name.clone(), input });
+    }
+    pub(super) fn end(&self) {
+        *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+    /// What is being decided, if it has been for longer than allowed.
+    pub(crate) fn overdue(&self, allowed: std::time::Duration) -> Option<(RunName, Option<Input>)> {
+        let doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
+        doing
+            .as_ref()
+            .filter(|doing| doing.since.elapsed() > allowed)
+            .map(|doing| (doing.name.clone(), doing.input.clone()))
+    }
+    pub(crate) fn take(&self) -> Option<(RunName, Option<Input>)> {
+        let mut doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
+        doing.take().map(|doing| (doing.name, doing.input))
+    }
+}
+
+/// A shard with its thread's loop.
+pub(crate) struct TurnThread {
+    pub(super) shard: Shard,
+    pub(super) shared: Arc<Shared>,
+    pub(super) in_hand: Arc<InHand>,
+}
+
+impl TurnThread {
+    pub(crate) fn new(shard: Shard, in_hand: Arc<InHand>) -> Self {
+        TurnThread { shared: shard.shared.clone(), shard, in_hand }
+    }
+
+    /// Until the worker stops, or the shard is given to another thread.
+    pub(crate) fn run(mut self) {
+        while !self.shard.abandoned {
+            let deadline = self.shard.next_deadline();
+            self.shared.wake_at[self.shard.number]
+                .store(deadline.map_or(i64::MAX, Timestamp::as_micros), Ordering::Release);
+            let due = deadline.is_some_and(|at| at <= self.shared.clock.now());
+            let wait = if due { Some(std::time::Duration::ZERO) } else { self.real_wait(deadline) };
+            if due {
+                self.fire_due();
+            }
+            match self.shared.mailboxes[self.shard.number].next(wait) {
+                Arrival::Message(message) => {
+                    self.handle(message);
+                    self.publish_wake();
+                    self.shared.idle.end();
+                }
+                Arrival::Deadline => {}
+                Arrival::Stopped => {
+                    self.shard.snapshot_all();
+                    break;
+                }
+            }
+        }
+    }
+
+    fn real_wait(&self, deadline: Option<Timestamp>) -> Option<std::time::Duration> {
+        self.shared.clock.sleep_until(deadline?)
+    }
+
+    /// A virtual clock looks at this as soon as nothing is under way.
+    fn publish_wake(&self) {
+        let deadline = self.shard.next_deadline();
+        self.shared.wake_at[self.shard.number]
+            .store(deadline.map_or(i64::MAX, Timestamp::as_micros), Ordering::Release);
+    }
+
+    /// Wakes a bounded number of runs whose deadline has come, so that messages get their turn too.
+    fn fire_due(&mut self) {
+        self.shared.idle.begin();
+        let now = self.shared.clock.now();
+        for _ in 0..256 {
+            let Some(name) = self.shard.pop_due(now) else { break };
+            self.input(&name, Input::Deadline, None);
+        }
+        self.publish_wake();
+        self.shared.idle.end();
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Start { run_id, start, then, reply } => self.start(run_id, *start, then, reply),
+            Message::Input { run, input, reply } => match self.shard.find(&run) {
+                Ok(name) => self.input(&name, input, reply),
+                Err(why) => refuse(reply, why),
+            },
+            Message::SlotGranted(waiting) => self.slot_granted(waiting),
+            Message::Update { target, request, reply } => self.update(RunRef::Target(target), request, reply),
+            Message::UpdateResult { target, update_id, reply } => self.update_result(target, update_id, reply),
+            Message::ActivityByName { target, activity_id, pause, identity, reply } => {
+                self.pause_activity(target, activity_id, pause, identity, reply);
+            }
+            Message::Query { target, name, input, reply } => self.query(target, &name, &input, reply),
+            Message::Describe { target, reply } => self.describe(target, reply),
+            Message::AwaitClose { target, reply } => self.await_close(target, reply),
+            Message::WatchChild { namespace, workflow_id, first_run, parent } => {
+                self.watch_child(namespace, workflow_id, first_run, parent);
+            }
+            Message::Recover { target } => self.recover(target),
+            Message::Wake => {}
+        }
+    }
+
+    /// Answers in order, after everything decided before is durable.
+    pub(super) fn answer<T: Send + 'static>(&mut self, reply: Reply<T>, answer: Result<T, Rejection>) {
+        self.shard.answer_in_order(Box::new(move |durable| {
+            // Whoever asked may have gone away.
+            let _ = reply.send(durable.map_err(Clone::clone).and(answer));
+        }));
+    }
+
+    pub(super) fn input(&mut self, name: &RunName, input: Input, reply: Option<Reply<()>>) {
+        let answers: Vec<Answer> = reply.into_iter().map(|reply| when_durable(reply, ())).collect();
+        self.in_hand.begin(name, Some(input.clone()));
+        let decided = self.shard.decide(name, input, answers);
+        self.in_hand.end();
+        if let Err((why, answers)) = decided {
+            self.refuse_in_order(answers, why);
+        }
+    }
+
+    pub(super) fn refuse_in_order(&mut self, answers: Vec<Answer>, why: Rejection) {
+        if !answers.is_empty() {
+            self.shard.answer_in_order(Box::new(move |durable| {
+                for answer in answers {
+                    answer(Err(durable.err().unwrap_or(&why)));
+                }
+            }));
+        }
+    }
+
+    fn slot_granted(&mut self, waiting: crate::queue::Waiting) {
+        let name = RunName { namespace: waiting.namespace, workflow_id: waiting.workflow_id, run_id: waiting.run_id };
+        let token = crate::activity::TaskToken { run_id: name.run_id, seq: waiting.seq, attempt: waiting.attempt };
+        let before = self.shard.load(&name).map(|execution| execution.run().is_under_way(token)).unwrap_or(true);
+        self.input(&name, Input::StartActivity { seq: waiting.seq, attempt: waiting.attempt }, None);
+        let after = self.shard.loaded(name.run_id).is_some_and(|execution| execution.run().is_under_way(token));
+        if before || !after {
+            // The attempt is not wanted any more; the slot goes to somebody else.
+            self.shared.release_slot();
+        }
+    }
+
+    pub(super) fn update(&mut self, run: RunRef, request: UpdateRequest, reply: Reply<UpdateOutcome>) {
+        let name = match self.shard.find(&run) {
+            Ok(name) => name,
+            Err(why) => return self.answer(reply, Err(why)),
+        };
+        let known = match self.shard.load(&name) {
+            Ok(execution) => execution.run().update(&request.update_id),
+            Err(why) => return self.answer(reply, Err(why)),
+        };
+        match (known, request.wait) {
+            (Some(outcome @ UpdateOutcome::Completed(_)), _) => return self.answer(reply, Ok(outcome)),
+            (Some(UpdateOutcome::Accepted), UpdateWait::Accepted) => {
+                return self.answer(reply, Ok(UpdateOutcome::Accepted));
+            }
+            (Some(UpdateOutcome::Accepted), UpdateWait::Completed) => {
+                return self.shared.waiters.await_update(name.run_id, request.update_id, reply);
+            }
+            (None, _) => {}
+        }
+        let UpdateRequest { update_id, name: update, input, identity, wait } = request;
+        let input = Input::Update { update_id: update_id.clone(), name: update, input, identity };
+        let (answers, waits) = match wait {
+            UpdateWait::Accepted => (vec![when_durable(reply, UpdateOutcome::Accepted)], false),
+            UpdateWait::Completed => {
+                self.shared.waiters.await_update(name.run_id, update_id.clone(), reply);
+                (Vec::new(), true)
+            }
+        };
+        self.in_hand.begin(&name, None);
+        let decided = self.shard.decide(&name, input, answers);
+        self.in_hand.end();
+        if let Err((why, answers)) = decided {
+            if waits {
+                self.shared.waiters.refuse_update(name.run_id, update_id, &why);
+            }
+            self.refuse_in_order(answers, why);
+        }
+    }
+
+    fn update_result(&mut self, target: Target, update_id: UpdateId, reply: Reply<UpdateOutcome>) {
+        let name = match self.shard.find(&RunRef::Target(target)) {
+            Ok(name) => name,
+            Err(why) => return self.answer(reply, Err(why)),
+        };
+        match self.shard.load(&name).map(|execution| execution.run().update(&update_id)) {
+            Ok(Some(UpdateOutcome::Accepted)) => self.shared.waiters.await_update(name.run_id, update_id, reply),
+            Ok(Some(done)) => self.answer(reply, Ok(done)),
+            Ok(None) => {
+                let why = Rejection::Invalid {
+                    what: format!("update {update_id}"),
+                    why: "this run has not accepted an update of that id".into(),
+                };
+                self.answer(reply, Err(why));
+            }
+            Err(why) => self.answer(reply, Err(why)),
+        }
+    }
+
+    fn pause_activity(
+        &mut self,
+        target: Target,
+        activity_id: ActivityId,
+        pause: Option<String>,
+        identity: Option<Identity>,
+        reply: Reply<()>,
+    ) {
+        let found = self.shard.find(&RunRef::Target(target)).and_then(|name| {
+            let seq = self.shard.load(&name)?.run().activity_by_id(&activity_id);
+            seq.map(|seq| (name, seq)).ok_or(Rejection::UnknownActivity { activity: activity_id.to_string() })
+        });
+        match (found, pause) {
+            (Ok((name, seq)), Some(reason)) => {
+                self.input(&name, Input::PauseActivity { seq, reason, identity }, Some(reply));
+            }
+            (Ok((name, seq)), None) => self.input(&name, Input::UnpauseActivity { seq, identity }, Some(reply)),
+            (Err(why), _) => self.answer(reply, Err(why)),
+        }
+    }
+
+    fn query(&mut self, target: Target, query: &QueryName, input: &Payload, reply: Reply<Payload>) {
+        let found = self.shard.find(&RunRef::Target(target));
+        let answer = found.and_then(|name| {
+            self.shard.load(&name)?;
+            self.in_hand.begin(&name, None);
+            let answer = self.shard.load(&name)?.query(query, input);
+            self.in_hand.end();
+            answer
+        });
+        self.answer(reply, answer);
+    }
+
+    fn describe(&mut self, target: Target, reply: Reply<Box<Description>>) {
+        let limits = self.shared.options.limits.clone();
+        let described = self.shard.find(&RunRef::Target(target)).and_then(|name| {
+            let held = self.shared.held_why(name.run_id);
+            let execution = self.shard.load(&name)?;
+            Ok(Box::new(describe(execution, held, &limits)))
+        });
+        self.answer(reply, described);
+    }
+
+    fn await_close(&mut self, target: Target, reply: Reply<Closed>) {
+        let name = match self.shard.find(&RunRef::Target(target)) {
+            Ok(name) => name,
+            Err(why) => return self.answer(reply, Err(why)),
+        };
+        // An open run that is not loaded stays so: its waiter costs nothing until it ends.
+        let open = self.shard.info(name.run_id).is_some_and(|info| info.status.is_open());
+        if open {
+            return self.shared.waiters.await_close(name.run_id, reply);
+        }
+        let closed = self.shard.load(&name).and_then(|execution| {
+            let outcome = execution.run().outcome().cloned();
+            let next_run = execution.run().info().next_run;
+            let missing = Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(name.run_id) };
+            Ok(Closed { run_id: name.run_id, outcome: outcome.ok_or(missing)?, next_run })
+        });
+        self.answer(reply, closed);
+    }
+
+    fn watch_child(&mut self, namespace: Namespace, workflow_id: WorkflowId, first_run: RunId, parent: Parent) {
+        let Some(last) = self.shard.last_of_chain(first_run) else { return };
+        let name = RunName { namespace: namespace.clone(), workflow_id, run_id: last };
+        let Ok(execution) = self.shard.load(&name) else { return };
+        let Some(outcome) = execution.run().outcome().cloned() else { return };
+        let to = RunName { namespace, workflow_id: parent.workflow_id, run_id: parent.run_id };
+        let shared = self.shared.clone();
+        self.shard.answer_in_order(Box::new(move |durable| {
+            if durable.is_ok() {
+                shared.deliver_input(&to, Input::ChildClosed { seq: parent.seq, run_id: last, outcome });
+            }
+        }));
+    }
+
+    /// Looks at a run after a restart: its attempts are lost, its messages go out again, its inbox is decided.
+    fn recover(&mut self, target: Target) {
+        let Ok(name) = self.shard.find(&RunRef::Target(target)) else { return };
+        if let Some(parent) = self.shard.info(name.run_id).and_then(|info| info.parent) {
+            let closed = self.shared.journal.run(parent.run_id).is_some_and(|entry| !entry.info.status.is_open());
+            if closed {
+                let first_run = self.shard.info(name.run_id).map_or(name.run_id, |info| info.first_run);
+                let parent_name = RunName {
+                    namespace: name.namespace.clone(),
+                    workflow_id: parent.workflow_id,
+                    run_id: parent.run_id,
+                };
+                parent_closed(&self.shared, &parent_name, name.workflow_id.clone(), first_run, parent.close_policy);
+            }
+        }
+        self.input(&name, Input::WorkerRestarted, None);
+        self.shard.decide_inbox(&name);
+    }
+}
+
+fn refuse(reply: Option<Reply<()>>, why: Rejection) {
+    if let Some(reply) = reply {
+        let _ = reply.send(Err(why));
+    }
+}
+
+/// An answer that is given when the turn is durable.
+pub(super) fn when_durable<T: Send + 'static>(reply: Reply<T>, answer: T) -> Answer {
+    Box::new(move |durable| {
+        let _ = reply.send(durable.map(|()| answer).map_err(Clone::clone));
+    })
+}
+
+fn describe(execution: &Execution, held: Option<String>, limits: &crate::machine::Limits) -> Description {
+    let run = execution.run();
+    let info = run.info();
+    let mut warnings = Vec::new();
+    if info.history.events >= limits.history_events_warn {
+        let limit = limits.history_events_warn;
+        warnings
+            .push(format!("the history has {} events (warning from {limit}): continue as new", info.history.events));
+    }
+    if info.history.bytes >= limits.history_bytes_warn {
+        let limit = limits.history_bytes_warn;
+        warnings.push(format!("the history has {} bytes (warning from {limit}): continue as new", info.history.bytes));
+    }
+    Description {
+        info: info.clone(),
+        pending_activities: run.pending_activities(),
+        pending_timers: run.pending_timers(),
+        pending_children: run.pending_children(),
+        pending_updates: run.pending_updates(),
+        inbox: run.inbox_len(),
+        held: held.or_else(|| execution.held().map(ToString::to_string)),
+        awaiting: execution.awaiting(),
+        cancel_requested: run.cancel_requested(),
+        warnings,
+        result: run.outcome().cloned(),
+    }
+}

@@ -1,0 +1,62 @@
+//! Who waits for the end of a run or of an update.
+//!
+//! Invariant: a waiter is registered by the turn thread before the decision that would answer it is submitted, and
+//! answered after that decision is durable; so none is missed and none hears too early.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::mailbox::{Closed, Reply};
+use crate::request::UpdateOutcome;
+use crate::vocabulary::*;
+
+#[derive(Default)]
+pub(crate) struct Waiters {
+    closes: Mutex<BTreeMap<RunId, Vec<Reply<Closed>>>>,
+    updates: Mutex<BTreeMap<(RunId, UpdateId), Vec<Reply<UpdateOutcome>>>>,
+}
+
+impl Waiters {
+    pub(crate) fn await_close(&self, run: RunId, reply: Reply<Closed>) {
+        let mut closes = self.closes.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = closes.entry(run).or_default();
+        waiting.retain(|reply| !reply.is_closed());
+        waiting.push(reply);
+    }
+    pub(crate) fn closed(&self, closed: &Closed) {
+        let waiting = self.closes.lock().unwrap_or_else(PoisonError::into_inner).remove(&closed.run_id);
+        for reply in waiting.into_iter().flatten() {
+            // A waiter that has gone away is no concern.
+            let _ = reply.send(Ok(closed.clone()));
+        }
+    }
+    pub(crate) fn await_update(&self, run: RunId, update_id: UpdateId, reply: Reply<UpdateOutcome>) {
+        let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = updates.entry((run, update_id)).or_default();
+        waiting.retain(|reply| !reply.is_closed());
+        waiting.push(reply);
+    }
+    pub(crate) fn update_completed(&self, run: RunId, update_id: UpdateId, result: &Result<Payload, Failure>) {
+        let waiting = self.updates.lock().unwrap_or_else(PoisonError::into_inner).remove(&(run, update_id));
+        for reply in waiting.into_iter().flatten() {
+            let _ = reply.send(Ok(UpdateOutcome::Completed(result.clone())));
+        }
+    }
+    pub(crate) fn refuse_update(&self, run: RunId, update_id: UpdateId, why: &Rejection) {
+        let waiting = self.updates.lock().unwrap_or_else(PoisonError::into_inner).remove(&(run, update_id));
+        for reply in waiting.into_iter().flatten() {
+            let _ = reply.send(Err(why.clone()));
+        }
+    }
+    /// The worker leaves: nobody will be answered any more.
+    pub(crate) fn abandon(&self, why: &Rejection) {
+        let closes = std::mem::take(&mut *self.closes.lock().unwrap_or_else(PoisonError::into_inner));
+        for reply in closes.into_values().flatten() {
+            let _ = reply.send(Err(why.clone()));
+        }
+        let updates = std::mem::take(&mut *self.updates.lock().unwrap_or_else(PoisonError::into_inner));
+        for reply in updates.into_values().flatten() {
+            let _ = reply.send(Err(why.clone()));
+        }
+    }
+}

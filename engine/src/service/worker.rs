@@ -1,0 +1,246 @@
+//! A worker: opens the log, recovers, runs the threads, drains and stops.
+//!
+//! Invariant: recovery loads only runs that had something under way; a parked run costs an index entry. A drain ends in
+//! bounded time, and whatever it leaves undone is found again by the next start.
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "edge: threads and real time")]
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+
+use super::committer::Committer;
+use super::health::{Health, HealthCell};
+use super::mailbox::{Mailbox, Message};
+use super::options::{DataDirectory, WorkerOptions};
+use super::runner::Runner;
+use super::shared::{Idle, Shared};
+use super::waiters::Waiters;
+use super::watchdog::TurnThreads;
+use crate::client::Client;
+use crate::log::{Journal, Log, SledLog, SledOptions, StorageError};
+use crate::queue::TaskQueues;
+use crate::request::Target;
+use crate::vocabulary::*;
+
+/// Why a worker cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error("a worker needs a tokio runtime around it: {0}")]
+    NoRuntime(#[from] tokio::runtime::TryCurrentError),
+    #[error("a thread could not be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// A running worker. Dropping it stops it at once, as a crash would, minus the damage.
+pub struct Worker {
+    shared: Arc<Shared>,
+    turns: Arc<TurnThreads>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    housekeeping: Arc<Housekeeping>,
+}
+
+impl Worker {
+    /// Opens the log, recovers and begins to work. Must be called within a tokio runtime, on which activities run.
+    pub fn start(options: WorkerOptions) -> Result<Worker, StartError> {
+        let handle = tokio::runtime::Handle::try_current()?;
+        let medium: Arc<dyn Log> = match &options.data {
+            DataDirectory::Path(path) => Arc::new(SledLog::open(path, SledOptions::default())?),
+            DataDirectory::Log(log) => log.clone(),
+        };
+        let journal = Arc::new(Journal::open(medium, options.journal.clone())?);
+        let shards = options.shards.max(1);
+        let shared = Arc::new(Shared {
+            clock: options.clock.not_before(journal.last_at()),
+            build: options.workflows.build_id(),
+            mailboxes: (0..shards).map(|_| Mailbox::new(options.mailbox_max)).collect(),
+            committer: Committer::new(shards),
+            queues: Mutex::new(TaskQueues::new(options.slots, options.task_queues.clone())),
+            runner: Runner::new(options.activities.clone(), handle),
+            waiters: Waiters::default(),
+            health: HealthCell::new(),
+            idle: Idle::new(),
+            committed: broadcast::Sender::new(1_024),
+            held: Mutex::default(),
+            wake_at: (0..shards).map(|_| AtomicI64::new(i64::MAX)).collect(),
+            sleepers: Mutex::default(),
+            journal,
+            options,
+        });
+        // What needs a look is put into the mailboxes before the first request can arrive.
+        recover(&shared);
+        let turns = TurnThreads::start(&shared)?;
+        let housekeeping = Arc::new(Housekeeping::default());
+        let mut threads = Vec::new();
+        let spawn =
+            |name: &str, run: Box<dyn FnOnce() + Send>| std::thread::Builder::new().name(name.into()).spawn(run);
+        let committer = shared.clone();
+        threads.push(spawn("bosun-commit", Box::new(move || committer.committer.run(&committer)))?);
+        let (watched, watching) = (shared.clone(), turns.clone());
+        threads.push(spawn("bosun-watchdog", Box::new(move || watching.watch(&watched)))?);
+        let (kept, keeping) = (shared.clone(), housekeeping.clone());
+        threads.push(spawn("bosun-housekeeping", Box::new(move || keeping.run(&kept)))?);
+        if shared.clock.as_virtual().is_some() {
+            let (skipped, stopped) = (shared.clone(), housekeeping.clone());
+            threads.push(spawn("bosun-time", Box::new(move || skip_time(&skipped, &stopped)))?);
+        }
+        Ok(Worker { shared, turns, threads: Mutex::new(threads), housekeeping })
+    }
+
+    pub fn client(&self) -> Client {
+        Client::new(self.shared.clone())
+    }
+    pub fn health(&self) -> Health {
+        self.shared.health.get()
+    }
+    /// Waits until the worker cannot go on: its storage has failed, or it was stopped.
+    pub async fn stopped(&self) -> Health {
+        let mut health = self.shared.health.watch();
+        let ended = health
+            .wait_for(|health| !matches!(health, Health::Ready | Health::Draining))
+            .await
+            .map_or(Health::Stopped, |health| health.clone());
+        self.shared.health.storage_failure().unwrap_or(ended)
+    }
+
+    /// Stops in order: no new requests, running attempts may finish until `patience` is over, then they are told to
+    /// stop; everything decided is durable when this returns.
+    pub async fn drain(&self, patience: Duration) -> Result<(), StorageError> {
+        self.shared.health.worsen(Health::Draining);
+        self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner).close();
+        let mut ended = self.shared.runner.watch();
+        let all_ended = async {
+            while self.shared.runner.running() > 0 {
+                if ended.changed().await.is_err() {
+                    break;
+                }
+            }
+        };
+        if tokio::time::timeout(patience, all_ended).await.is_err() {
+            self.shared.runner.cancel_all();
+            let grace = self.shared.options.cancel_grace.min(Duration::from_secs(2));
+            let stopped = async { while self.shared.runner.running() > 0 && ended.changed().await.is_ok() {} };
+            // Attempts that do not stop are lost, and known to be: they were recorded as started.
+            let _ = tokio::time::timeout(grace, stopped).await;
+        }
+        self.stop()
+    }
+
+    /// Stops without waiting for attempts. Everything decided so far becomes durable; attempts that run are lost, and
+    /// found again by the next start.
+    pub fn stop(&self) -> Result<(), StorageError> {
+        self.shared.health.worsen(Health::Draining);
+        for mailbox in &self.shared.mailboxes {
+            mailbox.stop();
+        }
+        self.turns.join(Duration::from_secs(1));
+        self.shared.committer.stop();
+        self.housekeeping.stop();
+        self.shared.idle.notify();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let first = !threads.is_empty();
+        for thread in threads {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+        self.shared.runner.cancel_all();
+        self.shared.waiters.abandon(&Rejection::ShuttingDown);
+        let failed = self.shared.health.storage_failure();
+        self.shared.health.worsen(Health::Stopped);
+        if first && failed.is_none() { self.shared.journal.close() } else { Ok(()) }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            tracing::warn!(%error, "the log could not be closed in order");
+        }
+    }
+}
+
+/// Asks the shards to look at runs that had something under way, and at children whose parent may have closed.
+fn recover(shared: &Arc<Shared>) {
+    let mut looked_at = 0;
+    let open = shared.journal.open_runs();
+    let known = open.len();
+    for (run, namespace, workflow_id, outlook) in open {
+        let has_parent = || shared.journal.run(run).is_some_and(|entry| entry.info.parent.is_some());
+        if outlook.attention || has_parent() {
+            let target = Target { namespace: namespace.clone(), workflow_id: workflow_id.clone(), run_id: Some(run) };
+            shared.deliver(&namespace, &workflow_id, Message::Recover { target });
+            looked_at += 1;
+        }
+    }
+    tracing::info!(open_runs = known, looked_at, "recovered");
+}
+
+/// Checkpoints and archives, in the background, only after something was written.
+#[derive(Default)]
+struct Housekeeping {
+    stopped: AtomicBool,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Housekeeping {
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
+    }
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+    fn run(&self, shared: &Arc<Shared>) {
+        let mut done_at = GroupSeq(0);
+        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let every = shared.options.housekeeping_every;
+            guard = self.changed.wait_timeout(guard, every).unwrap_or_else(PoisonError::into_inner).0;
+            if self.is_stopped() || shared.health.storage_failure().is_some() {
+                return;
+            }
+            let last = shared.journal.last_group();
+            if last == done_at {
+                continue;
+            }
+            done_at = last;
+            let retention = shared.options.retention;
+            let kept = shared
+                .journal
+                .checkpoint()
+                .and_then(|()| shared.journal.housekeep(shared.clock.now(), &move |_: &Namespace| retention));
+            match kept {
+                Ok(done) => tracing::debug!(?done, "housekeeping"),
+                Err(error) => {
+                    tracing::error!(%error, "housekeeping failed; nothing is acknowledged any more");
+                    shared.health.worsen(super::health::of_storage(&error));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Moves a virtual clock to the next deadline whenever nothing is under way and somebody waits for time to pass.
+fn skip_time(shared: &Arc<Shared>, housekeeping: &Housekeeping) {
+    let Some(clock) = shared.clock.as_virtual() else { return };
+    let stopped = || housekeeping.is_stopped();
+    while !stopped() {
+        shared.idle.wait_quiet(&stopped);
+        let Some(next) = shared.next_moment() else {
+            shared.idle.wait_change(0, &stopped);
+            continue;
+        };
+        clock.advance_to(next);
+        shared.wake_sleepers(clock.now());
+        for shard in 0..shared.mailboxes.len() {
+            shared.deliver_to(shard, Message::Wake);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The test environment: a whole worker in the process, on a log in memory, with a clock that skips (engine.md E40).
+//!
+//! Invariant: it is the production worker behind the production client; only the log and the clock differ. Time stands
+//! still until somebody waits for a result (or calls `sleep`), then jumps from deadline to deadline while nothing else
+//! is under way. One shard, so that the same test gives the same order of turns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::activity::ActivityRegistry;
+use crate::client::Client;
+use crate::clock::{Clock, VirtualClock};
+use crate::log::MemoryLog;
+use crate::service::{DataDirectory, StartError, Worker, WorkerOptions};
+use crate::vocabulary::*;
+use crate::workflow::WorkflowRegistry;
+
+/// A worker for tests. Must be started within a tokio runtime.
+pub struct TestEnvironment {
+    worker: Worker,
+    log: Arc<MemoryLog>,
+    clock: VirtualClock,
+    options: WorkerOptions,
+}
+
+impl TestEnvironment {
+    /// Where a test's time begins: 2026-01-01 00:00 UTC.
+    pub const EPOCH: Timestamp = Timestamp(1_767_225_600_000_000);
+
+    /// Starts a worker with this code.
+    pub fn start(workflows: WorkflowRegistry, activities: ActivityRegistry) -> Result<Self, StartError> {
+        Self::start_with(workflows, activities, |_| {})
+    }
+
+    /// As [`TestEnvironment::start`], with other options.
+    pub fn start_with(
+        workflows: WorkflowRegistry,
+        activities: ActivityRegistry,
+        change: impl FnOnce(&mut WorkerOptions),
+    ) -> Result<Self, StartError> {
+        let log = Arc::new(MemoryLog::new([7; 16]));
+        let clock = VirtualClock::at(Self::EPOCH);
+        let mut options = WorkerOptions::new(DataDirectory::Log(log.clone()));
+        options.workflows = workflows;
+        options.activities = activities;
+        options.clock = Clock::Virtual(clock.clone());
+        options.shards = 1;
+        options.cancel_grace = Duration::from_millis(50);
+        change(&mut options);
+        let worker = Worker::start(options.clone())?;
+        Ok(TestEnvironment { worker, log, clock, options })
+    }
+
+    pub fn client(&self) -> Client {
+        self.worker.client()
+    }
+    pub fn worker(&self) -> &Worker {
+        &self.worker
+    }
+    pub fn log(&self) -> &Arc<MemoryLog> {
+        &self.log
+    }
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+    /// Lets time pass, doing everything that is due on the way.
+    pub async fn sleep(&self, duration: Duration) {
+        self.client().sleep(duration).await;
+    }
+
+    /// Stops the worker and starts another one on the same log, possibly with other code.
+    pub fn restart(self, change: impl FnOnce(&mut WorkerOptions)) -> Result<Self, StartError> {
+        let TestEnvironment { worker, log, clock, options } = self;
+        worker.stop().map_err(StartError::Storage)?;
+        drop(worker);
+        Self::reopen(log, clock, options, change)
+    }
+
+    /// As [`TestEnvironment::restart`], after a power cut that loses what was not synced (the seed picks the rest).
+    pub fn crash(self, seed: u64, change: impl FnOnce(&mut WorkerOptions)) -> Result<Self, StartError> {
+        let left = Arc::new(self.log.crash(seed));
+        // What the old worker still does reaches the old log only.
+        let TestEnvironment { worker, clock, options, .. } = self;
+        drop(worker);
+        Self::reopen(left, clock, options, change)
+    }
+
+    fn reopen(
+        log: Arc<MemoryLog>,
+        clock: VirtualClock,
+        mut options: WorkerOptions,
+        change: impl FnOnce(&mut WorkerOptions),
+    ) -> Result<Self, StartError> {
+        options.data = DataDirectory::Log(log.clone());
+        change(&mut options);
+        let worker = Worker::start(options.clone())?;
+        Ok(TestEnvironment { worker, log, clock, options })
+    }
+}

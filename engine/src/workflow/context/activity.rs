@@ -1,0 +1,179 @@
+//! Activities and timers as futures (engine.md E04, E07, E10).
+//!
+//! Invariant: the command is asked for when the method is called, not when the future is polled, so that the order of
+//! calls is the order of commands. Dropping a future cancels nothing and asks for nothing.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::WfContext;
+use super::leaf::{Leaf, What};
+use super::shared::{Asked, Shared};
+use super::slot::Slot;
+use crate::vocabulary::*;
+use crate::workflow::ledger::Place;
+use crate::workflow::pending::{Pending, check_activity};
+
+/// The end of an operation, as its payload.
+pub(crate) struct OperationFuture<T = Payload> {
+    leaf: Leaf,
+    seq: Seq,
+    slot: Rc<Slot<T>>,
+}
+
+impl<T: Clone> OperationFuture<T> {
+    pub(super) fn new(leaf: Leaf, seq: Seq, slot: Rc<Slot<T>>) -> Self {
+        OperationFuture { leaf, seq, slot }
+    }
+    pub(super) fn poll_end(&mut self, cx: &Context<'_>) -> Poll<Result<T, Failure>> {
+        let seq = self.seq;
+        match self.slot.poll(cx) {
+            Poll::Ready(result) => {
+                self.leaf.over();
+                Poll::Ready(result)
+            }
+            Poll::Pending => {
+                self.leaf.wait(cx, || What::Operation(seq));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Cancels an operation that something else waits for.
+#[derive(Clone)]
+pub struct OperationHandle {
+    shared: Rc<Shared>,
+    seq: Seq,
+}
+
+impl OperationHandle {
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+    /// Cancels according to the operation's cancellation type; one that has ended is left alone.
+    #[track_caller]
+    pub fn cancel(&self) {
+        self.shared.cancel_operation(self.seq, "by the workflow", Some(Location::caller()));
+    }
+}
+
+macro_rules! operation_methods {
+    () => {
+        /// The number of the command; 0 if nothing was asked for, because the scope was canceled or the request invalid.
+        pub fn seq(&self) -> Seq {
+            self.operation.seq
+        }
+        /// Cancels according to the cancellation type. The future resolves; it need not be dropped.
+        #[track_caller]
+        pub fn cancel(&self) {
+            let place = Some(Location::caller());
+            self.operation.leaf.shared.cancel_operation(self.operation.seq, "by the workflow", place);
+        }
+        /// For canceling while something else holds the future.
+        pub fn handle(&self) -> OperationHandle {
+            OperationHandle { shared: self.operation.leaf.shared.clone(), seq: self.operation.seq }
+        }
+    };
+}
+
+/// The result of an activity. See [`WfContext::activity`].
+#[must_use = "the activity is scheduled already; await its result or keep its handle"]
+pub struct ActivityFuture<T> {
+    operation: OperationFuture,
+    output: PhantomData<fn() -> T>,
+}
+
+impl<T> ActivityFuture<T> {
+    operation_methods!();
+}
+
+impl<T: DeserializeOwned> Future for ActivityFuture<T> {
+    type Output = Result<T, Failure>;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.operation.poll_end(cx).map(|result| Ok(result?.decode()?))
+    }
+}
+
+/// Resolves when a timer fires, or as canceled. See [`WfContext::timer`].
+#[must_use = "the timer is started already; await it or keep its handle"]
+pub struct TimerFuture {
+    operation: OperationFuture,
+}
+
+impl TimerFuture {
+    operation_methods!();
+}
+
+impl Future for TimerFuture {
+    type Output = Result<(), Failure>;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.operation.poll_end(cx).map(|result| result.map(|_| ()))
+    }
+}
+
+/// Activities and timers.
+impl WfContext {
+    /// Schedules an activity and gives the future of its result. One of the close timeouts is required.
+    #[track_caller]
+    pub fn activity<T: DeserializeOwned>(
+        &self,
+        activity_type: impl Into<ActivityType>,
+        input: &(impl Serialize + ?Sized),
+        options: ActivityOptions,
+    ) -> ActivityFuture<T> {
+        let (place, activity_type) = (Location::caller(), activity_type.into());
+        let encoded = Payload::encode(input).map_err(Failure::from);
+        let asked = match check_activity(&activity_type, &options).and(encoded) {
+            Err(failure) => Asked::refused(failure),
+            Ok(input) => self.shared.operate(&self.scope, place, "an activity", |seq, _| {
+                let pending = Pending::Activity {
+                    activity_type: activity_type.clone(),
+                    cancellation: options.cancellation,
+                    cancel_requested: false,
+                };
+                let activity_id = ActivityId::of(seq.to_string());
+                (Command::ScheduleActivity { seq, activity_id, activity_type, input, options }, pending)
+            }),
+        };
+        ActivityFuture { operation: self.operation(place, asked), output: PhantomData }
+    }
+    /// A durable timer. Zero and past moments fire in the next turn, in order.
+    #[track_caller]
+    pub fn timer(&self, after: Duration) -> TimerFuture {
+        self.start_timer(Location::caller(), None, |now| now.plus(after))
+    }
+    /// As [`Self::timer`], until a moment.
+    #[track_caller]
+    pub fn sleep_until(&self, fire_at: Timestamp) -> TimerFuture {
+        self.start_timer(Location::caller(), None, |_| fire_at)
+    }
+    /// A timer that says in history and in lists what it is for.
+    #[track_caller]
+    pub fn labelled_timer(&self, after: Duration, summary: impl Into<String>) -> TimerFuture {
+        self.start_timer(Location::caller(), Some(summary.into()), |now| now.plus(after))
+    }
+    fn start_timer(
+        &self,
+        place: Place,
+        summary: Option<String>,
+        moment: impl FnOnce(Timestamp) -> Timestamp,
+    ) -> TimerFuture {
+        let asked = self.shared.operate(&self.scope, place, "a timer", |seq, now| {
+            let fire_at = moment(now);
+            (Command::StartTimer { seq, fire_at, summary }, Pending::Timer { fire_at })
+        });
+        TimerFuture { operation: self.operation(place, asked) }
+    }
+    pub(super) fn operation(&self, place: Place, asked: Asked) -> OperationFuture {
+        OperationFuture::new(self.leaf(place), asked.seq, asked.result)
+    }
+}

@@ -1,0 +1,181 @@
+//! Child workflows and messages to other runs, as futures (engine.md E15, E16).
+//!
+//! Invariant: as for activities: asked for at the call, and a dropped future asks for nothing. A child that could not
+//! be started resolves its start and its result alike.
+
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::WfContext;
+use super::activity::OperationFuture;
+use super::shared::Asked;
+use super::slot::Slot;
+use crate::vocabulary::*;
+use crate::workflow::ledger::Place;
+use crate::workflow::pending::Pending;
+
+/// A child workflow that has been asked for. Await it for its result.
+#[must_use = "the child is asked for already; await it, or keep the handle to signal and cancel it"]
+pub struct ChildHandle<T> {
+    context: WfContext,
+    workflow_id: WorkflowId,
+    seq: Seq,
+    start: Rc<Slot<RunId>>,
+    result: Rc<Slot<Payload>>,
+    place: Place,
+    output: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> ChildHandle<T> {
+    pub fn workflow_id(&self) -> &WorkflowId {
+        &self.workflow_id
+    }
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+    /// Resolves when the child has started, or could not be.
+    #[track_caller]
+    pub fn started(&self) -> ChildStartFuture {
+        let leaf = self.context.leaf(Location::caller());
+        ChildStartFuture { operation: OperationFuture::new(leaf, self.seq, self.start.clone()) }
+    }
+    /// Resolves when the child has ended. May be asked for more than once.
+    #[track_caller]
+    pub fn result(&self) -> ChildFuture<T> {
+        self.result_at(Location::caller())
+    }
+    fn result_at(&self, place: Place) -> ChildFuture<T> {
+        let leaf = self.context.leaf(place);
+        ChildFuture { operation: OperationFuture::new(leaf, self.seq, self.result.clone()), output: PhantomData }
+    }
+    /// Cancels the child according to its cancellation type.
+    #[track_caller]
+    pub fn cancel(&self, reason: &str) {
+        self.context.shared.cancel_operation(self.seq, reason, Some(Location::caller()));
+    }
+    #[track_caller]
+    pub fn signal(&self, name: impl Into<SignalName>, input: &(impl Serialize + ?Sized)) -> MessageFuture {
+        let run_id = self.context.shared.child_run(self.seq);
+        let target = ExternalTarget { workflow_id: self.workflow_id.clone(), run_id };
+        self.context.send_signal(Location::caller(), target, name.into(), input)
+    }
+}
+
+impl<T: DeserializeOwned> IntoFuture for ChildHandle<T> {
+    type Output = Result<T, Failure>;
+    type IntoFuture = ChildFuture<T>;
+    fn into_future(self) -> ChildFuture<T> {
+        self.result_at(self.place)
+    }
+}
+
+/// The result of a child workflow.
+pub struct ChildFuture<T> {
+    operation: OperationFuture,
+    output: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Future for ChildFuture<T> {
+    type Output = Result<T, Failure>;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.operation.poll_end(cx).map(|result| Ok(result?.decode()?))
+    }
+}
+
+/// The start of a child workflow.
+pub struct ChildStartFuture {
+    operation: OperationFuture<RunId>,
+}
+
+impl Future for ChildStartFuture {
+    type Output = Result<RunId, Failure>;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.operation.poll_end(cx)
+    }
+}
+
+/// The delivery of a signal or cancel request to another run.
+pub struct MessageFuture {
+    operation: OperationFuture,
+}
+
+impl Future for MessageFuture {
+    type Output = Result<(), Failure>;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.operation.poll_end(cx).map(|result| result.map(|_| ()))
+    }
+}
+
+/// Children and other runs.
+impl WfContext {
+    /// Asks for a child workflow.
+    #[track_caller]
+    pub fn child_workflow<T: DeserializeOwned>(
+        &self,
+        workflow_type: impl Into<WorkflowType>,
+        workflow_id: impl Into<WorkflowId>,
+        input: &(impl Serialize + ?Sized),
+        options: ChildWorkflowOptions,
+    ) -> ChildHandle<T> {
+        let (place, workflow_type, id) = (Location::caller(), workflow_type.into(), workflow_id.into());
+        let asked = match Payload::encode(input) {
+            Err(why) => Asked::refused(why.into()),
+            Ok(input) => self.shared.operate(&self.scope, place, "a child workflow", |seq, _| {
+                let pending = Pending::Child {
+                    workflow_type: workflow_type.clone(),
+                    workflow_id: id.clone(),
+                    run_id: None,
+                    cancellation: options.cancellation,
+                    cancel_requested: false,
+                };
+                let workflow_id = id.clone();
+                (Command::StartChildWorkflow { seq, workflow_id, workflow_type, input, options }, pending)
+            }),
+        };
+        let Asked { seq, result, start } = asked;
+        ChildHandle { context: self.clone(), workflow_id: id, seq, start, result, place, output: PhantomData }
+    }
+    /// Sends a signal to another run; resolves when it is delivered, or cannot be.
+    #[track_caller]
+    pub fn signal_external(
+        &self,
+        target: ExternalTarget,
+        name: impl Into<SignalName>,
+        input: &(impl Serialize + ?Sized),
+    ) -> MessageFuture {
+        self.send_signal(Location::caller(), target, name.into(), input)
+    }
+    /// Asks another run to cancel; resolves when the request is delivered, or cannot be.
+    #[track_caller]
+    pub fn cancel_external(&self, target: ExternalTarget, reason: &str) -> MessageFuture {
+        let place = Location::caller();
+        let asked = self.shared.operate(&self.scope, place, "a cancel request", |seq, _| {
+            let pending = Pending::CancelExternal { workflow_id: target.workflow_id.clone() };
+            (Command::RequestCancelExternalWorkflow { seq, target, reason: reason.to_owned() }, pending)
+        });
+        MessageFuture { operation: self.operation(place, asked) }
+    }
+    fn send_signal(
+        &self,
+        place: Place,
+        target: ExternalTarget,
+        name: SignalName,
+        input: &(impl Serialize + ?Sized),
+    ) -> MessageFuture {
+        let asked = match Payload::encode(input) {
+            Err(why) => Asked::refused(why.into()),
+            Ok(input) => self.shared.operate(&self.scope, place, "a signal to another run", |seq, _| {
+                let pending = Pending::SignalExternal { workflow_id: target.workflow_id.clone(), name: name.clone() };
+                (Command::SignalExternalWorkflow { seq, target, name, input }, pending)
+            }),
+        };
+        MessageFuture { operation: self.operation(place, asked) }
+    }
+}

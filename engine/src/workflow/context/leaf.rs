@@ -1,0 +1,96 @@
+//! The common part of the context's futures: that they wait, where, and in which scope.
+//!
+//! Invariant: a future stands in the run's list of waits from the poll that left it pending until it resolves or is
+//! dropped. That list is how the executor knows that a job can go on with a task, and what `awaiting` shows.
+
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+use super::scope::Scope;
+use super::shared::Shared;
+use crate::vocabulary::*;
+use crate::workflow::executor::TaskId;
+use crate::workflow::ledger::Place;
+
+/// The common part of every future that the context gives out: where it is, and that it waits.
+pub(crate) struct Leaf {
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) scope: Rc<Scope>,
+    pub(crate) place: Place,
+    wait: Option<u64>,
+}
+
+impl Leaf {
+    pub(crate) fn new(shared: &Rc<Shared>, scope: &Rc<Scope>, place: Place) -> Self {
+        Leaf { shared: shared.clone(), scope: scope.clone(), place, wait: None }
+    }
+    /// Says that this future waits, and how to wake it.
+    pub(crate) fn wait(&mut self, cx: &Context<'_>, what: impl FnOnce() -> What) {
+        let mut waits = self.shared.waits.borrow_mut();
+        let task = self.shared.current_task.get();
+        if let Some(wait) = self.wait.and_then(|id| waits.get_mut(&id)) {
+            if wait.task != task {
+                self.shared.uncount_wait(wait.task);
+                self.shared.count_wait(task);
+                wait.task = task;
+            }
+            wait.waker.clone_from(cx.waker());
+            return;
+        }
+        let id = self.shared.next_wait.get();
+        self.shared.next_wait.set(id + 1);
+        let (place, scope) = (self.place, self.scope.clone());
+        waits.insert(id, Wait { task, what: what(), place, scope, waker: cx.waker().clone() });
+        self.shared.count_wait(task);
+        self.wait = Some(id);
+    }
+    /// As [`Self::wait`], and wakes when the condition holds.
+    pub(crate) fn wait_until(&mut self, cx: &Context<'_>, condition: &Rc<dyn Fn() -> bool>) {
+        self.wait(cx, || What::Condition);
+        if let Some(id) = self.wait {
+            self.shared.conditions.borrow_mut().entry(id).or_insert_with(|| condition.clone());
+        }
+    }
+    /// The failure of something that waits in a canceled scope.
+    pub(crate) fn canceled(&self) -> Option<Failure> {
+        self.scope.canceled().map(|reason| Failure::canceled(format!("canceled: {reason}")))
+    }
+    /// Says that this future waits no more.
+    pub(crate) fn over(&mut self) {
+        if let Some(id) = self.wait.take() {
+            let wait = self.shared.waits.borrow_mut().remove(&id);
+            if let Some(wait) = &wait {
+                self.shared.uncount_wait(wait.task);
+            }
+            let condition = self.shared.conditions.borrow_mut().remove(&id);
+            drop((wait, condition));
+        }
+    }
+}
+
+impl Drop for Leaf {
+    fn drop(&mut self) {
+        self.over();
+    }
+}
+
+/// A place in user code that waits now.
+pub(crate) struct Wait {
+    pub(super) task: TaskId,
+    pub(super) what: What,
+    pub(super) place: Place,
+    pub(super) scope: Rc<Scope>,
+    pub(super) waker: Waker,
+}
+
+/// What is waited for; made into text only when somebody asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum What {
+    Operation(Seq),
+    Signal(SignalName),
+    Condition,
+    Cancellation,
+    Permit,
+    Channel,
+    Task(TaskId),
+}

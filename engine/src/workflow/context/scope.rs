@@ -1,0 +1,98 @@
+//! Cancellation scopes: a tree that a cancellation runs down (engine.md E17).
+//!
+//! Invariant: a canceled scope stays canceled, and so is every scope nested in it, now or later. A detached scope is in
+//! nobody's tree: the cancellation of the run does not reach it, which is what cleanup needs.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::panic::Location;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll};
+
+use super::WfContext;
+use super::leaf::{Leaf, What};
+
+pub(crate) struct Scope {
+    canceled: RefCell<Option<String>>,
+    nested: RefCell<Vec<Weak<Scope>>>,
+}
+
+impl Scope {
+    /// A scope of its own: the run's, or a detached one.
+    pub(crate) fn root() -> Rc<Self> {
+        Rc::new(Scope { canceled: RefCell::new(None), nested: RefCell::new(Vec::new()) })
+    }
+    fn nest(self: &Rc<Self>) -> Rc<Self> {
+        let scope = Scope::root();
+        *scope.canceled.borrow_mut() = self.canceled();
+        let mut nested = self.nested.borrow_mut();
+        // Scopes end without telling; now and then the dead ones are swept out.
+        if nested.len().is_power_of_two() {
+            nested.retain(|scope| scope.strong_count() > 0);
+        }
+        nested.push(Rc::downgrade(&scope));
+        scope
+    }
+    /// The reason, if the scope has been canceled.
+    pub(crate) fn canceled(&self) -> Option<String> {
+        self.canceled.borrow().clone()
+    }
+    /// Marks the scope and what is nested in it. Says whether that was news.
+    pub(crate) fn cancel(&self, reason: &str) -> bool {
+        if self.canceled.borrow().is_some() {
+            return false;
+        }
+        *self.canceled.borrow_mut() = Some(reason.to_owned());
+        let nested: Vec<Rc<Scope>> = self.nested.borrow().iter().filter_map(Weak::upgrade).collect();
+        for scope in nested {
+            scope.cancel(reason);
+        }
+        true
+    }
+}
+
+impl WfContext {
+    /// A context whose work can be canceled apart from the rest, and is canceled with it.
+    pub fn nested_scope(&self) -> WfContext {
+        WfContext { shared: self.shared.clone(), scope: self.scope.nest() }
+    }
+    /// A context whose work the cancellation of this scope, or of the run, does not reach: for cleanup.
+    pub fn detached_scope(&self) -> WfContext {
+        WfContext { shared: self.shared.clone(), scope: Scope::root() }
+    }
+    /// Runs cleanup to its end even when the run is being canceled.
+    pub async fn shielded<T, F: Future<Output = T>>(&self, cleanup: impl FnOnce(WfContext) -> F) -> T {
+        cleanup(self.detached_scope()).await
+    }
+    /// Cancels everything in this scope, as the cancellation of the run would.
+    #[track_caller]
+    pub fn cancel_scope(&self, reason: &str) {
+        self.shared.cancel_scope(&self.scope, reason, Some(Location::caller()));
+    }
+    pub fn is_canceled(&self) -> bool {
+        self.scope.canceled().is_some()
+    }
+    /// Resolves, with the reason, when this scope is canceled.
+    #[track_caller]
+    pub fn cancellation(&self) -> CancellationFuture {
+        CancellationFuture { leaf: self.leaf(Location::caller()) }
+    }
+}
+
+/// See [`WfContext::cancellation`].
+pub struct CancellationFuture {
+    leaf: Leaf,
+}
+
+impl Future for CancellationFuture {
+    type Output = String;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<String> {
+        if let Some(reason) = self.leaf.scope.canceled() {
+            self.leaf.over();
+            return Poll::Ready(reason);
+        }
+        self.leaf.wait(cx, || What::Cancellation);
+        Poll::Pending
+    }
+}

@@ -1,0 +1,360 @@
+//! What the context handles of one run share with its driver.
+//!
+//! Invariant: commands are entered only while the run is being activated; during a query or a validator the attempt is
+//! noted, and when the run has been dropped it is ignored, so that no `Drop` of user code can add a command. No borrow
+//! is held while user code runs.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::task::Waker;
+
+use super::handlers::Handlers;
+use super::leaf::{Wait, What};
+use super::scope::Scope;
+use super::signal::SignalBuffer;
+use super::slot::Slot;
+use super::state::Cells;
+use crate::vocabulary::*;
+use crate::workflow::executor::{TaskFuture, TaskId};
+use crate::workflow::ledger::{Ledger, Place};
+use crate::workflow::pending::Pending;
+
+/// What user code may do at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Activating,
+    /// A query handler, a validator or a condition runs: look, don't touch.
+    Reading,
+    /// Between activations, or dropped.
+    Idle,
+}
+
+pub(crate) struct Shared {
+    pub(crate) started: WorkflowExecutionStarted,
+    pub(crate) root: Rc<Scope>,
+    ledger: RefCell<Ledger>,
+    phase: Cell<Phase>,
+    mutated: RefCell<Option<String>>,
+    operations: RefCell<BTreeMap<Seq, Operation>>,
+    pub(super) waits: RefCell<BTreeMap<u64, Wait>>,
+    /// How many waits each task has, for tasks that have any.
+    waits_of: RefCell<BTreeMap<TaskId, u32>>,
+    pub(super) next_wait: Cell<u64>,
+    pub(super) conditions: RefCell<BTreeMap<u64, Rc<dyn Fn() -> bool>>>,
+    spawned: RefCell<Vec<(TaskId, TaskFuture)>>,
+    next_task: Cell<u64>,
+    pub(super) current_task: Cell<TaskId>,
+    task_names: RefCell<BTreeMap<TaskId, String>>,
+    pub(crate) signals: RefCell<SignalBuffer>,
+    pub(crate) handlers: RefCell<Handlers>,
+    pub(crate) cells: RefCell<Cells>,
+    pub(crate) open_updates: RefCell<BTreeSet<UpdateId>>,
+    pub(crate) next_run: RefCell<Option<NextRun>>,
+    pub(crate) outcome: RefCell<Option<Result<Payload, Failure>>>,
+}
+
+/// What `continue_as_new` asked for; it counts when the workflow function returns the failure it got.
+pub(crate) struct NextRun {
+    pub(crate) workflow_type: Option<WorkflowType>,
+    pub(crate) input: Payload,
+    pub(crate) options: ContinueAsNewOptions,
+    pub(crate) place: Place,
+}
+
+/// Something that was asked for and has not ended.
+struct Operation {
+    pending: Pending,
+    scope: Rc<Scope>,
+    place: Place,
+    result: Rc<Slot<Payload>>,
+    /// Children only.
+    start: Option<Rc<Slot<RunId>>>,
+}
+
+impl Shared {
+    pub(crate) fn new(run_id: RunId, started: WorkflowExecutionStarted) -> Rc<Self> {
+        Rc::new(Shared {
+            started,
+            root: Scope::root(),
+            ledger: RefCell::new(Ledger::new(run_id)),
+            phase: Cell::new(Phase::Idle),
+            mutated: RefCell::default(),
+            operations: RefCell::default(),
+            waits: RefCell::default(),
+            waits_of: RefCell::default(),
+            next_wait: Cell::new(0),
+            conditions: RefCell::default(),
+            spawned: RefCell::default(),
+            next_task: Cell::new(0),
+            current_task: Cell::new(TaskId(0)),
+            task_names: RefCell::default(),
+            signals: RefCell::default(),
+            handlers: RefCell::default(),
+            cells: RefCell::default(),
+            open_updates: RefCell::default(),
+            next_run: RefCell::default(),
+            outcome: RefCell::default(),
+        })
+    }
+
+    /// Breaks the cycles between the run and the closures it keeps, for a driver that goes away.
+    pub(crate) fn release(&self) {
+        self.phase.set(Phase::Idle);
+        drop(self.conditions.take());
+        drop(self.spawned.take());
+        drop(self.operations.take());
+        drop(self.handlers.take());
+        drop(self.cells.take());
+    }
+}
+
+/// Entering commands.
+impl Shared {
+    pub(crate) fn ledger(&self) -> RefMut<'_, Ledger> {
+        self.ledger.borrow_mut()
+    }
+    pub(crate) fn set_phase(&self, phase: Phase) -> Phase {
+        self.phase.replace(phase)
+    }
+    /// The ledger, if the code may ask for something now.
+    pub(crate) fn asking(&self, what: &str) -> Option<RefMut<'_, Ledger>> {
+        self.may_change(what).then(|| self.ledger.borrow_mut())
+    }
+    /// Whether the run may be changed now; an attempt by a reader is noted.
+    pub(crate) fn may_change(&self, what: &str) -> bool {
+        match self.phase.get() {
+            Phase::Activating => true,
+            Phase::Reading => {
+                self.mutated.borrow_mut().get_or_insert_with(|| what.to_owned());
+                false
+            }
+            Phase::Idle => false,
+        }
+    }
+    /// Runs code that may only look; also says what it tried to change.
+    pub(crate) fn reading<T>(&self, code: impl FnOnce() -> T) -> (T, Option<String>) {
+        let before = self.set_phase(Phase::Reading);
+        let value = code();
+        self.set_phase(before);
+        (value, self.mutated.take())
+    }
+    /// As [`Self::reading`] of something whose end was cut short by a panic.
+    pub(crate) fn forget_reading(&self) {
+        self.mutated.take();
+    }
+}
+
+/// Operations: what was asked for, its end, and its cancellation.
+impl Shared {
+    /// Asks for an operation in a scope. In a canceled scope nothing is asked for and the operation is canceled.
+    pub(crate) fn operate(
+        &self,
+        scope: &Rc<Scope>,
+        place: Place,
+        what: &str,
+        make: impl FnOnce(Seq, Timestamp) -> (Command, Pending),
+    ) -> Asked {
+        if let Some(reason) = scope.canceled() {
+            return Asked::refused(Failure::canceled(format!("{what} not started, its scope is canceled: {reason}")));
+        }
+        let result = Slot::empty();
+        let Some(mut ledger) = self.asking(what) else { return Asked { seq: Seq(0), result, start: Slot::empty() } };
+        if ledger.is_closed() {
+            return Asked { seq: Seq(0), result, start: Slot::empty() };
+        }
+        let seq = ledger.next_seq();
+        let (command, pending) = make(seq, ledger.now());
+        ledger.ask(place, command);
+        let start = Slot::empty();
+        let is_child = matches!(pending, Pending::Child { .. });
+        let operation = Operation {
+            pending,
+            scope: scope.clone(),
+            place,
+            result: result.clone(),
+            start: is_child.then(|| start.clone()),
+        };
+        self.operations.borrow_mut().insert(seq, operation);
+        Asked { seq, result, start }
+    }
+
+    /// The end of an operation, if anybody still waits for it.
+    pub(crate) fn resolve(&self, seq: Seq, result: Result<Payload, Failure>) {
+        if let Some(operation) = self.remove_operation(seq) {
+            if let (Some(start), Err(failure)) = (&operation.start, &result) {
+                start.resolve(Err(failure.clone()));
+            }
+            operation.result.resolve(result);
+        }
+    }
+    fn remove_operation(&self, seq: Seq) -> Option<Operation> {
+        self.operations.borrow_mut().remove(&seq)
+    }
+    pub(crate) fn child_started(&self, seq: Seq, started: RunId) {
+        let start = match self.operations.borrow_mut().get_mut(&seq) {
+            Some(Operation { pending: Pending::Child { run_id, .. }, start, .. }) => {
+                *run_id = Some(started);
+                start.clone()
+            }
+            _ => None,
+        };
+        if let Some(start) = start {
+            start.resolve(Ok(started));
+        }
+    }
+    pub(crate) fn child_run(&self, seq: Seq) -> Option<RunId> {
+        match self.operations.borrow().get(&seq) {
+            Some(Operation { pending: Pending::Child { run_id, .. }, .. }) => *run_id,
+            _ => None,
+        }
+    }
+    pub(crate) fn cancel_delivered(&self, seq: Seq, result: Result<(), Failure>) {
+        let child = self
+            .operations
+            .borrow()
+            .get(&seq)
+            .map(|operation| (matches!(operation.pending, Pending::Child { .. }), operation.pending.delivered()));
+        match child {
+            Some((true, Some(failure))) => self.resolve(seq, Err(failure)),
+            Some((true, None)) | None => {}
+            Some((false, _)) => self.resolve(seq, result.map(|()| Payload::null())),
+        }
+    }
+
+    /// Cancels one operation according to its cancellation type.
+    pub(crate) fn cancel_operation(&self, seq: Seq, reason: &str, place: Option<Place>) {
+        let Some(mut ledger) = self.asking("a cancellation") else { return };
+        let cancel = match self.operations.borrow_mut().get_mut(&seq) {
+            Some(operation) => (operation.pending.cancel(seq, reason), operation.place),
+            None => return,
+        };
+        let (cancel, asked_at) = cancel;
+        if let Some(command) = cancel.command {
+            ledger.ask(place.unwrap_or(asked_at), command);
+        }
+        drop(ledger);
+        if let Some(failure) = cancel.over {
+            self.resolve(seq, Err(failure));
+        }
+    }
+
+    /// Cancels a scope and everything nested in it, in the order in which the code asked for it.
+    pub(crate) fn cancel_scope(&self, scope: &Scope, reason: &str, place: Option<Place>) {
+        if !self.may_change("a cancellation") || !scope.cancel(reason) {
+            return;
+        }
+        let canceled = |operation: &Operation| operation.scope.canceled().is_some();
+        let seqs: Vec<Seq> =
+            self.operations.borrow().iter().filter(|(_, operation)| canceled(operation)).map(|(seq, _)| *seq).collect();
+        for seq in seqs {
+            self.cancel_operation(seq, reason, place);
+        }
+        let wakers: Vec<Waker> = self
+            .waits
+            .borrow()
+            .values()
+            .filter(|wait| wait.scope.canceled().is_some())
+            .map(|wait| wait.waker.clone())
+            .collect();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// What an asked-for operation gives its futures.
+pub(crate) struct Asked {
+    pub(crate) seq: Seq,
+    pub(crate) result: Rc<Slot<Payload>>,
+    pub(crate) start: Rc<Slot<RunId>>,
+}
+
+impl Asked {
+    pub(crate) fn refused(failure: Failure) -> Self {
+        Asked { seq: Seq(0), result: Slot::refused(failure.clone()), start: Slot::refused(failure) }
+    }
+}
+
+/// Tasks and waits.
+impl Shared {
+    pub(crate) fn spawn(&self, name: String, future: TaskFuture) -> TaskId {
+        let id = TaskId(self.next_task.get());
+        self.next_task.set(id.0 + 1);
+        self.task_names.borrow_mut().insert(id, name);
+        self.spawned.borrow_mut().push((id, future));
+        id
+    }
+    pub(crate) fn take_spawned(&self) -> Vec<(TaskId, TaskFuture)> {
+        self.spawned.take()
+    }
+    pub(crate) fn has_spawned(&self) -> bool {
+        !self.spawned.borrow().is_empty()
+    }
+    pub(crate) fn enter_task(&self, id: TaskId) {
+        self.current_task.set(id);
+    }
+    pub(crate) fn task_ended(&self, id: TaskId) {
+        self.task_names.borrow_mut().remove(&id);
+    }
+    pub(crate) fn task_name(&self, id: TaskId) -> String {
+        self.task_names.borrow().get(&id).cloned().unwrap_or_else(|| format!("task {}", id.0))
+    }
+    pub(crate) fn is_over(&self) -> bool {
+        self.outcome.borrow().is_some()
+    }
+    pub(crate) fn waits_for_context(&self, task: TaskId) -> bool {
+        self.waits_of.borrow().contains_key(&task)
+    }
+
+    pub(super) fn count_wait(&self, task: TaskId) {
+        *self.waits_of.borrow_mut().entry(task).or_default() += 1;
+    }
+    pub(super) fn uncount_wait(&self, task: TaskId) {
+        let mut counts = self.waits_of.borrow_mut();
+        match counts.get_mut(&task) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) | None => {
+                counts.remove(&task);
+            }
+        }
+    }
+
+    /// Wakes those whose condition has come true, each once until it is polled again. Conditions only look.
+    pub(crate) fn wake_conditions(&self) -> bool {
+        if self.conditions.borrow().is_empty() {
+            return false;
+        }
+        let conditions: Vec<(u64, Rc<dyn Fn() -> bool>)> =
+            self.conditions.borrow().iter().map(|(id, condition)| (*id, condition.clone())).collect();
+        let (holding, mutated) = self.reading(|| {
+            conditions.into_iter().filter(|(_, condition)| condition()).map(|(id, _)| id).collect::<Vec<u64>>()
+        });
+        if let Some(what) = mutated {
+            let message = format!("a condition of wait_until changed the workflow: {what}; conditions must only read");
+            self.outcome.borrow_mut().get_or_insert(Err(Failure::application("ConditionMutated", message)));
+        }
+        self.conditions.borrow_mut().retain(|id, _| !holding.contains(id));
+        let waits = self.waits.borrow();
+        let wakers: Vec<Waker> = holding.iter().filter_map(|id| waits.get(id)).map(|wait| wait.waker.clone()).collect();
+        drop(waits);
+        let any = !wakers.is_empty();
+        wakers.into_iter().for_each(Waker::wake);
+        any
+    }
+
+    pub(crate) fn awaiting(&self) -> Vec<Awaited> {
+        let operations = self.operations.borrow();
+        let describe = |wait: &Wait| match &wait.what {
+            What::Operation(seq) => operations
+                .get(seq)
+                .map_or_else(|| format!("operation {seq}"), |operation| operation.pending.describe(*seq)),
+            What::Signal(name) => format!("signal {name}"),
+            What::Condition => "a condition".to_owned(),
+            What::Cancellation => "cancellation".to_owned(),
+            What::Permit => "a permit of a semaphore".to_owned(),
+            What::Channel => "a channel".to_owned(),
+            What::Task(id) => self.task_name(*id),
+        };
+        let awaited = |wait: &Wait| Awaited { what: describe(wait), location: Some(wait.place.to_string()) };
+        self.waits.borrow().values().map(awaited).collect()
+    }
+}

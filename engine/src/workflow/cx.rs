@@ -1,0 +1,361 @@
+//! What a state machine can ask for during a transition.
+//!
+//! Invariant: every request becomes one command, in the order asked, with the place in the code that asked it. A
+//! request that cannot be (an input that cannot be encoded, options without a timeout) fails the run when the
+//! transition returns, and the number given for it never resolves. `Cx` reads no clock and no random source.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::Location;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::ledger::{Ledger, Place, SideEffect};
+use super::panic::diverge;
+use super::pending::{Pending, check_activity, close_failed, workflow_closed};
+use super::state_machine::WorkflowEvent;
+use crate::vocabulary::*;
+
+/// What the driver keeps for a state machine beside its state; part of the snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Desk {
+    pub(super) pending: BTreeMap<Seq, Pending>,
+    pub(super) open_updates: BTreeSet<UpdateId>,
+    pub(super) deferred_signals: Vec<WorkflowExecutionSignaled>,
+    /// Signals of the run before that this run has not heard yet; empty between activations.
+    pub(super) carried_signals: VecDeque<WorkflowExecutionSignaled>,
+    /// Ends that the code brought about itself and hears of after the transition; empty between activations.
+    #[serde(skip)]
+    pub(super) resolved: VecDeque<WorkflowEvent>,
+    #[serde(skip)]
+    pub(super) places: BTreeMap<Seq, Place>,
+}
+
+/// The run as a transition sees it: reads, and requests that become commands.
+pub struct Cx<'a> {
+    pub(super) ledger: &'a mut Ledger,
+    pub(super) desk: &'a mut Desk,
+}
+
+/// What the run knows.
+impl Cx<'_> {
+    /// Workflow time: the time of the event being handled.
+    pub fn now(&self) -> Timestamp {
+        self.ledger.now()
+    }
+    pub fn run_id(&self) -> RunId {
+        self.ledger.run_id()
+    }
+    pub fn history(&self) -> HistorySize {
+        self.ledger.history()
+    }
+    /// Whether the history has become long enough to go on in a new run (engine.md E19).
+    pub fn continue_as_new_suggested(&self) -> bool {
+        self.ledger.history().continue_as_new_suggested()
+    }
+    /// The reason of the first cancel request, if there was one.
+    pub fn cancel_requested(&self) -> Option<&str> {
+        self.ledger.cancel_reason()
+    }
+    /// Whether the run has been closed by this transition.
+    pub fn is_closed(&self) -> bool {
+        self.ledger.is_closed()
+    }
+    /// The same on every replay (engine.md E20).
+    pub fn random_u64(&mut self) -> u64 {
+        self.ledger.random_u64()
+    }
+    /// The same on every replay (engine.md E20).
+    pub fn uuid(&mut self) -> uuid::Uuid {
+        self.ledger.uuid()
+    }
+}
+
+/// Activities and timers.
+impl Cx<'_> {
+    #[track_caller]
+    pub fn schedule_activity<I: Serialize + ?Sized>(
+        &mut self,
+        activity_type: impl Into<ActivityType>,
+        input: &I,
+        options: ActivityOptions,
+    ) -> Seq {
+        let (place, activity_type) = (Location::caller(), activity_type.into());
+        let seq = self.ledger.next_seq();
+        let input = Payload::encode(input).map_err(Failure::from);
+        let input = match check_activity(&activity_type, &options).and(input) {
+            Ok(input) => input,
+            Err(failure) => {
+                self.ledger.fault(failure);
+                return seq;
+            }
+        };
+        let pending = Pending::Activity {
+            activity_type: activity_type.clone(),
+            cancellation: options.cancellation,
+            cancel_requested: false,
+        };
+        let activity_id = ActivityId::of(seq.to_string());
+        self.ask(place, seq, pending, Command::ScheduleActivity { seq, activity_id, activity_type, input, options });
+        seq
+    }
+    /// Cancels an activity according to its cancellation type. One that has ended already is left alone.
+    #[track_caller]
+    pub fn cancel_activity(&mut self, seq: Seq) {
+        self.cancel_pending(Location::caller(), seq, "");
+    }
+    #[track_caller]
+    pub fn start_timer(&mut self, after: Duration) -> Seq {
+        let fire_at = self.now().plus(after);
+        self.timer(Location::caller(), fire_at, None)
+    }
+    /// A moment that is past already fires in the next turn.
+    #[track_caller]
+    pub fn start_timer_at(&mut self, fire_at: Timestamp) -> Seq {
+        self.timer(Location::caller(), fire_at, None)
+    }
+    /// A timer that says in history and in lists what it is for.
+    #[track_caller]
+    pub fn start_labelled_timer(&mut self, fire_at: Timestamp, summary: impl Into<String>) -> Seq {
+        self.timer(Location::caller(), fire_at, Some(summary.into()))
+    }
+    fn timer(&mut self, place: Place, fire_at: Timestamp, summary: Option<String>) -> Seq {
+        let seq = self.ledger.next_seq();
+        self.ask(place, seq, Pending::Timer { fire_at }, Command::StartTimer { seq, fire_at, summary });
+        seq
+    }
+    /// Cancels a timer; it is not heard of again. One that has fired already is left alone.
+    #[track_caller]
+    pub fn cancel_timer(&mut self, seq: Seq) {
+        self.cancel_pending(Location::caller(), seq, "");
+    }
+}
+
+/// Children and other runs.
+impl Cx<'_> {
+    #[track_caller]
+    pub fn start_child<I: Serialize + ?Sized>(
+        &mut self,
+        workflow_type: impl Into<WorkflowType>,
+        workflow_id: impl Into<WorkflowId>,
+        input: &I,
+        options: ChildWorkflowOptions,
+    ) -> Seq {
+        let (place, seq) = (Location::caller(), self.ledger.next_seq());
+        let (workflow_type, workflow_id) = (workflow_type.into(), workflow_id.into());
+        let Some(input) = self.encode(input) else { return seq };
+        let pending = Pending::Child {
+            workflow_type: workflow_type.clone(),
+            workflow_id: workflow_id.clone(),
+            run_id: None,
+            cancellation: options.cancellation,
+            cancel_requested: false,
+        };
+        self.ask(place, seq, pending, Command::StartChildWorkflow { seq, workflow_id, workflow_type, input, options });
+        seq
+    }
+    /// Cancels a child according to its cancellation type. One that has ended already is left alone.
+    #[track_caller]
+    pub fn cancel_child(&mut self, seq: Seq, reason: &str) {
+        self.cancel_pending(Location::caller(), seq, reason);
+    }
+    #[track_caller]
+    pub fn signal_external<I: Serialize + ?Sized>(
+        &mut self,
+        target: ExternalTarget,
+        name: impl Into<SignalName>,
+        input: &I,
+    ) -> Seq {
+        let (place, seq, name) = (Location::caller(), self.ledger.next_seq(), name.into());
+        let Some(input) = self.encode(input) else { return seq };
+        let pending = Pending::SignalExternal { workflow_id: target.workflow_id.clone(), name: name.clone() };
+        self.ask(place, seq, pending, Command::SignalExternalWorkflow { seq, target, name, input });
+        seq
+    }
+    #[track_caller]
+    pub fn cancel_external(&mut self, target: ExternalTarget, reason: &str) -> Seq {
+        let (place, seq) = (Location::caller(), self.ledger.next_seq());
+        let pending = Pending::CancelExternal { workflow_id: target.workflow_id.clone() };
+        let command = Command::RequestCancelExternalWorkflow { seq, target, reason: reason.to_owned() };
+        self.ask(place, seq, pending, command);
+        seq
+    }
+}
+
+/// Notes for replay and for lists.
+impl Cx<'_> {
+    /// Runs `effect` once; every replay gets the value it gave then (engine.md E20).
+    #[track_caller]
+    pub fn side_effect<T: Serialize + DeserializeOwned>(&mut self, effect: impl FnOnce() -> T) -> T {
+        let place = Location::caller();
+        match self.ledger.side_effect(place) {
+            SideEffect::Recorded(value) => match value.decode() {
+                Ok(value) => value,
+                Err(why) => panic!("the recorded side effect does not fit the code: {why}"),
+            },
+            // Unwinding out of a `Drop` that runs because of a panic would end the process.
+            SideEffect::Diverged if std::thread::panicking() => effect(),
+            SideEffect::Diverged => diverge(),
+            SideEffect::Run(seq) => {
+                let value = effect();
+                match Payload::encode(&value) {
+                    Ok(payload) => self.ledger.side_effect_ran(place, seq, payload),
+                    Err(why) => panic!("the value of a side effect cannot be recorded: {why}"),
+                }
+                value
+            }
+        }
+    }
+    /// Whether to take the new branch of a change (engine.md E21).
+    #[track_caller]
+    pub fn patched(&mut self, id: impl Into<PatchId>) -> bool {
+        self.ledger.patched(Location::caller(), id.into(), false)
+    }
+    /// Says that the old branch of a change is gone (engine.md E21).
+    #[track_caller]
+    pub fn deprecate_patch(&mut self, id: impl Into<PatchId>) {
+        self.ledger.patched(Location::caller(), id.into(), true);
+    }
+    #[track_caller]
+    pub fn upsert_search_attributes(&mut self, attributes: SearchAttributes) {
+        self.ledger.ask(Location::caller(), Command::UpsertSearchAttributes { attributes });
+    }
+    #[track_caller]
+    pub fn upsert_memo(&mut self, memo: Memo) {
+        self.ledger.ask(Location::caller(), Command::ModifyMemo { memo });
+    }
+    /// Leaves a signal for the next run of a continue-as-new. If the run closes instead, it is reported as unhandled.
+    pub fn defer_signal(&mut self, signal: WorkflowExecutionSignaled) {
+        self.desk.deferred_signals.push(signal);
+    }
+    #[track_caller]
+    pub fn complete_update<T: Serialize + ?Sized>(&mut self, update_id: UpdateId, result: Result<&T, Failure>) {
+        let place = Location::caller();
+        if !self.desk.open_updates.remove(&update_id) {
+            self.ledger.fault(Failure::application("UnknownUpdate", format!("no open update {update_id} to answer")));
+            return;
+        }
+        let result = result.and_then(|value| Payload::encode(value).map_err(Failure::from));
+        self.ledger.ask(place, Command::CompleteUpdate { update_id, result });
+    }
+}
+
+/// The end of the run. What is asked for after it is ignored.
+impl Cx<'_> {
+    #[track_caller]
+    pub fn complete<T: Serialize + ?Sized>(&mut self, output: &T) {
+        let place = Location::caller();
+        let Some(result) = self.encode(output) else { return };
+        self.close(place, |unhandled_signals| Command::CompleteWorkflow { result, unhandled_signals });
+    }
+    #[track_caller]
+    pub fn fail(&mut self, failure: Failure) {
+        self.close(Location::caller(), |unhandled_signals| Command::FailWorkflow { failure, unhandled_signals });
+    }
+    /// Ends the run as canceled. Only sensible after [`WorkflowEvent::CancelRequested`].
+    #[track_caller]
+    pub fn cancel(&mut self, details: Option<Payload>) {
+        self.close(Location::caller(), |unhandled_signals| Command::CancelWorkflow { details, unhandled_signals });
+    }
+    /// Goes on in a new run of the same workflow id. Deferred signals go along.
+    #[track_caller]
+    pub fn continue_as_new<I: Serialize + ?Sized>(&mut self, input: &I, options: ContinueAsNewOptions) {
+        self.continue_as(Location::caller(), None, input, options);
+    }
+    /// As [`Self::continue_as_new`], with other workflow code.
+    #[track_caller]
+    pub fn continue_as_new_type<I: Serialize + ?Sized>(
+        &mut self,
+        workflow_type: impl Into<WorkflowType>,
+        input: &I,
+        options: ContinueAsNewOptions,
+    ) {
+        self.continue_as(Location::caller(), Some(workflow_type.into()), input, options);
+    }
+    fn continue_as<I: Serialize + ?Sized>(
+        &mut self,
+        place: Place,
+        workflow_type: Option<WorkflowType>,
+        input: &I,
+        options: ContinueAsNewOptions,
+    ) {
+        let Some(input) = self.encode(input) else { return };
+        let unconsumed_signals = self.unheard();
+        self.close(place, |_| Command::ContinueAsNew { workflow_type, input, options, unconsumed_signals });
+    }
+}
+
+impl Cx<'_> {
+    /// Ends the run in a failure that the transition returned or that was found in what it asked.
+    pub(super) fn close_in(&mut self, failure: Failure) {
+        let canceled = self.ledger.cancel_reason().is_some();
+        self.close(None, |unhandled| close_failed(failure, canceled, unhandled));
+    }
+    /// Answers the updates that are still open, then asks for the end.
+    fn close(&mut self, place: impl Into<Option<Place>>, command: impl FnOnce(Vec<SignalName>) -> Command) {
+        if self.ledger.is_closed() {
+            return;
+        }
+        let place = place.into();
+        for update_id in std::mem::take(&mut self.desk.open_updates) {
+            self.ledger.ask(place, Command::CompleteUpdate { update_id, result: Err(workflow_closed()) });
+        }
+        let unhandled = self.unheard().into_iter().map(|signal| signal.name).collect();
+        self.ledger.ask(place, command(unhandled));
+        self.desk.pending.clear();
+        self.desk.places.clear();
+        self.desk.resolved.clear();
+        self.desk.carried_signals.clear();
+    }
+    /// Signals nobody has dealt with, in order.
+    fn unheard(&self) -> Vec<WorkflowExecutionSignaled> {
+        self.desk.deferred_signals.iter().chain(&self.desk.carried_signals).cloned().collect()
+    }
+    fn encode<T: Serialize + ?Sized>(&mut self, value: &T) -> Option<Payload> {
+        match Payload::encode(value) {
+            Ok(payload) => Some(payload),
+            Err(why) => {
+                self.ledger.fault(why.into());
+                None
+            }
+        }
+    }
+    fn ask(&mut self, place: Place, seq: Seq, pending: Pending, command: Command) {
+        if self.ledger.is_closed() {
+            return;
+        }
+        self.desk.pending.insert(seq, pending);
+        self.desk.places.insert(seq, place);
+        self.ledger.ask(place, command);
+    }
+    fn cancel_pending(&mut self, place: Place, seq: Seq, reason: &str) {
+        let Some(pending) = self.desk.pending.get_mut(&seq) else { return };
+        let reason = if reason.is_empty() { "by the workflow" } else { reason };
+        let cancel = pending.cancel(seq, reason);
+        if let Some(command) = cancel.command {
+            self.ledger.ask(place, command);
+        }
+        if let Some(failure) = cancel.over {
+            match self.desk.forget(seq) {
+                Some(Pending::Activity { .. }) => {
+                    self.desk.resolved.push_back(WorkflowEvent::ActivityResolved { seq, result: Err(failure) });
+                }
+                Some(Pending::Child { .. }) => {
+                    self.desk.resolved.push_back(WorkflowEvent::ChildResolved { seq, result: Err(failure) });
+                }
+                Some(Pending::Timer { .. } | Pending::SignalExternal { .. } | Pending::CancelExternal { .. })
+                | None => {}
+            }
+        }
+    }
+}
+
+impl Desk {
+    /// The end of something pending, if it is still waited for.
+    pub(super) fn forget(&mut self, seq: Seq) -> Option<Pending> {
+        self.places.remove(&seq);
+        self.pending.remove(&seq)
+    }
+}

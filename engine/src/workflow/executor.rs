@@ -1,0 +1,157 @@
+//! Runs the tasks of an async workflow until all of them wait.
+//!
+//! Invariant: woken tasks are polled in the order in which they began, on the thread of the activation and nowhere
+//! else, without a runtime; so the order of polling is the same on every replay. A wake-up from elsewhere, and a task
+//! that waits for nothing the context gave it, are named instead of being waited for. The executor knows no commands.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::context::shared::Shared;
+
+pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
+
+/// The number of a task in its run, in the order in which tasks began. The workflow function itself is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TaskId(pub(crate) u64);
+
+/// A round is one look at every task. More of them than this in one activation is a loop that never waits.
+const ROUNDS_MAX: u32 = 1_000_000;
+
+/// Why the tasks cannot be run to the point where they all wait for the workflow context.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Stuck {
+    #[error(
+        "foreign wake-up: a future of the workflow was woken from outside its activation (another thread, a runtime or \
+         another run); only futures of the workflow context can be replayed"
+    )]
+    ForeignWake,
+    #[error(
+        "foreign future: {task} waits for something that is not of the workflow context, so that nothing in history can \
+         ever wake it; use the context's timers, activities, signals and channels"
+    )]
+    ForeignFuture { task: String },
+    #[error("the workflow wakes itself for ever: {ROUNDS_MAX} rounds in one activation without waiting")]
+    NeverWaits,
+}
+
+thread_local! {
+    /// The run whose activation this thread is inside, by the address of its [`Home`]; null outside.
+    static ACTIVE: Cell<*const Home> = const { Cell::new(std::ptr::null()) };
+}
+
+/// What all wakers of a run share.
+#[derive(Default)]
+struct Home {
+    woken_from_elsewhere: AtomicBool,
+}
+
+struct WakeFlag {
+    woken: AtomicBool,
+    home: Arc<Home>,
+}
+
+impl Wake for WakeFlag {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+    fn wake_by_ref(self: &Arc<Self>) {
+        let inside = ACTIVE.with(|active| std::ptr::eq(active.get(), Arc::as_ptr(&self.home)));
+        if inside {
+            self.woken.store(true, Ordering::Relaxed);
+        } else {
+            self.home.woken_from_elsewhere.store(true, Ordering::Release);
+        }
+    }
+}
+
+struct Task {
+    future: TaskFuture,
+    flag: Arc<WakeFlag>,
+    waker: Waker,
+}
+
+#[derive(Default)]
+pub(crate) struct Executor {
+    tasks: BTreeMap<TaskId, Task>,
+    home: Arc<Home>,
+}
+
+/// Marks the thread as being inside an activation of this run, and the end of it even when user code panics.
+struct Inside(*const Home);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        ACTIVE.with(|active| active.set(self.0));
+    }
+}
+
+impl Executor {
+    /// Runs `work` (a job's effect on the context) and then every task until all wait or the workflow is over.
+    pub(crate) fn run(&mut self, shared: &Shared, work: impl FnOnce()) -> Result<(), Stuck> {
+        let home = Arc::as_ptr(&self.home);
+        let _inside = Inside(ACTIVE.with(|active| active.replace(home)));
+        work();
+        for _ in 0..ROUNDS_MAX {
+            self.adopt(shared);
+            let polled = self.round(shared);
+            if shared.is_over() {
+                return Ok(());
+            }
+            if self.home.woken_from_elsewhere.load(Ordering::Acquire) {
+                return Err(Stuck::ForeignWake);
+            }
+            if !polled && !shared.wake_conditions() && !shared.has_spawned() {
+                return self.check_waits(shared);
+            }
+        }
+        Err(Stuck::NeverWaits)
+    }
+
+    /// Drops every task, for a run that is over or evicted.
+    pub(crate) fn clear(&mut self) {
+        while let Some((_, task)) = self.tasks.pop_last() {
+            drop(task);
+        }
+    }
+
+    fn adopt(&mut self, shared: &Shared) {
+        for (id, future) in shared.take_spawned() {
+            let flag = Arc::new(WakeFlag { woken: AtomicBool::new(true), home: self.home.clone() });
+            let waker = Waker::from(flag.clone());
+            self.tasks.insert(id, Task { future, flag, waker });
+        }
+    }
+
+    /// Polls every woken task once, in order. Says whether there was any.
+    fn round(&mut self, shared: &Shared) -> bool {
+        let woken: Vec<TaskId> =
+            self.tasks.iter().filter(|(_, task)| task.flag.woken.load(Ordering::Relaxed)).map(|(id, _)| *id).collect();
+        for id in &woken {
+            let Some(task) = self.tasks.get_mut(id) else { continue };
+            task.flag.woken.store(false, Ordering::Relaxed);
+            shared.enter_task(*id);
+            if let Poll::Ready(()) = task.future.as_mut().poll(&mut Context::from_waker(&task.waker)) {
+                self.tasks.remove(id);
+                shared.task_ended(*id);
+            }
+            if shared.is_over() {
+                break;
+            }
+        }
+        !woken.is_empty()
+    }
+
+    /// Every task that is left must wait for something that a job can resolve.
+    fn check_waits(&self, shared: &Shared) -> Result<(), Stuck> {
+        match self.tasks.keys().find(|id| !shared.waits_for_context(**id)) {
+            Some(id) => Err(Stuck::ForeignFuture { task: shared.task_name(*id) }),
+            None => Ok(()),
+        }
+    }
+}

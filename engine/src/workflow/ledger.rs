@@ -1,0 +1,183 @@
+//! The ledger of a run: what its code asked for in this activation, and the counters that carry over to the next.
+//!
+//! Invariant: command numbers, random values and the answers of `patched` depend on the run id, the order of the calls
+//! and history alone. After a closing command nothing is entered any more. The ledger runs no user code.
+
+use std::collections::BTreeMap;
+use std::panic::Location;
+
+use serde::{Deserialize, Serialize};
+
+use crate::vocabulary::*;
+
+/// Where in user code something was asked for.
+pub(crate) type Place = &'static Location<'static>;
+
+/// What must be the same after a restore as after a full replay; part of every snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Counters {
+    seq: u64,
+    random: u64,
+    /// The first answer for a change holds for the whole run.
+    patches: BTreeMap<PatchId, bool>,
+    cancel_reason: Option<String>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    run_id: RunId,
+    at: Timestamp,
+    history: HistorySize,
+    markers: Markers,
+    counters: Counters,
+    commands: Vec<Command>,
+    /// `None` for commands that the driver adds by itself.
+    places: Vec<Option<Place>>,
+    /// The first thing the code asked for that cannot be; it fails the run when the code returns.
+    fault: Option<Failure>,
+}
+
+/// What a side effect has to do.
+pub(crate) enum SideEffect {
+    /// Run it and enter its value.
+    Run(Seq),
+    /// History holds its value.
+    Recorded(Payload),
+    /// The activation is in history and holds no such side effect: the code has diverged and cannot go on.
+    Diverged,
+}
+
+impl Ledger {
+    pub(crate) fn new(run_id: RunId) -> Self {
+        Self::restored(run_id, Counters::default())
+    }
+    pub(crate) fn restored(run_id: RunId, counters: Counters) -> Self {
+        Ledger {
+            run_id,
+            at: Timestamp::ZERO,
+            history: HistorySize::default(),
+            markers: Markers::Fresh,
+            counters,
+            commands: Vec::new(),
+            places: Vec::new(),
+            fault: None,
+        }
+    }
+
+    /// Opens the page of one activation and hands its job back.
+    pub(crate) fn begin(&mut self, activation: Activation) -> Job {
+        let Activation { at, run_id, history, job, markers } = activation;
+        debug_assert_eq!(run_id, self.run_id, "an activation of another run");
+        self.at = at;
+        self.history = history;
+        self.markers = markers;
+        self.commands.clear();
+        self.places.clear();
+        if let Job::CancelWorkflow { reason } = &job {
+            self.counters.cancel_reason.get_or_insert_with(|| reason.clone());
+        }
+        job
+    }
+    /// Closes the page.
+    pub(crate) fn finish(&mut self) -> Vec<Command> {
+        self.markers = Markers::Fresh;
+        std::mem::take(&mut self.commands)
+    }
+
+    pub(crate) fn run_id(&self) -> RunId {
+        self.run_id
+    }
+    pub(crate) fn now(&self) -> Timestamp {
+        self.at
+    }
+    pub(crate) fn history(&self) -> HistorySize {
+        self.history
+    }
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    pub(crate) fn is_closed(&self) -> bool {
+        self.counters.closed
+    }
+    pub(crate) fn cancel_reason(&self) -> Option<&str> {
+        self.counters.cancel_reason.as_deref()
+    }
+    pub(crate) fn location(&self, index: usize) -> Option<String> {
+        self.places.get(index).copied().flatten().map(|place| place.to_string())
+    }
+
+    /// Enters a command. What is asked after the run has closed is not entered.
+    pub(crate) fn ask(&mut self, place: impl Into<Option<Place>>, command: Command) {
+        if self.counters.closed {
+            return;
+        }
+        self.counters.closed = command.closes();
+        self.commands.push(command);
+        self.places.push(place.into());
+    }
+    pub(crate) fn next_seq(&mut self) -> Seq {
+        self.counters.seq += 1;
+        Seq(self.counters.seq)
+    }
+    /// Remembers that the code asked for something that cannot be. Only the first one counts.
+    pub(crate) fn fault(&mut self, failure: Failure) {
+        self.fault.get_or_insert(failure);
+    }
+    pub(crate) fn take_fault(&mut self) -> Option<Failure> {
+        self.fault.take()
+    }
+
+    /// 32 bytes that look random and are the same on every replay.
+    pub(crate) fn random(&mut self) -> [u8; 32] {
+        self.counters.random += 1;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(b"bosun random").update(&self.run_id.0).update(&self.counters.random.to_be_bytes());
+        *hasher.finalize().as_bytes()
+    }
+    pub(crate) fn random_u64(&mut self) -> u64 {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&self.random()[..8]);
+        u64::from_be_bytes(bytes)
+    }
+    pub(crate) fn uuid(&mut self) -> uuid::Uuid {
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&self.random()[..16]);
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
+    }
+
+    /// Whether the new branch of a change is taken: always when fresh, in replay only if history says so.
+    pub(crate) fn patched(&mut self, place: Place, id: PatchId, deprecated: bool) -> bool {
+        if let Some(answer) = self.counters.patches.get(&id) {
+            return *answer;
+        }
+        let answer = match &self.markers {
+            Markers::Fresh => true,
+            Markers::Recorded { patches, .. } => patches.contains(&id),
+        };
+        self.counters.patches.insert(id.clone(), answer);
+        if answer {
+            self.ask(place, Command::RecordMarker(Marker::Patch { id, deprecated }));
+        }
+        answer
+    }
+    /// The answer `patched` would give, without entering anything.
+    pub(crate) fn patch_answer(&self, id: &PatchId) -> bool {
+        self.counters.patches.get(id).copied().unwrap_or(false)
+    }
+
+    pub(crate) fn side_effect(&mut self, place: Place) -> SideEffect {
+        let seq = self.next_seq();
+        let recorded = match &self.markers {
+            Markers::Fresh => return SideEffect::Run(seq),
+            Markers::Recorded { side_effects, .. } => side_effects.get(&seq).cloned(),
+        };
+        let value = recorded.clone().unwrap_or_default();
+        self.ask(place, Command::RecordMarker(Marker::SideEffect { seq, value }));
+        recorded.map_or(SideEffect::Diverged, SideEffect::Recorded)
+    }
+    pub(crate) fn side_effect_ran(&mut self, place: Place, seq: Seq, value: Payload) {
+        self.ask(place, Command::RecordMarker(Marker::SideEffect { seq, value }));
+    }
+}

@@ -1,0 +1,266 @@
+//! The driver of a state machine: one job in, transitions, commands out.
+//!
+//! Invariant: a snapshot holds everything the next activation depends on, so that a restored driver and one that
+//! replayed the whole history are equal (engine.md E37). After a panic the state is not trusted and not given out.
+
+use std::marker::PhantomData;
+
+use serde::{Deserialize, Serialize};
+
+use super::cx::{Cx, Desk};
+use super::ledger::{Counters, Ledger};
+use super::panic::{Unwound, guard};
+use super::pending::Pending;
+use super::state_machine::{StateMachine, WorkflowEvent, unknown_update};
+use crate::vocabulary::*;
+
+pub(crate) struct MachineDriver<S> {
+    state: Option<S>,
+    ledger: Ledger,
+    desk: Desk,
+    /// The code panicked or diverged; it runs no more.
+    dead: bool,
+    machine: PhantomData<S>,
+}
+
+/// What a snapshot holds; named fields, so that later versions can add some.
+#[derive(Serialize)]
+struct SnapshotRef<'a, S> {
+    version: u32,
+    counters: &'a Counters,
+    desk: &'a Desk,
+    state: &'a S,
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "S: serde::de::DeserializeOwned")]
+struct Snapshot<S> {
+    version: u32,
+    counters: Counters,
+    desk: Desk,
+    state: S,
+}
+
+const SNAPSHOT_VERSION: u32 = 1;
+
+/// A snapshot that this build cannot go on from. The history can: replay it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    #[error("no workflow type {workflow_type} in this worker; it has: {}", known.join(", "))]
+    UnknownWorkflowType { workflow_type: WorkflowType, known: Vec<String> },
+    #[error("the workflow {workflow_type} is an async fn, which has no snapshots")]
+    NotSupported { workflow_type: WorkflowType },
+    #[error("the snapshot of a {workflow_type} does not fit this build: {why}")]
+    Unreadable { workflow_type: WorkflowType, why: String },
+}
+
+impl<S: StateMachine> MachineDriver<S> {
+    pub(crate) fn new(run_id: RunId) -> Self {
+        MachineDriver {
+            state: None,
+            ledger: Ledger::new(run_id),
+            desk: Desk::default(),
+            dead: false,
+            machine: PhantomData,
+        }
+    }
+
+    pub(crate) fn restore(run_id: RunId, bytes: &[u8]) -> Result<Self, RestoreError> {
+        let unreadable = |why: String| RestoreError::Unreadable { workflow_type: WorkflowType::of(S::TYPE), why };
+        let snapshot: Snapshot<S> = rmp_serde::from_slice(bytes).map_err(|why| unreadable(why.to_string()))?;
+        if snapshot.version != SNAPSHOT_VERSION {
+            return Err(unreadable(format!("it has version {}, expected {SNAPSHOT_VERSION}", snapshot.version)));
+        }
+        Ok(MachineDriver {
+            state: Some(snapshot.state),
+            ledger: Ledger::restored(run_id, snapshot.counters),
+            desk: snapshot.desk,
+            dead: false,
+            machine: PhantomData,
+        })
+    }
+
+    fn run(&mut self, job: Job) {
+        match job {
+            Job::InitializeWorkflow(started) => self.initialize(*started),
+            job => {
+                if let Some(event) = self.event_of(job) {
+                    self.transition(event);
+                }
+            }
+        }
+        self.settle();
+    }
+
+    fn initialize(&mut self, started: WorkflowExecutionStarted) {
+        self.desk.carried_signals.extend(started.carried_signals);
+        let mut cx = Cx { ledger: &mut self.ledger, desk: &mut self.desk };
+        match started.input.decode::<S::Input>() {
+            Ok(input) => match S::start(input, &mut cx) {
+                Ok(state) => self.state = Some(state),
+                Err(failure) => cx.close_in(failure),
+            },
+            Err(why) => cx.close_in(invalid_input(S::TYPE, &why)),
+        }
+    }
+
+    fn transition(&mut self, event: WorkflowEvent) {
+        let Some(state) = &mut self.state else { return };
+        let mut cx = Cx { ledger: &mut self.ledger, desk: &mut self.desk };
+        if let Err(failure) = state.on_event(event, &mut cx) {
+            cx.close_in(failure);
+        }
+    }
+
+    /// Lets the code hear what its own requests brought about, then the signals of the run before, until all is said.
+    fn settle(&mut self) {
+        while self.state.is_some() {
+            if let Some(failure) = self.ledger.take_fault() {
+                Cx { ledger: &mut self.ledger, desk: &mut self.desk }.close_in(failure);
+            }
+            if self.ledger.is_closed() {
+                return;
+            }
+            let next = self.desk.resolved.pop_front();
+            let Some(event) = next.or_else(|| self.desk.carried_signals.pop_front().map(WorkflowEvent::Signal)) else {
+                return;
+            };
+            self.transition(event);
+        }
+        // `start` returned no state: what it asked for in vain does not matter any more.
+        self.ledger.take_fault();
+    }
+
+    /// The job as the code hears it; nothing if the code considers the matter closed.
+    fn event_of(&mut self, job: Job) -> Option<WorkflowEvent> {
+        match job {
+            Job::InitializeWorkflow(_) => None,
+            Job::SignalWorkflow(signal) => Some(WorkflowEvent::Signal(signal)),
+            Job::CancelWorkflow { reason } => Some(WorkflowEvent::CancelRequested { reason }),
+            Job::DoUpdate { update_id, name, input } => {
+                self.desk.open_updates.insert(update_id.clone());
+                Some(WorkflowEvent::Update { update_id, name, input })
+            }
+            Job::ResolveActivity { seq, result } => {
+                self.desk.forget(seq).map(|_| WorkflowEvent::ActivityResolved { seq, result })
+            }
+            Job::FireTimer { seq } => self.desk.forget(seq).map(|_| WorkflowEvent::TimerFired { seq }),
+            Job::ResolveChildWorkflowStart { seq, result: Ok(started) } => match self.desk.pending.get_mut(&seq) {
+                Some(Pending::Child { run_id, .. }) => {
+                    *run_id = Some(started);
+                    Some(WorkflowEvent::ChildStarted { seq, run_id: started })
+                }
+                _ => None,
+            },
+            Job::ResolveChildWorkflowStart { seq, result: Err(failure) } => {
+                self.desk.forget(seq).map(|_| WorkflowEvent::ChildResolved { seq, result: Err(failure) })
+            }
+            Job::ResolveChildWorkflow { seq, result } => {
+                self.desk.forget(seq).map(|_| WorkflowEvent::ChildResolved { seq, result })
+            }
+            Job::ResolveSignalExternal { seq, result } => {
+                self.desk.forget(seq).map(|_| WorkflowEvent::SignalDelivered { seq, result })
+            }
+            Job::ResolveCancelExternal { seq, result } => self.cancel_delivered(seq, result),
+        }
+    }
+
+    fn cancel_delivered(&mut self, seq: Seq, result: Result<(), Failure>) -> Option<WorkflowEvent> {
+        if matches!(self.desk.pending.get(&seq), Some(Pending::Child { .. })) {
+            let failure = self.desk.pending.get(&seq).and_then(Pending::delivered)?;
+            self.desk.forget(seq);
+            return Some(WorkflowEvent::ChildResolved { seq, result: Err(failure) });
+        }
+        self.desk.forget(seq).map(|_| WorkflowEvent::CancelDelivered { seq, result })
+    }
+
+    fn digest(&self) -> Option<Vec<u8>> {
+        rmp_serde::to_vec_named(self.state.as_ref()?).ok()
+    }
+}
+
+impl<S: StateMachine> Driver for MachineDriver<S> {
+    fn activate(&mut self, activation: Activation) -> Vec<Command> {
+        let job = self.ledger.begin(activation);
+        if self.dead || self.ledger.is_closed() {
+            return self.ledger.finish();
+        }
+        if let Err(unwound) = guard(|| self.run(job)) {
+            self.dead = true;
+            self.state = None;
+            if let Unwound::Panicked(message) = unwound {
+                let failure = Failure::panic(message);
+                Cx { ledger: &mut self.ledger, desk: &mut self.desk }.close_in(failure);
+            }
+        }
+        self.ledger.finish()
+    }
+
+    fn validate_update(&mut self, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
+        let before = self.digest();
+        let Some(state) = &self.state else { return Err(unknown_update(S::TYPE, name, &[])) };
+        match guard(|| state.validate_update(name, input)) {
+            Ok(Err(failure)) => Err(failure),
+            Ok(Ok(())) if self.digest() == before => Ok(()),
+            Ok(Ok(())) => {
+                let message = format!("the validator of update {name} changed the state; validators must only read");
+                Err(Failure::application("ValidatorMutated", message).non_retryable())
+            }
+            Err(Unwound::Panicked(message)) => Err(Failure::panic(message)),
+            Err(Unwound::Diverged) => Err(Failure::panic("the validator left its call")),
+        }
+    }
+
+    fn query(&mut self, name: &QueryName, input: &Payload) -> Result<Payload, QueryError> {
+        let known = || S::queries().iter().map(|name| (*name).to_owned()).collect();
+        if !S::queries().contains(&name.as_str()) {
+            return Err(QueryError::Unknown { name: name.clone(), known: known() });
+        }
+        let failed = |failure| QueryError::Failed { name: name.clone(), failure };
+        let Some(state) = &self.state else {
+            return Err(failed(Failure::application("NoState", "the workflow code has no state: it did not start")));
+        };
+        let before = self.digest();
+        let answer = guard(|| state.query(name, input));
+        if self.digest() != before {
+            return Err(QueryError::Mutated { name: name.clone(), what: "the state".to_owned() });
+        }
+        match answer {
+            Ok(answer) => answer.map_err(failed),
+            Err(Unwound::Panicked(message)) => Err(failed(Failure::panic(message))),
+            Err(Unwound::Diverged) => Err(failed(Failure::panic("the handler left its call"))),
+        }
+    }
+
+    fn snapshot(&self) -> Option<Vec<u8>> {
+        let state = self.state.as_ref()?;
+        let counters = self.ledger.counters();
+        let snapshot = SnapshotRef { version: SNAPSHOT_VERSION, counters, desk: &self.desk, state };
+        rmp_serde::to_vec_named(&snapshot).ok()
+    }
+
+    fn state_json(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(self.state.as_ref()?).ok()
+    }
+
+    fn awaiting(&self) -> Vec<Awaited> {
+        let places = &self.desk.places;
+        let awaited = |(seq, pending): (&Seq, &Pending)| Awaited {
+            what: pending.describe(*seq),
+            location: places.get(seq).map(|place| place.to_string()),
+        };
+        let updates = self.desk.open_updates.iter();
+        let update = |id: &UpdateId| Awaited { what: format!("the answer to update {id}"), location: None };
+        self.desk.pending.iter().map(awaited).chain(updates.map(update)).collect()
+    }
+
+    fn command_location(&self, index: usize) -> Option<String> {
+        self.ledger.location(index)
+    }
+}
+
+/// The failure of a run whose input is not what its code reads.
+pub(crate) fn invalid_input(workflow_type: &str, why: &PayloadError) -> Failure {
+    let message = format!("the input of the workflow {workflow_type} cannot be read: {why}");
+    Failure::application("InvalidInput", message).non_retryable()
+}

@@ -1,0 +1,68 @@
+//! Does the code still ask for what history holds? The check of one activation.
+//!
+//! Invariant: a request matches an event by kind, identity and content (input, fire time, result); options such as
+//! timeouts and summaries may change freely. No mismatch passes, and a clean replay raises none (engine.md G22). The
+//! check compares; it changes neither history nor code.
+
+mod align;
+mod key;
+
+use self::align::explain;
+use self::key::matches;
+use super::nondeterminism::NonDeterminism;
+use crate::vocabulary::*;
+
+/// Which run is being checked, and by which build.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunIdentity {
+    pub run_id: RunId,
+    pub workflow_id: WorkflowId,
+    pub workflow_type: WorkflowType,
+    pub current_build: BuildId,
+}
+
+/// Compares what the code asked for in one activation with the events that history holds for it.
+///
+/// `recorded` are the events after `activating` up to the next activating one; those that no command causes are
+/// skipped. `locate` says where in the code the n-th command was asked for.
+pub fn check_activation(
+    run: &RunIdentity,
+    activating: &Event,
+    produced: &[Command],
+    locate: &dyn Fn(usize) -> Option<String>,
+    recorded: &[Event],
+) -> Result<(), NonDeterminism> {
+    let recorded: Vec<&Event> = recorded.iter().filter(|event| event.kind.origin() == Origin::Command).collect();
+    let produced = until_closed(produced);
+    match first_difference(run, produced, &recorded) {
+        None => Ok(()),
+        Some(_) => Err(explain(run, activating, produced, locate, &recorded)),
+    }
+}
+
+/// What is asked for after the run has closed does not count.
+fn until_closed(produced: &[Command]) -> &[Command] {
+    let end = produced.iter().position(Command::closes).map_or(produced.len(), |at| at + 1);
+    &produced[..end]
+}
+
+/// Where the two sides part: the index of the command, and of the event.
+fn first_difference(run: &RunIdentity, produced: &[Command], recorded: &[&Event]) -> Option<(usize, usize)> {
+    let (mut asked, mut held) = (0, 0);
+    loop {
+        match (produced.get(asked), recorded.get(held)) {
+            (None, None) => return None,
+            (Some(command), Some(event)) if matches(run, command, &event.kind) => {
+                asked += 1;
+                held += 1;
+            }
+            (_, Some(event)) if is_deprecated_patch(&event.kind) => held += 1,
+            _ => return Some((asked, held)),
+        }
+    }
+}
+
+/// Code that has dropped a deprecated patch altogether still fits (engine.md E21).
+fn is_deprecated_patch(event: &EventKind) -> bool {
+    matches!(event, EventKind::MarkerRecorded(Marker::Patch { deprecated: true, .. }))
+}

@@ -1,0 +1,47 @@
+//! Workflow authoring: what workflow code sees, and the drivers that turn history into commands.
+//!
+//! ```text
+//!   history ──► job ──► driver ──► workflow code ──► commands ──► (live) the run machine: events
+//!                                                        └──────► (replay) check_activation: the events that are there
+//! ```
+//!
+//! Invariant: the same jobs give the same commands, byte for byte, whatever the machine, thread, cache or build
+//! profile. Nothing here knows a clock, a disk, a socket, a random source, tokio or an unordered map; user code that
+//! uses one is not stopped here, and is caught by replay.
+
+mod async_driver;
+mod concurrency;
+mod context;
+mod cx;
+mod executor;
+mod jobs;
+mod ledger;
+mod machine_driver;
+mod matcher;
+mod nondeterminism;
+mod options;
+mod panic;
+mod pending;
+mod registry;
+mod replayer;
+mod saga;
+mod state_machine;
+#[cfg(test)]
+mod tests;
+
+pub use async_driver::FAILURE_FOREIGN_FUTURE;
+pub use concurrency::*;
+pub use context::{
+    ActivityFuture, CancellationFuture, ChildFuture, ChildHandle, ChildStartFuture, FAILURE_CONTINUE_AS_NEW,
+    JoinHandle, MessageFuture, OperationHandle, SignalChannel, SignalFuture, StateCell, TimerFuture, WaitFuture,
+    WfContext,
+};
+pub use cx::Cx;
+pub use jobs::{JobSources, JobTable, job_of, markers_of};
+pub use machine_driver::RestoreError;
+pub use matcher::{RunIdentity, check_activation};
+pub use nondeterminism::{AlignedLine, NearestMatch, NonDeterminism};
+pub use registry::WorkflowRegistry;
+pub use replayer::{ReplayError, Replayed, Replayer, Step, replay};
+pub use saga::{FAILURE_COMPENSATION, Saga};
+pub use state_machine::{StateMachine, WorkflowEvent};

@@ -1,0 +1,125 @@
+//! Non-determinism as data: what history holds, what the code asked, and how the two line up.
+//!
+//! Invariant: nothing of this is ever told by a text that somebody has to parse; the text is made at the end, and shows
+//! hashes of inputs instead of inputs, so that it may be logged. It does not judge who is right: history is.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::vocabulary::*;
+
+/// Workflow code that no longer matches its history. The run is held until code that fits is deployed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NonDeterminism {
+    pub run_id: RunId,
+    pub workflow_id: WorkflowId,
+    pub workflow_type: WorkflowType,
+    /// The first event that does not match; the event after the last one if history holds none.
+    pub event_id: EventId,
+    /// The event to which the code was answering.
+    pub activating: String,
+    /// What history holds there.
+    pub expected: Option<String>,
+    /// What the code asked for there.
+    pub produced: Option<String>,
+    /// Where in the code, as `file:line:column`.
+    pub location: Option<String>,
+    /// The event of this activation that comes nearest to what the code asked for.
+    pub nearest: Option<NearestMatch>,
+    /// The whole activation, history and code side by side.
+    pub alignment: Vec<AlignedLine>,
+    pub hint: String,
+    pub recorded_build: BuildId,
+    pub current_build: BuildId,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NearestMatch {
+    pub event_id: EventId,
+    pub what: String,
+}
+
+/// One line of the comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum AlignedLine {
+    Same {
+        event_id: EventId,
+        what: String,
+    },
+    /// History holds it, the code did not ask for it.
+    Missing {
+        event_id: EventId,
+        what: String,
+    },
+    /// The code asked for it, history does not hold it.
+    Extra {
+        what: String,
+        location: Option<String>,
+    },
+    /// The same request with other content: input, fire time, result.
+    Changed {
+        event_id: EventId,
+        recorded: String,
+        produced: String,
+        location: Option<String>,
+        recorded_input: Option<Payload>,
+        produced_input: Option<Payload>,
+    },
+    /// The same request in another place of the order.
+    Reordered {
+        event_id: EventId,
+        what: String,
+        location: Option<String>,
+    },
+}
+
+impl NonDeterminism {
+    pub const CODE: &'static str = "BOSUN0101";
+}
+
+impl fmt::Display for NonDeterminism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nothing = || "nothing".to_owned();
+        writeln!(f, "error[{}]: workflow code no longer matches history", Self::CODE)?;
+        writeln!(
+            f,
+            "  run   {} ({}, type {}, code {} -> {}) at event {}, in answer to {}",
+            self.workflow_id,
+            self.run_id,
+            self.workflow_type,
+            self.recorded_build,
+            self.current_build,
+            self.event_id,
+            self.activating
+        )?;
+        writeln!(f, "  history expects   {}", self.expected.clone().unwrap_or_else(nothing))?;
+        let location = self.location.as_ref().map_or_else(String::new, |at| format!("    {at}"));
+        writeln!(f, "  code produced     {}{location}", self.produced.clone().unwrap_or_else(nothing))?;
+        self.alignment.iter().try_for_each(|line| writeln!(f, "{line}"))?;
+        if let Some(nearest) = &self.nearest {
+            writeln!(f, "note: event {} is the nearest match: {}", nearest.event_id, nearest.what)?;
+        }
+        write!(f, "help: {}", self.hint)
+    }
+}
+
+impl fmt::Display for AlignedLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = |location: &Option<String>| location.as_ref().map_or_else(String::new, |at| format!("    {at}"));
+        match self {
+            AlignedLine::Same { event_id, what } => write!(f, "   {:>5}    {what}", event_id.0),
+            AlignedLine::Missing { event_id, what } => write!(f, " > {:>5}  - {what}", event_id.0),
+            AlignedLine::Extra { what, location } => write!(f, " >        + {what}{}", at(location)),
+            AlignedLine::Changed { event_id, recorded, produced, location, .. } => {
+                writeln!(f, " > {:>5}  - {recorded}", event_id.0)?;
+                write!(f, " >        + {produced}{}   (changed)", at(location))
+            }
+            AlignedLine::Reordered { event_id, what, location } => {
+                write!(f, " > {:>5}  ~ {what}{}   (same request, moved)", event_id.0, at(location))
+            }
+        }
+    }
+}
+
+impl std::error::Error for NonDeterminism {}

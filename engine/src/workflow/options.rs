@@ -1,0 +1,53 @@
+//! Short ways to write the options that nearly every call has.
+//!
+//! Invariant: each gives the defaults of engine.md E04 and E15 and changes what its name says; it checks nothing.
+
+use std::time::Duration;
+
+use crate::vocabulary::*;
+
+impl ActivityOptions {
+    /// One attempt may take this long.
+    pub fn start_to_close(limit: Duration) -> Self {
+        ActivityOptions { start_to_close: Some(limit), ..Default::default() }
+    }
+    /// All attempts together may take this long.
+    pub fn schedule_to_close(limit: Duration) -> Self {
+        ActivityOptions { schedule_to_close: Some(limit), ..Default::default() }
+    }
+    pub fn with_retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry_policy = Some(policy);
+        self
+    }
+    pub fn with_cancellation(mut self, cancellation: CancellationType) -> Self {
+        self.cancellation = cancellation;
+        self
+    }
+    pub fn with_heartbeat(mut self, timeout: Duration) -> Self {
+        self.heartbeat = Some(timeout);
+        self
+    }
+    pub fn on_queue(mut self, queue: impl Into<TaskQueue>) -> Self {
+        self.task_queue = Some(queue.into());
+        self
+    }
+    pub fn with_summary(mut self, summary: impl Into<String>) -> Self {
+        self.summary = Some(summary.into());
+        self
+    }
+}
+
+impl ChildWorkflowOptions {
+    pub fn with_cancellation(mut self, cancellation: CancellationType) -> Self {
+        self.cancellation = cancellation;
+        self
+    }
+    pub fn with_close_policy(mut self, policy: ParentClosePolicy) -> Self {
+        self.parent_close_policy = policy;
+        self
+    }
+    pub fn on_queue(mut self, queue: impl Into<TaskQueue>) -> Self {
+        self.task_queue = Some(queue.into());
+        self
+    }
+}

@@ -1,0 +1,98 @@
+//! Panics of workflow code: caught at the driver's edge, with their message and place.
+//!
+//! Invariant: a panic inside an activation ends that run's code and nothing else, and prints nothing; panics elsewhere
+//! go to the hook that was installed before ours.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
+use std::sync::Once;
+
+/// How user code left without returning.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Unwound {
+    /// The message and, when known, the place: `index out of bounds (at src/flows.rs:12:5)`.
+    Panicked(String),
+    /// It cannot go on because it no longer matches history; see [`diverge`].
+    Diverged,
+}
+
+/// The payload of an unwinding that is no panic.
+struct Divergence;
+
+thread_local! {
+    /// How many guarded calls of user code this thread is inside.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static MESSAGE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Runs user code and catches its panic. The caller must not use what the code left half-changed.
+pub(crate) fn guard<T>(code: impl FnOnce() -> T) -> Result<T, Unwound> {
+    install();
+    DEPTH.with(|depth| depth.set(depth.get() + 1));
+    let result = panic::catch_unwind(AssertUnwindSafe(code));
+    DEPTH.with(|depth| depth.set(depth.get() - 1));
+    result.map_err(|payload| {
+        let message = MESSAGE.with(|message| message.borrow_mut().take());
+        if payload.is::<Divergence>() {
+            return Unwound::Diverged;
+        }
+        Unwound::Panicked(message.unwrap_or_else(|| text_of(payload.as_ref())))
+    })
+}
+
+/// Leaves user code in the middle of a call that has no value to give.
+pub(crate) fn diverge() -> ! {
+    panic::resume_unwind(Box::new(Divergence))
+}
+
+fn install() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if DEPTH.with(Cell::get) == 0 {
+                before(info);
+                return;
+            }
+            let text = describe(info);
+            MESSAGE.with(|message| *message.borrow_mut() = Some(text));
+        }));
+    });
+}
+
+fn describe(info: &PanicHookInfo<'_>) -> String {
+    let text = text_of(info.payload());
+    match info.location() {
+        Some(place) => format!("{text} (at {place})"),
+        None => text,
+    }
+}
+
+fn text_of(payload: &dyn std::any::Any) -> String {
+    if let Some(text) = payload.downcast_ref::<&str>() {
+        return (*text).to_owned();
+    }
+    payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without a message".to_owned())
+}
+
+/// The message without the place, which moves with every edit of the file.
+pub(crate) fn without_place(message: &str) -> &str {
+    match message.rfind(" (at ") {
+        Some(at) if message.ends_with(')') => &message[..at],
+        _ => message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_keeps_its_message_and_place() {
+        let Err(Unwound::Panicked(text)) = guard(|| panic!("no {}", "luck")) else { panic!("it did panic") };
+        assert!(text.starts_with("no luck (at ") && text.contains("panic.rs:"), "{text}");
+        assert_eq!(without_place(&text), "no luck");
+        assert_eq!(guard(|| diverge()), Err::<(), _>(Unwound::Diverged));
+        assert_eq!(guard(|| 7), Ok(7));
+    }
+}

@@ -1,0 +1,129 @@
+//! The workflow types of a worker, in both forms.
+//!
+//! Invariant: a type has one code; registering it again replaces the first. The registry is plain shareable data: any
+//! thread can make drivers from it, and it holds no run.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::async_driver::{AsyncDriver, WorkflowFunction};
+use super::context::WfContext;
+use super::context::handlers::PayloadFuture;
+use super::machine_driver::{MachineDriver, RestoreError};
+use super::state_machine::StateMachine;
+use crate::vocabulary::*;
+
+type Create = Arc<dyn Fn(&WorkflowExecutionStarted, RunId) -> Box<dyn Driver> + Send + Sync>;
+type Restore = Arc<dyn Fn(RunId, &[u8]) -> Result<Box<dyn Driver>, RestoreError> + Send + Sync>;
+
+#[derive(Clone)]
+struct Factory {
+    create: Create,
+    /// State machines only.
+    restore: Option<Restore>,
+}
+
+/// What code a worker has.
+#[derive(Clone, Default)]
+pub struct WorkflowRegistry {
+    factories: BTreeMap<WorkflowType, Factory>,
+    version: String,
+}
+
+impl WorkflowRegistry {
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// The version of the code, for the build id. Change it when workflow code changes.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
+        self
+    }
+    /// Adds a state machine under its `TYPE`.
+    pub fn state_machine<S: StateMachine>(mut self) -> Self {
+        let create: Create = Arc::new(|_, run_id| Box::new(MachineDriver::<S>::new(run_id)));
+        let restore: Restore =
+            Arc::new(|run_id, bytes| Ok(Box::new(MachineDriver::<S>::restore(run_id, bytes)?) as Box<dyn Driver>));
+        self.factories.insert(WorkflowType::of(S::TYPE), Factory { create, restore: Some(restore) });
+        self
+    }
+    /// Adds an async function.
+    pub fn workflow<I, O, F>(
+        mut self,
+        workflow_type: impl Into<WorkflowType>,
+        function: impl Fn(WfContext, I) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        I: DeserializeOwned + 'static,
+        O: Serialize + 'static,
+        F: Future<Output = Result<O, Failure>> + 'static,
+    {
+        let function = Arc::new(function);
+        let create: Create = Arc::new(move |started, run_id| {
+            let function = function.clone();
+            let start: WorkflowFunction = Rc::new(move |context, input: &Payload| {
+                let future = function(context, input.decode()?);
+                let encoded: PayloadFuture = Box::pin(async move { Ok(Payload::encode(&future.await?)?) });
+                Ok(encoded)
+            });
+            Box::new(AsyncDriver::new(run_id, started, start))
+        });
+        self.factories.insert(workflow_type.into(), Factory { create, restore: None });
+        self
+    }
+
+    pub fn types(&self) -> impl Iterator<Item = &WorkflowType> {
+        self.factories.keys()
+    }
+    pub fn contains(&self, workflow_type: &WorkflowType) -> bool {
+        self.factories.contains_key(workflow_type)
+    }
+    /// Names this set of workflow code: a hash over the version and the type names.
+    pub fn build_id(&self) -> BuildId {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(b"bosun build").update(&(self.version.len() as u64).to_be_bytes());
+        hasher.update(self.version.as_bytes());
+        for workflow_type in self.factories.keys() {
+            hasher.update(workflow_type.as_str().as_bytes()).update(&[0]);
+        }
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+        BuildId(u64::from_be_bytes(bytes))
+    }
+
+    /// A driver for a run from its beginning.
+    pub fn create(&self, started: &WorkflowExecutionStarted, run_id: RunId) -> Result<Box<dyn Driver>, Rejection> {
+        match self.factories.get(&started.workflow_type) {
+            Some(factory) => Ok((factory.create)(started, run_id)),
+            None => Err(Rejection::UnknownWorkflowType {
+                workflow_type: started.workflow_type.clone(),
+                known: self.names(),
+            }),
+        }
+    }
+    /// A driver for a run from a snapshot that [`Driver::snapshot`] gave.
+    pub fn restore(
+        &self,
+        workflow_type: &WorkflowType,
+        run_id: RunId,
+        bytes: &[u8],
+    ) -> Result<Box<dyn Driver>, RestoreError> {
+        let workflow_type = workflow_type.clone();
+        match self.factories.get(&workflow_type) {
+            Some(Factory { restore: Some(restore), .. }) => restore(run_id, bytes),
+            Some(Factory { restore: None, .. }) => Err(RestoreError::NotSupported { workflow_type }),
+            None => Err(RestoreError::UnknownWorkflowType { workflow_type, known: self.names() }),
+        }
+    }
+    pub fn supports_snapshot(&self, workflow_type: &WorkflowType) -> bool {
+        self.factories.get(workflow_type).is_some_and(|factory| factory.restore.is_some())
+    }
+    fn names(&self) -> Vec<String> {
+        self.factories.keys().map(ToString::to_string).collect()
+    }
+}

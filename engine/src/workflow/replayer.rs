@@ -1,0 +1,172 @@
+//! Replays the turns of a run through its code, without a run machine, a clock or an effect.
+//!
+//! Invariant: the code gets exactly the jobs that history holds, at the times that history holds, and every activation
+//! is checked. The same turns give the same digest of commands on every machine and in every build profile (engine.md
+//! G21). Nothing is executed.
+
+use super::jobs::{JobTable, job_of, markers_of};
+use super::matcher::{RunIdentity, check_activation};
+use super::nondeterminism::NonDeterminism;
+use super::registry::WorkflowRegistry;
+use crate::vocabulary::*;
+
+/// Why a history cannot be replayed.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ReplayError {
+    #[error("the history is empty")]
+    Empty,
+    #[error("the history begins with {found} instead of WorkflowExecutionStarted")]
+    NotStarted { found: &'static str },
+    #[error("event {event_id} follows in a turn that should begin with event {expected}")]
+    Gap { expected: EventId, event_id: EventId },
+    #[error("event {event_id} ({name}) activates the code and cannot be told to it")]
+    NoJob { event_id: EventId, name: &'static str },
+    #[error(transparent)]
+    UnknownWorkflow(#[from] Rejection),
+    #[error(transparent)]
+    NonDeterminism(#[from] Box<NonDeterminism>),
+}
+
+/// A run whose history has been replayed to the end.
+pub struct Replayed {
+    pub driver: Box<dyn Driver>,
+    pub activations: u64,
+    pub commands: u64,
+    /// blake3 over the canonical encoding of all commands, activation by activation.
+    pub digest: [u8; 32],
+}
+
+/// One activation, for those who watch: the debugger, the timeline.
+pub struct Step<'a> {
+    pub event: &'a Event,
+    pub commands: &'a [Command],
+    pub driver: &'a mut dyn Driver,
+}
+
+/// Goes through a history turn by turn.
+pub struct Replayer<'a> {
+    registry: &'a WorkflowRegistry,
+    run: Option<(RunIdentity, Box<dyn Driver>)>,
+    table: JobTable,
+    history: HistorySize,
+    next_event: EventId,
+    activations: u64,
+    commands: u64,
+    hasher: blake3::Hasher,
+}
+
+/// Replays a whole history.
+pub fn replay(registry: &WorkflowRegistry, turns: &[Turn]) -> Result<Replayed, ReplayError> {
+    let mut replayer = Replayer::new(registry);
+    for turn in turns {
+        replayer.turn(turn, &mut |_| {})?;
+    }
+    replayer.finish()
+}
+
+impl<'a> Replayer<'a> {
+    pub fn new(registry: &'a WorkflowRegistry) -> Self {
+        Replayer {
+            registry,
+            run: None,
+            table: JobTable::default(),
+            history: HistorySize::default(),
+            next_event: EventId(1),
+            activations: 0,
+            commands: 0,
+            hasher: blake3::Hasher::new(),
+        }
+    }
+
+    /// Replays one turn; `watch` sees every activation after it was checked.
+    pub fn turn(&mut self, turn: &Turn, watch: &mut dyn FnMut(Step<'_>)) -> Result<(), ReplayError> {
+        if turn.first_event != self.next_event {
+            return Err(ReplayError::Gap { expected: self.next_event, event_id: turn.first_event });
+        }
+        self.next_event = turn.next_event();
+        let events: Vec<Event> = turn.numbered().collect();
+        let mut rest = &events[..];
+        while let Some((event, after)) = rest.split_first() {
+            rest = after;
+            self.count(&event.kind);
+            if event.kind.origin() != Origin::Activating {
+                self.apply(turn.run, event)?;
+                continue;
+            }
+            let end = after.iter().position(|next| next.kind.origin() == Origin::Activating).unwrap_or(after.len());
+            self.activate(turn.run, event, &after[..end], watch)?;
+        }
+        Ok(())
+    }
+
+    /// The driver as it stands.
+    pub fn driver(&mut self) -> Option<&mut dyn Driver> {
+        match &mut self.run {
+            Some((_, driver)) => Some(driver.as_mut()),
+            None => None,
+        }
+    }
+
+    pub fn finish(self) -> Result<Replayed, ReplayError> {
+        let (_, driver) = self.run.ok_or(ReplayError::Empty)?;
+        let digest = *self.hasher.finalize().as_bytes();
+        Ok(Replayed { driver, activations: self.activations, commands: self.commands, digest })
+    }
+
+    fn activate(
+        &mut self,
+        run_id: RunId,
+        event: &Event,
+        recorded: &[Event],
+        watch: &mut dyn FnMut(Step<'_>),
+    ) -> Result<(), ReplayError> {
+        // A start must be known before its job is made; ends must not be forgotten before theirs.
+        if matches!(event.kind, EventKind::WorkflowExecutionStarted(_)) {
+            self.apply(run_id, event)?;
+        }
+        let job = job_of(&event.kind, &self.table)
+            .ok_or(ReplayError::NoJob { event_id: event.id, name: event.kind.name() })?;
+        let (identity, driver) = self.run.as_mut().ok_or(ReplayError::NotStarted { found: event.kind.name() })?;
+        let markers = markers_of(recorded.iter().map(|event| &event.kind));
+        let activation = Activation { at: event.at, run_id, history: self.history, job, markers };
+        let commands = driver.activate(activation);
+        check_activation(identity, event, &commands, &|index| driver.command_location(index), recorded)
+            .map_err(Box::new)?;
+        self.activations += 1;
+        self.commands += commands.len() as u64;
+        for command in &commands {
+            // Commands are plain data; encoding them cannot fail.
+            let encoded = rmp_serde::to_vec(command).unwrap_or_default();
+            self.hasher.update(&(encoded.len() as u64).to_be_bytes()).update(&encoded);
+        }
+        self.hasher.update(&u64::MAX.to_be_bytes());
+        watch(Step { event, commands: &commands, driver: driver.as_mut() });
+        self.table.apply(&event.kind);
+        Ok(())
+    }
+
+    fn apply(&mut self, run_id: RunId, event: &Event) -> Result<(), ReplayError> {
+        self.table.apply(&event.kind);
+        match (&event.kind, &self.run) {
+            (EventKind::WorkflowExecutionStarted(started), None) => {
+                let driver = self.registry.create(started, run_id)?;
+                let identity = RunIdentity {
+                    run_id,
+                    workflow_id: started.workflow_id.clone(),
+                    workflow_type: started.workflow_type.clone(),
+                    current_build: self.registry.build_id(),
+                };
+                self.run = Some((identity, driver));
+                Ok(())
+            }
+            (_, Some(_)) => Ok(()),
+            (other, None) => Err(ReplayError::NotStarted { found: other.name() }),
+        }
+    }
+
+    /// The size that the run machine counts too, because workflow code can see it.
+    fn count(&mut self, event: &EventKind) {
+        self.history.events += 1;
+        self.history.bytes += event.size();
+    }
+}

@@ -1,0 +1,69 @@
+//! Sagas: steps with compensations (engine.md E28).
+//!
+//! Invariant: when the body fails or is canceled, every compensation registered so far runs to its end, in reverse
+//! order, exactly once, out of reach of the cancellation; when it succeeds or continues as new, none runs. What they
+//! do is user code.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::rc::Rc;
+
+use super::concurrency::LocalBoxFuture;
+use super::context::{WfContext, is_continue_as_new};
+use crate::vocabulary::Failure;
+
+/// The failure type of a saga whose compensations did not all succeed; the failure of the body is its cause.
+pub const FAILURE_COMPENSATION: &str = "CompensationFailed";
+
+type Compensation = Box<dyn FnOnce(WfContext) -> LocalBoxFuture<Result<(), Failure>>>;
+
+/// The compensations of a running saga. Clones are the same saga.
+#[derive(Clone)]
+pub struct Saga {
+    context: WfContext,
+    compensations: Rc<RefCell<Vec<(String, Compensation)>>>,
+}
+
+impl Saga {
+    /// Runs `body`; if it fails, compensates and gives its failure.
+    pub async fn run<T, F>(context: &WfContext, body: impl FnOnce(Saga) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let saga = Saga { context: context.clone(), compensations: Rc::default() };
+        match body(saga.clone()).await {
+            Ok(value) => Ok(value),
+            // Going on in a new run is no failure; what was done stays done.
+            Err(next_run) if is_continue_as_new(&next_run) => Err(next_run),
+            Err(failure) => Err(saga.compensate(failure).await),
+        }
+    }
+
+    /// Registers what undoes a step. Do it before the step when the step may have happened although it failed.
+    pub fn compensate_with<F>(&self, name: impl Into<String>, undo: impl FnOnce(WfContext) -> F + 'static)
+    where
+        F: Future<Output = Result<(), Failure>> + 'static,
+    {
+        let undo: Compensation = Box::new(move |context| Box::pin(undo(context)));
+        self.compensations.borrow_mut().push((name.into(), undo));
+    }
+
+    /// Runs what is registered, last first. A compensation that fails does not stop the others.
+    async fn compensate(&self, failure: Failure) -> Failure {
+        let cleanup = self.context.detached_scope();
+        let mut failed = Vec::new();
+        loop {
+            // Taken out before it runs: it can never run twice.
+            let last = self.compensations.borrow_mut().pop();
+            let Some((name, undo)) = last else { break };
+            if let Err(why) = undo(cleanup.clone()).await {
+                failed.push(format!("{name}: {why}"));
+            }
+        }
+        if failed.is_empty() {
+            return failure;
+        }
+        let message = format!("{} compensations failed: {}", failed.len(), failed.join("; "));
+        Failure::application(FAILURE_COMPENSATION, message).non_retryable().because(failure)
+    }
+}

@@ -1,0 +1,119 @@
+//! A workflow as a state machine: a serialisable state and a pure transition. The primary form.
+//!
+//! Invariant: the state changes in `start` and `on_event` only, and depends on nothing but the events. Because it is
+//! data it can be snapshotted, shown at every event, and forked. This file runs nothing; `MachineDriver` does.
+//!
+//! ```
+//! use std::time::Duration;
+//! use bosun_engine::workflow::{Cx, StateMachine, WorkflowEvent};
+//! use bosun_engine::{ActivityOptions, Failure};
+//!
+//! #[derive(serde::Serialize, serde::Deserialize)]
+//! struct Charge { cents: u64 }
+//!
+//! impl StateMachine for Charge {
+//!     const TYPE: &'static str = "charge";
+//!     type Input = u64;
+//!     type Output = String;
+//!
+//!     fn start(cents: u64, cx: &mut Cx<'_>) -> Result<Self, Failure> {
+//!         cx.schedule_activity("charge_card", &cents, ActivityOptions::start_to_close(Duration::from_secs(30)));
+//!         Ok(Charge { cents })
+//!     }
+//!     fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
+//!         match event {
+//!             WorkflowEvent::ActivityResolved { result, .. } => cx.complete(&result?.decode::<String>()?),
+//!             WorkflowEvent::CancelRequested { .. } => cx.cancel(None),
+//!             _ => {}
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//! ```
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::cx::Cx;
+use crate::vocabulary::*;
+
+/// Workflow code as a state and its transitions.
+///
+/// `start` and `on_event` may ask for anything through [`Cx`]; `query` and `validate_update` must only read. An `Err`
+/// from `start` or `on_event` fails the run (or ends it as canceled, if it was asked to cancel and the failure is a
+/// cancellation). The run goes on until the code calls `complete`, `fail`, `cancel` or `continue_as_new`.
+pub trait StateMachine: Serialize + DeserializeOwned + Sized + 'static {
+    /// The workflow type under which runs are started.
+    const TYPE: &'static str;
+    type Input: DeserializeOwned;
+    /// What `complete` is called with. Typed clients decode the result as this.
+    type Output: Serialize;
+
+    fn start(input: Self::Input, cx: &mut Cx<'_>) -> Result<Self, Failure>;
+
+    fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure>;
+
+    /// The names `query` answers to.
+    fn queries() -> &'static [&'static str] {
+        &[]
+    }
+    /// Answers one of [`Self::queries`] from the state.
+    fn query(&self, name: &QueryName, input: &Payload) -> Result<Payload, Failure> {
+        let _ = input;
+        Err(Failure::application("UnknownQuery", format!("the query {name} is listed and not answered")))
+    }
+    /// Whether an update may enter history. Refuses all unless overridden.
+    fn validate_update(&self, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
+        let _ = input;
+        Err(unknown_update(Self::TYPE, name, &[]))
+    }
+}
+
+/// The refusal of an update that nobody handles.
+pub(crate) fn unknown_update(workflow_type: &str, name: &UpdateName, known: &[String]) -> Failure {
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    let message = format!("the workflow {workflow_type} has no update named {name}; it has: {known}");
+    Failure::application("UnknownUpdate", message).non_retryable()
+}
+
+/// What a state machine hears of.
+///
+/// Every activity resolves exactly once; one canceled with `TryCancel` or `Abandon` resolves as canceled right after the
+/// transition that canceled it, and its later end is not heard of. A canceled timer is silent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WorkflowEvent {
+    ActivityResolved {
+        seq: Seq,
+        result: Result<Payload, Failure>,
+    },
+    TimerFired {
+        seq: Seq,
+    },
+    Signal(WorkflowExecutionSignaled),
+    CancelRequested {
+        reason: String,
+    },
+    /// An accepted update; answer it with [`Cx::complete_update`], now or later.
+    Update {
+        update_id: UpdateId,
+        name: UpdateName,
+        input: Payload,
+    },
+    ChildStarted {
+        seq: Seq,
+        run_id: RunId,
+    },
+    /// The child has ended, or could not be started.
+    ChildResolved {
+        seq: Seq,
+        result: Result<Payload, Failure>,
+    },
+    SignalDelivered {
+        seq: Seq,
+        result: Result<(), Failure>,
+    },
+    CancelDelivered {
+        seq: Seq,
+        result: Result<(), Failure>,
+    },
+}

@@ -1,0 +1,500 @@
+//! Semantic diff of two histories: where they first differ, why, and how the rest lines up.
+//!
+//! Compared are the kinds of events, the names they are about, and their contents. Not compared is what differs between
+//! any two runs: run and request ids, identities, builds, command numbers, moments (delays are), and when attempts
+//! started. Workflow tasks of Temporal's are left out.
+//!
+//! Invariant: the first divergence is exact, whatever the lengths; only the alignment after it is bounded, and says so.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use bosun_engine::*;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{History, Redaction, TemporalHistory};
+
+/// Two histories side by side.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HistoryDiff {
+    pub left: String,
+    pub right: String,
+    /// How many events are the same.
+    pub same: usize,
+    pub divergence: Option<Divergence>,
+    /// From the first divergence on.
+    pub lines: Vec<DiffLine>,
+    /// Events after the aligned part, left and right, that were not compared.
+    pub not_compared: (usize, usize),
+}
+
+/// The first difference and what caused it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Divergence {
+    pub cause: Cause,
+    pub line: DiffLine,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Cause {
+    /// The runs were started differently.
+    Start,
+    /// Something else happened to them: another result, signal, or order.
+    Outside,
+    /// The same happened, and the code asked for something else: other code, or another policy.
+    Decision,
+    /// One history ends here.
+    Ended,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub enum DiffLine {
+    Same { left: u64, right: u64, what: String },
+    Changed { left: u64, right: u64, what: String, fields: Vec<FieldChange> },
+    OnlyLeft { left: u64, what: String },
+    OnlyRight { right: u64, what: String },
+}
+
+/// A part of an event that differs, shortened for reading.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FieldChange {
+    pub field: String,
+    pub left: String,
+    pub right: String,
+}
+
+/// An event as far as it is compared.
+struct Item {
+    id: u64,
+    /// The kind and what it is about.
+    what: String,
+    content: Value,
+    origin: Origin,
+}
+
+impl HistoryDiff {
+    pub fn is_same(&self) -> bool {
+        self.divergence.is_none()
+    }
+}
+
+/// Compares two of our histories. If one is redacted, contents are compared by their digests.
+pub fn diff(left: &History, right: &History) -> HistoryDiff {
+    let name = |history: &History| format!("{} ({})", history.started().workflow_id, history.run_id());
+    let names = (name(left), name(right));
+    match left.redaction().max(right.redaction()) {
+        Redaction::None => compare(names, &items(left), &items(right)),
+        redaction => compare(names, &items(&left.redacted(redaction)), &items(&right.redacted(redaction))),
+    }
+}
+
+/// Compares two histories of Temporal's.
+pub fn diff_temporal(left: &TemporalHistory, right: &TemporalHistory) -> HistoryDiff {
+    compare(("left".into(), "right".into()), &temporal_items(left), &temporal_items(right))
+}
+
+fn items(history: &History) -> Vec<Item> {
+    let mut names = BTreeMap::new();
+    let mut items = Vec::new();
+    for event in history.events() {
+        if let Some((seq, name)) = introduces(&event.kind) {
+            names.insert(seq, name);
+        }
+        if matches!(event.kind, EventKind::ActivityTaskStarted { .. }) {
+            continue;
+        }
+        // Our own types are always JSON.
+        let mut content = match serde_json::to_value(&event.kind).unwrap_or_default() {
+            Value::Object(kind) => kind.into_iter().next().map(|(_, attributes)| attributes).unwrap_or_default(),
+            _ => Value::Null,
+        };
+        let about = about(&event.kind, &content, &names);
+        let what =
+            if about.is_empty() { event.kind.name().to_owned() } else { format!("{} {about}", event.kind.name()) };
+        strip(&mut content, event.at);
+        items.push(Item { id: event.id.0, what, content, origin: event.kind.origin() });
+    }
+    items
+}
+
+/// The name that later events of the same number are about.
+fn introduces(event: &EventKind) -> Option<(Seq, String)> {
+    match event {
+        EventKind::ActivityTaskScheduled(scheduled) => Some((scheduled.seq, scheduled.activity_type.to_string())),
+        EventKind::StartChildWorkflowExecutionInitiated(initiated) => {
+            Some((initiated.seq, initiated.workflow_type.to_string()))
+        }
+        EventKind::SignalExternalWorkflowExecutionInitiated(initiated) => {
+            Some((initiated.seq, format!("{} to {}", initiated.name, initiated.target.workflow_id)))
+        }
+        EventKind::RequestCancelExternalWorkflowExecutionInitiated { seq, target, .. } => {
+            Some((*seq, target.workflow_id.to_string()))
+        }
+        EventKind::TimerStarted { seq, summary: Some(summary), .. } => Some((*seq, summary.clone())),
+        _ => None,
+    }
+}
+
+fn about(event: &EventKind, content: &Value, names: &BTreeMap<Seq, String>) -> String {
+    match event {
+        EventKind::WorkflowExecutionStarted(started) => started.workflow_type.to_string(),
+        EventKind::MarkerRecorded(Marker::Patch { id, .. }) => format!("patch {id}"),
+        EventKind::MarkerRecorded(Marker::SideEffect { .. }) => "side effect".to_owned(),
+        EventKind::WorkflowExecutionSignaled(signal) => signal.name.to_string(),
+        EventKind::WorkflowExecutionUpdateAccepted { name, .. } => name.to_string(),
+        _ => {
+            let seq = content.get("seq").and_then(Value::as_u64).map(Seq);
+            seq.and_then(|seq| names.get(&seq)).cloned().unwrap_or_default()
+        }
+    }
+}
+
+/// Removes what differs between any two runs, and turns moments into delays.
+fn strip(content: &mut Value, at: Timestamp) {
+    const VOLATILE: [&str; 12] = [
+        "seq",
+        "run_id",
+        "new_run",
+        "first_run",
+        "continued_from",
+        "parent",
+        "identity",
+        "request_id",
+        "update_id",
+        "carried_request_ids",
+        "workflow_id",
+        "attempt_at",
+    ];
+    let content = match content {
+        // Markers are one level deeper.
+        Value::Object(fields) if fields.len() == 1 && fields.contains_key("SideEffect") => &mut fields["SideEffect"],
+        other => other,
+    };
+    let Value::Object(fields) = content else { return };
+    fields.retain(|name, _| !VOLATILE.contains(&name.as_str()));
+    if fields.get("activity_id").and_then(Value::as_str).is_some_and(|id| id.bytes().all(|b| b.is_ascii_digit())) {
+        fields.swap_remove("activity_id");
+    }
+    for moment in ["fire_at", "next_attempt_at", "execution_deadline", "start_at"] {
+        if let Some(then) = fields.get(moment).and_then(Value::as_i64) {
+            fields.insert(moment.to_owned(), format!("after {:?}", Timestamp(then).since(at)).into());
+        }
+    }
+}
+
+fn temporal_items(history: &TemporalHistory) -> Vec<Item> {
+    const VOLATILE: [&str; 9] = [
+        "identity",
+        "requestId",
+        "firstExecutionRunId",
+        "originalExecutionRunId",
+        "newExecutionRunId",
+        "continuedExecutionRunId",
+        "workflowExecution",
+        "workflowId",
+        "timerId",
+    ];
+    let mut items = Vec::new();
+    for event in history.events() {
+        if event.event_type.starts_with("WorkflowTask") || event.event_type == "ActivityTaskStarted" {
+            continue;
+        }
+        let scheduled = history.event(event.number("scheduledEventId"));
+        let name = ["activityType", "workflowType"].iter().find_map(|field| event.name_of(field));
+        let name = name.or_else(|| event.attributes.get("signalName").and_then(Value::as_str));
+        let name = name.or_else(|| scheduled.and_then(|scheduled| scheduled.name_of("activityType")));
+        let what = name.map_or_else(|| event.event_type.clone(), |name| format!("{} {name}", event.event_type));
+        let mut content = event.readable();
+        if let Value::Object(fields) = &mut content {
+            fields.retain(|name, _| !VOLATILE.contains(&name.as_str()) && !name.ends_with("EventId"));
+        }
+        let command = event.attributes.contains_key("workflowTaskCompletedEventId");
+        let origin = if command { Origin::Command } else { Origin::Activating };
+        items.push(Item { id: event.id, what, content, origin });
+    }
+    items
+}
+
+fn compare((left_name, right_name): (String, String), left: &[Item], right: &[Item]) -> HistoryDiff {
+    let equal = |(l, r): &(&Item, &Item)| l.what == r.what && l.content == r.content;
+    let prefix = left.iter().zip(right).take_while(equal).count();
+    let (left, right) = (&left[prefix..], &right[prefix..]);
+    let suffix = left.iter().rev().zip(right.iter().rev()).take_while(equal).count();
+    let (left_middle, right_middle) = (&left[..left.len() - suffix], &right[..right.len() - suffix]);
+    let aligned = align::align(left_middle, right_middle);
+    let mut lines = aligned.lines;
+    let first = lines.iter().position(|line| !matches!(line, DiffLine::Same { .. }));
+    let divergence = first.map(|at| {
+        let line = lines[at].clone();
+        Divergence { cause: cause(&line, left_middle, right_middle, suffix), line }
+    });
+    // Between prefix and suffix nothing is the same before the first divergence.
+    let same = prefix + suffix + lines.iter().filter(|line| matches!(line, DiffLine::Same { .. })).count();
+    let tail = left[left_middle.len()..].iter().zip(&right[right_middle.len()..]);
+    if divergence.is_some() && aligned.not_compared == (0, 0) {
+        lines.extend(tail.map(|(l, r)| DiffLine::Same { left: l.id, right: r.id, what: l.what.clone() }));
+    }
+    HistoryDiff { left: left_name, right: right_name, same, divergence, lines, not_compared: aligned.not_compared }
+}
+
+/// Judged by the first event on either side that the other does not have.
+fn cause(line: &DiffLine, left: &[Item], right: &[Item], suffix: usize) -> Cause {
+    if suffix == 0 && (left.is_empty() || right.is_empty()) {
+        return Cause::Ended;
+    }
+    let (left, right) = (left.first(), right.first());
+    if let DiffLine::Changed { what, .. } = line
+        && what.starts_with("WorkflowExecutionStarted")
+    {
+        return Cause::Start;
+    }
+    // Commands follow what happened: if either side goes on with a command and the other with something that happened,
+    // one code asked for more than the other.
+    let decided = |item: Option<&Item>| item.is_some_and(|item| item.origin == Origin::Command);
+    if decided(left) || decided(right) { Cause::Decision } else { Cause::Outside }
+}
+
+mod align {
+    //! Alignment by the longest common subsequence, where an equal event counts more than one with other contents.
+
+    use super::{DiffLine, FieldChange, Item, Map, Value};
+
+    /// More cells would take more memory than a diff is worth.
+    const CELLS_MAX: usize = 4_000_000;
+
+    pub(super) struct Aligned {
+        pub(super) lines: Vec<DiffLine>,
+        pub(super) not_compared: (usize, usize),
+    }
+
+    pub(super) fn align(left: &[Item], right: &[Item]) -> Aligned {
+        let bound = if left.len().saturating_mul(right.len()) > CELLS_MAX { 2_000 } else { usize::MAX };
+        let not_compared = (left.len().saturating_sub(bound), right.len().saturating_sub(bound));
+        let (left, right) = (&left[..left.len() - not_compared.0], &right[..right.len() - not_compared.1]);
+        let width = right.len() + 1;
+        let mut best = vec![0_u32; (left.len() + 1) * width];
+        for l in (0..left.len()).rev() {
+            for r in (0..right.len()).rev() {
+                let skip = best[(l + 1) * width + r].max(best[l * width + r + 1]);
+                best[l * width + r] = skip.max(score(&left[l], &right[r]) + best[(l + 1) * width + r + 1]);
+            }
+        }
+        let (mut l, mut r) = (0, 0);
+        let mut lines = Vec::new();
+        while l < left.len() || r < right.len() {
+            let here = best[l * width + r];
+            if l < left.len() && r < right.len() {
+                let together = score(&left[l], &right[r]);
+                if together > 0 && here == together + best[(l + 1) * width + r + 1] {
+                    lines.push(pair(&left[l], &right[r]));
+                    (l, r) = (l + 1, r + 1);
+                    continue;
+                }
+            }
+            if l < left.len() && (r == right.len() || here == best[(l + 1) * width + r]) {
+                lines.push(DiffLine::OnlyLeft { left: left[l].id, what: left[l].what.clone() });
+                l += 1;
+            } else {
+                lines.push(DiffLine::OnlyRight { right: right[r].id, what: right[r].what.clone() });
+                r += 1;
+            }
+        }
+        Aligned { lines, not_compared }
+    }
+
+    fn score(left: &Item, right: &Item) -> u32 {
+        match (left.what == right.what, left.content == right.content) {
+            (true, true) => 3,
+            (true, false) => 2,
+            (false, _) => 0,
+        }
+    }
+
+    fn pair(left: &Item, right: &Item) -> DiffLine {
+        let what = left.what.clone();
+        if left.content == right.content {
+            return DiffLine::Same { left: left.id, right: right.id, what };
+        }
+        let mut fields = Vec::new();
+        changes("", &left.content, &right.content, &mut fields);
+        DiffLine::Changed { left: left.id, right: right.id, what, fields }
+    }
+
+    /// The parts that differ, as deep as objects go.
+    fn changes(path: &str, left: &Value, right: &Value, found: &mut Vec<FieldChange>) {
+        match (left, right) {
+            (Value::Object(left), Value::Object(right)) => {
+                let right_only = right.keys().filter(|key| !left.contains_key(*key));
+                for key in left.keys().chain(right_only) {
+                    let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                    let side = |side: &Map<String, Value>| side.get(key).cloned().unwrap_or_default();
+                    changes(&path, &side(left), &side(right), found);
+                }
+            }
+            (left, right) if left != right => {
+                let short = |value: &Value| match value.to_string() {
+                    text if text.chars().count() <= 120 => text,
+                    text => text.chars().take(119).chain(['…']).collect(),
+                };
+                found.push(FieldChange { field: path.to_owned(), left: short(left), right: short(right) });
+            }
+            _ => {}
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cause::Start => "they were started differently",
+            Cause::Outside => "something else happened to them",
+            Cause::Decision => "the same happened and the code asked for something else",
+            Cause::Ended => "one history ends here",
+        })
+    }
+}
+
+impl fmt::Display for DiffLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DiffLine::Same { left, right, what } => write!(f, "  {left:>5} {right:>5}   {what}"),
+            DiffLine::OnlyLeft { left, what } => write!(f, "- {left:>5}         {what}"),
+            DiffLine::OnlyRight { right, what } => write!(f, "+       {right:>5}   {what}"),
+            DiffLine::Changed { left, right, what, fields } => {
+                write!(f, "~ {left:>5} {right:>5}   {what}")?;
+                for change in fields {
+                    write!(f, "\n                  {}: {} -> {}", change.field, change.left, change.right)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Display for HistoryDiff {
+    /// The first divergence and its cause first, then the rest.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} | {}: {} events are the same", self.left, self.right, self.same)?;
+        let Some(divergence) = &self.divergence else { return writeln!(f, "no difference") };
+        writeln!(f, "first difference: {}", divergence.cause)?;
+        self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))?;
+        match self.not_compared {
+            (0, 0) => Ok(()),
+            (left, right) => writeln!(f, "{left} and {right} later events were not aligned"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::arbitrary;
+
+    fn order(id: &str, result: &str, with_review: bool) -> History {
+        let mut h = HistoryBuilder::started("order", id, Payload::encode("book").unwrap());
+        let charge = h.activity_scheduled("charge", Payload::null());
+        h.activity_started(charge, 1).activity_completed(charge, Payload::encode(result).unwrap());
+        if with_review {
+            let review = h.activity_scheduled("review", Payload::null());
+            h.activity_started(review, 1).activity_completed(review, Payload::null());
+        }
+        let ship = h.activity_scheduled("ship", Payload::encode(result).unwrap());
+        let limit = h.timer_started(Duration::from_secs(5));
+        h.after(Duration::from_secs(1)).activity_completed_after_start(ship).timer_canceled(limit);
+        h.completed(Payload::null());
+        History::new(h.turns()).unwrap()
+    }
+
+    trait Shortcut {
+        fn activity_completed_after_start(&mut self, seq: Seq) -> &mut Self;
+    }
+
+    impl Shortcut for HistoryBuilder {
+        fn activity_completed_after_start(&mut self, seq: Seq) -> &mut Self {
+            self.activity_started(seq, 1).activity_completed(seq, Payload::null())
+        }
+    }
+
+    #[test]
+    fn runs_that_differ_only_in_ids_and_times_are_the_same() {
+        let diff = diff(&order("a", "ok", false), &order("b", "ok", false));
+        assert!(diff.is_same(), "{diff}");
+        assert_eq!(diff.same, 8);
+    }
+
+    /// A step that was inserted is one insertion, though every number after it has changed.
+    #[test]
+    fn an_inserted_step_is_a_decision() {
+        let told = diff(&order("a", "ok", false), &order("b", "ok", true)).to_string();
+        let expected = "\
+first difference: the same happened and the code asked for something else
++           5   ActivityTaskScheduled review
++           7   ActivityTaskCompleted review
+      5     8   ActivityTaskScheduled ship
+      6     9   TimerStarted
+";
+        assert!(told.split_once('\n').unwrap().1.starts_with(expected), "{told}");
+    }
+
+    /// The cause comes first: another result, not the changed input that followed from it.
+    #[test]
+    fn another_result_is_the_first_difference() {
+        let told = diff(&order("a", "ok", false), &order("b", "no", false));
+        let divergence = told.divergence.clone().unwrap();
+        assert_eq!(divergence.cause, Cause::Outside);
+        assert_eq!(
+            divergence.line.to_string(),
+            "~     4     4   ActivityTaskCompleted charge\n                  result.json: \"ok\" -> \"no\""
+        );
+        assert_eq!(told.same, 6);
+    }
+
+    #[test]
+    fn redacted_histories_are_compared_by_digest() {
+        let (a, b) = (order("a", "ok", false), order("b", "no", false));
+        assert!(diff(&a.redacted(Redaction::Payloads), &order("c", "ok", false)).is_same());
+        let told = diff(&a.redacted(Redaction::Payloads), &b);
+        assert_eq!(told.divergence.unwrap().cause, Cause::Outside);
+    }
+
+    #[test]
+    fn a_history_that_ends_early_and_another_start_are_named() {
+        let whole = order("a", "ok", false);
+        let part = History::new(whole.prefix(2).to_vec()).unwrap();
+        assert_eq!(diff(&whole, &part).divergence.unwrap().cause, Cause::Ended);
+        let other = HistoryBuilder::started("order", "a", Payload::encode("pen").unwrap());
+        let other = History::new(other.turns()).unwrap();
+        assert_eq!(diff(&whole, &other).divergence.unwrap().cause, Cause::Start);
+    }
+
+    #[test]
+    fn histories_of_temporals_are_compared_too() {
+        let temporal = |result| TemporalHistory::from(&order("a", result, false));
+        assert!(diff_temporal(&temporal("ok"), &temporal("ok")).is_same());
+        let told = diff_temporal(&temporal("ok"), &temporal("no"));
+        assert!(told.divergence.unwrap().line.to_string().contains("ActivityTaskCompleted charge"));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        /// Every event of both sides is accounted for, and comparing with itself finds nothing.
+        #[test]
+        fn a_diff_accounts_for_every_event(left in arbitrary::histories(40), right in arbitrary::histories(40)) {
+            prop_assert!(diff(&left, &left).is_same());
+            let told = diff(&left, &right);
+            let count = |pick: fn(&DiffLine) -> bool| told.lines.iter().filter(|line| pick(line)).count();
+            let only_left = count(|line| matches!(line, DiffLine::OnlyLeft { .. }));
+            let only_right = count(|line| matches!(line, DiffLine::OnlyRight { .. }));
+            let changed = count(|line| matches!(line, DiffLine::Changed { .. }));
+            prop_assert_eq!(told.same + changed + only_left, items(&left).len());
+            prop_assert_eq!(told.same + changed + only_right, items(&right).len());
+            prop_assert_eq!(told.is_same(), changed + only_left + only_right == 0);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! History files: one run's history as readable, versioned JSON, written exactly and read as if it came from an enemy.
+//!
+//! Invariant: a [`History`] has been checked from its first event to its last ([`Problem`] lists how it can be wrong), so
+//! every reader may rely on it; and what is written is read back as the same turns, bit for bit. Reading runs no workflow
+//! code, makes no run, and takes over no id: what a history is used for is decided elsewhere.
+//!
+//! ```json
+//! { "schema": "bosun.history/1",
+//!   "run":   { "workflow_id": "order-1", "run_id": "…", "workflow_type": "order", "status": "Completed", … },
+//!   "turns": [ { "at": "2026-01-01T00:00:00.000000Z", "build": "0000000000000001",
+//!                "events": [ { "id": 1, "type": "WorkflowExecutionStarted", "attributes": { … } }, … ] }, … ] }
+//! ```
+
+mod json;
+mod numbered;
+mod problem;
+mod redact;
+#[cfg(test)]
+mod tests;
+mod validate;
+mod visit;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use bosun_engine::*;
+
+pub use problem::{Family, InvalidHistory, Place, Problem};
+pub use redact::Redaction;
+
+use crate::strict_json::JsonLimits;
+
+/// The format that is written. Additive changes keep the number; readers refuse what they do not know.
+pub const SCHEMA: &str = "bosun.history/1";
+
+/// The encoding of a payload that was replaced by its digest.
+pub const ENCODING_REDACTED: &str = "redacted";
+
+/// How much of a history from outside is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub json: JsonLimits,
+    pub events: usize,
+    pub payload_bytes: usize,
+    pub text_bytes: usize,
+}
+
+impl Limits {
+    /// The longest chain of causes that fits into readable JSON with everything around it.
+    pub const CAUSES_MAX: usize = 50;
+    /// For histories of our own log: only what could not be written and read back is refused.
+    pub const NONE: Limits = Limits {
+        json: JsonLimits { bytes: usize::MAX, depth: JsonLimits::DEPTH_MAX, values: usize::MAX },
+        events: usize::MAX >> 1,
+        payload_bytes: usize::MAX,
+        text_bytes: usize::MAX,
+    };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            json: JsonLimits::default(),
+            events: 1_000_000,
+            // engine.md G34; a text is part of a request too, so it cannot be longer.
+            payload_bytes: 2 << 20,
+            text_bytes: 256 << 10,
+        }
+    }
+}
+
+/// The history of one run, checked once and for all.
+#[derive(Debug, Clone, PartialEq)]
+pub struct History {
+    turns: Vec<Turn>,
+    started: WorkflowExecutionStarted,
+    redaction: Redaction,
+}
+
+/// Why a history file could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadHistoryError {
+    #[error("{}: {why}", path.display())]
+    File { path: PathBuf, why: std::io::Error },
+    #[error("{}: {why}", path.display())]
+    Invalid { path: PathBuf, why: InvalidHistory },
+}
+
+impl History {
+    /// A history from the log of this engine.
+    pub fn new(turns: Vec<Turn>) -> Result<Self, InvalidHistory> {
+        Self::checked(turns, Redaction::None, &Limits::NONE)
+    }
+
+    /// Reads a history file's text. It may come from anywhere.
+    pub fn from_json(text: &[u8], limits: &Limits) -> Result<Self, InvalidHistory> {
+        let (turns, redaction, header) = json::read(text, limits)?;
+        let history = Self::checked(turns, redaction, limits)?;
+        json::check_header(&header, &history).map_err(anywhere)?;
+        Ok(history)
+    }
+
+    /// Reads a history file.
+    pub fn load(path: &Path, limits: &Limits) -> Result<Self, LoadHistoryError> {
+        let text =
+            read_file(path, limits.json.bytes).map_err(|why| LoadHistoryError::File { path: path.to_owned(), why })?;
+        Self::from_json(&text, limits).map_err(|why| LoadHistoryError::Invalid { path: path.to_owned(), why })
+    }
+
+    fn checked(mut turns: Vec<Turn>, redaction: Redaction, limits: &Limits) -> Result<Self, InvalidHistory> {
+        validate::validate(&mut turns, limits)?;
+        let first = turns.iter().find_map(|turn| turn.events.first());
+        match first {
+            Some(EventKind::WorkflowExecutionStarted(started)) => {
+                let started = (**started).clone();
+                Ok(History { turns, started, redaction })
+            }
+            Some(_) | None => Err(anywhere(Problem::NotStarted)),
+        }
+    }
+
+    /// The text of a history file.
+    pub fn to_json(&self) -> String {
+        json::write(self)
+    }
+
+    /// The same history without what users wrote.
+    pub fn redacted(&self, redaction: Redaction) -> History {
+        let mut copy = self.clone();
+        redact::redact(&mut copy.turns, redaction);
+        if let EventKind::WorkflowExecutionStarted(started) = &copy.turns[0].events[0] {
+            copy.started = (**started).clone();
+        }
+        copy.redaction = self.redaction.max(redaction);
+        copy
+    }
+    pub fn redaction(&self) -> Redaction {
+        self.redaction
+    }
+
+    pub fn turns(&self) -> &[Turn] {
+        &self.turns
+    }
+    pub fn events(&self) -> impl Iterator<Item = Event> + '_ {
+        self.turns.iter().flat_map(Turn::numbered)
+    }
+    /// The number of events.
+    pub fn len(&self) -> usize {
+        self.turns.iter().map(|turn| turn.events.len()).sum()
+    }
+    /// Never: a history has at least the event that started the run.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+    pub fn started(&self) -> &WorkflowExecutionStarted {
+        &self.started
+    }
+    pub fn run_id(&self) -> RunId {
+        self.turns[0].run
+    }
+    /// How the run stands at the end of the history.
+    pub fn status(&self) -> WorkflowStatus {
+        let mut status = WorkflowStatus::Running;
+        for event in self.turns.iter().flat_map(|turn| &turn.events) {
+            match event {
+                EventKind::WorkflowExecutionPaused { .. } => status = WorkflowStatus::Paused,
+                EventKind::WorkflowExecutionUnpaused { .. } => status = WorkflowStatus::Running,
+                other => status = other.closes().unwrap_or(status),
+            }
+        }
+        status
+    }
+    /// The history up to and including `turns` turns, for replaying every prefix.
+    pub fn prefix(&self, turns: usize) -> &[Turn] {
+        &self.turns[..turns.min(self.turns.len())]
+    }
+}
+
+fn anywhere(problem: Problem) -> InvalidHistory {
+    InvalidHistory { place: Place::default(), problem }
+}
+
+/// Reads at most one byte more than the limit, whatever the file says its size is.
+pub(crate) fn read_file(path: &Path, limit: usize) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    File::open(path)?.take(most).read_to_end(&mut text)?;
+    Ok(text)
+}

@@ -1,0 +1,284 @@
+//! Replays histories against code: one, at every prefix, or all open runs before a deploy (engine.md E22).
+//!
+//! Invariant: the engine's own driver runs the code; no activity, model or clock is called, and nothing is written. A
+//! report says what was found as data; whether that stops a build or a deploy is for the caller. Memory is bounded by
+//! the largest history plus one line for each run.
+
+use std::fmt;
+use std::path::Path;
+
+use bosun_engine::workflow::{AlignedLine, NonDeterminism, ReplayError, Replayer, Step, WorkflowRegistry};
+use bosun_engine::*;
+use serde::Serialize;
+
+use crate::{History, Limits, Redaction};
+
+/// How many beginnings of a history are replayed on their own, beside the whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Prefixes {
+    #[default]
+    None,
+    /// Each one: costs the square of the number of turns.
+    All,
+    /// Every n-th, the first among them.
+    EveryNth(usize),
+}
+
+/// What the replay of one history found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReplayReport {
+    pub run: Option<ReplayedRun>,
+    pub verdict: Verdict,
+}
+
+/// Which run was replayed, and how far.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReplayedRun {
+    pub workflow_id: WorkflowId,
+    pub run_id: RunId,
+    pub workflow_type: WorkflowType,
+    pub status: WorkflowStatus,
+    pub events: usize,
+    pub activations: u64,
+    pub commands: u64,
+    /// Over all commands; the same on every machine and in every build profile (engine.md G21).
+    pub digest: Option<String>,
+    /// How many prefixes were replayed on their own.
+    pub prefixes: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub enum Verdict {
+    /// The code asks for what history holds, and gives the result that history holds if the run is over.
+    Ok,
+    NonDeterministic(Box<NonDeterminism>),
+    /// As it was told to do, except that the run is over and the code gives another result.
+    OtherResult(Box<NonDeterminism>),
+    /// Two replays of the same history asked for different things: the code depends on something outside it.
+    Unstable {
+        prefix: usize,
+        event_id: EventId,
+        first: String,
+        second: String,
+    },
+    UnknownType {
+        workflow_type: WorkflowType,
+        known: Vec<String>,
+    },
+    /// The results are not in the history, so the code cannot be given them.
+    Redacted,
+    /// The history itself is wrong, or cannot be read.
+    Invalid {
+        why: String,
+    },
+}
+
+impl ReplayReport {
+    pub fn is_ok(&self) -> bool {
+        self.verdict == Verdict::Ok
+    }
+}
+
+/// Replays one history.
+pub fn replay_history(registry: &WorkflowRegistry, history: &History, prefixes: Prefixes) -> ReplayReport {
+    let mut run = ReplayedRun {
+        workflow_id: history.started().workflow_id.clone(),
+        run_id: history.run_id(),
+        workflow_type: history.started().workflow_type.clone(),
+        status: history.status(),
+        events: history.len(),
+        activations: 0,
+        commands: 0,
+        digest: None,
+        prefixes: 0,
+    };
+    let verdict = judge(registry, history, prefixes, &mut run).err().unwrap_or(Verdict::Ok);
+    ReplayReport { run: Some(run), verdict }
+}
+
+/// Replays the history of a file, which may come from anywhere: it is checked before any code sees it.
+pub fn replay_file(registry: &WorkflowRegistry, path: &Path, limits: &Limits, prefixes: Prefixes) -> ReplayReport {
+    match History::load(path, limits) {
+        Ok(history) => replay_history(registry, &history, prefixes),
+        Err(why) => ReplayReport { run: None, verdict: Verdict::Invalid { why: why.to_string() } },
+    }
+}
+
+fn judge(
+    registry: &WorkflowRegistry,
+    history: &History,
+    prefixes: Prefixes,
+    run: &mut ReplayedRun,
+) -> Result<(), Verdict> {
+    if history.redaction() != Redaction::None {
+        return Err(Verdict::Redacted);
+    }
+    let whole = Whole::replay(registry, history, run)?;
+    let turns = history.turns().len();
+    for prefix in (1..=turns).filter(|prefix| prefixes.include(*prefix)) {
+        whole.check_prefix(registry, history, prefix)?;
+        run.prefixes += 1;
+    }
+    Ok(())
+}
+
+impl Prefixes {
+    fn include(self, prefix: usize) -> bool {
+        match self {
+            Prefixes::None => false,
+            Prefixes::All => true,
+            Prefixes::EveryNth(n) => (prefix - 1).is_multiple_of(n.max(1)),
+        }
+    }
+}
+
+/// What the code asked for over the whole history, activation by activation.
+struct Whole {
+    activations: Vec<Vec<Command>>,
+}
+
+impl Whole {
+    fn replay(registry: &WorkflowRegistry, history: &History, run: &mut ReplayedRun) -> Result<Self, Verdict> {
+        let mut activations = Vec::new();
+        let mut replayer = Replayer::new(registry);
+        for turn in history.turns() {
+            let mut watch = |step: Step<'_>| {
+                run.activations += 1;
+                run.commands += step.commands.len() as u64;
+                activations.push(step.commands.to_vec());
+            };
+            replayer.turn(turn, &mut watch).map_err(|why| verdict(why, history))?;
+        }
+        let replayed = replayer.finish().map_err(|why| verdict(why, history))?;
+        run.digest = Some(hex(&replayed.digest));
+        Ok(Whole { activations })
+    }
+
+    /// Replays the first turns alone, with fresh code, and compares what it asks for with the whole replay.
+    fn check_prefix(&self, registry: &WorkflowRegistry, history: &History, prefix: usize) -> Result<(), Verdict> {
+        let mut seen = 0;
+        let mut unstable = None;
+        let mut replayer = Replayer::new(registry);
+        for turn in history.prefix(prefix) {
+            let mut watch = |step: Step<'_>| {
+                let first = self.activations.get(seen).map_or(&[][..], Vec::as_slice);
+                if unstable.is_none() && first != step.commands {
+                    let at = first.iter().zip(step.commands).take_while(|(a, b)| a == b).count();
+                    unstable = Some(Verdict::Unstable {
+                        prefix,
+                        event_id: step.event.id,
+                        first: told(first.get(at)),
+                        second: told(step.commands.get(at)),
+                    });
+                }
+                seen += 1;
+            };
+            replayer.turn(turn, &mut watch).map_err(|why| verdict(why, history))?;
+        }
+        unstable.map_or(Ok(()), Err)
+    }
+}
+
+/// Shortened: commands can hold whole inputs.
+fn told(command: Option<&Command>) -> String {
+    command.map_or_else(|| "nothing".to_owned(), |command| format!("{command:?}").chars().take(300).collect())
+}
+
+fn verdict(why: ReplayError, history: &History) -> Verdict {
+    match why {
+        ReplayError::NonDeterminism(card) if is_only_the_result(&card, history) => Verdict::OtherResult(card),
+        ReplayError::NonDeterminism(card) => Verdict::NonDeterministic(card),
+        ReplayError::UnknownWorkflow(Rejection::UnknownWorkflowType { workflow_type, known }) => {
+            Verdict::UnknownType { workflow_type, known }
+        }
+        ReplayError::UnknownWorkflow(other) => Verdict::Invalid { why: other.to_string() },
+        other @ (ReplayError::Empty
+        | ReplayError::NotStarted { .. }
+        | ReplayError::Gap { .. }
+        | ReplayError::NoJob { .. }) => Verdict::Invalid { why: other.to_string() },
+    }
+}
+
+/// Whether the code asked for the same things and closed the run in another way.
+fn is_only_the_result(card: &NonDeterminism, history: &History) -> bool {
+    let closing = history.turns().last().and_then(|turn| turn.numbered().last());
+    let closes = closing.is_some_and(|event| event.id == card.event_id && event.kind.closes().is_some());
+    let same_kind = |line: &AlignedLine| match line {
+        AlignedLine::Same { .. } => true,
+        AlignedLine::Changed { event_id, .. } => *event_id == card.event_id,
+        AlignedLine::Missing { .. } | AlignedLine::Extra { .. } | AlignedLine::Reordered { .. } => false,
+    };
+    closes && card.alignment.iter().all(same_kind)
+}
+
+/// What a new build would do to the runs that are open (engine.md E22).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PreflightReport {
+    pub build: BuildId,
+    pub runs: Vec<ReplayReport>,
+}
+
+/// Replays open runs against the code of a new build, before it is deployed. Each item is the history of one run, as the
+/// log gives it.
+pub fn preflight(registry: &WorkflowRegistry, histories: impl IntoIterator<Item = Vec<Turn>>) -> PreflightReport {
+    let replay = |turns: Vec<Turn>| match History::new(turns) {
+        Ok(history) => replay_history(registry, &history, Prefixes::None),
+        Err(why) => ReplayReport { run: None, verdict: Verdict::Invalid { why: why.to_string() } },
+    };
+    PreflightReport { build: registry.build_id(), runs: histories.into_iter().map(replay).collect() }
+}
+
+impl PreflightReport {
+    pub fn is_ok(&self) -> bool {
+        self.runs.iter().all(ReplayReport::is_ok)
+    }
+    pub fn refused(&self) -> impl Iterator<Item = &ReplayReport> {
+        self.runs.iter().filter(|run| !run.is_ok())
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Ok => f.write_str("ok"),
+            Verdict::NonDeterministic(card) => write!(f, "non-deterministic\n{card}"),
+            Verdict::OtherResult(card) => write!(f, "another result\n{card}"),
+            Verdict::Unstable { prefix, event_id, first, second } => write!(
+                f,
+                "unstable: two replays differ in answer to event {event_id} (seen with {prefix} turns)\n  first    \
+                 {first}\n  second   {second}\nhelp: the code reads a clock, randomness, the environment or an \
+                 unordered map; take these from the workflow context"
+            ),
+            Verdict::UnknownType { workflow_type, known } => {
+                write!(f, "no workflow type {workflow_type} in this build; it has: {}", known.join(", "))
+            }
+            Verdict::Redacted => f.write_str("the history is redacted: it can be read and compared, not replayed"),
+            Verdict::Invalid { why } => write!(f, "not a valid history: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for ReplayReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(run) = &self.run {
+            write!(
+                f,
+                "{} ({}, {}): {} events, {} activations, {} commands",
+                run.workflow_id, run.workflow_type, run.status, run.events, run.activations, run.commands
+            )?;
+            if run.prefixes > 0 {
+                write!(f, ", {} prefixes", run.prefixes)?;
+            }
+            f.write_str(": ")?;
+        }
+        write!(f, "{}", self.verdict)
+    }
+}
+
+impl fmt::Display for PreflightReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let refused = self.refused().count();
+        writeln!(f, "build {}: {} runs fit, {refused} do not", self.build, self.runs.len() - refused)?;
+        self.refused().try_for_each(|run| writeln!(f, "{run}"))
+    }
+}

@@ -1,0 +1,200 @@
+//! Export: one of our histories as Temporal would have told it.
+//!
+//! What differs, and how it is bridged:
+//! - Temporal writes a workflow task (scheduled, started, completed) around each activation; we write turns. One triple is
+//!   made a turn that activates the code: after what happened, before the commands. A turn whose later inputs answer its
+//!   own commands gets one triple for each round.
+//! - Temporal writes `ActivityTaskStarted` when the activity ends, with the number of the last attempt and the failure
+//!   before it; failed attempts have no events of their own.
+//! - An accepted update is a command event there; it follows the triple.
+//! - What Temporal has no event for (the end of a backoff, pauses of activities, "will complete later") is left out.
+//!
+//! Invariant: event ids are 1, 2, 3, …; every reference is to an earlier event; times never decrease, except that of
+//! `ActivityTaskStarted`, which tells when the attempt started, as Temporal does. Deterministic: no clock, no chance.
+
+use std::collections::BTreeMap;
+
+use bosun_engine::*;
+use serde_json::{Value, json};
+
+use super::protojson::{Message, duration, task_queue};
+use crate::History;
+
+/// The history as Temporal's JSON: `{"events": […]}`.
+pub fn to_temporal(history: &History) -> Value {
+    let mut exporter = Exporter::new(history);
+    for turn in history.turns() {
+        exporter.turn(turn);
+    }
+    json!({ "events": exporter.written })
+}
+
+/// What later events refer to.
+pub(super) struct Exporter<'a> {
+    pub(super) history: &'a History,
+    pub(super) written: Vec<Value>,
+    pub(super) at: Timestamp,
+    /// The event that completed the workflow task of the current commands.
+    pub(super) task_completed: usize,
+    pub(super) pending: BTreeMap<Seq, Pending<'a>>,
+    pub(super) updates: BTreeMap<&'a UpdateId, usize>,
+    tasks: usize,
+}
+
+/// Something that was asked for, as far as its end refers to it.
+#[derive(Default)]
+pub(super) struct Pending<'a> {
+    pub(super) asked: usize,
+    pub(super) started: usize,
+    pub(super) cancel_requested: usize,
+    pub(super) attempt: Attempt,
+    pub(super) attempt_at: Timestamp,
+    pub(super) last_failure: Option<&'a Failure>,
+    pub(super) child: Option<(&'a ChildWorkflowInitiated, Option<RunId>)>,
+    pub(super) target: Option<&'a ExternalTarget>,
+}
+
+impl<'a> Exporter<'a> {
+    fn new(history: &'a History) -> Self {
+        Exporter {
+            history,
+            written: Vec::new(),
+            at: Timestamp::ZERO,
+            task_completed: 0,
+            pending: BTreeMap::new(),
+            updates: BTreeMap::new(),
+            tasks: 0,
+        }
+    }
+
+    fn turn(&mut self, turn: &'a Turn) {
+        self.at = turn.at;
+        let mut rest = turn.events.as_slice();
+        while !rest.is_empty() {
+            let (round, later) = rest.split_at(round(rest));
+            self.round(round, turn.build);
+            rest = later;
+        }
+    }
+
+    /// What happened, the workflow task, what the code asked for.
+    fn round(&mut self, events: &'a [EventKind], build: BuildId) {
+        let mut after_task = Vec::new();
+        for event in events {
+            if is_after_task(event) || self.is_too_early(event) {
+                after_task.push(event);
+            } else {
+                self.event(event);
+            }
+        }
+        if events.iter().any(|event| event.origin() == Origin::Activating) {
+            self.workflow_task(build);
+        }
+        after_task.into_iter().for_each(|event| self.event(event));
+    }
+
+    /// An attempt of an activity that this very round schedules.
+    fn is_too_early(&self, event: &EventKind) -> bool {
+        match event {
+            EventKind::ActivityTaskStarted { seq, .. } => !self.pending.contains_key(seq),
+            _ => false,
+        }
+    }
+
+    fn workflow_task(&mut self, build: BuildId) {
+        self.tasks += 1;
+        let queue = task_queue(&self.history.started().task_queue);
+        let scheduled = Message::new()
+            .set("taskQueue", queue)
+            .set("startToCloseTimeout", duration(std::time::Duration::from_secs(10)))
+            .set("attempt", 1);
+        let scheduled = self.write("WORKFLOW_TASK_SCHEDULED", "workflowTaskScheduled", scheduled);
+        let started = Message::new()
+            .set("scheduledEventId", scheduled.to_string())
+            .set("identity", "bosun")
+            .set("requestId", format!("{}-{}", self.history.run_id(), self.tasks));
+        let started = self.write("WORKFLOW_TASK_STARTED", "workflowTaskStarted", started);
+        let completed = Message::new()
+            .set("scheduledEventId", scheduled.to_string())
+            .set("startedEventId", started.to_string())
+            .set("identity", "bosun")
+            .set("workerVersion", json!({ "buildId": build.to_string() }));
+        self.task_completed = self.write("WORKFLOW_TASK_COMPLETED", "workflowTaskCompleted", completed);
+    }
+
+    /// Writes an event and gives its id.
+    pub(super) fn write(&mut self, event_type: &str, attributes: &str, message: Message) -> usize {
+        self.write_at(self.at, event_type, attributes, message)
+    }
+
+    pub(super) fn write_at(&mut self, at: Timestamp, event_type: &str, attributes: &str, message: Message) -> usize {
+        let id = self.written.len() + 1;
+        let mut event = json!({
+            "eventId": id.to_string(),
+            "eventTime": at.to_string(),
+            "eventType": format!("EVENT_TYPE_{event_type}"),
+            // Temporal numbers the tasks that wrote events; readers only expect the number to grow.
+            "taskId": (1_048_576 + id).to_string(),
+        });
+        event[format!("{attributes}EventAttributes")] = message.done();
+        self.written.push(event);
+        id
+    }
+
+    pub(super) fn asked(&mut self, seq: Seq, pending: Pending<'a>) {
+        self.pending.insert(seq, pending);
+    }
+}
+
+/// Temporal writes an accepted update among the commands: a worker accepts it while it works on a task.
+fn is_after_task(event: &EventKind) -> bool {
+    event.origin() == Origin::Command || matches!(event, EventKind::WorkflowExecutionUpdateAccepted { .. })
+}
+
+/// How many events belong to the first round: up to an event that answers a command of the same turn, or that ends the
+/// run from outside after the code has spoken.
+fn round(events: &[EventKind]) -> usize {
+    let mut asked = Vec::new();
+    for (index, event) in events.iter().enumerate() {
+        let answers = resolves(event).is_some_and(|seq| asked.contains(&seq));
+        let ends_from_outside = event.closes().is_some() && event.origin() == Origin::Bookkeeping;
+        if index > 0 && (answers || ends_from_outside) {
+            return index;
+        }
+        asked.extend(asks(event));
+    }
+    events.len()
+}
+
+/// The number an event asks something for, or asks the cancellation of.
+fn asks(event: &EventKind) -> Option<Seq> {
+    match event {
+        EventKind::ActivityTaskCancelRequested { seq }
+        | EventKind::ChildWorkflowExecutionCancelRequested { seq, .. } => Some(*seq),
+        other => crate::Family::asked_for(other).map(|(seq, _)| seq),
+    }
+}
+
+/// The number of what an activating event resolves.
+fn resolves(event: &EventKind) -> Option<Seq> {
+    use EventKind::*;
+    match event {
+        ActivityTaskCompleted { seq, .. }
+        | ActivityTaskFailed { seq, .. }
+        | ActivityTaskTimedOut { seq, .. }
+        | ActivityTaskCanceled { seq, .. }
+        | TimerFired { seq }
+        | StartChildWorkflowExecutionFailed { seq, .. }
+        | ChildWorkflowExecutionStarted { seq, .. }
+        | ChildWorkflowExecutionCompleted { seq, .. }
+        | ChildWorkflowExecutionFailed { seq, .. }
+        | ChildWorkflowExecutionCanceled { seq, .. }
+        | ChildWorkflowExecutionTimedOut { seq }
+        | ChildWorkflowExecutionTerminated { seq, .. }
+        | ExternalWorkflowExecutionSignaled { seq }
+        | SignalExternalWorkflowExecutionFailed { seq, .. }
+        | ExternalWorkflowExecutionCancelRequested { seq }
+        | RequestCancelExternalWorkflowExecutionFailed { seq, .. } => Some(*seq),
+        _ => None,
+    }
+}

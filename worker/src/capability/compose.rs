@@ -1,0 +1,179 @@
+//! The `compose` activity: a markdown report from the results of other tasks, written atomically.
+//!
+//! Invariant: the file is whole or not there (written beside its place, synced, renamed), and lies inside the given
+//! directory with links resolved. It invents nothing: title, intro and sections come from its input.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Component, Path, PathBuf};
+
+use bosun_engine::{ActivityContext, ActivityError, Failure};
+use serde::{Deserialize, Serialize};
+
+pub const COMPOSE: &str = "compose";
+/// The failure type of a report that cannot be written.
+pub const COMPOSE_FAILED: &str = "ComposeFailed";
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ComposeInput {
+    pub title: String,
+    #[serde(default)]
+    pub intro: Option<String>,
+    #[serde(default)]
+    pub sections: Vec<Section>,
+    /// Where to write, relative to `directory`. Nothing is written without.
+    #[serde(default)]
+    pub out: Option<String>,
+    pub directory: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Section {
+    pub heading: String,
+    pub text: String,
+    /// Shown as it is, in a fence.
+    #[serde(default)]
+    pub code: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ComposeOutput {
+    pub report: String,
+    pub path: Option<String>,
+    pub bytes: u64,
+}
+
+/// The activity function.
+pub async fn run(context: ActivityContext, input: ComposeInput) -> Result<ComposeOutput, ActivityError> {
+    let key = context.idempotency_key();
+    let written = tokio::task::spawn_blocking(move || compose(&input, &key)).await;
+    written.map_err(|why| Failure::application(COMPOSE_FAILED, format!("writing the report panicked: {why}")))?
+}
+
+fn compose(input: &ComposeInput, key: &str) -> Result<ComposeOutput, ActivityError> {
+    let report = render(input);
+    let path = match &input.out {
+        None => None,
+        Some(out) => {
+            let failed = |why: io::Error| {
+                Failure::application(
+                    COMPOSE_FAILED,
+                    format!("cannot write {out:?} in {}: {why}", input.directory.display()),
+                )
+            };
+            Some(write(&input.directory, out, &report, key).map_err(failed)?.display().to_string())
+        }
+    };
+    Ok(ComposeOutput { bytes: report.len() as u64, report, path })
+}
+
+fn render(input: &ComposeInput) -> String {
+    let mut report = format!("# {}\n", input.title);
+    if let Some(intro) = &input.intro {
+        // Writing to a String cannot fail, here and below.
+        let _ = write!(report, "\n{}\n", intro.trim_end());
+    }
+    for Section { heading, text, code } in &input.sections {
+        let _ = write!(report, "\n## {heading}\n\n");
+        let text = text.trim_end();
+        if *code {
+            let fence = fence(text);
+            let _ = writeln!(report, "{fence}text\n{text}\n{fence}");
+        } else {
+            let _ = writeln!(report, "{text}");
+        }
+    }
+    report
+}
+
+/// Longer than any run of backticks in the text.
+fn fence(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    "`".repeat(longest.max(2) + 1)
+}
+
+/// Writes the file so that a crash leaves the old one or the new one. `key` keeps attempts of two activities apart.
+fn write(directory: &Path, out: &str, text: &str, key: &str) -> io::Result<PathBuf> {
+    let outside =
+        |what: &Path| io::Error::new(io::ErrorKind::PermissionDenied, format!("{} is outside", what.display()));
+    let relative = Path::new(out);
+    let Some(name) = relative.file_name() else { return Err(outside(relative)) };
+    if !relative.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+        return Err(outside(relative));
+    }
+    let directory = directory.canonicalize()?;
+    let parent = make_parent(&directory, relative)?;
+    if !parent.starts_with(&directory) {
+        return Err(outside(&parent));
+    }
+    let target = parent.join(name);
+    let beside = parent.join(format!(".{}.{key}", name.to_string_lossy()));
+    let mut file = File::create(&beside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&beside, &target)?;
+    File::open(&parent)?.sync_all()?;
+    Ok(target)
+}
+
+/// The parent directory with links resolved. Missing directories are made one by one, so that none is made outside.
+fn make_parent(directory: &Path, relative: &Path) -> io::Result<PathBuf> {
+    let mut place = directory.to_owned();
+    for part in relative.parent().into_iter().flat_map(Path::components) {
+        place = place.join(part);
+        match fs::create_dir(&place) {
+            Err(why) if why.kind() != io::ErrorKind::AlreadyExists => return Err(why),
+            _ => place = place.canonicalize()?,
+        }
+        if !place.starts_with(directory) {
+            return Ok(place);
+        }
+    }
+    Ok(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capability::testing::{failure, probe};
+
+    fn input(directory: &Path, out: &str) -> ComposeInput {
+        let section = |text: &str, code| Section { heading: "S".into(), text: text.into(), code };
+        ComposeInput {
+            title: "T".into(),
+            intro: Some("hello\n".into()),
+            sections: vec![section("plain\n", false), section("a ``` b\n", true)],
+            out: Some(out.into()),
+            directory: directory.into(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_report_is_written_whole_and_returned() {
+        let dir = tempfile::tempdir().unwrap();
+        let output = run(probe(1).context, input(dir.path(), "target/x/r.md")).await.unwrap();
+        assert_eq!(output.report, "# T\n\nhello\n\n## S\n\nplain\n\n## S\n\n````text\na ``` b\n````\n");
+        let path = dir.path().join("target/x/r.md");
+        assert_eq!(fs::read_to_string(&path).unwrap(), output.report);
+        assert_eq!(output.path.unwrap(), path.canonicalize().unwrap().display().to_string());
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing but the report is left");
+    }
+
+    #[tokio::test]
+    async fn a_report_cannot_leave_its_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let jail = dir.path().join("jail");
+        fs::create_dir(&jail).unwrap();
+        std::os::unix::fs::symlink(dir.path(), jail.join("link")).unwrap();
+        for out in ["../r.md", "/tmp/r.md", "link/r.md", "link/new/r.md", "a/../../r.md", ".."] {
+            let failure = failure(run(probe(1).context, input(&jail, out)).await);
+            assert_eq!(failure.type_name(), COMPOSE_FAILED, "{out}");
+        }
+        let mut left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["jail"]);
+    }
+}

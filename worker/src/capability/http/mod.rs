@@ -1,0 +1,175 @@
+//! The `http` activity: one request, with limits, retry classes and a guard against forged targets (engine.md G36).
+//!
+//! Invariant: every address that is connected to has been checked, for every hop; secrets in headers are resolved at
+//! dispatch, are sent to the origin they were meant for only, and appear in no result and no failure. Retrying is the
+//! run machine's: this activity says which failures may pass and when to come back.
+
+mod address;
+mod exchange;
+mod request;
+mod retry;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use address::is_public;
+pub use exchange::HttpClient;
+
+/// The activity type.
+pub const HTTP: &str = "http";
+
+/// Failure types beside `Http<status>`.
+pub const HTTP_TRANSPORT: &str = "HttpTransport";
+pub const HTTP_TIMEOUT: &str = "HttpTimeout";
+pub const HTTP_TOO_LARGE: &str = "HttpTooLarge";
+pub const HTTP_REFUSED_ADDRESS: &str = "HttpRefusedAddress";
+pub const HTTP_REDIRECTS: &str = "HttpRedirects";
+/// The request cannot be made as it was asked for.
+pub const HTTP_REQUEST: &str = "HttpRequest";
+
+/// What to ask, and what of the answer to keep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpInput {
+    #[serde(default = "get")]
+    pub method: String,
+    pub url: String,
+    #[serde(default)]
+    pub headers: BTreeMap<String, HeaderText>,
+    #[serde(default)]
+    pub body: Option<String>,
+    /// Sent as the body, with its content type.
+    #[serde(default)]
+    pub json: Option<Value>,
+    /// For the whole exchange, redirects included.
+    #[serde(default = "timeout_ms_default")]
+    pub timeout_ms: u64,
+    #[serde(default = "response_max_default")]
+    pub response_max: u64,
+    /// What happens to the rest of a longer answer.
+    #[serde(default)]
+    pub too_large: TooLarge,
+    #[serde(default = "follow_redirects_default")]
+    pub follow_redirects: u32,
+    /// Status codes that are a result. Empty: 200 to 299.
+    #[serde(default)]
+    pub success: Vec<u16>,
+    /// Every answer is a result, whatever its status.
+    #[serde(default)]
+    pub any_status: bool,
+    /// Whether the activity's idempotency key is sent as `Idempotency-Key`.
+    #[serde(default = "yes")]
+    pub idempotency_key: bool,
+}
+
+/// The value of a header: a text, or where the worker finds it when it sends. The latter are secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum HeaderText {
+    Text(String),
+    Env(FromEnv),
+    File(FromFile),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FromEnv {
+    pub env: String,
+    /// Put before the value, for example `Bearer `.
+    #[serde(default)]
+    pub prefix: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FromFile {
+    pub file: PathBuf,
+    #[serde(default)]
+    pub prefix: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TooLarge {
+    #[default]
+    Error,
+    Truncate,
+}
+
+impl HttpInput {
+    /// A GET with the defaults of everything else.
+    pub fn get(url: impl Into<String>) -> Self {
+        HttpInput {
+            method: get(),
+            url: url.into(),
+            headers: BTreeMap::new(),
+            body: None,
+            json: None,
+            timeout_ms: timeout_ms_default(),
+            response_max: response_max_default(),
+            too_large: TooLarge::default(),
+            follow_redirects: follow_redirects_default(),
+            success: Vec::new(),
+            any_status: false,
+            idempotency_key: true,
+        }
+    }
+}
+
+fn get() -> String {
+    "GET".into()
+}
+fn yes() -> bool {
+    true
+}
+fn timeout_ms_default() -> u64 {
+    30_000
+}
+fn response_max_default() -> u64 {
+    1024 * 1024
+}
+fn follow_redirects_default() -> u32 {
+    5
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HttpOutput {
+    pub status: u16,
+    /// Names in lower case; several values of one name joined by `, `; cookies are not kept.
+    pub headers: BTreeMap<String, String>,
+    /// Text, or hexadecimal digits of bytes that are no UTF-8.
+    pub body: String,
+    pub encoding: BodyEncoding,
+    /// The body as data, if it says that it is JSON.
+    pub json: Option<Value>,
+    pub truncated: bool,
+    /// Where the answer came from, after redirects.
+    pub url: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BodyEncoding {
+    Text,
+    Base16,
+}
+
+/// What the worker's owner allows.
+#[derive(Debug, Clone, Default)]
+pub struct HttpConfig {
+    /// Hosts (names or addresses, without port) that may be reached wherever they are.
+    pub allow_hosts: Vec<String>,
+    /// Switches the address guard off.
+    pub allow_private: bool,
+    /// Environment variables that headers may take secrets from. `None`: any.
+    pub secret_env: Option<Vec<String>>,
+    /// Directories that headers may take secrets from. `None`: any.
+    pub secret_dirs: Option<Vec<PathBuf>>,
+}
+
+#[cfg(test)]
+mod tests;

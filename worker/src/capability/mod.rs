@@ -1,0 +1,33 @@
+//! Capabilities: the activities that are in the box. A task's work is an activity of some capability.
+//!
+//! Invariant: a capability reaches the world only inside its activity function, and says everything that a workflow may
+//! decide on in its result or failure. Capabilities know no supervisor and no plan.
+
+pub mod compose;
+pub mod http;
+pub mod process;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use bosun_engine::ActivityRegistry;
+
+use compose::COMPOSE;
+use http::{HTTP, HttpClient, HttpConfig};
+use process::{PROCESS, ProcessConfig};
+
+/// What the worker's owner allows its capabilities.
+#[derive(Debug, Clone, Default)]
+pub struct CapabilityConfig {
+    pub process: ProcessConfig,
+    pub http: HttpConfig,
+}
+
+/// Registers all capabilities in the box. Fails when the HTTP client cannot load this machine's TLS roots.
+pub fn register(registry: &mut ActivityRegistry, config: &CapabilityConfig) -> Result<(), reqwest::Error> {
+    let process = config.process.clone();
+    let http = HttpClient::new(config.http.clone())?;
+    registry.register(PROCESS, move |context, input| process::run(process.clone(), context, input));
+    registry.register(HTTP, move |context, input| http.clone().run(context, input));
+    registry.register(COMPOSE, compose::run);
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! Starting a command as the leader of a process group, noted before it is executed, and ending the whole group.
+//!
+//! Invariant: the child waits between fork and exec until its note is durable, and dies with the worker (parent death
+//! signal); a [`Group`] that is dropped kills its group. It reads no output and judges no exit code.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
+
+use super::ENV_MARKER;
+use super::note::{ProcessNote, boot_id, stat_of};
+
+/// Who a group belongs to.
+#[derive(Debug, Clone)]
+pub(super) struct Owner {
+    pub(super) idempotency_key: String,
+    pub(super) attempt: u32,
+}
+
+/// A running group and its note. Dropping it before [`Group::end`] terminates the group in the background.
+pub(super) struct Group {
+    note: ProcessNote,
+    dir: Option<PathBuf>,
+    grace: Duration,
+    ended: bool,
+}
+
+/// Starts the command in a group of its own. Returns once it has been executed, or could not be.
+pub(super) async fn spawn(
+    mut command: Command,
+    owner: Owner,
+    dir: Option<PathBuf>,
+    grace: Duration,
+) -> io::Result<(Child, Group)> {
+    let (answer, answered) = oneshot::channel();
+    let runtime = tokio::runtime::Handle::current();
+    let job: SpawnJob = Box::new(move || {
+        let _entered = runtime.enter();
+        command.process_group(0);
+        let spawned = spawn_noted(command, owner, dir, grace);
+        // The caller may be gone; then the group in the answer is dropped here, which kills it.
+        let _ = answer.send(spawned);
+    });
+    spawner().send(job).map_err(|_| io::Error::other("the thread that starts processes is gone"))?;
+    answered.await.map_err(|_| io::Error::other("the thread that starts processes is gone"))?
+}
+
+type SpawnJob = Box<dyn FnOnce() + Send>;
+
+/// One thread starts all children and lives as long as the worker: the parent death signal of Linux is sent when the
+/// *thread* that forked ends, and threads of the runtime come and go.
+fn spawner() -> &'static mpsc::Sender<SpawnJob> {
+    static SPAWNER: OnceLock<mpsc::Sender<SpawnJob>> = OnceLock::new();
+    SPAWNER.get_or_init(|| {
+        let (sender, jobs) = mpsc::channel::<SpawnJob>();
+        let thread = std::thread::Builder::new().name("process-spawner".into());
+        thread.spawn(move || jobs.into_iter().for_each(|job| job())).expect("a thread for starting processes");
+        sender
+    })
+}
+
+/// Forks, notes the child durably, then lets it execute. The child writes its id into one pipe and waits at the other.
+fn spawn_noted(
+    mut command: Command,
+    owner: Owner,
+    dir: Option<PathBuf>,
+    grace: Duration,
+) -> io::Result<(Child, Group)> {
+    let marker = marker(&owner);
+    command.env(ENV_MARKER, &marker);
+    let name = command.as_std().get_program().to_string_lossy().into_owned();
+    let (mut child_id, mut tell_id) = io::pipe()?;
+    let (mut wait, mut release) = io::pipe()?;
+    let worker = std::process::id();
+    let before_exec = move || {
+        die_with(worker)?;
+        tell_id.write_all(&std::process::id().to_ne_bytes())?;
+        let mut verdict = [0];
+        wait.read_exact(&mut verdict)?;
+        if verdict[0] == GO { Ok(()) } else { Err(io::Error::from(io::ErrorKind::Interrupted)) }
+    };
+    install(&mut command, before_exec);
+    let noting = {
+        let dir = dir.clone();
+        std::thread::spawn(move || -> io::Result<Option<ProcessNote>> {
+            let mut id = [0; 4];
+            if child_id.read_exact(&mut id).is_err() {
+                return Ok(None); // there was no fork
+            }
+            let note = note_of(u32::from_ne_bytes(id), &owner, marker, name);
+            let written = dir.map_or(Ok(()), |dir| note.write(&dir));
+            release.write_all(&[if written.is_ok() { GO } else { STOP }])?;
+            written.map(|()| Some(note))
+        })
+    };
+    let child = command.spawn();
+    drop(command); // closes our end of the pipe the noting thread reads
+    let noted = noting.join().map_err(|_| io::Error::other("noting the process panicked"))?;
+    match (child, noted) {
+        (Ok(child), Ok(Some(note))) => Ok((child, Group { note, dir, grace, ended: false })),
+        (Err(_), Err(why)) => Err(io::Error::new(why.kind(), format!("cannot note the process: {why}"))),
+        (Err(why), Ok(note)) => {
+            if let (Some(note), Some(dir)) = (note, dir) {
+                note.remove(&dir);
+            }
+            Err(why)
+        }
+        (Ok(_), _) => Err(io::Error::other("the process started without its note")),
+    }
+}
+
+const GO: u8 = b'g';
+const STOP: u8 = b's';
+
+#[expect(unsafe_code, reason = "the only way to run code between fork and exec")]
+fn install(command: &mut Command, before_exec: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed. The closure makes bare system calls
+    // (prctl, getppid, getpid, read, write on pipes) and allocates nothing: its errors are plain codes.
+    unsafe {
+        command.pre_exec(before_exec);
+    }
+}
+
+/// Asks the kernel to kill this process when the spawner thread ends, that is, when the worker does. The worker may have
+/// ended before the request: then the parent is another by now, no signal will come, and nothing is executed.
+#[cfg(target_os = "linux")]
+fn die_with(worker: u32) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    let parent = rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
+    if parent == worker.cast_signed() { Ok(()) } else { Err(io::Error::from(io::ErrorKind::BrokenPipe)) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with(_worker: u32) -> io::Result<()> {
+    Ok(())
+}
+
+fn note_of(pid: u32, owner: &Owner, marker: String, command: String) -> ProcessNote {
+    let pid = pid.cast_signed();
+    ProcessNote {
+        pid,
+        pgid: pid,
+        start_time: stat_of(pid).map_or(0, |stat| stat.start_time),
+        boot_id: boot_id(),
+        idempotency_key: owner.idempotency_key.clone(),
+        attempt: owner.attempt,
+        marker,
+        command,
+    }
+}
+
+/// Unique among everything this machine runs: the activity, the attempt, the worker process and a counter.
+fn marker(owner: &Owner) -> String {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    format!("{}-{}-{}-{count}", owner.idempotency_key, owner.attempt, std::process::id())
+}
+
+impl Group {
+    fn id(&self) -> Option<Pid> {
+        Pid::from_raw(self.note.pgid)
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.id().is_some_and(|group| test_kill_process_group(group).is_ok())
+    }
+
+    fn signal(&self, signal: Signal) {
+        // The group may be gone already, which is what is wanted.
+        let _ = self.id().map(|group| kill_process_group(group, signal));
+    }
+
+    /// SIGTERM to the group, and SIGKILL to what is left of it after the grace. `child` is reaped.
+    pub(super) async fn terminate(&mut self, child: &mut Child) {
+        self.signal(Signal::TERM);
+        let ended = async {
+            let _ = child.wait().await;
+            while self.is_alive() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        if tokio::time::timeout(self.grace, ended).await.is_err() {
+            self.signal(Signal::KILL);
+            let _ = child.wait().await;
+        }
+    }
+
+    /// Kills what the leader left behind, now.
+    pub(super) fn kill_rest(&self) {
+        if self.is_alive() {
+            self.signal(Signal::KILL);
+        }
+    }
+
+    /// The leader has been reaped: kills the rest and forgets the note.
+    pub(super) fn end(mut self) {
+        self.kill_rest();
+        self.ended = true;
+        if let Some(dir) = &self.dir {
+            self.note.remove(dir);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        self.signal(Signal::TERM);
+        let (note, dir, grace) = (self.note.clone(), self.dir.clone(), self.grace);
+        // Dropped means the activity's future is gone, perhaps the runtime too: a plain thread waits out the grace.
+        // Should the worker end before, the note stays and the next worker reaps.
+        std::thread::spawn(move || {
+            std::thread::sleep(grace);
+            note.kill();
+            if let Some(dir) = dir {
+                note.remove(&dir);
+            }
+        });
+    }
+}

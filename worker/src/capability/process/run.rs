@@ -1,0 +1,241 @@
+//! Running one command from start to verdict: checks, environment, waiting, ending, outcome.
+//!
+//! Invariant: whatever happens (exit, timeout, cancellation), the group is ended before the outcome is returned, and
+//! waiting for output is bounded even if a grandchild keeps a pipe open.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use bosun_engine::{ActivityContext, ActivityError, Failure, Payload};
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, Command};
+
+use super::group::{Group, Owner, spawn};
+use super::output::{Capture, tail};
+use super::*;
+
+/// After the leader's exit, how long the pipes may stay open before the group's rest is killed, and again after that.
+const DRAIN_PATIENCE: Duration = Duration::from_millis(250);
+/// How much of each stream a failure carries.
+const TAIL_MAX: usize = 2_000;
+
+/// The activity function.
+pub async fn run(
+    config: ProcessConfig,
+    context: ActivityContext,
+    input: ProcessInput,
+) -> Result<ProcessOutput, ActivityError> {
+    let place = check(&config, &input)?;
+    let command = command(&input, place.as_deref(), &context);
+    let owner = Owner { idempotency_key: context.idempotency_key(), attempt: context.attempt().0 };
+    let started = Instant::now();
+    let spawned = spawn(command, owner, config.notes.clone(), config.kill_grace).await;
+    let (mut child, mut group) = spawned.map_err(|why| cannot_spawn(&input, place.as_deref(), &why))?;
+    let mut stdout = Capture::start(child.stdout.take().expect("stdout is piped"), input.output_max);
+    let mut stderr = Capture::start(child.stderr.take().expect("stderr is piped"), input.output_max);
+    let feeding = feed(&mut child, input.stdin.clone());
+    let ending = wait(&context, &mut child, input.timeout_ms, || stdout.bytes_so_far() + stderr.bytes_so_far()).await;
+    if !matches!(ending, Ending::Exited(_)) {
+        group.terminate(&mut child).await;
+    }
+    drain(&group, &mut stdout, &mut stderr).await;
+    group.end();
+    feeding.abort();
+    let (stdout, stdout_bytes) = stdout.take();
+    let (stderr, stderr_bytes) = stderr.take();
+    let mut output = ProcessOutput {
+        exit_code: None,
+        signal: None,
+        truncated: stdout_bytes > input.output_max || stderr_bytes > input.output_max,
+        stdout,
+        stderr,
+        stdout_bytes,
+        stderr_bytes,
+        duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        files: report_files(&input, place.as_deref()),
+    };
+    match ending {
+        Ending::Canceled => Err(ActivityError::Canceled(None)),
+        Ending::TimedOut(after) => Err(timed_out(&input, &output, after).into()),
+        Ending::Exited(status) => {
+            let status = status.map_err(|why| Failure::application(PROCESS_EXIT, format!("cannot wait: {why}")))?;
+            output.exit_code = status.code();
+            output.signal = status.signal();
+            judge(&input, output, status)
+        }
+    }
+}
+
+enum Ending {
+    Exited(io::Result<ExitStatus>),
+    TimedOut(Duration),
+    Canceled,
+}
+
+/// Waits for the first of exit, timeout and cancellation; meanwhile heartbeats if the activity has a heartbeat timeout.
+async fn wait(
+    context: &ActivityContext,
+    child: &mut Child,
+    timeout_ms: Option<u64>,
+    output_bytes: impl Fn() -> u64,
+) -> Ending {
+    let timeout = timeout_ms.map(Duration::from_millis);
+    let expired = async {
+        match timeout {
+            Some(timeout) => tokio::time::sleep(timeout).await,
+            None => std::future::pending().await,
+        }
+    };
+    let beating = async {
+        let Some(every) = context.task().heartbeat_timeout else { return std::future::pending::<()>().await };
+        loop {
+            // A heartbeat that cannot be encoded is impossible here: it is a number.
+            let _ = context.heartbeat(&json!({ "output_bytes": output_bytes() }));
+            tokio::time::sleep(every / 3).await;
+        }
+    };
+    tokio::select! {
+        status = child.wait() => Ending::Exited(status),
+        () = expired => Ending::TimedOut(timeout.unwrap_or_default()),
+        () = context.canceled() => Ending::Canceled,
+        () = beating => Ending::Canceled,
+    }
+}
+
+/// Gives both streams a moment to end; a leftover of the group that holds them is killed, and one outside is left.
+async fn drain(group: &Group, stdout: &mut Capture, stderr: &mut Capture) {
+    if stdout.finished_within(DRAIN_PATIENCE).await && stderr.finished_within(DRAIN_PATIENCE).await {
+        return;
+    }
+    group.kill_rest();
+    stdout.finished_within(DRAIN_PATIENCE).await;
+    stderr.finished_within(DRAIN_PATIENCE).await;
+}
+
+fn judge(input: &ProcessInput, output: ProcessOutput, status: ExitStatus) -> Result<ProcessOutput, ActivityError> {
+    let accepted = input.success_codes.is_empty() || output.exit_code.is_some_and(|c| input.success_codes.contains(&c));
+    if accepted {
+        return Ok(output);
+    }
+    let ended = match (output.exit_code, output.signal) {
+        (Some(code), _) => format!("exited with code {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => format!("ended strangely ({status})"),
+    };
+    let last = output.stderr.lines().rev().find(|line| !line.trim().is_empty()).map_or("", str::trim);
+    let separator = if last.is_empty() { "" } else { ": " };
+    let message = format!("{} {ended}{separator}{}", input.argv[0], tail(last, 300));
+    Err(Failure::application(PROCESS_EXIT, message).with_details(details(&output)).into())
+}
+
+fn timed_out(input: &ProcessInput, output: &ProcessOutput, after: Duration) -> Failure {
+    let message = format!("{} was stopped after its timeout of {} ms", input.argv[0], after.as_millis());
+    Failure::application(PROCESS_TIMEOUT, message).with_details(details(output))
+}
+
+fn details(output: &ProcessOutput) -> Payload {
+    let value = json!({
+        "exit_code": output.exit_code,
+        "signal": output.signal,
+        "stdout_tail": tail(&output.stdout, TAIL_MAX),
+        "stderr_tail": tail(&output.stderr, TAIL_MAX),
+    });
+    Payload::encode(&value).unwrap_or_default()
+}
+
+fn refused(message: String) -> Failure {
+    Failure::application(PROCESS_REFUSED, message).non_retryable()
+}
+
+/// Refuses what must not run; returns the directory to run in, with links resolved if there is a jail.
+fn check(config: &ProcessConfig, input: &ProcessInput) -> Result<Option<PathBuf>, Failure> {
+    let Some(program) = input.argv.first().filter(|program| !program.is_empty()) else {
+        return Err(refused("argv is empty; its first entry must name the command".into()));
+    };
+    if let Some(allow) = &config.allow
+        && !allow.contains(program)
+    {
+        return Err(refused(format!("{program:?} is not among the commands this worker allows: {}", allow.join(", "))));
+    }
+    if let Some(argument) = input.argv.iter().find(|argument| argument.contains('\0')) {
+        return Err(refused(format!("an argument has a NUL character: {argument:?}")));
+    }
+    if let Some(name) = input.env.iter().find(|(n, v)| n.is_empty() || n.contains(['=', '\0']) || v.contains('\0')) {
+        return Err(refused(format!(
+            "the environment variable {:?} has an empty name, `=` or a NUL character",
+            name.0
+        )));
+    }
+    let Some(jail) = &input.jail else { return Ok(input.cwd.clone()) };
+    let resolve = |path: &Path| {
+        path.canonicalize().map_err(|why| refused(format!("the directory {} cannot be used: {why}", path.display())))
+    };
+    let jail = resolve(jail)?;
+    let place = resolve(&input.cwd.as_ref().map_or_else(|| jail.clone(), |cwd| jail.join(cwd)))?;
+    if !place.starts_with(&jail) {
+        return Err(refused(format!("the directory {} is outside of {}", place.display(), jail.display())));
+    }
+    Ok(Some(place))
+}
+
+fn command(input: &ProcessInput, place: Option<&Path>, context: &ActivityContext) -> Command {
+    let mut command = Command::new(&input.argv[0]);
+    command.args(&input.argv[1..]).env_clear();
+    for name in ENV_DEFAULT.into_iter().chain(input.env_allow.iter().map(String::as_str)) {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    command.envs(&input.env);
+    command.env(ENV_IDEMPOTENCY_KEY, context.idempotency_key()).env(ENV_ATTEMPT, context.attempt().to_string());
+    if let Some(place) = place {
+        command.current_dir(place);
+    }
+    let stdin = if input.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Writes stdin in the background and closes it. A child that does not read it all is no error.
+fn feed(child: &mut Child, text: Option<String>) -> tokio::task::JoinHandle<()> {
+    let pipe = child.stdin.take();
+    tokio::spawn(async move {
+        if let (Some(mut pipe), Some(text)) = (pipe, text) {
+            let _ = pipe.write_all(text.as_bytes()).await;
+        }
+    })
+}
+
+fn cannot_spawn(input: &ProcessInput, place: Option<&Path>, why: &io::Error) -> Failure {
+    let program = &input.argv[0];
+    let message = match (why.kind(), place) {
+        (io::ErrorKind::NotFound, Some(place)) if !place.is_dir() => {
+            format!("cannot start {program:?}: its working directory {} does not exist", place.display())
+        }
+        (io::ErrorKind::NotFound, _) => format!("cannot start {program:?}: no such command on this machine"),
+        _ => format!("cannot start {program:?}: {why}"),
+    };
+    let failure = Failure::application(PROCESS_SPAWN, message);
+    // A machine short of processes or memory may have them later; everything else stays as it is.
+    let passing = matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory);
+    if passing { failure } else { failure.non_retryable() }
+}
+
+fn report_files(input: &ProcessInput, place: Option<&Path>) -> BTreeMap<String, FileReport> {
+    let report = |name: &String| {
+        let path = place.map_or_else(|| PathBuf::from(name), |place| place.join(name));
+        let inside = match (&input.jail, path.canonicalize()) {
+            (Some(jail), Ok(path)) => jail.canonicalize().is_ok_and(|jail| path.starts_with(jail)),
+            (None, Ok(_)) => true,
+            (_, Err(_)) => false,
+        };
+        let size = path.metadata().ok().filter(|_| inside).map(|metadata| metadata.len());
+        (name.clone(), FileReport { size })
+    };
+    input.report_files.iter().map(report).collect()
+}

@@ -1,0 +1,212 @@
+//! Reading a strict mapping: every key is known, every value has its type, every complaint names its place.
+//!
+//! Invariant: a mapping that was read has no key nobody looked at. Nothing is coerced: `"3"` is no number. It knows no
+//! plan; plans, work parameters and reviews are read with it.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+/// What is wrong with a value, and where: `tasks[1].parameters.argv[0]: expected a text, found a number`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {problem}")]
+pub struct FieldError {
+    pub path: String,
+    pub problem: String,
+}
+
+impl FieldError {
+    pub(crate) fn at(path: impl Into<String>, problem: impl Into<String>) -> Self {
+        FieldError { path: path.into(), problem: problem.into() }
+    }
+}
+
+type Read<T> = Result<T, FieldError>;
+
+/// A mapping and its place.
+#[derive(Clone)]
+pub(crate) struct Fields<'a> {
+    path: String,
+    map: &'a Map<String, Value>,
+}
+
+impl<'a> Fields<'a> {
+    /// The mapping at `path`, all of whose keys are in `known`.
+    pub(crate) fn read(value: &'a Value, path: &str, known: &[&str]) -> Read<Self> {
+        let Value::Object(map) = value else {
+            return Err(FieldError::at(path, format!("expected a mapping, found {}", kind(value))));
+        };
+        let fields = Fields { path: path.to_owned(), map };
+        match map.keys().find(|key| !known.contains(&key.as_str())) {
+            Some(key) => {
+                let hint = similar(key, known).map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
+                let problem = format!("unknown key `{key}`{hint}; known keys: {}", known.join(", "));
+                Err(FieldError::at(fields.path_of(key), problem))
+            }
+            None => Ok(fields),
+        }
+    }
+
+    pub(crate) fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+    pub(crate) fn error(&self, key: &str, problem: impl Into<String>) -> FieldError {
+        FieldError::at(self.path_of(key), problem)
+    }
+    /// The value of a key; a `null` is as good as none.
+    pub(crate) fn value(&self, key: &str) -> Option<&'a Value> {
+        self.map.get(key).filter(|value| !value.is_null())
+    }
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.value(key).is_some()
+    }
+    pub(crate) fn required<T>(&self, key: &str, found: Option<T>) -> Read<T> {
+        found.ok_or_else(|| self.error(key, format!("required key `{key}` is missing")))
+    }
+    fn wrong(&self, key: &str, wanted: &str, found: &Value) -> FieldError {
+        self.error(key, format!("expected {wanted}, found {}", kind(found)))
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Read<Option<String>> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(other) => Err(self.wrong(key, "a text", other)),
+        }
+    }
+    pub(crate) fn required_text(&self, key: &str) -> Read<String> {
+        let text = self.required(key, self.text(key)?)?;
+        if text.trim().is_empty() { Err(self.error(key, "the text is empty")) } else { Ok(text) }
+    }
+    pub(crate) fn boolean(&self, key: &str) -> Read<Option<bool>> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::Bool(value)) => Ok(Some(*value)),
+            Some(other) => Err(self.wrong(key, "true or false", other)),
+        }
+    }
+    pub(crate) fn natural(&self, key: &str) -> Read<Option<u64>> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(value) => {
+                value.as_u64().map(Some).ok_or_else(|| self.wrong(key, "a whole number that is not negative", value))
+            }
+        }
+    }
+    pub(crate) fn list(&self, key: &str) -> Read<Option<&'a [Value]>> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::Array(list)) => Ok(Some(list)),
+            Some(other) => Err(self.wrong(key, "a list", other)),
+        }
+    }
+    /// Each entry of a list with its place; an absent list is an empty one.
+    pub(crate) fn entries(&self, key: &str) -> Read<Vec<(String, &'a Value)>> {
+        let list = self.list(key)?.unwrap_or_default();
+        Ok(list.iter().enumerate().map(|(i, value)| (format!("{}[{i}]", self.path_of(key)), value)).collect())
+    }
+    pub(crate) fn texts(&self, key: &str) -> Read<Vec<String>> {
+        self.entries(key)?.into_iter().map(|(path, value)| as_text(&path, value)).collect()
+    }
+    /// One text or a list of them.
+    pub(crate) fn one_or_more_texts(&self, key: &str) -> Read<Vec<String>> {
+        match self.value(key) {
+            Some(Value::String(text)) => Ok(vec![text.clone()]),
+            _ => self.texts(key),
+        }
+    }
+    /// One whole number or a list of them.
+    pub(crate) fn one_or_more_integers(&self, key: &str) -> Read<Vec<i64>> {
+        let one = |path: &str, value: &Value| {
+            value
+                .as_i64()
+                .ok_or_else(|| FieldError::at(path, format!("expected a whole number, found {}", kind(value))))
+        };
+        match self.value(key) {
+            Some(value @ Value::Number(_)) => Ok(vec![one(&self.path_of(key), value)?]),
+            _ => self.entries(key)?.iter().map(|(path, value)| one(path, value)).collect(),
+        }
+    }
+    /// `90s`, `1500ms`, `2m`, `1h`, or a whole number of seconds.
+    pub(crate) fn duration(&self, key: &str) -> Read<Option<Duration>> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let parsed = match value {
+            Value::String(text) => parse_duration(text),
+            other => other.as_u64().map(Duration::from_secs),
+        };
+        let wanted = "a duration longer than zero, such as 500ms, 30s, 5m or 1h";
+        match parsed.filter(|duration| !duration.is_zero()) {
+            Some(duration) => Ok(Some(duration)),
+            None => Err(self.error(key, format!("expected {wanted}, found {value}"))),
+        }
+    }
+}
+
+pub(crate) fn as_text(path: &str, value: &Value) -> Read<String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        other => Err(FieldError::at(path, format!("expected a text, found {}", kind(other)))),
+    }
+}
+
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let count: u64 = text[..digits].parse().ok()?;
+    let unit_ms = match &text[digits..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    count.checked_mul(unit_ms).map(Duration::from_millis)
+}
+
+/// What a value is, for complaints.
+pub(crate) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
+    }
+}
+
+/// The known key that was probably meant: one contains the other, as in `dependencies` and `sub_task_dependencies`.
+fn similar<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
+    let key = key.to_lowercase();
+    let shared = |known: &str| known.bytes().zip(key.bytes()).take_while(|(a, b)| a == b).count();
+    known
+        .iter()
+        .copied()
+        .filter(|known| key.len() > 1 && (known.ends_with(&key) || known.contains(&key) || shared(known) >= 4))
+        .max_by_key(|known| (known.ends_with(&key), shared(known)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        let parsed = ["500ms", "30s", "5m", "1h", "30", "s", "1d", "-1s", "99999999999999999h"].map(parse_duration);
+        let [ms, s, m, h, rest @ ..] = parsed;
+        let expected = [(ms, 500), (s, 30_000), (m, 300_000), (h, 3_600_000)];
+        assert!(expected.iter().all(|(found, ms)| *found == Some(Duration::from_millis(*ms))));
+        assert_eq!(rest, [None; 5]);
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_place_and_the_likely_one() {
+        let value = serde_json::json!({ "dependencies": [] });
+        let known = ["task_id", "sub_task_dependencies"];
+        let why = Fields::read(&value, "tasks[0]", &known).err().unwrap();
+        assert_eq!(
+            why.to_string(),
+            "tasks[0].dependencies: unknown key `dependencies` (did you mean `sub_task_dependencies`?); \
+             known keys: task_id, sub_task_dependencies"
+        );
+    }
+}

@@ -1,0 +1,25 @@
+//! Supervisors: workflows that manage tasks. So far: plans in YAML and their runner.
+//!
+//! Invariant: everything here is pure: what happened comes in as recorded results, what shall happen goes out as
+//! activities of capabilities. No clock, no disk, no socket, no thread, no randomness, no `HashMap`.
+
+mod critic;
+mod execution;
+mod fields;
+mod placeholder;
+mod plan;
+mod plan_run;
+mod plan_yaml;
+mod report;
+mod shape;
+mod task;
+mod work;
+
+pub use critic::Verdict;
+pub use execution::{AttemptRecord, Dispatch, Execution, TaskResult, TaskRun};
+pub use fields::FieldError;
+pub use plan::{Plan, PlanError, SeedPlan, TaskItem};
+pub use plan_run::{INVALID_PLAN, PLAN_FAILED, PLAN_RUN, PlanRun, PlanRunInput, SIGNAL_CANCEL_TASK, register};
+pub use plan_yaml::{InvalidPlanFile, PLAN_BYTES_MAX, PlanProblem, read_plan};
+pub use report::{FinalResult, PlanRunOutput, PlanRunStatus, Progress, TaskView};
+pub use task::{Actor, IllegalTransition, TaskId, TaskStatus};

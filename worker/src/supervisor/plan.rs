@@ -1,0 +1,226 @@
+//! A plan as data: an objective and a graph of tasks (supervisors.md §1.1.2, §1.1.5).
+//!
+//! Invariant: a [`Plan`] that exists has tasks, unique ids, dependencies that exist, no cycle, and at most one final
+//! task: [`Plan::from_seed`] checks. Where plans come from (YAML, an input) and how tasks run is not known here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::task::{TaskId, TaskStatus};
+
+/// What a plan says when it does not say how it was made (PDT-39).
+pub(super) const REASONING_DEFAULT: &str = "Loaded from YAML workflow";
+pub(super) const MAX_ATTEMPTS_DEFAULT: u32 = 3;
+
+/// One task as planned (PDT-11); what happens to it is kept in its run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskItem {
+    pub task_id: TaskId,
+    pub overall_objective: String,
+    pub sub_task_objective: String,
+    pub capability: String,
+    #[serde(default)]
+    pub sub_task_dependencies: Vec<TaskId>,
+    #[serde(default)]
+    pub status: TaskStatus,
+    #[serde(default)]
+    pub time_scope: Option<Value>,
+    #[serde(default)]
+    pub parameters: Map<String, Value>,
+    #[serde(default)]
+    pub metadata: Map<String, Value>,
+    #[serde(default)]
+    pub attempt_count: u32,
+    #[serde(default = "max_attempts_default")]
+    pub max_attempts: u32,
+    #[serde(default)]
+    pub is_final: bool,
+}
+
+fn max_attempts_default() -> u32 {
+    MAX_ATTEMPTS_DEFAULT
+}
+
+impl TaskItem {
+    /// The first line of the objective.
+    pub fn title(&self) -> &str {
+        self.sub_task_objective.lines().next().unwrap_or_default().trim()
+    }
+}
+
+/// A plan as it is written down, not yet checked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeedPlan {
+    pub objective: String,
+    #[serde(default = "reasoning_default")]
+    pub reasoning_steps: Vec<String>,
+    pub tasks: Vec<TaskItem>,
+}
+
+fn reasoning_default() -> Vec<String> {
+    vec![REASONING_DEFAULT.to_owned()]
+}
+
+/// A checked plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "SeedPlan", into = "SeedPlan")]
+pub struct Plan {
+    objective: String,
+    reasoning_steps: Vec<String>,
+    tasks: BTreeMap<TaskId, TaskItem>,
+}
+
+/// Why tasks do not make a plan. The texts are pydantask's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    #[error("Workflow YAML must contain a non-empty 'tasks' list")]
+    NoTasks,
+    #[error("Duplicate task_id values in workflow: {}", list(ids))]
+    DuplicateIds { ids: Vec<TaskId> },
+    #[error("Duplicate task_id in seed_plan: {id}")]
+    DuplicateInSeed { id: TaskId },
+    #[error(
+        "Task {task} depends on missing task_id {missing}. All dependencies must reference an existing task_id in the workflow."
+    )]
+    MissingDependency { task: TaskId, missing: TaskId },
+    #[error("seed_plan task {task} depends on missing task {missing}")]
+    MissingInSeed { task: TaskId, missing: TaskId },
+    #[error("Task {task} cannot depend on itself")]
+    SelfDependency { task: TaskId },
+    #[error("Dependency cycle detected: {}", path.iter().map(TaskId::to_string).collect::<Vec<_>>().join(" -> "))]
+    Cycle { path: Vec<TaskId> },
+    #[error("Workflow YAML marks multiple tasks as final: {}. Mark exactly one task with `is_final: true`.", list(ids))]
+    SeveralFinal { ids: Vec<TaskId> },
+}
+
+fn list(ids: &[TaskId]) -> String {
+    let ids: Vec<String> = ids.iter().map(TaskId::to_string).collect();
+    format!("[{}]", ids.join(", "))
+}
+
+impl Plan {
+    /// The plan of tasks that come from a program rather than a file (PDT-38).
+    pub fn from_seed(seed: SeedPlan) -> Result<Plan, PlanError> {
+        Plan::checked(seed).map_err(|why| match why {
+            PlanError::DuplicateIds { ids } => PlanError::DuplicateInSeed { id: ids[0] },
+            PlanError::MissingDependency { task, missing } => PlanError::MissingInSeed { task, missing },
+            other => other,
+        })
+    }
+
+    /// The plan of tasks that were read from a file (PDT-41, PDT-42).
+    pub fn from_file(seed: SeedPlan) -> Result<Plan, PlanError> {
+        Plan::checked(seed)
+    }
+
+    fn checked(seed: SeedPlan) -> Result<Plan, PlanError> {
+        if seed.tasks.is_empty() {
+            return Err(PlanError::NoTasks);
+        }
+        check_ids(&seed.tasks)?;
+        check_dependencies(&seed.tasks)?;
+        let tasks: BTreeMap<TaskId, TaskItem> = seed.tasks.into_iter().map(|task| (task.task_id, task)).collect();
+        if let Some(path) = find_cycle(&tasks) {
+            return Err(PlanError::Cycle { path });
+        }
+        let ids: Vec<TaskId> = tasks.values().filter(|task| task.is_final).map(|task| task.task_id).collect();
+        if ids.len() > 1 {
+            return Err(PlanError::SeveralFinal { ids });
+        }
+        Ok(Plan { objective: seed.objective, reasoning_steps: seed.reasoning_steps, tasks })
+    }
+
+    /// Marks the task with the highest id as final if none is (PDT-43).
+    #[must_use]
+    pub fn auto_mark_final(mut self) -> Self {
+        if self.final_task().is_none()
+            && let Some(mut last) = self.tasks.last_entry()
+        {
+            last.get_mut().is_final = true;
+        }
+        self
+    }
+
+    pub fn objective(&self) -> &str {
+        &self.objective
+    }
+    pub fn reasoning_steps(&self) -> &[String] {
+        &self.reasoning_steps
+    }
+    /// By ascending id.
+    pub fn tasks(&self) -> impl Iterator<Item = &TaskItem> {
+        self.tasks.values()
+    }
+    pub fn task(&self, id: TaskId) -> Option<&TaskItem> {
+        self.tasks.get(&id)
+    }
+    pub fn final_task(&self) -> Option<TaskId> {
+        self.tasks.values().find(|task| task.is_final).map(|task| task.task_id)
+    }
+}
+
+impl TryFrom<SeedPlan> for Plan {
+    type Error = PlanError;
+    fn try_from(seed: SeedPlan) -> Result<Plan, PlanError> {
+        Plan::from_seed(seed)
+    }
+}
+
+impl From<Plan> for SeedPlan {
+    fn from(plan: Plan) -> SeedPlan {
+        let Plan { objective, reasoning_steps, tasks } = plan;
+        SeedPlan { objective, reasoning_steps, tasks: tasks.into_values().collect() }
+    }
+}
+
+fn check_ids(tasks: &[TaskItem]) -> Result<(), PlanError> {
+    let mut seen = BTreeSet::new();
+    let twice: BTreeSet<TaskId> = tasks.iter().map(|task| task.task_id).filter(|id| !seen.insert(*id)).collect();
+    if twice.is_empty() { Ok(()) } else { Err(PlanError::DuplicateIds { ids: twice.into_iter().collect() }) }
+}
+
+fn check_dependencies(tasks: &[TaskItem]) -> Result<(), PlanError> {
+    let ids: BTreeSet<TaskId> = tasks.iter().map(|task| task.task_id).collect();
+    for task in tasks {
+        for dependency in &task.sub_task_dependencies {
+            if *dependency == task.task_id {
+                return Err(PlanError::SelfDependency { task: task.task_id });
+            }
+            if !ids.contains(dependency) {
+                return Err(PlanError::MissingDependency { task: task.task_id, missing: *dependency });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A path that returns to its beginning, if there is one. The stack is our own: a long chain must not exhaust the real one.
+fn find_cycle(tasks: &BTreeMap<TaskId, TaskItem>) -> Option<Vec<TaskId>> {
+    let mut done = BTreeSet::new();
+    for start in tasks.keys().copied() {
+        // The path from `start`, each with how many of its dependencies have been looked at.
+        let mut path: Vec<(TaskId, usize)> = vec![(start, 0)];
+        while let Some((id, looked)) = path.last_mut() {
+            let next = tasks.get(id).and_then(|task| task.sub_task_dependencies.get(*looked)).copied();
+            *looked += 1;
+            match next {
+                None => {
+                    done.insert(*id);
+                    path.pop();
+                }
+                Some(next) if done.contains(&next) => {}
+                Some(next) => match path.iter().position(|(id, _)| *id == next) {
+                    Some(begin) => {
+                        return Some(path[begin..].iter().map(|(id, _)| *id).chain([next]).collect());
+                    }
+                    None => path.push((next, 0)),
+                },
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,150 @@
+//! Plans in YAML: the strict contract of supervisors.md §1.1.5, read with a budget.
+//!
+//! Invariant: a file is refused with its path and the place of the fault; no key is ignored, no value coerced, no alias
+//! expanded, and a hostile file is refused quickly (engine.md G39). It reads no file: the caller gives path and text.
+
+use serde_json::Value;
+
+use super::fields::{FieldError, Fields, kind};
+use super::plan::{MAX_ATTEMPTS_DEFAULT, Plan, PlanError, REASONING_DEFAULT, SeedPlan, TaskItem};
+use super::task::{TaskId, TaskStatus};
+
+/// The longest plan file, in bytes.
+pub const PLAN_BYTES_MAX: usize = 1024 * 1024;
+
+/// Why a file is no plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("Invalid workflow YAML at '{path}'. {problem}")]
+pub struct InvalidPlanFile {
+    pub path: String,
+    pub problem: PlanProblem,
+}
+
+/// What is wrong with the file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanProblem {
+    #[error("the file has {length} bytes; at most {PLAN_BYTES_MAX} are read")]
+    TooLarge { length: usize },
+    #[error("{why}")]
+    Yaml { why: String },
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+const PLAN_KEYS: [&str; 3] = ["objective", "reasoning_steps", "tasks"];
+const TASK_KEYS: [&str; 12] = [
+    "task_id",
+    "sub_task_objective",
+    "capability",
+    "overall_objective",
+    "sub_task_dependencies",
+    "status",
+    "time_scope",
+    "parameters",
+    "metadata",
+    "attempt_count",
+    "max_attempts",
+    "is_final",
+];
+
+/// Reads a plan. `auto_mark_final` marks the last task as final when none is (PDT-43).
+pub fn read_plan(path: &str, text: &str, auto_mark_final: bool) -> Result<Plan, InvalidPlanFile> {
+    let refuse = |problem| InvalidPlanFile { path: path.to_owned(), problem };
+    let plan = read(text).map_err(refuse)?;
+    Ok(if auto_mark_final { plan.auto_mark_final() } else { plan })
+}
+
+fn read(text: &str) -> Result<Plan, PlanProblem> {
+    if text.len() > PLAN_BYTES_MAX {
+        return Err(PlanProblem::TooLarge { length: text.len() });
+    }
+    let value = parse(text)?;
+    Ok(Plan::from_file(seed(&value)?)?)
+}
+
+/// YAML to data, within a budget that a plan never needs and a bomb soon spends.
+fn parse(text: &str) -> Result<Value, PlanProblem> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 100_000,
+            max_aliases: 0,
+            max_anchors: 0,
+            max_depth: 32,
+            max_documents: 1,
+            max_nodes: 50_000,
+            max_total_scalar_bytes: PLAN_BYTES_MAX,
+            max_merge_keys: 0,
+        },
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|why| PlanProblem::Yaml { why: why.to_string() })
+}
+
+fn seed(value: &Value) -> Result<SeedPlan, PlanProblem> {
+    let value = if value.is_null() { &Value::Object(serde_json::Map::new()) } else { value };
+    if !value.is_object() {
+        let problem = format!("expected a mapping with `objective` and `tasks`, found {}", kind(value));
+        return Err(FieldError::at("the document", problem).into());
+    }
+    let fields = Fields::read(value, "", &PLAN_KEYS)?;
+    let objective = fields.required_text("objective")?;
+    let mut reasoning_steps = fields.one_or_more_texts("reasoning_steps")?;
+    if reasoning_steps.is_empty() {
+        reasoning_steps.push(REASONING_DEFAULT.to_owned());
+    }
+    let entries = match fields.value("tasks") {
+        Some(Value::Array(list)) if !list.is_empty() => fields.entries("tasks")?,
+        _ => return Err(PlanError::NoTasks.into()),
+    };
+    let tasks = entries.into_iter().map(|(path, value)| task(&path, value, &objective)).collect::<Result<_, _>>()?;
+    Ok(SeedPlan { objective, reasoning_steps, tasks })
+}
+
+fn task(path: &str, value: &Value, objective: &str) -> Result<TaskItem, FieldError> {
+    let fields = Fields::read(value, path, &TASK_KEYS)?;
+    let number = |key: &str| -> Result<Option<u32>, FieldError> {
+        let small = |number| u32::try_from(number).map_err(|_| fields.error(key, format!("{number} is too large")));
+        fields.natural(key)?.map(small).transpose()
+    };
+    let mapping = |key: &str| match fields.value(key) {
+        None => Ok(serde_json::Map::new()),
+        Some(Value::Object(map)) => Ok(map.clone()),
+        Some(other) => Err(fields.error(key, format!("expected a mapping, found {}", kind(other)))),
+    };
+    let status = match fields.text("status")? {
+        None => TaskStatus::Pending,
+        Some(name) => TaskStatus::from_name(&name)
+            .ok_or_else(|| fields.error("status", format!("`{name}` is not a task status")))?,
+    };
+    let max_attempts = number("max_attempts")?.unwrap_or(MAX_ATTEMPTS_DEFAULT);
+    if max_attempts == 0 {
+        return Err(fields.error("max_attempts", "a task needs at least one attempt"));
+    }
+    let dependencies = fields.entries("sub_task_dependencies")?;
+    Ok(TaskItem {
+        task_id: TaskId(fields.required("task_id", number("task_id")?)?),
+        overall_objective: fields.text("overall_objective")?.unwrap_or_else(|| objective.to_owned()),
+        sub_task_objective: fields.required_text("sub_task_objective")?,
+        capability: fields.required_text("capability")?,
+        sub_task_dependencies: dependencies.iter().map(|(path, id)| task_id(path, id)).collect::<Result<_, _>>()?,
+        status,
+        time_scope: fields.value("time_scope").cloned(),
+        parameters: mapping("parameters")?,
+        metadata: mapping("metadata")?,
+        attempt_count: number("attempt_count")?.unwrap_or(0),
+        max_attempts,
+        is_final: fields.boolean("is_final")?.unwrap_or(false),
+    })
+}
+
+fn task_id(path: &str, value: &Value) -> Result<TaskId, FieldError> {
+    let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+    id.map(TaskId).ok_or_else(|| FieldError::at(path, format!("expected a task_id, found {}", kind(value))))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! The shape of JSON: the few words of JSON Schema that rule critics need.
+//!
+//! Invariant: a word that is not known is refused when the plan is loaded, never ignored. No references, no formats, no
+//! combinations: whoever needs those writes a capability.
+
+use serde_json::Value;
+
+use super::fields::{FieldError, Fields, kind};
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Shape {
+    kinds: Vec<Kind>,
+    required: Vec<String>,
+    properties: Vec<(String, Shape)>,
+    items: Option<Box<Shape>>,
+    one_of: Vec<Value>,
+    minimum: Option<f64>,
+    maximum: Option<f64>,
+    /// Characters of a text or entries of a list.
+    length_min: Option<u64>,
+    length_max: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Null,
+    Boolean,
+    Integer,
+    Number,
+    String,
+    Array,
+    Object,
+}
+
+const KINDS: [(&str, Kind); 7] = [
+    ("null", Kind::Null),
+    ("boolean", Kind::Boolean),
+    ("integer", Kind::Integer),
+    ("number", Kind::Number),
+    ("string", Kind::String),
+    ("array", Kind::Array),
+    ("object", Kind::Object),
+];
+const KEYS: [&str; 11] = [
+    "type",
+    "required",
+    "properties",
+    "items",
+    "enum",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+];
+
+impl Shape {
+    pub(crate) fn read(path: &str, value: &Value) -> Result<Shape, FieldError> {
+        let fields = Fields::read(value, path, &KEYS)?;
+        let named = |name: &String| {
+            let found = KINDS.iter().find(|(known, _)| known == name).map(|(_, kind)| *kind);
+            found.ok_or_else(|| fields.error("type", format!("`{name}` is no JSON type")))
+        };
+        let number = |key: &str| match fields.value(key) {
+            None => Ok(None),
+            Some(value) => value.as_f64().map(Some).ok_or_else(|| fields.error(key, "expected a number")),
+        };
+        let properties = match fields.value("properties") {
+            None => Vec::new(),
+            Some(Value::Object(map)) => {
+                let one = |(name, shape): (&String, &Value)| {
+                    let path = format!("{}.{name}", fields.path_of("properties"));
+                    Shape::read(&path, shape).map(|shape| (name.clone(), shape))
+                };
+                map.iter().map(one).collect::<Result<_, _>>()?
+            }
+            Some(other) => {
+                return Err(fields.error("properties", format!("expected a mapping, found {}", kind(other))));
+            }
+        };
+        let items = fields.value("items").map(|shape| Shape::read(&fields.path_of("items"), shape)).transpose()?;
+        Ok(Shape {
+            kinds: fields.one_or_more_texts("type")?.iter().map(named).collect::<Result<_, _>>()?,
+            required: fields.texts("required")?,
+            properties,
+            items: items.map(Box::new),
+            one_of: fields.list("enum")?.unwrap_or_default().to_vec(),
+            minimum: number("minimum")?,
+            maximum: number("maximum")?,
+            length_min: fields.natural("minLength")?.or(fields.natural("minItems")?),
+            length_max: fields.natural("maxLength")?.or(fields.natural("maxItems")?),
+        })
+    }
+
+    /// The first thing that does not fit, with its place.
+    pub(crate) fn broken(&self, path: &str, value: &Value) -> Option<String> {
+        if !self.kinds.is_empty() && !self.kinds.iter().any(|kind| kind.fits(value)) {
+            let wanted: Vec<&str> = self.kinds.iter().map(|kind| kind.name()).collect();
+            return Some(format!("{path} is {}, expected {}", kind(value), wanted.join(" or ")));
+        }
+        if !self.one_of.is_empty() && !self.one_of.contains(value) {
+            let wanted: Vec<String> = self.one_of.iter().map(Value::to_string).collect();
+            return Some(format!("{path} is {value}, expected one of {}", wanted.join(", ")));
+        }
+        if let Some(found) = value.as_f64() {
+            if let Some(min) = self.minimum.filter(|min| found < *min) {
+                return Some(format!("{path} is {value}, at least {min} is needed"));
+            }
+            if let Some(max) = self.maximum.filter(|max| found > *max) {
+                return Some(format!("{path} is {value}, at most {max} is allowed"));
+            }
+        }
+        let length = match value {
+            Value::String(text) => Some(text.chars().count() as u64),
+            Value::Array(list) => Some(list.len() as u64),
+            _ => None,
+        };
+        if let (Some(length), Some(min)) = (length, self.length_min)
+            && length < min
+        {
+            return Some(format!("{path} has length {length}, at least {min} is needed"));
+        }
+        if let (Some(length), Some(max)) = (length, self.length_max)
+            && length > max
+        {
+            return Some(format!("{path} has length {length}, at most {max} is allowed"));
+        }
+        self.broken_inside(path, value)
+    }
+
+    fn broken_inside(&self, path: &str, value: &Value) -> Option<String> {
+        if let Value::Object(map) = value {
+            if let Some(name) = self.required.iter().find(|name| !map.contains_key(*name)) {
+                return Some(format!("{path} has no `{name}`"));
+            }
+            let inside = |(name, shape): &(String, Shape)| shape.broken(&format!("{path}.{name}"), map.get(name)?);
+            return self.properties.iter().find_map(inside);
+        }
+        match (value, &self.items) {
+            (Value::Array(list), Some(items)) => {
+                list.iter().enumerate().find_map(|(i, value)| items.broken(&format!("{path}[{i}]"), value))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Kind {
+    fn fits(self, value: &Value) -> bool {
+        match self {
+            Kind::Null => value.is_null(),
+            Kind::Boolean => value.is_boolean(),
+            Kind::Integer => value.is_i64() || value.is_u64(),
+            Kind::Number => value.is_number(),
+            Kind::String => value.is_string(),
+            Kind::Array => value.is_array(),
+            Kind::Object => value.is_object(),
+        }
+    }
+    fn name(self) -> &'static str {
+        KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_shape_names_the_first_place_that_does_not_fit() {
+        let shape = json!({
+            "type": "object", "required": ["list"],
+            "properties": {
+                "list": { "type": "array", "minItems": 1, "items": { "type": ["string", "null"], "maxLength": 2 } },
+                "mode": { "enum": ["a", "b"] },
+            },
+        });
+        let shape = Shape::read("json", &shape).unwrap();
+        let broken = |value| shape.broken("it", &value).unwrap_or_default();
+        assert_eq!(broken(json!({ "list": ["x", null], "mode": "a", "more": 1 })), "");
+        assert_eq!(broken(json!([])), "it is a list, expected object");
+        assert_eq!(broken(json!({ "list": [] })), "it.list has length 0, at least 1 is needed");
+        assert_eq!(broken(json!({ "list": ["x", 1] })), "it.list[1] is a number, expected string or null");
+        assert_eq!(broken(json!({ "list": ["xyz"] })), "it.list[0] has length 3, at most 2 is allowed");
+        assert_eq!(broken(json!({ "list": ["x"], "mode": "c" })), "it.mode is \"c\", expected one of \"a\", \"b\"");
+    }
+
+    #[test]
+    fn unknown_words_of_json_schema_are_refused() {
+        let why = Shape::read("json", &json!({ "properties": { "a": { "$ref": "#/x" } } })).unwrap_err();
+        assert!(why.to_string().starts_with("json.properties.a.$ref: unknown key `$ref`"), "{why}");
+        let why = Shape::read("json", &json!({ "type": "text" })).unwrap_err();
+        assert_eq!(why.to_string(), "json.type: `text` is no JSON type");
+    }
+}
