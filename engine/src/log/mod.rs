@@ -28,11 +28,15 @@ mod housekeeping;
 mod index;
 mod journal;
 mod memory;
+mod parts;
 mod reading;
 mod recovery;
 mod refs;
+mod shelf;
 mod sled;
+mod snapshot;
 mod stored;
+mod trim;
 mod verify;
 
 #[cfg(test)]
