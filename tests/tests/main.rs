@@ -1,3 +1,5 @@
 //! All integration tests in one binary: one link, one file a feature.
 
 mod rig;
+mod rows;
+mod tidy;
