@@ -10,6 +10,14 @@ use proptest::prelude::*;
 
 use crate::History;
 
+/// How many cases a property test runs: `PROPTEST_CASES` if set, so that a long run needs no change.
+pub(crate) fn cases(usual: u32) -> ProptestConfig {
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig::with_cases(usual),
+    }
+}
+
 /// One thing that happens; the number picks among what is pending.
 type Act = (u8, usize, Payload);
 
@@ -117,7 +125,7 @@ impl Story {
         }
     }
 
-    /// Whether the new turn activates the code; nothing if nothing happened.
+    /// Whether the new turn activates the code; nothing if nothing happened. Long because it is a list of what can.
     fn input(&mut self, what: u8, pick: usize, payload: Payload) -> Option<bool> {
         let nth = pick % self.activities.len().max(1);
         let activity = self.activities.iter().nth(nth).map(|(seq, state)| (*seq, *state));

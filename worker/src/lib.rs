@@ -1,4 +1,8 @@
-//! The Bosun worker: supervisors, capabilities, control API and command line.
+//! The Bosun worker as a library: capabilities, supervisors, the workflows that ship, the control API and the command
+//! line.
+//!
+//! Invariant: capabilities act, supervisors decide; the latter are pure and speak to the former through the engine only.
+//! The API and the command line carry requests to the engine's client and decide nothing.
 
 pub mod api;
 pub mod app;
@@ -6,6 +10,7 @@ pub mod backend;
 pub mod capability;
 pub mod cli;
 pub mod embedded;
+pub mod examples;
 #[cfg(test)]
 mod fake;
 #[cfg(test)]

@@ -154,6 +154,7 @@ impl Run {
                     return true;
                 }
             }
+            self.evict();
             return false;
         }
         match self.cues.pop_front() {
@@ -174,6 +175,14 @@ impl Run {
             Some(Cue::Step) | None => self.wait().await,
         }
         false
+    }
+
+    /// As if the run had been dropped from memory: a state machine goes on from its snapshot, at every event.
+    fn evict(&mut self) {
+        let Some(bytes) = self.driver.snapshot() else { return };
+        let restored = self.stage.workflows.restore(&self.workflow_type, self.run_id, &bytes).unwrap();
+        assert_eq!(restored.state_json(), self.driver.state_json(), "the snapshot is not the state");
+        self.driver = restored;
     }
 
     fn update(&mut self, name: &str, input: &Payload) {

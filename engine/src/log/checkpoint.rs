@@ -269,7 +269,9 @@ impl Journal {
                 }
             }
             // A turn that comes while the batch is being written marks its run again.
-            runs.iter().for_each(|run| drop(index.dirty.remove(run)));
+            for run in runs {
+                index.dirty.remove(run);
+            }
         }
         let meta = batch.write().map_err(|why| self.poison(why))?;
         let mut index = self.index_mut();
@@ -365,7 +367,9 @@ impl Journal {
             }
             batch.write().map_err(|why| self.poison(why))?;
             let mut index = self.index_mut();
-            part.iter().for_each(|entry| drop(index.blob_refs.remove(entry)));
+            for entry in part {
+                index.blob_refs.remove(entry);
+            }
         }
         Ok(())
     }

@@ -17,10 +17,10 @@ use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 
 use crate::vocabulary::{ENCODING_BLOB, EventId, Payload, RunId};
 
-pub const ENCODING_LZ4: &str = "lz4";
-pub const ENCODING_ENCRYPTED: &str = "xchacha20poly1305";
+pub(crate) const ENCODING_LZ4: &str = "lz4";
+pub(crate) const ENCODING_ENCRYPTED: &str = "xchacha20poly1305";
 /// Around a user payload whose own encoding has the name of a wrapper.
-pub const ENCODING_ESCAPED: &str = "escaped";
+pub(crate) const ENCODING_ESCAPED: &str = "escaped";
 
 /// The place a payload belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -64,6 +64,26 @@ fn a_history_is_written_and_read_back_exactly() {
     assert_eq!(read.status(), WorkflowStatus::Running);
 }
 
+/// The deepest history that is accepted can be written, read by us, and read by any JSON reader.
+#[test]
+fn the_deepest_failure_and_payload_survive_json() {
+    let deep = Payload::raw_json(format!("{}{}", "[".repeat(48), "]".repeat(48)));
+    let chain = (0..=Limits::CAUSES_MAX)
+        .map(|_| busy().with_details(deep.clone()))
+        .reduce(|cause, failure| failure.because(cause))
+        .unwrap();
+    let mut h = HistoryBuilder::started("deep", "deep-1", deep.clone());
+    let seq = h.activity_scheduled("work", Payload::null());
+    h.activity_started(seq, 1).activity_failed(seq, chain.clone(), RetryState::Timeout).failed(chain.clone());
+    let mut turns = h.turns();
+    let outcome = CloseOutcome::Failed(chain);
+    turns[1].inbox_added.push(Input::ChildClosed { seq, run_id: RunId([0; 16]), outcome });
+    let history = History::new(turns).unwrap();
+    let text = history.to_json();
+    assert_eq!(History::from_json(text.as_bytes(), &Limits::default()), Ok(history));
+    assert!(serde_json::from_str::<Value>(&text).is_ok());
+}
+
 /// What the file looks like to a person, in full.
 #[test]
 fn a_history_file_is_readable() {
@@ -423,7 +443,7 @@ fn mutate(value: &mut Value, path: &[usize], how: u8) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(arbitrary::cases(256))]
 
     /// E38: any history survives the journey through JSON.
     #[test]

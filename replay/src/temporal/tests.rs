@@ -212,7 +212,7 @@ fn payloads_are_decoded_for_people() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(arbitrary::cases(200))]
 
     /// E38: any history of ours becomes one that Temporal's rules accept: ids without gaps, references to earlier events
     /// of the right type, a closing event last.

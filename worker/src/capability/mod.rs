@@ -4,6 +4,7 @@
 //! decide on in its result or failure. Capabilities know no supervisor and no plan.
 
 pub mod compose;
+pub mod demo;
 pub mod http;
 pub mod process;
 #[cfg(test)]
@@ -12,6 +13,7 @@ pub(crate) mod testing;
 use bosun_engine::ActivityRegistry;
 
 use compose::COMPOSE;
+use demo::DemoConfig;
 use http::{HTTP, HttpClient, HttpConfig};
 use process::{PROCESS, ProcessConfig};
 
@@ -20,6 +22,7 @@ use process::{PROCESS, ProcessConfig};
 pub struct CapabilityConfig {
     pub process: ProcessConfig,
     pub http: HttpConfig,
+    pub demo: DemoConfig,
 }
 
 /// Registers all capabilities in the box. Fails when the HTTP client cannot load this machine's TLS roots.
@@ -29,5 +32,6 @@ pub fn register(registry: &mut ActivityRegistry, config: &CapabilityConfig) -> R
     registry.register(PROCESS, move |context, input| process::run(process.clone(), context, input));
     registry.register(HTTP, move |context, input| http.clone().run(context, input));
     registry.register(COMPOSE, compose::run);
+    demo::register(registry, &config.demo);
     Ok(())
 }

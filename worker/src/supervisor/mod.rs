@@ -5,7 +5,7 @@
 
 mod critic;
 mod execution;
-mod fields;
+pub(crate) mod fields;
 mod placeholder;
 mod plan;
 mod plan_run;

@@ -1,4 +1,12 @@
 //! Tests of the log as a whole. Each file is one promise.
 
+mod backup;
+mod crash;
+mod damage;
+mod directory;
+mod encryption;
+mod golden;
 mod journal;
 pub(crate) mod samples;
+mod space;
+mod story;

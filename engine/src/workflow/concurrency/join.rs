@@ -5,7 +5,8 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// One of several futures, or what it gave.
 enum Branch<F: Future> {
@@ -36,24 +37,66 @@ impl<F: Future> Unpin for JoinAll<F> {}
 impl<A: Future, B: Future> Unpin for Join<A, B> {}
 
 /// See [`join_all`].
-pub struct JoinAll<F: Future>(Vec<Branch<F>>);
+pub struct JoinAll<F: Future> {
+    branches: Vec<Branch<F>>,
+    wakers: Vec<Waker>,
+    woken: Arc<Woken>,
+    running: usize,
+}
+
+/// Which branches are to be polled, so that a fan-out of n costs n polls and not n².
+#[derive(Default)]
+struct Woken {
+    branches: Mutex<Vec<usize>>,
+    parent: Mutex<Option<Waker>>,
+}
+
+struct BranchWaker {
+    index: usize,
+    woken: Arc<Woken>,
+}
+
+impl Wake for BranchWaker {
+    fn wake(self: Arc<Self>) {
+        locked(&self.woken.branches).push(self.index);
+        let parent = locked(&self.woken.parent).clone();
+        if let Some(parent) = parent {
+            parent.wake();
+        }
+    }
+}
+
+/// The locks are there because a waker must be shareable; nothing panics while it holds one.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Waits for all futures and gives their outputs in the order of the futures.
 pub fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> JoinAll<F> {
-    JoinAll(futures.into_iter().map(|future| Branch::Running(Box::pin(future))).collect())
+    let branches: Vec<_> = futures.into_iter().map(|future| Branch::Running(Box::pin(future))).collect();
+    let woken = Arc::new(Woken { branches: Mutex::new((0..branches.len()).collect()), parent: Mutex::default() });
+    let waker = |index| Waker::from(Arc::new(BranchWaker { index, woken: woken.clone() }));
+    JoinAll { running: branches.len(), wakers: (0..branches.len()).map(waker).collect(), branches, woken }
 }
 
 impl<F: Future> Future for JoinAll<F> {
     type Output = Vec<F::Output>;
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut all = true;
-        for branch in &mut self.0 {
-            all &= branch.poll(cx);
+        let this = &mut *self;
+        *locked(&this.woken.parent) = Some(cx.waker().clone());
+        let mut woken = std::mem::take(&mut *locked(&this.woken.branches));
+        woken.sort_unstable();
+        woken.dedup();
+        for index in woken {
+            let branch = &mut this.branches[index];
+            if matches!(branch, Branch::Running(_)) && branch.poll(&mut Context::from_waker(&this.wakers[index])) {
+                this.running -= 1;
+            }
         }
-        if !all {
+        if this.running > 0 {
             return Poll::Pending;
         }
-        Poll::Ready(self.0.iter_mut().filter_map(Branch::take).collect())
+        Poll::Ready(this.branches.iter_mut().filter_map(Branch::take).collect())
     }
 }
 

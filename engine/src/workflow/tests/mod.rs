@@ -97,7 +97,7 @@ impl World {
     /// One turn: the event, the activation it causes, and the events of its commands.
     pub(super) fn happen(&mut self, event: EventKind) -> Vec<Command> {
         self.history.events += 1;
-        self.history.bytes += jobs::event_size(&event);
+        self.history.bytes += event.size();
         let job = job_of(&event, &self.table).expect("an activating event");
         self.table.apply(&event);
         let (at, run_id, history) = (self.now, self.run_id, self.history);
@@ -106,7 +106,7 @@ impl World {
         for command in &commands {
             let event = event_of(&self.workflow_type, command);
             self.history.events += 1;
-            self.history.bytes += jobs::event_size(&event);
+            self.history.bytes += event.size();
             self.table.apply(&event);
             events.push(event);
         }

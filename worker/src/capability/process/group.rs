@@ -14,8 +14,8 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 
-use super::ENV_MARKER;
 use super::note::{ProcessNote, boot_id, stat_of};
+use super::{ENV_MARKER, ProcessConfig, ProcessLimits};
 
 /// Who a group belongs to.
 #[derive(Debug, Clone)]
@@ -33,18 +33,14 @@ pub(super) struct Group {
 }
 
 /// Starts the command in a group of its own. Returns once it has been executed, or could not be.
-pub(super) async fn spawn(
-    mut command: Command,
-    owner: Owner,
-    dir: Option<PathBuf>,
-    grace: Duration,
-) -> io::Result<(Child, Group)> {
+pub(super) async fn spawn(mut command: Command, owner: Owner, config: &ProcessConfig) -> io::Result<(Child, Group)> {
     let (answer, answered) = oneshot::channel();
     let runtime = tokio::runtime::Handle::current();
+    let config = config.clone();
     let job: SpawnJob = Box::new(move || {
         let _entered = runtime.enter();
         command.process_group(0);
-        let spawned = spawn_noted(command, owner, dir, grace);
+        let spawned = spawn_noted(command, owner, config);
         // The caller may be gone; then the group in the answer is dropped here, which kills it.
         let _ = answer.send(spawned);
     });
@@ -67,12 +63,8 @@ fn spawner() -> &'static mpsc::Sender<SpawnJob> {
 }
 
 /// Forks, notes the child durably, then lets it execute. The child writes its id into one pipe and waits at the other.
-fn spawn_noted(
-    mut command: Command,
-    owner: Owner,
-    dir: Option<PathBuf>,
-    grace: Duration,
-) -> io::Result<(Child, Group)> {
+fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig) -> io::Result<(Child, Group)> {
+    let ProcessConfig { notes: dir, allow: _, kill_grace: grace, limits } = config;
     let marker = marker(&owner);
     command.env(ENV_MARKER, &marker);
     let name = command.as_std().get_program().to_string_lossy().into_owned();
@@ -95,7 +87,8 @@ fn spawn_noted(
                 return Ok(None); // there was no fork
             }
             let note = note_of(u32::from_ne_bytes(id), &owner, marker, name);
-            let written = dir.map_or(Ok(()), |dir| note.write(&dir));
+            let limited = limit(note.pid, limits);
+            let written = limited.and_then(|()| dir.map_or(Ok(()), |dir| note.write(&dir)));
             release.write_all(&[if written.is_ok() { GO } else { STOP }])?;
             written.map(|()| Some(note))
         })
@@ -139,6 +132,29 @@ fn die_with(worker: u32) -> io::Result<()> {
 
 #[cfg(not(target_os = "linux"))]
 fn die_with(_worker: u32) -> io::Result<()> {
+    Ok(())
+}
+
+/// Sets the limits of a child that has not executed yet; its descendants inherit them.
+#[cfg(target_os = "linux")]
+fn limit(pid: i32, limits: ProcessLimits) -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, prlimit};
+    let ProcessLimits { address_space, cpu_seconds, file_size, open_files } = limits;
+    let all = [
+        (Resource::Core, Some(0)),
+        (Resource::As, address_space),
+        (Resource::Cpu, cpu_seconds),
+        (Resource::Fsize, file_size),
+        (Resource::Nofile, open_files),
+    ];
+    for (resource, limit) in all.into_iter().filter_map(|(resource, limit)| Some((resource, limit?))) {
+        prlimit(Pid::from_raw(pid), resource, Rlimit { current: Some(limit), maximum: Some(limit) })?;
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn limit(_pid: i32, _limits: ProcessLimits) -> io::Result<()> {
     Ok(())
 }
 

@@ -124,11 +124,24 @@ pub struct ProcessConfig {
     pub allow: Option<Vec<String>>,
     /// Between SIGTERM and SIGKILL.
     pub kill_grace: Duration,
+    pub limits: ProcessLimits,
+}
+
+/// Limits of the kernel for every process of a group (Linux only). Core dumps are always off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProcessLimits {
+    /// Bytes of address space of one process.
+    pub address_space: Option<u64>,
+    /// Seconds of processor time of one process.
+    pub cpu_seconds: Option<u64>,
+    /// Bytes of one file that is written.
+    pub file_size: Option<u64>,
+    pub open_files: Option<u64>,
 }
 
 impl Default for ProcessConfig {
     fn default() -> Self {
-        ProcessConfig { notes: None, allow: None, kill_grace: Duration::from_secs(2) }
+        ProcessConfig { notes: None, allow: None, kill_grace: Duration::from_secs(2), limits: ProcessLimits::default() }
     }
 }
 

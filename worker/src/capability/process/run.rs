@@ -34,7 +34,7 @@ pub async fn run(
     let command = command(&input, place.as_deref(), &context);
     let owner = Owner { idempotency_key: context.idempotency_key(), attempt: context.attempt().0 };
     let started = Instant::now();
-    let spawned = spawn(command, owner, config.notes.clone(), config.kill_grace).await;
+    let spawned = spawn(command, owner, &config).await;
     let (mut child, mut group) = spawned.map_err(|why| cannot_spawn(&input, place.as_deref(), &why))?;
     let mut stdout = Capture::start(child.stdout.take().expect("stdout is piped"), input.output_max);
     let mut stderr = Capture::start(child.stderr.take().expect("stderr is piped"), input.output_max);

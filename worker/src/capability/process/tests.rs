@@ -136,7 +136,8 @@ async fn dropping_the_activity_kills_its_group() {
     let notes = dir.path().join("processes");
     let mut input = sh("echo $$ > leader; (trap '' TERM; sh -c 'echo $$ > grandchild; exec sleep 60') & wait");
     input.cwd = Some(dir.path().into());
-    let config = ProcessConfig { notes: Some(notes.clone()), kill_grace: Duration::from_millis(200), allow: None };
+    let config =
+        ProcessConfig { notes: Some(notes.clone()), kill_grace: Duration::from_millis(200), ..Default::default() };
     let running = tokio::spawn(run(config, probe(5).context, input));
     let grandchild = number_in(&dir.path().join("grandchild")).await;
     running.abort();
@@ -276,6 +277,42 @@ async fn a_process_that_cannot_be_noted_never_executes() {
     let failure = failure(run_with(config, input).await);
     assert!(failure.message.contains("cannot note the process"), "{failure}");
     assert!(!dir.path().join("executed").exists());
+}
+
+/// G37: limits hold before the command executes, and for what it starts.
+#[tokio::test]
+async fn limits_of_the_kernel_hold() {
+    let limits = ProcessLimits { open_files: Some(33), file_size: Some(512), ..Default::default() };
+    let config = ProcessConfig { limits, ..Default::default() };
+    let output = run_with(config, sh("ulimit -n; sh -c 'ulimit -c; ulimit -f'")).await.unwrap();
+    assert_eq!(output.stdout, "33\n0\n1\n");
+}
+
+/// G37 after K9, with a worker that is really killed: the child dies with it, the rest when the next worker reaps.
+#[tokio::test]
+async fn a_worker_killed_with_9_leaves_no_process_after_reaping() {
+    const DIRECTORY: &str = "BOSUN_TEST_WORKER_DIRECTORY";
+    const THIS_TEST: &str = "capability::process::tests::a_worker_killed_with_9_leaves_no_process_after_reaping";
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        // This is the worker that will be killed.
+        let mut input = sh("(trap '' TERM; sh -c 'echo $$ > grandchild; exec sleep 60') & echo $$ > leader; wait");
+        input.cwd = Some(directory.into());
+        let notes = input.cwd.as_ref().map(|directory| directory.join("processes"));
+        let outcome = run(ProcessConfig { notes, ..Default::default() }, probe(8).context, input).await;
+        panic!("the worker was to be killed, but {outcome:?}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut worker = std::process::Command::new(std::env::current_exe().unwrap());
+    let mut worker = worker.args(["--exact", THIS_TEST]).env(DIRECTORY, dir.path()).spawn().unwrap();
+    let leader = number_in(&dir.path().join("leader")).await;
+    let grandchild = number_in(&dir.path().join("grandchild")).await;
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    assert!(is_gone(leader).await, "the child dies with its worker");
+    assert!(is_running(grandchild), "the test needs something to reap");
+    let reaped = reap_orphans(&dir.path().join("processes")).unwrap();
+    assert_eq!((reaped.len(), reaped[0].note.pid, reaped[0].killed), (1, leader, 1));
+    assert!(is_gone(grandchild).await);
 }
 
 /// Starts what a killed worker leaves: a group whose leader is gone, with a member that carries the marker.

@@ -77,6 +77,23 @@ async fn the_audit_runs_on_a_plain_directory() {
     assert!(output.tasks.iter().any(|task| task.attempt == 2), "one task is sent back once");
 }
 
+/// The main job on real input: this repository.
+#[tokio::test]
+async fn the_audit_runs_on_this_repository() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
+    let (_, yaml) = fixture("audit.yaml");
+    let out = format!("target/audit-of-test-{}.md", std::process::id());
+    let played = play(&yaml.replace("target/audit-report.md", &out), &root, vec![]).await;
+    let report = std::fs::read_to_string(root.join(&out)).unwrap();
+    std::fs::remove_file(root.join(&out)).unwrap();
+    assert_eq!(output(&played).status, PlanRunStatus::Completed, "{:#?}", output(&played).errors);
+    for part in
+        ["packages: ", "the_audit_runs_on_this_repository", "worker/src/capability/process/group.rs", "verdict: look"]
+    {
+        assert!(report.contains(part), "{part:?} is not in the report:\n{report}");
+    }
+}
+
 /// PDT-38 to PDT-42 and the checks of parameters: each bad plan beside its expected text.
 #[test]
 fn bad_plans_are_refused_with_the_expected_text() {

@@ -214,7 +214,7 @@ fn a_seed_plan_refuses_duplicates_and_dangling_dependencies() {
 fn hostile_yaml_is_refused_quickly() {
     let laughs = (1..9).fold("a0: &a0 [x]\n".to_owned(), |text, i| {
         let before = format!("*a{}", i - 1);
-        text + &format!("a{i}: &a{i} [{}]\n", vec![before.as_str(); 9].join(","))
+        text + &format!("a{i}: &a{i} [{}]\n", [before.as_str(); 9].join(","))
     });
     let documents = [
         laughs,

@@ -6,12 +6,16 @@
 //!
 //! Invariant: the first divergence is exact, whatever the lengths; only the alignment after it is bounded, and says so.
 
+mod align;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use bosun_engine::*;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::{History, Redaction, TemporalHistory};
 
@@ -255,95 +259,6 @@ fn cause(line: &DiffLine, left: &[Item], right: &[Item], suffix: usize) -> Cause
     if decided(left) || decided(right) { Cause::Decision } else { Cause::Outside }
 }
 
-mod align {
-    //! Alignment by the longest common subsequence, where an equal event counts more than one with other contents.
-
-    use super::{DiffLine, FieldChange, Item, Map, Value};
-
-    /// More cells would take more memory than a diff is worth.
-    const CELLS_MAX: usize = 4_000_000;
-
-    pub(super) struct Aligned {
-        pub(super) lines: Vec<DiffLine>,
-        pub(super) not_compared: (usize, usize),
-    }
-
-    pub(super) fn align(left: &[Item], right: &[Item]) -> Aligned {
-        let bound = if left.len().saturating_mul(right.len()) > CELLS_MAX { 2_000 } else { usize::MAX };
-        let not_compared = (left.len().saturating_sub(bound), right.len().saturating_sub(bound));
-        let (left, right) = (&left[..left.len() - not_compared.0], &right[..right.len() - not_compared.1]);
-        let width = right.len() + 1;
-        let mut best = vec![0_u32; (left.len() + 1) * width];
-        for l in (0..left.len()).rev() {
-            for r in (0..right.len()).rev() {
-                let skip = best[(l + 1) * width + r].max(best[l * width + r + 1]);
-                best[l * width + r] = skip.max(score(&left[l], &right[r]) + best[(l + 1) * width + r + 1]);
-            }
-        }
-        let (mut l, mut r) = (0, 0);
-        let mut lines = Vec::new();
-        while l < left.len() || r < right.len() {
-            let here = best[l * width + r];
-            if l < left.len() && r < right.len() {
-                let together = score(&left[l], &right[r]);
-                if together > 0 && here == together + best[(l + 1) * width + r + 1] {
-                    lines.push(pair(&left[l], &right[r]));
-                    (l, r) = (l + 1, r + 1);
-                    continue;
-                }
-            }
-            if l < left.len() && (r == right.len() || here == best[(l + 1) * width + r]) {
-                lines.push(DiffLine::OnlyLeft { left: left[l].id, what: left[l].what.clone() });
-                l += 1;
-            } else {
-                lines.push(DiffLine::OnlyRight { right: right[r].id, what: right[r].what.clone() });
-                r += 1;
-            }
-        }
-        Aligned { lines, not_compared }
-    }
-
-    fn score(left: &Item, right: &Item) -> u32 {
-        match (left.what == right.what, left.content == right.content) {
-            (true, true) => 3,
-            (true, false) => 2,
-            (false, _) => 0,
-        }
-    }
-
-    fn pair(left: &Item, right: &Item) -> DiffLine {
-        let what = left.what.clone();
-        if left.content == right.content {
-            return DiffLine::Same { left: left.id, right: right.id, what };
-        }
-        let mut fields = Vec::new();
-        changes("", &left.content, &right.content, &mut fields);
-        DiffLine::Changed { left: left.id, right: right.id, what, fields }
-    }
-
-    /// The parts that differ, as deep as objects go.
-    fn changes(path: &str, left: &Value, right: &Value, found: &mut Vec<FieldChange>) {
-        match (left, right) {
-            (Value::Object(left), Value::Object(right)) => {
-                let right_only = right.keys().filter(|key| !left.contains_key(*key));
-                for key in left.keys().chain(right_only) {
-                    let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                    let side = |side: &Map<String, Value>| side.get(key).cloned().unwrap_or_default();
-                    changes(&path, &side(left), &side(right), found);
-                }
-            }
-            (left, right) if left != right => {
-                let short = |value: &Value| match value.to_string() {
-                    text if text.chars().count() <= 120 => text,
-                    text => text.chars().take(119).chain(['…']).collect(),
-                };
-                found.push(FieldChange { field: path.to_owned(), left: short(left), right: short(right) });
-            }
-            _ => {}
-        }
-    }
-}
-
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -382,119 +297,6 @@ impl fmt::Display for HistoryDiff {
         match self.not_compared {
             (0, 0) => Ok(()),
             (left, right) => writeln!(f, "{left} and {right} later events were not aligned"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::arbitrary;
-
-    fn order(id: &str, result: &str, with_review: bool) -> History {
-        let mut h = HistoryBuilder::started("order", id, Payload::encode("book").unwrap());
-        let charge = h.activity_scheduled("charge", Payload::null());
-        h.activity_started(charge, 1).activity_completed(charge, Payload::encode(result).unwrap());
-        if with_review {
-            let review = h.activity_scheduled("review", Payload::null());
-            h.activity_started(review, 1).activity_completed(review, Payload::null());
-        }
-        let ship = h.activity_scheduled("ship", Payload::encode(result).unwrap());
-        let limit = h.timer_started(Duration::from_secs(5));
-        h.after(Duration::from_secs(1)).activity_completed_after_start(ship).timer_canceled(limit);
-        h.completed(Payload::null());
-        History::new(h.turns()).unwrap()
-    }
-
-    trait Shortcut {
-        fn activity_completed_after_start(&mut self, seq: Seq) -> &mut Self;
-    }
-
-    impl Shortcut for HistoryBuilder {
-        fn activity_completed_after_start(&mut self, seq: Seq) -> &mut Self {
-            self.activity_started(seq, 1).activity_completed(seq, Payload::null())
-        }
-    }
-
-    #[test]
-    fn runs_that_differ_only_in_ids_and_times_are_the_same() {
-        let diff = diff(&order("a", "ok", false), &order("b", "ok", false));
-        assert!(diff.is_same(), "{diff}");
-        assert_eq!(diff.same, 8);
-    }
-
-    /// A step that was inserted is one insertion, though every number after it has changed.
-    #[test]
-    fn an_inserted_step_is_a_decision() {
-        let told = diff(&order("a", "ok", false), &order("b", "ok", true)).to_string();
-        let expected = "\
-first difference: the same happened and the code asked for something else
-+           5   ActivityTaskScheduled review
-+           7   ActivityTaskCompleted review
-      5     8   ActivityTaskScheduled ship
-      6     9   TimerStarted
-";
-        assert!(told.split_once('\n').unwrap().1.starts_with(expected), "{told}");
-    }
-
-    /// The cause comes first: another result, not the changed input that followed from it.
-    #[test]
-    fn another_result_is_the_first_difference() {
-        let told = diff(&order("a", "ok", false), &order("b", "no", false));
-        let divergence = told.divergence.clone().unwrap();
-        assert_eq!(divergence.cause, Cause::Outside);
-        assert_eq!(
-            divergence.line.to_string(),
-            "~     4     4   ActivityTaskCompleted charge\n                  result.json: \"ok\" -> \"no\""
-        );
-        assert_eq!(told.same, 6);
-    }
-
-    #[test]
-    fn redacted_histories_are_compared_by_digest() {
-        let (a, b) = (order("a", "ok", false), order("b", "no", false));
-        assert!(diff(&a.redacted(Redaction::Payloads), &order("c", "ok", false)).is_same());
-        let told = diff(&a.redacted(Redaction::Payloads), &b);
-        assert_eq!(told.divergence.unwrap().cause, Cause::Outside);
-    }
-
-    #[test]
-    fn a_history_that_ends_early_and_another_start_are_named() {
-        let whole = order("a", "ok", false);
-        let part = History::new(whole.prefix(2).to_vec()).unwrap();
-        assert_eq!(diff(&whole, &part).divergence.unwrap().cause, Cause::Ended);
-        let other = HistoryBuilder::started("order", "a", Payload::encode("pen").unwrap());
-        let other = History::new(other.turns()).unwrap();
-        assert_eq!(diff(&whole, &other).divergence.unwrap().cause, Cause::Start);
-    }
-
-    #[test]
-    fn histories_of_temporals_are_compared_too() {
-        let temporal = |result| TemporalHistory::from(&order("a", result, false));
-        assert!(diff_temporal(&temporal("ok"), &temporal("ok")).is_same());
-        let told = diff_temporal(&temporal("ok"), &temporal("no"));
-        assert!(told.divergence.unwrap().line.to_string().contains("ActivityTaskCompleted charge"));
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(100))]
-
-        /// Every event of both sides is accounted for, and comparing with itself finds nothing.
-        #[test]
-        fn a_diff_accounts_for_every_event(left in arbitrary::histories(40), right in arbitrary::histories(40)) {
-            prop_assert!(diff(&left, &left).is_same());
-            let told = diff(&left, &right);
-            let count = |pick: fn(&DiffLine) -> bool| told.lines.iter().filter(|line| pick(line)).count();
-            let only_left = count(|line| matches!(line, DiffLine::OnlyLeft { .. }));
-            let only_right = count(|line| matches!(line, DiffLine::OnlyRight { .. }));
-            let changed = count(|line| matches!(line, DiffLine::Changed { .. }));
-            prop_assert_eq!(told.same + changed + only_left, items(&left).len());
-            prop_assert_eq!(told.same + changed + only_right, items(&right).len());
-            prop_assert_eq!(told.is_same(), changed + only_left + only_right == 0);
         }
     }
 }

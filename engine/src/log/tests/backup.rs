@@ -1,0 +1,65 @@
+//! G10, E38: a backup taken under load is a consistent prefix that opens as a normal data directory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::journal::{KEEP, small};
+use super::samples::*;
+use crate::log::*;
+use crate::vocabulary::*;
+
+#[test]
+fn a_backup_under_load_is_a_consistent_prefix() {
+    let home = tempfile::tempdir().unwrap();
+    let medium = SledLog::open(&home.path().join("data"), SledOptions::default()).unwrap();
+    let journal = Journal::open(Arc::new(medium), small()).unwrap();
+    let stop = AtomicBool::new(false);
+    for n in 1..=4 {
+        journal.commit(&[start(n, &format!("w{n}"))]).unwrap();
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0.. {
+                if stop.load(Ordering::Acquire) {
+                    break;
+                }
+                // All four runs step together: a prefix holds the same number of steps of each.
+                let turns: Vec<Turn> = (1..=4).map(|n| step(n, 4 + 2 * i, 100 + 300 * (i as usize % 70))).collect();
+                journal.commit(&turns).unwrap();
+            }
+        });
+        for round in 0..5 {
+            let dir = home.path().join(format!("backup{round}"));
+            let report = journal.backup(&dir).unwrap();
+            assert_eq!(report.instance, journal.instance());
+            let copy = Journal::open(Arc::new(SledLog::open(&dir, SledOptions::default()).unwrap()), small()).unwrap();
+            assert_eq!(copy.info().last_group, report.last_group);
+            let lengths: Vec<usize> = (1..=4)
+                .map(|n| {
+                    let (found, source) = (copy.turns(run_id(n), EventId(1)), journal.turns(run_id(n), EventId(1)));
+                    let (found, source) = (found.unwrap(), source.unwrap());
+                    assert_eq!(found, source[..found.len()]);
+                    found.len()
+                })
+                .collect();
+            assert!(lengths.iter().all(|length| *length == lengths[0]), "{lengths:?}");
+            assert!(copy.verify().is_sound(), "{:?}", copy.verify());
+            copy.commit(&[start(99, "new")]).unwrap();
+            copy.close().unwrap();
+            journal.housekeep(Timestamp(0), KEEP).unwrap();
+        }
+        stop.store(true, Ordering::Release);
+    });
+}
+
+#[test]
+fn a_backup_never_overwrites_a_store() {
+    let home = tempfile::tempdir().unwrap();
+    let journal = Journal::open(Arc::new(MemoryLog::new([7; 16])), small()).unwrap();
+    journal.commit(&[start(1, "a"), step(1, 4, 50_000)]).unwrap();
+    journal.backup(home.path()).unwrap();
+    assert!(matches!(journal.backup(home.path()), Err(StorageError::NotADatabase { .. })));
+    let copy = Journal::open(Arc::new(SledLog::open(home.path(), SledOptions::default()).unwrap()), small()).unwrap();
+    assert_eq!(copy.instance(), [7; 16]);
+    assert_eq!(copy.turns(run_id(1), EventId(1)), journal.turns(run_id(1), EventId(1)));
+}

@@ -1,0 +1,151 @@
+//! The workflows that are measured, and a worker on a real directory that runs them.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use bosun_engine::workflow::{Cx, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry, join_all};
+use bosun_engine::*;
+use serde::{Deserialize, Serialize};
+
+/// Directories for benches: on the disk of the build, never in memory.
+pub(crate) fn bench_dir() -> PathBuf {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::create_dir_all(&dir).expect("a directory for benches");
+    dir
+}
+
+fn options() -> ActivityOptions {
+    ActivityOptions { start_to_close: Some(Duration::from_secs(60)), ..ActivityOptions::default() }
+}
+
+/// `left` sequential steps, as a state machine.
+#[derive(Serialize, Deserialize)]
+struct Steps {
+    left: u64,
+}
+
+impl StateMachine for Steps {
+    const TYPE: &'static str = "steps-machine";
+    type Input = u64;
+    type Output = u64;
+    fn start(left: u64, cx: &mut Cx<'_>) -> Result<Self, Failure> {
+        cx.schedule_activity("step", &"x".repeat(40), options());
+        Ok(Steps { left })
+    }
+    fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
+        if let WorkflowEvent::ActivityResolved { result, .. } = event {
+            result?;
+            self.left -= 1;
+            if self.left == 0 {
+                cx.complete(&0u64);
+            } else {
+                cx.schedule_activity("step", &"x".repeat(40), options());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn workflows() -> WorkflowRegistry {
+    WorkflowRegistry::new()
+        .state_machine::<Steps>()
+        .workflow("steps", |ctx: WfContext, steps: u64| async move {
+            for _ in 0..steps {
+                ctx.activity::<String>("step", &"x".repeat(40), options()).await?;
+            }
+            Ok(steps)
+        })
+        .workflow("fan-out", |ctx: WfContext, width: u64| async move {
+            let all: Vec<_> =
+                (0..width).map(|_| ctx.activity::<String>("step", &"x".repeat(40), options())).collect();
+            for result in join_all(all).await {
+                result?;
+            }
+            Ok(width)
+        })
+        .workflow("wait", |ctx: WfContext, _: u64| async move {
+            ctx.signal_channel::<u64>("go").recv().await
+        })
+}
+
+/// A worker on a directory of its own.
+pub(crate) struct Bench<'a> {
+    runtime: &'a tokio::runtime::Runtime,
+    worker: Worker,
+    _directory: tempfile::TempDir,
+    runs: std::cell::Cell<u64>,
+}
+
+impl<'a> Bench<'a> {
+    pub(crate) fn start(runtime: &'a tokio::runtime::Runtime) -> Self {
+        let directory = tempfile::tempdir_in(bench_dir()).expect("a directory");
+        let mut options = WorkerOptions::at(directory.path());
+        options.workflows = workflows();
+        options.slots = 2_000;
+        options.activities.register("step", |_, input: String| async move { Ok(format!("{input}{}", "y".repeat(100))) });
+        let worker = {
+            let _inside = runtime.enter();
+            Worker::start(options).expect("a worker")
+        };
+        let bench = Bench { runtime, worker, _directory: directory, runs: std::cell::Cell::new(0) };
+        bench.run_to_end("steps", 20); // warm
+        bench
+    }
+    pub(crate) fn time(&self, work: impl FnOnce()) -> Duration {
+        super::timed(work)
+    }
+    fn next_id(&self) -> WorkflowId {
+        self.runs.set(self.runs.get() + 1);
+        WorkflowId::of(format!("bench-{}", self.runs.get()))
+    }
+    async fn one(client: &Client, workflow_type: &str, id: WorkflowId, input: u64) {
+        let start = StartWorkflow::new(workflow_type.into(), id.clone()).input(Payload::encode(&input).expect("json"));
+        client.start(start).await.expect("a start");
+        let wait = ResultRequest { follow_runs: true, timeout: None };
+        let result = client.result(&Target::workflow(id), wait).await.expect("a result").expect("no timeout");
+        assert_eq!(result.outcome.status(), WorkflowStatus::Completed, "{:?}", result.outcome);
+    }
+    pub(crate) fn run_to_end(&self, workflow_type: &str, input: u64) {
+        let client = self.worker.client();
+        self.runtime.block_on(Self::one(&client, workflow_type, self.next_id(), input));
+    }
+    pub(crate) fn run_many(&self, workflow_type: &'static str, runs: usize, input: u64) {
+        let ids: Vec<WorkflowId> = (0..runs).map(|_| self.next_id()).collect();
+        self.runtime.block_on(async {
+            let tasks: Vec<_> = ids
+                .into_iter()
+                .map(|id| {
+                    let client = self.worker.client();
+                    tokio::spawn(async move { Self::one(&client, workflow_type, id, input).await })
+                })
+                .collect();
+            for task in tasks {
+                task.await.expect("a run");
+            }
+        });
+    }
+    pub(crate) fn signal_to_completion(&self, times: usize) -> Vec<Duration> {
+        let client = self.worker.client();
+        (0..times)
+            .map(|_| {
+                let id = self.next_id();
+                self.runtime.block_on(async {
+                    let start = StartWorkflow::new("wait".into(), id.clone()).input(Payload::raw_json("0"));
+                    client.start(start).await.expect("a start");
+                    let target = Target::workflow(id);
+                    let begun = Instant::now();
+                    let signal = SignalRequest {
+                        name: "go".into(),
+                        input: Payload::raw_json("1"),
+                        identity: None,
+                        request_id: None,
+                    };
+                    client.signal(&target, signal).await.expect("a signal");
+                    let wait = ResultRequest { follow_runs: true, timeout: None };
+                    client.result(&target, wait).await.expect("a result");
+                    begun.elapsed()
+                })
+            })
+            .collect()
+    }
+}

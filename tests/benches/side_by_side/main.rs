@@ -1,0 +1,135 @@
+//! The figures of engine.md §4, each beside its physical limit in the same run, as medians and ratios.
+//!
+//! `cargo bench -p bosun-tests --bench side_by_side` measures Bosun and the raw disk; with `--features peers` also
+//! duroxide on SQLite. Everything Bosun acknowledges here is durable: group commit with fdatasync. A figure is the
+//! median of [`ROUNDS`] rounds; rounds of the contenders take turns, so that a noisy machine hits all alike.
+
+#[cfg(feature = "peers")]
+mod duroxide_peer;
+mod flows;
+mod raw;
+
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 5;
+
+fn main() {
+    // `cargo test --benches` only checks that this builds and starts.
+    if std::env::args().any(|arg| arg == "--test") {
+        return;
+    }
+    let filter: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let wanted = |name: &str| filter.is_empty() || filter.iter().any(|part| name.contains(part.as_str()));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
+    println!("{:<44} {:>14} {:>14} {:>9} {:>14}", "work", "bosun", "raw", "ratio", "duroxide");
+    if wanted("sequential") {
+        sequential(&runtime);
+    }
+    for (row, runs) in [("F02 64 runs x 10 steps", 64), ("F03 256 runs x 10 steps", 256), ("1 024 runs x 10 steps", 1_024)] {
+        if wanted(row) {
+            concurrent(&runtime, row, runs);
+        }
+    }
+    if wanted("fan-out") {
+        fan_out(&runtime);
+    }
+    if wanted("signal") {
+        signal(&runtime);
+    }
+}
+
+/// The median of rounds.
+fn median(mut rounds: Vec<f64>) -> f64 {
+    rounds.sort_by(f64::total_cmp);
+    rounds[rounds.len() / 2]
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+fn row(work: &str, unit: &str, bosun: f64, raw: f64, peer: Option<f64>) {
+    let peer = peer.map_or_else(|| "-".to_owned(), |peer| format!("{peer:.0} {unit}"));
+    println!(
+        "{work:<44} {:>14} {:>14} {:>9.2} {peer:>14}",
+        format!("{bosun:.0} {unit}"),
+        format!("{raw:.0} {unit}"),
+        bosun / raw
+    );
+}
+
+/// F01: one run of 100 sequential steps, per step, beside one append + fdatasync.
+fn sequential(runtime: &tokio::runtime::Runtime) {
+    let (mut machine, mut async_fn, mut raw, mut peer) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let bench = flows::Bench::start(runtime);
+    for _ in 0..ROUNDS {
+        machine.push(micros(bench.time(|| bench.run_to_end("steps-machine", 100))) / 100.0);
+        raw.push(micros(raw::appends(1, 100, 400)) / 100.0);
+        async_fn.push(micros(bench.time(|| bench.run_to_end("steps", 100))) / 100.0);
+        if let Some(time) = peer_steps(1, 100) {
+            peer.push(micros(time) / 100.0);
+        }
+    }
+    let peer = (!peer.is_empty()).then(|| median(peer));
+    let raw = median(raw);
+    row("F01 sequential step, state machine", "us", median(machine), raw, peer);
+    row("F01 sequential step, async fn", "us", median(async_fn), raw, peer);
+}
+
+/// F02, F03: steps a second over many runs, beside groups of as many appends.
+fn concurrent(runtime: &tokio::runtime::Runtime, name: &str, runs: usize) {
+    let (mut bosun, mut raw, mut peer) = (Vec::new(), Vec::new(), Vec::new());
+    let bench = flows::Bench::start(runtime);
+    let steps = (runs * 10) as f64;
+    for _ in 0..ROUNDS {
+        bosun.push(steps / bench.time(|| bench.run_many("steps-machine", runs, 10)).as_secs_f64());
+        raw.push(steps / raw::appends(runs, runs * 10, 220).as_secs_f64());
+        if let Some(time) = peer_steps(runs, 10) {
+            peer.push(steps / time.as_secs_f64());
+        }
+    }
+    let peer = (!peer.is_empty()).then(|| median(peer));
+    row(name, "steps/s", median(bosun), median(raw), peer);
+}
+
+/// F04: fan-out of 100 activities and join.
+fn fan_out(runtime: &tokio::runtime::Runtime) {
+    let bench = flows::Bench::start(runtime);
+    let (mut bosun, mut raw) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS * 3 {
+        bosun.push(micros(bench.time(|| bench.run_to_end("fan-out", 100))));
+        raw.push(micros(raw::appends(100, 200, 220)));
+    }
+    row("F04 fan-out of 100 and join", "us", median(bosun), median(raw), None);
+}
+
+/// F05: from sending a signal to the end of the run that waits for it.
+fn signal(runtime: &tokio::runtime::Runtime) {
+    let bench = flows::Bench::start(runtime);
+    let mut times = bench.signal_to_completion(300);
+    times.sort();
+    let raw: Vec<f64> = (0..ROUNDS).map(|_| micros(raw::appends(1, 60, 220)) / 60.0).collect();
+    let raw = median(raw);
+    row("F05 signal to completion, p50", "us", micros(times[times.len() / 2]), raw, None);
+    row("F05 signal to completion, p99", "us", micros(times[times.len() * 99 / 100]), raw, None);
+}
+
+#[cfg(feature = "peers")]
+fn peer_steps(runs: usize, steps: usize) -> Option<Duration> {
+    // A slow peer is measured on less of the same work, and scaled.
+    let fewer = runs.min(64);
+    let time = duroxide_peer::steps(fewer, steps);
+    Some(time.mul_f64(runs as f64 / fewer as f64))
+}
+
+#[cfg(not(feature = "peers"))]
+fn peer_steps(_runs: usize, _steps: usize) -> Option<Duration> {
+    None
+}
+
+/// Times a closure once.
+fn timed(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
+}

@@ -1,0 +1,186 @@
+//! Crash rounds: a worker under load is killed, or loses power, again and again, and then everything that was
+//! acknowledged is compared with what it holds.
+//!
+//! Invariant: the moments are chosen by [`Chance`], so that a seed repeats them as well as real processes allow; every
+//! fifth death happens during recovery, some twice in a row. An [`Outcome`] counts, it does not judge; the tests do.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::Chance;
+use super::histories::violations;
+use super::http::Http;
+use super::ledger::{Differences, Ledger, operations};
+use super::load::{Load, Shape};
+use super::power::PowerRig;
+use super::process::{Program, WorkerProcess};
+
+/// How long a worker may take to become ready after a crash before it counts as not opening.
+pub const READY_MAX: Duration = Duration::from_secs(10);
+
+/// What many crashes led to.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub crashes: u32,
+    pub during_recovery: u32,
+    pub acknowledged: usize,
+    pub differences: Differences,
+    pub violations: Vec<String>,
+    /// Workers that did not become ready after a crash, each with what they said.
+    pub unopenable: Vec<String>,
+    pub slowest_recovery: Duration,
+}
+
+impl Outcome {
+    /// Panics unless nothing at all went wrong.
+    #[track_caller]
+    pub fn assert_clean(&self, what: &str) {
+        assert!(
+            self.unopenable.is_empty(),
+            "{what}: {} did not open, first:\n{}",
+            self.unopenable.len(),
+            self.unopenable[0]
+        );
+        assert!(self.differences.is_empty(), "{what}: {}", self.differences);
+        assert!(
+            self.violations.is_empty(),
+            "{what}: {} broken rules, first: {}",
+            self.violations.len(),
+            self.violations[0]
+        );
+        assert!(self.acknowledged > 0, "{what}: nothing was acknowledged, so nothing was tested");
+    }
+
+    pub fn summary(&self) -> String {
+        format!(
+            "{} crashes ({} during recovery), {} acknowledged operations, slowest recovery {:?}",
+            self.crashes, self.during_recovery, self.acknowledged, self.slowest_recovery
+        )
+    }
+
+    /// Compares every acknowledged workflow with its history.
+    pub fn compare(&mut self, http: &Http, ledger: &Ledger) -> io::Result<()> {
+        for workflow_id in ledger.workflows() {
+            let history = http.history(&workflow_id)?;
+            self.differences.extend(ledger.compare(&workflow_id, &operations(&history)));
+            self.violations.extend(violations(&history).into_iter().map(|v| format!("{workflow_id}: {v}")));
+        }
+        self.acknowledged += ledger.acknowledged_count();
+        Ok(())
+    }
+
+    /// Starts the worker and takes the time; a worker that does not become ready is noted.
+    fn recover(&mut self, program: &Program, data: &Path) -> io::Result<Option<(WorkerProcess, Http)>> {
+        let mut worker = WorkerProcess::spawn(program, data)?;
+        let began = Instant::now();
+        match worker.wait_ready(READY_MAX) {
+            Ok(http) => {
+                self.slowest_recovery = self.slowest_recovery.max(began.elapsed());
+                Ok(Some((worker, http)))
+            }
+            Err(why) => {
+                self.unopenable.push(why.to_string());
+                Ok(None)
+            }
+        }
+    }
+
+    fn crash(&mut self, during_recovery: bool) {
+        self.crashes += 1;
+        self.during_recovery += u32::from(during_recovery);
+    }
+}
+
+/// Kills a worker under load `kills` times with SIGKILL. The ledger's file goes to `safe`.
+pub fn kill_rounds(
+    program: &Program,
+    data: &Path,
+    safe: &Path,
+    kills: u32,
+    chance: &mut Chance,
+    shape: Shape,
+) -> io::Result<Outcome> {
+    let ledger = Arc::new(Ledger::create(&safe.join("ledger.jsonl"))?);
+    let load = Load::start(ledger.clone(), shape);
+    let mut outcome = Outcome::default();
+    while outcome.crashes < kills {
+        if chance.percent(20) {
+            let mut worker = WorkerProcess::spawn(program, data)?;
+            std::thread::sleep(Duration::from_micros(chance.below(40_000)));
+            worker.kill()?;
+            outcome.crash(true);
+            continue;
+        }
+        let Some((mut worker, http)) = outcome.recover(program, data)? else { break };
+        load.worker_is(&http.endpoint);
+        std::thread::sleep(Duration::from_micros(5_000 + chance.below(300_000)));
+        worker.kill()?;
+        outcome.crash(false);
+    }
+    load.stop()?;
+    if outcome.unopenable.is_empty()
+        && let Some((_worker, http)) = outcome.recover(program, data)?
+    {
+        outcome.compare(&http, &ledger)?;
+    }
+    Ok(outcome)
+}
+
+/// How many cuts hit one data directory before a fresh one is used, so that comparing stays short.
+const CUTS_PER_DIRECTORY: u32 = 5;
+
+/// Cuts the power of a worker under load `cuts` times. After each cut all that was ever acknowledged is compared.
+pub fn power_cut_rounds(
+    program: &Program,
+    rig: &mut PowerRig,
+    cuts: u32,
+    chance: &mut Chance,
+    shape: Shape,
+) -> io::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let mut directory = 0;
+    while outcome.crashes < cuts {
+        let left = (cuts - outcome.crashes).min(CUTS_PER_DIRECTORY);
+        cut_one_directory(program, rig, &format!("data-{directory}"), left, chance, &shape, &mut outcome)?;
+        std::fs::remove_dir_all(rig.dir().join(format!("data-{directory}")))?;
+        directory += 1;
+    }
+    Ok(outcome)
+}
+
+fn cut_one_directory(
+    program: &Program,
+    rig: &mut PowerRig,
+    name: &str,
+    cuts: u32,
+    chance: &mut Chance,
+    shape: &Shape,
+    outcome: &mut Outcome,
+) -> io::Result<()> {
+    let ledger = Arc::new(Ledger::create(&rig.safe_dir()?.join(format!("{name}.jsonl")))?);
+    for cut in 0..cuts {
+        let data = rig.dir().join(name);
+        if chance.percent(20) {
+            let mut worker = WorkerProcess::spawn(program, &data)?;
+            std::thread::sleep(Duration::from_micros(chance.below(40_000)));
+            rig.power_cut(|| drop(worker.kill()))?;
+            outcome.crash(true);
+        }
+        let Some((mut worker, http)) = outcome.recover(program, &data)? else { return Ok(()) };
+        let load = Load::start(ledger.clone(), Shape { prefix: format!("{name}-{cut}"), ..shape.clone() });
+        load.worker_is(&http.endpoint);
+        std::thread::sleep(Duration::from_micros(20_000 + chance.below(230_000)));
+        rig.power_cut(|| drop(worker.kill()))?;
+        load.stop()?;
+        outcome.crash(false);
+        let mut after = Outcome::default();
+        let Some((_worker, http)) = outcome.recover(program, &rig.dir().join(name))? else { return Ok(()) };
+        after.compare(&http, &ledger)?;
+        outcome.differences.extend(after.differences);
+        outcome.violations.extend(after.violations);
+    }
+    outcome.acknowledged += ledger.acknowledged_count();
+    Ok(())
+}

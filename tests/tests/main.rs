@@ -1,0 +1,3 @@
+//! All integration tests in one binary: one link, one file a feature.
+
+mod rig;

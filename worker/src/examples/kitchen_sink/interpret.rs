@@ -1,0 +1,379 @@
+//! The interpreter of the kitchen sink: one step after the other, with the authoring API that everybody has.
+//!
+//! Invariant: all that steps share are the variables; a failure, a cancellation and continue-as-new leave every level of
+//! steps at once, and only `try` and `saga` act on their way out.
+
+use bosun_engine::workflow::{
+    FAILURE_CONTINUE_AS_NEW, LocalBoxFuture, Saga, StateCell, WfContext, branch, join_all, race, with_timeout,
+};
+use bosun_engine::{ExternalTarget, Failure, FieldName, Memo, Payload, SearchAttributes, SearchValue, Timestamp};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::INVALID_PROGRAM;
+use super::program::{Act, Program, Save, Step, Steps, workflow_id};
+use crate::supervisor::FieldError;
+
+/// The workflow.
+pub async fn kitchen_sink(context: WfContext, input: Value) -> Result<Value, Failure> {
+    let program = Program::read(&input).map_err(|why| invalid(&why))?;
+    let interpreter = Interpreter {
+        vars: context.state("vars", program.vars),
+        position: context.state("position", String::new()),
+        program: input,
+    };
+    interpreter.answer(&context);
+    let flow = interpreter.clone().run(context.clone(), program.steps).await?;
+    // Also when the program went on after a cancellation, its updates get their answers.
+    context.detached_scope().all_handlers_finished().await?;
+    Ok(match flow {
+        Flow::Return(value) => value,
+        Flow::Next => Value::Object(interpreter.vars.get()),
+    })
+}
+
+fn invalid(why: &FieldError) -> Failure {
+    Failure::application(INVALID_PROGRAM, why.to_string()).non_retryable()
+}
+
+/// Whether the steps go on.
+enum Flow {
+    Next,
+    Return(Value),
+}
+
+#[derive(Clone)]
+struct Interpreter {
+    vars: StateCell<Map<String, Value>>,
+    position: StateCell<String>,
+    program: Value,
+}
+
+#[derive(Deserialize)]
+struct SetVar {
+    name: String,
+    value: Value,
+}
+
+impl Interpreter {
+    fn answer(&self, context: &WfContext) {
+        let (vars, position, changed) = (self.vars.clone(), self.position.clone(), self.vars.clone());
+        context.on_query("vars", move |_: Value| Ok(Value::Object(vars.get())));
+        context.on_query("position", move |_: Value| Ok(position.get()));
+        let validate = |set: &SetVar| {
+            let plain = !set.name.is_empty() && !set.name.contains(['$', '.']);
+            let why = || Failure::application("InvalidName", format!("{:?} cannot name a variable", set.name));
+            if plain { Ok(()) } else { Err(why()) }
+        };
+        context.on_update("set_var", validate, move |_, set: SetVar| {
+            let changed = changed.clone();
+            async move {
+                let before = changed.read(|vars| vars.get(&set.name).cloned());
+                changed.write(|vars| drop(vars.insert(set.name, set.value)));
+                Ok(before.unwrap_or_default())
+            }
+        });
+    }
+
+    /// The future is boxed: steps contain steps.
+    fn run(self, context: WfContext, steps: Steps) -> LocalBoxFuture<Result<Flow, Failure>> {
+        Box::pin(async move {
+            for step in steps.iter() {
+                self.position.set(step.path.clone());
+                if let Flow::Return(value) = self.step(&context, step).await? {
+                    return Ok(Flow::Return(value));
+                }
+            }
+            Ok(Flow::Next)
+        })
+    }
+
+    fn save(&self, save: &Save, value: Value) -> Flow {
+        if let Some(name) = save {
+            self.vars.write(|vars| drop(vars.insert(name.clone(), value)));
+        }
+        Flow::Next
+    }
+
+    /// A value with its references resolved.
+    fn value(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => match text.strip_prefix('$') {
+                None => value.clone(),
+                Some(rest) if rest.starts_with('$') => Value::String(rest.to_owned()),
+                Some(name) => self.lookup(name),
+            },
+            Value::Array(list) => list.iter().map(|value| self.value(value)).collect(),
+            Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), self.value(value))).collect(),
+            other => other.clone(),
+        }
+    }
+
+    /// `name`, or `name.field.0`; what is not there is `null`.
+    fn lookup(&self, name: &str) -> Value {
+        self.vars
+            .read(|vars| {
+                let mut segments = name.split('.');
+                let first = segments.next().and_then(|name| vars.get(name));
+                let found = segments.try_fold(first?, |value, key| match value {
+                    Value::Array(list) => list.get(key.parse::<usize>().ok()?),
+                    other => other.get(key),
+                });
+                found.cloned()
+            })
+            .unwrap_or_default()
+    }
+
+    // One arm a step, in the order of the table in the module's documentation; longer than usual for that reason.
+    async fn step(&self, context: &WfContext, step: &Step) -> Result<Flow, Failure> {
+        match &step.act {
+            Act::Activity { activity_type, input, options, save } => {
+                let options = options.as_ref().clone();
+                let result = context.activity::<Value>(activity_type.clone(), &self.value(input), options).await?;
+                return Ok(self.save(save, result));
+            }
+            Act::Timer { after, summary: None } => context.timer(*after).await?,
+            Act::Timer { after, summary: Some(summary) } => context.labelled_timer(*after, summary).await?,
+            Act::SleepUntil(at) => {
+                let at = self.value(at);
+                let ms = at.as_i64().ok_or_else(|| wrong(step, format!("{at} is no moment in milliseconds")))?;
+                context.sleep_until(Timestamp::from_millis(ms)).await?;
+            }
+            Act::WaitSignal { name, timeout, save } => {
+                let name = name.as_str().to_owned();
+                let wait = move |context: WfContext| async move {
+                    context.signal_channel::<Value>(name.as_str()).recv().await
+                };
+                let received = match timeout {
+                    Some(limit) => with_timeout(context, *limit, wait).await?.transpose()?,
+                    None => Some(wait(context.clone()).await?),
+                };
+                return Ok(self.save(save, received.unwrap_or_default()));
+            }
+            Act::DrainSignals { name, save } => {
+                let drained = context.signal_channel::<Value>(name.as_str()).drain();
+                return Ok(self.save(save, drained.into_iter().collect::<Result<_, _>>()?));
+            }
+            Act::WaitVar { name, equals } => {
+                let (vars, name, equals) = (self.vars.clone(), name.clone(), self.value(equals));
+                context.wait_until(move || vars.read(|vars| vars.get(&name) == Some(&equals))).await?;
+            }
+            Act::Child { .. } | Act::Signal { .. } | Act::CancelWorkflow { .. } => {
+                return self.other_runs(context, step).await;
+            }
+            Act::Parallel(branches) => return self.parallel(context, branches).await,
+            Act::Race { branches, save } => {
+                let branches = branches.iter().cloned().map(|steps| {
+                    let interpreter = self.clone();
+                    branch(move |context| interpreter.run(context, steps))
+                });
+                let (winner, flow) = race(context, branches.collect()).await;
+                self.save(save, winner.into());
+                return flow;
+            }
+            Act::Loop { times, save, steps } => {
+                for i in 0..*times {
+                    self.save(save, i.into());
+                    if let Flow::Return(value) = self.clone().run(context.clone(), steps.clone()).await? {
+                        return Ok(Flow::Return(value));
+                    }
+                }
+            }
+            Act::If { var, equals, then, otherwise } => {
+                let chosen = if self.lookup(var) == self.value(equals) { then } else { otherwise };
+                return self.clone().run(context.clone(), chosen.clone()).await;
+            }
+            Act::Try { steps, catch, always, save } => {
+                return self.attempt(context, steps, catch.as_ref(), always, save).await;
+            }
+            Act::Saga(pairs) => return self.saga(context, pairs).await,
+            Act::SideEffect { value, save } => {
+                let value = context.side_effect(|| self.value(value));
+                return Ok(self.save(save, value));
+            }
+            Act::Random(name) => return Ok(self.save(&Some(name.clone()), context.random_u64().into())),
+            Act::Uuid(name) => return Ok(self.save(&Some(name.clone()), context.uuid().to_string().into())),
+            Act::Now(name) => {
+                let ms = context.now().as_micros() / 1_000;
+                return Ok(self.save(&Some(name.clone()), ms.into()));
+            }
+            Act::Patch { id, new, old } => {
+                let chosen = if context.patched(id.as_str()) { new } else { old };
+                return self.clone().run(context.clone(), chosen.clone()).await;
+            }
+            Act::DeprecatePatch(id) => context.deprecate_patch(id.as_str()),
+            Act::Upsert(attributes) => context.upsert_search_attributes(attributes_of(step, &self.value(attributes))?),
+            Act::Memo(memo) => context.upsert_memo(memo_of(step, &self.value(memo))?),
+            Act::Set(changes) => match self.value(changes) {
+                Value::Object(changes) => self.vars.write(|vars| vars.extend(changes)),
+                other => return Err(wrong(step, format!("expected a mapping, found {other}"))),
+            },
+            Act::WaitCancel(name) => {
+                let reason = context.cancellation().await;
+                return Ok(self.save(&Some(name.clone()), reason.into()));
+            }
+            Act::ContinueAsNew(next) => return context.continue_as_new(&self.next_program(next), Default::default()),
+            Act::Fail { failure_type, message, non_retryable, details } => {
+                return Err(self.failure(failure_type, message, *non_retryable, details.as_ref())?);
+            }
+            Act::Return(value) => return Ok(Flow::Return(self.value(value))),
+        }
+        Ok(Flow::Next)
+    }
+
+    async fn other_runs(&self, context: &WfContext, step: &Step) -> Result<Flow, Failure> {
+        let target = |id: &Value| {
+            let workflow_id = workflow_id(&step.path, &self.value(id)).map_err(|why| invalid(&why))?;
+            Ok::<_, Failure>(ExternalTarget { workflow_id, run_id: None })
+        };
+        match &step.act {
+            Act::Child { workflow_type, id, input, options, wait, save } => {
+                let id = match id {
+                    Some(id) => target(id)?.workflow_id,
+                    None => {
+                        let id = format!("{}/{}", context.workflow_id(), context.uuid());
+                        workflow_id(&step.path, &id.into()).map_err(|why| invalid(&why))?
+                    }
+                };
+                let options = options.as_ref().clone();
+                // A program is not resolved: its references are the child's own.
+                let input =
+                    if workflow_type.as_str() == super::KITCHEN_SINK { input.clone() } else { self.value(input) };
+                let child = context.child_workflow::<Value>(workflow_type.clone(), id, &input, options);
+                if !*wait {
+                    let run_id = child.started().await?;
+                    return Ok(self.save(save, run_id.to_string().into()));
+                }
+                Ok(self.save(save, child.await?))
+            }
+            Act::Signal { workflow_id, name, input } => {
+                context.signal_external(target(workflow_id)?, name.as_str(), &self.value(input)).await?;
+                Ok(Flow::Next)
+            }
+            Act::CancelWorkflow { workflow_id, reason } => {
+                context.cancel_external(target(workflow_id)?, reason).await?;
+                Ok(Flow::Next)
+            }
+            _ => Ok(Flow::Next),
+        }
+    }
+
+    async fn parallel(&self, context: &WfContext, branches: &[Steps]) -> Result<Flow, Failure> {
+        let running = branches.iter().map(|steps| self.clone().run(context.nested_scope(), steps.clone()));
+        let ends = join_all(running.collect::<Vec<_>>()).await;
+        let mut returned = Flow::Next;
+        for end in ends {
+            if let Flow::Return(value) = end?
+                && matches!(returned, Flow::Next)
+            {
+                returned = Flow::Return(value);
+            }
+        }
+        Ok(returned)
+    }
+
+    async fn attempt(
+        &self,
+        context: &WfContext,
+        steps: &Steps,
+        catch: Option<&Steps>,
+        always: &Steps,
+        save: &Save,
+    ) -> Result<Flow, Failure> {
+        let mut outcome = self.clone().run(context.clone(), steps.clone()).await;
+        if let (Err(failure), Some(catch)) = (&outcome, catch)
+            && failure.type_name() != FAILURE_CONTINUE_AS_NEW
+            && !(failure.is_canceled() && context.is_canceled())
+        {
+            self.save(save, json!({ "type": failure.type_name(), "message": failure.root().message }));
+            outcome = self.clone().run(context.clone(), catch.clone()).await;
+        }
+        let always = self.clone().run(context.detached_scope(), always.clone()).await;
+        match (outcome, always?) {
+            (Ok(_), Flow::Return(value)) => Ok(Flow::Return(value)),
+            (outcome, _) => outcome,
+        }
+    }
+
+    async fn saga(&self, context: &WfContext, pairs: &[(Steps, Steps)]) -> Result<Flow, Failure> {
+        Saga::run(context, |saga| async move {
+            for (steps, undo) in pairs {
+                let (interpreter, undo) = (self.clone(), undo.clone());
+                saga.compensate_with(
+                    "undo",
+                    move |context| async move { interpreter.run(context, undo).await.map(drop) },
+                );
+                if let Flow::Return(value) = self.clone().run(context.clone(), steps.clone()).await? {
+                    return Ok(Flow::Return(value));
+                }
+            }
+            Ok(Flow::Next)
+        })
+        .await
+    }
+
+    /// The same program unless the step has one, and the variables of now with its changes.
+    fn next_program(&self, next: &Value) -> Value {
+        let steps = next.get("steps").or(self.program.get("steps")).cloned().unwrap_or_default();
+        let mut vars = self.vars.get();
+        if let Some(Value::Object(changes)) = next.get("vars").map(|changes| self.value(changes)) {
+            vars.extend(changes);
+        }
+        json!({ "steps": steps, "vars": vars })
+    }
+
+    fn failure(
+        &self,
+        failure_type: &str,
+        message: &Value,
+        non_retryable: bool,
+        details: Option<&Value>,
+    ) -> Result<Failure, Failure> {
+        let message = match self.value(message) {
+            Value::String(text) => text,
+            Value::Null => "the program failed here".to_owned(),
+            other => other.to_string(),
+        };
+        let mut failure = Failure::application(failure_type, message);
+        if let Some(details) = details {
+            failure = failure.with_details(Payload::encode(&self.value(details))?);
+        }
+        Ok(if non_retryable { failure.non_retryable() } else { failure })
+    }
+}
+
+/// A value that turned out wrong when the step began.
+fn wrong(step: &Step, why: String) -> Failure {
+    invalid(&FieldError { path: step.path.clone(), problem: why })
+}
+
+fn named<'a>(step: &Step, value: &'a Value) -> Result<Vec<(FieldName, &'a Value)>, Failure> {
+    let map = value.as_object().ok_or_else(|| wrong(step, format!("expected a mapping, found {value}")))?;
+    let name = |name: &String| FieldName::new(name).map_err(|why| wrong(step, why.to_string()));
+    map.iter().map(|(key, value)| Ok((name(key)?, value))).collect()
+}
+
+fn attributes_of(step: &Step, value: &Value) -> Result<SearchAttributes, Failure> {
+    let attribute = |value: &Value| {
+        Some(match value {
+            Value::Null => SearchValue::Unset,
+            Value::Bool(value) => SearchValue::Bool(*value),
+            Value::String(text) => SearchValue::Keyword(text.clone()),
+            Value::Number(number) => match number.as_i64() {
+                Some(number) => SearchValue::Int(number),
+                None => SearchValue::Float(number.as_f64()?),
+            },
+            Value::Array(list) => SearchValue::KeywordList(
+                list.iter().map(|text| text.as_str().map(str::to_owned)).collect::<Option<_>>()?,
+            ),
+            Value::Object(_) => return None,
+        })
+    };
+    let wrong = |value: &Value| wrong(step, format!("{value} cannot be a search attribute"));
+    let named = named(step, value)?;
+    named.into_iter().map(|(name, value)| Ok((name, attribute(value).ok_or_else(|| wrong(value))?))).collect()
+}
+
+fn memo_of(step: &Step, value: &Value) -> Result<Memo, Failure> {
+    named(step, value)?.into_iter().map(|(name, value)| Ok((name, Payload::encode(value)?))).collect()
+}
