@@ -27,6 +27,7 @@ use serde::de::DeserializeOwned;
 use crate::capability::{self, CapabilityConfig};
 use crate::cli::{self, PlanFile, PlanLoader, Program};
 use crate::embedded::Registries;
+use crate::examples;
 use crate::supervisor::{self, PLAN_RUN, PlanRunInput};
 
 /// The builder of a program.
@@ -34,6 +35,7 @@ use crate::supervisor::{self, PLAN_RUN, PlanRunInput};
 pub struct App {
     registries: Registries,
     plans: Option<PlanLoader>,
+    versioned: bool,
 }
 
 impl App {
@@ -67,7 +69,8 @@ impl App {
     }
 
     /// The version of the workflow code; part of the build id that histories record.
-    pub fn version(self, version: &str) -> Self {
+    pub fn version(mut self, version: &str) -> Self {
+        self.versioned = true;
         self.workflows(|workflows| workflows.version(version))
     }
 
@@ -105,13 +108,25 @@ impl App {
         self
     }
 
-    /// The built-in supervisors with the capabilities in the box: what makes the stock `bosun`.
+    /// The built-in supervisors and examples with the capabilities in the box: what makes the stock `bosun`.
     pub fn with_supervisors(self) -> Self {
-        self.workflows(supervisor::register).at_open(capabilities).plans(load_plan)
+        self.workflows(supervisor::register)
+            .workflows(examples::register)
+            .activities(examples::register_activities)
+            .at_open(capabilities)
+            .plans(load_plan)
     }
 
     /// Runs the command line of this process to its end.
-    pub fn main(self) -> ExitCode {
+    ///
+    /// Unless a version was given, the program file itself is the version: a rebuilt program has another build id, and
+    /// checks every run it loads against its code (engine.md E22).
+    pub fn main(mut self) -> ExitCode {
+        if !self.versioned
+            && let Some(fingerprint) = program_fingerprint()
+        {
+            self = self.version(&fingerprint);
+        }
         self.run(std::env::args_os()).into()
     }
 
@@ -143,4 +158,12 @@ fn load_plan(path: &Path) -> Result<PlanFile, String> {
     let input = PlanRunInput::read(&path.to_string_lossy(), &text, &directory.to_string_lossy());
     let input = Payload::encode(&input.map_err(|why| why.to_string())?).map_err(|why| why.to_string())?;
     Ok(PlanFile { name, workflow_type: WorkflowType::of(PLAN_RUN), input })
+}
+
+/// A hash over the file of this program.
+fn program_fingerprint() -> Option<String> {
+    let mut hasher = blake3::Hasher::new();
+    let program = std::fs::File::open(std::env::current_exe().ok()?).ok()?;
+    hasher.update_reader(program).ok()?;
+    Some(hasher.finalize().to_hex().to_string())
 }
