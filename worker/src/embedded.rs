@@ -277,3 +277,74 @@ fn info_json(info: &StoreInfo) -> Value {
         "runs_closed": info.runs_closed,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registries() -> Registries {
+        let mut registries = Registries::default();
+        registries.workflows = registries.workflows.workflow("greet", |cx, name: String| async move {
+            let options = ActivityOptions { start_to_close: Some(Duration::from_secs(5)), ..Default::default() };
+            cx.activity::<String>("shout", &name, options).await
+        });
+        registries.activities.register("shout", |_cx, name: String| async move { Ok(name.to_uppercase()) });
+        registries
+    }
+
+    fn work() -> Purpose {
+        Purpose::Work { slots: 2, queues: Vec::new() }
+    }
+
+    /// What one process leaves behind, the next one carries on: a visit starts the run, a worker runs its activity.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_visit_records_and_a_worker_carries_on() {
+        let data = tempfile::tempdir().unwrap();
+        let target = Target::workflow("g1".into());
+        let wait = |ms| ResultRequest { follow_runs: true, timeout: Some(Duration::from_millis(ms)) };
+
+        let visit = registries().open(data.path(), &Purpose::Visit { create: true }).await.unwrap();
+        let start = StartWorkflow::new("greet".into(), "g1".into()).input(Payload::raw_json("\"ada\""));
+        assert!(visit.backend().start(start).await.unwrap().newly_started);
+        assert_eq!(visit.backend().result(target.clone(), wait(100)).await, Ok(None), "a visit starts no activity");
+        assert!(matches!(registries().open(data.path(), &work()).await, Err(OpenError::Locked(_))));
+        assert!(visit.drain(Duration::ZERO).await);
+        drop(visit);
+
+        let worker = registries().open(data.path(), &work()).await.unwrap();
+        let backend = worker.backend();
+        let result = backend.result(target.clone(), wait(5_000)).await.unwrap().unwrap();
+        assert_eq!(result.outcome, CloseOutcome::Completed(Payload::raw_json("\"ADA\"")));
+        let events: Vec<_> =
+            backend.events(target, EventId(1), true).map(|event| event.unwrap().kind.name()).collect().await;
+        assert_eq!(events.last(), Some(&"WorkflowExecutionCompleted"));
+        assert_eq!(backend.verify().await.unwrap()["ok"], json!(true));
+        assert_eq!(backend.store_info().await.unwrap()["runs_closed"], json!(1));
+        assert_eq!(backend.health().await, Ok(Health::Ready));
+        assert!(worker.drain(Duration::from_secs(1)).await);
+        assert_eq!(worker.stopped().await, Stopped::Drained);
+    }
+
+    /// What belongs to a directory is touched only by who holds it, and not by visits.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn at_open_runs_only_for_the_worker_that_holds_the_directory() {
+        let data = tempfile::tempdir().unwrap();
+        let opened = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let count = || opened.load(std::sync::atomic::Ordering::SeqCst);
+        let noted = opened.clone();
+        let mut registries = registries();
+        registries.at_open.push(Arc::new(move |data, _| {
+            assert!(data.is_absolute());
+            noted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            Ok(())
+        }));
+        let visit = registries.open(data.path(), &Purpose::Visit { create: true }).await.unwrap();
+        assert!(registries.open(data.path(), &work()).await.is_err());
+        assert_eq!(count(), 0);
+        visit.drain(Duration::ZERO).await;
+        drop(visit);
+        let worker = registries.open(data.path(), &work()).await.unwrap();
+        assert_eq!(count(), 1);
+        worker.drain(Duration::ZERO).await;
+    }
+}

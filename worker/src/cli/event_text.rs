@@ -3,10 +3,13 @@
 //! Invariant: made from what every event has (its name and its fields as data), so that a new kind of event is shown
 //! without a change here. Long values are cut; `-o json` shows them whole.
 
+use std::time::Duration;
+
 use bosun_engine::{Event, EventKind, Failure, Payload, WorkflowStatus};
 use serde_json::{Map, Value, json};
 
 use super::output::{Paint, Screen};
+use super::time_format::short;
 
 /// Longest value shown on a line, in characters.
 const VALUE_MAX: usize = 60;
@@ -71,6 +74,9 @@ fn text_of(value: &Value) -> String {
         Value::Object(fields) if fields.contains_key("message") && fields.contains_key("kind") => {
             serde_json::from_value::<Failure>(value.clone()).map_or_else(|_| value.to_string(), |why| why.to_string())
         }
+        Value::Object(fields) if fields.len() == 2 && fields.contains_key("secs") && fields.contains_key("nanos") => {
+            serde_json::from_value::<Duration>(value.clone()).map_or_else(|_| value.to_string(), short)
+        }
         Value::Object(fields) if fields.len() == 1 && fields.contains_key("Ok") => text_of(&fields["Ok"]),
         Value::Object(fields) if fields.len() == 1 && fields.contains_key("Err") => text_of(&fields["Err"]),
         other => other.to_string(),
@@ -122,6 +128,17 @@ mod tests {
             retry_state: RetryState::MaximumAttemptsReached,
         });
         assert_eq!(line, "seq=3 failure=Declined: no funds retry_state=MaximumAttemptsReached");
+        let scheduled = ActivityTaskScheduled {
+            seq: Seq(1),
+            activity_id: "a1".into(),
+            activity_type: "charge".into(),
+            input: Payload::null(),
+            options: ActivityOptions { start_to_close: Some(Duration::from_secs(90)), ..ActivityOptions::default() },
+        };
+        assert_eq!(
+            details(&EventKind::ActivityTaskScheduled(Box::new(scheduled))),
+            "seq=1 activity_id=a1 activity_type=charge start_to_close=1m 30s cancellation=TryCancel"
+        );
         let signal = WorkflowExecutionSignaled {
             name: SignalName::of("approve"),
             input: Payload::raw_json(r#"{"by":"Ada"}"#),

@@ -257,8 +257,9 @@ impl Progress {
             if !changed {
                 continue;
             }
-            // Tasks that only wait are no news.
-            if row.state != RowState::Waiting || known.is_some() {
+            // Tasks that only wait are no news, whatever they wait for.
+            let waits_on = row.state == RowState::Waiting && known.as_ref().is_none_or(|said| said.state == row.state);
+            if !waits_on {
                 let icon = row.state.icon(screen.ascii).0;
                 screen.note(printable(&format!("{icon} {}  {}", row.title, one_line(&row.detail))).trim_end());
             }
