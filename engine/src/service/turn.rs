@@ -75,11 +75,13 @@ impl TurnThread {
             let wait = if due { Some(std::time::Duration::ZERO) } else { self.real_wait(deadline) };
             if due {
                 self.fire_due();
+                self.commit();
             }
             match self.shared.mailboxes[self.shard.number].next(wait) {
                 Arrival::Message(message) => {
                     self.handle(message);
                     self.publish_wake();
+                    self.commit();
                     self.shared.idle.end();
                 }
                 Arrival::Deadline => {}
@@ -89,6 +91,12 @@ impl TurnThread {
                 }
             }
         }
+    }
+
+    /// With nothing else to do, this thread commits itself; with more to decide, it leaves that to the committer.
+    fn commit(&self) {
+        let has_time = self.shared.mailboxes[self.shard.number].is_empty();
+        self.shared.committer.kick(&self.shared, has_time);
     }
 
     fn real_wait(&self, deadline: Option<Timestamp>) -> Option<std::time::Duration> {
