@@ -147,6 +147,7 @@ fn capabilities(data: &Path, activities: &mut ActivityRegistry) -> Result<(), St
     }
     let mut config = CapabilityConfig::default();
     config.process.notes = Some(notes);
+    config.demo.directory = Some(data.join("demo"));
     capability::register(activities, &config).map_err(|why| format!("the HTTP client: {why}"))
 }
 
