@@ -12,7 +12,8 @@ use super::group::{RecordPlace, Trimmed};
 use super::journal::Snapshot;
 use super::refs::{Refs, TurnRef};
 use crate::vocabulary::{
-    EventId, EventKind, GroupSeq, Namespace, Outlook, RunId, RunInfo, Timestamp, Turn, WorkflowId,
+    EventId, EventKind, GroupSeq, Namespace, Outlook, RunId, RunInfo, TaskQueue, Timestamp, Turn, WorkflowId,
+    WorkflowType,
 };
 
 /// What is known of one run.
