@@ -6,11 +6,11 @@
 
 use super::StorageError;
 
-/// Longer groups are split. sled writes a leaf as one item when it splits or consolidates it, and items above 128 KiB
-/// leave its log file. Keys that only grow leave at most nine entries in the leaves that are written (measured).
-pub(crate) const GROUP_PART: usize = 12 * 1024;
-/// Longer shelf values are split: keys in any order fill leaves with up to 17 entries.
-pub(crate) const SHELF_PART: usize = 6 * 1024;
+/// Parts have this size. sled writes a leaf of up to 17 entries as one item, and items above 128 KiB leave its log file.
+pub(crate) const PART: usize = 6 * 1024;
+/// Groups up to this size stay whole: their keys only grow, and sled splits such a leaf before it writes it, with at
+/// most nine entries (measured). Batches of many parts fill leaves further.
+pub(crate) const WHOLE_GROUP: usize = 12 * 1024;
 /// The first bytes of a shelf key: whole entries, or parts of large ones.
 pub(crate) const PARTS_OF: u8 = 0xff;
 
@@ -18,13 +18,13 @@ pub(crate) fn part_key(key: &[u8], part: u16) -> Vec<u8> {
     [&[PARTS_OF], key, &part.to_be_bytes()].concat()
 }
 
-/// A value as entries: its first part under the key, with the number of further ones, and those under part keys.
-pub(crate) fn split(key: &[u8], value: &[u8], part_bytes: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
-    let (first, rest) = value.split_at(value.len().min(part_bytes));
-    let count = u16::try_from(rest.len().div_ceil(part_bytes));
+/// A value as entries, one if it is no longer than `whole`: its first part under the key, with the number of further ones, and those under part keys.
+pub(crate) fn split(key: &[u8], value: &[u8], whole: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
+    let (first, rest) = if value.len() <= whole { (value, &value[..0]) } else { value.split_at(PART.min(value.len())) };
+    let count = u16::try_from(rest.len().div_ceil(PART));
     let count = count.map_err(|_| StorageError::corrupt("database entry", "", "a value exceeds 384 MiB"))?;
     let mut entries = vec![(key.to_vec(), [count.to_be_bytes().as_slice(), first].concat())];
-    entries.extend((1u16..).zip(rest.chunks(part_bytes)).map(|(part, bytes)| (part_key(key, part), bytes.to_vec())));
+    entries.extend((1u16..).zip(rest.chunks(PART)).map(|(part, bytes)| (part_key(key, part), bytes.to_vec())));
     Ok(entries)
 }
 

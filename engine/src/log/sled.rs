@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use super::anchor::{Anchor, AnchorFile};
 use super::blob::{BlobFiles, BlobHash};
 use super::files::{DataDir, Format, sync_dir, sync_tree, tree_bytes};
-use super::parts::{GROUP_PART, PARTS_OF, SHELF_PART, end_of, further_parts, part_key, split};
+use super::parts::{PART, PARTS_OF, WHOLE_GROUP, end_of, further_parts, part_key, split};
 use super::{Log, ScanFrom, Shelf, ShelfChange, StorageError};
 use crate::vocabulary::GroupSeq;
 
@@ -120,7 +120,7 @@ impl SledLog {
         StorageError::io(op, path, why)
     }
 
-    /// Fsyncs what sled wrote beside its file. Normally that is nothing; see [`GROUP_PART`].
+    /// Fsyncs what sled wrote beside its file. Normally that is nothing; see [`PART`].
     fn sync_sled_blobs(&self) -> Result<(), StorageError> {
         let dir = self.dir.sled().join("blobs");
         let failed = |why: &std::io::Error| self.file_failed("fsync", &dir, why);
@@ -269,7 +269,7 @@ impl Log for SledLog {
     }
 
     fn append(&self, seq: GroupSeq, value: &[u8]) -> Result<(), StorageError> {
-        let entries = split(&seq.0.to_be_bytes(), value, GROUP_PART)?;
+        let entries = split(&seq.0.to_be_bytes(), value, WHOLE_GROUP)?;
         self.write("append", || match <[_; 1]>::try_from(entries) {
             Ok([(key, value)]) => self.handles().groups.insert(key, value).map(drop),
             Err(entries) => {
@@ -364,9 +364,7 @@ impl Log for SledLog {
                 (1..=count).for_each(|part| batch.remove(part_key(&key, part)));
             }
             match &change.value {
-                Some(value) => {
-                    split(&key, value, SHELF_PART)?.into_iter().for_each(|(key, value)| batch.insert(key, value))
-                }
+                Some(value) => split(&key, value, PART)?.into_iter().for_each(|(key, value)| batch.insert(key, value)),
                 None => batch.remove(key),
             }
         }

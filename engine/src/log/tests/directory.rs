@@ -122,7 +122,7 @@ fn large_groups_stay_out_of_the_databases_blob_files() {
     let dir = tempfile::tempdir().unwrap();
     let medium = SledLog::open(dir.path(), SledOptions::default()).unwrap();
     for seq in 1..=300u64 {
-        let length = [200, 6_000, 15_000, 50_000, 300_000][seq as usize % 5];
+        let length = [200, 12_000, 12_200, 15_000, 50_000, 300_000][(seq / 20) as usize % 6];
         medium.append(GroupSeq(seq), &vec![seq as u8; length]).unwrap();
         let change = ShelfChange {
             shelf: Shelf::Archive,
