@@ -19,6 +19,8 @@ use super::process::{Program, WorkerProcess};
 
 /// How long a worker may take to become ready after a crash before it counts as not opening.
 pub const READY_MAX: Duration = Duration::from_secs(10);
+/// How long all workflows together may take to end after the last crash.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
 
 /// What many crashes led to.
 #[derive(Debug, Default)]
@@ -28,6 +30,8 @@ pub struct Outcome {
     pub acknowledged: usize,
     pub differences: Differences,
     pub violations: Vec<String>,
+    /// Workflows that have all they wait for and did not end.
+    pub unfinished: Vec<String>,
     /// Workers that did not become ready after a crash, each with what they said.
     pub unopenable: Vec<String>,
     pub slowest_recovery: Duration,
@@ -50,6 +54,8 @@ impl Outcome {
             self.violations.len(),
             self.violations[0]
         );
+        let unfinished = &self.unfinished;
+        assert!(unfinished.is_empty(), "{what}: {} do not end, first: {}", unfinished.len(), unfinished[0]);
         assert!(self.acknowledged > 0, "{what}: nothing was acknowledged, so nothing was tested");
     }
 
@@ -71,8 +77,23 @@ impl Outcome {
         Ok(())
     }
 
+    /// Waits until every workflow that has all its signals has completed.
+    pub fn settle(&mut self, http: &Http, ledger: &Ledger, shape: &Shape) -> io::Result<()> {
+        let until = Instant::now() + SETTLE_MAX;
+        for workflow_id in ledger.workflows().iter().filter(|_| shape.completes) {
+            if ledger.count(workflow_id) <= shape.signals as usize {
+                continue;
+            }
+            let outcome = http.result(workflow_id, until.saturating_duration_since(Instant::now()))?;
+            if !outcome.as_ref().is_some_and(|outcome| outcome.to_string().contains("ompleted")) {
+                self.unfinished.push(format!("{workflow_id}: {outcome:?}"));
+            }
+        }
+        Ok(())
+    }
+
     /// Starts the worker and takes the time; a worker that does not become ready is noted.
-    fn recover(&mut self, program: &Program, data: &Path) -> io::Result<Option<(WorkerProcess, Http)>> {
+    pub fn recover(&mut self, program: &Program, data: &Path) -> io::Result<Option<(WorkerProcess, Http)>> {
         let mut worker = WorkerProcess::spawn(program, data)?;
         let began = Instant::now();
         match worker.wait_ready(READY_MAX) {
@@ -103,7 +124,7 @@ pub fn kill_rounds(
     shape: Shape,
 ) -> io::Result<Outcome> {
     let ledger = Arc::new(Ledger::create(&safe.join("ledger.jsonl"))?);
-    let load = Load::start(ledger.clone(), shape);
+    let load = Load::start(ledger.clone(), shape.clone());
     let mut outcome = Outcome::default();
     while outcome.crashes < kills {
         if chance.percent(20) {
@@ -123,6 +144,7 @@ pub fn kill_rounds(
     if outcome.unopenable.is_empty()
         && let Some((_worker, http)) = outcome.recover(program, data)?
     {
+        outcome.settle(&http, &ledger, &shape)?;
         outcome.compare(&http, &ledger)?;
     }
     Ok(outcome)

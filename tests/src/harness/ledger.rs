@@ -107,9 +107,9 @@ impl Ledger {
     pub fn acknowledged_count(&self) -> usize {
         self.lock().acknowledged.values().map(BTreeSet::len).sum()
     }
-    /// Whether the workflow has this acknowledged operation.
-    pub fn has(&self, workflow_id: &str, operation: &Operation) -> bool {
-        self.lock().acknowledged.get(workflow_id).is_some_and(|done| done.contains(operation))
+    /// How many operations of one workflow are acknowledged.
+    pub fn count(&self, workflow_id: &str) -> usize {
+        self.lock().acknowledged.get(workflow_id).map_or(0, BTreeSet::len)
     }
 
     /// Compares one workflow with what its history holds.

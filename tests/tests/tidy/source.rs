@@ -83,7 +83,7 @@ fn is_root(path: &Path) -> bool {
     let parts: Vec<&str> = path.iter().skip(1).filter_map(|part| part.to_str()).collect();
     match parts.as_slice() {
         ["build.rs"] | ["src", "lib.rs" | "main.rs"] | ["src", "bin", _] | ["src", "bin", _, "main.rs"] => true,
-        ["benches" | "examples", _] | ["benches" | "examples", _, "main.rs"] => true,
+        ["benches" | "examples", _] | ["benches" | "examples" | "tests", _, "main.rs"] => true,
         // Our own test crate has one test binary; `autotests` is off there.
         ["tests", file] => path.starts_with("tests") == (*file == "main.rs"),
         _ => false,
@@ -211,7 +211,8 @@ fn test_modules(code: &str) -> Vec<std::ops::Range<usize>> {
             && has_cfg_test(&lines, i)
             && let Some(end) = body_end(&code[at..])
         {
-            found.push(i..i + code[at..at + end].matches('\n').count() + 1);
+            let attributes = lines[..i].iter().rev().take_while(|line| line.trim().starts_with("#[")).count();
+            found.push(i - attributes..i + code[at..at + end].matches('\n').count() + 1);
         }
         at += line.len() + 1;
     }
@@ -340,7 +341,7 @@ fn comments_and_texts_are_blank_and_places_stay() {
     let text = "let a = \"x // {\"; // fs\nlet b = r#\"\"fs\"#; /* /* { */ */ let c = '\"'; let d: &'a str = b'\\'';\n";
     let code = blank(text);
     assert_eq!(code.len(), text.len());
-    let wanted = "let a = \"      \";      \nlet b = r      #;                let c = ' '; let d: &'a str = b'  ';\n";
+    let wanted = "let a = \"      \";      \nlet b = r      #;               let c = ' '; let d: &'a str = b'  ';\n";
     assert_eq!(code, wanted);
 }
 
