@@ -39,7 +39,9 @@ pub enum Effect {
         workflow_id: WorkflowId,
         first_run: RunId,
     },
+    /// Answer with [`Input::CancelDelivered`].
     CancelChild {
+        seq: Seq,
         workflow_id: WorkflowId,
         first_run: RunId,
         reason: String,
@@ -81,6 +83,8 @@ pub enum Effect {
 pub struct NextRun {
     pub run_id: RunId,
     pub started: WorkflowExecutionStarted,
+    /// Inputs accepted for the run before, which this one decides first.
+    pub inbox: Vec<Input>,
 }
 
 /// What a decision is made in: the time, the build, and where slots are asked for.

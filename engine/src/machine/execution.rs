@@ -7,7 +7,8 @@
 //! Invariant: one activating event is one activation, and the commands it causes follow it in the same turn before the
 //! next activating event. A held execution has no driver: it remembers, keeps inputs in the inbox and decides nothing.
 
-use super::decision::{Decision, Draft, Environment, FollowUp};
+use super::decision::{Decision, Draft, Environment, FollowUp, NextRun};
+use super::limit::too_large;
 use super::replay::{LoadError, Walk, fold_run};
 use super::run::{Phase, Run};
 use crate::vocabulary::*;
@@ -63,36 +64,37 @@ impl Execution {
         environment: &mut Environment<'_>,
     ) -> Result<(Execution, Decision), Rejection> {
         let driver = registry.create(&started, run_id)?;
-        Ok(Self::first_turn(run_id, started, Code::Live(driver), environment))
+        let first = NextRun { run_id, started, inbox: Vec::new() };
+        Ok(Self::first_turn(first, Code::Live(driver), environment))
     }
 
     /// As [`Execution::start`], for the next run of a chain, which must begin: without code for its type it waits, held,
-    /// as if for the end of a backoff.
+    /// as if for the end of a backoff. What is in its inbox is decided next, with [`Execution::decide_inbox`].
     pub fn start_or_hold(
-        run_id: RunId,
-        mut started: WorkflowExecutionStarted,
+        mut next: NextRun,
         registry: &WorkflowRegistry,
         environment: &mut Environment<'_>,
-    ) -> Result<(Execution, Decision), Rejection> {
-        let code = match registry.create(&started, run_id) {
+    ) -> (Execution, Decision) {
+        let code = match registry.create(&next.started, next.run_id) {
             Ok(driver) => Code::Live(driver),
             Err(why) => {
-                started.start_at = started.start_at.or(Some(environment.now));
+                next.started.start_at = next.started.start_at.or(Some(environment.now));
                 Code::Held(Held::Load(LoadError::UnknownWorkflowType(why)))
             }
         };
-        Ok(Self::first_turn(run_id, started, code, environment))
+        Self::first_turn(next, code, environment)
     }
 
-    fn first_turn(
-        run_id: RunId,
-        started: WorkflowExecutionStarted,
-        code: Code,
-        environment: &mut Environment<'_>,
-    ) -> (Execution, Decision) {
+    fn first_turn(next: NextRun, code: Code, environment: &mut Environment<'_>) -> (Execution, Decision) {
+        let NextRun { run_id, started, inbox } = next;
         let run = Run::new(run_id, environment.now, environment.build, &started);
         let mut execution = Execution { run, code };
         let mut draft = Draft::new(&execution.run, environment);
+        for input in inbox {
+            execution.run.note_request(&input);
+            execution.run.inbox.push_back(input.clone());
+            draft.inbox_added.push(input);
+        }
         draft.push(&mut execution.run, EventKind::WorkflowExecutionStarted(Box::new(started)));
         execution.settle(&mut draft);
         let decision = draft.finish(&mut execution.run);
@@ -191,6 +193,9 @@ impl Execution {
             self.keep(&mut draft, input)?;
             return Ok(draft.finish(&mut self.run));
         }
+        if matches!(input, Input::WorkerRestarted) && self.run.inbox_len() > 0 {
+            return Ok(self.restarted_with_inbox(draft));
+        }
         let wakes = matches!(input, Input::Unpause { .. } | Input::Deadline);
         self.accept(&mut draft, input)?;
         self.settle(&mut draft);
@@ -198,6 +203,18 @@ impl Execution {
             self.drain_inbox(&mut draft);
         }
         Ok(draft.finish(&mut self.run))
+    }
+
+    /// What was accepted before the restart is decided before its attempts are given up: the result of one of them may
+    /// be among it. A restart that waits in the inbox itself has its place in the order and does not count twice.
+    fn restarted_with_inbox(&mut self, mut draft: Draft<'_, '_>) -> Decision {
+        let waited = self.run.inbox.contains(&Input::WorkerRestarted);
+        self.drain_inbox(&mut draft);
+        if !waited && !self.run.is_closed() {
+            self.run.recover(&mut draft);
+            self.settle(&mut draft);
+        }
+        draft.finish(&mut self.run)
     }
 
     /// Decides what waits in the inbox of a run that is neither paused nor held any more.
@@ -352,6 +369,9 @@ impl Execution {
     /// Routes a command to its family. No arm does more.
     fn command(&mut self, draft: &mut Draft<'_, '_>, command: Command) {
         let run = &mut self.run;
+        if let Some(failure) = too_large(&command, draft.limits().payload_max) {
+            return run.refuse_command(draft, command, failure);
+        }
         match command {
             Command::ScheduleActivity { seq, activity_id, activity_type, input, options } => {
                 run.schedule_activity(draft, ActivityTaskScheduled { seq, activity_id, activity_type, input, options })

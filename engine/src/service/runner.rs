@@ -195,7 +195,7 @@ fn limited(outcome: ActivityOutcome, limit: usize) -> ActivityOutcome {
     match outcome {
         ActivityOutcome::Completed(result) if result.len() > limit => {
             let message = format!("the result has {} bytes, the limit is {limit}", result.len());
-            ActivityOutcome::Failed(Failure::application("PayloadTooLarge", message).non_retryable())
+            ActivityOutcome::Failed(Failure::application(FAILURE_PAYLOAD_TOO_LARGE, message).non_retryable())
         }
         other => other,
     }

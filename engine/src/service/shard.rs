@@ -98,9 +98,12 @@ impl Shard {
     }
 
     /// The newest run of a workflow id.
-    pub(super) fn newest(&self, namespace: &Namespace, workflow_id: &WorkflowId) -> Option<RunId> {
+    pub(super) fn newest(&mut self, namespace: &Namespace, workflow_id: &WorkflowId) -> Option<RunId> {
         // The key is cloned; ids are reference-counted.
         let key = (namespace.clone(), workflow_id.clone());
+        if let Some(current) = self.current.get(&key).copied() {
+            self.forget_if_deleted(current);
+        }
         self.current.get(&key).copied().or_else(|| self.shared.journal.latest_run(namespace, workflow_id))
     }
 
@@ -113,7 +116,10 @@ impl Shard {
     }
 
     /// Finds the run that is meant.
-    pub(super) fn find(&self, run: &RunRef) -> Result<RunName, Rejection> {
+    pub(super) fn find(&mut self, run: &RunRef) -> Result<RunName, Rejection> {
+        if let RunRef::Target(Target { run_id: Some(run_id), .. }) = run {
+            self.forget_if_deleted(*run_id);
+        }
         let (namespace, workflow_id) = run.key();
         let not_found = |run_id| Rejection::NotFound { workflow_id: workflow_id.clone(), run_id };
         let run_id = match run {
@@ -146,6 +152,8 @@ impl Shard {
             self.keep(name.run_id, execution);
         }
         self.touch(name.run_id);
+        // Here, because what the run decided before is durable more often than not when it is looked at again.
+        self.snapshot(name.run_id, SNAPSHOT_EVENTS);
         match self.loaded.get_mut(&name.run_id) {
             Some(loaded) => Ok(&mut loaded.execution),
             None => Err(Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(name.run_id) }),
@@ -266,7 +274,8 @@ impl Shard {
         let shared = self.shared.clone();
         let Ok(execution) = self.load(name) else { return };
         let waits = execution.run().inbox_len() > 0 && execution.held().is_none() && !execution.run().is_paused();
-        if waits && let Ok(decision) = decide_with(&shared, |environment| Ok(execution.decide_inbox(environment))) {
+        if waits {
+            let decision = decide_freely(&shared, |environment| execution.decide_inbox(environment));
             self.submit(name, vec![decision], Vec::new());
         }
     }
@@ -285,11 +294,10 @@ impl Shard {
         while !decisions.is_empty() {
             let mut following = Vec::new();
             for (name, mut decision) in decisions {
-                if let Some(next) = decision.take_next_run()
-                    && let Some(begun) = self.begin_next(&name, next)
-                {
-                    names.push(begun.0.clone());
-                    following.push(begun);
+                if let Some(next) = decision.take_next_run() {
+                    let next_name = RunName { run_id: next.run_id, ..name.clone() };
+                    names.push(next_name.clone());
+                    following.extend(self.begin_next(&next_name, next).map(|begun| (next_name.clone(), begun)));
                 }
                 let empty = decision.is_empty();
                 let (turn, sealed) = decision.seal();
@@ -313,19 +321,19 @@ impl Shard {
     }
 
     /// Begins the next run of a chain, in the same commit as the end of the one before.
-    fn begin_next(&mut self, name: &RunName, next: NextRun) -> Option<(RunName, Decision)> {
+    fn begin_next(&mut self, name: &RunName, next: NextRun) -> impl Iterator<Item = Decision> + use<> {
         let shared = self.shared.clone();
-        let name = RunName { run_id: next.run_id, ..name.clone() };
-        let decided = decide_with(&shared, |environment| {
-            Execution::start_or_hold(next.run_id, next.started, &shared.options.workflows, environment)
+        let (execution, first, second) = decide_freely(&shared, |environment| {
+            let (mut execution, first) = Execution::start_or_hold(next, &shared.options.workflows, environment);
+            let second = (execution.run().inbox_len() > 0).then(|| execution.decide_inbox(environment));
+            (execution, first, second)
         });
-        let (execution, decision) = decided.ok()?;
         if let Some(held) = execution.held() {
-            shared.note_held(next.run_id, Some(held.to_string()));
+            shared.note_held(name.run_id, Some(held.to_string()));
         }
-        self.current.insert((name.namespace.clone(), name.workflow_id.clone()), next.run_id);
-        self.keep(next.run_id, execution);
-        Some((name, decision))
+        self.current.insert((name.namespace.clone(), name.workflow_id.clone()), name.run_id);
+        self.keep(name.run_id, execution);
+        std::iter::once(first).chain(second)
     }
 
     fn submit_item(
@@ -371,25 +379,31 @@ impl Shard {
         for run in gone {
             self.forget(run);
         }
-        self.snapshot_long_runs();
+    }
+
+    /// A closed run that was deleted, by a client or because its retention is over, is not there any more.
+    fn forget_if_deleted(&mut self, run: RunId) {
+        let released = self.shared.committer.released(self.number);
+        let ended = |loaded: &Loaded| loaded.execution.run().is_closed() && loaded.last_item <= released;
+        if self.loaded.get(&run).is_some_and(ended) && self.shared.journal.run(run).is_none() {
+            self.unload(run);
+            self.shared.note_held(run, None);
+        }
     }
 
     /// Puts one run out of memory.
     pub(super) fn forget(&mut self, run: RunId) {
         self.snapshot(run, 1);
+        self.unload(run);
+    }
+
+    fn unload(&mut self, run: RunId) {
         let Some(loaded) = self.loaded.remove(&run) else { return };
         self.uses.remove(&loaded.last_use);
         let info = loaded.execution.run().info();
         let key = (info.namespace.clone(), info.workflow_id.clone());
         if loaded.execution.run().is_closed() && self.current.get(&key) == Some(&run) {
             self.current.remove(&key);
-        }
-    }
-
-    /// The run that was used last is the one that may have grown.
-    fn snapshot_long_runs(&mut self) {
-        if let Some((_, run)) = self.uses.last_key_value() {
-            self.snapshot(*run, SNAPSHOT_EVENTS);
         }
     }
 
@@ -417,6 +431,16 @@ impl Shard {
             self.snapshot(run, 1);
         }
     }
+}
+
+/// As [`decide_with`], for a decision that cannot fail.
+fn decide_freely<T>(shared: &Shared, decide: impl FnOnce(&mut Environment<'_>) -> T) -> T {
+    decide(&mut Environment {
+        now: shared.clock.now(),
+        build: shared.build,
+        limits: &shared.options.limits,
+        take_slot: &mut |queue: &TaskQueue| shared.take_slot(queue),
+    })
 }
 
 /// Decides with the worker's time, build and slots. Slots taken for a decision that fails are given back.

@@ -136,8 +136,10 @@ impl TurnThread {
             StartThen::Nothing => self.answer(reply, Ok(started)),
             StartThen::Signal(signal) => {
                 let name = RunName { namespace: target.namespace, workflow_id: target.workflow_id, run_id };
-                let decided =
-                    self.shard.decide(&name, Input::Signal(signal.into()), vec![when_durable(reply, started)]);
+                let input = Input::Signal(signal.into());
+                self.in_hand.begin(&name, Some(input.clone()));
+                let decided = self.shard.decide(&name, input, vec![when_durable(reply, started)]);
+                self.in_hand.end();
                 if let Err((why, answers)) = decided {
                     self.refuse_in_order(answers, why);
                 }

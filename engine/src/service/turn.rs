@@ -67,6 +67,9 @@ impl TurnThread {
 
     /// Until the worker stops, or the shard is given to another thread.
     pub(crate) fn run(mut self) {
+        self.publish_wake();
+        // Begun where the thread was made: a virtual clock must not move before the deadlines are known.
+        self.shared.idle.end();
         while !self.shard.abandoned {
             let deadline = self.shard.next_deadline();
             self.shared.wake_at[self.shard.number]
@@ -149,8 +152,7 @@ impl TurnThread {
     /// Answers in order, after everything decided before is durable.
     pub(super) fn answer<T: Send + 'static>(&mut self, reply: Reply<T>, answer: Result<T, Rejection>) {
         self.shard.answer_in_order(Box::new(move |durable| {
-            // Whoever asked may have gone away.
-            let _ = reply.send(durable.map_err(Clone::clone).and(answer));
+            reply.send(durable.map_err(Clone::clone).and(answer));
         }));
     }
 
@@ -342,14 +344,14 @@ impl TurnThread {
 
 fn refuse(reply: Option<Reply<()>>, why: Rejection) {
     if let Some(reply) = reply {
-        let _ = reply.send(Err(why));
+        reply.send(Err(why));
     }
 }
 
 /// An answer that is given when the turn is durable.
 pub(super) fn when_durable<T: Send + 'static>(reply: Reply<T>, answer: T) -> Answer {
     Box::new(move |durable| {
-        let _ = reply.send(durable.map(|()| answer).map_err(Clone::clone));
+        reply.send(durable.map(|()| answer).map_err(Clone::clone));
     })
 }
 

@@ -26,8 +26,7 @@ impl Waiters {
     pub(crate) fn closed(&self, closed: &Closed) {
         let waiting = self.closes.lock().unwrap_or_else(PoisonError::into_inner).remove(&closed.run_id);
         for reply in waiting.into_iter().flatten() {
-            // A waiter that has gone away is no concern.
-            let _ = reply.send(Ok(closed.clone()));
+            reply.send(Ok(closed.clone()));
         }
     }
     pub(crate) fn await_update(&self, run: RunId, update_id: UpdateId, reply: Reply<UpdateOutcome>) {
@@ -39,24 +38,24 @@ impl Waiters {
     pub(crate) fn update_completed(&self, run: RunId, update_id: UpdateId, result: &Result<Payload, Failure>) {
         let waiting = self.updates.lock().unwrap_or_else(PoisonError::into_inner).remove(&(run, update_id));
         for reply in waiting.into_iter().flatten() {
-            let _ = reply.send(Ok(UpdateOutcome::Completed(result.clone())));
+            reply.send(Ok(UpdateOutcome::Completed(result.clone())));
         }
     }
     pub(crate) fn refuse_update(&self, run: RunId, update_id: UpdateId, why: &Rejection) {
         let waiting = self.updates.lock().unwrap_or_else(PoisonError::into_inner).remove(&(run, update_id));
         for reply in waiting.into_iter().flatten() {
-            let _ = reply.send(Err(why.clone()));
+            reply.send(Err(why.clone()));
         }
     }
     /// The worker leaves: nobody will be answered any more.
     pub(crate) fn abandon(&self, why: &Rejection) {
         let closes = std::mem::take(&mut *self.closes.lock().unwrap_or_else(PoisonError::into_inner));
         for reply in closes.into_values().flatten() {
-            let _ = reply.send(Err(why.clone()));
+            reply.send(Err(why.clone()));
         }
         let updates = std::mem::take(&mut *self.updates.lock().unwrap_or_else(PoisonError::into_inner));
         for reply in updates.into_values().flatten() {
-            let _ = reply.send(Err(why.clone()));
+            reply.send(Err(why.clone()));
         }
     }
 }

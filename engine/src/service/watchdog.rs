@@ -96,7 +96,7 @@ fn spawn(
     known: Known,
 ) -> std::io::Result<(JoinHandle<()>, Arc<InHand>)> {
     let in_hand = Arc::new(InHand::default());
-    let (shared, hand) = (shared.clone(), in_hand.clone());
+    let (counted, shared, hand) = (shared.clone(), shared.clone(), in_hand.clone());
     let run = move || {
         let mut shard = Shard::new(shared, number, generation);
         for (run, namespace, workflow_id, outlook) in known {
@@ -105,6 +105,7 @@ fn spawn(
         TurnThread::new(shard, hand).run();
     };
     let name = format!("bosun-turn-{number}");
+    counted.idle.begin();
     Ok((std::thread::Builder::new().name(name).stack_size(8 * 1024 * 1024).spawn(run)?, in_hand))
 }
 
