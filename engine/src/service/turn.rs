@@ -96,10 +96,11 @@ impl TurnThread {
         }
     }
 
-    /// With nothing else to do, this thread commits itself; with more to decide, it leaves that to the committer.
+    /// With nothing else under way, this thread commits itself; otherwise it goes on deciding while the committer
+    /// collects a larger group.
     fn commit(&self) {
-        let has_time = self.shared.mailboxes[self.shard.number].is_empty();
-        self.shared.committer.kick(&self.shared, has_time);
+        let alone = self.shared.idle.is_nearly() && self.shared.mailboxes[self.shard.number].is_empty();
+        self.shared.committer.kick(&self.shared, alone);
     }
 
     fn real_wait(&self, deadline: Option<Timestamp>) -> Option<std::time::Duration> {
