@@ -11,6 +11,8 @@
 //! Longer than other files, because sled is named nowhere else.
 //!
 //! Invariant: `sync` returns only when everything written before is on the disk. Nothing here knows what a group holds.
+//!
+//! Long: sled is named in one file only, and so are all the traps it has.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
