@@ -2,6 +2,7 @@
 //! runs cost to recover (F06). `cargo bench -p bosun-engine --bench log [-- parked 100000]`
 //!
 //! Medians of rounds in which both are measured in turn, so that a slow moment of the disk hits both.
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench measures real time")]
 
 use std::fs::File;
 use std::io::Write;
