@@ -9,6 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bosun_engine::WorkflowStatus;
+
 use super::Chance;
 use super::histories::violations;
 use super::http::Http;
@@ -84,9 +86,9 @@ impl Outcome {
             if ledger.count(workflow_id) <= shape.signals as usize {
                 continue;
             }
-            let outcome = http.result(workflow_id, until.saturating_duration_since(Instant::now()))?;
-            if !outcome.as_ref().is_some_and(|outcome| outcome.to_string().contains("ompleted")) {
-                self.unfinished.push(format!("{workflow_id}: {outcome:?}"));
+            let result = http.result(workflow_id, until.saturating_duration_since(Instant::now()))?;
+            if result.as_ref().is_none_or(|result| result.outcome.status() != WorkflowStatus::Completed) {
+                self.unfinished.push(format!("{workflow_id}: {result:?}"));
             }
         }
         Ok(())

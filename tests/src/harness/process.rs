@@ -83,12 +83,12 @@ fn build() -> io::Result<PathBuf> {
         return Err(io::Error::other(format!("the bosun binary does not build:\n{said}")));
     }
     let messages = String::from_utf8_lossy(&output.stdout);
-    let executables = messages.lines().filter_map(|line| {
+    let mut executables = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         let is_bosun = message["target"]["name"] == "bosun";
         is_bosun.then(|| message["executable"].as_str().map(PathBuf::from))?
     });
-    executables.last().ok_or_else(|| io::Error::other("cargo built no executable named bosun"))
+    executables.next_back().ok_or_else(|| io::Error::other("cargo built no executable named bosun"))
 }
 
 /// What clients read from `<data>/worker.json`.
