@@ -196,8 +196,10 @@ fn cut_one_directory(
         let load = Load::start(ledger.clone(), Shape { prefix: format!("{name}-{cut}"), ..shape.clone() });
         load.worker_is(&http.endpoint);
         std::thread::sleep(Duration::from_micros(20_000 + chance.below(230_000)));
+        ledger.freeze();
         rig.power_cut(|| drop(worker.kill()))?;
         load.stop()?;
+        ledger.thaw();
         outcome.crash(false);
         let mut after = Outcome::default();
         let Some((_worker, http)) = outcome.recover(program, &rig.dir().join(name))? else { return Ok(()) };
