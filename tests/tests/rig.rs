@@ -146,10 +146,10 @@ fn a_worker_process_is_started_killed_and_started_again() {
     let http = second.wait_ready(patience).unwrap();
     assert_ne!(first.pid(), second.pid());
     assert_eq!(http.healthz().unwrap(), 200);
-    assert!(second.stdout().contains("ready at http://127.0.0.1:"), "{}", second.said());
     second.terminate().unwrap();
     let status = second.wait(patience).unwrap().expect("SIGTERM ends it");
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
+    assert!(second.stdout().contains("ready at http://127.0.0.1:"), "{}", second.said());
     assert!(http.healthz().is_err());
 }
 

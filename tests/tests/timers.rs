@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use bosun_engine::WorkflowStatus;
 use bosun_tests::harness::crash::READY_MAX;
 use bosun_tests::harness::histories::{timer_delays, violations};
 use bosun_tests::harness::process::{Program, WorkerProcess};
@@ -34,8 +35,9 @@ fn timers_over_restarts_are_never_early_lost_or_fired_twice() {
     let until = Instant::now() + Duration::from_millis(span_ms) + Duration::from_secs(60);
     let mut delays = Vec::new();
     for id in &workflows {
-        let outcome = http.result(id, until.saturating_duration_since(Instant::now())).unwrap();
-        assert!(outcome.is_some(), "{id} has not ended: a timer is lost");
+        let result = http.result(id, until.saturating_duration_since(Instant::now())).unwrap();
+        let result = result.unwrap_or_else(|| panic!("{id} has not ended: a timer is lost"));
+        assert_eq!(result.outcome.status(), WorkflowStatus::Completed, "{id}");
         let history = http.history(id).unwrap();
         assert_eq!(violations(&history), Vec::<String>::new(), "{id}");
         let fired = timer_delays(&history);

@@ -9,6 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bosun_engine::WorkflowStatus;
+
 use super::Chance;
 use super::histories::violations;
 use super::http::Http;
@@ -84,9 +86,9 @@ impl Outcome {
             if ledger.count(workflow_id) <= shape.signals as usize {
                 continue;
             }
-            let outcome = http.result(workflow_id, until.saturating_duration_since(Instant::now()))?;
-            if !outcome.as_ref().is_some_and(|outcome| outcome.to_string().contains("ompleted")) {
-                self.unfinished.push(format!("{workflow_id}: {outcome:?}"));
+            let result = http.result(workflow_id, until.saturating_duration_since(Instant::now()))?;
+            if result.as_ref().is_none_or(|result| result.outcome.status() != WorkflowStatus::Completed) {
+                self.unfinished.push(format!("{workflow_id}: {result:?}"));
             }
         }
         Ok(())
@@ -194,8 +196,10 @@ fn cut_one_directory(
         let load = Load::start(ledger.clone(), Shape { prefix: format!("{name}-{cut}"), ..shape.clone() });
         load.worker_is(&http.endpoint);
         std::thread::sleep(Duration::from_micros(20_000 + chance.below(230_000)));
+        ledger.freeze();
         rig.power_cut(|| drop(worker.kill()))?;
         load.stop()?;
+        ledger.thaw();
         outcome.crash(false);
         let mut after = Outcome::default();
         let Some((_worker, http)) = outcome.recover(program, &rig.dir().join(name))? else { return Ok(()) };
