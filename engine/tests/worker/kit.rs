@@ -44,7 +44,17 @@ pub(crate) fn quick() -> ActivityOptions {
 }
 
 pub(crate) fn environment(workflows: WorkflowRegistry) -> TestEnvironment {
-    TestEnvironment::start(workflows, ActivityRegistry::new()).unwrap()
+    environment_with(workflows, ActivityRegistry::new())
+}
+
+/// Without housekeeping in the background, so that what is written follows from what is asked.
+pub(crate) fn environment_with(workflows: WorkflowRegistry, activities: ActivityRegistry) -> TestEnvironment {
+    TestEnvironment::start_with(workflows, activities, |options| options.housekeeping_every = HOUR).unwrap()
+}
+
+/// Waits until nothing is under way any more, because all is done or because the storage has failed.
+pub(crate) async fn settled(environment: &TestEnvironment) {
+    environment.sleep(Duration::ZERO).await;
 }
 
 /// How the execution ended, with all runs of its chain.

@@ -104,7 +104,7 @@ fn environment() -> TestEnvironment {
     let workflows = WorkflowRegistry::new().state_machine::<Counter>().workflow("counter-async", counter);
     let mut activities = ActivityRegistry::new();
     activities.register("weigh", |_, _amount: i64| async move { Ok(()) });
-    TestEnvironment::start(workflows, activities).unwrap()
+    environment_with(workflows, activities)
 }
 
 const FORMS: [&str; 2] = ["counter", "counter-async"];

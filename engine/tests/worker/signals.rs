@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bosun_engine::log::Fault;
 use bosun_engine::testing::TestEnvironment;
-use bosun_engine::workflow::{Cx, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry};
+use bosun_engine::workflow::{Cx, Either, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry, select};
 use bosun_engine::*;
 use serde::{Deserialize, Serialize};
 
@@ -49,13 +49,13 @@ impl StateMachine for Mill {
 async fn mill(ctx: WfContext, mut heard: Heard) -> Result<Heard, Failure> {
     let (say, finish) = (ctx.signal_channel::<(String, u32)>("say"), ctx.signal_channel::<()>("finish"));
     for _ in 0..60 {
-        let next = bosun_engine::workflow::select(say.recv(), finish.recv()).await;
+        let next = select(say.recv(), finish.recv()).await;
         match next {
-            bosun_engine::workflow::Either::First(said) => {
+            Either::First(said) => {
                 let (sender, number) = said?;
                 heard.entry(sender).or_default().push(number);
             }
-            bosun_engine::workflow::Either::Second(_) => return Ok(heard),
+            Either::Second(_) => return Ok(heard),
         }
     }
     ctx.continue_as_new(&heard, ContinueAsNewOptions::default())
