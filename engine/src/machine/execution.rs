@@ -193,28 +193,22 @@ impl Execution {
             self.keep(&mut draft, input)?;
             return Ok(draft.finish(&mut self.run));
         }
-        if matches!(input, Input::WorkerRestarted) && self.run.inbox_len() > 0 {
-            return Ok(self.restarted_with_inbox(draft));
-        }
-        let wakes = matches!(input, Input::Unpause { .. } | Input::Deadline);
-        self.accept(&mut draft, input)?;
-        self.settle(&mut draft);
-        if wakes {
-            self.drain_inbox(&mut draft);
-        }
-        Ok(draft.finish(&mut self.run))
-    }
-
-    /// What was accepted before the restart is decided before its attempts are given up: the result of one of them may
-    /// be among it. A restart that waits in the inbox itself has its place in the order and does not count twice.
-    fn restarted_with_inbox(&mut self, mut draft: Draft<'_, '_>) -> Decision {
-        let waited = self.run.inbox.contains(&Input::WorkerRestarted);
-        self.drain_inbox(&mut draft);
-        if !waited && !self.run.is_closed() {
-            self.run.recover(&mut draft);
+        let unpauses = matches!(input, Input::Unpause { .. });
+        let drains = unpauses || matches!(input, Input::Deadline | Input::WorkerRestarted);
+        // A restart that was kept and one that is told now are the same to the run.
+        if input != Input::WorkerRestarted || !self.run.inbox.contains(&input) {
+            self.accept(&mut draft, input)?;
             self.settle(&mut draft);
         }
-        draft.finish(&mut self.run)
+        if drains {
+            self.drain_inbox(&mut draft);
+        }
+        if unpauses && !self.run.is_closed() && !held {
+            self.run.queue_waiting(&mut draft);
+            draft.follow_up(Input::Deadline);
+            self.settle(&mut draft);
+        }
+        Ok(draft.finish(&mut self.run))
     }
 
     /// Decides what waits in the inbox of a run that is neither paused nor held any more.
@@ -224,12 +218,21 @@ impl Execution {
         draft.finish(&mut self.run)
     }
 
+    /// Decides what was kept, in order, when nothing keeps it waiting any more. A restart that was kept comes first:
+    /// what is decided after it may start attempts, and those are not lost.
     fn drain_inbox(&mut self, draft: &mut Draft<'_, '_>) {
-        while !self.run.is_buffering() && matches!(self.code, Code::Live(_)) && !self.run.is_closed() {
+        let decides =
+            |this: &Self| !this.run.is_buffering() && matches!(this.code, Code::Live(_)) && !this.run.is_closed();
+        if decides(self) && self.run.inbox.contains(&Input::WorkerRestarted) {
+            self.run.recover(draft);
+            self.settle(draft);
+        }
+        while decides(self) {
             let Some(input) = self.run.inbox.pop_front() else { break };
             draft.inbox_taken += 1;
+            let decided = input != Input::WorkerRestarted && self.accept(draft, input).is_ok();
             // What no longer applies (a stale attempt) is taken from the inbox and has no further effect.
-            if self.accept(draft, input).is_ok() {
+            if decided {
                 self.settle(draft);
             }
         }
@@ -247,7 +250,12 @@ impl Execution {
     /// Puts an input into the inbox, durably.
     fn keep(&mut self, draft: &mut Draft<'_, '_>, input: Input) -> Result<(), Rejection> {
         match &input {
-            Input::ActivityOutcome { seq, attempt, .. } => self.run.check_attempt(*seq, *attempt)?,
+            Input::ActivityOutcome { seq, attempt, .. } => {
+                self.run.check_attempt(*seq, *attempt)?;
+                if self.run.has_outcome(*seq, *attempt) {
+                    return Err(Rejection::StaleAttempt { seq: *seq, attempt: *attempt, current: *attempt });
+                }
+            }
             Input::Update { .. } => {
                 let why = if self.run.paused { "the run is paused" } else { "its code cannot be run now" };
                 return Err(Rejection::Held { why: why.into() });
@@ -255,8 +263,10 @@ impl Execution {
             Input::WorkerRestarted if self.run.inbox.contains(&Input::WorkerRestarted) => return Ok(()),
             _ => {}
         }
+        // What the run itself has caused is bounded by what it asked for, and is never refused.
+        let asked = matches!(input, Input::Signal(_) | Input::RequestCancel { .. });
         let limit = draft.limits().inbox_max;
-        if self.run.inbox.len() >= limit {
+        if asked && self.run.inbox.len() >= limit {
             return Err(Rejection::InboxFull { limit });
         }
         self.run.note_request(&input);

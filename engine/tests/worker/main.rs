@@ -1,10 +1,18 @@
 //! The whole engine, through the public API: one file a family of features.
 #![expect(clippy::disallowed_methods, reason = "tests spawn what they wait for")]
 
-mod children;
-mod deploys;
 mod kit;
+mod scene;
+
+mod activities;
+mod activity_limits;
+mod cancellation;
+mod children;
+mod completion_by_token;
+mod deploys;
 mod messages;
 mod signals;
 mod smoke;
+mod starting;
 mod timers;
+mod workflow_limits;
