@@ -221,6 +221,8 @@ impl Drop for Hurry {
 /// Counts what is under way, so that a virtual clock moves only when nothing is.
 pub(crate) struct Idle {
     under_way: AtomicI64,
+    /// How many of these are attempts that run; a test may hold one for as long as it likes.
+    attempts: AtomicI64,
     /// How many callers want time to pass.
     hurried: AtomicUsize,
     /// Counts what may have changed the next moment, so that no change between two looks is missed.
@@ -233,6 +235,7 @@ impl Idle {
     pub(crate) fn new() -> Self {
         Idle {
             under_way: AtomicI64::new(0),
+            attempts: AtomicI64::new(0),
             hurried: AtomicUsize::new(0),
             news: AtomicU64::new(0),
             lock: Mutex::new(()),
@@ -243,9 +246,17 @@ impl Idle {
         self.under_way.fetch_add(1, Ordering::AcqRel);
     }
     pub(crate) fn end(&self) {
-        if self.under_way.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.under_way.fetch_sub(1, Ordering::AcqRel) - 1 <= self.attempts.load(Ordering::Acquire) {
             self.notify();
         }
+    }
+    pub(crate) fn begin_attempt(&self) {
+        self.attempts.fetch_add(1, Ordering::AcqRel);
+        self.begin();
+    }
+    pub(crate) fn end_attempt(&self) {
+        self.attempts.fetch_sub(1, Ordering::AcqRel);
+        self.end();
     }
     /// Whether no more is under way than one step of one run: its message, its item, its attempt.
     pub(crate) fn is_nearly(&self) -> bool {
@@ -263,11 +274,15 @@ impl Idle {
     pub(crate) fn stop_hurrying(&self) {
         self.hurried.fetch_sub(1, Ordering::AcqRel);
     }
-    /// Waits until nothing is under way and somebody wants time to pass, or `stopped` says so. Gives what
-    /// [`Idle::wait_news`] wants.
-    pub(crate) fn wait_quiet(&self, stopped: &dyn Fn() -> bool) -> u64 {
+    /// Waits until nothing is under way and somebody wants time to pass, or `stopped` says so; for somebody whose moment
+    /// `has_come`, attempts that run need not have ended. Gives what [`Idle::wait_news`] wants.
+    pub(crate) fn wait_quiet(&self, stopped: &dyn Fn() -> bool, has_come: &dyn Fn() -> bool) -> u64 {
+        let quiet = || {
+            let under_way = self.under_way.load(Ordering::Acquire);
+            under_way == 0 || (under_way <= self.attempts.load(Ordering::Acquire) && has_come())
+        };
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while !stopped() && (self.under_way.load(Ordering::Acquire) != 0 || self.hurried.load(Ordering::Acquire) == 0) {
+        while !stopped() && (self.hurried.load(Ordering::Acquire) == 0 || !quiet()) {
             guard = self.changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
         self.news.load(Ordering::Acquire)

@@ -243,9 +243,15 @@ fn skip_time(shared: &Arc<Shared>, housekeeping: &Housekeeping) {
     let Some(clock) = shared.clock.as_virtual() else { return };
     let stopped = || housekeeping.is_stopped();
     loop {
-        let seen = shared.idle.wait_quiet(&stopped);
+        let has_come = || shared.next_sleeper().is_some_and(|moment| moment <= clock.now());
+        let seen = shared.idle.wait_quiet(&stopped, &has_come);
         if stopped() {
             return;
+        }
+        let due_now = shared.next_deadline().is_some_and(|deadline| deadline <= clock.now());
+        if has_come() && !due_now {
+            shared.wake_sleepers(clock.now());
+            continue;
         }
         match (shared.next_deadline(), shared.next_sleeper()) {
             // Who waits for a moment finds everything done that was due by then.
