@@ -1,5 +1,6 @@
 //! The whole engine, through the public API: one file a family of features.
 
+mod chains;
 mod children;
 mod deploys;
 mod kit;
@@ -7,3 +8,4 @@ mod messages;
 mod signals;
 mod smoke;
 mod timers;
+mod visibility;
