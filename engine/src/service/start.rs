@@ -112,7 +112,7 @@ impl TurnThread {
                 let answers = match wait {
                     UpdateWait::Accepted => vec![when_durable(reply, UpdateOutcome::Accepted)],
                     UpdateWait::Completed => {
-                        self.shared.waiters.await_update(run_id, update_id.clone(), reply);
+                        self.shared.waiters.await_update(&self.shared.health, run_id, update_id.clone(), reply);
                         Vec::new()
                     }
                 };

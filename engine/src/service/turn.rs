@@ -195,7 +195,7 @@ impl TurnThread {
                 return self.answer(reply, Ok(UpdateOutcome::Accepted));
             }
             (Some(UpdateOutcome::Accepted), UpdateWait::Completed) => {
-                return self.shared.waiters.await_update(name.run_id, request.update_id, reply);
+                return self.shared.waiters.await_update(&self.shared.health, name.run_id, request.update_id, reply);
             }
             (None, _) => {}
         }
@@ -204,7 +204,7 @@ impl TurnThread {
         let (answers, waits) = match wait {
             UpdateWait::Accepted => (vec![when_durable(reply, UpdateOutcome::Accepted)], false),
             UpdateWait::Completed => {
-                self.shared.waiters.await_update(name.run_id, update_id.clone(), reply);
+                self.shared.waiters.await_update(&self.shared.health, name.run_id, update_id.clone(), reply);
                 (Vec::new(), true)
             }
         };
@@ -225,7 +225,9 @@ impl TurnThread {
             Err(why) => return self.answer(reply, Err(why)),
         };
         match self.shard.load(&name).map(|execution| execution.run().update(&update_id)) {
-            Ok(Some(UpdateOutcome::Accepted)) => self.shared.waiters.await_update(name.run_id, update_id, reply),
+            Ok(Some(UpdateOutcome::Accepted)) => {
+                self.shared.waiters.await_update(&self.shared.health, name.run_id, update_id, reply)
+            }
             Ok(Some(done)) => self.answer(reply, Ok(done)),
             Ok(None) => {
                 let why = Rejection::Invalid {
@@ -289,7 +291,7 @@ impl TurnThread {
         // An open run that is not loaded stays so: its waiter costs nothing until it ends.
         let open = self.shard.info(name.run_id).is_some_and(|info| info.status.is_open());
         if open {
-            return self.shared.waiters.await_close(name.run_id, reply);
+            return self.shared.waiters.await_close(&self.shared.health, name.run_id, reply);
         }
         let closed = self.shard.load(&name).and_then(|execution| {
             let outcome = execution.run().outcome().cloned();

@@ -2,10 +2,15 @@
 
 mod chains;
 mod children;
+mod crashes;
 mod deploys;
 mod kit;
+mod limits;
 mod messages;
+mod retention;
+mod sagas;
 mod signals;
 mod smoke;
+mod storage;
 mod timers;
 mod visibility;
