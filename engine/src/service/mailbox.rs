@@ -204,6 +204,9 @@ impl Mailbox {
             }
         }
     }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().messages.is_empty()
+    }
     pub(crate) fn stop(&self) {
         self.lock().stopped = true;
         self.arrived.notify_all();

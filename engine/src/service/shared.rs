@@ -237,6 +237,10 @@ impl Idle {
             self.notify();
         }
     }
+    /// Whether no more is under way than one step of one run: its message, its item, its attempt.
+    pub(crate) fn is_nearly(&self) -> bool {
+        self.under_way.load(Ordering::Acquire) <= 4
+    }
     pub(crate) fn notify(&self) {
         self.news.fetch_add(1, Ordering::AcqRel);
         drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));

@@ -78,11 +78,13 @@ impl TurnThread {
             let wait = if due { Some(std::time::Duration::ZERO) } else { self.real_wait(deadline) };
             if due {
                 self.fire_due();
+                self.commit();
             }
             match self.shared.mailboxes[self.shard.number].next(wait) {
                 Arrival::Message(message) => {
                     self.handle(message);
                     self.publish_wake();
+                    self.commit();
                     self.shared.idle.end();
                 }
                 Arrival::Deadline => {}
@@ -92,6 +94,13 @@ impl TurnThread {
                 }
             }
         }
+    }
+
+    /// With nothing else under way, this thread commits itself; otherwise it goes on deciding while the committer
+    /// collects a larger group.
+    fn commit(&self) {
+        let alone = self.shared.idle.is_nearly() && self.shared.mailboxes[self.shard.number].is_empty();
+        self.shared.committer.kick(&self.shared, alone);
     }
 
     fn real_wait(&self, deadline: Option<Timestamp>) -> Option<std::time::Duration> {

@@ -133,6 +133,7 @@ fn replace(
         })],
     };
     shared.committer.submit(barrier);
+    shared.committer.kick(shared, false);
     let _ = wait.recv();
     let mut known = shared.journal.open_runs();
     known.retain(|(_, namespace, workflow_id, _)| shared.shard_of(namespace, workflow_id) == number);
