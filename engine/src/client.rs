@@ -324,11 +324,17 @@ impl Client {
     /// The run that a target means, of those that are durable.
     fn resolve(&self, target: &Target) -> Result<RunInfo, Rejection> {
         let not_found = || Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id };
+        let journal = &self.shared.journal;
+        // An entry that cannot be read (damage, a missing key) is not the same as none.
+        let failed = |why: StorageError| Rejection::StorageFailed { why: why.to_string() };
         let run = match target.run_id {
             Some(run) => run,
-            None => self.shared.journal.latest_run(&target.namespace, &target.workflow_id).ok_or_else(not_found)?,
+            None => {
+                journal.try_latest_run(&target.namespace, &target.workflow_id).map_err(failed)?.ok_or_else(not_found)?
+            }
         };
-        self.info_of(run).filter(|info| info.workflow_id == target.workflow_id).ok_or_else(not_found)
+        let info = journal.try_run(run).map_err(failed)?.map(|entry| entry.info);
+        info.filter(|info| info.workflow_id == target.workflow_id).ok_or_else(not_found)
     }
 
     /// Reads in a thread that may block.

@@ -148,8 +148,8 @@ impl Shard {
     /// The loaded run, loading it if need be.
     pub(super) fn load(&mut self, name: &RunName) -> Result<&mut Execution, Rejection> {
         if !self.loaded.contains_key(&name.run_id) {
-            let execution = self.read(name.run_id, &name.workflow_id)?;
-            self.keep(name.run_id, execution);
+            let (execution, snapshot_at) = self.read(name.run_id, &name.workflow_id)?;
+            self.keep(name.run_id, execution, snapshot_at);
         }
         self.touch(name.run_id);
         // Here, because what the run decided before is durable more often than not when it is looked at again.
@@ -164,13 +164,14 @@ impl Shard {
         self.loaded.get_mut(&run).map(|loaded| &mut loaded.execution)
     }
 
-    fn read(&self, run: RunId, workflow_id: &WorkflowId) -> Result<Execution, Rejection> {
+    /// Brings a run back to life; also gives the event its newest usable snapshot is behind.
+    fn read(&self, run: RunId, workflow_id: &WorkflowId) -> Result<(Execution, EventId), Rejection> {
         let failed = |error: StorageError| Rejection::Held { why: error.to_string() };
         let held = self.shared.held_why(run);
         if held.is_none()
-            && let Some(execution) = self.resume(run).map_err(failed)?
+            && let Some(resumed) = self.resume(run).map_err(failed)?
         {
-            return Ok(execution);
+            return Ok(resumed);
         }
         let turns = self.shared.journal.turns(run, EventId(1)).map_err(|error| {
             self.shared.note_held(run, Some(error.to_string()));
@@ -184,31 +185,31 @@ impl Shard {
             // The code of a held run is not given another chance to keep this thread.
             let mut execution = Execution::facts(&turns).map_err(not_a_history)?;
             execution.hold(Held::Defect { why });
-            return Ok(execution);
+            return Ok((execution, EventId(1)));
         }
         let registry = &self.shared.options.workflows;
         let execution = Execution::load(&turns, registry, self.shared.build).map_err(not_a_history)?;
         if let Some(held) = execution.held() {
             self.shared.note_held(run, Some(held.to_string()));
         }
-        Ok(execution)
+        Ok((execution, EventId(1)))
     }
 
     /// Resumes a state-machine run from its snapshot, if there is one of this build that can be read.
-    fn resume(&self, run: RunId) -> Result<Option<Execution>, StorageError> {
+    fn resume(&self, run: RunId) -> Result<Option<(Execution, EventId)>, StorageError> {
         let Some(snapshot) = self.shared.journal.snapshot(run).filter(|found| found.build == self.shared.build) else {
             return Ok(None);
         };
         let Ok((facts, code)) = rmp_serde::from_slice::<(Run, Vec<u8>)>(&snapshot.state) else { return Ok(None) };
         let workflow_type = facts.info().workflow_type.clone();
         let Ok(driver) = self.shared.options.workflows.restore(&workflow_type, run, &code) else { return Ok(None) };
-        let turns = self.shared.journal.turns(run, facts.next_event())?;
-        Ok(Execution::resume(facts, driver, &turns, self.shared.build).ok())
+        let at = facts.next_event();
+        let turns = self.shared.journal.turns(run, at)?;
+        Ok(Execution::resume(facts, driver, &turns, self.shared.build).ok().map(|execution| (execution, at)))
     }
 
-    fn keep(&mut self, run: RunId, execution: Execution) {
-        let snapshot_at = execution.run().next_event().0;
-        let loaded = Loaded { execution, last_use: 0, last_item: self.submitted, snapshot_at };
+    fn keep(&mut self, run: RunId, execution: Execution, snapshot_at: EventId) {
+        let loaded = Loaded { execution, last_use: 0, last_item: self.submitted, snapshot_at: snapshot_at.0 };
         self.loaded.insert(run, loaded);
         self.touch(run);
     }
@@ -258,7 +259,7 @@ impl Shard {
         match ended {
             Ok((execution, begun)) => {
                 self.current.insert((name.namespace.clone(), name.workflow_id.clone()), run_id);
-                self.keep(run_id, execution);
+                self.keep(run_id, execution, EventId(1));
                 decisions.extend(begun.into_iter().map(|decision| (name.clone(), decision)));
                 self.submit(decisions, answers);
                 Ok(())
@@ -347,7 +348,7 @@ impl Shard {
             shared.note_held(name.run_id, Some(held.to_string()));
         }
         self.current.insert((name.namespace.clone(), name.workflow_id.clone()), name.run_id);
-        self.keep(name.run_id, execution);
+        self.keep(name.run_id, execution, EventId(1));
         decisions.into_iter().map(|decision| (name.clone(), decision)).collect()
     }
 

@@ -236,7 +236,7 @@ impl TurnThread {
 
     pub(super) fn await_update(&self, name: &RunName, update_id: UpdateId, reply: &SharedReply<UpdateOutcome>) {
         if let Some(reply) = reply.take() {
-            self.shared.waiters.await_update(name.run_id, update_id, reply);
+            self.shared.waiters.await_update(&self.shared.health, name.run_id, update_id, reply);
         }
     }
 
@@ -311,7 +311,7 @@ impl TurnThread {
         let open = self.shard.info(name.run_id).is_some_and(|info| info.status.is_open());
         if open {
             if let Some(reply) = reply.take() {
-                self.shared.waiters.await_close(name.run_id, reply);
+                self.shared.waiters.await_close(&self.shared.health, name.run_id, reply);
             }
             return;
         }

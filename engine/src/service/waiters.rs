@@ -1,11 +1,13 @@
 //! Who waits for the end of a run or of an update.
 //!
 //! Invariant: a waiter is registered by the turn thread before the decision that would answer it is submitted, and
-//! answered after that decision is durable; so none is missed and none hears too early.
+//! answered after that decision is durable; so none is missed and none hears too early. Whoever comes after the storage
+//! has failed, when nothing will be answered any more, is told so.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use super::health::HealthCell;
 use super::mailbox::{Closed, Reply};
 use crate::request::UpdateOutcome;
 use crate::vocabulary::*;
@@ -17,11 +19,13 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    pub(crate) fn await_close(&self, run: RunId, reply: Reply<Closed>) {
+    pub(crate) fn await_close(&self, health: &HealthCell, run: RunId, reply: Reply<Closed>) {
         let mut closes = self.closes.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = closes.entry(run).or_default();
         waiting.retain(|reply| !reply.is_closed());
         waiting.push(reply);
+        drop(closes);
+        self.abandon_if_failed(health);
     }
     pub(crate) fn closed(&self, closed: &Closed) {
         let waiting = self.closes.lock().unwrap_or_else(PoisonError::into_inner).remove(&closed.run_id);
@@ -29,11 +33,25 @@ impl Waiters {
             reply.send(Ok(closed.clone()));
         }
     }
-    pub(crate) fn await_update(&self, run: RunId, update_id: UpdateId, reply: Reply<UpdateOutcome>) {
+    pub(crate) fn await_update(
+        &self,
+        health: &HealthCell,
+        run: RunId,
+        update_id: UpdateId,
+        reply: Reply<UpdateOutcome>,
+    ) {
         let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = updates.entry((run, update_id)).or_default();
         waiting.retain(|reply| !reply.is_closed());
         waiting.push(reply);
+        drop(updates);
+        self.abandon_if_failed(health);
+    }
+    /// After registering: the failure is noted before the waiters of that moment are abandoned, so none is left behind.
+    fn abandon_if_failed(&self, health: &HealthCell) {
+        if let Some(why) = health.storage_failure().and_then(|failed| failed.refusal()) {
+            self.abandon(&why);
+        }
     }
     pub(crate) fn update_completed(&self, run: RunId, update_id: UpdateId, result: &Result<Payload, Failure>) {
         let waiting = self.updates.lock().unwrap_or_else(PoisonError::into_inner).remove(&(run, update_id));

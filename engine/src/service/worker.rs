@@ -207,7 +207,8 @@ impl Housekeeping {
     fn run(&self, shared: &Arc<Shared>) {
         let (mut done_at, mut looked_at) = (GroupSeq(0), shared.clock.now());
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
+        // Looked at under the lock before every wait: a stop that comes before the first one is not missed.
+        while !self.is_stopped() {
             let every = shared.options.housekeeping_every;
             guard = self.changed.wait_timeout(guard, every).unwrap_or_else(PoisonError::into_inner).0;
             if self.is_stopped() || shared.health.storage_failure().is_some() {
