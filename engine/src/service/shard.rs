@@ -2,6 +2,8 @@
 //!
 //! Invariant: only the shard's thread touches this. A run is put out of memory only when everything it decided is
 //! durable, so that loading it again finds all of it. A parked run costs an entry in two ordered maps, no task.
+//!
+//! Long: loading, deciding, submitting and eviction share the one state that only this thread may touch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
