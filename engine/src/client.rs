@@ -313,9 +313,17 @@ impl Client {
         match self.shared.clock.as_virtual() {
             Some(clock) => {
                 let until = clock.now().plus(duration);
-                self.shared.run_virtual_until(until).await;
+                self.shared.run_virtual_until(until, false).await;
             }
             None => tokio::time::sleep(duration).await,
+        }
+    }
+
+    /// Waits until nothing is under way any more, attempts included, and no time passes meanwhile. For tests: on a real
+    /// clock it returns at once.
+    pub(crate) async fn settle(&self) {
+        if let Some(clock) = self.shared.clock.as_virtual() {
+            self.shared.run_virtual_until(clock.now(), true).await;
         }
     }
 

@@ -68,6 +68,12 @@ impl TestEnvironment {
         self.client().sleep(duration).await;
     }
 
+    /// Waits, at this moment of the clock, until everything that was caused is done, attempts that run included; or
+    /// until the storage has failed.
+    pub async fn settle(&self) {
+        self.client().settle().await;
+    }
+
     /// Stops the worker and starts another one on the same log, possibly with other code.
     pub fn restart(self, change: impl FnOnce(&mut WorkerOptions)) -> Result<Self, StartError> {
         let TestEnvironment { worker, log, clock, options } = self;

@@ -28,7 +28,13 @@ pub(crate) struct CommittedGroup {
 }
 
 /// Who waits for a moment, and lets time pass until then.
-type Sleeper = (Timestamp, oneshot::Sender<()>, Hurry);
+pub(crate) struct Sleeper {
+    until: Timestamp,
+    /// Also waits for the attempts that run then.
+    for_attempts: bool,
+    reached: oneshot::Sender<()>,
+    hurry: Hurry,
+}
 
 pub(crate) struct Shared {
     pub(crate) options: WorkerOptions,
@@ -125,14 +131,15 @@ impl Shared {
             let _ = self.committed.send(Arc::new(CommittedGroup { turns }));
         }
     }
-    /// Lets a virtual clock run until a moment, doing everything that is due before.
-    pub(crate) async fn run_virtual_until(self: &Arc<Self>, until: Timestamp) {
+    /// Lets a virtual clock run until a moment, doing everything that is due before; with `for_attempts`, until the
+    /// attempts that run at that moment, and what follows from them, have ended too.
+    pub(crate) async fn run_virtual_until(self: &Arc<Self>, until: Timestamp, for_attempts: bool) {
         let (reached, wait) = oneshot::channel();
         let hurry = {
             // Time may move only once it is known how far.
             let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
             let hurry = Hurry::new(self);
-            sleepers.push((until, reached, hurry.clone()));
+            sleepers.push(Sleeper { until, for_attempts, reached, hurry: hurry.clone() });
             hurry
         };
         // The worker may stop first; then there is nothing more to wait for.
@@ -146,14 +153,28 @@ impl Shared {
     }
     /// When the first of those who wait for a moment is to be woken.
     pub(crate) fn next_sleeper(&self) -> Option<Timestamp> {
-        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|(at, ..)| *at).min()
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|sleeper| sleeper.until).min()
+    }
+    /// Whether the moment of somebody has come who does not wait for attempts.
+    pub(crate) fn has_come(&self, now: Timestamp) -> bool {
+        let sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        sleepers.iter().any(|sleeper| !sleeper.for_attempts && sleeper.until <= now)
     }
     /// Wakes those whose moment has come.
     pub(crate) fn wake_sleepers(&self, now: Timestamp) {
+        let quiet = self.idle.is_quiet();
+        let due = |sleeper: &Sleeper| sleeper.until <= now && (quiet || !sleeper.for_attempts);
+        self.wake_those(due);
+    }
+    /// The clock is not moved any more.
+    pub(crate) fn wake_all_sleepers(&self) {
+        self.wake_those(|_| true);
+    }
+    fn wake_those(&self, due: impl Fn(&Sleeper) -> bool) {
         let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
-        let (due, rest) = std::mem::take(&mut *sleepers).into_iter().partition(|(at, ..)| *at <= now);
+        let (due, rest) = std::mem::take(&mut *sleepers).into_iter().partition(due);
         *sleepers = rest;
-        for (_, reached, hurry) in due as Vec<Sleeper> {
+        for Sleeper { reached, hurry, .. } in due as Vec<Sleeper> {
             hurry.over();
             // A caller that has gone away needs no waking.
             let _ = reached.send(());
@@ -252,6 +273,9 @@ impl Idle {
     pub(crate) fn end_attempt(&self) {
         self.attempts.fetch_sub(1, Ordering::AcqRel);
         self.end();
+    }
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.under_way.load(Ordering::Acquire) == 0
     }
     /// Whether no more is under way than one step of one run: its message, its item, its attempt.
     pub(crate) fn is_nearly(&self) -> bool {

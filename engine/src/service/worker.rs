@@ -151,8 +151,7 @@ impl Worker {
         }
         self.shared.runner.cancel_all();
         self.shared.waiters.abandon(&Rejection::ShuttingDown);
-        // Nobody moves the clock any more.
-        self.shared.wake_sleepers(Timestamp::MAX);
+        self.shared.wake_all_sleepers();
         let failed = self.shared.health.storage_failure();
         self.shared.health.worsen(Health::Stopped);
         if first && failed.is_none() { self.shared.journal.close() } else { Ok(()) }
@@ -243,7 +242,7 @@ fn skip_time(shared: &Arc<Shared>, housekeeping: &Housekeeping) {
     let Some(clock) = shared.clock.as_virtual() else { return };
     let stopped = || housekeeping.is_stopped();
     loop {
-        let has_come = || shared.next_sleeper().is_some_and(|moment| moment <= clock.now());
+        let has_come = || shared.has_come(clock.now());
         let seen = shared.idle.wait_quiet(&stopped, &has_come);
         if stopped() {
             return;

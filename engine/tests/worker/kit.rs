@@ -54,7 +54,7 @@ pub(crate) fn environment_with(workflows: WorkflowRegistry, activities: Activity
 
 /// Waits until nothing is under way any more, because all is done or because the storage has failed.
 pub(crate) async fn settled(environment: &TestEnvironment) {
-    environment.sleep(Duration::ZERO).await;
+    environment.settle().await;
 }
 
 /// How the execution ended, with all runs of its chain.
