@@ -45,9 +45,7 @@ impl Client {
     }
 
     fn admit(&self, call: &'static str, workflow_id: Option<&WorkflowId>) -> Result<(), Rejection> {
-        for interceptor in &self.shared.options.interceptors {
-            interceptor.client_call(call, workflow_id)?;
-        }
+        self.admit_reading(call, workflow_id)?;
         self.shared.health.get().refusal().map_or(Ok(()), Err)
     }
 
@@ -340,6 +338,7 @@ impl Client {
 
     /// Up to `limit` events of a run, from an event id on.
     pub async fn history(&self, target: &Target, from: EventId, limit: usize) -> Result<Vec<Event>, Rejection> {
+        self.admit_reading("history", Some(&target.workflow_id))?;
         let run = self.resolve(target)?.run_id;
         self.events_of(run, from, limit.clamp(1, PAGE_MAX)).await
     }
@@ -354,6 +353,7 @@ impl Client {
 
     /// All turns of a run, for replay and export.
     pub async fn turns(&self, target: &Target) -> Result<Vec<Turn>, Rejection> {
+        self.admit_reading("turns", Some(&target.workflow_id))?;
         let run = self.resolve(target)?.run_id;
         self.read(move |shared| shared.journal.turns(run, EventId(1))).await
     }
@@ -368,6 +368,7 @@ impl Client {
     ) -> impl Stream<Item = Result<Event, Rejection>> + Send + 'static {
         let client = self.clone();
         async_stream::try_stream! {
+            client.admit_reading("events", Some(&target.workflow_id))?;
             let run = client.resolve(&target)?.run_id;
             let mut next = EventId(from.0.max(1));
             loop {
@@ -426,6 +427,7 @@ impl Client {
     ) -> impl Stream<Item = Result<RunEvent, Rejection>> + Send + 'static {
         let client = self.clone();
         async_stream::try_stream! {
+            client.admit_reading("watch", None)?;
             let filter = parse(&query)?;
             let mut committed = client.shared.committed.subscribe();
             let mut seen = after.unwrap_or_else(|| client.shared.journal.last_group());
@@ -455,7 +457,7 @@ impl Client {
 
     /// Runs that fit a filter, in its order, by default newest start first (engine.md E23).
     pub async fn list(&self, request: ListRequest) -> Result<Vec<RunInfo>, Rejection> {
-        self.admit_reading("list")?;
+        self.admit_reading("list", None)?;
         let filter = parse(&request.query)?;
         let limit = request.limit.clamp(1, PAGE_MAX);
         self.read(move |shared| {
@@ -478,7 +480,7 @@ impl Client {
     }
 
     pub async fn count(&self, query: &str) -> Result<u64, Rejection> {
-        self.admit_reading("count")?;
+        self.admit_reading("count", None)?;
         let filter = parse(query)?;
         self.read(move |shared| {
             let mut count = 0;
@@ -492,8 +494,8 @@ impl Client {
     }
 
     /// Reading goes on while the worker drains.
-    fn admit_reading(&self, call: &'static str) -> Result<(), Rejection> {
-        self.shared.options.interceptors.iter().try_for_each(|interceptor| interceptor.client_call(call, None))
+    fn admit_reading(&self, call: &'static str, workflow_id: Option<&WorkflowId>) -> Result<(), Rejection> {
+        self.shared.options.interceptors.iter().try_for_each(|interceptor| interceptor.client_call(call, workflow_id))
     }
 
     /// Removes a closed run and what only it refers to (engine.md E32).
@@ -510,14 +512,17 @@ impl Client {
 
     /// Checks everything that is stored (engine.md E38).
     pub async fn verify(&self) -> Result<VerifyReport, Rejection> {
+        self.admit_reading("verify", None)?;
         self.read(|shared| Ok(shared.journal.verify())).await
     }
     /// Copies a consistent prefix of the log to a new directory, while work goes on (engine.md E38, G10).
     pub async fn backup(&self, directory: &Path) -> Result<BackupReport, Rejection> {
+        self.admit_reading("backup", None)?;
         let directory = directory.to_owned();
         self.read(move |shared| shared.journal.backup(&directory)).await
     }
     pub async fn store_info(&self) -> Result<StoreInfo, Rejection> {
+        self.admit_reading("store-info", None)?;
         self.read(|shared| Ok(shared.journal.info())).await
     }
 }

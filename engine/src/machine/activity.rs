@@ -72,6 +72,8 @@ impl Activity {
         let mut due: Vec<(Timestamp, Due)> =
             self.close_deadline().map(|at| (at, Due::ScheduleToClose(seq))).into_iter().collect();
         match &self.state {
+            // A paused activity is not waiting for a slot.
+            State::Queued { .. } if self.paused => {}
             State::Queued { since } => {
                 due.extend(
                     self.options().schedule_to_start.map(|limit| (since.plus(limit), Due::ScheduleToStart(seq))),
@@ -207,7 +209,7 @@ impl Run {
     /// Starts the attempt at once if there is a free slot, so that one commit records both; else it waits in the queue.
     fn start_or_queue(&mut self, draft: &mut Draft<'_, '_>, seq: Seq) {
         let Some(activity) = self.activities.get(&seq).filter(|activity| !activity.paused) else { return };
-        if !matches!(activity.state, State::Queued { .. }) {
+        if self.paused || !matches!(activity.state, State::Queued { .. }) {
             return;
         }
         let (attempt, queue) = (activity.attempt, self.queue_of(activity));
@@ -248,7 +250,7 @@ impl Run {
 
     /// A slot was found for a queued attempt.
     pub(super) fn slot_granted(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, attempt: Attempt) {
-        let fits = self.activities.get(&seq).is_some_and(|activity| {
+        let fits = !self.paused && self.activities.get(&seq).is_some_and(|activity| {
             activity.attempt == attempt && !activity.paused && matches!(activity.state, State::Queued { .. })
         });
         if fits {
@@ -326,7 +328,11 @@ impl Run {
     pub(super) fn activity_due(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, timeout: TimeoutType) {
         let Some(activity) = self.activities.get(&seq) else { return };
         let (attempt, under_way) = (activity.attempt, activity.is_under_way());
-        let failure = Failure::timeout(timeout, activity.heartbeat_details.clone());
+        let mut failure = Failure::timeout(timeout, activity.heartbeat_details.clone());
+        if timeout == TimeoutType::ScheduleToClose {
+            // Why it took so long: how the last attempt ended.
+            failure.cause = activity.last_failure.clone().map(Box::new);
+        }
         if under_way {
             draft.effect(Effect::CancelActivity { seq, attempt });
         }
@@ -391,9 +397,41 @@ impl Run {
         }
     }
 
-    /// After a restart: an attempt that ran is lost, a queued one waits for a slot again.
+    /// The run goes on after a pause: what waits for a slot begins to wait now.
+    pub(super) fn restart_waiting(&mut self, at: Timestamp) {
+        for seq in self.activities.keys().copied().collect::<Vec<_>>() {
+            self.change_activity(seq, |activity| {
+                if let State::Queued { since } = &mut activity.state {
+                    *since = at;
+                }
+            });
+        }
+    }
+
+    /// Asks for slots again after a pause, in which they were not taken. One asked for twice is given back.
+    pub(super) fn queue_waiting(&mut self, draft: &mut Draft<'_, '_>) {
+        for seq in self.activities.keys().copied().collect::<Vec<_>>() {
+            self.start_or_queue(draft, seq);
+        }
+    }
+
+    /// Whether the outcome of this attempt was accepted and waits in the inbox.
+    pub(super) fn has_outcome(&self, seq: Seq, attempt: Attempt) -> bool {
+        self.inbox.iter().any(|input| match input {
+            Input::ActivityOutcome { outcome: ActivityOutcome::WillCompleteLater, .. } => false,
+            Input::ActivityOutcome { seq: s, attempt: a, .. } => (*s, *a) == (seq, attempt),
+            _ => false,
+        })
+    }
+
+    /// After a restart: an attempt that ran is lost, a queued one waits for a slot again. An attempt whose end is known
+    /// and only waits to be told is not lost.
     pub(super) fn recover_activity(&mut self, draft: &mut Draft<'_, '_>, seq: Seq) {
-        match self.activities.get(&seq).map(|activity| &activity.state) {
+        let Some(activity) = self.activities.get(&seq) else { return };
+        let told = self.inbox.iter().any(|input| {
+            matches!(input, Input::ActivityOutcome { seq: s, attempt, .. } if (*s, *attempt) == (seq, activity.attempt))
+        });
+        match Some(&activity.state).filter(|_| !told) {
             Some(State::Running { .. }) => {
                 let failure = lost("the worker that ran the attempt is gone");
                 self.attempt_failed(draft, seq, failure, Some(Duration::ZERO));

@@ -1,11 +1,14 @@
 //! How a run ends, and what comes after it: retries of the workflow, continue-as-new (engine.md E02, E03, E18, E19).
 //!
 //! Invariant: a run ends with exactly one event. The next run of the chain, if there is one, begins in the same commit,
-//! so that nothing can fall between them; it carries the request ids seen and the signals not consumed.
+//! so that nothing can fall between them; it carries the request ids seen, the signals not consumed, and the signals and
+//! cancel requests that were accepted and still wait in the inbox. Without a next run those signals are reported.
+
+use std::collections::BTreeSet;
 
 use super::decision::{Draft, Effect, NextRun};
 use super::run::{Phase, Run};
-use super::signal::RequestIds;
+use super::signal::{RequestIds, request_id};
 use crate::vocabulary::*;
 
 impl Run {
@@ -43,7 +46,13 @@ impl Run {
         draft.effect(Effect::Closed { outcome, next_run: self.info.next_run });
     }
 
-    pub(super) fn complete(&mut self, draft: &mut Draft<'_, '_>, result: Payload, unhandled_signals: Vec<SignalName>) {
+    pub(super) fn complete(
+        &mut self,
+        draft: &mut Draft<'_, '_>,
+        result: Payload,
+        mut unhandled_signals: Vec<SignalName>,
+    ) {
+        unhandled_signals.extend(self.unhandled_in_inbox());
         self.close(draft, EventKind::WorkflowExecutionCompleted { result, unhandled_signals });
     }
 
@@ -56,7 +65,13 @@ impl Run {
         self.inbox.iter().filter_map(signal).collect()
     }
 
-    pub(super) fn fail(&mut self, draft: &mut Draft<'_, '_>, failure: Failure, unhandled_signals: Vec<SignalName>) {
+    /// What was accepted for this run and is the next run's to decide.
+    fn left_in_inbox(&self) -> Vec<Input> {
+        let moves = |input: &&Input| matches!(input, Input::Signal(_) | Input::RequestCancel { .. });
+        self.inbox.iter().filter(moves).cloned().collect()
+    }
+
+    pub(super) fn fail(&mut self, draft: &mut Draft<'_, '_>, failure: Failure, mut unhandled_signals: Vec<SignalName>) {
         let next = match &self.started.retry_policy {
             Some(policy) => policy.next(self.started.attempt, &failure),
             None => Err(RetryState::RetryPolicyNotSet),
@@ -70,7 +85,10 @@ impl Run {
         });
         let (new_run, retry_state) = match next {
             Ok(at) => (Some(self.retry_at(draft, at, &failure)), RetryState::RetryPolicyNotSet),
-            Err(retry_state) => (None, retry_state),
+            Err(retry_state) => {
+                unhandled_signals.extend(self.unhandled_in_inbox());
+                (None, retry_state)
+            }
         };
         self.close(draft, EventKind::WorkflowExecutionFailed { failure, new_run, retry_state, unhandled_signals });
     }
@@ -85,7 +103,7 @@ impl Run {
             .map(|delay| draft.at().plus(delay))
             .filter(|at| self.started.execution_deadline.is_none_or(|deadline| *at < deadline));
         let new_run = next.map(|at| self.retry_at(draft, at, &failure));
-        let unhandled_signals = self.unhandled_in_inbox();
+        let unhandled_signals = if new_run.is_none() { self.unhandled_in_inbox() } else { Vec::new() };
         self.close(draft, EventKind::WorkflowExecutionTimedOut { timeout, new_run, unhandled_signals });
     }
 
@@ -99,12 +117,15 @@ impl Run {
         started.start_at = Some(at);
         started.carried_signals = Vec::new();
         started.carried_request_ids = self.carried_request_ids();
-        draft.next_run(NextRun { run_id: new_run, started });
+        draft.next_run(NextRun { run_id: new_run, started, inbox: self.left_in_inbox() });
         new_run
     }
 
+    /// The requests that were carried out; those that still wait are known to the next run by its inbox.
     fn carried_request_ids(&self) -> Vec<RequestId> {
         let mut ids = self.request_ids.in_order();
+        let waiting: BTreeSet<&RequestId> = self.inbox.iter().filter_map(request_id).collect();
+        ids.retain(|id| !waiting.contains(id));
         let surplus = ids.len().saturating_sub(RequestIds::KEPT);
         ids.drain(..surplus);
         ids
@@ -115,8 +136,9 @@ impl Run {
         &mut self,
         draft: &mut Draft<'_, '_>,
         details: Option<Payload>,
-        unhandled_signals: Vec<SignalName>,
+        mut unhandled_signals: Vec<SignalName>,
     ) {
+        unhandled_signals.extend(self.unhandled_in_inbox());
         self.close(draft, EventKind::WorkflowExecutionCanceled { details, unhandled_signals });
     }
 
@@ -149,7 +171,7 @@ impl Run {
             options.search_attributes.clone().unwrap_or_else(|| self.info.search_attributes.clone());
         started.carried_signals = unconsumed_signals.clone();
         started.carried_request_ids = self.carried_request_ids();
-        draft.next_run(NextRun { run_id: new_run, started });
+        draft.next_run(NextRun { run_id: new_run, started, inbox: self.left_in_inbox() });
         let event = ContinuedAsNew { new_run, workflow_type, input, options, unconsumed_signals };
         self.close(draft, EventKind::WorkflowExecutionContinuedAsNew(Box::new(event)));
     }

@@ -81,6 +81,8 @@ pub enum Effect {
 pub struct NextRun {
     pub run_id: RunId,
     pub started: WorkflowExecutionStarted,
+    /// Inputs accepted for the run before, which this one decides first.
+    pub inbox: Vec<Input>,
 }
 
 /// What a decision is made in: the time, the build, and where slots are asked for.

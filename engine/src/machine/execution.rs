@@ -7,7 +7,7 @@
 //! Invariant: one activating event is one activation, and the commands it causes follow it in the same turn before the
 //! next activating event. A held execution has no driver: it remembers, keeps inputs in the inbox and decides nothing.
 
-use super::decision::{Decision, Draft, Environment, FollowUp};
+use super::decision::{Decision, Draft, Environment, FollowUp, NextRun};
 use super::replay::{LoadError, Walk, fold_run};
 use super::run::{Phase, Run};
 use crate::vocabulary::*;
@@ -63,36 +63,37 @@ impl Execution {
         environment: &mut Environment<'_>,
     ) -> Result<(Execution, Decision), Rejection> {
         let driver = registry.create(&started, run_id)?;
-        Ok(Self::first_turn(run_id, started, Code::Live(driver), environment))
+        let first = NextRun { run_id, started, inbox: Vec::new() };
+        Ok(Self::first_turn(first, Code::Live(driver), environment))
     }
 
     /// As [`Execution::start`], for the next run of a chain, which must begin: without code for its type it waits, held,
-    /// as if for the end of a backoff.
+    /// as if for the end of a backoff. What is in its inbox is decided next, with [`Execution::decide_inbox`].
     pub fn start_or_hold(
-        run_id: RunId,
-        mut started: WorkflowExecutionStarted,
+        mut next: NextRun,
         registry: &WorkflowRegistry,
         environment: &mut Environment<'_>,
-    ) -> Result<(Execution, Decision), Rejection> {
-        let code = match registry.create(&started, run_id) {
+    ) -> (Execution, Decision) {
+        let code = match registry.create(&next.started, next.run_id) {
             Ok(driver) => Code::Live(driver),
             Err(why) => {
-                started.start_at = started.start_at.or(Some(environment.now));
+                next.started.start_at = next.started.start_at.or(Some(environment.now));
                 Code::Held(Held::Load(LoadError::UnknownWorkflowType(why)))
             }
         };
-        Ok(Self::first_turn(run_id, started, code, environment))
+        Self::first_turn(next, code, environment)
     }
 
-    fn first_turn(
-        run_id: RunId,
-        started: WorkflowExecutionStarted,
-        code: Code,
-        environment: &mut Environment<'_>,
-    ) -> (Execution, Decision) {
+    fn first_turn(next: NextRun, code: Code, environment: &mut Environment<'_>) -> (Execution, Decision) {
+        let NextRun { run_id, started, inbox } = next;
         let run = Run::new(run_id, environment.now, environment.build, &started);
         let mut execution = Execution { run, code };
         let mut draft = Draft::new(&execution.run, environment);
+        for input in inbox {
+            execution.run.note_request(&input);
+            execution.run.inbox.push_back(input.clone());
+            draft.inbox_added.push(input);
+        }
         draft.push(&mut execution.run, EventKind::WorkflowExecutionStarted(Box::new(started)));
         execution.settle(&mut draft);
         let decision = draft.finish(&mut execution.run);
@@ -191,11 +192,20 @@ impl Execution {
             self.keep(&mut draft, input)?;
             return Ok(draft.finish(&mut self.run));
         }
-        let wakes = matches!(input, Input::Unpause { .. } | Input::Deadline);
-        self.accept(&mut draft, input)?;
-        self.settle(&mut draft);
-        if wakes {
+        let unpauses = matches!(input, Input::Unpause { .. });
+        let drains = unpauses || matches!(input, Input::Deadline | Input::WorkerRestarted);
+        // A restart that was kept and one that is told now are the same to the run.
+        if input != Input::WorkerRestarted || !self.run.inbox.contains(&input) {
+            self.accept(&mut draft, input)?;
+            self.settle(&mut draft);
+        }
+        if drains {
             self.drain_inbox(&mut draft);
+        }
+        if unpauses && !self.run.is_closed() && !held {
+            self.run.queue_waiting(&mut draft);
+            draft.follow_up(Input::Deadline);
+            self.settle(&mut draft);
         }
         Ok(draft.finish(&mut self.run))
     }
@@ -207,12 +217,22 @@ impl Execution {
         draft.finish(&mut self.run)
     }
 
+    /// Decides what was kept, in order, when nothing keeps it waiting any more. A restart that was kept comes first:
+    /// what is decided after it may start attempts, and those are not lost.
     fn drain_inbox(&mut self, draft: &mut Draft<'_, '_>) {
-        while !self.run.is_buffering() && matches!(self.code, Code::Live(_)) && !self.run.is_closed() {
+        let decides = |this: &Self| {
+            !this.run.is_buffering() && matches!(this.code, Code::Live(_)) && !this.run.is_closed()
+        };
+        if decides(self) && self.run.inbox.contains(&Input::WorkerRestarted) {
+            self.run.recover(draft);
+            self.settle(draft);
+        }
+        while decides(self) {
             let Some(input) = self.run.inbox.pop_front() else { break };
             draft.inbox_taken += 1;
+            let decided = input != Input::WorkerRestarted && self.accept(draft, input).is_ok();
             // What no longer applies (a stale attempt) is taken from the inbox and has no further effect.
-            if self.accept(draft, input).is_ok() {
+            if decided {
                 self.settle(draft);
             }
         }
@@ -230,7 +250,12 @@ impl Execution {
     /// Puts an input into the inbox, durably.
     fn keep(&mut self, draft: &mut Draft<'_, '_>, input: Input) -> Result<(), Rejection> {
         match &input {
-            Input::ActivityOutcome { seq, attempt, .. } => self.run.check_attempt(*seq, *attempt)?,
+            Input::ActivityOutcome { seq, attempt, .. } => {
+                self.run.check_attempt(*seq, *attempt)?;
+                if self.run.has_outcome(*seq, *attempt) {
+                    return Err(Rejection::StaleAttempt { seq: *seq, attempt: *attempt, current: *attempt });
+                }
+            }
             Input::Update { .. } => {
                 let why = if self.run.paused { "the run is paused" } else { "its code cannot be run now" };
                 return Err(Rejection::Held { why: why.into() });
@@ -238,8 +263,10 @@ impl Execution {
             Input::WorkerRestarted if self.run.inbox.contains(&Input::WorkerRestarted) => return Ok(()),
             _ => {}
         }
+        // What the run itself has caused is bounded by what it asked for, and is never refused.
+        let asked = matches!(input, Input::Signal(_) | Input::RequestCancel { .. });
         let limit = draft.limits().inbox_max;
-        if self.run.inbox.len() >= limit {
+        if asked && self.run.inbox.len() >= limit {
             return Err(Rejection::InboxFull { limit });
         }
         self.run.note_request(&input);

@@ -1,7 +1,8 @@
 //! The life of a run apart from its parts: start, backoff, pause, cancellation requests, deadlines (engine.md E02, E17,
 //! E27).
 //!
-//! Invariant: while a run is paused or backs off, inputs go to its inbox, durably, and are decided in order afterwards.
+//! Invariant: while a run is paused or backs off, inputs go to its inbox, durably, and are decided in order afterwards;
+//! no attempt starts and no timer fires. Attempts that run already may go on, and their outcomes are kept.
 //! A cancel request is an event that the code hears; what it does with it is the code's affair.
 
 use super::decision::{Draft, FollowUp};
@@ -17,7 +18,10 @@ impl Run {
                 self.due.retain(|(_, due)| *due != Due::Start);
             }
             EventKind::WorkflowExecutionPaused { .. } => self.paused = true,
-            EventKind::WorkflowExecutionUnpaused { .. } => self.paused = false,
+            EventKind::WorkflowExecutionUnpaused { .. } => {
+                self.paused = false;
+                self.restart_waiting(at);
+            }
             EventKind::WorkflowExecutionCancelRequested { reason, request_id, .. } => {
                 self.cancel_requested = Some(reason.clone());
                 if let Some(id) = request_id {
@@ -85,7 +89,6 @@ impl Run {
             return Err(Rejection::NotPaused);
         }
         draft.push(self, EventKind::WorkflowExecutionUnpaused { reason, identity });
-        draft.follow_up(Input::Deadline);
         Ok(())
     }
 

@@ -60,7 +60,7 @@ impl Run {
     }
 }
 
-fn request_id(input: &Input) -> Option<&RequestId> {
+pub(super) fn request_id(input: &Input) -> Option<&RequestId> {
     match input {
         Input::Signal(signal) => signal.request_id.as_ref(),
         Input::RequestCancel { request_id, .. } => request_id.as_ref(),

@@ -60,6 +60,10 @@ impl HealthCell {
     pub(crate) fn get(&self) -> Health {
         self.sender.borrow().clone()
     }
+    /// As [`HealthCell::get`], without a copy.
+    pub(crate) fn peek(&self) -> watch::Ref<'_, Health> {
+        self.sender.borrow()
+    }
     pub(crate) fn watch(&self) -> watch::Receiver<Health> {
         self.sender.subscribe()
     }

@@ -114,6 +114,8 @@ pub(crate) struct Closed {
 struct Queue {
     messages: VecDeque<Message>,
     stopped: bool,
+    /// After the stop: how many of the messages that were there then are still to be handled.
+    left: usize,
 }
 
 /// The queue of one shard.
@@ -157,14 +159,23 @@ impl Mailbox {
         self.lock().messages.push_back(message);
         self.arrived.notify_one();
     }
+    /// As [`Mailbox::deliver`], before everything that waits: for what was in hand already.
+    pub(crate) fn deliver_first(&self, message: Message) {
+        let mut queue = self.lock();
+        queue.messages.push_front(message);
+        queue.left += usize::from(queue.stopped);
+        drop(queue);
+        self.arrived.notify_one();
+    }
     /// The next message, waiting until `deadline_in` at most; `None` waits for as long as it takes.
     pub(crate) fn next(&self, deadline_in: Option<Duration>) -> Arrival {
         let mut queue = self.lock();
         loop {
-            if queue.stopped {
+            if queue.stopped && queue.left == 0 {
                 return Arrival::Stopped;
             }
             if let Some(message) = queue.messages.pop_front() {
+                queue.left = queue.left.saturating_sub(1);
                 return Arrival::Message(message);
             }
             match deadline_in {
@@ -181,8 +192,14 @@ impl Mailbox {
             }
         }
     }
+    /// No more than what is here now: an outcome that was delivered before the stop is not lost.
     pub(crate) fn stop(&self) {
-        self.lock().stopped = true;
+        let mut queue = self.lock();
+        if !queue.stopped {
+            queue.stopped = true;
+            queue.left = queue.messages.len();
+        }
+        drop(queue);
         self.arrived.notify_all();
     }
 }

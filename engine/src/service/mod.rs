@@ -13,6 +13,7 @@
 
 mod committer;
 mod health;
+mod in_hand;
 mod mailbox;
 mod options;
 mod release;

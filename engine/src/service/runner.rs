@@ -73,11 +73,15 @@ impl Runner {
         let task = Arc::new(task);
         let sink = Arc::new(Sink { shared: Arc::downgrade(shared) });
         let context = ActivityContext::new(task.clone(), canceled.clone(), sink);
-        let function = self.future(shared, &task, context);
         let shared = shared.clone();
         shared.idle.begin();
         self.handle.spawn(async move {
-            let outcome = attempt(function, canceled, shared.options.cancel_grace).await;
+            // Made here, not on the committer's thread: making it runs user code.
+            let function = Box::pin(async { shared.runner.future(&shared, &task, context).await });
+            let running = attempt(function, canceled, shared.options.cancel_grace);
+            // Dropping what a panic or a cancellation left of the function may panic too.
+            let ended = AssertUnwindSafe(running).catch_unwind().await;
+            let outcome = ended.unwrap_or_else(|panic| ActivityOutcome::Failed(panicked(panic.as_ref())));
             let outcome = limited(outcome, shared.options.limits.payload_max);
             shared.runner.end(&shared, token, &name, outcome);
             shared.idle.end();
@@ -85,14 +89,10 @@ impl Runner {
     }
 
     fn future(&self, shared: &Shared, task: &ActivityTask, context: ActivityContext) -> ActivityFuture {
-        let known: Vec<&str> = self.registry.types().map(ActivityType::as_str).collect();
         let future = match self.registry.get(&task.activity_type) {
-            // The function itself may panic before it returns a future.
-            Some(function) => match std::panic::catch_unwind(AssertUnwindSafe(|| function(context))) {
-                Ok(future) => future,
-                Err(panic) => Box::pin(std::future::ready(Err(panicked(panic.as_ref()).into()))),
-            },
+            Some(function) => function(context),
             None => {
+                let known: Vec<&str> = self.registry.types().map(ActivityType::as_str).collect();
                 let message =
                     format!("no activity type {} in this worker; it has: {}", task.activity_type, known.join(", "));
                 Box::pin(std::future::ready(Err(Failure::application("ActivityNotRegistered", message).into())))
@@ -169,7 +169,10 @@ impl Runner {
 }
 
 /// Runs the function until it ends, or until it has ignored its cancellation for too long.
-async fn attempt(function: ActivityFuture, mut canceled: watch::Receiver<bool>, grace: Duration) -> ActivityOutcome {
+async fn attempt<F>(function: F, mut canceled: watch::Receiver<bool>, grace: Duration) -> ActivityOutcome
+where
+    F: Future<Output = Result<Payload, ActivityError>>,
+{
     let function = AssertUnwindSafe(function).catch_unwind();
     let overdue = async move {
         if canceled.wait_for(|canceled| *canceled).await.is_err() {

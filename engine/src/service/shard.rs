@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::committer::{Answer, Item, RunName};
+use super::in_hand::InHand;
 use super::mailbox::RunRef;
 use super::shared::Shared;
 use crate::log::{Snapshot, StorageError};
@@ -30,8 +31,7 @@ pub(crate) struct Shard {
     deadlines: BTreeSet<(Timestamp, RunId)>,
     deadline_of: BTreeMap<RunId, (Timestamp, Namespace, WorkflowId)>,
     submitted: u64,
-    /// Nothing more can be submitted: the shard was given to another thread.
-    pub(super) abandoned: bool,
+    pub(super) in_hand: Arc<InHand>,
 }
 
 struct Loaded {
@@ -43,7 +43,7 @@ struct Loaded {
 }
 
 impl Shard {
-    pub(crate) fn new(shared: Arc<Shared>, number: usize, generation: u64) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, number: usize, generation: u64, in_hand: Arc<InHand>) -> Self {
         Shard {
             submitted: shared.committer.released(number),
             shared,
@@ -55,7 +55,7 @@ impl Shard {
             current: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             deadline_of: BTreeMap::new(),
-            abandoned: false,
+            in_hand,
         }
     }
 
@@ -157,26 +157,31 @@ impl Shard {
     }
 
     fn read(&self, run: RunId, workflow_id: &WorkflowId) -> Result<Execution, Rejection> {
-        let failed = |error: &StorageError| Rejection::Held { why: error.to_string() };
-        let resumed = self.resume(run).map_err(|error| failed(&error))?;
-        let mut execution = match resumed {
-            Some(execution) => execution,
-            None => {
-                let turns = self.shared.journal.turns(run, EventId(1)).map_err(|error| {
-                    self.shared.note_held(run, Some(error.to_string()));
-                    failed(&error)
-                })?;
-                if turns.is_empty() {
-                    return Err(Rejection::NotFound { workflow_id: workflow_id.clone(), run_id: Some(run) });
-                }
-                Execution::load(&turns, &self.shared.options.workflows, self.shared.build)
-                    .map_err(|error: LoadError| Rejection::Held { why: error.to_string() })?
-            }
-        };
-        match (self.shared.held_why(run), execution.held()) {
-            (Some(why), None) => execution.hold(Held::Defect { why }),
-            (_, Some(held)) => self.shared.note_held(run, Some(held.to_string())),
-            (None, None) => {}
+        let failed = |error: StorageError| Rejection::Held { why: error.to_string() };
+        let held = self.shared.held_why(run);
+        if held.is_none()
+            && let Some(execution) = self.resume(run).map_err(failed)?
+        {
+            return Ok(execution);
+        }
+        let turns = self.shared.journal.turns(run, EventId(1)).map_err(|error| {
+            self.shared.note_held(run, Some(error.to_string()));
+            failed(error)
+        })?;
+        if turns.is_empty() {
+            return Err(Rejection::NotFound { workflow_id: workflow_id.clone(), run_id: Some(run) });
+        }
+        let not_a_history = |error: LoadError| Rejection::Held { why: error.to_string() };
+        if let Some(why) = held {
+            // The code of a held run is not given another chance to keep this thread.
+            let mut execution = Execution::facts(&turns).map_err(not_a_history)?;
+            execution.hold(Held::Defect { why });
+            return Ok(execution);
+        }
+        let registry = &self.shared.options.workflows;
+        let execution = Execution::load(&turns, registry, self.shared.build).map_err(not_a_history)?;
+        if let Some(held) = execution.held() {
+            self.shared.note_held(run, Some(held.to_string()));
         }
         Ok(execution)
     }
@@ -209,30 +214,51 @@ impl Shard {
         }
     }
 
-    /// Begins a run and submits its first turn.
+    /// Begins a run and submits its first turn. With `ends`, that run is terminated in the same commit.
     pub(super) fn begin(
         &mut self,
         run_id: RunId,
-        started: WorkflowExecutionStarted,
+        (started, at): (WorkflowExecutionStarted, Timestamp),
+        ends: Option<(RunName, Option<Identity>)>,
         more: impl FnOnce(&mut Execution, &mut Environment<'_>) -> Result<Option<Decision>, Rejection>,
         answers: Vec<Answer>,
     ) -> Result<(), (Rejection, Vec<Answer>)> {
         let name = RunName { namespace: started.namespace.clone(), workflow_id: started.workflow_id.clone(), run_id };
-        let shared = self.shared.clone();
-        let decided = decide_with(&shared, |environment| {
+        let info = RunInfo::started(run_id, at, self.shared.build, &started);
+        let (shared, in_hand) = (self.shared.clone(), self.in_hand.clone());
+        shared.turn_begins(&info);
+        let begun = decide_with(&shared, &in_hand, at, |environment| {
             let (mut execution, first) = Execution::start(run_id, started, &shared.options.workflows, environment)?;
             let second = more(&mut execution, environment)?;
-            Ok((execution, first, second))
+            Ok((execution, std::iter::once(first).chain(second).collect::<Vec<Decision>>()))
         });
-        match decided {
-            Ok((execution, first, second)) => {
+        match &begun {
+            Ok((execution, begun)) => {
+                shared.turn_ends(execution.run().info(), begun.iter().map(|one| one.turn().events.len()).sum());
+            }
+            Err(_) => shared.turn_ends(&info, 0),
+        }
+        let mut decisions = Vec::new();
+        let ended = begun.and_then(|begun| match &ends {
+            Some((old, identity)) => {
+                let reason = "terminated by a start of the same workflow id".to_owned();
+                let decision = self.decide_only(old, Input::Terminate { reason, identity: identity.clone() });
+                decision.map(|decision| decisions.push((old.clone(), decision))).map(|()| begun)
+            }
+            None => Ok(begun),
+        });
+        match ended {
+            Ok((execution, begun)) => {
                 self.current.insert((name.namespace.clone(), name.workflow_id.clone()), run_id);
                 self.keep(run_id, execution);
-                let decisions = std::iter::once(first).chain(second).collect();
-                self.submit(&name, decisions, answers);
+                decisions.extend(begun.into_iter().map(|decision| (name.clone(), decision)));
+                self.submit(decisions, answers);
                 Ok(())
             }
-            Err(why) => Err((why, answers)),
+            Err(why) => {
+                self.give_back_slots(usize::MAX);
+                Err((why, answers))
+            }
         }
     }
 
@@ -243,32 +269,25 @@ impl Shard {
         input: Input,
         answers: Vec<Answer>,
     ) -> Result<(), (Rejection, Vec<Answer>)> {
-        let shared = self.shared.clone();
-        let execution = match self.load(name) {
-            Ok(execution) => execution,
-            Err(why) => return Err((why, answers)),
-        };
-        for interceptor in &shared.options.interceptors {
-            interceptor.turn_begins(execution.run().info());
-        }
-        let decided = decide_with(&shared, |environment| execution.decide(input, environment));
-        match decided {
+        match self.decide_only(name, input) {
             Ok(decision) => {
-                self.submit(name, vec![decision], answers);
+                self.submit(vec![(name.clone(), decision)], answers);
                 Ok(())
             }
             Err(why) => Err((why, answers)),
         }
     }
 
-    /// Decides what waits in a run's inbox, when nothing keeps it waiting any more.
-    pub(super) fn decide_inbox(&mut self, name: &RunName) {
-        let shared = self.shared.clone();
-        let Ok(execution) = self.load(name) else { return };
-        let waits = execution.run().inbox_len() > 0 && execution.held().is_none() && !execution.run().is_paused();
-        if waits && let Ok(decision) = decide_with(&shared, |environment| Ok(execution.decide_inbox(environment))) {
-            self.submit(name, vec![decision], Vec::new());
-        }
+    fn decide_only(&mut self, name: &RunName, input: Input) -> Result<Decision, Rejection> {
+        let (shared, in_hand) = (self.shared.clone(), self.in_hand.clone());
+        let execution = self.load(name)?;
+        shared.turn_begins(execution.run().info());
+        let decided = decide_with(&shared, &in_hand, shared.clock.now(), |environment| {
+            execution.decide(input, environment)
+        });
+        let events = decided.as_ref().map_or(0, |decision| decision.turn().events.len());
+        shared.turn_ends(execution.run().info(), events);
+        decided
     }
 
     /// Submits something to be answered in order, without a turn.
@@ -276,31 +295,22 @@ impl Shard {
         self.submit_item(Vec::new(), Vec::new(), vec![answer]);
     }
 
-    fn submit(&mut self, name: &RunName, decisions: Vec<Decision>, answers: Vec<Answer>) {
+    fn submit(&mut self, mut decisions: Vec<(RunName, Decision)>, answers: Vec<Answer>) {
         let mut turns = Vec::new();
         let mut effects = Vec::new();
-        let mut names = vec![name.clone()];
-        let mut decisions: Vec<(RunName, Decision)> =
-            decisions.into_iter().map(|decision| (name.clone(), decision)).collect();
+        let mut names = Vec::new();
         while !decisions.is_empty() {
             let mut following = Vec::new();
             for (name, mut decision) in decisions {
-                if let Some(next) = decision.take_next_run()
-                    && let Some(begun) = self.begin_next(&name, next)
-                {
-                    names.push(begun.0.clone());
-                    following.push(begun);
+                if let Some(next) = decision.take_next_run() {
+                    following.extend(self.begin_next(&name, next));
                 }
                 let empty = decision.is_empty();
                 let (turn, sealed) = decision.seal();
                 if !empty {
-                    for interceptor in &self.shared.options.interceptors {
-                        if let Some(loaded) = self.loaded.get(&turn.run) {
-                            interceptor.turn_ends(loaded.execution.run().info(), turn.events.len());
-                        }
-                    }
                     turns.push(turn);
                 }
+                names.push(name.clone());
                 effects.push((name, sealed));
             }
             decisions = following;
@@ -313,19 +323,25 @@ impl Shard {
     }
 
     /// Begins the next run of a chain, in the same commit as the end of the one before.
-    fn begin_next(&mut self, name: &RunName, next: NextRun) -> Option<(RunName, Decision)> {
-        let shared = self.shared.clone();
-        let name = RunName { run_id: next.run_id, ..name.clone() };
-        let decided = decide_with(&shared, |environment| {
-            Execution::start_or_hold(next.run_id, next.started, &shared.options.workflows, environment)
+    fn begin_next(&mut self, before: &RunName, next: NextRun) -> Vec<(RunName, Decision)> {
+        let (shared, in_hand) = (self.shared.clone(), self.in_hand.clone());
+        let name = RunName { run_id: next.run_id, ..before.clone() };
+        let at = newer_than(self.info(before.run_id).map(|info| info.started_at), shared.clock.now());
+        shared.turn_begins(&RunInfo::started(next.run_id, at, shared.build, &next.started));
+        let decided = decide_with(&shared, &in_hand, at, |environment| {
+            let (mut execution, first) = Execution::start_or_hold(next, &shared.options.workflows, environment);
+            let second = (execution.run().inbox_len() > 0).then(|| execution.decide_inbox(environment));
+            Ok((execution, std::iter::once(first).chain(second).collect::<Vec<Decision>>()))
         });
-        let (execution, decision) = decided.ok()?;
+        // It cannot fail: what could is held instead.
+        let Ok((execution, decisions)) = decided else { return Vec::new() };
+        shared.turn_ends(execution.run().info(), decisions.iter().map(|one| one.turn().events.len()).sum());
         if let Some(held) = execution.held() {
-            shared.note_held(next.run_id, Some(held.to_string()));
+            shared.note_held(name.run_id, Some(held.to_string()));
         }
-        self.current.insert((name.namespace.clone(), name.workflow_id.clone()), next.run_id);
-        self.keep(next.run_id, execution);
-        Some((name, decision))
+        self.current.insert((name.namespace.clone(), name.workflow_id.clone()), name.run_id);
+        self.keep(name.run_id, execution);
+        decisions.into_iter().map(|decision| (name.clone(), decision)).collect()
     }
 
     fn submit_item(
@@ -334,6 +350,11 @@ impl Shard {
         effects: Vec<(RunName, crate::machine::SealedEffects)>,
         answers: Vec<Answer>,
     ) {
+        if !self.in_hand.decided() {
+            // The shard was given to another thread meanwhile, and the input with it.
+            self.give_back_slots(usize::MAX);
+            return;
+        }
         self.submitted += 1;
         for (name, _) in &effects {
             if let Some(loaded) = self.loaded.get_mut(&name.run_id) {
@@ -344,7 +365,12 @@ impl Shard {
         let item = Item { shard: self.number, generation: self.generation, turns, effects, answers };
         if !self.shared.committer.submit(item) {
             self.shared.idle.end();
-            self.abandoned = true;
+        }
+    }
+
+    fn give_back_slots(&self, wanted: usize) {
+        for _ in 0..self.in_hand.give_back(wanted) {
+            self.shared.release_slot();
         }
     }
 
@@ -420,27 +446,38 @@ impl Shard {
 }
 
 /// Decides with the worker's time, build and slots. Slots taken for a decision that fails are given back.
-pub(super) fn decide_with<T>(
+fn decide_with<T>(
     shared: &Shared,
+    in_hand: &InHand,
+    now: Timestamp,
     decide: impl FnOnce(&mut Environment<'_>) -> Result<T, Rejection>,
 ) -> Result<T, Rejection> {
     let mut taken = 0;
     let mut take_slot = |queue: &TaskQueue| {
         let took = shared.take_slot(queue);
-        taken += usize::from(took);
+        if took {
+            taken += 1;
+            in_hand.took_slot();
+        }
         took
     };
     let mut environment = Environment {
-        now: shared.clock.now(),
+        now,
         build: shared.build,
         limits: &shared.options.limits,
         take_slot: &mut take_slot,
     };
     let decided = decide(&mut environment);
     if decided.is_err() {
-        for _ in 0..taken {
+        for _ in 0..in_hand.give_back(taken) {
             shared.release_slot();
         }
     }
     decided
+}
+
+/// When a run starts that follows another one of its workflow id: never at the same moment, so that the start times tell
+/// which run is the newest.
+pub(super) fn newer_than(before: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    before.map_or(now, |before| now.max(before.plus(std::time::Duration::from_micros(1))))
 }

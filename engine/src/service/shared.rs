@@ -136,6 +136,16 @@ impl Shared {
             let _ = reached.send(());
         }
     }
+    pub(crate) fn turn_begins(&self, run: &RunInfo) {
+        for interceptor in &self.options.interceptors {
+            interceptor.turn_begins(run);
+        }
+    }
+    pub(crate) fn turn_ends(&self, run: &RunInfo, events: usize) {
+        for interceptor in self.options.interceptors.iter().rev() {
+            interceptor.turn_ends(run, events);
+        }
+    }
     pub(crate) fn note_held(&self, run: RunId, why: Option<String>) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match why {

@@ -5,33 +5,38 @@
 //! same run id, finds the run it started. All starts of an id are decided by one shard, one after the other.
 
 use super::committer::{Answer, RunName};
-use super::mailbox::{Reply, RunRef, StartThen};
+use super::in_hand::{Caller, SharedReply};
+use super::mailbox::{RunRef, StartThen};
+use super::shard::newer_than;
 use super::turn::{TurnThread, when_durable};
 use crate::request::{Started, Target, UpdateOutcome, UpdateRequest, UpdateWait};
 use crate::vocabulary::*;
 
 /// What to do about the run that has the workflow id.
 enum Verdict {
-    StartNew,
+    /// `after` is when the newest run of the id started; the new one is newer.
+    StartNew { after: Option<Timestamp> },
     Use { run_id: RunId, newly_started: bool },
-    TerminateFirst(RunId),
+    TerminateFirst { open: RunId, after: Option<Timestamp> },
     Refuse(Rejection),
 }
 
 impl TurnThread {
-    pub(super) fn start(&mut self, run_id: RunId, start: StartWorkflow, then: StartThen, reply: Reply<Started>) {
+    pub(super) fn start(&mut self, run_id: RunId, start: StartWorkflow, then: StartThen, reply: SharedReply<Started>) {
         match self.verdict(run_id, &start, &then) {
-            Verdict::StartNew => self.start_new(run_id, start, then, reply),
+            Verdict::StartNew { after } => self.start_new(run_id, start, (None, after), then, reply),
             Verdict::Use { run_id, newly_started } => self.use_run(run_id, newly_started, start, then, reply),
-            Verdict::TerminateFirst(open) => {
+            Verdict::TerminateFirst { open, after } => {
                 let name = RunName {
                     namespace: start.namespace.clone(),
                     workflow_id: start.workflow_id.clone(),
                     run_id: open,
                 };
-                let reason = "terminated by a start of the same workflow id".to_owned();
-                self.input(&name, Input::Terminate { reason, identity: start.identity.clone() }, None);
-                self.start_new(run_id, start, then, reply);
+                // Loaded apart: when it is this run's code that does not come back, this run is held.
+                match self.look(&name, reply.caller(), |_| ()) {
+                    Ok(()) => self.start_new(run_id, start, (Some(name), after), then, reply),
+                    Err(why) => self.answer(reply, Err(why)),
+                }
             }
             Verdict::Refuse(why) => self.answer(reply, Err(why)),
         }
@@ -41,8 +46,11 @@ impl TurnThread {
         if start.parent.is_some() && self.shard.info(run_id).is_some() {
             return Verdict::Use { run_id, newly_started: true };
         }
-        let Some(newest) = self.shard.newest(&start.namespace, &start.workflow_id) else { return Verdict::StartNew };
-        let Some(info) = self.shard.info(newest) else { return Verdict::StartNew };
+        let Some(newest) = self.shard.newest(&start.namespace, &start.workflow_id) else {
+            return Verdict::StartNew { after: None };
+        };
+        let Some(info) = self.shard.info(newest) else { return Verdict::StartNew { after: None } };
+        let after = Some(info.started_at);
         if start.request_id.is_some() && self.started_by(&info, start) {
             return Verdict::Use { run_id: newest, newly_started: false };
         }
@@ -55,7 +63,7 @@ impl TurnThread {
             return match start.id_conflict_policy {
                 IdConflictPolicy::Fail => Verdict::Refuse(Rejection::AlreadyOpen { workflow_id, run_id: newest }),
                 IdConflictPolicy::UseExisting => Verdict::Use { run_id: newest, newly_started: false },
-                IdConflictPolicy::TerminateExisting => Verdict::TerminateFirst(newest),
+                IdConflictPolicy::TerminateExisting => Verdict::TerminateFirst { open: newest, after },
             };
         }
         let allowed = match start.id_reuse_policy {
@@ -64,7 +72,7 @@ impl TurnThread {
             IdReusePolicy::RejectDuplicate => false,
         };
         if allowed {
-            return Verdict::StartNew;
+            return Verdict::StartNew { after };
         }
         let (status, policy) = (info.status, start.id_reuse_policy);
         Verdict::Refuse(Rejection::IdReused { workflow_id, run_id: newest, status, policy })
@@ -76,21 +84,36 @@ impl TurnThread {
             || self.shard.info(info.first_run).is_some_and(|first| first.start_request_id == start.request_id)
     }
 
-    fn start_new(&mut self, run_id: RunId, start: StartWorkflow, then: StartThen, reply: Reply<Started>) {
-        let now = self.shared.clock.now();
+    /// Starts the run, ending the one that is in its way in the same commit.
+    fn start_new(
+        &mut self,
+        run_id: RunId,
+        start: StartWorkflow,
+        (ends, after): (Option<RunName>, Option<Timestamp>),
+        then: StartThen,
+        reply: SharedReply<Started>,
+    ) {
+        let now = newer_than(after, self.shared.clock.now());
         let workflow_id = start.workflow_id.clone();
-        let started = Started { workflow_id: workflow_id.clone(), run_id, newly_started: true };
-        let (then, mut answers) = self.before_start(run_id, then);
+        let name = RunName { namespace: start.namespace.clone(), workflow_id: workflow_id.clone(), run_id };
+        let started = Started { workflow_id, run_id, newly_started: true };
+        let (then, mut answers, second) = self.before_start(&name, then);
+        let first = reply.clone();
         answers.push(when_durable(reply, started));
-        let name = RunName { namespace: start.namespace.clone(), workflow_id, run_id };
         let waiting_update = match &then {
             Some(Input::Update { update_id, .. }) => Some(update_id.clone()),
             _ => None,
         };
-        self.in_hand.begin(&name, None);
+        let caller = Caller::Refused(Box::new(move |why| {
+            first.send(Err(why.clone()));
+            second.refuse(why);
+        }));
+        let ends = ends.map(|name| (name, start.identity.clone()));
+        self.in_hand.begin(&name, None, caller);
         let begun = self.shard.begin(
             run_id,
-            first_event(run_id, start, now),
+            (first_event(run_id, start, now), now),
+            ends,
             |execution, environment| then.map(|input| execution.decide(input, environment)).transpose(),
             answers,
         );
@@ -104,19 +127,22 @@ impl TurnThread {
     }
 
     /// The input that belongs to the start, with whoever waits for it.
-    fn before_start(&mut self, run_id: RunId, then: StartThen) -> (Option<Input>, Vec<Answer>) {
+    fn before_start(&mut self, name: &RunName, then: StartThen) -> (Option<Input>, Vec<Answer>, Caller) {
         match then {
-            StartThen::Nothing => (None, Vec::new()),
-            StartThen::Signal(signal) => (Some(Input::Signal(signal.into())), Vec::new()),
-            StartThen::Update(UpdateRequest { update_id, name, input, identity, wait }, reply) => {
-                let answers = match wait {
-                    UpdateWait::Accepted => vec![when_durable(reply, UpdateOutcome::Accepted)],
+            StartThen::Nothing => (None, Vec::new(), Caller::Nobody),
+            StartThen::Signal(signal) => (Some(Input::Signal(signal.into())), Vec::new(), Caller::Nobody),
+            StartThen::Update(UpdateRequest { update_id, name: update, input, identity, wait }, reply) => {
+                let reply = SharedReply::new(reply);
+                let (answers, caller) = match wait {
+                    UpdateWait::Accepted => {
+                        (vec![when_durable(reply.clone(), UpdateOutcome::Accepted)], reply.caller())
+                    }
                     UpdateWait::Completed => {
-                        self.shared.waiters.await_update(run_id, update_id.clone(), reply);
-                        Vec::new()
+                        self.await_update(name, update_id.clone(), &reply);
+                        (Vec::new(), self.update_waiter(name.run_id, update_id.clone()))
                     }
                 };
-                (Some(Input::Update { update_id, name, input, identity }), answers)
+                (Some(Input::Update { update_id, name: update, input, identity }), answers, caller)
             }
         }
     }
@@ -128,7 +154,7 @@ impl TurnThread {
         newly_started: bool,
         start: StartWorkflow,
         then: StartThen,
-        reply: Reply<Started>,
+        reply: SharedReply<Started>,
     ) {
         let started = Started { workflow_id: start.workflow_id.clone(), run_id, newly_started };
         let target = Target { namespace: start.namespace, workflow_id: start.workflow_id, run_id: Some(run_id) };
@@ -136,15 +162,18 @@ impl TurnThread {
             StartThen::Nothing => self.answer(reply, Ok(started)),
             StartThen::Signal(signal) => {
                 let name = RunName { namespace: target.namespace, workflow_id: target.workflow_id, run_id };
+                let caller = reply.caller();
+                self.in_hand.begin(&name, None, caller);
                 let decided =
                     self.shard.decide(&name, Input::Signal(signal.into()), vec![when_durable(reply, started)]);
+                self.in_hand.end();
                 if let Err((why, answers)) = decided {
                     self.refuse_in_order(answers, why);
                 }
             }
             StartThen::Update(request, update_reply) => {
                 self.answer(reply, Ok(started));
-                self.update(RunRef::Target(target), request, update_reply);
+                self.update(RunRef::Target(target), request, SharedReply::new(update_reply));
             }
         }
     }

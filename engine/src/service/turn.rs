@@ -2,56 +2,21 @@
 //!
 //! Invariant: every message is answered, through the committer, so that no answer shows what is not durable. One arm a
 //! message, and no arm does more than find the run, decide, and say who is answered.
-#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "edge: the watchdog measures real time")]
+#![expect(clippy::disallowed_types, reason = "edge: says when it wants to be woken through an atomic")]
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
 use super::committer::{Answer, RunName};
-use super::mailbox::{Arrival, Closed, Message, Reply, RunRef};
+use super::health::Health;
+use super::in_hand::{Caller, InHand, SharedReply};
+use super::mailbox::{Arrival, Closed, Message, RunRef};
 use super::release::parent_closed;
 use super::shard::Shard;
 use super::shared::Shared;
 use crate::machine::Execution;
 use crate::request::*;
 use crate::vocabulary::*;
-
-/// What a turn thread is doing, for the watchdog.
-#[derive(Default)]
-pub(crate) struct InHand {
-    pub(crate) doing: Mutex<Option<Doing>>,
-}
-
-/// One decision in progress.
-pub(crate) struct Doing {
-    pub(crate) since: Instant,
-    pub(crate) name: RunName,
-    /// Kept so that the input is not lost when its turn does not come back.
-    pub(crate) input: Option<Input>,
-}
-
-impl InHand {
-    pub(super) fn begin(&self, name: &RunName, input: Option<Input>) {
-        *self.doing.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Doing { since: Instant::now(), name: name.clone(), input });
-    }
-    pub(super) fn end(&self) {
-        *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-    /// What is being decided, if it has been for longer than allowed.
-    pub(crate) fn overdue(&self, allowed: std::time::Duration) -> Option<(RunName, Option<Input>)> {
-        let doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
-        doing
-            .as_ref()
-            .filter(|doing| doing.since.elapsed() > allowed)
-            .map(|doing| (doing.name.clone(), doing.input.clone()))
-    }
-    pub(crate) fn take(&self) -> Option<(RunName, Option<Input>)> {
-        let mut doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
-        doing.take().map(|doing| (doing.name, doing.input))
-    }
-}
 
 /// A shard with its thread's loop.
 pub(crate) struct TurnThread {
@@ -61,13 +26,13 @@ pub(crate) struct TurnThread {
 }
 
 impl TurnThread {
-    pub(crate) fn new(shard: Shard, in_hand: Arc<InHand>) -> Self {
-        TurnThread { shared: shard.shared.clone(), shard, in_hand }
+    pub(crate) fn new(shard: Shard) -> Self {
+        TurnThread { shared: shard.shared.clone(), in_hand: shard.in_hand.clone(), shard }
     }
 
     /// Until the worker stops, or the shard is given to another thread.
     pub(crate) fn run(mut self) {
-        while !self.shard.abandoned {
+        while !self.in_hand.is_replaced() {
             let deadline = self.shard.next_deadline();
             self.shared.wake_at[self.shard.number]
                 .store(deadline.map_or(i64::MAX, Timestamp::as_micros), Ordering::Release);
@@ -78,16 +43,25 @@ impl TurnThread {
             }
             match self.shared.mailboxes[self.shard.number].next(wait) {
                 Arrival::Message(message) => {
+                    self.in_hand.take_message();
                     self.handle(message);
-                    self.publish_wake();
-                    self.shared.idle.end();
+                    self.finish_message();
                 }
                 Arrival::Deadline => {}
                 Arrival::Stopped => {
+                    self.in_hand.leave();
                     self.shard.snapshot_all();
                     break;
                 }
             }
+        }
+    }
+
+    /// Tells a virtual clock that one thing less is under way, unless the watchdog has seen to that.
+    fn finish_message(&self) {
+        if self.in_hand.finish_message() {
+            self.publish_wake();
+            self.shared.idle.end();
         }
     }
 
@@ -105,31 +79,41 @@ impl TurnThread {
     /// Wakes a bounded number of runs whose deadline has come, so that messages get their turn too.
     fn fire_due(&mut self) {
         self.shared.idle.begin();
+        self.in_hand.take_message();
         let now = self.shared.clock.now();
         for _ in 0..256 {
+            if self.in_hand.is_replaced() {
+                break;
+            }
             let Some(name) = self.shard.pop_due(now) else { break };
             self.input(&name, Input::Deadline, None);
         }
-        self.publish_wake();
-        self.shared.idle.end();
+        self.finish_message();
     }
 
     fn handle(&mut self, message: Message) {
         match message {
-            Message::Start { run_id, start, then, reply } => self.start(run_id, *start, then, reply),
-            Message::Input { run, input, reply } => match self.shard.find(&run) {
-                Ok(name) => self.input(&name, input, reply),
-                Err(why) => refuse(reply, why),
+            Message::Start { run_id, start, then, reply } => self.start(run_id, *start, then, SharedReply::new(reply)),
+            Message::Input { run, input, reply } => match (self.shard.find(&run), reply.map(SharedReply::new)) {
+                (Ok(name), reply) => self.input(&name, input, reply),
+                (Err(why), Some(reply)) => self.answer(reply, Err(why)),
+                (Err(_), None) => {}
             },
             Message::SlotGranted(waiting) => self.slot_granted(waiting),
-            Message::Update { target, request, reply } => self.update(RunRef::Target(target), request, reply),
-            Message::UpdateResult { target, update_id, reply } => self.update_result(target, update_id, reply),
-            Message::ActivityByName { target, activity_id, pause, identity, reply } => {
-                self.pause_activity(target, activity_id, pause, identity, reply);
+            Message::Update { target, request, reply } => {
+                self.update(RunRef::Target(target), request, SharedReply::new(reply));
             }
-            Message::Query { target, name, input, reply } => self.query(target, &name, &input, reply),
-            Message::Describe { target, reply } => self.describe(target, reply),
-            Message::AwaitClose { target, reply } => self.await_close(target, reply),
+            Message::UpdateResult { target, update_id, reply } => {
+                self.update_result(target, update_id, SharedReply::new(reply));
+            }
+            Message::ActivityByName { target, activity_id, pause, identity, reply } => {
+                self.pause_activity(target, activity_id, pause, identity, SharedReply::new(reply));
+            }
+            Message::Query { target, name, input, reply } => {
+                self.query(target, &name, &input, SharedReply::new(reply));
+            }
+            Message::Describe { target, reply } => self.describe(target, SharedReply::new(reply)),
+            Message::AwaitClose { target, reply } => self.await_close(target, SharedReply::new(reply)),
             Message::WatchChild { namespace, workflow_id, first_run, parent } => {
                 self.watch_child(namespace, workflow_id, first_run, parent);
             }
@@ -139,21 +123,33 @@ impl TurnThread {
     }
 
     /// Answers in order, after everything decided before is durable.
-    pub(super) fn answer<T: Send + 'static>(&mut self, reply: Reply<T>, answer: Result<T, Rejection>) {
-        self.shard.answer_in_order(Box::new(move |durable| {
-            // Whoever asked may have gone away.
-            let _ = reply.send(durable.map_err(Clone::clone).and(answer));
-        }));
+    pub(super) fn answer<T: Send + 'static>(&mut self, reply: SharedReply<T>, answer: Result<T, Rejection>) {
+        self.shard
+            .answer_in_order(Box::new(move |durable| reply.send(durable.map_err(Clone::clone).and(answer))));
     }
 
-    pub(super) fn input(&mut self, name: &RunName, input: Input, reply: Option<Reply<()>>) {
+    pub(super) fn input(&mut self, name: &RunName, input: Input, reply: Option<SharedReply<()>>) {
+        let caller = reply.clone().map_or(Caller::Nobody, Caller::Kept);
         let answers: Vec<Answer> = reply.into_iter().map(|reply| when_durable(reply, ())).collect();
-        self.in_hand.begin(name, Some(input.clone()));
+        self.in_hand.begin(name, Some(input.clone()), caller);
         let decided = self.shard.decide(name, input, answers);
         self.in_hand.end();
         if let Err((why, answers)) = decided {
             self.refuse_in_order(answers, why);
         }
+    }
+
+    /// Looks at a run, loading it if need be, which may run its code.
+    pub(super) fn look<T>(
+        &mut self,
+        name: &RunName,
+        caller: Caller,
+        look: impl FnOnce(&mut Execution) -> T,
+    ) -> Result<T, Rejection> {
+        self.in_hand.begin(name, None, caller);
+        let seen = self.shard.load(name).map(look);
+        self.in_hand.end();
+        seen
     }
 
     pub(super) fn refuse_in_order(&mut self, answers: Vec<Answer>, why: Rejection) {
@@ -167,24 +163,33 @@ impl TurnThread {
     }
 
     fn slot_granted(&mut self, waiting: crate::queue::Waiting) {
+        if *self.shared.health.peek() != Health::Ready {
+            // Whoever leaves starts nothing; the next start of the worker queues the attempt again.
+            return self.shared.release_slot();
+        }
         let name = RunName { namespace: waiting.namespace, workflow_id: waiting.workflow_id, run_id: waiting.run_id };
         let token = crate::activity::TaskToken { run_id: name.run_id, seq: waiting.seq, attempt: waiting.attempt };
-        let before = self.shard.load(&name).map(|execution| execution.run().is_under_way(token)).unwrap_or(true);
-        self.input(&name, Input::StartActivity { seq: waiting.seq, attempt: waiting.attempt }, None);
+        self.in_hand.took_slot();
+        let before = self.look(&name, Caller::Nobody, |execution| execution.run().is_under_way(token)).unwrap_or(true);
+        if !before {
+            let input = Input::StartActivity { seq: waiting.seq, attempt: waiting.attempt };
+            self.input(&name, input, None);
+        }
         let after = self.shard.loaded(name.run_id).is_some_and(|execution| execution.run().is_under_way(token));
-        if before || !after {
+        if (before || !after) && !self.in_hand.is_replaced() {
             // The attempt is not wanted any more; the slot goes to somebody else.
+            self.in_hand.give_back(1);
             self.shared.release_slot();
         }
     }
 
-    pub(super) fn update(&mut self, run: RunRef, request: UpdateRequest, reply: Reply<UpdateOutcome>) {
+    pub(super) fn update(&mut self, run: RunRef, request: UpdateRequest, reply: SharedReply<UpdateOutcome>) {
         let name = match self.shard.find(&run) {
             Ok(name) => name,
             Err(why) => return self.answer(reply, Err(why)),
         };
-        let known = match self.shard.load(&name) {
-            Ok(execution) => execution.run().update(&request.update_id),
+        let known = match self.look(&name, reply.caller(), |execution| execution.run().update(&request.update_id)) {
+            Ok(known) => known,
             Err(why) => return self.answer(reply, Err(why)),
         };
         match (known, request.wait) {
@@ -193,20 +198,21 @@ impl TurnThread {
                 return self.answer(reply, Ok(UpdateOutcome::Accepted));
             }
             (Some(UpdateOutcome::Accepted), UpdateWait::Completed) => {
-                return self.shared.waiters.await_update(name.run_id, request.update_id, reply);
+                return self.await_update(&name, request.update_id, &reply);
             }
             (None, _) => {}
         }
         let UpdateRequest { update_id, name: update, input, identity, wait } = request;
         let input = Input::Update { update_id: update_id.clone(), name: update, input, identity };
         let (answers, waits) = match wait {
-            UpdateWait::Accepted => (vec![when_durable(reply, UpdateOutcome::Accepted)], false),
+            UpdateWait::Accepted => (vec![when_durable(reply.clone(), UpdateOutcome::Accepted)], false),
             UpdateWait::Completed => {
-                self.shared.waiters.await_update(name.run_id, update_id.clone(), reply);
+                self.await_update(&name, update_id.clone(), &reply);
                 (Vec::new(), true)
             }
         };
-        self.in_hand.begin(&name, None);
+        let caller = if waits { self.update_waiter(name.run_id, update_id.clone()) } else { reply.caller() };
+        self.in_hand.begin(&name, None, caller);
         let decided = self.shard.decide(&name, input, answers);
         self.in_hand.end();
         if let Err((why, answers)) = decided {
@@ -217,13 +223,25 @@ impl TurnThread {
         }
     }
 
-    fn update_result(&mut self, target: Target, update_id: UpdateId, reply: Reply<UpdateOutcome>) {
+    pub(super) fn await_update(&self, name: &RunName, update_id: UpdateId, reply: &SharedReply<UpdateOutcome>) {
+        if let Some(reply) = reply.take() {
+            self.shared.waiters.await_update(name.run_id, update_id, reply);
+        }
+    }
+
+    /// A caller who is among the waiters already.
+    pub(super) fn update_waiter(&self, run: RunId, update_id: UpdateId) -> Caller {
+        let shared = self.shared.clone();
+        Caller::Refused(Box::new(move |why| shared.waiters.refuse_update(run, update_id, &why)))
+    }
+
+    fn update_result(&mut self, target: Target, update_id: UpdateId, reply: SharedReply<UpdateOutcome>) {
         let name = match self.shard.find(&RunRef::Target(target)) {
             Ok(name) => name,
             Err(why) => return self.answer(reply, Err(why)),
         };
-        match self.shard.load(&name).map(|execution| execution.run().update(&update_id)) {
-            Ok(Some(UpdateOutcome::Accepted)) => self.shared.waiters.await_update(name.run_id, update_id, reply),
+        match self.look(&name, reply.caller(), |execution| execution.run().update(&update_id)) {
+            Ok(Some(UpdateOutcome::Accepted)) => self.await_update(&name, update_id, &reply),
             Ok(Some(done)) => self.answer(reply, Ok(done)),
             Ok(None) => {
                 let why = Rejection::Invalid {
@@ -242,10 +260,10 @@ impl TurnThread {
         activity_id: ActivityId,
         pause: Option<String>,
         identity: Option<Identity>,
-        reply: Reply<()>,
+        reply: SharedReply<()>,
     ) {
         let found = self.shard.find(&RunRef::Target(target)).and_then(|name| {
-            let seq = self.shard.load(&name)?.run().activity_by_id(&activity_id);
+            let seq = self.look(&name, reply.caller(), |execution| execution.run().activity_by_id(&activity_id))?;
             seq.map(|seq| (name, seq)).ok_or(Rejection::UnknownActivity { activity: activity_id.to_string() })
         });
         match (found, pause) {
@@ -257,29 +275,23 @@ impl TurnThread {
         }
     }
 
-    fn query(&mut self, target: Target, query: &QueryName, input: &Payload, reply: Reply<Payload>) {
+    fn query(&mut self, target: Target, query: &QueryName, input: &Payload, reply: SharedReply<Payload>) {
         let found = self.shard.find(&RunRef::Target(target));
-        let answer = found.and_then(|name| {
-            self.shard.load(&name)?;
-            self.in_hand.begin(&name, None);
-            let answer = self.shard.load(&name)?.query(query, input);
-            self.in_hand.end();
-            answer
-        });
+        let answer =
+            found.and_then(|name| self.look(&name, reply.caller(), |execution| execution.query(query, input))?);
         self.answer(reply, answer);
     }
 
-    fn describe(&mut self, target: Target, reply: Reply<Box<Description>>) {
+    fn describe(&mut self, target: Target, reply: SharedReply<Box<Description>>) {
         let limits = self.shared.options.limits.clone();
         let described = self.shard.find(&RunRef::Target(target)).and_then(|name| {
             let held = self.shared.held_why(name.run_id);
-            let execution = self.shard.load(&name)?;
-            Ok(Box::new(describe(execution, held, &limits)))
+            self.look(&name, reply.caller(), |execution| Box::new(describe(execution, held, &limits)))
         });
         self.answer(reply, described);
     }
 
-    fn await_close(&mut self, target: Target, reply: Reply<Closed>) {
+    fn await_close(&mut self, target: Target, reply: SharedReply<Closed>) {
         let name = match self.shard.find(&RunRef::Target(target)) {
             Ok(name) => name,
             Err(why) => return self.answer(reply, Err(why)),
@@ -287,22 +299,28 @@ impl TurnThread {
         // An open run that is not loaded stays so: its waiter costs nothing until it ends.
         let open = self.shard.info(name.run_id).is_some_and(|info| info.status.is_open());
         if open {
-            return self.shared.waiters.await_close(name.run_id, reply);
+            if let Some(reply) = reply.take() {
+                self.shared.waiters.await_close(name.run_id, reply);
+            }
+            return;
         }
-        let closed = self.shard.load(&name).and_then(|execution| {
-            let outcome = execution.run().outcome().cloned();
-            let next_run = execution.run().info().next_run;
-            let missing = Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(name.run_id) };
-            Ok(Closed { run_id: name.run_id, outcome: outcome.ok_or(missing)?, next_run })
-        });
+        let closed = self
+            .look(&name, reply.caller(), |execution| {
+                (execution.run().outcome().cloned(), execution.run().info().next_run)
+            })
+            .and_then(|(outcome, next_run)| {
+                let missing =
+                    Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(name.run_id) };
+                Ok(Closed { run_id: name.run_id, outcome: outcome.ok_or(missing)?, next_run })
+            });
         self.answer(reply, closed);
     }
 
     fn watch_child(&mut self, namespace: Namespace, workflow_id: WorkflowId, first_run: RunId, parent: Parent) {
         let Some(last) = self.shard.last_of_chain(first_run) else { return };
         let name = RunName { namespace: namespace.clone(), workflow_id, run_id: last };
-        let Ok(execution) = self.shard.load(&name) else { return };
-        let Some(outcome) = execution.run().outcome().cloned() else { return };
+        let outcome = self.look(&name, Caller::Nobody, |execution| execution.run().outcome().cloned());
+        let Ok(Some(outcome)) = outcome else { return };
         let to = RunName { namespace, workflow_id: parent.workflow_id, run_id: parent.run_id };
         let shared = self.shared.clone();
         self.shard.answer_in_order(Box::new(move |durable| {
@@ -328,21 +346,12 @@ impl TurnThread {
             }
         }
         self.input(&name, Input::WorkerRestarted, None);
-        self.shard.decide_inbox(&name);
-    }
-}
-
-fn refuse(reply: Option<Reply<()>>, why: Rejection) {
-    if let Some(reply) = reply {
-        let _ = reply.send(Err(why));
     }
 }
 
 /// An answer that is given when the turn is durable.
-pub(super) fn when_durable<T: Send + 'static>(reply: Reply<T>, answer: T) -> Answer {
-    Box::new(move |durable| {
-        let _ = reply.send(durable.map(|()| answer).map_err(Clone::clone));
-    })
+pub(super) fn when_durable<T: Send + 'static>(reply: SharedReply<T>, answer: T) -> Answer {
+    Box::new(move |durable| reply.send(durable.map(|()| answer).map_err(Clone::clone)))
 }
 
 fn describe(execution: &Execution, held: Option<String>, limits: &crate::machine::Limits) -> Description {

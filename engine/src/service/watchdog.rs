@@ -8,11 +8,12 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use super::committer::{Item, RunName};
+use super::committer::Item;
+use super::in_hand::{Caller, Doing, InHand, Taken};
 use super::mailbox::{Message, RunRef};
 use super::shard::Shard;
 use super::shared::Shared;
-use super::turn::{InHand, TurnThread};
+use super::turn::TurnThread;
 use crate::machine::Held;
 use crate::request::Target;
 use crate::vocabulary::*;
@@ -50,12 +51,12 @@ impl TurnThreads {
             }
             let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
             for (number, slot) in threads.iter_mut().enumerate() {
-                let stuck = slot.1.overdue(allowed).map(|found| (found, Held::Busy { after: allowed }.to_string()));
+                let stuck = slot.1.take(allowed).map(|taken| (taken, Held::Busy { after: allowed }.to_string()));
                 // A turn that panicked inside the engine has ended its thread.
-                let dead = || slot.0.is_finished().then(|| slot.1.take()).flatten();
-                let found = stuck.or_else(|| dead().map(|found| (found, "a turn failed inside the engine".into())));
-                if let Some(((name, input), why)) = found {
-                    match replace(shared, number, &name, input, why) {
+                let died = || slot.0.is_finished() && !slot.1.has_left();
+                let dead = || died().then(|| (slot.1.take_from_dead(), "a turn failed inside the engine".to_owned()));
+                if let Some((taken, why)) = stuck.or_else(dead) {
+                    match replace(shared, number, taken, why) {
                         Ok(new) => *slot = new,
                         Err(error) => tracing::error!(%error, "no new turn thread could be started"),
                     }
@@ -64,22 +65,23 @@ impl TurnThreads {
         }
     }
 
-    /// Waits for the threads to end, those that do not come back aside.
+    /// Waits for the threads to end. One whose code does not come back within `patience` is left behind; each decision
+    /// has that long, all together have ten times as long.
     pub(crate) fn join(&self, patience: std::time::Duration) {
         *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.notify_all();
-        let deadline = std::time::Instant::now() + patience;
+        let deadline = std::time::Instant::now() + patience * 10;
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for (thread, in_hand) in threads {
-            while !thread.is_finished() && in_hand.overdue(std::time::Duration::ZERO).is_some() {
-                if std::time::Instant::now() > deadline {
-                    break;
-                }
-                std::thread::sleep(std::time::Duration::from_millis(5));
+            while !thread.is_finished() && !in_hand.is_overdue(patience) && std::time::Instant::now() < deadline {
+                std::thread::sleep(std::time::Duration::from_millis(1));
             }
-            if in_hand.overdue(std::time::Duration::ZERO).is_none() {
+            if thread.is_finished() {
                 // A thread that panicked was reported when it did.
                 let _ = thread.join();
+            } else if let Some(doing) = in_hand.take(std::time::Duration::ZERO).and_then(|taken| taken.doing) {
+                tracing::error!(run = %doing.name.run_id, "the code of this run does not come back; left behind");
+                doing.caller.refuse(Rejection::ShuttingDown);
             }
         }
     }
@@ -98,27 +100,44 @@ fn spawn(
     let in_hand = Arc::new(InHand::default());
     let (shared, hand) = (shared.clone(), in_hand.clone());
     let run = move || {
-        let mut shard = Shard::new(shared, number, generation);
+        let mut shard = Shard::new(shared, number, generation, hand);
         for (run, namespace, workflow_id, outlook) in known {
             shard.know(namespace, workflow_id, run, outlook);
         }
-        TurnThread::new(shard, hand).run();
+        TurnThread::new(shard).run();
     };
     let name = format!("bosun-turn-{number}");
     Ok((std::thread::Builder::new().name(name).stack_size(8 * 1024 * 1024).spawn(run)?, in_hand))
 }
 
-/// Gives a shard to a new thread; the run that kept the old one is held.
+/// Gives a shard to a new thread; the run that kept the old one is held, and its input kept.
 fn replace(
     shared: &Arc<Shared>,
     number: usize,
-    name: &RunName,
-    input: Option<Input>,
+    taken: Taken,
     why: String,
 ) -> std::io::Result<(JoinHandle<()>, Arc<InHand>)> {
+    let Taken { doing, slots, message } = taken;
     let generation = shared.committer.next_generation(number);
-    shared.note_held(name.run_id, Some(why));
-    // Everything the old thread submitted must be durable before the new one reads the log.
+    wait_for_commits(shared, number, generation);
+    for _ in 0..slots {
+        shared.release_slot();
+    }
+    if let Some(doing) = doing {
+        hold(shared, number, doing, why);
+    }
+    let mut known = shared.journal.open_runs();
+    known.retain(|(_, namespace, workflow_id, _)| shared.shard_of(namespace, workflow_id) == number);
+    let new = spawn(shared, number, generation, known);
+    if message {
+        // The message the old thread had in hand counts as ended.
+        shared.idle.end();
+    }
+    new
+}
+
+/// Everything the old thread submitted must be durable before the new one reads the log.
+fn wait_for_commits(shared: &Arc<Shared>, number: usize, generation: u64) {
     let (done, wait) = std::sync::mpsc::channel();
     shared.idle.begin();
     let barrier = Item {
@@ -133,18 +152,30 @@ fn replace(
     };
     shared.committer.submit(barrier);
     let _ = wait.recv();
-    let mut known = shared.journal.open_runs();
-    known.retain(|(_, namespace, workflow_id, _)| shared.shard_of(namespace, workflow_id) == number);
-    let new = spawn(shared, number, generation, known)?;
+}
+
+/// Holds the run whose code did not come back. Its input is the first thing the new thread sees, and is kept.
+fn hold(shared: &Arc<Shared>, number: usize, doing: Doing, why: String) {
+    let Doing { name, input, caller, .. } = doing;
+    // A start whose code did not come back has left no run behind.
+    if shared.journal.run(name.run_id).is_some() {
+        shared.note_held(name.run_id, Some(why.clone()));
+    }
+    let reply = match caller {
+        Caller::Nobody => None,
+        Caller::Kept(reply) => reply.take(),
+        Caller::Refused(refuse) => {
+            refuse(Rejection::Held { why });
+            None
+        }
+    };
     if let Some(input) = input {
         let target = Target {
             namespace: name.namespace.clone(),
             workflow_id: name.workflow_id.clone(),
             run_id: Some(name.run_id),
         };
-        shared.deliver_to(number, Message::Input { run: RunRef::Target(target), input, reply: None });
+        shared.idle.begin();
+        shared.mailboxes[number].deliver_first(Message::Input { run: RunRef::Target(target), input, reply });
     }
-    // The message the old thread had in hand counts as ended.
-    shared.idle.end();
-    Ok(new)
 }

@@ -134,6 +134,8 @@ impl Worker {
     /// found again by the next start.
     pub fn stop(&self) -> Result<(), StorageError> {
         self.shared.health.worsen(Health::Draining);
+        // What is still decided starts nothing that would be lost at once.
+        self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner).close();
         for mailbox in &self.shared.mailboxes {
             mailbox.stop();
         }

@@ -1,0 +1,176 @@
+//! What a turn thread has in hand, so that the watchdog can take it away when workflow code does not come back
+//! (engine.md G23).
+//!
+//! Invariant: what is in hand (the input, the caller who waits, the slots taken, the message) belongs to the thread or,
+//! after [`InHand::take`], to the watchdog, never to both. What was decided in time is the thread's to submit and is
+//! not taken. A thread that was replaced submits nothing any more.
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "edge: the watchdog measures real time")]
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::committer::RunName;
+use super::mailbox::Reply;
+use crate::vocabulary::*;
+
+/// A caller's reply that the thread and the watchdog can both reach. The first one to answer does.
+pub(crate) struct SharedReply<T>(Arc<Mutex<Option<Reply<T>>>>);
+
+impl<T> Clone for SharedReply<T> {
+    fn clone(&self) -> Self {
+        SharedReply(self.0.clone())
+    }
+}
+
+impl<T: Send + 'static> SharedReply<T> {
+    pub(crate) fn new(reply: Reply<T>) -> Self {
+        SharedReply(Arc::new(Mutex::new(Some(reply))))
+    }
+    pub(crate) fn take(&self) -> Option<Reply<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+    pub(crate) fn send(&self, answer: Result<T, Rejection>) {
+        if let Some(reply) = self.take() {
+            // Whoever asked may have gone away.
+            let _ = reply.send(answer);
+        }
+    }
+    /// For a caller whose request is refused when its turn does not come back.
+    pub(crate) fn caller(&self) -> Caller {
+        let reply = self.clone();
+        Caller::Refused(Box::new(move |why| reply.send(Err(why))))
+    }
+}
+
+/// Who waits for what is in hand.
+pub(crate) enum Caller {
+    Nobody,
+    /// The input is kept in the run's inbox, and this caller hears when it is.
+    Kept(SharedReply<()>),
+    /// Nothing of the request can be kept.
+    Refused(Box<dyn FnOnce(Rejection) + Send>),
+}
+
+impl Caller {
+    /// Refuses whoever waits, whatever could have been kept.
+    pub(crate) fn refuse(self, why: Rejection) {
+        match self {
+            Caller::Nobody => {}
+            Caller::Kept(reply) => reply.send(Err(why)),
+            Caller::Refused(refuse) => refuse(why),
+        }
+    }
+}
+
+/// One decision in progress.
+pub(crate) struct Doing {
+    since: Instant,
+    pub(crate) name: RunName,
+    /// Kept so that the input is not lost when its turn does not come back.
+    pub(crate) input: Option<Input>,
+    pub(crate) caller: Caller,
+}
+
+/// What the watchdog has to see to after it took a shard away from its thread.
+pub(crate) struct Taken {
+    pub(crate) doing: Option<Doing>,
+    /// Slots that were taken for a decision that will never be submitted.
+    pub(crate) slots: usize,
+    /// A message counts as under way and will not be ended by its thread.
+    pub(crate) message: bool,
+}
+
+#[derive(Default)]
+struct State {
+    doing: Option<Doing>,
+    slots: usize,
+    message: bool,
+    replaced: bool,
+    left: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct InHand {
+    state: Mutex<State>,
+}
+
+impl InHand {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From here on the code of a run may be running.
+    pub(crate) fn begin(&self, name: &RunName, input: Option<Input>, caller: Caller) {
+        let doing = Doing { since: Instant::now(), name: name.clone(), input, caller };
+        self.lock().doing = Some(doing);
+    }
+    /// The code came back without anything to submit.
+    pub(crate) fn end(&self) {
+        self.lock().doing = None;
+    }
+    /// The code came back with a decision. Says whether it may be submitted; then its slots belong to its effects.
+    pub(crate) fn decided(&self) -> bool {
+        let mut state = self.lock();
+        if !state.replaced {
+            state.doing = None;
+            state.slots = 0;
+        }
+        !state.replaced
+    }
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.lock().replaced
+    }
+
+    pub(crate) fn took_slot(&self) {
+        self.lock().slots += 1;
+    }
+    /// How many of up to `wanted` slots the thread has to give back; the others were taken from it.
+    pub(crate) fn give_back(&self, wanted: usize) -> usize {
+        let mut state = self.lock();
+        let mine = wanted.min(state.slots);
+        state.slots -= mine;
+        mine
+    }
+
+    pub(crate) fn take_message(&self) {
+        self.lock().message = true;
+    }
+    /// Whether the thread has to count the message as ended.
+    pub(crate) fn finish_message(&self) -> bool {
+        std::mem::take(&mut self.lock().message)
+    }
+
+    /// The thread ends because the worker stops.
+    pub(crate) fn leave(&self) {
+        self.lock().left = true;
+    }
+    pub(crate) fn has_left(&self) -> bool {
+        self.lock().left
+    }
+
+    /// Whether something has been in hand for longer than allowed.
+    pub(crate) fn is_overdue(&self, allowed: Duration) -> bool {
+        self.lock().doing.as_ref().is_some_and(|doing| doing.since.elapsed() > allowed)
+    }
+    /// Takes everything from a thread that is overdue.
+    pub(crate) fn take(&self, allowed: Duration) -> Option<Taken> {
+        let mut state = self.lock();
+        let overdue = state.doing.as_ref().is_some_and(|doing| doing.since.elapsed() > allowed);
+        overdue.then(|| state.take())
+    }
+    /// Takes everything from a thread that has died.
+    pub(crate) fn take_from_dead(&self) -> Taken {
+        self.lock().take()
+    }
+}
+
+impl State {
+    fn take(&mut self) -> Taken {
+        self.replaced = true;
+        Taken {
+            doing: self.doing.take(),
+            slots: std::mem::take(&mut self.slots),
+            message: std::mem::take(&mut self.message),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Starting a workflow execution: who gets a run, and which one.
+
+use std::collections::BTreeSet;
+
+use bosun_engine::testing::TestEnvironment;
+use bosun_engine::*;
+
+use crate::scene::*;
+
+fn environment() -> TestEnvironment {
+    staged().1
+}
+
+fn with_request(id: &str, request: &str) -> StartWorkflow {
+    StartWorkflow { request_id: Some(request.into()), ..start("wait", id, &()) }
+}
+
+/// E01: with the default policy a start of an open id is refused, and the refusal names the run that is open.
+#[tokio::test]
+async fn a_start_of_an_id_that_is_open_is_refused() {
+    let environment = environment();
+    let client = environment.client();
+    let first = client.start(start("wait", "a", &())).await.unwrap();
+    assert!(first.newly_started);
+    let refused = client.start(start("wait", "a", &())).await;
+    assert_eq!(refused, Err(Rejection::AlreadyOpen { workflow_id: "a".into(), run_id: first.run_id }));
+    let environment = environment.crash(1, |_| {}).unwrap();
+    let refused = environment.client().start(start("wait", "a", &())).await;
+    assert_eq!(refused, Err(Rejection::AlreadyOpen { workflow_id: "a".into(), run_id: first.run_id }));
+}
+
+/// E01: conflict policy `use existing`.
+#[tokio::test]
+async fn a_start_may_use_the_run_that_is_open() {
+    let environment = environment();
+    let client = environment.client();
+    let first = client.start(start("wait", "a", &())).await.unwrap();
+    let request = StartWorkflow { id_conflict_policy: IdConflictPolicy::UseExisting, ..start("wait", "a", &()) };
+    let second = client.start(request.clone()).await.unwrap();
+    assert_eq!(second, Started { newly_started: false, ..first.clone() });
+    client.terminate(&target("a"), "over".into(), None).await.unwrap();
+    let third = client.start(request).await.unwrap();
+    assert!(third.newly_started && third.run_id != first.run_id, "nothing is open to be used");
+}
+
+/// E01: conflict policy `terminate existing`.
+#[tokio::test]
+async fn a_start_may_end_the_run_that_is_open() {
+    let environment = environment();
+    let client = environment.client();
+    let first = client.start(start("wait", "a", &())).await.unwrap();
+    let request = StartWorkflow { id_conflict_policy: IdConflictPolicy::TerminateExisting, ..start("wait", "a", &()) };
+    let second = client.start(request).await.unwrap();
+    assert!(second.newly_started && second.run_id != first.run_id);
+    let ended = client.result(&Target::run("a".into(), first.run_id), THIS_RUN).await.unwrap().unwrap();
+    assert!(matches!(ended.outcome, CloseOutcome::Terminated { .. }), "{ended:?}");
+    let environment = environment.crash(2, |_| {}).unwrap();
+    let newest = environment.client().describe(&target("a")).await.unwrap().info;
+    assert_eq!((newest.run_id, newest.status), (second.run_id, WorkflowStatus::Running));
+}
+
+/// E01: a start that cannot be carried out changes nothing; above all it does not end the run that was in its way.
+#[tokio::test]
+async fn a_start_that_is_refused_ends_nothing() {
+    let environment = environment();
+    let client = environment.client();
+    client.start(start("wait", "a", &())).await.unwrap();
+    let request =
+        StartWorkflow { id_conflict_policy: IdConflictPolicy::TerminateExisting, ..start("nonsense", "a", &()) };
+    let refused = client.start(request.clone()).await;
+    assert!(matches!(refused, Err(Rejection::UnknownWorkflowType { .. })), "{refused:?}");
+    let update = UpdateRequest {
+        update_id: "u".into(),
+        name: "nothing".into(),
+        input: payload(&()),
+        identity: None,
+        wait: UpdateWait::Completed,
+    };
+    let request = StartWorkflow { workflow_type: "wait".into(), ..request };
+    let refused = client.update_with_start(request, update).await;
+    assert!(matches!(refused, Err(Rejection::UpdateRefused { .. })), "{refused:?}");
+    assert_eq!(client.describe(&target("a")).await.unwrap().info.status, WorkflowStatus::Running);
+}
+
+/// E01: all id reuse policies after all ways a run can end, also after a restart.
+#[tokio::test]
+async fn the_reuse_policy_decides_by_how_the_last_run_ended() {
+    let environment = environment();
+    let client = environment.client();
+    client.start(start("wait", "completed", &())).await.unwrap();
+    client.signal(&target("completed"), signal("go", "on")).await.unwrap();
+    client.start(start("fail", "failed", "Broken")).await.unwrap();
+    client.start(start("wait", "canceled", &())).await.unwrap();
+    client.cancel(&target("canceled"), "enough".into(), None, None).await.unwrap();
+    client.start(start("wait", "terminated", &())).await.unwrap();
+    client.terminate(&target("terminated"), "now".into(), None).await.unwrap();
+    let timed_out = StartWorkflow { run_timeout: Some(SECOND), ..start("wait", "timed-out", &()) };
+    client.start(timed_out).await.unwrap();
+    let expected = [
+        ("completed", WorkflowStatus::Completed, [true, false, false]),
+        ("failed", WorkflowStatus::Failed, [true, true, false]),
+        ("canceled", WorkflowStatus::Canceled, [true, true, false]),
+        ("terminated", WorkflowStatus::Terminated, [true, true, false]),
+        ("timed-out", WorkflowStatus::TimedOut, [true, true, false]),
+    ];
+    for (id, status, _) in &expected {
+        assert_eq!(outcome(&client, id).await.status(), *status, "{id}");
+    }
+    let environment = environment.restart(|_| {}).unwrap();
+    let client = environment.client();
+    let policies =
+        [IdReusePolicy::RejectDuplicate, IdReusePolicy::AllowDuplicateFailedOnly, IdReusePolicy::AllowDuplicate];
+    for (id, status, allowed) in expected {
+        for (policy, allowed) in policies.into_iter().zip(allowed.into_iter().rev()) {
+            let again = client.start(StartWorkflow { id_reuse_policy: policy, ..start("wait", id, &()) }).await;
+            match again {
+                Ok(started) => {
+                    assert!(allowed && started.newly_started, "{id} {policy:?}");
+                    break;
+                }
+                Err(Rejection::IdReused { status: found, policy: by, .. }) => {
+                    assert_eq!((allowed, found, by), (false, status, policy), "{id}");
+                }
+                Err(other) => panic!("{id} {policy:?}: {other}"),
+            }
+        }
+    }
+}
+
+/// E01: a start with the same request id finds its run: while it is open, after it has ended, and over restarts.
+#[tokio::test]
+async fn a_start_repeated_with_its_request_id_finds_its_run() {
+    let environment = environment();
+    let client = environment.client();
+    let first = client.start(with_request("a", "r1")).await.unwrap();
+    let found = Started { newly_started: false, ..first.clone() };
+    assert_eq!(client.start(with_request("a", "r1")).await.unwrap(), found);
+    let environment = environment.crash(3, |_| {}).unwrap();
+    let client = environment.client();
+    assert_eq!(client.start(with_request("a", "r1")).await.unwrap(), found);
+    client.signal(&target("a"), signal("go", "on")).await.unwrap();
+    outcome(&client, "a").await;
+    assert_eq!(client.start(with_request("a", "r1")).await.unwrap(), found);
+    let environment = environment.restart(|_| {}).unwrap();
+    let client = environment.client();
+    assert_eq!(client.start(with_request("a", "r1")).await.unwrap(), found);
+    let other = client.start(with_request("a", "r2")).await.unwrap();
+    assert!(other.newly_started && other.run_id != first.run_id);
+}
+
+/// E01, E03: the request id of an execution that was retried belongs to its whole chain.
+#[tokio::test]
+async fn a_repeated_start_finds_the_newest_run_of_its_chain() {
+    let environment = environment();
+    let client = environment.client();
+    let request = StartWorkflow {
+        request_id: Some("r1".into()),
+        retry_policy: attempts(2),
+        ..start("fail", "a", "Broken")
+    };
+    let first = client.start(request.clone()).await.unwrap();
+    outcome(&client, "a").await;
+    let again = client.start(request).await.unwrap();
+    assert!(!again.newly_started && again.run_id != first.run_id, "the retry is the newest run");
+    assert_eq!(count(&client, "a", "WorkflowExecutionFailed").await, 1);
+}
+
+/// G17: 64 starts at once give one run; by policy to one of them, by request id to all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_64_starts_at_once_one_run_begins() {
+    for (round, same_request) in [false, true].into_iter().enumerate() {
+        let (_stage, environment) = staged_with(|options| options.shards = 4);
+        let client = environment.client();
+        let starts = (0..64).map(|n| {
+            let client = client.clone();
+            let request = if same_request { "same".to_owned() } else { format!("r{n}") };
+            tokio::spawn(async move { client.start(with_request("a", &request)).await })
+        });
+        let mut runs = BTreeSet::new();
+        let (mut new, mut answered) = (0, 0);
+        for started in futures_util::future::join_all(starts).await {
+            match started.unwrap() {
+                Ok(started) => {
+                    new += usize::from(started.newly_started);
+                    answered += 1;
+                    runs.insert(started.run_id);
+                }
+                Err(Rejection::AlreadyOpen { run_id, .. }) => drop(runs.insert(run_id)),
+                Err(other) => panic!("round {round}: {other}"),
+            }
+        }
+        assert_eq!((runs.len(), new), (1, 1));
+        assert_eq!(answered, if same_request { 64 } else { 1 });
+        assert_eq!(client.count("").await.unwrap(), 1);
+    }
+}
