@@ -2,19 +2,20 @@
 //!
 //! Invariant: an `Ok` means that what it says is durable; an `Err` means that nothing has changed. Reading calls
 //! (history, events, list) see durable facts only and go past the turn threads. A client is cheap to clone.
+#![expect(clippy::disallowed_methods, reason = "edge: reads of the log leave the async threads")]
 
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
 use futures_core::Stream;
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::broadcast;
 
 use crate::activity::TaskToken;
 use crate::filter::Filter;
-use crate::log::{BackupReport, StorageError, StoreInfo, VerifyReport};
+use crate::log::{BackupReport, Housekeeping, StorageError, StoreInfo, VerifyReport};
 use crate::request::*;
-use crate::service::{Closed, Message, Reply, RunRef, Shared, StartThen};
+use crate::service::{Answered, Closed, Health, Hurry, Message, Reply, RunRef, Shared, StartThen};
 use crate::vocabulary::*;
 
 /// The most runs or events one page has (engine.md G34).
@@ -38,10 +39,33 @@ impl Client {
         workflow_id: &WorkflowId,
         message: impl FnOnce(Reply<T>) -> Message,
     ) -> Result<T, Rejection> {
+        self.ask_with(call, namespace, workflow_id, None, message).await
+    }
+
+    /// As [`Client::ask`], for an answer that may take time to come: a virtual clock moves until it is there.
+    async fn ask_in_time<T>(
+        &self,
+        call: &'static str,
+        target: &Target,
+        message: impl FnOnce(Reply<T>) -> Message,
+    ) -> Result<T, Rejection> {
+        // Over with the answer, or when the caller goes away before.
+        let hurry = Hurry::new(&self.shared);
+        self.ask_with(call, &target.namespace, &target.workflow_id, Some(hurry.clone()), message).await
+    }
+
+    async fn ask_with<T>(
+        &self,
+        call: &'static str,
+        namespace: &Namespace,
+        workflow_id: &WorkflowId,
+        hurry: Option<Hurry>,
+        message: impl FnOnce(Reply<T>) -> Message,
+    ) -> Result<T, Rejection> {
         self.admit(call, Some(workflow_id))?;
-        let (reply, answer) = oneshot::channel();
+        let (reply, answer) = Reply::new(hurry);
         self.shared.request(namespace, workflow_id, message(reply))?;
-        self.received(answer.await)
+        self.received(answer).await
     }
 
     fn admit(&self, call: &'static str, workflow_id: Option<&WorkflowId>) -> Result<(), Rejection> {
@@ -50,8 +74,8 @@ impl Client {
     }
 
     /// A turn thread that gives no answer is one whose code did not come back, or a worker that has left.
-    fn received<T>(&self, answer: Result<Result<T, Rejection>, oneshot::error::RecvError>) -> Result<T, Rejection> {
-        match answer {
+    async fn received<T>(&self, answer: Answered<T>) -> Result<T, Rejection> {
+        match answer.await {
             Ok(answer) => answer,
             Err(_) => Err(self
                 .shared
@@ -82,7 +106,7 @@ impl Client {
         self.check_start(&start)?;
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
         self.ask("start", &namespace, &workflow_id, |reply| Message::Start {
-            run_id: new_run_id(),
+            run_id: self.shared.new_run_id(),
             start: Box::new(start),
             then: StartThen::Nothing,
             reply,
@@ -96,7 +120,7 @@ impl Client {
         self.check_size(&signal.input)?;
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
         self.ask("signal-with-start", &namespace, &workflow_id, |reply| Message::Start {
-            run_id: new_run_id(),
+            run_id: self.shared.new_run_id(),
             start: Box::new(start),
             then: StartThen::Signal(signal),
             reply,
@@ -114,17 +138,17 @@ impl Client {
         self.check_start(&start)?;
         self.check_size(&update.input)?;
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
-        let (update_reply, update_answer) = oneshot::channel();
+        let hurry = Hurry::new(&self.shared);
+        let (update_reply, update_answer) = Reply::new(Some(hurry.clone()));
         let started = self
             .ask("update-with-start", &namespace, &workflow_id, |reply| Message::Start {
-                run_id: new_run_id(),
+                run_id: self.shared.new_run_id(),
                 start: Box::new(start),
                 then: StartThen::Update(update, update_reply),
                 reply,
             })
             .await?;
-        let _hurry = self.hurry();
-        Ok((started, self.received(update_answer.await)?))
+        Ok((started, self.received(update_answer).await?))
     }
 
     async fn input(&self, call: &'static str, target: &Target, input: Input) -> Result<(), Rejection> {
@@ -235,19 +259,12 @@ impl Client {
     /// Sends an update and waits until it is accepted or completed, as asked (engine.md E14).
     pub async fn update(&self, target: &Target, request: UpdateRequest) -> Result<UpdateOutcome, Rejection> {
         self.check_size(&request.input)?;
-        let _hurry = self.hurry();
-        self.ask("update", &target.namespace, &target.workflow_id, |reply| Message::Update {
-            target: target.clone(),
-            request,
-            reply,
-        })
-        .await
+        self.ask_in_time("update", target, |reply| Message::Update { target: target.clone(), request, reply }).await
     }
 
     /// Waits for the answer of an update that was accepted before.
     pub async fn update_result(&self, target: &Target, update_id: &UpdateId) -> Result<UpdateOutcome, Rejection> {
-        let _hurry = self.hurry();
-        self.ask("update-result", &target.namespace, &target.workflow_id, |reply| Message::UpdateResult {
+        self.ask_in_time("update-result", target, |reply| Message::UpdateResult {
             target: target.clone(),
             update_id: update_id.clone(),
             reply,
@@ -267,7 +284,6 @@ impl Client {
 
     /// Waits for the end of a run; `None` when the time is over first.
     pub async fn result(&self, target: &Target, request: ResultRequest) -> Result<Option<RunResult>, Rejection> {
-        let _hurry = self.hurry();
         let waiting = self.follow_to_end(target.clone(), request.follow_runs);
         match request.timeout {
             Some(timeout) => tokio::time::timeout(timeout, waiting).await.map_or(Ok(None), |result| result.map(Some)),
@@ -278,10 +294,7 @@ impl Client {
     async fn follow_to_end(&self, mut target: Target, follow_runs: bool) -> Result<RunResult, Rejection> {
         loop {
             let closed: Closed = self
-                .ask("result", &target.namespace, &target.workflow_id, |reply| Message::AwaitClose {
-                    target: target.clone(),
-                    reply,
-                })
+                .ask_in_time("result", &target, |reply| Message::AwaitClose { target: target.clone(), reply })
                 .await?;
             match closed.next_run {
                 Some(next) if follow_runs => target.run_id = Some(next),
@@ -291,12 +304,6 @@ impl Client {
                 }
             }
         }
-    }
-
-    /// While somebody waits for something to end, a virtual clock may move.
-    fn hurry(&self) -> Hurry {
-        self.shared.idle.hurry();
-        Hurry(self.shared.clone())
     }
 
     /// Lets time pass in the test environment. On a real clock it really waits.
@@ -317,11 +324,17 @@ impl Client {
     /// The run that a target means, of those that are durable.
     fn resolve(&self, target: &Target) -> Result<RunInfo, Rejection> {
         let not_found = || Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id };
+        let journal = &self.shared.journal;
+        // An entry that cannot be read (damage, a missing key) is not the same as none.
+        let failed = |why: StorageError| Rejection::StorageFailed { why: why.to_string() };
         let run = match target.run_id {
             Some(run) => run,
-            None => self.shared.journal.latest_run(&target.namespace, &target.workflow_id).ok_or_else(not_found)?,
+            None => {
+                journal.try_latest_run(&target.namespace, &target.workflow_id).map_err(failed)?.ok_or_else(not_found)?
+            }
         };
-        self.info_of(run).filter(|info| info.workflow_id == target.workflow_id).ok_or_else(not_found)
+        let info = journal.try_run(run).map_err(failed)?.map(|entry| entry.info);
+        info.filter(|info| info.workflow_id == target.workflow_id).ok_or_else(not_found)
     }
 
     /// Reads in a thread that may block.
@@ -372,8 +385,9 @@ impl Client {
             let run = client.resolve(&target)?.run_id;
             let mut next = EventId(from.0.max(1));
             loop {
-                // Subscribed before reading, so that nothing falls between.
+                // Subscribed, and looked for the end, before reading, so that nothing falls between.
                 let mut committed = client.shared.committed.subscribe();
+                let closed = client.info_of(run).is_none_or(|info| !info.status.is_open());
                 let events = client.events_of(run, next, PAGE_MAX).await?;
                 let page_was_full = events.len() == PAGE_MAX;
                 let mut ended = false;
@@ -382,8 +396,7 @@ impl Client {
                     next = event.id.next();
                     yield event;
                 }
-                let closed = || client.info_of(run).is_none_or(|info| !info.status.is_open());
-                if ended || (!page_was_full && (!follow || closed())) {
+                if ended || (!page_was_full && (!follow || closed)) {
                     break;
                 }
                 if !page_was_full {
@@ -403,9 +416,8 @@ impl Client {
         loop {
             let news = tokio::select! {
                 news = committed.recv() => news,
-                gone = health.wait_for(|health| health.refusal().is_some_and(|why| why != Rejection::ShuttingDown)
-                    || *health == crate::service::Health::Stopped) => {
-                    return Err(gone.ok().and_then(|health| health.refusal()).unwrap_or(Rejection::ShuttingDown));
+                left = health.wait_for(|health| gone(health).is_some()) => {
+                    return Err(left.ok().and_then(|health| gone(&health)).unwrap_or(Rejection::ShuttingDown));
                 }
             };
             match news {
@@ -419,7 +431,8 @@ impl Client {
     }
 
     /// Committed events of all runs that fit the filter, as they happen (engine.md E33). `after` is the last group the
-    /// subscriber has seen; `None` begins now.
+    /// subscriber has seen; `None` begins now. Ends with an error when the worker leaves, and when groups that were not
+    /// seen yet have left the log: no gap goes unnoticed.
     pub fn watch(
         &self,
         query: String,
@@ -430,13 +443,16 @@ impl Client {
             client.admit_reading("watch", None)?;
             let filter = parse(&query)?;
             let mut committed = client.shared.committed.subscribe();
+            let mut health = client.shared.health.watch();
             let mut seen = after.unwrap_or_else(|| client.shared.journal.last_group());
             loop {
+                // Looked at before reading: what was decided before the worker left is still shown.
+                let gone = gone(&health.borrow_and_update());
                 let upto = client.shared.journal.last_group();
                 while seen < upto {
                     seen = seen.next();
                     let group = seen;
-                    let turns = client.read(move |shared| shared.journal.group_turns(group)).await?;
+                    let turns = client.group_turns(group).await?;
                     for turn in turns {
                         let Some(info) = client.info_of(turn.run) else { continue };
                         if filter.matches(&info) {
@@ -447,12 +463,26 @@ impl Client {
                         }
                     }
                 }
-                match committed.recv().await {
-                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(broadcast::error::RecvError::Closed) => break,
+                if let Some(why) = gone {
+                    Err(why)?;
+                }
+                tokio::select! {
+                    // Lagging behind costs nothing: the log is read from where the subscriber stands.
+                    _ = committed.recv() => {}
+                    _ = health.changed() => {}
                 }
             }
         }
+    }
+
+    async fn group_turns(&self, group: GroupSeq) -> Result<Vec<Turn>, Rejection> {
+        let turns = self.read(move |shared| shared.journal.group_turns(group)).await?;
+        let first = self.shared.journal.first_group();
+        if turns.is_empty() && group < first {
+            let why = format!("the log begins at group {first}; older events are in the histories of their runs");
+            return Err(Rejection::Invalid { what: format!("watch from group {group}"), why });
+        }
+        Ok(turns)
     }
 
     /// Runs that fit a filter, in its order, by default newest start first (engine.md E23).
@@ -510,6 +540,12 @@ impl Client {
         self.read(move |shared| shared.journal.delete_run(run)).await.map(|_| ())
     }
 
+    /// Does now what a worker does now and then: checkpoints, archives, deletes runs past retention, collects blobs; a
+    /// bounded piece of each (engine.md E32).
+    pub async fn housekeep(&self) -> Result<Housekeeping, Rejection> {
+        self.read(crate::service::housekeep).await
+    }
+
     /// Checks everything that is stored (engine.md E38).
     pub async fn verify(&self) -> Result<VerifyReport, Rejection> {
         self.admit_reading("verify", None)?;
@@ -527,12 +563,11 @@ impl Client {
     }
 }
 
-/// While one of these lives, somebody waits for time to pass.
-struct Hurry(Arc<Shared>);
-
-impl Drop for Hurry {
-    fn drop(&mut self) {
-        self.0.idle.stop_hurrying();
+/// Why nothing more will be committed, if so. A worker that drains still commits.
+fn gone(health: &Health) -> Option<Rejection> {
+    match health {
+        Health::Ready | Health::Draining => None,
+        Health::StorageFull { .. } | Health::StorageFailed { .. } | Health::Stopped => health.refusal(),
     }
 }
 
@@ -543,9 +578,4 @@ fn parse(query: &str) -> Result<Filter, Rejection> {
 
 fn target_of(info: &RunInfo) -> Target {
     Target { namespace: info.namespace.clone(), workflow_id: info.workflow_id.clone(), run_id: Some(info.run_id) }
-}
-
-/// Run ids sort by the time of their start.
-fn new_run_id() -> RunId {
-    RunId(*uuid::Uuid::now_v7().as_bytes())
 }

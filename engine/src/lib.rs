@@ -1,4 +1,5 @@
-//! The Bosun engine: it decides, drives and remembers.
+//! The Bosun engine: it decides, drives and remembers. This page is the crate's README.
+#![doc = include_str!("../README.md")]
 
 pub mod activity;
 pub mod client;

@@ -1,3 +1,10 @@
 //! All integration tests in one binary: one link, one file a feature.
 
+mod full_disk;
+mod kill;
+mod power_cut;
 mod rig;
+mod rows;
+mod storage_faults;
+mod tidy;
+mod timers;

@@ -13,12 +13,16 @@ use bosun_tests::harness::power::{FileSystem, require_or_explain};
 use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
 use bosun_tests::harness::{Chance, say};
 
+/// The double is an example, not a binary: `cargo run` at the top must mean `bosun`.
 fn double(promise: &str) -> Program {
-    Program::new(env!("CARGO_BIN_EXE_worker-double"), &["--promise", promise])
+    let test = std::env::current_exe().expect("a test has a program file");
+    let double = test.ancestors().nth(2).expect("it lies in target/PROFILE/deps").join("examples/worker-double");
+    assert!(double.is_file(), "{} is missing: `cargo build -p bosun-tests --examples`", double.display());
+    Program::new(double, &["--promise", promise])
 }
 
 fn small() -> Shape {
-    Shape { clients: 4, large_bytes: 20 << 10, ..Shape::default() }
+    Shape { clients: 4, large_bytes: 20 << 10, completes: false, ..Shape::default() }
 }
 
 /// G1: the rig itself. What was fsynced survives a cut, what was not does not.
@@ -142,10 +146,10 @@ fn a_worker_process_is_started_killed_and_started_again() {
     let http = second.wait_ready(patience).unwrap();
     assert_ne!(first.pid(), second.pid());
     assert_eq!(http.healthz().unwrap(), 200);
-    assert!(second.stdout().contains("ready at http://127.0.0.1:"), "{}", second.said());
     second.terminate().unwrap();
     let status = second.wait(patience).unwrap().expect("SIGTERM ends it");
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
+    assert!(second.stdout().contains("ready at http://127.0.0.1:"), "{}", second.said());
     assert!(http.healthz().is_err());
 }
 
@@ -154,7 +158,7 @@ fn a_worker_process_is_started_killed_and_started_again() {
 fn a_worker_that_cannot_start_is_reported_with_its_words() {
     let dir = tempfile::tempdir().unwrap();
     let began = Instant::now();
-    let program = Program::new(env!("CARGO_BIN_EXE_worker-double"), &["--promise", "nothing"]);
+    let program = double("nothing");
     let why = WorkerProcess::start(&program, dir.path(), Duration::from_secs(60)).unwrap_err().to_string();
     assert!(why.contains("ended before it was ready") && why.contains("--promise nothing"), "{why}");
     assert!(began.elapsed() < Duration::from_secs(30));

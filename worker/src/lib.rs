@@ -1,9 +1,20 @@
-//! The Bosun worker as a library: capabilities, supervisors, and the workflows that ship.
+//! The Bosun worker as a library: capabilities, supervisors, the workflows that ship, the control API and the command
+//! line.
 //!
 //! Invariant: capabilities act, supervisors decide; the latter are pure and speak to the former through the engine only.
+//! The API and the command line carry requests to the engine's client and decide nothing.
 
+pub mod api;
+pub mod app;
+pub mod backend;
 pub mod capability;
+pub mod cli;
+pub mod embedded;
 pub mod examples;
+#[cfg(test)]
+mod fake;
 #[cfg(test)]
 pub(crate) mod stage;
 pub mod supervisor;
+
+pub use app::App;

@@ -210,7 +210,7 @@ impl Run {
         }
     }
 
-    /// True when the run is over.
+    /// True when the run is over. One arm a command: long for that reason.
     async fn carry_out(&mut self, command: Command) -> bool {
         match command {
             Command::ScheduleActivity { seq, activity_id, activity_type, input, options } => {

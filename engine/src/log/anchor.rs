@@ -137,7 +137,7 @@ impl AnchorFile {
         if let Some(failed) = &state.failed {
             return Err(failed.clone());
         }
-        let at = if state.writes % 2 == 0 { 0 } else { SECOND_SLOT_AT };
+        let at = if state.writes.is_multiple_of(2) { 0 } else { SECOND_SLOT_AT };
         let slot = encode_slot(&self.shared.instance, &anchor);
         self.shared.file.write_all_at(&slot, at).map_err(|why| StorageError::io("write", &self.shared.path, &why))?;
         state.writes += 1;

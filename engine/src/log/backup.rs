@@ -9,10 +9,10 @@
 
 use std::path::Path;
 
-use super::checkpoint::unseal;
 use super::files::DataDir;
 use super::group::Group;
 use super::journal::Journal;
+use super::shelf::unseal;
 use super::sled::{SledLog, SledOptions};
 use super::{Anchor, Log, ScanFrom, Shelf, ShelfChange, StorageError};
 use crate::vocabulary::GroupSeq;

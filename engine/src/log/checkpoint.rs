@@ -15,10 +15,11 @@ use serde::{Deserialize, Serialize};
 use super::blob::BlobHash;
 use super::chain::SetHash;
 use super::index::{Index, Meta, RunState};
-use super::journal::{Journal, JournalOptions, Snapshot};
+use super::journal::{Journal, JournalOptions};
 use super::refs::{Chunk, Refs, StoredRefs};
+use super::shelf::{blob_key, chunk_key, damaged, decode, encode, id_key, seal, start_key, unseal};
 use super::{Log, ScanFrom, Shelf, ShelfChange, StorageError};
-use crate::vocabulary::{BuildId, EventId, GroupSeq, Outlook, Payload, RunId, RunInfo, Timestamp};
+use crate::vocabulary::{EventId, GroupSeq, Outlook, RunId, RunInfo};
 
 /// Runs per batch: what commits wait for at most while entries are encoded.
 const BATCH_RUNS: usize = 128;
@@ -33,82 +34,6 @@ pub(crate) struct StoredRun {
     through: GroupSeq,
     turns: u64,
     refs: StoredRefs,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredSnapshot(EventId, BuildId, Payload);
-
-/// A shelf value with its CRC before it.
-pub(crate) fn seal(medium: &dyn Log, shelf: Shelf, key: &[u8], content: &[u8]) -> Vec<u8> {
-    let mut value = crc(medium, shelf, key, content).to_be_bytes().to_vec();
-    value.extend_from_slice(content);
-    value
-}
-
-/// The content of a shelf value.
-pub(crate) fn unseal<'a>(
-    medium: &dyn Log,
-    shelf: Shelf,
-    key: &[u8],
-    value: &'a [u8],
-) -> Result<&'a [u8], StorageError> {
-    let parts = value.split_at_checked(4);
-    match parts {
-        Some((stored, content)) if stored == crc(medium, shelf, key, content).to_be_bytes() => Ok(content),
-        _ => Err(damaged(medium, shelf, "an entry has a wrong CRC".into())),
-    }
-}
-
-fn crc(medium: &dyn Log, shelf: Shelf, key: &[u8], content: &[u8]) -> u32 {
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(&medium.instance());
-    crc.update(&[shelf as u8, key.len() as u8]);
-    crc.update(key);
-    crc.update(content);
-    crc.finalize()
-}
-
-pub(crate) fn damaged(medium: &dyn Log, shelf: Shelf, detail: String) -> StorageError {
-    StorageError::corrupt("index", medium.location(), format!("shelf {shelf:?}: {detail}"))
-}
-
-fn encode<T: Serialize>(medium: &dyn Log, shelf: Shelf, value: &T) -> Result<Vec<u8>, StorageError> {
-    rmp_serde::to_vec(value).map_err(|why| damaged(medium, shelf, format!("cannot encode: {why}")))
-}
-
-fn decode<T: serde::de::DeserializeOwned>(medium: &dyn Log, shelf: Shelf, bytes: &[u8]) -> Result<T, StorageError> {
-    rmp_serde::from_slice(bytes).map_err(|why| damaged(medium, shelf, why.to_string()))
-}
-
-/// `namespace 0 workflow-id 0 start run`: no id holds a control character, so the zeros separate.
-pub(crate) fn id_prefix(info_namespace: &str, workflow_id: &str) -> Vec<u8> {
-    [info_namespace.as_bytes(), &[0], workflow_id.as_bytes(), &[0]].concat()
-}
-
-pub(crate) fn id_key(info: &RunInfo) -> Vec<u8> {
-    let mut key = id_prefix(info.namespace.as_str(), info.workflow_id.as_str());
-    key.extend_from_slice(&start_key(info.started_at, info.run_id));
-    key
-}
-
-/// Sorts by start, then by run id; times before 1970 come first.
-pub(crate) fn start_key(at: Timestamp, run: RunId) -> Vec<u8> {
-    [(at.0 as u64 ^ (1 << 63)).to_be_bytes().as_slice(), &run.0].concat()
-}
-
-/// The start and the run of a [`start_key`], or of the end of an [`id_key`].
-pub(crate) fn parse_start_key(key: &[u8]) -> Option<(Timestamp, RunId)> {
-    let key = key.get(key.len().checked_sub(24)?..)?;
-    let at = u64::from_be_bytes(key[..8].try_into().ok()?) ^ (1 << 63);
-    Some((Timestamp(at as i64), RunId(key[8..].try_into().ok()?)))
-}
-
-pub(crate) fn chunk_key(run: RunId, chunk: u32) -> Vec<u8> {
-    [run.0.as_slice(), &chunk.to_be_bytes()].concat()
-}
-
-pub(crate) fn blob_key(hash: &BlobHash, run: RunId) -> Vec<u8> {
-    [hash.0.as_slice(), &run.0].concat()
 }
 
 impl StoredRun {
@@ -145,17 +70,17 @@ impl StoredRun {
 }
 
 /// Changes of one batch, and what they mean for the meta.
-struct Batch<'a> {
+pub(crate) struct Batch<'a> {
     medium: &'a dyn Log,
     changes: Vec<ShelfChange>,
     meta: Meta,
 }
 
 impl<'a> Batch<'a> {
-    fn new(medium: &'a dyn Log, meta: Meta) -> Self {
+    pub(crate) fn new(medium: &'a dyn Log, meta: Meta) -> Self {
         Batch { medium, changes: Vec::new(), meta }
     }
-    fn put(&mut self, shelf: Shelf, key: Vec<u8>, content: &[u8]) -> SetHash {
+    pub(crate) fn put(&mut self, shelf: Shelf, key: Vec<u8>, content: &[u8]) -> SetHash {
         let value = seal(self.medium, shelf, &key, content);
         let hash = SetHash::of(&key, &value);
         self.changes.push(ShelfChange { shelf, key, value: Some(value) });
@@ -164,7 +89,7 @@ impl<'a> Batch<'a> {
     fn remove(&mut self, shelf: Shelf, key: Vec<u8>) {
         self.changes.push(ShelfChange { shelf, key, value: None });
     }
-    fn write(mut self) -> Result<Meta, StorageError> {
+    pub(crate) fn write(mut self) -> Result<Meta, StorageError> {
         let content = encode(self.medium, Shelf::Meta, &(META_VERSION, self.meta))?;
         self.put(Shelf::Meta, b"meta".to_vec(), &content);
         self.medium.change_shelves(&self.changes)?;
@@ -239,6 +164,7 @@ impl Journal {
             let removed: Vec<RunId> = index.removed.keys().copied().collect();
             (writer.tail(), writer.log_bytes, dirty, removed)
         };
+        let nothing = dirty.is_empty() && removed.is_empty();
         let mut meta = self.index().meta;
         for runs in dirty.chunks(BATCH_RUNS) {
             meta = self.save_runs(meta, runs)?;
@@ -250,10 +176,17 @@ impl Journal {
         self.save_snapshots(meta)?;
         let trimmed = self.index().trimmed;
         let finished = Meta { at: tail.last, chain: tail.chain, log_bytes, trimmed, complete: true, ..meta };
-        if finished != self.index().meta {
-            let written = Batch::new(&*self.medium, finished).write();
-            self.index_mut().meta = written.map_err(|why| self.poison(why))?;
+        if nothing && finished == self.index().meta {
+            return Ok(());
         }
+        {
+            // The meta says that the groups up to here need not be read again: what it relies on must be there first.
+            let mut writer = self.writer();
+            let tail = writer.tail();
+            self.medium.sync(tail).map_err(|why| writer.poison(why))?;
+        }
+        let written = Batch::new(&*self.medium, finished).write();
+        self.index_mut().meta = written.map_err(|why| self.poison(why))?;
         Ok(())
     }
 
@@ -372,60 +305,6 @@ impl Journal {
             }
         }
         Ok(())
-    }
-
-    fn save_snapshots(&self, meta: Meta) -> Result<(), StorageError> {
-        let runs: Vec<RunId> = self.index().snapshots.keys().copied().collect();
-        for run in runs {
-            let Some(snapshot) = self.index().snapshots.get(&run).cloned() else { continue };
-            let mut state = Payload::bytes(snapshot.state.clone());
-            self.options.seal(run, &mut state)?;
-            let stored = StoredSnapshot(snapshot.event, snapshot.build, state);
-            let mut batch = Batch::new(&*self.medium, meta);
-            let content = encode(&*self.medium, Shelf::Snapshots, &stored)?;
-            batch.put(Shelf::Snapshots, run.0.to_vec(), &content);
-            batch.write().map_err(|why| self.poison(why))?;
-            let mut index = self.index_mut();
-            if index.snapshots.get(&run) == Some(&snapshot) {
-                index.snapshots.remove(&run);
-            }
-        }
-        Ok(())
-    }
-
-    /// Keeps a state to resume from. It becomes durable some time after the next checkpoint; a crash may lose it.
-    pub fn put_snapshot(&self, run: RunId, snapshot: Snapshot) -> Result<(), StorageError> {
-        self.writer().check()?;
-        let mut index = self.index_mut();
-        if index.get(run).is_some_and(|state| snapshot.event <= state.next_event) {
-            index.snapshots.insert(run, snapshot);
-        }
-        Ok(())
-    }
-
-    /// The newest snapshot of a run. One that is damaged, or ahead of the log, is none.
-    pub fn snapshot(&self, run: RunId) -> Option<Snapshot> {
-        let next_event = self.run(run)?.next_event;
-        if let Some(snapshot) = self.index().snapshots.get(&run) {
-            return Some(snapshot.clone());
-        }
-        let medium = &*self.medium;
-        let read = || -> Result<Option<Snapshot>, StorageError> {
-            let Some(value) = medium.shelf_get(Shelf::Snapshots, &run.0)? else {
-                return Ok(None);
-            };
-            let content = unseal(medium, Shelf::Snapshots, &run.0, &value)?;
-            let StoredSnapshot(event, build, mut state) = decode(medium, Shelf::Snapshots, content)?;
-            self.options.unseal(run, &mut state)?;
-            Ok(Some(Snapshot { event, build, state: state.data.to_vec() }))
-        };
-        match read() {
-            Ok(snapshot) => snapshot.filter(|snapshot| snapshot.event <= next_event),
-            Err(why) => {
-                tracing::warn!(%run, %why, "a snapshot cannot be used; the run will be replayed from its history");
-                None
-            }
-        }
     }
 
     /// A full chunk of references from the shelf.

@@ -118,7 +118,7 @@ fn groups_come_back_in_order_and_survive_a_reopen(bench: &dyn Bench) {
 
 fn large_groups_come_back_whole(bench: &dyn Bench) {
     let mut medium = bench.open();
-    let lengths = [0, 1, 6_143, 6_144, 6_145, 49_152, 300_000, 2_000_000];
+    let lengths = [0, 1, 12_287, 12_288, 12_289, 49_152, 300_000, 2_000_000];
     for (seq, length) in (1..).zip(lengths) {
         medium.append(GroupSeq(seq), &value(seq, length)).unwrap();
         medium.sync(tail(seq)).unwrap();

@@ -56,8 +56,27 @@ impl DataDir {
         self.root.join("payloads")
     }
 
-    /// Makes the directory if needed and takes the lock.
-    pub(crate) fn lock(&self) -> Result<File, StorageError> {
+    /// Takes the directory for this process: its lock, and who it is. A fresh one becomes a new instance, not ready yet.
+    pub(crate) fn claim(&self, new_instance: impl FnOnce() -> [u8; 16]) -> Result<(File, Format), StorageError> {
+        // A newer format is refused before even the lock file is touched.
+        if self.root.exists() {
+            self.identify()?;
+        }
+        let lock = self.lock()?;
+        let Some(format) = self.identify()? else {
+            let format = Format { instance: new_instance(), ready: false };
+            self.write_format(format)?;
+            return Ok((lock, format));
+        };
+        if !format.ready && !self.anchor().exists() && self.sled().exists() {
+            // Creation was cut short before anything could be acknowledged; the database may be half there.
+            fs::remove_dir_all(self.sled()).map_err(|why| StorageError::io("remove", &self.sled(), &why))?;
+        }
+        Ok((lock, format))
+    }
+
+    /// Makes the directory if needed, durably, and takes the lock.
+    fn lock(&self) -> Result<File, StorageError> {
         let root = &self.root;
         if let Some(filesystem) = network_filesystem(root) {
             return Err(StorageError::NetworkFilesystem { dir: root.clone(), filesystem });
@@ -69,7 +88,12 @@ impl DataDir {
             }
             _ => StorageError::io("open", path, &why),
         };
+        let missing: Vec<&Path> = root.ancestors().take_while(|dir| !dir.exists()).collect();
         fs::create_dir_all(root).map_err(|why| refused(root, why))?;
+        for made in missing {
+            let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
+            sync_dir(parent.unwrap_or(Path::new(".")))?;
+        }
         let path = root.join("bosun.lock");
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|why| refused(&path, why))?;
@@ -105,6 +129,9 @@ impl DataDir {
                 }
                 None => Ok(None),
             },
+            Err(why) if why.kind() == std::io::ErrorKind::NotADirectory => {
+                Err(StorageError::NotADatabase { dir: self.root.clone(), detail: "it is not a directory".into() })
+            }
             Err(why) => Err(StorageError::io("read", &path, &why)),
         }
     }

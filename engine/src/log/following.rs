@@ -14,6 +14,11 @@ impl Journal {
         self.writer().tail().last
     }
 
+    /// The oldest group that is still in the log; what came before is in the histories of its runs only.
+    pub fn first_group(&self) -> GroupSeq {
+        self.index().trimmed.through.next()
+    }
+
     /// The turns of a group in their order.
     pub fn group_turns(&self, seq: GroupSeq) -> Result<Vec<Turn>, StorageError> {
         if seq <= self.index().trimmed.through {

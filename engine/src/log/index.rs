@@ -12,7 +12,8 @@ use super::group::{RecordPlace, Trimmed};
 use super::journal::Snapshot;
 use super::refs::{Refs, TurnRef};
 use crate::vocabulary::{
-    EventId, EventKind, GroupSeq, Namespace, Outlook, RunId, RunInfo, Timestamp, Turn, WorkflowId,
+    EventId, EventKind, GroupSeq, Namespace, Outlook, RunId, RunInfo, TaskQueue, Timestamp, Turn, WorkflowId,
+    WorkflowType,
 };
 
 /// What is known of one run.
@@ -73,6 +74,22 @@ impl Meta {
     }
 }
 
+#[derive(Debug, Default)]
+struct Names {
+    namespaces: BTreeSet<Namespace>,
+    types: BTreeSet<WorkflowType>,
+    queues: BTreeSet<TaskQueue>,
+}
+
+fn shared<T: Ord + Clone>(known: &mut BTreeSet<T>, name: &mut T) {
+    match known.get(name) {
+        Some(same) => *name = same.clone(),
+        None => {
+            known.insert(name.clone());
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Index {
     runs: BTreeMap<RunId, RunState>,
@@ -84,6 +101,8 @@ pub(crate) struct Index {
     pub(crate) blob_refs: BTreeSet<(BlobHash, RunId)>,
     pub(crate) snapshots: BTreeMap<RunId, Snapshot>,
     pub(crate) open: u64,
+    /// Names that many runs share, kept once.
+    names: Names,
     pub(crate) trimmed: Trimmed,
     /// What the last checkpoint wrote.
     pub(crate) meta: Meta,
@@ -100,6 +119,7 @@ impl Index {
             blob_refs: BTreeSet::new(),
             snapshots: BTreeMap::new(),
             open: 0,
+            names: Names::default(),
             trimmed: meta.trimmed,
             meta,
         }
@@ -114,8 +134,11 @@ impl Index {
         self.runs.iter()
     }
     /// Takes in a run as the shelf or the archive knows it.
-    pub(crate) fn insert(&mut self, run: RunId, state: RunState) {
-        let info = &state.info;
+    pub(crate) fn insert(&mut self, run: RunId, mut state: RunState) {
+        let info = &mut state.info;
+        shared(&mut self.names.namespaces, &mut info.namespace);
+        shared(&mut self.names.types, &mut info.workflow_type);
+        shared(&mut self.names.queues, &mut info.task_queue);
         self.by_id.insert((info.namespace.clone(), info.workflow_id.clone(), info.started_at, run));
         self.by_start.insert((info.started_at, run));
         self.open += u64::from(info.status.is_open());

@@ -190,12 +190,8 @@ impl Dice {
 
 /// The first place behind all keys of the shelf that begin with `prefix`.
 fn end_of(shelf: Shelf, prefix: &[u8]) -> (Shelf, Vec<u8>) {
-    let mut end = prefix.to_vec();
-    while let Some(byte) = end.pop() {
-        if byte < 0xff {
-            end.push(byte + 1);
-            return (shelf, end);
-        }
+    if let Some(end) = super::parts::end_of(prefix) {
+        return (shelf, end);
     }
     let next = Shelf::ALL.into_iter().find(|other| *other > shelf);
     // Behind the last shelf there is nothing; no key is longer than this.

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::archive::Segment;
-use super::checkpoint::{damaged, id_prefix, parse_start_key, start_key, unseal};
 use super::group::Group;
 use super::index::RunState;
 use super::journal::{Journal, RunEntry};
 use super::refs::TurnRef;
+use super::shelf::{damaged, id_prefix, parse_start_key, start_key, unseal};
 use super::{ScanFrom, Shelf, StorageError};
 use crate::vocabulary::{EventId, GroupSeq, Namespace, Outlook, RunId, RunInfo, Timestamp, Turn, WorkflowId};
 

@@ -11,10 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::archive::Segment;
 use super::chain::{ChainHash, SetHash};
-use super::checkpoint::{load, load_meta, unseal};
+use super::checkpoint::{load, load_meta};
 use super::group::{Deleted, Group, Record, RecordPlace, Trimmed};
 use super::index::{Index, Meta, Removed, RunState, first_state};
 use super::journal::{JournalOptions, Writer};
+use super::shelf::unseal;
 use super::stored::blobs_of;
 use super::{Anchor, Log, ScanFrom, Shelf, ShelfChange, StorageError};
 use crate::vocabulary::{EventKind, GroupSeq, RunId, Turn};
@@ -30,7 +31,7 @@ pub(crate) fn recover(medium: &dyn Log, options: &JournalOptions) -> Result<Reco
     let origin = ChainHash::origin(&medium.instance());
     let tail = checked_tail(medium, origin)?;
     let recovery = Recovery { medium, options, tail, origin };
-    let (index, log_bytes, rebuilt) = match recovery.from_checkpoint() {
+    let (index, log_bytes, rebuilt) = match recovery.with_checkpoint() {
         Ok(Some((index, log_bytes))) => (index, log_bytes, false),
         Ok(None) if tail.last.0 == 0 => (Index::new(Meta::origin(origin)), 0, false),
         Ok(None) => recovery.rebuild()?,
@@ -108,7 +109,7 @@ impl Recovery<'_> {
     }
 
     /// The index from the checkpoint and the groups behind it, with the size of the log.
-    fn from_checkpoint(&self) -> Result<Option<(Index, u64)>, StorageError> {
+    fn with_checkpoint(&self) -> Result<Option<(Index, u64)>, StorageError> {
         let Some(meta) = load_meta(self.medium)? else {
             return Ok(None);
         };

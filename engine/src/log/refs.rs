@@ -45,9 +45,6 @@ impl Chunk {
         self.turns += 1;
         self.next_event = place.first_event + place.events;
     }
-    pub(crate) fn first_ordinal(&self) -> u64 {
-        self.first_ordinal
-    }
     pub(crate) fn first_event(&self) -> u64 {
         self.first_event
     }

@@ -8,27 +8,29 @@
 //! - Damage can make sled panic: every call is caught and becomes a typed error.
 //! - After a failed write the handle is leaked: dropping it would write again.
 //!
+//! Longer than other files, because sled is named nowhere else.
+//!
 //! Invariant: `sync` returns only when everything written before is on the disk. Nothing here knows what a group holds.
+//!
+//! Long: sled is named in one file only, and so are all the traps it has.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use super::anchor::{Anchor, AnchorFile};
 use super::blob::{BlobFiles, BlobHash};
 use super::files::{DataDir, Format, sync_dir, sync_tree, tree_bytes};
+use super::parts::{PART, PARTS_OF, WHOLE_GROUP, end_of, further_parts, part_key, split};
 use super::{Log, ScanFrom, Shelf, ShelfChange, StorageError};
 use crate::vocabulary::GroupSeq;
 
-/// Longer values are split. sled rewrites nodes of up to 17 entries as one item, and items above 128 KiB leave the log
-/// file; see the module.
-const PART: usize = 6 * 1024;
-/// The first bytes of a shelf key: whole entries, or parts of large ones.
-const PARTS_OF: u8 = 0xff;
 const INSTANCE_KEY: &[u8] = b"instance";
 
 #[derive(Debug, Clone)]
@@ -54,7 +56,8 @@ pub struct SledLog {
     handles: Option<Handles>,
     /// A second handle on sled's file, for the fsync that sled omits.
     file: File,
-    blobs_changed: Mutex<Option<SystemTime>>,
+    /// Files under sled's `blobs/` that are durable. Their names are never used again.
+    synced_blobs: Mutex<BTreeSet<OsString>>,
     anchor: AnchorFile,
     blobs: BlobFiles,
     failed: AtomicBool,
@@ -79,26 +82,7 @@ impl SledLog {
     /// Opens a data directory, or makes one where there is none of its files.
     pub fn open(dir: &Path, options: SledOptions) -> Result<SledLog, StorageError> {
         let dir = DataDir::new(dir);
-        // A newer format is refused before even the lock file is touched.
-        if dir.root.exists() {
-            dir.identify()?;
-        }
-        let lock = dir.lock()?;
-        let found = dir.identify()?;
-        let fresh = found.is_none();
-        let format = match found {
-            Some(format) => format,
-            None => {
-                let instance = options.instance.unwrap_or_else(|| *uuid::Uuid::now_v7().as_bytes());
-                let format = Format { instance, ready: false };
-                dir.write_format(format)?;
-                format
-            }
-        };
-        if !format.ready && !fresh && !dir.anchor().exists() && dir.sled().exists() {
-            // Creation was cut short before anything could be acknowledged; sled's files may be half there.
-            std::fs::remove_dir_all(dir.sled()).map_err(|why| StorageError::io("remove", &dir.sled(), &why))?;
-        }
+        let (lock, format) = dir.claim(|| options.instance.unwrap_or_else(|| *uuid::Uuid::now_v7().as_bytes()))?;
         let db = open_sled(&dir, &options)?;
         let groups = guard(&dir, "open", || db.open_tree("groups"))?;
         let shelves = guard(&dir, "open", || db.open_tree("shelves"))?;
@@ -115,7 +99,7 @@ impl SledLog {
             instance: format.instance,
             anchor: AnchorFile::open(&dir.anchor(), format.instance)?,
             blobs: BlobFiles::open(dir.payloads()),
-            blobs_changed: Mutex::new(None),
+            synced_blobs: Mutex::default(),
             handles: Some(Handles { db, groups, shelves }),
             file,
             failed: AtomicBool::new(false),
@@ -138,42 +122,37 @@ impl SledLog {
         StorageError::io(op, path, why)
     }
 
-    /// Fsyncs what sled wrote beside its file, if it did.
+    /// Fsyncs what sled wrote beside its file. Normally that is nothing; see [`PART`].
     fn sync_sled_blobs(&self) -> Result<(), StorageError> {
         let dir = self.dir.sled().join("blobs");
-        let changed = std::fs::metadata(&dir).and_then(|found| found.modified()).ok();
-        let mut known = self.blobs_changed.lock().unwrap_or_else(PoisonError::into_inner);
-        if changed.is_some() && *known != changed {
-            sync_tree(&dir).inspect_err(|_| self.failed.store(true, Ordering::Release))?;
-            *known = changed;
+        let failed = |why: &std::io::Error| self.file_failed("fsync", &dir, why);
+        let mut known = self.synced_blobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = BTreeSet::new();
+        let mut new = false;
+        for entry in std::fs::read_dir(&dir).map_err(|why| failed(&why))? {
+            let name = entry.map_err(|why| failed(&why))?.file_name();
+            if !known.contains(&name) {
+                File::open(dir.join(&name)).and_then(|file| file.sync_all()).map_err(|why| failed(&why))?;
+                new = true;
+            }
+            found.insert(name);
         }
+        if new {
+            sync_dir(&dir).inspect_err(|_| self.failed.store(true, Ordering::Release))?;
+        }
+        *known = found;
         Ok(())
     }
 
     fn parts_of(&self, tree: &::sled::Tree, key: &[u8], first: &[u8]) -> Result<Vec<u8>, StorageError> {
         let cut = |detail: &str| StorageError::corrupt("database entry", self.dir.sled(), detail);
-        let (count, first) = first.split_first_chunk::<2>().ok_or_else(|| cut("a value has no part count"))?;
-        let mut value = first.to_vec();
-        for part in 1..=u16::from_be_bytes(*count) {
+        let mut value = first.get(2..).ok_or_else(|| cut("a value has no part count"))?.to_vec();
+        for part in 1..=further_parts(first) {
             let bytes = self.read(|| tree.get(part_key(key, part)))?;
             value.extend_from_slice(&bytes.ok_or_else(|| cut("a part of a large value is missing"))?);
         }
         Ok(value)
     }
-}
-
-fn part_key(key: &[u8], part: u16) -> Vec<u8> {
-    [&[PARTS_OF], key, &part.to_be_bytes()].concat()
-}
-
-/// A value as entries: its first part under the key, with the number of further ones, and those under part keys.
-fn split(key: &[u8], value: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
-    let (first, rest) = value.split_at(value.len().min(PART));
-    let count = u16::try_from(rest.len().div_ceil(PART));
-    let count = count.map_err(|_| StorageError::corrupt("database entry", "", "a value exceeds 384 MiB"))?;
-    let mut entries = vec![(key.to_vec(), [count.to_be_bytes().as_slice(), first].concat())];
-    entries.extend((1u16..).zip(rest.chunks(PART)).map(|(part, bytes)| (part_key(key, part), bytes.to_vec())));
-    Ok(entries)
 }
 
 fn shelf_key(shelf: Shelf, key: &[u8]) -> Vec<u8> {
@@ -292,7 +271,7 @@ impl Log for SledLog {
     }
 
     fn append(&self, seq: GroupSeq, value: &[u8]) -> Result<(), StorageError> {
-        let entries = split(&seq.0.to_be_bytes(), value)?;
+        let entries = split(&seq.0.to_be_bytes(), value, WHOLE_GROUP)?;
         self.write("append", || match <[_; 1]>::try_from(entries) {
             Ok([(key, value)]) => self.handles().groups.insert(key, value).map(drop),
             Err(entries) => {
@@ -363,7 +342,7 @@ impl Log for SledLog {
             let mut keys = self.handles().groups.range(from.as_slice()..=to.as_slice());
             while found < 256 {
                 let Some((key, first)) = self.read(|| keys.next().transpose())? else { break };
-                let count = first.first_chunk::<2>().map_or(0, |count| u16::from_be_bytes(*count));
+                let count = further_parts(&first);
                 (1..=count).for_each(|part| batch.remove(part_key(&key, part)));
                 batch.remove(key);
                 found += 1;
@@ -383,11 +362,11 @@ impl Log for SledLog {
             if matches!(change.shelf, Shelf::Archive | Shelf::Snapshots | Shelf::Open | Shelf::Closed)
                 && let Some(before) = self.read(|| self.handles().shelves.get(&key))?
             {
-                let count = before.first_chunk::<2>().map_or(0, |count| u16::from_be_bytes(*count));
+                let count = further_parts(&before);
                 (1..=count).for_each(|part| batch.remove(part_key(&key, part)));
             }
             match &change.value {
-                Some(value) => split(&key, value)?.into_iter().for_each(|(key, value)| batch.insert(key, value)),
+                Some(value) => split(&key, value, PART)?.into_iter().for_each(|(key, value)| batch.insert(key, value)),
                 None => batch.remove(key),
             }
         }
@@ -447,18 +426,6 @@ impl Log for SledLog {
     }
 }
 
-/// The first key behind all that begin with `prefix`.
-fn end_of(prefix: &[u8]) -> Option<Vec<u8>> {
-    let mut end = prefix.to_vec();
-    while let Some(byte) = end.pop() {
-        if byte < 0xff {
-            end.push(byte + 1);
-            return Some(end);
-        }
-    }
-    None
-}
-
 impl Drop for SledLog {
     fn drop(&mut self) {
         let handles = self.handles.take();
@@ -467,7 +434,11 @@ impl Drop for SledLog {
             return std::mem::forget(handles);
         }
         // Dropping writes sled's snapshot and frees its lock; a panic there must not take the process.
-        if let Err(why) = guard(&self.dir, "close", || Ok(drop(handles))) {
+        let close = || {
+            drop(handles);
+            Ok(())
+        };
+        if let Err(why) = guard(&self.dir, "close", close) {
             tracing::warn!(%why, "closing the database");
         }
     }

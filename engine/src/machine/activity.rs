@@ -250,9 +250,10 @@ impl Run {
 
     /// A slot was found for a queued attempt.
     pub(super) fn slot_granted(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, attempt: Attempt) {
-        let fits = !self.paused && self.activities.get(&seq).is_some_and(|activity| {
-            activity.attempt == attempt && !activity.paused && matches!(activity.state, State::Queued { .. })
-        });
+        let fits = !self.paused
+            && self.activities.get(&seq).is_some_and(|activity| {
+                activity.attempt == attempt && !activity.paused && matches!(activity.state, State::Queued { .. })
+            });
         if fits {
             self.start_attempt(draft, seq, attempt);
         }

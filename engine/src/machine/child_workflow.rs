@@ -20,6 +20,9 @@ pub(super) struct Child {
     pub(super) initiated: ChildWorkflowInitiated,
     pub(super) started: bool,
     pub(super) cancel: Option<String>,
+    /// The request has reached the child.
+    #[serde(default)]
+    pub(super) cancel_delivered: bool,
 }
 
 impl Run {
@@ -31,7 +34,8 @@ impl Run {
     pub(super) fn apply_child(&mut self, event: &EventKind) {
         match event {
             EventKind::StartChildWorkflowExecutionInitiated(initiated) => {
-                let child = Child { initiated: (**initiated).clone(), started: false, cancel: None };
+                let child =
+                    Child { initiated: (**initiated).clone(), started: false, cancel: None, cancel_delivered: false };
                 self.children.insert(initiated.seq, child);
             }
             EventKind::ChildWorkflowExecutionStarted { seq, .. } => {
@@ -42,6 +46,11 @@ impl Run {
             EventKind::ChildWorkflowExecutionCancelRequested { seq, reason } => {
                 if let Some(child) = self.children.get_mut(seq) {
                     child.cancel = Some(reason.clone());
+                }
+            }
+            EventKind::ExternalWorkflowExecutionCancelRequested { seq } => {
+                if let Some(child) = self.children.get_mut(seq) {
+                    child.cancel_delivered = true;
                 }
             }
             EventKind::StartChildWorkflowExecutionFailed { seq, .. }
@@ -70,9 +79,12 @@ impl Run {
     }
 
     fn deliver_child_cancel(&self, draft: &mut Draft<'_, '_>, seq: Seq) {
-        let Some(child) = self.children.get(&seq).filter(|child| child.started) else { return };
+        let Some(child) = self.children.get(&seq).filter(|child| child.started && !child.cancel_delivered) else {
+            return;
+        };
         if let Some(reason) = &child.cancel {
             draft.effect(Effect::CancelChild {
+                seq,
                 workflow_id: child.initiated.workflow_id.clone(),
                 first_run: self.child_run_id(seq),
                 reason: reason.clone(),
@@ -124,6 +136,14 @@ impl Run {
                 self.deliver_child_cancel(draft, seq);
             }
             Err(failure) => draft.push(self, EventKind::StartChildWorkflowExecutionFailed { seq, failure }),
+        }
+    }
+
+    /// A child that could not be reached has ended; its end is told by itself.
+    pub(super) fn child_cancel_delivered(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, result: &Result<(), Failure>) {
+        let waits = self.children.get(&seq).is_some_and(|child| child.cancel.is_some() && !child.cancel_delivered);
+        if waits && result.is_ok() {
+            draft.push(self, EventKind::ExternalWorkflowExecutionCancelRequested { seq });
         }
     }
 

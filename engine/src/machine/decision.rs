@@ -39,7 +39,9 @@ pub enum Effect {
         workflow_id: WorkflowId,
         first_run: RunId,
     },
+    /// Answer with [`Input::CancelDelivered`].
     CancelChild {
+        seq: Seq,
         workflow_id: WorkflowId,
         first_run: RunId,
         reason: String,

@@ -8,6 +8,7 @@
 //! next activating event. A held execution has no driver: it remembers, keeps inputs in the inbox and decides nothing.
 
 use super::decision::{Decision, Draft, Environment, FollowUp, NextRun};
+use super::limit::too_large;
 use super::replay::{LoadError, Walk, fold_run};
 use super::run::{Phase, Run};
 use crate::vocabulary::*;
@@ -220,9 +221,8 @@ impl Execution {
     /// Decides what was kept, in order, when nothing keeps it waiting any more. A restart that was kept comes first:
     /// what is decided after it may start attempts, and those are not lost.
     fn drain_inbox(&mut self, draft: &mut Draft<'_, '_>) {
-        let decides = |this: &Self| {
-            !this.run.is_buffering() && matches!(this.code, Code::Live(_)) && !this.run.is_closed()
-        };
+        let decides =
+            |this: &Self| !this.run.is_buffering() && matches!(this.code, Code::Live(_)) && !this.run.is_closed();
         if decides(self) && self.run.inbox.contains(&Input::WorkerRestarted) {
             self.run.recover(draft);
             self.settle(draft);
@@ -379,6 +379,9 @@ impl Execution {
     /// Routes a command to its family. No arm does more.
     fn command(&mut self, draft: &mut Draft<'_, '_>, command: Command) {
         let run = &mut self.run;
+        if let Some(failure) = too_large(&command, draft.limits().payload_max) {
+            return run.refuse_command(draft, command, failure);
+        }
         match command {
             Command::ScheduleActivity { seq, activity_id, activity_type, input, options } => {
                 run.schedule_activity(draft, ActivityTaskScheduled { seq, activity_id, activity_type, input, options })

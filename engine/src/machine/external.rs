@@ -36,6 +36,10 @@ impl Run {
                 let cancel = External::Cancel { target: target.clone(), reason: reason.clone() };
                 self.externals.insert(*seq, cancel);
             }
+            // The same event says that a child has been asked to cancel; numbers are unique in the run.
+            EventKind::ExternalWorkflowExecutionCancelRequested { seq } if self.children.contains_key(seq) => {
+                self.apply_child(event);
+            }
             EventKind::ExternalWorkflowExecutionSignaled { seq }
             | EventKind::SignalExternalWorkflowExecutionFailed { seq, .. }
             | EventKind::ExternalWorkflowExecutionCancelRequested { seq }
@@ -99,6 +103,9 @@ impl Run {
     }
 
     pub(super) fn cancel_delivered(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, result: Result<(), Failure>) {
+        if self.children.contains_key(&seq) {
+            return self.child_cancel_delivered(draft, seq, &result);
+        }
         if !matches!(self.externals.get(&seq), Some(External::Cancel { .. })) {
             return;
         }

@@ -17,6 +17,7 @@ mod decision;
 mod execution;
 mod external;
 mod lifecycle;
+mod limit;
 mod replay;
 mod run;
 mod signal;

@@ -31,8 +31,7 @@ impl<T: Send + 'static> SharedReply<T> {
     }
     pub(crate) fn send(&self, answer: Result<T, Rejection>) {
         if let Some(reply) = self.take() {
-            // Whoever asked may have gone away.
-            let _ = reply.send(answer);
+            reply.send(answer);
         }
     }
     /// For a caller whose request is refused when its turn does not come back.

@@ -10,11 +10,34 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::shared::Hurry;
 use crate::request::*;
 use crate::vocabulary::*;
 
 /// Where an answer goes, after the commit.
-pub(crate) type Reply<T> = oneshot::Sender<Result<T, Rejection>>;
+pub(crate) struct Reply<T> {
+    sender: oneshot::Sender<Result<T, Rejection>>,
+    hurry: Option<Hurry>,
+}
+
+/// Where the answer comes out.
+pub(crate) type Answered<T> = oneshot::Receiver<Result<T, Rejection>>;
+
+impl<T> Reply<T> {
+    /// With a hurry, a virtual clock may move until the answer is given, and no further.
+    pub(crate) fn new(hurry: Option<Hurry>) -> (Self, Answered<T>) {
+        let (sender, answered) = oneshot::channel();
+        (Reply { sender, hurry }, answered)
+    }
+    /// Whoever asked may have gone away; that is no concern.
+    pub(crate) fn send(self, answer: Result<T, Rejection>) {
+        drop(self.hurry);
+        let _ = self.sender.send(answer);
+    }
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+}
 
 /// What a start also does, atomically (engine.md E12).
 pub(crate) enum StartThen {
@@ -191,6 +214,9 @@ impl Mailbox {
                 None => queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner),
             }
         }
+    }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().messages.is_empty()
     }
     /// No more than what is here now: an outcome that was delivered before the stop is not lost.
     pub(crate) fn stop(&self) {

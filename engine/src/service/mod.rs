@@ -30,5 +30,6 @@ pub use health::Health;
 pub use options::{DataDirectory, Interceptor, WorkerOptions};
 pub use worker::{StartError, Worker};
 
-pub(crate) use mailbox::{Closed, Message, Reply, RunRef, StartThen};
-pub(crate) use shared::{CommittedGroup, Shared};
+pub(crate) use mailbox::{Answered, Closed, Message, Reply, RunRef, StartThen};
+pub(crate) use shared::{CommittedGroup, Hurry, Shared};
+pub(crate) use worker::housekeep;

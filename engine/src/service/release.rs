@@ -5,10 +5,8 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
 use super::committer::RunName;
-use super::mailbox::{Closed, Message, RunRef, StartThen};
+use super::mailbox::{Closed, Message, Reply, RunRef, StartThen};
 use super::shared::Shared;
 use crate::activity::TaskToken;
 use crate::machine::Effect;
@@ -34,9 +32,10 @@ pub(crate) fn release(shared: &Arc<Shared>, name: &RunName, effect: Effect) {
         }
         Effect::StartChild { seq, run_id, start } => start_child(shared, name, seq, run_id, start),
         Effect::WatchChild { seq, workflow_id, first_run } => watch_child(shared, name, seq, workflow_id, first_run),
-        Effect::CancelChild { workflow_id, first_run, reason, request_id } => {
+        Effect::CancelChild { seq, workflow_id, first_run, reason, request_id } => {
             let input = Input::RequestCancel { reason, identity: None, request_id: Some(request_id) };
-            to_chain(shared, name, workflow_id, first_run, input);
+            let reply = delivery(shared, name, move |result| Input::CancelDelivered { seq, result });
+            to_chain(shared, name, workflow_id, first_run, input, Some(reply));
         }
         Effect::ParentClosed { workflow_id, first_run, policy } => {
             parent_closed(shared, name, workflow_id, first_run, policy);
@@ -68,8 +67,8 @@ fn answer_with<T: Send + 'static>(
     shared: &Arc<Shared>,
     name: &RunName,
     input: impl FnOnce(Result<T, Rejection>) -> Option<Input> + Send + 'static,
-) -> super::mailbox::Reply<T> {
-    let (reply, answered) = oneshot::channel();
+) -> Reply<T> {
+    let (reply, answered) = Reply::new(None);
     let (shared, name) = (shared.clone(), name.clone());
     // Counted as under way, so that a virtual clock waits for it.
     shared.idle.begin();
@@ -123,10 +122,17 @@ fn watch_child(shared: &Arc<Shared>, name: &RunName, seq: Seq, workflow_id: Work
     shared.deliver(&namespace, &workflow_id, message);
 }
 
-fn to_chain(shared: &Arc<Shared>, name: &RunName, workflow_id: WorkflowId, first_run: RunId, input: Input) {
+fn to_chain(
+    shared: &Arc<Shared>,
+    name: &RunName,
+    workflow_id: WorkflowId,
+    first_run: RunId,
+    input: Input,
+    reply: Option<Reply<()>>,
+) {
     let namespace = name.namespace.clone();
     let run = RunRef::Chain { namespace: namespace.clone(), workflow_id: workflow_id.clone(), first_run };
-    shared.deliver(&namespace, &workflow_id, Message::Input { run, input, reply: None });
+    shared.deliver(&namespace, &workflow_id, Message::Input { run, input, reply });
 }
 
 /// Applies a parent close policy to a child (engine.md E15).
@@ -147,7 +153,20 @@ pub(crate) fn parent_closed(
             request_id: Some(RequestId::of(format!("parent-closed:{}", name.run_id))),
         },
     };
-    to_chain(shared, name, workflow_id, first_run, input);
+    to_chain(shared, name, workflow_id, first_run, input, None);
+}
+
+/// Tells the run whether its message has reached the other one, durably.
+fn delivery(
+    shared: &Arc<Shared>,
+    name: &RunName,
+    answer: impl FnOnce(Result<(), Failure>) -> Input + Send + 'static,
+) -> Reply<()> {
+    answer_with(shared, name, move |result: Result<(), Rejection>| match result {
+        Ok(()) => Some(answer(Ok(()))),
+        Err(why) if is_passing(&why) => None,
+        Err(why) => Some(answer(Err(Failure::application("ExternalWorkflowNotReached", why.to_string())))),
+    })
 }
 
 fn to_other_run(
@@ -157,11 +176,7 @@ fn to_other_run(
     input: Input,
     answer: impl FnOnce(Result<(), Failure>) -> Input + Send + 'static,
 ) {
-    let reply = answer_with(shared, name, move |result: Result<(), Rejection>| match result {
-        Ok(()) => Some(answer(Ok(()))),
-        Err(why) if is_passing(&why) => None,
-        Err(why) => Some(answer(Err(Failure::application("ExternalWorkflowNotReached", why.to_string())))),
-    });
+    let reply = delivery(shared, name, answer);
     let target = Target { namespace: name.namespace.clone(), workflow_id: target.workflow_id, run_id: target.run_id };
     let (namespace, workflow_id) = (target.namespace.clone(), target.workflow_id.clone());
     let message = Message::Input { run: RunRef::Target(target), input, reply: Some(reply) };

@@ -74,7 +74,7 @@ impl Runner {
         let sink = Arc::new(Sink { shared: Arc::downgrade(shared) });
         let context = ActivityContext::new(task.clone(), canceled.clone(), sink);
         let shared = shared.clone();
-        shared.idle.begin();
+        shared.idle.begin_attempt();
         self.handle.spawn(async move {
             // Made here, not on the committer's thread: making it runs user code.
             let function = Box::pin(async { shared.runner.future(&shared, &task, context).await });
@@ -84,7 +84,7 @@ impl Runner {
             let outcome = ended.unwrap_or_else(|panic| ActivityOutcome::Failed(panicked(panic.as_ref())));
             let outcome = limited(outcome, shared.options.limits.payload_max);
             shared.runner.end(&shared, token, &name, outcome);
-            shared.idle.end();
+            shared.idle.end_attempt();
         });
     }
 
@@ -198,7 +198,7 @@ fn limited(outcome: ActivityOutcome, limit: usize) -> ActivityOutcome {
     match outcome {
         ActivityOutcome::Completed(result) if result.len() > limit => {
             let message = format!("the result has {} bytes, the limit is {limit}", result.len());
-            ActivityOutcome::Failed(Failure::application("PayloadTooLarge", message).non_retryable())
+            ActivityOutcome::Failed(Failure::application(FAILURE_PAYLOAD_TOO_LARGE, message).non_retryable())
         }
         other => other,
     }

@@ -98,9 +98,12 @@ impl Shard {
     }
 
     /// The newest run of a workflow id.
-    pub(super) fn newest(&self, namespace: &Namespace, workflow_id: &WorkflowId) -> Option<RunId> {
+    pub(super) fn newest(&mut self, namespace: &Namespace, workflow_id: &WorkflowId) -> Option<RunId> {
         // The key is cloned; ids are reference-counted.
         let key = (namespace.clone(), workflow_id.clone());
+        if let Some(current) = self.current.get(&key).copied() {
+            self.forget_if_deleted(current);
+        }
         self.current.get(&key).copied().or_else(|| self.shared.journal.latest_run(namespace, workflow_id))
     }
 
@@ -113,7 +116,10 @@ impl Shard {
     }
 
     /// Finds the run that is meant.
-    pub(super) fn find(&self, run: &RunRef) -> Result<RunName, Rejection> {
+    pub(super) fn find(&mut self, run: &RunRef) -> Result<RunName, Rejection> {
+        if let RunRef::Target(Target { run_id: Some(run_id), .. }) = run {
+            self.forget_if_deleted(*run_id);
+        }
         let (namespace, workflow_id) = run.key();
         let not_found = |run_id| Rejection::NotFound { workflow_id: workflow_id.clone(), run_id };
         let run_id = match run {
@@ -142,10 +148,12 @@ impl Shard {
     /// The loaded run, loading it if need be.
     pub(super) fn load(&mut self, name: &RunName) -> Result<&mut Execution, Rejection> {
         if !self.loaded.contains_key(&name.run_id) {
-            let execution = self.read(name.run_id, &name.workflow_id)?;
-            self.keep(name.run_id, execution);
+            let (execution, snapshot_at) = self.read(name.run_id, &name.workflow_id)?;
+            self.keep(name.run_id, execution, snapshot_at);
         }
         self.touch(name.run_id);
+        // Here, because what the run decided before is durable more often than not when it is looked at again.
+        self.snapshot(name.run_id, SNAPSHOT_EVENTS);
         match self.loaded.get_mut(&name.run_id) {
             Some(loaded) => Ok(&mut loaded.execution),
             None => Err(Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(name.run_id) }),
@@ -156,13 +164,14 @@ impl Shard {
         self.loaded.get_mut(&run).map(|loaded| &mut loaded.execution)
     }
 
-    fn read(&self, run: RunId, workflow_id: &WorkflowId) -> Result<Execution, Rejection> {
+    /// Brings a run back to life; also gives the event its newest usable snapshot is behind.
+    fn read(&self, run: RunId, workflow_id: &WorkflowId) -> Result<(Execution, EventId), Rejection> {
         let failed = |error: StorageError| Rejection::Held { why: error.to_string() };
         let held = self.shared.held_why(run);
         if held.is_none()
-            && let Some(execution) = self.resume(run).map_err(failed)?
+            && let Some(resumed) = self.resume(run).map_err(failed)?
         {
-            return Ok(execution);
+            return Ok(resumed);
         }
         let turns = self.shared.journal.turns(run, EventId(1)).map_err(|error| {
             self.shared.note_held(run, Some(error.to_string()));
@@ -176,31 +185,31 @@ impl Shard {
             // The code of a held run is not given another chance to keep this thread.
             let mut execution = Execution::facts(&turns).map_err(not_a_history)?;
             execution.hold(Held::Defect { why });
-            return Ok(execution);
+            return Ok((execution, EventId(1)));
         }
         let registry = &self.shared.options.workflows;
         let execution = Execution::load(&turns, registry, self.shared.build).map_err(not_a_history)?;
         if let Some(held) = execution.held() {
             self.shared.note_held(run, Some(held.to_string()));
         }
-        Ok(execution)
+        Ok((execution, EventId(1)))
     }
 
     /// Resumes a state-machine run from its snapshot, if there is one of this build that can be read.
-    fn resume(&self, run: RunId) -> Result<Option<Execution>, StorageError> {
+    fn resume(&self, run: RunId) -> Result<Option<(Execution, EventId)>, StorageError> {
         let Some(snapshot) = self.shared.journal.snapshot(run).filter(|found| found.build == self.shared.build) else {
             return Ok(None);
         };
         let Ok((facts, code)) = rmp_serde::from_slice::<(Run, Vec<u8>)>(&snapshot.state) else { return Ok(None) };
         let workflow_type = facts.info().workflow_type.clone();
         let Ok(driver) = self.shared.options.workflows.restore(&workflow_type, run, &code) else { return Ok(None) };
-        let turns = self.shared.journal.turns(run, facts.next_event())?;
-        Ok(Execution::resume(facts, driver, &turns, self.shared.build).ok())
+        let at = facts.next_event();
+        let turns = self.shared.journal.turns(run, at)?;
+        Ok(Execution::resume(facts, driver, &turns, self.shared.build).ok().map(|execution| (execution, at)))
     }
 
-    fn keep(&mut self, run: RunId, execution: Execution) {
-        let snapshot_at = execution.run().next_event().0;
-        let loaded = Loaded { execution, last_use: 0, last_item: self.submitted, snapshot_at };
+    fn keep(&mut self, run: RunId, execution: Execution, snapshot_at: EventId) {
+        let loaded = Loaded { execution, last_use: 0, last_item: self.submitted, snapshot_at: snapshot_at.0 };
         self.loaded.insert(run, loaded);
         self.touch(run);
     }
@@ -250,7 +259,7 @@ impl Shard {
         match ended {
             Ok((execution, begun)) => {
                 self.current.insert((name.namespace.clone(), name.workflow_id.clone()), run_id);
-                self.keep(run_id, execution);
+                self.keep(run_id, execution, EventId(1));
                 decisions.extend(begun.into_iter().map(|decision| (name.clone(), decision)));
                 self.submit(decisions, answers);
                 Ok(())
@@ -282,9 +291,8 @@ impl Shard {
         let (shared, in_hand) = (self.shared.clone(), self.in_hand.clone());
         let execution = self.load(name)?;
         shared.turn_begins(execution.run().info());
-        let decided = decide_with(&shared, &in_hand, shared.clock.now(), |environment| {
-            execution.decide(input, environment)
-        });
+        let decided =
+            decide_with(&shared, &in_hand, shared.clock.now(), |environment| execution.decide(input, environment));
         let events = decided.as_ref().map_or(0, |decision| decision.turn().events.len());
         shared.turn_ends(execution.run().info(), events);
         decided
@@ -340,7 +348,7 @@ impl Shard {
             shared.note_held(name.run_id, Some(held.to_string()));
         }
         self.current.insert((name.namespace.clone(), name.workflow_id.clone()), name.run_id);
-        self.keep(name.run_id, execution);
+        self.keep(name.run_id, execution, EventId(1));
         decisions.into_iter().map(|decision| (name.clone(), decision)).collect()
     }
 
@@ -397,25 +405,31 @@ impl Shard {
         for run in gone {
             self.forget(run);
         }
-        self.snapshot_long_runs();
+    }
+
+    /// A closed run that was deleted, by a client or because its retention is over, is not there any more.
+    fn forget_if_deleted(&mut self, run: RunId) {
+        let released = self.shared.committer.released(self.number);
+        let ended = |loaded: &Loaded| loaded.execution.run().is_closed() && loaded.last_item <= released;
+        if self.loaded.get(&run).is_some_and(ended) && self.shared.journal.run(run).is_none() {
+            self.unload(run);
+            self.shared.note_held(run, None);
+        }
     }
 
     /// Puts one run out of memory.
     pub(super) fn forget(&mut self, run: RunId) {
         self.snapshot(run, 1);
+        self.unload(run);
+    }
+
+    fn unload(&mut self, run: RunId) {
         let Some(loaded) = self.loaded.remove(&run) else { return };
         self.uses.remove(&loaded.last_use);
         let info = loaded.execution.run().info();
         let key = (info.namespace.clone(), info.workflow_id.clone());
         if loaded.execution.run().is_closed() && self.current.get(&key) == Some(&run) {
             self.current.remove(&key);
-        }
-    }
-
-    /// The run that was used last is the one that may have grown.
-    fn snapshot_long_runs(&mut self) {
-        if let Some((_, run)) = self.uses.last_key_value() {
-            self.snapshot(*run, SNAPSHOT_EVENTS);
         }
     }
 
@@ -461,12 +475,8 @@ fn decide_with<T>(
         }
         took
     };
-    let mut environment = Environment {
-        now,
-        build: shared.build,
-        limits: &shared.options.limits,
-        take_slot: &mut take_slot,
-    };
+    let mut environment =
+        Environment { now, build: shared.build, limits: &shared.options.limits, take_slot: &mut take_slot };
     let decided = decide(&mut environment);
     if decided.is_err() {
         for _ in 0..in_hand.give_back(taken) {

@@ -2,10 +2,14 @@
 //!
 //! Invariant: all runs of a workflow id belong to one shard, for as long as the worker lives, so that starts of the same
 //! id, continue-as-new and children meet in one order.
-#![expect(clippy::disallowed_types, reason = "edge: counts work with atomics and waits on real threads")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "edge: counts work with atomics and waits on real threads"
+)]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use tokio::sync::{broadcast, oneshot};
@@ -28,6 +32,9 @@ pub(crate) struct CommittedGroup {
     pub(crate) turns: Vec<Turn>,
 }
 
+/// Who waits for a moment, and lets time pass until then.
+type Sleeper = (Timestamp, oneshot::Sender<()>, Hurry);
+
 pub(crate) struct Shared {
     pub(crate) options: WorkerOptions,
     pub(crate) journal: Arc<Journal>,
@@ -45,11 +52,23 @@ pub(crate) struct Shared {
     pub(crate) held: Mutex<BTreeMap<RunId, String>>,
     /// When each shard wants to be woken, for the virtual clock.
     pub(crate) wake_at: Vec<AtomicI64>,
+    /// How many run ids were made, for the virtual clock.
+    pub(crate) run_ids: AtomicU64,
     /// Who waits for a moment of the virtual clock.
-    pub(crate) sleepers: Mutex<Vec<(Timestamp, oneshot::Sender<()>)>>,
+    pub(crate) sleepers: Mutex<Vec<Sleeper>>,
 }
 
 impl Shared {
+    /// Run ids sort by the time of their start. With a virtual clock they follow from what happened before, so that the
+    /// same test gives the same ids, and the same random numbers (engine.md E40).
+    pub(crate) fn new_run_id(&self) -> RunId {
+        let Some(clock) = self.clock.as_virtual() else { return RunId(*uuid::Uuid::now_v7().as_bytes()) };
+        let millis = (clock.now().as_micros() / 1_000).to_be_bytes();
+        let mut origin = [0; 16];
+        origin[..6].copy_from_slice(&millis[2..]);
+        origin[6..14].copy_from_slice(&self.journal.last_group().0.to_be_bytes());
+        RunId(origin).derive("start", self.run_ids.fetch_add(1, Ordering::AcqRel))
+    }
     pub(crate) fn shard_of(&self, namespace: &Namespace, workflow_id: &WorkflowId) -> usize {
         let mut hasher = blake3::Hasher::new();
         hasher.update(namespace.as_str().as_bytes()).update(&[0]).update(workflow_id.as_str().as_bytes());
@@ -112,26 +131,35 @@ impl Shared {
         }
     }
     /// Lets a virtual clock run until a moment, doing everything that is due before.
-    pub(crate) async fn run_virtual_until(&self, until: Timestamp) {
+    pub(crate) async fn run_virtual_until(self: &Arc<Self>, until: Timestamp) {
         let (reached, wait) = oneshot::channel();
-        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner).push((until, reached));
-        self.idle.hurry();
+        let hurry = {
+            // Time may move only once it is known how far.
+            let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+            let hurry = Hurry::new(self);
+            sleepers.push((until, reached, hurry.clone()));
+            hurry
+        };
         // The worker may stop first; then there is nothing more to wait for.
         let _ = wait.await;
-        self.idle.stop_hurrying();
+        hurry.over();
     }
-    /// The next moment a virtual clock can move to.
-    pub(crate) fn next_moment(&self) -> Option<Timestamp> {
+    /// When the first run has something to do.
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         let shards = self.wake_at.iter().map(|at| Timestamp(at.load(Ordering::Acquire)));
-        let sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
-        shards.chain(sleepers.iter().map(|(at, _)| *at)).min().filter(|at| *at < Timestamp::MAX)
+        shards.min().filter(|at| *at < Timestamp::MAX)
+    }
+    /// When the first of those who wait for a moment is to be woken.
+    pub(crate) fn next_sleeper(&self) -> Option<Timestamp> {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|(at, ..)| *at).min()
     }
     /// Wakes those whose moment has come.
     pub(crate) fn wake_sleepers(&self, now: Timestamp) {
         let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
-        let (due, rest) = std::mem::take(&mut *sleepers).into_iter().partition(|(at, _)| *at <= now);
+        let (due, rest) = std::mem::take(&mut *sleepers).into_iter().partition(|(at, ..)| *at <= now);
         *sleepers = rest;
-        for (_, reached) in due as Vec<(Timestamp, oneshot::Sender<()>)> {
+        for (_, reached, hurry) in due as Vec<Sleeper> {
+            hurry.over();
             // A caller that has gone away needs no waking.
             let _ = reached.send(());
         }
@@ -162,11 +190,43 @@ impl Shared {
     }
 }
 
+/// While one of these lives, and nobody has called it over, somebody waits for time to pass: a virtual clock may move.
+#[derive(Clone)]
+pub(crate) struct Hurry(Arc<Hurried>);
+
+struct Hurried {
+    shared: Arc<Shared>,
+    over: AtomicBool,
+}
+
+impl Hurry {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        shared.idle.hurry();
+        Hurry(Arc::new(Hurried { shared: shared.clone(), over: AtomicBool::new(false) }))
+    }
+    /// Time stands still again from here on, on behalf of all clones.
+    pub(crate) fn over(&self) {
+        if !self.0.over.swap(true, Ordering::AcqRel) {
+            self.0.shared.idle.stop_hurrying();
+        }
+    }
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        self.over();
+    }
+}
+
 /// Counts what is under way, so that a virtual clock moves only when nothing is.
 pub(crate) struct Idle {
     under_way: AtomicI64,
+    /// How many of these are attempts that run; a test may hold one for as long as it likes.
+    attempts: AtomicI64,
     /// How many callers want time to pass.
     hurried: AtomicUsize,
+    /// Counts what may have changed the next moment, so that no change between two looks is missed.
+    news: AtomicU64,
     lock: Mutex<()>,
     changed: Condvar,
 }
@@ -175,7 +235,9 @@ impl Idle {
     pub(crate) fn new() -> Self {
         Idle {
             under_way: AtomicI64::new(0),
+            attempts: AtomicI64::new(0),
             hurried: AtomicUsize::new(0),
+            news: AtomicU64::new(0),
             lock: Mutex::new(()),
             changed: Condvar::new(),
         }
@@ -184,11 +246,24 @@ impl Idle {
         self.under_way.fetch_add(1, Ordering::AcqRel);
     }
     pub(crate) fn end(&self) {
-        if self.under_way.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.under_way.fetch_sub(1, Ordering::AcqRel) - 1 <= self.attempts.load(Ordering::Acquire) {
             self.notify();
         }
     }
+    pub(crate) fn begin_attempt(&self) {
+        self.attempts.fetch_add(1, Ordering::AcqRel);
+        self.begin();
+    }
+    pub(crate) fn end_attempt(&self) {
+        self.attempts.fetch_sub(1, Ordering::AcqRel);
+        self.end();
+    }
+    /// Whether no more is under way than one step of one run: its message, its item, its attempt.
+    pub(crate) fn is_nearly(&self) -> bool {
+        self.under_way.load(Ordering::Acquire) <= 4
+    }
     pub(crate) fn notify(&self) {
+        self.news.fetch_add(1, Ordering::AcqRel);
         drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.notify_all();
     }
@@ -199,17 +274,23 @@ impl Idle {
     pub(crate) fn stop_hurrying(&self) {
         self.hurried.fetch_sub(1, Ordering::AcqRel);
     }
-    /// Waits until nothing is under way and somebody wants time to pass, or `stopped` says so.
-    pub(crate) fn wait_quiet(&self, stopped: &dyn Fn() -> bool) {
+    /// Waits until nothing is under way and somebody wants time to pass, or `stopped` says so; for somebody whose moment
+    /// `has_come`, attempts that run need not have ended. Gives what [`Idle::wait_news`] wants.
+    pub(crate) fn wait_quiet(&self, stopped: &dyn Fn() -> bool, has_come: &dyn Fn() -> bool) -> u64 {
+        let quiet = || {
+            let under_way = self.under_way.load(Ordering::Acquire);
+            under_way == 0 || (under_way <= self.attempts.load(Ordering::Acquire) && has_come())
+        };
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while !stopped() && (self.under_way.load(Ordering::Acquire) != 0 || self.hurried.load(Ordering::Acquire) == 0) {
+        while !stopped() && (self.hurried.load(Ordering::Acquire) == 0 || !quiet()) {
             guard = self.changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
+        self.news.load(Ordering::Acquire)
     }
-    /// Waits for the next change. Used when there is no deadline to move the clock to.
-    pub(crate) fn wait_change(&self, seen: i64, stopped: &dyn Fn() -> bool) {
+    /// Waits for anything to have happened since. Used when there is no deadline to move the clock to.
+    pub(crate) fn wait_news(&self, seen: u64, stopped: &dyn Fn() -> bool) {
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while !stopped() && self.under_way.load(Ordering::Acquire) == seen {
+        while !stopped() && self.news.load(Ordering::Acquire) == seen {
             guard = self.changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
     }

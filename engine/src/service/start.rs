@@ -15,9 +15,17 @@ use crate::vocabulary::*;
 /// What to do about the run that has the workflow id.
 enum Verdict {
     /// `after` is when the newest run of the id started; the new one is newer.
-    StartNew { after: Option<Timestamp> },
-    Use { run_id: RunId, newly_started: bool },
-    TerminateFirst { open: RunId, after: Option<Timestamp> },
+    StartNew {
+        after: Option<Timestamp>,
+    },
+    Use {
+        run_id: RunId,
+        newly_started: bool,
+    },
+    TerminateFirst {
+        open: RunId,
+        after: Option<Timestamp>,
+    },
     Refuse(Rejection),
 }
 

@@ -4,8 +4,8 @@
 //! message, and no arm does more than find the run, decide, and say who is answered.
 #![expect(clippy::disallowed_types, reason = "edge: says when it wants to be woken through an atomic")]
 
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::committer::{Answer, RunName};
 use super::health::Health;
@@ -32,6 +32,9 @@ impl TurnThread {
 
     /// Until the worker stops, or the shard is given to another thread.
     pub(crate) fn run(mut self) {
+        self.publish_wake();
+        // Begun where the thread was made: a virtual clock must not move before the deadlines are known.
+        self.shared.idle.end();
         while !self.in_hand.is_replaced() {
             let deadline = self.shard.next_deadline();
             self.shared.wake_at[self.shard.number]
@@ -40,11 +43,13 @@ impl TurnThread {
             let wait = if due { Some(std::time::Duration::ZERO) } else { self.real_wait(deadline) };
             if due {
                 self.fire_due();
+                self.commit();
             }
             match self.shared.mailboxes[self.shard.number].next(wait) {
                 Arrival::Message(message) => {
                     self.in_hand.take_message();
                     self.handle(message);
+                    self.commit();
                     self.finish_message();
                 }
                 Arrival::Deadline => {}
@@ -55,6 +60,13 @@ impl TurnThread {
                 }
             }
         }
+    }
+
+    /// With nothing else under way, this thread commits itself; otherwise it goes on deciding while the committer
+    /// collects a larger group.
+    fn commit(&self) {
+        let alone = self.shared.idle.is_nearly() && self.shared.mailboxes[self.shard.number].is_empty();
+        self.shared.committer.kick(&self.shared, alone);
     }
 
     /// Tells a virtual clock that one thing less is under way, unless the watchdog has seen to that.
@@ -124,8 +136,7 @@ impl TurnThread {
 
     /// Answers in order, after everything decided before is durable.
     pub(super) fn answer<T: Send + 'static>(&mut self, reply: SharedReply<T>, answer: Result<T, Rejection>) {
-        self.shard
-            .answer_in_order(Box::new(move |durable| reply.send(durable.map_err(Clone::clone).and(answer))));
+        self.shard.answer_in_order(Box::new(move |durable| reply.send(durable.map_err(Clone::clone).and(answer))));
     }
 
     pub(super) fn input(&mut self, name: &RunName, input: Input, reply: Option<SharedReply<()>>) {
@@ -225,7 +236,7 @@ impl TurnThread {
 
     pub(super) fn await_update(&self, name: &RunName, update_id: UpdateId, reply: &SharedReply<UpdateOutcome>) {
         if let Some(reply) = reply.take() {
-            self.shared.waiters.await_update(name.run_id, update_id, reply);
+            self.shared.waiters.await_update(&self.shared.health, name.run_id, update_id, reply);
         }
     }
 
@@ -300,7 +311,7 @@ impl TurnThread {
         let open = self.shard.info(name.run_id).is_some_and(|info| info.status.is_open());
         if open {
             if let Some(reply) = reply.take() {
-                self.shared.waiters.await_close(name.run_id, reply);
+                self.shared.waiters.await_close(&self.shared.health, name.run_id, reply);
             }
             return;
         }
@@ -309,8 +320,7 @@ impl TurnThread {
                 (execution.run().outcome().cloned(), execution.run().info().next_run)
             })
             .and_then(|(outcome, next_run)| {
-                let missing =
-                    Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(name.run_id) };
+                let missing = Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(name.run_id) };
                 Ok(Closed { run_id: name.run_id, outcome: outcome.ok_or(missing)?, next_run })
             });
         self.answer(reply, closed);

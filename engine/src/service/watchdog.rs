@@ -98,7 +98,7 @@ fn spawn(
     known: Known,
 ) -> std::io::Result<(JoinHandle<()>, Arc<InHand>)> {
     let in_hand = Arc::new(InHand::default());
-    let (shared, hand) = (shared.clone(), in_hand.clone());
+    let (counted, shared, hand) = (shared.clone(), shared.clone(), in_hand.clone());
     let run = move || {
         let mut shard = Shard::new(shared, number, generation, hand);
         for (run, namespace, workflow_id, outlook) in known {
@@ -107,6 +107,7 @@ fn spawn(
         TurnThread::new(shard).run();
     };
     let name = format!("bosun-turn-{number}");
+    counted.idle.begin();
     Ok((std::thread::Builder::new().name(name).stack_size(8 * 1024 * 1024).spawn(run)?, in_hand))
 }
 
@@ -151,6 +152,7 @@ fn wait_for_commits(shared: &Arc<Shared>, number: usize, generation: u64) {
         })],
     };
     shared.committer.submit(barrier);
+    shared.committer.kick(shared, false);
     let _ = wait.recv();
 }
 

@@ -4,7 +4,7 @@
 //! bounded time, and whatever it leaves undone is found again by the next start.
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "edge: threads and real time")]
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -67,6 +67,7 @@ impl Worker {
             committed: broadcast::Sender::new(1_024),
             held: Mutex::default(),
             wake_at: (0..shards).map(|_| AtomicI64::new(i64::MAX)).collect(),
+            run_ids: AtomicU64::new(0),
             sleepers: Mutex::default(),
             journal,
             options,
@@ -151,6 +152,8 @@ impl Worker {
         }
         self.shared.runner.cancel_all();
         self.shared.waiters.abandon(&Rejection::ShuttingDown);
+        // Nobody moves the clock any more.
+        self.shared.wake_sleepers(Timestamp::MAX);
         let failed = self.shared.health.storage_failure();
         self.shared.health.worsen(Health::Stopped);
         if first && failed.is_none() { self.shared.journal.close() } else { Ok(()) }
@@ -181,6 +184,9 @@ fn recover(shared: &Arc<Shared>) {
     tracing::info!(open_runs = known, looked_at, "recovered");
 }
 
+/// How often an idle worker looks for runs whose retention is over.
+const RETENTION_LOOKS: Duration = Duration::from_secs(3_600);
+
 /// Checkpoints and archives, in the background, only after something was written.
 #[derive(Default)]
 struct Housekeeping {
@@ -199,25 +205,22 @@ impl Housekeeping {
         self.stopped.load(Ordering::Acquire)
     }
     fn run(&self, shared: &Arc<Shared>) {
-        let mut done_at = GroupSeq(0);
+        let (mut done_at, mut looked_at) = (GroupSeq(0), shared.clock.now());
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
+        // Looked at under the lock before every wait: a stop that comes before the first one is not missed.
+        while !self.is_stopped() {
             let every = shared.options.housekeeping_every;
             guard = self.changed.wait_timeout(guard, every).unwrap_or_else(PoisonError::into_inner).0;
             if self.is_stopped() || shared.health.storage_failure().is_some() {
                 return;
             }
-            let last = shared.journal.last_group();
-            if last == done_at {
+            let (last, now) = (shared.journal.last_group(), shared.clock.now());
+            // Nothing new; but time alone ends the retention of runs.
+            if last == done_at && now.since(looked_at) < RETENTION_LOOKS {
                 continue;
             }
-            done_at = last;
-            let retention = shared.options.retention;
-            let kept = shared
-                .journal
-                .checkpoint()
-                .and_then(|()| shared.journal.housekeep(shared.clock.now(), &move |_: &Namespace| retention));
-            match kept {
+            (done_at, looked_at) = (last, now);
+            match housekeep(shared) {
                 Ok(done) => tracing::debug!(?done, "housekeeping"),
                 Err(error) => {
                     tracing::error!(%error, "housekeeping failed; nothing is acknowledged any more");
@@ -229,20 +232,41 @@ impl Housekeeping {
     }
 }
 
+/// Checkpoints, archives, deletes what is past retention: a bounded piece of each (engine.md E32).
+pub(crate) fn housekeep(shared: &Shared) -> Result<crate::log::Housekeeping, StorageError> {
+    let retention = shared.options.retention;
+    shared.journal.checkpoint()?;
+    shared.journal.housekeep(shared.clock.now(), &move |_: &Namespace| retention)
+}
+
 /// Moves a virtual clock to the next deadline whenever nothing is under way and somebody waits for time to pass.
 fn skip_time(shared: &Arc<Shared>, housekeeping: &Housekeeping) {
     let Some(clock) = shared.clock.as_virtual() else { return };
     let stopped = || housekeeping.is_stopped();
-    while !stopped() {
-        shared.idle.wait_quiet(&stopped);
-        let Some(next) = shared.next_moment() else {
-            shared.idle.wait_change(0, &stopped);
+    loop {
+        let has_come = || shared.next_sleeper().is_some_and(|moment| moment <= clock.now());
+        let seen = shared.idle.wait_quiet(&stopped, &has_come);
+        if stopped() {
+            return;
+        }
+        let due_now = shared.next_deadline().is_some_and(|deadline| deadline <= clock.now());
+        if has_come() && !due_now {
+            shared.wake_sleepers(clock.now());
             continue;
-        };
-        clock.advance_to(next);
-        shared.wake_sleepers(clock.now());
-        for shard in 0..shared.mailboxes.len() {
-            shared.deliver_to(shard, Message::Wake);
+        }
+        match (shared.next_deadline(), shared.next_sleeper()) {
+            // Who waits for a moment finds everything done that was due by then.
+            (deadline, Some(moment)) if deadline.is_none_or(|deadline| deadline > moment) => {
+                clock.advance_to(moment);
+                shared.wake_sleepers(moment);
+            }
+            (Some(deadline), _) => {
+                clock.advance_to(deadline);
+                for shard in 0..shared.mailboxes.len() {
+                    shared.deliver_to(shard, Message::Wake);
+                }
+            }
+            (None, _) => shared.idle.wait_news(seen, &stopped),
         }
     }
 }

@@ -185,13 +185,13 @@ impl EventKind {
 
 impl Turn {
     /// Visits every payload of the turn under the event it belongs to; what is not in an event counts for the turn's
-    /// next event.
+    /// first.
     pub fn payloads_mut(&mut self, visit: &mut dyn FnMut(EventId, &mut Payload)) {
         let first = self.first_event.0;
         for (i, event) in self.events.iter_mut().enumerate() {
             event.payloads_mut(&mut |payload| visit(EventId(first + i as u64), payload));
         }
-        let next = EventId(first + self.events.len() as u64);
+        let next = self.first_event;
         for input in &mut self.inbox_added {
             input.payloads_mut(&mut |payload| visit(next, payload));
         }

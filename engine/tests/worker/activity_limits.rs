@@ -22,7 +22,8 @@ async fn one_of_the_two_close_timeouts_is_required() {
     let (mut stage, environment) = staged();
     let client = environment.client();
     for form in FORMS {
-        let options = ActivityOptions { heartbeat: Some(SECOND), schedule_to_start: Some(SECOND), ..Default::default() };
+        let options =
+            ActivityOptions { heartbeat: Some(SECOND), schedule_to_start: Some(SECOND), ..Default::default() };
         client.start(one(form, form, &options)).await.unwrap();
         let heard = failed(&client, form).await;
         let text = heard.to_string();
@@ -81,11 +82,8 @@ async fn start_to_close_ends_each_attempt() {
 async fn the_heartbeat_timeout_ends_a_silent_attempt() {
     let (mut stage, environment) = staged();
     let client = environment.client();
-    let options = ActivityOptions {
-        heartbeat: Some(Duration::from_secs(10)),
-        retry_policy: attempts(1),
-        ..within(MINUTE * 60)
-    };
+    let options =
+        ActivityOptions { heartbeat: Some(Duration::from_secs(10)), retry_policy: attempts(1), ..within(MINUTE * 60) };
     client.start(one("one", "a", &options)).await.unwrap();
     let token = stage.next().await.later();
     until(&client, "a", |seen| seen.info.history.events > 3).await;

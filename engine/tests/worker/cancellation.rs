@@ -117,8 +117,7 @@ async fn try_cancel_tells_the_function_and_does_not_wait() {
 /// E07: wait-cancellation-completed: the function is told, and the code hears how it ended.
 #[tokio::test]
 async fn wait_cancellation_completed_waits_for_the_function() {
-    let options =
-        ActivityOptions { cancellation: CancellationType::WaitCancellationCompleted, ..within(MINUTE) };
+    let options = ActivityOptions { cancellation: CancellationType::WaitCancellationCompleted, ..within(MINUTE) };
     let ends: [(Result<String, ActivityError>, &str); 3] = [
         (Err(ActivityError::Canceled(Some(payload("half")))), "canceled"),
         (Ok("whole".into()), "completed whole"),
@@ -166,8 +165,7 @@ async fn abandon_lets_the_function_go_on() {
 /// E07: an activity that waits for its next attempt or for a slot ends at once when it is canceled.
 #[tokio::test]
 async fn canceling_an_activity_that_does_not_run_ends_it() {
-    let options =
-        ActivityOptions { cancellation: CancellationType::WaitCancellationCompleted, ..within(MINUTE) };
+    let options = ActivityOptions { cancellation: CancellationType::WaitCancellationCompleted, ..within(MINUTE) };
     for form in CANCELERS {
         let (mut stage, environment) = environment();
         let client = environment.client();
@@ -190,8 +188,7 @@ async fn a_canceled_run_ends_as_canceled() {
     for form in FORMS {
         let (mut stage, environment) = environment();
         let client = environment.client();
-        let options =
-            ActivityOptions { cancellation: CancellationType::WaitCancellationCompleted, ..within(MINUTE) };
+        let options = ActivityOptions { cancellation: CancellationType::WaitCancellationCompleted, ..within(MINUTE) };
         client.start(one(form, form, &options)).await.unwrap();
         let running = stage.next().await;
         for _ in 0..2 {
@@ -251,7 +248,8 @@ async fn a_terminated_run_ends_without_its_code() {
         assert_eq!(outcome(&client, form).await, expected);
         tokio::time::timeout(PATIENCE, running.context.canceled()).await.expect("the function should be told");
         let held = history(&client, &target(form)).await;
-        let last = EventKind::WorkflowExecutionTerminated { reason: "out of order".into(), identity: Some("ada".into()) };
+        let last =
+            EventKind::WorkflowExecutionTerminated { reason: "out of order".into(), identity: Some("ada".into()) };
         assert_eq!((held.len(), &held.last().unwrap().kind), (events + 1, &last));
         let environment = environment.restart(|_| {}).unwrap();
         let client = environment.client();

@@ -41,20 +41,20 @@ fn environment() -> (Stage, TestEnvironment) {
         })
         .workflow("permits", |ctx: WfContext, width: u64| async move {
             let semaphore = Semaphore::new(&ctx, 2);
-            let (sender, mut receiver) = channel(&ctx);
+            let (sender, receiver) = channel(&ctx, 10);
             let mut branches = Vec::new();
             for n in 0..width {
                 let (semaphore, sender) = (semaphore.clone(), sender.clone());
                 branches.push(ctx.spawn(move |ctx| async move {
                     let _permit = semaphore.acquire().await?;
                     let timer = ctx.timer(Duration::from_secs(10)).await;
-                    sender.send((n, ctx.now()));
+                    sender.send((n, ctx.now())).await?;
                     timer
                 }));
             }
             let mut ended = Vec::new();
             for _ in 0..width {
-                ended.push(receiver.recv().await.unwrap());
+                ended.extend(receiver.recv().await?);
             }
             Ok(ended)
         });

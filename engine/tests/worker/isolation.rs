@@ -86,7 +86,7 @@ async fn a_panic_of_an_activity_fails_its_attempt_only() {
         Ok("fine")
     });
     let flows = flows().workflow("run", |ctx: WfContext, activity: String| async move {
-        ctx.activity::<String>(activity, &(), within(Duration::from_millis(50))).await
+        ctx.activity::<String>(activity.as_str(), &(), within(Duration::from_millis(50))).await
     });
     let environment = TestEnvironment::start_with(flows, activities, |options| {
         real_time(options);
@@ -297,7 +297,7 @@ async fn too_many_requests_are_refused() {
             let client = client.clone();
             async move { client.signal(&target("good"), signal("word", "x")).await }
         });
-        match futures_util::poll!(&mut next) {
+        match poll_once(&mut next).await {
             std::task::Poll::Ready(Err(refused)) => break refused,
             std::task::Poll::Ready(Ok(())) => {}
             std::task::Poll::Pending => accepted.push(tokio::spawn(next)),

@@ -1,11 +1,31 @@
 //! The whole engine, through the public API: one file a family of features.
+#![expect(clippy::disallowed_methods, reason = "tests spawn what they wait for")]
 
+mod kit;
 mod scene;
 
 mod activities;
 mod activity_limits;
 mod cancellation;
+mod chains;
+mod children;
 mod completion_by_token;
+mod concurrency;
+mod crashes;
+mod deploys;
+mod draining;
+mod interceptors;
+mod isolation;
+mod limits;
+mod messages;
+mod pausing;
+mod retention;
+mod sagas;
+mod signals;
+mod slots;
 mod smoke;
 mod starting;
+mod storage;
+mod timers;
+mod visibility;
 mod workflow_limits;

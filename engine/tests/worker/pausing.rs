@@ -41,13 +41,13 @@ fn environment_with(change: impl FnOnce(&mut WorkerOptions)) -> (Stage, TestEnvi
         let (timer, words) = (ctx.timer(Duration::from_secs(seconds)), notes.clone());
         let _timer = ctx.spawn(|_| async move {
             if timer.await.is_ok() {
-                words.update(|words| words.push("timer".into()));
+                words.write(|words| words.push("timer".into()));
             }
         });
         let words = notes.clone();
         let _listener = ctx.spawn(|ctx| async move {
             while let Ok(word) = ctx.signal_channel::<String>("word").recv().await {
-                words.update(|words| words.push(word));
+                words.write(|words| words.push(word));
             }
         });
         ctx.signal_channel::<()>("end").recv().await?;

@@ -1,6 +1,9 @@
 //! What the tests of this folder act with: activities that a test holds in its hand, workflows in both forms, and short
 //! ways to ask and to read what came of it.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bosun_engine::testing::TestEnvironment;
@@ -10,66 +13,45 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
-/// The limit is real time and only keeps a broken test from hanging.
-pub const PATIENCE: Duration = Duration::from_secs(20);
-pub const WHOLE: ResultRequest = ResultRequest { follow_runs: true, timeout: Some(PATIENCE) };
-pub const THIS_RUN: ResultRequest = ResultRequest { follow_runs: false, timeout: Some(PATIENCE) };
-pub const SECOND: Duration = Duration::from_secs(1);
-pub const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) use crate::kit::{THIS_RUN, WHOLE, outcome, payload, signal, start, target};
 
-pub fn payload<T: Serialize + ?Sized>(value: &T) -> Payload {
-    Payload::encode(value).unwrap()
-}
+/// As the limit of [`WHOLE`]: real time, and only to keep a broken test from hanging.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
-pub fn start<T: Serialize + ?Sized>(workflow_type: &str, id: &str, input: &T) -> StartWorkflow {
-    StartWorkflow::new(workflow_type.into(), id.into()).input(payload(input))
-}
-
-pub fn target(id: &str) -> Target {
-    Target::workflow(id.into())
-}
-
-pub fn signal<T: Serialize + ?Sized>(name: &str, input: &T) -> SignalRequest {
-    SignalRequest { name: name.into(), input: payload(input), identity: None, request_id: None }
-}
-
-pub fn within(start_to_close: Duration) -> ActivityOptions {
+pub(crate) fn within(start_to_close: Duration) -> ActivityOptions {
     ActivityOptions::start_to_close(start_to_close)
 }
 
-pub fn attempts(maximum_attempts: u32) -> Option<RetryPolicy> {
+pub(crate) fn attempts(maximum_attempts: u32) -> Option<RetryPolicy> {
     Some(RetryPolicy { maximum_attempts, ..RetryPolicy::default() })
 }
 
-/// How the chain of runs ended.
-pub async fn outcome(client: &Client, id: &str) -> CloseOutcome {
-    client.result(&target(id), WHOLE).await.unwrap().expect("the run should have ended").outcome
-}
-
-pub async fn completed<T: DeserializeOwned>(client: &Client, id: &str) -> T {
+pub(crate) async fn completed<T: DeserializeOwned>(client: &Client, id: &str) -> T {
     match outcome(client, id).await {
         CloseOutcome::Completed(result) => result.decode().unwrap(),
         other => panic!("{id}: expected a completed run, found {other:?}"),
     }
 }
 
-pub async fn failed(client: &Client, id: &str) -> Failure {
+pub(crate) async fn failed(client: &Client, id: &str) -> Failure {
     match outcome(client, id).await {
         CloseOutcome::Failed(failure) => failure,
         other => panic!("{id}: expected a failed run, found {other:?}"),
     }
 }
 
-pub async fn history(client: &Client, target: &Target) -> Vec<Event> {
+pub(crate) async fn history(client: &Client, target: &Target) -> Vec<Event> {
     client.history(target, EventId(1), 1_000).await.unwrap()
 }
 
-pub async fn count(client: &Client, id: &str, event: &str) -> usize {
+pub(crate) async fn count(client: &Client, id: &str, event: &str) -> usize {
     history(client, &target(id)).await.iter().filter(|held| held.kind.name() == event).count()
 }
 
 /// Waits until the run shows what is looked for, turn by turn.
-pub async fn until(client: &Client, id: &str, holds: impl Fn(&Description) -> bool) -> Description {
+pub(crate) async fn until(client: &Client, id: &str, holds: impl Fn(&Description) -> bool) -> Description {
     let waiting = async {
         loop {
             let seen = client.describe(&target(id)).await.unwrap();
@@ -83,41 +65,41 @@ pub async fn until(client: &Client, id: &str, holds: impl Fn(&Description) -> bo
 }
 
 /// An attempt of the activity `work` that has started and does what the test says.
-pub struct Attempted {
-    pub context: ActivityContext,
-    pub label: String,
+pub(crate) struct Attempted {
+    pub(crate) context: ActivityContext,
+    pub(crate) label: String,
     end: oneshot::Sender<Result<String, ActivityError>>,
 }
 
 impl Attempted {
-    pub fn complete(self, result: &str) {
+    pub(crate) fn complete(self, result: &str) {
         self.end(Ok(result.to_owned()));
     }
-    pub fn fail(self, failure: Failure) {
+    pub(crate) fn fail(self, failure: Failure) {
         self.end(Err(failure.into()));
     }
-    pub fn later(self) -> activity::TaskToken {
+    pub(crate) fn later(self) -> activity::TaskToken {
         let token = self.context.task_token();
         self.end(Err(ActivityError::WillCompleteLater));
         token
     }
-    pub fn end(self, end: Result<String, ActivityError>) {
+    pub(crate) fn end(self, end: Result<String, ActivityError>) {
         // An attempt of a worker that has crashed is gone.
         let _ = self.end.send(end);
     }
-    pub fn attempt(&self) -> u32 {
+    pub(crate) fn attempt(&self) -> u32 {
         self.context.attempt().0
     }
 }
 
 /// Where attempts of `work` show up, in the order in which they start.
-pub struct Stage {
+pub(crate) struct Stage {
     started: mpsc::UnboundedReceiver<Attempted>,
 }
 
 impl Stage {
     /// Registers `work`, which does what the test says.
-    pub fn new() -> (Stage, ActivityRegistry) {
+    pub(crate) fn new() -> (Stage, ActivityRegistry) {
         let (report, started) = mpsc::unbounded_channel();
         let mut activities = ActivityRegistry::new();
         activities.register("work", move |context: ActivityContext, label: String| {
@@ -134,21 +116,21 @@ impl Stage {
         });
         (Stage { started }, activities)
     }
-    pub async fn next(&mut self) -> Attempted {
+    pub(crate) async fn next(&mut self) -> Attempted {
         let next = tokio::time::timeout(PATIENCE, self.started.recv()).await;
         next.expect("an attempt should start").expect("the activity is registered")
     }
     /// Whether no attempt has started that the test does not know.
-    pub fn is_quiet(&mut self) -> bool {
+    pub(crate) fn is_quiet(&mut self) -> bool {
         self.started.try_recv().is_err()
     }
 }
 
 /// The workflow that runs `work` once, in both forms.
-pub const FORMS: [&str; 2] = ["one", "one-machine"];
+pub(crate) const FORMS: [&str; 2] = ["one", "one-machine"];
 
 #[derive(Serialize, Deserialize)]
-pub struct One {
+pub(crate) struct One {
     seq: Seq,
 }
 
@@ -170,7 +152,7 @@ impl StateMachine for One {
     }
 }
 
-pub fn flows() -> WorkflowRegistry {
+pub(crate) fn flows() -> WorkflowRegistry {
     WorkflowRegistry::new()
         .state_machine::<One>()
         .workflow("one", |ctx: WfContext, (label, options): (String, ActivityOptions)| async move {
@@ -186,21 +168,32 @@ pub fn flows() -> WorkflowRegistry {
         })
 }
 
-pub fn one(form: &str, id: &str, options: &ActivityOptions) -> StartWorkflow {
+pub(crate) fn one(form: &str, id: &str, options: &ActivityOptions) -> StartWorkflow {
     start(form, id, &(id, options))
 }
 
 /// A worker in skipped time whose `work` is in the test's hand.
-pub fn staged() -> (Stage, TestEnvironment) {
+pub(crate) fn staged() -> (Stage, TestEnvironment) {
     staged_with(|_| {})
 }
 
-pub fn staged_with(change: impl FnOnce(&mut WorkerOptions)) -> (Stage, TestEnvironment) {
+pub(crate) fn staged_with(change: impl FnOnce(&mut WorkerOptions)) -> (Stage, TestEnvironment) {
     let (stage, activities) = Stage::new();
     (stage, TestEnvironment::start_with(flows(), activities, change).unwrap())
 }
 
+/// Lets time pass beside the test: for attempts that start meanwhile and that the test has to end.
+pub(crate) fn let_pass(environment: &TestEnvironment, duration: Duration) {
+    let client = environment.client();
+    tokio::spawn(async move { client.sleep(duration).await });
+}
+
+/// Lets a future begin, and says how far it came.
+pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx))).await
+}
+
 /// In real time, for what happens while a function runs: a virtual clock waits for it.
-pub fn real_time(options: &mut WorkerOptions) {
+pub(crate) fn real_time(options: &mut WorkerOptions) {
     options.clock = clock::Clock::system();
 }

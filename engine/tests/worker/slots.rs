@@ -40,7 +40,7 @@ async fn more_activities_than_slots_all_run() {
         client.start(start("fan", &format!("fan-{run}"), &60u64)).await.unwrap();
     }
     for run in 0..5 {
-        assert_eq!(completed::<u64>(&client, &format!("fan-{run}")).await, (0..60).sum());
+        assert_eq!(completed::<u64>(&client, &format!("fan-{run}")).await, (0..60).sum::<u64>());
     }
     assert!(most.load(Ordering::Acquire) <= 3);
 }

@@ -153,11 +153,8 @@ async fn a_start_repeated_with_its_request_id_finds_its_run() {
 async fn a_repeated_start_finds_the_newest_run_of_its_chain() {
     let environment = environment();
     let client = environment.client();
-    let request = StartWorkflow {
-        request_id: Some("r1".into()),
-        retry_policy: attempts(2),
-        ..start("fail", "a", "Broken")
-    };
+    let request =
+        StartWorkflow { request_id: Some("r1".into()), retry_policy: attempts(2), ..start("fail", "a", "Broken") };
     let first = client.start(request.clone()).await.unwrap();
     outcome(&client, "a").await;
     let again = client.start(request).await.unwrap();

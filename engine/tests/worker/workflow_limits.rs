@@ -130,8 +130,7 @@ async fn a_failed_run_is_not_retried_by_default() {
 async fn a_failed_run_is_retried_with_backoff() {
     let environment = environment();
     let client = environment.client();
-    let first =
-        client.start(StartWorkflow { retry_policy: attempts(0), ..start("stubborn", "a", &4) }).await.unwrap();
+    let first = client.start(StartWorkflow { retry_policy: attempts(0), ..start("stubborn", "a", &4) }).await.unwrap();
     assert_eq!(completed::<u32>(&client, "a").await, 4);
     let last = history(&client, &target("a")).await;
     let EventKind::WorkflowExecutionStarted(started) = &last[0].kind else { panic!("{:?}", last[0]) };

@@ -4,6 +4,7 @@
 //! The digests of commands are the same in debug and release and on every machine (engine.md G21). To add a story, tell
 //! it in `stories` and run the test once with `BOSUN_WRITE_FIXTURES=1`; files that are there are never overwritten.
 
+mod live;
 mod stories;
 mod workflows;
 

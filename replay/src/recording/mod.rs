@@ -44,7 +44,13 @@ pub struct Limits {
     pub events: usize,
     pub payload_bytes: usize,
     pub text_bytes: usize,
+    /// Whether a payload may name an encoding of storage. In a file from outside it would claim to be a reference into
+    /// somebody's store; in our own log it is what a user called it.
+    pub storage_encodings: bool,
 }
+
+/// What the log's codecs call their wrappers.
+const STORAGE_ENCODINGS: [&str; 4] = [ENCODING_BLOB, "lz4", "xchacha20poly1305", "escaped"];
 
 impl Limits {
     /// The longest chain of causes that fits into readable JSON with everything around it.
@@ -55,6 +61,7 @@ impl Limits {
         events: usize::MAX >> 1,
         payload_bytes: usize::MAX,
         text_bytes: usize::MAX,
+        storage_encodings: true,
     };
 }
 
@@ -66,6 +73,7 @@ impl Default for Limits {
             // engine.md G34; a text is part of a request too, so it cannot be longer.
             payload_bytes: 2 << 20,
             text_bytes: 256 << 10,
+            storage_encodings: false,
         }
     }
 }

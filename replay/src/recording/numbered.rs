@@ -37,6 +37,7 @@ struct Thing {
 enum Step<'a> {
     Over,
     CancelRequested,
+    CancelDelivered,
     TimerFired,
     ActivityCompleted,
     ActivityCanceled,
@@ -56,10 +57,17 @@ impl Numbered {
         if let Some((seq, family)) = Family::asked_for(event) {
             return self.ask(id, seq, family, event);
         }
-        match step(event) {
+        match self.cancel_of_child(event).or_else(|| step(event)) {
             Some((seq, family, step)) => self.pending(seq, family)?.take(id, now, seq, step),
             None => Ok(()),
         }
+    }
+
+    /// The event that says that another run was asked to cancel says it of children too.
+    fn cancel_of_child(&self, event: &EventKind) -> Option<(Seq, Family, Step<'static>)> {
+        let EventKind::ExternalWorkflowExecutionCancelRequested { seq } = event else { return None };
+        let is_child = self.things.get(seq).is_some_and(|thing| thing.family == Family::ChildWorkflow);
+        is_child.then_some((*seq, Family::ChildWorkflow, Step::CancelDelivered))
     }
 
     /// A heartbeat belongs to an attempt that was started; it may be told after the activity's end in the same turn.
@@ -127,7 +135,9 @@ impl Thing {
                 return Err(Problem::FiredEarly { seq, at: now, fire_at: self.fire_at });
             }
             Step::ActivityCompleted if last == Attempt(0) => return Err(Problem::ResultWithoutAttempt { seq }),
-            Step::ActivityCanceled if !self.cancel_requested => return Err(Problem::CanceledUnasked { seq }),
+            Step::ActivityCanceled | Step::CancelDelivered if !self.cancel_requested => {
+                return Err(Problem::CanceledUnasked { seq });
+            }
             Step::ActivityPaused(to) if std::mem::replace(&mut self.paused, to) == to => {
                 return Err(Problem::ActivityPause { seq });
             }
@@ -155,7 +165,11 @@ impl Thing {
             Step::Over | Step::TimerFired | Step::ActivityCompleted | Step::ActivityCanceled | Step::ChildOver => {
                 self.over_since = Some(id);
             }
-            Step::CancelRequested | Step::ActivityPaused(_) | Step::AttemptAwaits(_) | Step::ChildStarted => {}
+            Step::CancelRequested
+            | Step::CancelDelivered
+            | Step::ActivityPaused(_)
+            | Step::AttemptAwaits(_)
+            | Step::ChildStarted => {}
         }
         Ok(())
     }

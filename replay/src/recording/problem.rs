@@ -160,8 +160,8 @@ pub enum Problem {
     // Contents.
     #[error("a payload of {length} bytes; at most {limit} are read")]
     PayloadTooLarge { length: usize, limit: usize },
-    #[error("a payload is encoded as {encoding:?}, which is no encoding of users: it would refer to storage elsewhere")]
-    ForeignEncoding { encoding: String },
+    #[error("a payload is encoded as {encoding:?}, which only storage uses: it would refer to somebody's store")]
+    StorageEncoding { encoding: String },
     #[error("a text of {length} bytes; at most {limit} are read")]
     TextTooLong { length: usize, limit: usize },
     #[error("a failure with a chain of {length} causes; at most {limit} can be written and read back")]

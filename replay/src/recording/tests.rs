@@ -305,7 +305,7 @@ const STORIES: &[(&str, Story)] = &[
     ("Pause", |h| _ = h.paused("").unpaused("").unpaused("")),
     ("ClosedCanceledUnasked", |h| _ = h.signaled("x", Payload::null()).canceled(None)),
     ("PayloadTooLarge", |h| _ = h.signaled("x", Payload::bytes(vec![0; 1_001]))),
-    ("ForeignEncoding", |h| _ = h.signaled("x", Payload { encoding: ENCODING_BLOB.into(), data: vec![0; 40].into() })),
+    ("StorageEncoding", |h| _ = h.signaled("x", Payload { encoding: ENCODING_BLOB.into(), data: vec![0; 40].into() })),
     ("TextTooLong", |h| _ = h.paused(&"x".repeat(1_001))),
     ("CausesTooDeep", |h| {
         let chain = (0..60).fold(busy(), |cause, _| busy().because(cause));
@@ -470,6 +470,8 @@ proptest! {
             mutate(&mut file, path, *how);
         }
         if let Ok(read) = History::from_json(file.to_string().as_bytes(), &limits()) {
+            // What the reader accepts, the run machine can fold: its own checks run after every event.
+            prop_assert!(bosun_engine::machine::fold_run(read.turns()).is_ok());
             prop_assert_eq!(History::from_json(read.to_json().as_bytes(), &limits()), Ok(read));
         }
     }

@@ -10,7 +10,7 @@ use bosun_engine::*;
 
 use super::numbered::Numbered;
 use super::visit::{self, Visitor};
-use super::{ENCODING_REDACTED, Family, InvalidHistory, Limits, Place, Problem};
+use super::{Family, InvalidHistory, Limits, Place, Problem, STORAGE_ENCODINGS};
 use crate::rfc3339;
 
 pub(super) fn validate(turns: &mut [Turn], limits: &Limits) -> Result<(), InvalidHistory> {
@@ -195,12 +195,12 @@ struct Contents<'a> {
 
 impl Visitor for Contents<'_> {
     fn payload(&mut self, payload: &mut Payload) {
-        let known = [ENCODING_JSON, ENCODING_BYTES, ENCODING_REDACTED];
+        let of_storage = STORAGE_ENCODINGS.contains(&payload.encoding.as_ref());
         if payload.len() > self.limits.payload_bytes {
             let limit = self.limits.payload_bytes;
             self.found.get_or_insert(Problem::PayloadTooLarge { length: payload.len(), limit });
-        } else if !known.contains(&payload.encoding.as_ref()) {
-            self.found.get_or_insert(Problem::ForeignEncoding { encoding: payload.encoding.clone().into_owned() });
+        } else if of_storage && !self.limits.storage_encodings {
+            self.found.get_or_insert(Problem::StorageEncoding { encoding: payload.encoding.clone().into_owned() });
         }
     }
     fn text(&mut self, text: &mut String) {

@@ -55,7 +55,10 @@ impl<'a> Exporter<'a> {
             .set("childWorkflowOnly", true)
             .set("reason", reason);
         let event_type = "REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED";
-        self.write(event_type, "requestCancelExternalWorkflowExecutionInitiated", message);
+        let id = self.write(event_type, "requestCancelExternalWorkflowExecutionInitiated", message);
+        if let Some(pending) = self.pending.get_mut(&seq) {
+            pending.cancel_requested = id;
+        }
     }
 
     pub(super) fn child(&mut self, seq: Seq, event: &EventKind) {
@@ -150,6 +153,15 @@ impl<'a> Exporter<'a> {
     }
 
     pub(super) fn external_over(&mut self, seq: Seq, event: &EventKind) {
+        if let Some(Pending { child: Some((child, run_id)), cancel_requested, .. }) = self.pending.get(&seq) {
+            // A child that was asked to cancel still ends.
+            let (child, initiated) = (execution(&child.workflow_id, *run_id), cancel_requested.to_string());
+            let message = self.in_namespace().set("initiatedEventId", initiated).set("workflowExecution", child);
+            let (event_type, attributes) =
+                ("EXTERNAL_WORKFLOW_EXECUTION_CANCEL_REQUESTED", "externalWorkflowExecutionCancelRequested");
+            self.write(event_type, attributes, message);
+            return;
+        }
         let pending = self.pending.remove(&seq).unwrap_or_default();
         let message = self.in_namespace().set("initiatedEventId", pending.asked.to_string()).maybe(
             "workflowExecution",

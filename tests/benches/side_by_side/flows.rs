@@ -56,16 +56,23 @@ fn workflows() -> WorkflowRegistry {
             Ok(steps)
         })
         .workflow("fan-out", |ctx: WfContext, width: u64| async move {
-            let all: Vec<_> =
-                (0..width).map(|_| ctx.activity::<String>("step", &"x".repeat(40), options())).collect();
+            let all: Vec<_> = (0..width).map(|_| ctx.activity::<String>("step", &"x".repeat(40), options())).collect();
             for result in join_all(all).await {
                 result?;
             }
             Ok(width)
         })
-        .workflow("wait", |ctx: WfContext, _: u64| async move {
-            ctx.signal_channel::<u64>("go").recv().await
-        })
+        .workflow("wait", |ctx: WfContext, _: u64| async move { ctx.signal_channel::<u64>("go").recv().await })
+}
+
+/// A worker with these workflows on a directory.
+pub(crate) fn worker_at(runtime: &tokio::runtime::Runtime, directory: &std::path::Path) -> Worker {
+    let mut options = WorkerOptions::at(directory);
+    options.workflows = workflows();
+    options.slots = 2_000;
+    options.activities.register("step", |_, input: String| async move { Ok(format!("{input}{}", "y".repeat(100))) });
+    let _inside = runtime.enter();
+    Worker::start(options).expect("a worker")
 }
 
 /// A worker on a directory of its own.
@@ -79,14 +86,7 @@ pub(crate) struct Bench<'a> {
 impl<'a> Bench<'a> {
     pub(crate) fn start(runtime: &'a tokio::runtime::Runtime) -> Self {
         let directory = tempfile::tempdir_in(bench_dir()).expect("a directory");
-        let mut options = WorkerOptions::at(directory.path());
-        options.workflows = workflows();
-        options.slots = 2_000;
-        options.activities.register("step", |_, input: String| async move { Ok(format!("{input}{}", "y".repeat(100))) });
-        let worker = {
-            let _inside = runtime.enter();
-            Worker::start(options).expect("a worker")
-        };
+        let worker = worker_at(runtime, directory.path());
         let bench = Bench { runtime, worker, _directory: directory, runs: std::cell::Cell::new(0) };
         bench.run_to_end("steps", 20); // warm
         bench
@@ -147,5 +147,89 @@ impl<'a> Bench<'a> {
                 })
             })
             .collect()
+    }
+}
+
+/// F07: replays one long history, events a second.
+pub(crate) fn replay_speed(workflow_type: &str, steps: u64) -> f64 {
+    let started = EventKind::WorkflowExecutionStarted(Box::new(started(workflow_type, steps)));
+    let mut turns = Vec::new();
+    let mut next = EventId(1);
+    let mut turn = |events: Vec<EventKind>| {
+        let first_event = next;
+        next = EventId(next.0 + events.len() as u64);
+        turns.push(Turn {
+            run: RunId([1; 16]),
+            first_event,
+            at: Timestamp(first_event.0 as i64),
+            build: BuildId(0),
+            events,
+            inbox_added: Vec::new(),
+            inbox_taken: 0,
+            heartbeats: Vec::new(),
+            outlook: Outlook::default(),
+        });
+    };
+    turn(std::iter::once(started).chain(scheduled(1)).collect());
+    for seq in 1..=steps {
+        let result = Payload::encode(&"r".repeat(100)).expect("json");
+        let done = EventKind::ActivityTaskCompleted { seq: Seq(seq), result, identity: None };
+        let more = if seq < steps { scheduled(seq + 1) } else { Vec::new() };
+        turn(
+            std::iter::once(done).chain(more).chain((seq == steps).then(|| completed(workflow_type, steps))).collect(),
+        );
+    }
+    let registry = workflows();
+    let events: usize = turns.iter().map(|turn| turn.events.len()).sum();
+    let begun = Instant::now();
+    let replayed = bosun_engine::workflow::replay(&registry, &turns);
+    let time = begun.elapsed();
+    assert!(replayed.is_ok(), "{:?}", replayed.err());
+    events as f64 / time.as_secs_f64()
+}
+
+fn completed(workflow_type: &str, steps: u64) -> EventKind {
+    let result = Payload::encode(&if workflow_type == "steps" { steps } else { 0 }).expect("json");
+    EventKind::WorkflowExecutionCompleted { result, unhandled_signals: Vec::new() }
+}
+
+fn scheduled(seq: u64) -> Vec<EventKind> {
+    let scheduled = ActivityTaskScheduled {
+        seq: Seq(seq),
+        activity_id: ActivityId::of(seq.to_string()),
+        activity_type: "step".into(),
+        input: Payload::encode(&"x".repeat(40)).expect("json"),
+        options: options(),
+    };
+    vec![
+        EventKind::ActivityTaskScheduled(Box::new(scheduled)),
+        EventKind::ActivityTaskStarted { seq: Seq(seq), attempt: Attempt(1) },
+    ]
+}
+
+fn started(workflow_type: &str, steps: u64) -> WorkflowExecutionStarted {
+    WorkflowExecutionStarted {
+        namespace: Namespace::of(DEFAULT_NAMESPACE),
+        workflow_id: "replayed".into(),
+        workflow_type: workflow_type.into(),
+        task_queue: TaskQueue::of(DEFAULT_TASK_QUEUE),
+        input: Payload::encode(&steps).expect("json"),
+        execution_deadline: None,
+        run_timeout: None,
+        retry_policy: None,
+        attempt: Attempt(1),
+        first_run: RunId([1; 16]),
+        continued_from: None,
+        last_failure: None,
+        start_at: None,
+        parent: None,
+        memo: Memo::new(),
+        search_attributes: SearchAttributes::new(),
+        request_id: None,
+        identity: None,
+        summary: None,
+        details: None,
+        carried_signals: Vec::new(),
+        carried_request_ids: Vec::new(),
     }
 }

@@ -7,6 +7,7 @@
 #[cfg(feature = "peers")]
 mod duroxide_peer;
 mod flows;
+mod parked;
 mod raw;
 
 use std::time::{Duration, Instant};
@@ -14,6 +15,9 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 5;
 
 fn main() {
+    if parked::child() {
+        return;
+    }
     // `cargo test --benches` only checks that this builds and starts.
     if std::env::args().any(|arg| arg == "--test") {
         return;
@@ -25,7 +29,9 @@ fn main() {
     if wanted("sequential") {
         sequential(&runtime);
     }
-    for (row, runs) in [("F02 64 runs x 10 steps", 64), ("F03 256 runs x 10 steps", 256), ("1 024 runs x 10 steps", 1_024)] {
+    for (row, runs) in
+        [("F02 64 runs x 10 steps", 64), ("F03 256 runs x 10 steps", 256), ("1 024 runs x 10 steps", 1_024)]
+    {
         if wanted(row) {
             concurrent(&runtime, row, runs);
         }
@@ -35,6 +41,24 @@ fn main() {
     }
     if wanted("signal") {
         signal(&runtime);
+    }
+    if wanted("replay") {
+        replay();
+    }
+    for runs in [10_000, 100_000] {
+        if wanted(&format!("parked {runs}")) {
+            parked::measure(&runtime, runs);
+        }
+    }
+}
+
+/// F07: events a second of replay, at three lengths: it must stay linear.
+fn replay() {
+    for workflow_type in ["steps-machine", "steps"] {
+        for steps in [1_000, 10_000, 100_000] {
+            let rates = (0..ROUNDS).map(|_| flows::replay_speed(workflow_type, steps)).collect();
+            println!("F07 replay of {steps} steps, {workflow_type}: {:.0} events/s", median(rates));
+        }
     }
 }
 

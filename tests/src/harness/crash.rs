@@ -9,6 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bosun_engine::WorkflowStatus;
+
 use super::Chance;
 use super::histories::violations;
 use super::http::Http;
@@ -19,6 +21,8 @@ use super::process::{Program, WorkerProcess};
 
 /// How long a worker may take to become ready after a crash before it counts as not opening.
 pub const READY_MAX: Duration = Duration::from_secs(10);
+/// How long all workflows together may take to end after the last crash.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
 
 /// What many crashes led to.
 #[derive(Debug, Default)]
@@ -28,6 +32,8 @@ pub struct Outcome {
     pub acknowledged: usize,
     pub differences: Differences,
     pub violations: Vec<String>,
+    /// Workflows that have all they wait for and did not end.
+    pub unfinished: Vec<String>,
     /// Workers that did not become ready after a crash, each with what they said.
     pub unopenable: Vec<String>,
     pub slowest_recovery: Duration,
@@ -50,6 +56,8 @@ impl Outcome {
             self.violations.len(),
             self.violations[0]
         );
+        let unfinished = &self.unfinished;
+        assert!(unfinished.is_empty(), "{what}: {} do not end, first: {}", unfinished.len(), unfinished[0]);
         assert!(self.acknowledged > 0, "{what}: nothing was acknowledged, so nothing was tested");
     }
 
@@ -71,8 +79,23 @@ impl Outcome {
         Ok(())
     }
 
+    /// Waits until every workflow that has all its signals has completed.
+    pub fn settle(&mut self, http: &Http, ledger: &Ledger, shape: &Shape) -> io::Result<()> {
+        let until = Instant::now() + SETTLE_MAX;
+        for workflow_id in ledger.workflows().iter().filter(|_| shape.completes) {
+            if ledger.count(workflow_id) <= shape.signals as usize {
+                continue;
+            }
+            let result = http.result(workflow_id, until.saturating_duration_since(Instant::now()))?;
+            if result.as_ref().is_none_or(|result| result.outcome.status() != WorkflowStatus::Completed) {
+                self.unfinished.push(format!("{workflow_id}: {result:?}"));
+            }
+        }
+        Ok(())
+    }
+
     /// Starts the worker and takes the time; a worker that does not become ready is noted.
-    fn recover(&mut self, program: &Program, data: &Path) -> io::Result<Option<(WorkerProcess, Http)>> {
+    pub fn recover(&mut self, program: &Program, data: &Path) -> io::Result<Option<(WorkerProcess, Http)>> {
         let mut worker = WorkerProcess::spawn(program, data)?;
         let began = Instant::now();
         match worker.wait_ready(READY_MAX) {
@@ -103,7 +126,7 @@ pub fn kill_rounds(
     shape: Shape,
 ) -> io::Result<Outcome> {
     let ledger = Arc::new(Ledger::create(&safe.join("ledger.jsonl"))?);
-    let load = Load::start(ledger.clone(), shape);
+    let load = Load::start(ledger.clone(), shape.clone());
     let mut outcome = Outcome::default();
     while outcome.crashes < kills {
         if chance.percent(20) {
@@ -123,6 +146,7 @@ pub fn kill_rounds(
     if outcome.unopenable.is_empty()
         && let Some((_worker, http)) = outcome.recover(program, data)?
     {
+        outcome.settle(&http, &ledger, &shape)?;
         outcome.compare(&http, &ledger)?;
     }
     Ok(outcome)
@@ -172,8 +196,10 @@ fn cut_one_directory(
         let load = Load::start(ledger.clone(), Shape { prefix: format!("{name}-{cut}"), ..shape.clone() });
         load.worker_is(&http.endpoint);
         std::thread::sleep(Duration::from_micros(20_000 + chance.below(230_000)));
+        ledger.freeze();
         rig.power_cut(|| drop(worker.kill()))?;
         load.stop()?;
+        ledger.thaw();
         outcome.crash(false);
         let mut after = Outcome::default();
         let Some((_worker, http)) = outcome.recover(program, &rig.dir().join(name))? else { return Ok(()) };

@@ -90,7 +90,8 @@ impl Check {
         match &event.kind {
             ActivityTaskScheduled(scheduled) => self.begin(event, "activity", scheduled.seq),
             ActivityTaskStarted { seq, attempt } => {
-                if self.attempts.insert(*seq, attempt.0).is_some_and(|before| before >= attempt.0) {
+                let before = self.attempts.insert(*seq, attempt.0);
+                if before.is_some_and(|before| before >= attempt.0) {
                     self.report(event, "this attempt was started before");
                 }
             }

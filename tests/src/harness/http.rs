@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use bosun_engine::{Event, EventId, Payload, RequestId, SignalName, SignalRequest, StartWorkflow, Started};
+use bosun_engine::{Event, EventId, Payload, RequestId, RunResult, SignalName, SignalRequest, StartWorkflow, Started};
 use serde::de::DeserializeOwned;
 
 /// The largest answer read, so that a broken worker cannot fill the memory of the tests.
@@ -265,8 +265,8 @@ impl Http {
         let answer: serde_json::Value = self.get(&format!("/api/v1/workflow-count?query={}", escape(query)))?;
         answer["count"].as_u64().ok_or_else(|| io::Error::other(format!("no count in {answer}")))
     }
-    /// Asks until the run has closed, at most for `patience`; the outcome as JSON.
-    pub fn result(&self, workflow_id: &str, patience: Duration) -> io::Result<Option<serde_json::Value>> {
+    /// Asks until the run has closed, at most for `patience`.
+    pub fn result(&self, workflow_id: &str, patience: Duration) -> io::Result<Option<RunResult>> {
         let wait = patience.min(self.timeout / 2).as_millis();
         let path = format!("/api/v1/workflows/{workflow_id}/result?follow_runs=true&timeout_ms={wait}");
         let until = std::time::Instant::now() + patience;

@@ -28,11 +28,20 @@ pub struct Shape {
     pub large_bytes: usize,
     /// Each client stops by itself after that many workflows.
     pub workflows_max: u32,
+    /// Whether a workflow that got all its signals must come to its end; a double runs none.
+    pub completes: bool,
 }
 
 impl Default for Shape {
     fn default() -> Shape {
-        Shape { prefix: "w".into(), clients: 8, signals: 6, large_bytes: 150 << 10, workflows_max: u32::MAX }
+        Shape {
+            prefix: "w".into(),
+            clients: 8,
+            signals: 6,
+            large_bytes: 150 << 10,
+            workflows_max: u32::MAX,
+            completes: true,
+        }
     }
 }
 

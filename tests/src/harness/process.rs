@@ -83,12 +83,12 @@ fn build() -> io::Result<PathBuf> {
         return Err(io::Error::other(format!("the bosun binary does not build:\n{said}")));
     }
     let messages = String::from_utf8_lossy(&output.stdout);
-    let executables = messages.lines().filter_map(|line| {
+    let mut executables = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         let is_bosun = message["target"]["name"] == "bosun";
         is_bosun.then(|| message["executable"].as_str().map(PathBuf::from))?
     });
-    executables.last().ok_or_else(|| io::Error::other("cargo built no executable named bosun"))
+    executables.next_back().ok_or_else(|| io::Error::other("cargo built no executable named bosun"))
 }
 
 /// What clients read from `<data>/worker.json`.
@@ -136,7 +136,7 @@ impl WorkerProcess {
     pub fn wait_ready(&mut self, patience: Duration) -> io::Result<Http> {
         let until = Instant::now() + patience;
         loop {
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.wait(Duration::ZERO)? {
                 return Err(io::Error::other(format!(
                     "the worker ended before it was ready: {status}\n{}",
                     self.said()
@@ -199,7 +199,9 @@ impl WorkerProcess {
     /// `kill -9`, and the end of the process.
     pub fn kill(&mut self) -> io::Result<ExitStatus> {
         self.child.kill()?;
-        self.child.wait()
+        let status = self.child.wait()?;
+        self.read_to_end();
+        Ok(status)
     }
 
     /// The exit status if the process ends in time.
@@ -208,8 +210,20 @@ impl WorkerProcess {
         loop {
             match self.child.try_wait()? {
                 None if Instant::now() < until => std::thread::sleep(Duration::from_millis(3)),
-                status => return Ok(status),
+                None => return Ok(None),
+                Some(status) => {
+                    self.read_to_end();
+                    return Ok(Some(status));
+                }
             }
+        }
+    }
+
+    /// What an ended process said last may still be in the pipes. A grandchild that holds them open is not waited for.
+    fn read_to_end(&self) {
+        let until = Instant::now() + Duration::from_millis(500);
+        while !(self.stdout.ended() && self.stderr.ended()) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -237,8 +251,8 @@ impl Drop for WorkerProcess {
 #[derive(Debug)]
 struct Output {
     kept: Arc<Mutex<Vec<u8>>>,
-    /// Ends when the last process that holds the pipe has closed it; nobody waits for that.
-    _reader: Option<JoinHandle<()>>,
+    /// Ends when the last process that holds the pipe has closed it.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Output {
@@ -256,7 +270,10 @@ impl Output {
                 }
             })
         });
-        Output { kept, _reader: reader }
+        Output { kept, reader }
+    }
+    fn ended(&self) -> bool {
+        self.reader.as_ref().is_none_or(JoinHandle::is_finished)
     }
     fn text(&self) -> String {
         let kept = self.kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -28,8 +28,7 @@ pub fn program(workflow_id: &str, steps: Value) -> StartWorkflow {
 
 /// Activities, a short timer and some signals, then it ends: a bit of everything under load.
 pub fn mixed(workflow_id: &str, signals: u32) -> StartWorkflow {
-    let mut steps =
-        vec![json!({ "activity": { "type": "echo", "input": workflow_id } }), json!({ "timer": { "ms": 20 } })];
+    let mut steps = vec![json!({ "activity": { "type": "echo", "input": workflow_id } }), json!({ "timer": "20ms" })];
     steps.extend((0..signals).map(|_| json!({ "wait_signal": { "name": SIGNAL } })));
     steps.push(json!({ "activity": { "type": "echo", "input": "done" } }));
     program(workflow_id, Value::Array(steps))
@@ -37,7 +36,7 @@ pub fn mixed(workflow_id: &str, signals: u32) -> StartWorkflow {
 
 /// Timers that all run at once.
 pub fn timers(workflow_id: &str, delays_ms: &[u64]) -> StartWorkflow {
-    let branches: Vec<Value> = delays_ms.iter().map(|ms| json!([{ "timer": { "ms": ms } }])).collect();
+    let branches: Vec<Value> = delays_ms.iter().map(|ms| json!([{ "timer": format!("{ms}ms") }])).collect();
     program(workflow_id, json!([{ "parallel": branches }]))
 }
 

@@ -116,6 +116,26 @@ fn a_file_in_place_of_the_directory_is_refused() {
     assert!(matches!(open(&path), Err(StorageError::NotADatabase { .. })));
 }
 
+/// G1: the database never moves a value to a file of its own, which it would not make durable (notes/sled.md).
+#[test]
+fn large_groups_stay_out_of_the_databases_blob_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let medium = SledLog::open(dir.path(), SledOptions::default()).unwrap();
+    for seq in 1..=300u64 {
+        let length = [200, 12_000, 12_200, 15_000, 50_000, 300_000][(seq / 20) as usize % 6];
+        medium.append(GroupSeq(seq), &vec![seq as u8; length]).unwrap();
+        let change = ShelfChange {
+            shelf: Shelf::Archive,
+            key: (seq % 40).to_be_bytes().to_vec(),
+            value: Some(vec![seq as u8; length / 2]),
+        };
+        medium.change_shelves(&[change]).unwrap();
+        medium.sync(Anchor { last: GroupSeq(seq), chain: ChainHash([0; 32]) }).unwrap();
+    }
+    let left: Vec<_> = std::fs::read_dir(dir.path().join("log/blobs")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
 /// G1: after a kill (no close, no drop) everything acknowledged is there, and the anchor names the last group.
 #[test]
 fn what_was_acknowledged_is_there_without_a_close() {

@@ -78,6 +78,10 @@ impl Model {
         self.deleted.insert(run);
         self.runs.remove(&run);
     }
+    /// One of the closed runs.
+    pub(crate) fn closed_run(&self) -> RunId {
+        *self.runs.keys().find(|run| self.closed.contains(run)).expect("no run is closed yet")
+    }
     pub(crate) fn settle(&mut self, doubt: &Doubt) {
         match doubt {
             Doubt::None => {}
@@ -151,6 +155,7 @@ impl Model {
 }
 
 #[derive(Debug)]
+#[expect(dead_code, reason = "the error is for the message of a failing test")]
 pub(crate) enum Difference {
     Error(StorageError),
     Wrong(String),

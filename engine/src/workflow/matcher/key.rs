@@ -8,6 +8,7 @@ use crate::vocabulary::*;
 use crate::workflow::panic::without_place;
 
 /// Whether the event is what the run machine writes for the command. Longer than a screen: one arm per kind.
+// long: one exhaustive match; a variant more is a line more.
 pub(super) fn matches(run: &RunIdentity, command: &Command, event: &EventKind) -> bool {
     use EventKind as E;
     match (command, event) {

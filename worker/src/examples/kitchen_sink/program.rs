@@ -209,6 +209,7 @@ fn step(path: &str, value: &Value, depth: usize) -> Read<Step> {
 }
 
 /// Steps without steps inside. One arm a step: long for that reason.
+// long: one exhaustive match; a variant more is a line more.
 fn simple(outer: &Fields<'_>, name: &str, argument: &Value) -> Read<Option<Act>> {
     let inside = |known: &[&str]| Fields::read(argument, &outer.path_of(name), known);
     let any = |fields: &Fields<'_>, key: &str| fields.value(key).cloned().unwrap_or_default();

@@ -1,0 +1,180 @@
+//! What a durable turn costs beside a plain file append + fdatasync of the same bytes (engine.md F03), and what parked
+//! runs cost to recover (F06). `cargo bench -p bosun-engine --bench log [-- parked 100000]`
+//!
+//! Medians of rounds in which both are measured in turn, so that a slow moment of the disk hits both.
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench measures real time")]
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bosun_engine::log::{Journal, JournalOptions, SledLog, SledOptions};
+use bosun_engine::*;
+
+const ROUNDS: usize = 7;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["recover", dir] => recover(Path::new(dir)),
+        ["parked", count] => parked(count.parse().expect("parked takes a number of runs")),
+        _ => {
+            for turns in [1, 8, 64, 256] {
+                append(turns);
+            }
+            parked(10_000);
+        }
+    }
+}
+
+fn open(dir: &Path) -> Journal {
+    let medium = SledLog::open(dir, SledOptions::default()).expect("the log opens");
+    Journal::open(Arc::new(medium), JournalOptions::default()).expect("the journal opens")
+}
+
+fn run_id(n: u64) -> RunId {
+    let mut id = [0x22; 16];
+    id[8..].copy_from_slice(&n.to_be_bytes());
+    RunId(id)
+}
+
+fn turn(run: u64, first_event: u64, events: Vec<EventKind>) -> Turn {
+    Turn {
+        run: run_id(run),
+        first_event: EventId(first_event),
+        at: Timestamp::from_millis(1_700_000_000_000 + first_event as i64),
+        build: BuildId(0x1234_5678_9abc_def0),
+        events,
+        inbox_added: Vec::new(),
+        inbox_taken: 0,
+        heartbeats: Vec::new(),
+        outlook: Outlook { next_deadline: Some(Timestamp(1_700_000_000_000_000)), attention: true },
+    }
+}
+
+fn start(run: u64) -> Turn {
+    let mut request = StartWorkflow::new(WorkflowType::of("order"), WorkflowId::of(format!("customer-order-{run}")));
+    request.input = Payload::raw_json(format!("{{\"customer\":{run},\"amount\":1250}}"));
+    let started = WorkflowExecutionStarted {
+        namespace: request.namespace,
+        workflow_id: request.workflow_id,
+        workflow_type: request.workflow_type,
+        task_queue: request.task_queue,
+        input: request.input,
+        execution_deadline: None,
+        run_timeout: None,
+        retry_policy: None,
+        attempt: Attempt(1),
+        first_run: run_id(run),
+        continued_from: None,
+        last_failure: None,
+        start_at: None,
+        parent: None,
+        memo: Memo::new(),
+        search_attributes: SearchAttributes::new(),
+        request_id: None,
+        identity: None,
+        summary: None,
+        details: None,
+        carried_signals: Vec::new(),
+        carried_request_ids: Vec::new(),
+    };
+    let timer = EventKind::TimerStarted { seq: Seq(1), fire_at: Timestamp(1_800_000_000_000_000), summary: None };
+    turn(run, 1, vec![EventKind::WorkflowExecutionStarted(Box::new(started)), timer])
+}
+
+/// About 220 bytes as stored.
+fn step(run: u64, first_event: u64) -> Turn {
+    let result = Payload::raw_json(format!("\"{}\"", "r".repeat(58)));
+    let timer = EventKind::TimerStarted { seq: Seq(2), fire_at: Timestamp(1_800_000_000_000_000), summary: None };
+    turn(run, first_event, vec![EventKind::ActivityTaskCompleted { seq: Seq(1), result, identity: None }, timer])
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+fn append(turns: u64) {
+    let home = tempfile::tempdir_in(".").expect("a directory on the disk to be measured");
+    let journal = open(&home.path().join("data"));
+    let mut raw = File::create(home.path().join("raw")).expect("a file");
+    let starts: Vec<Turn> = (0..turns).map(start).collect();
+    journal.commit(&starts).expect("starts");
+    let commits = (2_000 / turns).clamp(60, 300);
+    let (mut next, mut bytes) = (3, 0);
+    let (mut ours, mut plain) = (Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let mut spent = Duration::ZERO;
+        for _ in 0..commits {
+            let group: Vec<Turn> = (0..turns).map(|run| step(run, next)).collect();
+            let begun = Instant::now();
+            bytes = journal.commit(&group).expect("a commit").bytes;
+            spent += begun.elapsed();
+            next += 2;
+        }
+        let content = vec![0x5a; bytes as usize];
+        let begun = Instant::now();
+        for _ in 0..commits {
+            raw.write_all(&content).and_then(|()| raw.sync_data()).expect("an append");
+        }
+        // The first round warms up.
+        if round > 0 {
+            ours.push(spent);
+            plain.push(begun.elapsed());
+        }
+    }
+    let rate = |time: Duration| (turns * commits) as f64 / time.as_secs_f64();
+    let (ours, plain) = (rate(median(ours)), rate(median(plain)));
+    println!(
+        "append {turns:>4} turns/group  {:>4} B/turn  journal {ours:>9.0} turns/s  raw {plain:>9.0} turns/s  {:>3.0} %",
+        bytes / turns,
+        100.0 * ours / plain
+    );
+}
+
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4_096
+}
+
+fn parked(count: u64) {
+    let home = tempfile::tempdir_in(".").expect("a directory on the disk to be measured");
+    let dir = home.path().join("data");
+    let journal = open(&dir);
+    let begun = Instant::now();
+    for first in (0..count).step_by(256) {
+        let group: Vec<Turn> = (first..(first + 256).min(count)).map(start).collect();
+        journal.commit(&group).expect("starts");
+    }
+    let started = begun.elapsed();
+    let begun = Instant::now();
+    journal.checkpoint().expect("a checkpoint");
+    let checkpoint = begun.elapsed();
+    // A tail behind the checkpoint, as a killed process leaves it.
+    for run in 0..200.min(count) {
+        journal.commit(&[step(run, 3)]).expect("a step");
+    }
+    let disk = journal.info().bytes_on_disk;
+    drop(journal);
+    println!("parked {count} runs: start {started:.2?}, checkpoint {checkpoint:.2?}, {} B of disk a run", disk / count);
+    // In a process of its own, as after a kill, and so that its memory is its own.
+    let child = std::env::current_exe().expect("this program");
+    let status = std::process::Command::new(child).arg("recover").arg(&dir).status();
+    assert!(status.expect("a child process").success());
+}
+
+fn recover(dir: &Path) {
+    let before = resident();
+    let begun = Instant::now();
+    let journal = open(dir);
+    let opened = begun.elapsed();
+    let memory = resident().saturating_sub(before);
+    let count = journal.open_runs().len() as u64;
+    println!(
+        "recovered {count} runs in {opened:.2?} with {} B of memory a run (page cache of sled included)",
+        memory / count
+    );
+}

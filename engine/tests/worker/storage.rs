@@ -1,0 +1,221 @@
+//! The worker on its log: backups, late answers, clocks that are set back, and the test environment itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bosun_engine::clock::{Clock, VirtualClock};
+use bosun_engine::testing::TestEnvironment;
+use bosun_engine::workflow::{WfContext, WorkflowRegistry};
+use bosun_engine::*;
+
+use crate::kit::*;
+
+/// Echoes words until `end`.
+async fn parrot(ctx: WfContext, (): ()) -> Result<u32, Failure> {
+    let words = ctx.signal_channel::<String>("word");
+    let mut heard = 0;
+    loop {
+        let word = words.recv().await?;
+        if word == "end" {
+            return Ok(heard);
+        }
+        ctx.activity::<String>("echo", &word, quick()).await?;
+        heard += 1;
+    }
+}
+
+fn options(path: &std::path::Path) -> WorkerOptions {
+    let mut options = WorkerOptions::at(path);
+    options.workflows = WorkflowRegistry::new().workflow("parrot", parrot);
+    options.activities.register("echo", |_, word: String| async move { Ok(word) });
+    options
+}
+
+/// E38, G10: backups taken while eight clients work are sound, open, and go on from a consistent prefix: every signal
+/// acknowledged before a backup is in it, and no run has a gap.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_under_load_opens_and_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let worker = Worker::start(options(&directory.path().join("live"))).unwrap();
+    let client = worker.client();
+    let acknowledged: Arc<Vec<AtomicU32>> = Arc::new((0..8).map(|_| AtomicU32::new(0)).collect());
+    let stop = Arc::new(AtomicU32::new(0));
+    for n in 0..8 {
+        client.start(start("parrot", &format!("p{n}"), &())).await.unwrap();
+    }
+    let load: Vec<_> = (0..8_usize)
+        .map(|n| {
+            let (client, acknowledged, stop) = (client.clone(), acknowledged.clone(), stop.clone());
+            tokio::spawn(async move {
+                while stop.load(Ordering::SeqCst) == 0 {
+                    client.signal(&target(&format!("p{n}")), signal("word", "x")).await.unwrap();
+                    acknowledged[n].fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    let mut backups = Vec::new();
+    for round in 0..3 {
+        // The load has made some way since the backup before.
+        let reached = |n: &AtomicU32| n.load(Ordering::SeqCst) > round * 3;
+        while !acknowledged.iter().all(reached) {
+            tokio::task::yield_now().await;
+        }
+        let before: Vec<u32> = acknowledged.iter().map(|n| n.load(Ordering::SeqCst)).collect();
+        let path = directory.path().join(format!("backup-{round}"));
+        let report = client.backup(&path).await.unwrap();
+        assert!(report.last_group >= report.first_group);
+        backups.push((path, before));
+    }
+    stop.store(1, Ordering::SeqCst);
+    for load in load {
+        load.await.unwrap();
+    }
+    worker.stop().unwrap();
+    for (path, before) in backups {
+        let worker = Worker::start(options(&path)).unwrap();
+        let client = worker.client();
+        let report = client.verify().await.unwrap();
+        assert!(report.is_sound(), "{report:?}");
+        for (n, before) in before.into_iter().enumerate() {
+            let id = format!("p{n}");
+            let signals = count(&history(&client, &id).await, "WorkflowExecutionSignaled") as u32;
+            assert!(signals >= before, "{id}: {signals} of {before} acknowledged signals");
+            client.signal(&target(&id), signal("word", "end")).await.unwrap();
+            assert_eq!(output::<u32>(&client, &id).await, signals, "{id} goes on and ends");
+        }
+        worker.stop().unwrap();
+    }
+}
+
+/// G11: an outcome is applied once. A repeated one, a late one of an attempt that is over, one for a run that has ended
+/// and one for a run that never was are refused, and change nothing.
+#[tokio::test]
+async fn repeated_and_late_outcomes_are_refused_and_change_nothing() {
+    let flow = |ctx: WfContext, (): ()| async move {
+        let retry = RetryPolicy { maximum_attempts: 2, ..RetryPolicy::default() };
+        let mut both = Vec::new();
+        for _ in 0..2 {
+            both.push(ctx.activity::<String>("outside", &(), quick().with_retry(retry.clone())).await?);
+        }
+        ctx.signal_channel::<()>("end").recv().await?;
+        Ok(both)
+    };
+    let mut activities = ActivityRegistry::new();
+    activities.register("outside", |_, (): ()| async move { Err::<(), _>(ActivityError::WillCompleteLater) });
+    let environment = environment_with(WorkflowRegistry::new().workflow("flow", flow), activities);
+    let client = environment.client();
+    client.start(start("flow", "f", &())).await.unwrap();
+    let token = || async {
+        settled(&environment).await;
+        let pending = client.describe(&target("f")).await.unwrap().pending_activities;
+        pending[0].task_token.as_ref().unwrap().parse::<TaskToken>().unwrap()
+    };
+    let complete = |text: &str| ActivityCompletion::Complete(payload(text));
+    let first = token().await;
+    client.complete_activity(first, complete("one")).await.unwrap();
+    // The second one runs into its timeout; its first attempt comes too late.
+    let late = token().await;
+    environment.sleep(Duration::from_secs(32)).await;
+    let second = token().await;
+    assert_eq!((late.seq, late.attempt, second.attempt), (second.seq, Attempt(1), Attempt(2)));
+
+    let before = (client.turns(&target("f")).await.unwrap(), client.store_info().await.unwrap().last_group);
+    let completions = |token: TaskToken| {
+        let all = [
+            complete("again"),
+            ActivityCompletion::Fail(Failure::application("Late", "too late")),
+            ActivityCompletion::Cancel(None),
+            ActivityCompletion::Heartbeat(None),
+        ];
+        all.map(|completion| (token, completion))
+    };
+    for (token, completion) in completions(first).into_iter().chain(completions(late)) {
+        let refused = client.complete_activity(token, completion).await;
+        assert!(
+            matches!(refused, Err(Rejection::UnknownActivity { .. } | Rejection::StaleAttempt { .. })),
+            "{token}: {refused:?}"
+        );
+    }
+    let unknown = TaskToken { run_id: RunId([9; 16]), ..second };
+    let refused = client.complete_activity(unknown, complete("whose?")).await;
+    assert!(matches!(refused, Err(Rejection::UnknownActivity { .. })), "{refused:?}");
+    assert_eq!((client.turns(&target("f")).await.unwrap(), client.store_info().await.unwrap().last_group), before);
+
+    client.complete_activity(second, complete("two")).await.unwrap();
+    client.signal(&target("f"), signal("end", &())).await.unwrap();
+    assert_eq!(output::<Vec<String>>(&client, "f").await, ["one", "two"]);
+    let refused = client.complete_activity(second, complete("three")).await;
+    assert!(matches!(refused, Err(Rejection::StaleAttempt { .. })), "{refused:?}");
+    assert!(
+        Rejection::StaleAttempt { seq: Seq(1), attempt: Attempt(1), current: Attempt(2) }
+            .to_string()
+            .contains("stale_epoch")
+    );
+}
+
+/// G15: the clock is a day back after each of five restarts; the time of events, and of the code, never decreases.
+#[tokio::test]
+async fn event_time_never_decreases_when_the_clock_is_set_back() {
+    let flow = |ctx: WfContext, (): ()| async move {
+        let seen = ctx.state("seen", vec![ctx.now().as_micros()]);
+        let shown = seen.clone();
+        ctx.on_query("seen", move |()| Ok(shown.get()));
+        loop {
+            ctx.signal_channel::<()>("tick").recv().await?;
+            let now = ctx.now().as_micros();
+            seen.write(|seen| seen.push(now));
+        }
+        #[expect(unreachable_code, reason = "gives the function its type")]
+        Ok(())
+    };
+    let mut environment = environment(WorkflowRegistry::new().workflow("flow", flow));
+    environment.client().start(start("flow", "f", &())).await.unwrap();
+    for restart in 0..5 {
+        let client = environment.client();
+        client.signal(&target("f"), signal("tick", &())).await.unwrap();
+        client.sleep(Duration::from_secs(10)).await;
+        client.signal(&target("f"), signal("tick", &())).await.unwrap();
+        let back = [TestEnvironment::EPOCH.as_micros() - 86_400_000_000, 0, -1, i64::from(u32::MAX) * 1_000_000];
+        let set_back = VirtualClock::at(Timestamp(back[restart % 4]));
+        environment = environment.crash(restart as u64, |options| options.clock = Clock::Virtual(set_back)).unwrap();
+    }
+    let events = history(&environment.client(), "f").await;
+    assert!(events.windows(2).all(|pair| pair[0].at <= pair[1].at), "event time decreases");
+    let seen: Vec<i64> = query(&environment.client(), "f", "seen").await;
+    assert_eq!(seen.len(), 11);
+    assert!(seen.windows(2).all(|pair| pair[0] <= pair[1]), "{seen:?}");
+    assert!(seen[10] >= i64::from(u32::MAX) * 1_000_000, "a step forward counts: {seen:?}");
+}
+
+/// E40: the test environment skips time instead of waiting, gives the same ids, times and histories every time, and is
+/// driven through the client that production has.
+#[tokio::test]
+async fn the_test_environment_skips_time_and_repeats_itself() {
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        let flow = |ctx: WfContext, (): ()| async move {
+            let drawn = (ctx.random_u64(), ctx.uuid().to_string());
+            ctx.timer(365 * 24 * HOUR).await?;
+            ctx.activity::<String>("echo", &drawn.1, quick()).await?;
+            Ok(drawn)
+        };
+        let mut activities = ActivityRegistry::new();
+        activities.register("echo", |_, word: String| async move { Ok(word) });
+        let environment = environment_with(WorkflowRegistry::new().workflow("year", flow), activities);
+        let client: Client = environment.client();
+        for id in ["a", "b"] {
+            client.start(start("year", id, &())).await.unwrap();
+        }
+        assert_eq!(environment.now(), TestEnvironment::EPOCH, "time stands still until somebody waits");
+        outcome(&client, "a").await;
+        assert_eq!(environment.now(), TestEnvironment::EPOCH.plus(365 * 24 * HOUR));
+        outcome(&client, "b").await;
+        let mut turns = client.turns(&target("a")).await.unwrap();
+        turns.extend(client.turns(&target("b")).await.unwrap());
+        all.push(turns);
+    }
+    assert_eq!(all[0], all[1]);
+    assert_eq!(all[0], all[2]);
+}

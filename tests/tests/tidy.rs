@@ -1,0 +1,213 @@
+//! The tidy test: the tree keeps the rules of LAYOUT.md, checked on its text.
+//!
+//! Invariant: every problem names file, line and rule, and all are listed at once. The checker reads text, not types: it
+//! finds what people write by accident, not what somebody hides. Its own tests are small bad trees.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+mod rules;
+pub(crate) mod source;
+
+use source::Tree;
+
+/// One broken rule.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Problem {
+    file: PathBuf,
+    /// From 1; 0 is the file as a whole.
+    line: usize,
+    what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file.display(), self.line, self.what)
+    }
+}
+
+/// Everything that is wrong with a tree.
+fn problems(root: &Path) -> Vec<Problem> {
+    let tree = Tree::read(root);
+    let mut problems = Vec::new();
+    rules::top_level(root, &mut problems);
+    rules::arrows(root, &mut problems);
+    rules::dead_files(&tree, &mut problems);
+    for file in &tree.files {
+        rules::module_doc(file, &mut problems);
+        rules::sizes(file, &mut problems);
+        rules::purity(file, &mut problems);
+        rules::one_sled_file(file, &mut problems);
+    }
+    problems.sort();
+    problems
+}
+
+pub(crate) fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are a member of the workspace")
+}
+
+#[test]
+fn the_tree_is_tidy() {
+    let problems: Vec<String> = problems(workspace()).iter().map(ToString::to_string).collect();
+    assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+}
+
+/// A small tree that keeps every rule, changed by `files` (an empty text removes a file).
+fn sample(files: &[(&str, &str)]) -> Vec<String> {
+    let package = |name: &str, rest: &str| format!("[package]\nname = \"bosun-{name}\"\n{rest}");
+    let mut tree: BTreeMap<String, String> = BTreeMap::new();
+    for (name, dependencies) in [
+        ("engine", "[dependencies]\nsled.workspace = true\n"),
+        ("replay", "[dependencies]\nbosun-engine.workspace = true\n"),
+        ("worker", "[dependencies]\nbosun-engine = { path = \"../engine\" }\nbosun-replay.workspace = true\n"),
+        ("tests", "[dependencies]\nbosun-engine.workspace = true\nbosun-worker.workspace = true\n"),
+    ] {
+        tree.insert(format!("{name}/Cargo.toml"), package(name, dependencies));
+        tree.insert(format!("{name}/src/lib.rs"), format!("//! {name}\n"));
+    }
+    for (path, text) in [
+        ("Cargo.toml", "[workspace]\n"),
+        ("README.md", "# Bosun\n"),
+        ("fixtures/README.md", "# Fixtures\n"),
+        ("engine/src/lib.rs", "//! Engine.\nmod log;\npub mod machine;\n"),
+        ("engine/src/log/mod.rs", "//! Log.\nmod sled;\npub use self::sled::Log;\n"),
+        ("engine/src/log/sled.rs", "//! The sled log.\nuse sled::Db;\npub struct Log(sled::Tree, Db);\n"),
+        ("engine/src/machine.rs", "//! Pure. Not std::fs.\nmod timer;\n"),
+        ("engine/src/machine/timer.rs", "//! Timer.\n// tokio is only named here.\nconst A: &str = \"HashMap\";\n"),
+    ] {
+        tree.insert(path.into(), text.into());
+    }
+    for (path, text) in files {
+        tree.insert((*path).into(), (*text).into());
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for (path, text) in tree.iter().filter(|(_, text)| !text.is_empty()) {
+        let path = dir.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    problems(dir.path()).iter().map(ToString::to_string).collect()
+}
+
+#[track_caller]
+fn check(files: &[(&str, &str)], wanted: &[&str]) {
+    assert_eq!(sample(files), wanted);
+}
+
+#[test]
+fn a_tidy_tree_has_no_problems() {
+    check(&[], &[]);
+}
+
+#[test]
+fn the_top_level_is_exactly_what_was_agreed() {
+    check(
+        &[("notes.md", "diary"), ("README.md", ""), (".ci/run", "ok"), ("target/x", "ok")],
+        &["README.md:0: it is missing at the top level", "notes.md:0: it does not belong at the top level"],
+    );
+}
+
+#[test]
+fn arrows_between_crates_never_turn_back() {
+    check(
+        &[
+            (
+                "engine/Cargo.toml",
+                "[package]\nname = \"bosun-engine\"\n[dev-dependencies]\nbosun-replay.workspace = true\n",
+            ),
+            ("worker/Cargo.toml", "[dependencies]\nbosun-tests = { path = \"../tests\" }\nsled.workspace = true\n"),
+        ],
+        &[
+            "engine/Cargo.toml:4: bosun-engine may not depend on bosun-replay",
+            "worker/Cargo.toml:2: bosun-worker may not depend on bosun-tests",
+            "worker/Cargo.toml:3: only bosun-engine may depend on sled",
+        ],
+    );
+}
+
+#[test]
+fn pure_modules_know_no_clock_disk_socket_thread_chance_tokio_or_hash_map() {
+    let bad = "//! Timer.\nuse std::time::Instant;\nuse std::collections::{BTreeMap, HashMap};\nuse std::{fmt, fs};\n\
+               fn now() { tokio::spawn(std::thread::current()); rand::random::<u8>(); }\nuse crate::log::Log;\n\
+               fn good(instant: u8, operand: u8, my_tokio: u8) {}\n";
+    check(
+        &[("engine/src/machine/timer.rs", bad)],
+        &[
+            "engine/src/machine/timer.rs:2: a pure module may not use Instant",
+            "engine/src/machine/timer.rs:3: a pure module may not use HashMap",
+            "engine/src/machine/timer.rs:4: a pure module may not use std::fs",
+            "engine/src/machine/timer.rs:5: a pure module may not use rand",
+            "engine/src/machine/timer.rs:5: a pure module may not use std::thread",
+            "engine/src/machine/timer.rs:5: a pure module may not use tokio",
+            "engine/src/machine/timer.rs:6: a pure module may not use crate::log",
+        ],
+    );
+}
+
+#[test]
+fn tests_inside_pure_modules_may_use_anything() {
+    let text =
+        "//! Timer.\n#[cfg(test)]\nmod tests {\n    use std::collections::HashMap;\n}\n#[cfg(test)]\nmod other;\n";
+    check(
+        &[("engine/src/machine/timer.rs", text), ("engine/src/machine/timer/other.rs", "//! T.\nuse std::fs;\n")],
+        &[],
+    );
+}
+
+#[test]
+fn sled_is_named_in_one_file() {
+    check(
+        &[("worker/src/lib.rs", "//! W.\nuse sled::Db;\nfn a() -> ::sled::Tree {}\nfn b(engine: log::sled::Log) {}\n")],
+        &[
+            "worker/src/lib.rs:2: sled may be named in engine/src/log/sled.rs only",
+            "worker/src/lib.rs:3: sled may be named in engine/src/log/sled.rs only",
+        ],
+    );
+}
+
+#[test]
+fn every_file_opens_with_its_doc_and_is_reachable() {
+    check(
+        &[
+            ("worker/src/lib.rs", "#![doc = include_str!(\"../README.md\")]\nmod a;\n/* mod c; */\n"),
+            ("worker/src/a/mod.rs", "\n//! Too late.\n"),
+            ("worker/src/b.rs", "//! Nobody names it.\n"),
+            ("worker/src/c.rs", "//! Only a comment names it.\n"),
+            ("worker/src/bin/tool.rs", "//! A binary is a root.\n"),
+            ("worker/build.rs", "//! So is this.\n"),
+            ("worker/tests/one.rs", "//! And this.\nmod two;\n"),
+            ("worker/tests/two/mod.rs", "//! Reached.\n"),
+        ],
+        &[
+            "worker/src/a/mod.rs:1: it does not open with //!",
+            "worker/src/b.rs:0: no mod line leads to this file",
+            "worker/src/c.rs:0: no mod line leads to this file",
+        ],
+    );
+}
+
+#[test]
+fn long_files_and_functions_need_a_reason() {
+    let function = |lines: usize| format!("fn f() {{\n{}}}\n", "    call();\n".repeat(lines - 2));
+    let lines = |count: usize| "const A: u8 = 1;\n".repeat(count);
+    let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", function(90));
+    check(
+        &[
+            ("replay/src/lib.rs", "//! R.\nmod a;\nmod b;\nmod c;\nmod d;\nmod e;\n"),
+            ("replay/src/a.rs", &format!("//! A.\n{}{}", lines(399), tests)),
+            ("replay/src/b.rs", &format!("//! B.\n{}", lines(400))),
+            ("replay/src/c.rs", &format!("//! C.\n//! Long: one table.\n{}", lines(500))),
+            ("replay/src/d.rs", &format!("//! D.\n{}{}", function(50), function(51))),
+            (
+                "replay/src/e.rs",
+                &format!("//! E.\n/// Doc.\n// long: one match over all.\n#[inline]\n{}", function(60)),
+            ),
+        ],
+        &[
+            "replay/src/b.rs:0: it has 401 lines without its tests; 400 are allowed, or a line `//! Long: why`",
+            "replay/src/d.rs:52: the function f has 51 lines; 50 are allowed, or a comment `// long: why` above",
+        ],
+    );
+}

@@ -1,0 +1,200 @@
+//! The rules, one function each: what is looked for, and what the message says.
+//!
+//! Invariant: a rule looks at code only (comments and texts are blank), and leaves code of tests alone where the rule is
+//! about the product. No rule changes anything.
+
+use std::path::{Path, PathBuf};
+
+use super::Problem;
+use super::source::{File, Tree, words};
+
+const TOP_LEVEL: [&str; 7] = ["Cargo.toml", "engine", "worker", "replay", "tests", "fixtures", "README.md"];
+
+/// Which crates a crate may depend on, tests included.
+const ARROWS: [(&str, &[&str]); 4] = [
+    ("engine", &[]),
+    ("replay", &["bosun-engine"]),
+    ("worker", &["bosun-engine", "bosun-replay"]),
+    ("tests", &["bosun-engine", "bosun-replay", "bosun-worker"]),
+];
+
+/// Modules and folders that decide and never act.
+const PURE: [&str; 7] = [
+    "engine/src/vocabulary",
+    "engine/src/machine",
+    "engine/src/workflow",
+    "engine/src/filter",
+    "engine/src/queue",
+    "engine/src/deadline",
+    "worker/src/supervisor",
+];
+
+/// Names no pure module may say.
+const IMPURE_WORDS: [&str; 7] = ["SystemTime", "Instant", "HashMap", "HashSet", "tokio", "rand", "getrandom"];
+/// Paths no pure module may use, also as a part of a group: `std::{fs, ..}`.
+const IMPURE_PATHS: [(&str, &[&str]); 2] =
+    [("std", &["fs", "net", "thread", "process", "env"]), ("crate", &["log", "service", "client"])];
+
+/// Asks whether this very thread unwinds: no influence from outside, and `Drop` cannot do without.
+const PURE_PATH: &str = "std::thread::panicking";
+
+const SLED_FILE: &str = "engine/src/log/sled.rs";
+
+fn problem(file: impl Into<PathBuf>, line: usize, what: impl Into<String>) -> Problem {
+    Problem { file: file.into(), line, what: what.into() }
+}
+
+/// The top level of the repository, exactly; besides it `Cargo.lock`, dotfiles and `target`.
+pub(super) fn top_level(root: &Path, problems: &mut Vec<Problem>) {
+    let entries = std::fs::read_dir(root).expect("the root of the workspace can be read");
+    let found: Vec<String> = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    for name in &found {
+        let expected = TOP_LEVEL.contains(&name.as_str()) || name.starts_with('.');
+        if !expected && !matches!(name.as_str(), "Cargo.lock" | "target") {
+            problems.push(problem(name, 0, "it does not belong at the top level"));
+        }
+    }
+    for name in TOP_LEVEL.iter().filter(|name| !found.iter().any(|found| found == *name)) {
+        problems.push(problem(name, 0, "it is missing at the top level"));
+    }
+}
+
+/// `engine` ← `replay` ← `worker` ← `tests`.
+pub(super) fn arrows(root: &Path, problems: &mut Vec<Problem>) {
+    for (name, allowed) in ARROWS {
+        let path = Path::new(name).join("Cargo.toml");
+        let Ok(text) = std::fs::read_to_string(root.join(&path)) else {
+            problems.push(problem(path, 0, "it is missing"));
+            continue;
+        };
+        let mut in_dependencies = false;
+        for (i, line) in text.lines().enumerate() {
+            if line.starts_with('[') {
+                in_dependencies = line.contains("dependencies");
+                continue;
+            }
+            let dependency = line.split(['.', '=', ' ']).next().unwrap_or_default();
+            if !in_dependencies {
+                continue;
+            }
+            if dependency.starts_with("bosun-") && !allowed.contains(&dependency) {
+                problems.push(problem(&path, i + 1, format!("bosun-{name} may not depend on {dependency}")));
+            }
+            if dependency == "sled" && name != "engine" {
+                problems.push(problem(&path, i + 1, "only bosun-engine may depend on sled"));
+            }
+        }
+    }
+}
+
+pub(super) fn dead_files(tree: &Tree, problems: &mut Vec<Problem>) {
+    problems.extend(tree.dead.iter().map(|file| problem(file, 0, "no mod line leads to this file")));
+}
+
+pub(super) fn module_doc(file: &File, problems: &mut Vec<Problem>) {
+    // A crate's README may be its documentation.
+    if !file.text.starts_with("//!") && !file.text.starts_with("#![doc = include_str!") {
+        problems.push(problem(&file.path, 1, "it does not open with //!"));
+    }
+}
+
+/// Files of at most 400 lines and functions of at most 50, tests aside, or a reason.
+pub(super) fn sizes(file: &File, problems: &mut Vec<Problem>) {
+    if file.is_test {
+        return;
+    }
+    let lines = file.lines().filter(|line| !line.is_test).count();
+    if lines > 400 && !file.is_excused() {
+        let what = format!("it has {lines} lines without its tests; 400 are allowed, or a line `//! Long: why`");
+        problems.push(problem(&file.path, 0, what));
+    }
+    for function in file.functions() {
+        if function.lines > 50 && !function.is_test && !file.is_excused_at(function.line) {
+            let what = format!(
+                "the function {} has {} lines; 50 are allowed, or a comment `// long: why` above",
+                function.name, function.lines
+            );
+            problems.push(problem(&file.path, function.line, what));
+        }
+    }
+}
+
+pub(super) fn purity(file: &File, problems: &mut Vec<Problem>) {
+    let path = file.path.with_extension("");
+    if file.is_test || !PURE.iter().any(|pure| path.starts_with(pure)) {
+        return;
+    }
+    for line in file.lines().filter(|line| !line.is_test) {
+        let mut impure = |what: &str| {
+            problems.push(problem(&file.path, line.number, format!("a pure module may not use {what}")));
+        };
+        for word in words(line.code) {
+            if IMPURE_WORDS.contains(&word) {
+                impure(word);
+            }
+        }
+        for (start, parts) in IMPURE_PATHS {
+            let code = line.code.replace(PURE_PATH, "");
+            for part in parts.iter().filter(|part| names_path(&code, start, part)) {
+                impure(&format!("{start}::{part}"));
+            }
+        }
+    }
+}
+
+/// Whether the code names `start::part`, alone or as a direct member of a group on this line.
+fn names_path(code: &str, start: &str, part: &str) -> bool {
+    let prefix = format!("{start}::");
+    code.match_indices(&prefix).any(|(at, _)| {
+        let whole = !code[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | ':'));
+        let rest = &code[at + prefix.len()..];
+        let named = match rest.strip_prefix('{') {
+            Some(group) => group_members(group).contains(&part),
+            None => words(rest).next() == Some(part) && rest.starts_with(part),
+        };
+        whole && named
+    })
+}
+
+/// The first words of the members of a group, its opening brace taken away.
+fn group_members(group: &str) -> Vec<&str> {
+    let mut depth = 0;
+    let mut members = vec![0];
+    let mut end = group.len();
+    for (i, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                end = i;
+                break;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => members.push(i + 1),
+            _ => {}
+        }
+    }
+    members.into_iter().filter(|at| *at <= end).filter_map(|at| words(&group[at..end]).next()).collect()
+}
+
+/// The crate sled stands in one file. Our own module of that name is reached by a longer path.
+pub(super) fn one_sled_file(file: &File, problems: &mut Vec<Problem>) {
+    if file.path == Path::new(SLED_FILE) {
+        return;
+    }
+    for line in file.lines() {
+        let names = line.code.match_indices("sled").any(|(at, word)| {
+            let (before, after) = (&line.code[..at], &line.code[at + word.len()..]);
+            let module_path = before.strip_suffix("::").is_some_and(|path| path.ends_with(is_word));
+            let starts = !before.ends_with(is_word) && !module_path;
+            let used = before.trim_end().ends_with("use") && after.trim_start().starts_with([';', ' ']);
+            starts && (after.starts_with("::") || used)
+        });
+        if names {
+            problems.push(problem(&file.path, line.number, format!("sled may be named in {SLED_FILE} only")));
+        }
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}

@@ -1,0 +1,58 @@
+//! Timers over restarts of the real worker: none early, none lost, none twice.
+
+use std::time::{Duration, Instant};
+
+use bosun_engine::WorkflowStatus;
+use bosun_tests::harness::crash::READY_MAX;
+use bosun_tests::harness::histories::{timer_delays, violations};
+use bosun_tests::harness::process::{Program, WorkerProcess};
+use bosun_tests::harness::{Chance, count_from_env, say, workload};
+
+const TIMERS_PER_WORKFLOW: u32 = 100;
+
+/// G14, E10: 10 000 timers over 20 kill -9, scaled by `BOSUN_TIMERS` and `BOSUN_RESTARTS`.
+#[test]
+fn timers_over_restarts_are_never_early_lost_or_fired_twice() {
+    let mut chance = Chance::from_env("timers_over_restarts_are_never_early_lost_or_fired_twice");
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::bosun_worker().unwrap();
+    let (timers, restarts) = (count_from_env("BOSUN_TIMERS", 10_000), count_from_env("BOSUN_RESTARTS", 20));
+    let workflows: Vec<String> = (0..timers.div_ceil(TIMERS_PER_WORKFLOW)).map(|n| format!("timers-{n}")).collect();
+    // Due from the first restart to a while after the last one.
+    let span_ms = u64::from(restarts) * 400 + 3_000;
+    let (mut worker, http) = WorkerProcess::start(&program, dir.path(), READY_MAX).unwrap();
+    for id in &workflows {
+        let delays: Vec<u64> = (0..TIMERS_PER_WORKFLOW).map(|_| 500 + chance.below(span_ms)).collect();
+        http.start(&workload::timers(id, &delays)).acknowledged().unwrap();
+    }
+    for _ in 0..restarts {
+        std::thread::sleep(Duration::from_millis(200 + chance.below(400)));
+        worker.kill().unwrap();
+        worker = WorkerProcess::spawn(&program, dir.path()).unwrap();
+        worker.wait_ready(READY_MAX).unwrap();
+    }
+    let http = worker.wait_ready(READY_MAX).unwrap();
+    let until = Instant::now() + Duration::from_millis(span_ms) + Duration::from_secs(60);
+    let mut delays = Vec::new();
+    for id in &workflows {
+        let result = http.result(id, until.saturating_duration_since(Instant::now())).unwrap();
+        let result = result.unwrap_or_else(|| panic!("{id} has not ended: a timer is lost"));
+        assert_eq!(result.outcome.status(), WorkflowStatus::Completed, "{id}");
+        let history = http.history(id).unwrap();
+        assert_eq!(violations(&history), Vec::<String>::new(), "{id}");
+        let fired = timer_delays(&history);
+        assert_eq!(fired.len(), TIMERS_PER_WORKFLOW as usize, "{id}: timers fired");
+        delays.extend(fired);
+    }
+    delays.sort_unstable();
+    let late = |permille: usize| Duration::from_micros(delays[(delays.len() - 1) * permille / 1_000].unsigned_abs());
+    say(&format!(
+        "timers: {} fired over {restarts} restarts; late by {:?} (median), {:?} (p99), {:?} (most)",
+        delays.len(),
+        late(500),
+        late(990),
+        late(1_000)
+    ));
+    // Late ones waited for a restart: at most the time the worker was down, and a second after it was ready.
+    assert!(late(1_000) < READY_MAX, "a timer was {:?} late", late(1_000));
+}

@@ -1,0 +1,385 @@
+//! The attached client: a [`Backend`] that speaks to the control API of a running worker.
+//!
+//! Invariant: a refusal comes back as the same [`Rejection`] the engine gave; everything else that goes wrong says which
+//! worker was asked. The token goes into the header only. It does not retry: the caller knows what is idempotent.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bosun_engine::*;
+use bytes::{Bytes, BytesMut};
+use futures_core::Stream;
+use futures_util::StreamExt;
+use reqwest::{Method, Response, StatusCode, header};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::handlers::{BackupBody, QueryBody, WAIT_MAX, WithStart};
+use super::problem::Problem;
+use super::token::Token;
+use crate::backend::*;
+// The engine has a `Health` of its own.
+use crate::backend::Health;
+
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// Speaks to one worker. Cheap to clone.
+#[derive(Clone)]
+pub struct HttpClient(Arc<Inner>);
+
+struct Inner {
+    http: reqwest::Client,
+    /// Without a trailing slash.
+    address: String,
+    token: Token,
+    /// For messages.
+    token_file: String,
+}
+
+impl HttpClient {
+    pub fn new(address: &str, token: Token, token_file: &str) -> Result<Self, CallError> {
+        let address = address.trim_end_matches('/').to_owned();
+        // Redirects are not followed: they would carry the token elsewhere.
+        let mut http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_MAX);
+        // Only the first installation counts; a second one is not an error worth knowing.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        if address.starts_with("http://") {
+            // No certificates are needed, and a machine without any must do.
+            http = http.tls_certs_only([]);
+        }
+        let http = http.build().map_err(|why| CallError::Unreachable { address: address.clone(), why: chain(&why) })?;
+        Ok(HttpClient(Arc::new(Inner { http, address, token, token_file: token_file.to_owned() })))
+    }
+
+    /// Whether something that speaks like a worker answers; no token is needed.
+    pub async fn answers(&self) -> bool {
+        let ask = self.0.http.get(format!("{}/healthz", self.0.address)).timeout(CONNECT_MAX).send();
+        match ask.await {
+            Ok(response) => response.json_health().await,
+            Err(_) => false,
+        }
+    }
+
+    pub fn address(&self) -> &str {
+        &self.0.address
+    }
+}
+
+trait JsonHealth {
+    fn json_health(self) -> impl Future<Output = bool>;
+}
+
+impl JsonHealth for Response {
+    async fn json_health(self) -> bool {
+        self.bytes().await.is_ok_and(|body| serde_json::from_slice::<Health>(&body).is_ok())
+    }
+}
+
+/// The message of an error with its causes: reqwest's own says little.
+fn chain(why: &dyn std::error::Error) -> String {
+    let mut text = why.to_string();
+    let mut source = why.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// One segment of a path. Everything but unreserved characters is escaped.
+fn segment(text: &str) -> Result<String, CallError> {
+    if matches!(text, "." | "..") {
+        // URLs give these a meaning, escaped or not.
+        let why = "cannot be sent over HTTP; use the worker's own command line without --address".to_owned();
+        return Err(Rejection::Invalid { what: format!("id {text:?}"), why }.into());
+    }
+    Ok(escape(text))
+}
+
+fn escape(text: &str) -> String {
+    text.bytes().fold(String::with_capacity(text.len()), |mut escaped, byte| {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+        escaped
+    })
+}
+
+/// The path and query of a run, for example `workflows/order-7/signal?namespace=default&`.
+fn run_path(target: &Target, rest: &str) -> Result<String, CallError> {
+    let mut path = format!("workflows/{}{rest}?", segment(target.workflow_id.as_str())?);
+    path.push_str(&format!("namespace={}&", escape(target.namespace.as_str())));
+    if let Some(run) = target.run_id {
+        path.push_str(&format!("run_id={run}&"));
+    }
+    Ok(path)
+}
+
+impl Inner {
+    fn unreachable(&self, why: &reqwest::Error) -> CallError {
+        CallError::Unreachable { address: self.address.clone(), why: chain(why) }
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Response, CallError> {
+        let mut request = self
+            .http
+            .request(method, format!("{}/{path}", self.address))
+            .header(header::AUTHORIZATION, self.token.header());
+        if let Some(body) = body {
+            request = request.header(header::CONTENT_TYPE, "application/json").body(body);
+        }
+        let response = request.send().await.map_err(|why| self.unreachable(&why))?;
+        if response.status().is_success() { Ok(response) } else { Err(self.refusal(response).await) }
+    }
+
+    async fn refusal(&self, response: Response) -> CallError {
+        let status = response.status();
+        if status == StatusCode::UNAUTHORIZED {
+            return CallError::Unauthorized { address: self.address.clone(), token_file: self.token_file.clone() };
+        }
+        let body = response.bytes().await.unwrap_or_default();
+        match serde_json::from_slice::<Problem>(&body) {
+            Ok(Problem { rejection: Some(rejection), .. }) => CallError::Rejected(rejection),
+            Ok(Problem { code, message, .. }) => CallError::Refused { status: status.as_u16(), code, message },
+            Err(_) => {
+                let message = format!("{} answered with {status} and no explanation", self.address);
+                CallError::Refused { status: status.as_u16(), code: "unknown".into(), message }
+            }
+        }
+    }
+
+    fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, CallError> {
+        serde_json::from_slice(body).map_err(|why| CallError::Refused {
+            status: 200,
+            code: "unreadable_answer".into(),
+            message: format!("{} gave an answer this version cannot read: {why}", self.address),
+        })
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
+        let response = self.send(Method::GET, path, None).await?;
+        self.read(&response.bytes().await.map_err(|why| self.unreachable(&why))?)
+    }
+
+    async fn post<B: Serialize + Sync, T: DeserializeOwned>(&self, path: &str, body: &B) -> Result<T, CallError> {
+        let body = serde_json::to_vec(body).map_err(|why| Rejection::Invalid {
+            what: "request".into(),
+            why: format!("it cannot be written as JSON: {why}"),
+        })?;
+        let response = self.send(Method::POST, path, Some(body)).await?;
+        self.read(&response.bytes().await.map_err(|why| self.unreachable(&why))?)
+    }
+}
+
+fn api(path: &str) -> String {
+    format!("api/v1/{path}")
+}
+
+impl HttpClient {
+    fn run_post<'a, B, T>(&'a self, target: Target, rest: &'static str, body: B) -> Reply<'a, T>
+    where
+        B: Serialize + Send + Sync + 'a,
+        T: DeserializeOwned + Send + 'a,
+    {
+        Box::pin(async move { self.0.post(&api(&run_path(&target, rest)?), &body).await })
+    }
+
+    fn run_get<'a, T: DeserializeOwned + Send + 'a>(&'a self, target: Target, rest: String) -> Reply<'a, T> {
+        Box::pin(async move { self.0.get(&api(&run_path(&target, &rest)?)).await })
+    }
+
+    fn activity_post(
+        &self,
+        target: Target,
+        activity: ActivityId,
+        verb: &'static str,
+        because: Because,
+    ) -> Reply<'_, ()> {
+        Box::pin(async move {
+            let rest = format!("/activities/{}/{verb}", segment(activity.as_str())?);
+            self.0.post(&api(&run_path(&target, &rest)?), &because).await
+        })
+    }
+
+    /// Asks again and again until the run has closed or the time is up.
+    async fn wait(&self, target: Target, request: ResultRequest) -> Result<Option<RunResult>, CallError> {
+        let deadline = request.timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            let left = deadline.map_or(WAIT_MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+            let path = run_path(&target, "/result")?;
+            let path = format!("{path}follow_runs={}&timeout_ms={}", request.follow_runs, left.as_millis());
+            let response = self.0.send(Method::GET, &api(&path), None).await?;
+            if response.status() != StatusCode::NO_CONTENT {
+                let body = response.bytes().await.map_err(|why| self.0.unreachable(&why))?;
+                return self.0.read(&body).map(Some);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The JSON lines of a streaming route.
+    fn lines<T: DeserializeOwned + Send + 'static>(
+        &self,
+        path: Result<String, CallError>,
+    ) -> impl Stream<Item = Result<T, CallError>> + Send + 'static {
+        let inner = self.0.clone();
+        async_stream::stream! {
+            let opened = match path {
+                Ok(path) => inner.send(Method::GET, &api(&path), None).await,
+                Err(why) => Err(why),
+            };
+            let mut chunks = match opened {
+                Ok(response) => response.bytes_stream(),
+                Err(why) => {
+                    yield Err(why);
+                    return;
+                }
+            };
+            let mut buffer = BytesMut::new();
+            while let Some(chunk) = chunks.next().await {
+                match chunk {
+                    Ok(chunk) => buffer.extend_from_slice(&chunk),
+                    Err(why) => {
+                        yield Err(inner.unreachable(&why));
+                        return;
+                    }
+                }
+                while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+                    let line = buffer.split_to(end + 1).freeze();
+                    if !line.trim_ascii().is_empty() {
+                        yield inner.item(&line);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// One line of a stream: an item, or the error that ended it.
+    fn item<T: DeserializeOwned>(&self, line: &Bytes) -> Result<T, CallError> {
+        #[derive(serde::Deserialize)]
+        struct Ended {
+            error: Problem,
+        }
+        match serde_json::from_slice::<Ended>(line) {
+            Ok(Ended { error: Problem { rejection: Some(rejection), .. } }) => Err(rejection.into()),
+            Ok(Ended { error: Problem { code, message, .. } }) => {
+                Err(CallError::Refused { status: 200, code, message })
+            }
+            Err(_) => self.read(line),
+        }
+    }
+}
+
+impl Backend for HttpClient {
+    fn start(&self, request: StartWorkflow) -> Reply<'_, Started> {
+        Box::pin(async move { self.0.post(&api("workflows"), &request).await })
+    }
+    fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
+        self.run_post(target, "/signal", signal)
+    }
+    fn signal_with_start(&self, start: StartWorkflow, then: SignalRequest) -> Reply<'_, Started> {
+        Box::pin(async move { self.0.post(&api("signal-with-start"), &WithStart { start, then }).await })
+    }
+    fn update(&self, target: Target, update: UpdateRequest) -> Reply<'_, UpdateOutcome> {
+        self.run_post(target, "/update", update)
+    }
+    fn update_with_start(&self, start: StartWorkflow, then: UpdateRequest) -> Reply<'_, (Started, UpdateOutcome)> {
+        Box::pin(async move { self.0.post(&api("update-with-start"), &WithStart { start, then }).await })
+    }
+    fn update_result(&self, target: Target, update: UpdateId) -> Reply<'_, UpdateOutcome> {
+        Box::pin(async move {
+            let rest = format!("/updates/{}", segment(update.as_str())?);
+            self.0.get(&api(&run_path(&target, &rest)?)).await
+        })
+    }
+    fn query(&self, target: Target, name: QueryName, input: Payload) -> Reply<'_, Payload> {
+        self.run_post(target, "/query", QueryBody { name, input })
+    }
+    fn cancel(&self, target: Target, because: Because) -> Reply<'_, ()> {
+        self.run_post(target, "/cancel", because)
+    }
+    fn terminate(&self, target: Target, because: Because) -> Reply<'_, ()> {
+        self.run_post(target, "/terminate", because)
+    }
+    fn pause(&self, target: Target, because: Because) -> Reply<'_, ()> {
+        self.run_post(target, "/pause", because)
+    }
+    fn unpause(&self, target: Target, because: Because) -> Reply<'_, ()> {
+        self.run_post(target, "/unpause", because)
+    }
+    fn pause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()> {
+        self.activity_post(target, activity, "pause", because)
+    }
+    fn unpause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()> {
+        self.activity_post(target, activity, "unpause", because)
+    }
+    fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Reply<'_, ()> {
+        Box::pin(async move {
+            let path = format!("activities/{}", escape(&token.to_string()));
+            self.0.post(&api(&path), &completion).await
+        })
+    }
+    fn describe(&self, target: Target) -> Reply<'_, Description> {
+        self.run_get(target, String::new())
+    }
+    fn list(&self, request: ListRequest) -> Reply<'_, Vec<RunInfo>> {
+        let path = format!("workflows?query={}&limit={}", escape(&request.query), request.limit);
+        Box::pin(async move { self.0.get(&api(&path)).await })
+    }
+    fn count(&self, query: String) -> Reply<'_, u64> {
+        Box::pin(async move {
+            let answer: Value = self.0.get(&api(&format!("workflow-count?query={}", escape(&query)))).await?;
+            self.0.read(answer["count"].to_string().as_bytes())
+        })
+    }
+    fn result(&self, target: Target, request: ResultRequest) -> Reply<'_, Option<RunResult>> {
+        Box::pin(self.wait(target, request))
+    }
+    fn history(&self, target: Target, from: EventId, limit: usize) -> Reply<'_, Vec<Event>> {
+        Box::pin(async move {
+            let path = run_path(&target, "/history")?;
+            self.0.get(&api(&format!("{path}from={from}&limit={limit}"))).await
+        })
+    }
+    fn events(&self, target: Target, from: EventId, follow: bool) -> EventStream {
+        let path = run_path(&target, "/events").map(|path| format!("{path}from={from}&follow={follow}"));
+        Box::pin(self.lines(path))
+    }
+    fn watch(&self, query: String, after: Option<GroupSeq>) -> RunEventStream {
+        let after = after.map(|group| format!("&after={group}")).unwrap_or_default();
+        Box::pin(self.lines(Ok(format!("watch?query={}{after}", escape(&query)))))
+    }
+    fn delete(&self, target: Target) -> Reply<'_, ()> {
+        Box::pin(async move {
+            let path = api(&run_path(&target, "")?);
+            let response = self.0.send(Method::DELETE, &path, None).await?;
+            self.0.read(&response.bytes().await.map_err(|why| self.0.unreachable(&why))?)
+        })
+    }
+    fn verify(&self) -> Reply<'_, Value> {
+        Box::pin(async move { self.0.post(&api("store/verify"), &json!({})).await })
+    }
+    fn backup(&self, to: PathBuf) -> Reply<'_, Value> {
+        Box::pin(async move { self.0.post(&api("store/backup"), &BackupBody { to }).await })
+    }
+    fn store_info(&self) -> Reply<'_, Value> {
+        Box::pin(async move { self.0.get(&api("store")).await })
+    }
+    fn health(&self) -> Reply<'_, Health> {
+        Box::pin(async move {
+            let answer: Value = self.0.get(&api("worker")).await?;
+            self.0.read(answer["health"].to_string().as_bytes())
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! `worker.json`: how clients of a data directory find the worker that holds it.
+//!
+//! Invariant: the file is written whole or not at all, and its presence proves nothing: a reader checks that the
+//! process lives and answers. Only the worker that wrote it removes it.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The contents of `<data>/worker.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerFile {
+    pub pid: u32,
+    /// For example `http://127.0.0.1:41234`.
+    pub address: String,
+    pub token_file: PathBuf,
+    pub version: String,
+    /// RFC 3339.
+    pub started_at: String,
+}
+
+impl WorkerFile {
+    pub fn path(data: &Path) -> PathBuf {
+        data.join("worker.json")
+    }
+    /// The file of a data directory; `None` when there is none or it makes no sense.
+    pub fn read(data: &Path) -> Option<WorkerFile> {
+        serde_json::from_slice(&fs::read(Self::path(data)).ok()?).ok()
+    }
+    pub fn write(&self, data: &Path) -> io::Result<()> {
+        let temporary = data.join(format!("worker.json.tmp{}", std::process::id()));
+        let mut file = fs::File::create(&temporary)?;
+        file.write_all(&serde_json::to_vec_pretty(self)?)?;
+        file.sync_all()?;
+        fs::rename(&temporary, Self::path(data))
+    }
+    /// Removes the file if it still is this one.
+    pub fn remove(&self, data: &Path) {
+        if WorkerFile::read(data).as_ref() == Some(self) {
+            let _ = fs::remove_file(Self::path(data));
+        }
+    }
+    /// Whether the process that wrote the file still exists.
+    pub fn process_lives(&self) -> bool {
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw) else {
+            return false;
+        };
+        match rustix::process::test_kill_process(pid) {
+            Ok(()) => true,
+            // It exists and belongs to somebody else.
+            Err(why) => why == rustix::io::Errno::PERM,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(pid: u32) -> WorkerFile {
+        WorkerFile {
+            pid,
+            address: "http://127.0.0.1:1".into(),
+            token_file: "token".into(),
+            version: "0.1.0".into(),
+            started_at: "2026-11-20T18:00:00Z".into(),
+        }
+    }
+
+    #[test]
+    fn the_worker_file_is_removed_only_by_its_writer() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(WorkerFile::read(dir.path()), None);
+        let (mine, other) = (file(std::process::id()), file(1));
+        mine.write(dir.path()).unwrap();
+        other.remove(dir.path());
+        assert_eq!(WorkerFile::read(dir.path()), Some(mine.clone()));
+        mine.remove(dir.path());
+        assert_eq!(WorkerFile::read(dir.path()), None);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_half_written_worker_file_is_no_worker_file() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(WorkerFile::path(dir.path()), "{\"pid\": 1").unwrap();
+        assert_eq!(WorkerFile::read(dir.path()), None);
+    }
+
+    #[test]
+    fn a_process_that_ended_does_not_live() {
+        assert!(file(std::process::id()).process_lives());
+        assert!(!file(0).process_lives());
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        assert!(!file(pid).process_lives());
+    }
+}

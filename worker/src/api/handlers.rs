@@ -1,0 +1,326 @@
+//! The handlers: each reads its request, makes one call, and writes the answer.
+//!
+//! Invariant: ids are checked where they enter (length, characters) and never become a path of the file system
+//! (engine.md G35); the only path a client may name is the target of a backup. No handler decides anything about a run.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{FromRequestParts, Path, Query, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, body::Bytes};
+use bosun_engine::*;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::json_depth::{JSON_DEPTH_MAX, json_depth};
+use super::problem::Problem;
+use super::stream::{json_lines, run_event_lines};
+use crate::backend::{Backend, Because, Health};
+
+/// A page has at most this many rows (engine.md G34).
+pub const PAGE_MAX: usize = 1_000;
+/// A wait is answered after at most this long, with 204, so that no connection looks idle; the client asks again.
+pub const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// What handlers share.
+#[derive(Clone)]
+pub struct Api {
+    pub backend: Arc<dyn Backend>,
+    pub version: &'static str,
+}
+
+type Answer<T> = Result<Json<T>, Problem>;
+
+/// The run that path and query name, and the other parameters of the path.
+pub struct At {
+    target: Target,
+    path: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct RunQuery {
+    run_id: Option<String>,
+    namespace: Option<String>,
+}
+
+impl FromRequestParts<Api> for At {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<At, Problem> {
+        let Path(path) = Path::<BTreeMap<String, String>>::from_request_parts(parts, api)
+            .await
+            .map_err(|why| Problem::bad_request(why.body_text()))?;
+        let run: RunQuery = query_of(&parts.uri)?;
+        let id = path.get("id").ok_or_else(|| Problem::bad_request("no workflow id in the path"))?;
+        let mut target = Target::workflow(id_of(id)?);
+        target.run_id = run.run_id.map(|text| text.parse()).transpose().map_err(invalid)?;
+        if let Some(namespace) = run.namespace {
+            target.namespace = id_of(&namespace)?;
+        }
+        Ok(At { target, path })
+    }
+}
+
+impl At {
+    fn param<T: std::str::FromStr<Err = InvalidId>>(&self, name: &str) -> Result<T, Problem> {
+        id_of(self.path.get(name).map_or("", String::as_str))
+    }
+}
+
+fn invalid(why: InvalidId) -> Problem {
+    Rejection::Invalid { what: "id".into(), why: why.to_string() }.into()
+}
+
+fn id_of<T: std::str::FromStr<Err = InvalidId>>(text: &str) -> Result<T, Problem> {
+    text.parse().map_err(invalid)
+}
+
+fn query_of<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
+    Query::try_from_uri(uri).map(|Query(query)| query).map_err(|why| Problem::bad_request(why.body_text()))
+}
+
+fn body_of<T: DeserializeOwned>(body: &Bytes) -> Result<T, Problem> {
+    if json_depth(body) > JSON_DEPTH_MAX {
+        let message = format!("the JSON is nested more than {JSON_DEPTH_MAX} levels deep");
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "json_too_deep", message));
+    }
+    serde_json::from_slice(body)
+        .map_err(|why| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_json", format!("the body: {why}")))
+}
+
+pub async fn no_such_route(uri: Uri) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "no_such_route", format!("there is no {}", uri.path()))
+}
+
+pub async fn no_such_method(uri: Uri) -> Problem {
+    let message = format!("{} does not have this method", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no_such_method", message)
+}
+
+// ---- the worker
+
+fn health_response(health: Health, ready: bool) -> Response {
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(health)).into_response()
+}
+
+/// 503 only when the log has failed: a draining worker is alive. What went wrong is not told to strangers.
+pub async fn healthz(State(api): State<Api>) -> Response {
+    match api.backend.health().await {
+        Ok(Health::StorageFailed { .. }) => health_response(Health::StorageFailed { why: String::new() }, false),
+        Ok(Health::StorageFull { .. }) => health_response(Health::StorageFull { why: String::new() }, true),
+        Ok(health) => health_response(health, true),
+        Err(why) => Problem::from(why).into_response(),
+    }
+}
+
+pub async fn readyz(State(api): State<Api>) -> Response {
+    match api.backend.health().await {
+        Ok(health) => {
+            let ready = health == Health::Ready;
+            health_response(health, ready)
+        }
+        Err(why) => Problem::from(why).into_response(),
+    }
+}
+
+pub async fn worker(State(api): State<Api>) -> Answer<serde_json::Value> {
+    let health = api.backend.health().await?;
+    Ok(Json(json!({ "pid": std::process::id(), "version": api.version, "health": health })))
+}
+
+// ---- workflows
+
+pub async fn start(State(api): State<Api>, body: Bytes) -> Result<(StatusCode, Json<Started>), Problem> {
+    let started = api.backend.start(body_of(&body)?).await?;
+    let status = if started.newly_started { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(started)))
+}
+
+/// A start with a signal or an update.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WithStart<T> {
+    pub start: StartWorkflow,
+    pub then: T,
+}
+
+pub async fn signal_with_start(State(api): State<Api>, body: Bytes) -> Answer<Started> {
+    let WithStart { start, then } = body_of(&body)?;
+    Ok(Json(api.backend.signal_with_start(start, then).await?))
+}
+
+pub async fn update_with_start(State(api): State<Api>, body: Bytes) -> Answer<(Started, UpdateOutcome)> {
+    let WithStart { start, then } = body_of(&body)?;
+    Ok(Json(api.backend.update_with_start(start, then).await?))
+}
+
+#[derive(Deserialize)]
+struct ListQuery {
+    #[serde(default)]
+    query: String,
+    limit: Option<usize>,
+    /// Of `watch`: the last group the caller has seen.
+    after: Option<u64>,
+}
+
+pub async fn list(State(api): State<Api>, uri: Uri) -> Answer<Vec<RunInfo>> {
+    let ListQuery { query, limit, after: _ } = query_of(&uri)?;
+    let limit = limit.unwrap_or(100).min(PAGE_MAX);
+    Ok(Json(api.backend.list(ListRequest { query, limit }).await?))
+}
+
+pub async fn count(State(api): State<Api>, uri: Uri) -> Answer<serde_json::Value> {
+    let query: ListQuery = query_of(&uri)?;
+    Ok(Json(json!({ "count": api.backend.count(query.query).await? })))
+}
+
+pub async fn watch(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
+    let query: ListQuery = query_of(&uri)?;
+    Ok(run_event_lines(api.backend.watch(query.query, query.after.map(GroupSeq))))
+}
+
+pub async fn describe(State(api): State<Api>, at: At) -> Answer<Description> {
+    Ok(Json(api.backend.describe(at.target).await?))
+}
+
+pub async fn delete(State(api): State<Api>, at: At) -> Answer<()> {
+    Ok(Json(api.backend.delete(at.target).await?))
+}
+
+#[derive(Deserialize)]
+struct HistoryQuery {
+    from: Option<u64>,
+    limit: Option<usize>,
+    #[serde(default)]
+    follow: bool,
+}
+
+impl HistoryQuery {
+    fn from(&self) -> EventId {
+        EventId(self.from.unwrap_or(1).max(1))
+    }
+}
+
+pub async fn history(State(api): State<Api>, at: At, uri: Uri) -> Answer<Vec<Event>> {
+    let query: HistoryQuery = query_of(&uri)?;
+    let limit = query.limit.unwrap_or(PAGE_MAX).min(PAGE_MAX);
+    Ok(Json(api.backend.history(at.target, query.from(), limit).await?))
+}
+
+pub async fn events(State(api): State<Api>, at: At, uri: Uri) -> Result<Response, Problem> {
+    let query: HistoryQuery = query_of(&uri)?;
+    // A missing run must be a 404, and once the stream has begun it is too late for a status.
+    api.backend.history(at.target.clone(), EventId(1), 1).await?;
+    Ok(json_lines(api.backend.events(at.target, query.from(), query.follow)))
+}
+
+#[derive(Deserialize)]
+struct WaitQuery {
+    #[serde(default)]
+    follow_runs: bool,
+    timeout_ms: Option<u64>,
+}
+
+pub async fn result(State(api): State<Api>, at: At, uri: Uri) -> Result<Response, Problem> {
+    let query: WaitQuery = query_of(&uri)?;
+    let wait = query.timeout_ms.map_or(WAIT_MAX, Duration::from_millis).min(WAIT_MAX);
+    let request = ResultRequest { follow_runs: query.follow_runs, timeout: Some(wait) };
+    Ok(match api.backend.result(at.target, request).await? {
+        Some(result) => Json(result).into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
+    })
+}
+
+pub async fn signal(State(api): State<Api>, at: At, body: Bytes) -> Answer<()> {
+    Ok(Json(api.backend.signal(at.target, body_of(&body)?).await?))
+}
+
+/// The body of a query.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct QueryBody {
+    pub name: QueryName,
+    #[serde(default)]
+    pub input: Payload,
+}
+
+pub async fn query(State(api): State<Api>, at: At, body: Bytes) -> Answer<Payload> {
+    let QueryBody { name, input } = body_of(&body)?;
+    Ok(Json(api.backend.query(at.target, name, input).await?))
+}
+
+pub async fn update(State(api): State<Api>, at: At, body: Bytes) -> Answer<UpdateOutcome> {
+    Ok(Json(api.backend.update(at.target, body_of(&body)?).await?))
+}
+
+pub async fn update_result(State(api): State<Api>, at: At) -> Answer<UpdateOutcome> {
+    let update: UpdateId = at.param("update_id")?;
+    Ok(Json(api.backend.update_result(at.target, update).await?))
+}
+
+pub async fn cancel(State(api): State<Api>, at: At, body: Bytes) -> Answer<()> {
+    let because: Because = body_of(&body)?;
+    Ok(Json(api.backend.cancel(at.target, because).await?))
+}
+
+pub async fn terminate(State(api): State<Api>, at: At, body: Bytes) -> Answer<()> {
+    let because: Because = body_of(&body)?;
+    Ok(Json(api.backend.terminate(at.target, because).await?))
+}
+
+pub async fn pause(State(api): State<Api>, at: At, body: Bytes) -> Answer<()> {
+    let because: Because = body_of(&body)?;
+    Ok(Json(api.backend.pause(at.target, because).await?))
+}
+
+pub async fn unpause(State(api): State<Api>, at: At, body: Bytes) -> Answer<()> {
+    let because: Because = body_of(&body)?;
+    Ok(Json(api.backend.unpause(at.target, because).await?))
+}
+
+// ---- activities
+
+pub async fn pause_activity(State(api): State<Api>, at: At, body: Bytes) -> Answer<()> {
+    let (activity, because) = (at.param("activity_id")?, body_of(&body)?);
+    Ok(Json(api.backend.pause_activity(at.target, activity, because).await?))
+}
+
+pub async fn unpause_activity(State(api): State<Api>, at: At, body: Bytes) -> Answer<()> {
+    let (activity, because) = (at.param("activity_id")?, body_of(&body)?);
+    Ok(Json(api.backend.unpause_activity(at.target, activity, because).await?))
+}
+
+pub async fn complete_activity(State(api): State<Api>, Path(token): Path<String>, body: Bytes) -> Answer<()> {
+    let token: TaskToken = token.parse()?;
+    let completion: ActivityCompletion = body_of(&body)?;
+    Ok(Json(api.backend.complete_activity(token, completion).await?))
+}
+
+// ---- the store
+
+pub async fn store_info(State(api): State<Api>) -> Answer<serde_json::Value> {
+    Ok(Json(api.backend.store_info().await?))
+}
+
+pub async fn verify(State(api): State<Api>) -> Answer<serde_json::Value> {
+    Ok(Json(api.backend.verify().await?))
+}
+
+/// The body of a backup request: an absolute path on the worker's machine.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct BackupBody {
+    pub to: PathBuf,
+}
+
+pub async fn backup(State(api): State<Api>, body: Bytes) -> Answer<serde_json::Value> {
+    let BackupBody { to } = body_of(&body)?;
+    if !to.is_absolute() {
+        let why = "an absolute path is needed: the worker's working directory is not yours".to_owned();
+        return Err(Rejection::Invalid { what: format!("backup target {}", to.display()), why }.into());
+    }
+    Ok(Json(api.backend.backup(to).await?))
+}

@@ -1,0 +1,24 @@
+//! The control API: the engine over HTTP on loopback, for the command line and for other programs.
+//!
+//! Invariant: nobody without the token gets past `guard` (except to `/healthz`), and what an attached client sees is
+//! exactly what an embedded one sees. Nothing here decides about runs; every handler is one call to a [`Backend`].
+//!
+//! [`Backend`]: crate::backend::Backend
+
+pub mod client;
+pub mod discovery;
+pub mod guard;
+pub mod handlers;
+pub mod json_depth;
+pub mod problem;
+pub mod routes;
+pub mod serve;
+pub mod stream;
+#[cfg(test)]
+pub(crate) mod tests;
+pub mod token;
+
+pub use client::HttpClient;
+pub use discovery::WorkerFile;
+pub use serve::{Limits, ServeError, Server};
+pub use token::Token;

@@ -1,0 +1,108 @@
+//! Refusals on the wire: one JSON body for every status but 2xx, which a client turns back into the same value.
+//!
+//! Invariant: a [`Rejection`] survives the trip through HTTP unchanged; the status code is for other programs.
+
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bosun_engine::{QueryError, Rejection};
+use serde::{Deserialize, Serialize};
+
+use crate::backend::CallError;
+
+/// The body of every refusal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Problem {
+    /// For programs, for example `not_found`.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// The engine's refusal, exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejection: Option<Rejection>,
+    #[serde(skip)]
+    pub status: StatusCode,
+}
+
+impl Problem {
+    pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+        Problem { code: code.into(), message: message.into(), rejection: None, status }
+    }
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Problem::new(StatusCode::BAD_REQUEST, "bad_request", message)
+    }
+}
+
+/// The status and the code of a refusal.
+pub fn status_of(rejection: &Rejection) -> (StatusCode, &'static str) {
+    use StatusCode as S;
+    match rejection {
+        Rejection::NotFound { .. } => (S::NOT_FOUND, "not_found"),
+        Rejection::UnknownActivity { .. } => (S::NOT_FOUND, "unknown_activity"),
+        Rejection::Closed { .. } => (S::CONFLICT, "closed"),
+        Rejection::AlreadyOpen { .. } => (S::CONFLICT, "already_open"),
+        Rejection::IdReused { .. } => (S::CONFLICT, "id_reused"),
+        Rejection::StaleAttempt { .. } => (S::CONFLICT, "stale_epoch"),
+        Rejection::AlreadyPaused => (S::CONFLICT, "already_paused"),
+        Rejection::NotPaused => (S::CONFLICT, "not_paused"),
+        Rejection::Held { .. } => (S::CONFLICT, "held"),
+        Rejection::UnknownWorkflowType { .. } => (S::UNPROCESSABLE_ENTITY, "unknown_workflow_type"),
+        Rejection::UpdateRefused { .. } => (S::UNPROCESSABLE_ENTITY, "update_refused"),
+        Rejection::Query(QueryError::Unknown { .. }) => (S::UNPROCESSABLE_ENTITY, "unknown_query"),
+        Rejection::Query(QueryError::Failed { .. }) => (S::UNPROCESSABLE_ENTITY, "query_failed"),
+        Rejection::Query(QueryError::Mutated { .. }) => (S::UNPROCESSABLE_ENTITY, "query_mutated"),
+        Rejection::InboxFull { .. } => (S::TOO_MANY_REQUESTS, "inbox_full"),
+        Rejection::Overloaded { .. } => (S::SERVICE_UNAVAILABLE, "overloaded"),
+        Rejection::PayloadTooLarge { .. } => (S::PAYLOAD_TOO_LARGE, "payload_too_large"),
+        Rejection::Invalid { .. } => (S::BAD_REQUEST, "invalid"),
+        Rejection::ShuttingDown => (S::SERVICE_UNAVAILABLE, "shutting_down"),
+        Rejection::StorageFailed { .. } => (S::SERVICE_UNAVAILABLE, "storage_failed"),
+        Rejection::StorageFull { .. } => (S::INSUFFICIENT_STORAGE, "storage_full"),
+    }
+}
+
+/// When it makes sense to ask again; `None`: not at all, or not soon.
+fn retry_after(rejection: &Rejection) -> Option<Duration> {
+    match rejection {
+        Rejection::Overloaded { retry_after, .. } => Some(*retry_after),
+        Rejection::InboxFull { .. } | Rejection::ShuttingDown => Some(Duration::from_secs(1)),
+        Rejection::StorageFull { .. } => Some(Duration::from_secs(5)),
+        _ => None,
+    }
+}
+
+impl From<Rejection> for Problem {
+    fn from(rejection: Rejection) -> Self {
+        let (status, code) = status_of(&rejection);
+        Problem { code: code.into(), message: rejection.to_string(), rejection: Some(rejection), status }
+    }
+}
+
+impl From<CallError> for Problem {
+    fn from(why: CallError) -> Self {
+        match why {
+            CallError::Rejected(rejection) => rejection.into(),
+            // Only when a worker serves a backend that is itself attached to another worker.
+            other @ (CallError::Unreachable { .. } | CallError::Unauthorized { .. } | CallError::Refused { .. }) => {
+                Problem::new(StatusCode::BAD_GATEWAY, "bad_gateway", other.to_string())
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let wait = self.rejection.as_ref().and_then(retry_after);
+        let mut response = (self.status, axum::Json(&self)).into_response();
+        if let Some(wait) = wait {
+            // Whole seconds, rounded up: a client that waits this long has waited long enough.
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

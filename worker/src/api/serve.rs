@@ -1,0 +1,213 @@
+//! The server loop: accepts connections and holds them to their limits (engine.md G34).
+//!
+//! Invariant: no socket can hold a connection by saying nothing: headers must arrive in time, a connection without a
+//! request in flight is closed when idle, and there is a fixed number of connections. hyper-util serves instead of
+//! `axum::serve`, which installs no timer and so has no header timeout. Which requests are allowed is the guard's business.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::{Extension, Router};
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use super::guard::{Guard, guard};
+use super::handlers::Api;
+use super::routes;
+use super::token::Token;
+
+/// How much the server takes. Tests use smaller ones.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    pub body: usize,
+    pub headers: usize,
+    pub connections: usize,
+    pub header_timeout: Duration,
+    pub body_timeout: Duration,
+    pub idle_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            body: 4 * 1024 * 1024,
+            headers: 16 * 1024,
+            connections: 512,
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("{address} is not a loopback address; say --token-file FILE to serve the control API beyond this machine")]
+    NotLoopback { address: SocketAddr },
+    #[error("cannot listen on {address}: {why}")]
+    Bind { address: SocketAddr, why: std::io::Error },
+}
+
+/// A bound server, not yet serving.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    limits: Limits,
+}
+
+impl Server {
+    /// Binds the address. `open_to_others` must be said for anything but loopback (G32: only with a token that was
+    /// chosen for it).
+    pub async fn bind(address: SocketAddr, open_to_others: bool, limits: Limits) -> Result<Server, ServeError> {
+        if !address.ip().is_loopback() && !open_to_others {
+            return Err(ServeError::NotLoopback { address });
+        }
+        let bind = |why| ServeError::Bind { address, why };
+        let listener = TcpListener::bind(address).await.map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
+        Ok(Server { listener, address, limits })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` is true; then ends idle connections and lets requests in flight finish.
+    pub async fn serve(self, api: Api, token: Token, hosts: &[String], mut stop: watch::Receiver<bool>) {
+        let guarding = Guard::new(token, self.address, hosts, self.limits.body, self.limits.body_timeout);
+        let router = routes::router()
+            .with_state(api)
+            .layer(middleware::from_fn_with_state(guarding, guard))
+            .layer(middleware::from_fn(count));
+        let places = Arc::new(Semaphore::new(self.limits.connections));
+        let connections = TaskTracker::new();
+        loop {
+            let stream = tokio::select! {
+                () = told(&mut stop) => break,
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => stream,
+                    Err(why) => {
+                        // Out of file descriptors, most likely: wait for some to come back instead of spinning.
+                        tracing::warn!(error = %why, "cannot accept a connection");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                        continue;
+                    }
+                },
+            };
+            match places.clone().try_acquire_owned() {
+                Ok(place) => {
+                    let connection = connection(stream, router.clone(), self.limits.clone(), stop.clone());
+                    connections.spawn(async move {
+                        connection.await;
+                        drop(place);
+                    });
+                }
+                Err(_) => {
+                    connections.spawn(refuse(stream));
+                }
+            }
+        }
+        connections.close();
+        connections.wait().await;
+    }
+}
+
+/// Resolves when the server is to stop, or whoever could say so is gone.
+async fn told(stop: &mut watch::Receiver<bool>) {
+    // The guard that `wait_for` gives must not live on in a `select!`.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// One connection too many: says so, and hangs up.
+async fn refuse(mut stream: TcpStream) {
+    let answer =
+        b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(answer)).await;
+}
+
+/// What a connection does now, for the idle timeout.
+struct Busy {
+    requests: AtomicUsize,
+    /// Milliseconds after `opened` at which the last request ended.
+    quiet_since_ms: AtomicU64,
+    opened: Instant,
+}
+
+impl Busy {
+    fn quiet_for(&self) -> Option<Duration> {
+        if self.requests.load(Ordering::Acquire) > 0 {
+            return None;
+        }
+        let since = Duration::from_millis(self.quiet_since_ms.load(Ordering::Acquire));
+        Some(self.opened.elapsed().saturating_sub(since))
+    }
+    async fn wait_until_idle(&self, limit: Duration) {
+        loop {
+            match self.quiet_for() {
+                Some(quiet) if quiet >= limit => return,
+                Some(quiet) => tokio::time::sleep(limit - quiet).await,
+                None => tokio::time::sleep(limit).await,
+            }
+        }
+    }
+}
+
+/// Counts a request while its head is handled. Bodies that stream on after that have traffic of their own.
+struct InFlight(Arc<Busy>);
+
+impl InFlight {
+    fn begin(busy: Arc<Busy>) -> Self {
+        busy.requests.fetch_add(1, Ordering::AcqRel);
+        InFlight(busy)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let now = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.0.quiet_since_ms.store(now, Ordering::Release);
+        self.0.requests.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+async fn count(Extension(busy): Extension<Arc<Busy>>, request: Request, next: Next) -> Response {
+    let in_flight = InFlight::begin(busy);
+    // The counter lives as long as the body does: a stream that is being sent is not idle.
+    next.run(request).await.map(|body| super::stream::hold(body, in_flight))
+}
+
+async fn connection(stream: TcpStream, router: Router, limits: Limits, mut stop: watch::Receiver<bool>) {
+    let _ = stream.set_nodelay(true);
+    let busy = Arc::new(Busy { requests: 0.into(), quiet_since_ms: 0.into(), opened: Instant::now() });
+    let service = TowerToHyperService::new(router);
+    let counted = busy.clone();
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(counted.clone());
+        service.call(request)
+    });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_header_size(limits.headers)
+        .max_headers(128);
+    let served = http.serve_connection(TokioIo::new(stream), service);
+    let mut served = std::pin::pin!(served);
+    tokio::select! {
+        _ = served.as_mut() => return,
+        () = busy.wait_until_idle(limits.idle_timeout) => return,
+        () = told(&mut stop) => served.as_mut().graceful_shutdown(),
+    }
+    // Streams that follow a run never end by themselves; the engine ends them when it closes, and this is the backstop.
+    let _ = tokio::time::timeout(limits.header_timeout, served).await;
+}

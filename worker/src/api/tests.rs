@@ -1,0 +1,521 @@
+//! The control API as strangers and friends meet it: over a real socket, with a fake backend behind it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bosun_engine::*;
+use futures_util::StreamExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::handlers::Api;
+use super::routes::{OPEN_PATH, ROUTES};
+use super::*;
+use crate::backend::*;
+// The engine has a `Health` of its own.
+use crate::backend::Health;
+use crate::fake::{Fake, RUN};
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+struct Served {
+    fake: Arc<Fake>,
+    port: u16,
+    stop: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+async fn serve(fake: Fake, limits: Limits) -> Served {
+    let fake = Arc::new(fake);
+    let server = Server::bind("127.0.0.1:0".parse().unwrap(), false, limits).await.unwrap();
+    let port = server.address().port();
+    let (stop, stopping) = watch::channel(false);
+    let api = Api { backend: fake.clone(), version: "0" };
+    let hosts = ["bosun.example".to_owned()];
+    let task = tokio::spawn(async move { server.serve(api, Token::of(TOKEN), &hosts, stopping).await });
+    Served { fake, port, stop, task }
+}
+
+impl Served {
+    fn client(&self) -> HttpClient {
+        HttpClient::new(&format!("http://127.0.0.1:{}", self.port), Token::of(TOKEN), "token").unwrap()
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(("127.0.0.1", self.port)).await.unwrap()
+    }
+
+    /// Sends bytes and reads until the server hangs up; the whole answer as text.
+    async fn raw(&self, request: &str) -> String {
+        let mut stream = self.connect().await;
+        // The server may refuse and hang up before it has read everything.
+        let _ = stream.write_all(request.as_bytes()).await;
+        let mut answer = Vec::new();
+        let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer)).await.unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// A request with these header lines; gives the status.
+    async fn status(&self, line: &str, headers: &[&str], body: &str) -> u16 {
+        let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        let length = body.len();
+        let request =
+            format!("{line} HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}");
+        status_of(&self.raw(&request).await)
+    }
+}
+
+fn status_of(answer: &str) -> u16 {
+    answer.split(' ').nth(1).unwrap_or_else(|| panic!("no status in {answer:?}")).parse().unwrap()
+}
+
+const HOST: &str = "Host: localhost";
+const JSON: &str = "Content-Type: application/json";
+const BEARER: &str = "Authorization: Bearer 0123456789abcdef0123456789abcdef";
+
+/// The path of a route with its parameters filled in.
+fn path_of(route: &str) -> String {
+    route
+        .replace("{id}", "order-7")
+        .replace("{activity_id}", "a1")
+        .replace("{update_id}", "u1")
+        .replace("{token}", &TaskToken { run_id: RUN, seq: Seq(1), attempt: Attempt(1) }.to_string())
+}
+
+/// G32: every route and method but /healthz gives 401 without the token and with a wrong one, also in the query string.
+#[tokio::test]
+async fn every_route_but_healthz_needs_the_token() {
+    let served = serve(Fake::new(), Limits::default()).await;
+    for route in ROUTES {
+        let path = path_of(route.path);
+        for (line, headers) in [
+            (format!("{} {path}", route.method), vec![HOST, JSON]),
+            (format!("{} {path}?token={TOKEN}&access_token={TOKEN}", route.method), vec![HOST, JSON]),
+            (format!("{} {path}", route.method), vec![HOST, JSON, "Authorization: Bearer wrong"]),
+            (format!("{} {path}", route.method), vec![HOST, JSON, "Authorization: Bearer"]),
+            (format!("{} {path}", route.method), vec![HOST, JSON, "Authorization: Basic 0123456789abcdef"]),
+            (format!("{} {path}", route.method), vec![HOST, JSON, BEARER, BEARER]),
+        ] {
+            let status = served.status(&line, &headers, "{}").await;
+            let expected = if route.path == OPEN_PATH { 200 } else { 401 };
+            assert_eq!(status, expected, "{line} {headers:?}");
+        }
+    }
+    assert_eq!(served.status("GET /no/such/route", &[HOST], "").await, 401, "nobody learns what exists");
+    assert_eq!(served.status("GET /healthz/", &[HOST], "").await, 401);
+    assert_eq!(served.fake.calls(), Vec::<String>::new(), "nothing reached the engine");
+}
+
+#[tokio::test]
+async fn with_the_token_every_route_exists() {
+    let served = serve(Fake::new(), Limits::default()).await;
+    for route in ROUTES {
+        let line = format!("{} {}", route.method, path_of(route.path));
+        let status = served.status(&line, &[HOST, JSON, BEARER], "{}").await;
+        assert!(![401, 404, 405, 500].contains(&status), "{line}: {status}");
+    }
+    assert_eq!(served.status("GET /no/such/route", &[HOST, BEARER], "").await, 404);
+    assert_eq!(served.status("PUT /api/v1/workflows", &[HOST, JSON, BEARER], "").await, 405);
+}
+
+/// G33: DNS rebinding, other origins and other sites are refused, and no CORS header is ever sent.
+#[tokio::test]
+async fn requests_from_other_pages_are_refused() {
+    let served = serve(Fake::new(), Limits::default()).await;
+    let port_host = format!("Host: 127.0.0.1:{}", served.port);
+    let same = format!("Origin: http://127.0.0.1:{}", served.port);
+    let vectors: Vec<(u16, Vec<&str>)> = vec![
+        (200, vec![HOST]),
+        (200, vec!["Host: LOCALHOST:80"]),
+        (200, vec!["Host: [::1]:8233"]),
+        (200, vec!["Host: bosun.example"]),
+        (200, vec![&port_host, &same]),
+        (200, vec![HOST, "Sec-Fetch-Site: none"]),
+        (200, vec![HOST, "Sec-Fetch-Site: same-origin"]),
+        (403, vec!["Host: evil.example"]),
+        (403, vec!["Host: localhost.evil.example"]),
+        (403, vec!["Host: evil.example:80"]),
+        (403, vec!["Host: 127.0.0.1.nip.io"]),
+        (403, vec!["Host: 0.0.0.0"]),
+        (403, vec!["Host: localhost:80@evil.example"]),
+        (403, vec!["Host: "]),
+        (403, vec![]),
+        (403, vec![HOST, "Host: evil.example"]),
+        (403, vec!["Host: evil.example", "X-Forwarded-Host: localhost"]),
+        (403, vec![HOST, "Origin: http://evil.example"]),
+        (403, vec![HOST, "Origin: https://localhost"]),
+        (403, vec![HOST, "Origin: http://localhost:3000"]),
+        (403, vec![HOST, "Origin: null"]),
+        (403, vec![HOST, "Origin: http://localhost", "Origin: http://evil.example"]),
+        (403, vec![HOST, "Sec-Fetch-Site: cross-site"]),
+        (403, vec![HOST, "Sec-Fetch-Site: same-site"]),
+    ];
+    for (expected, headers) in vectors {
+        for path in ["/healthz", "/api/v1/workflows"] {
+            let mut headers = headers.clone();
+            headers.push(BEARER);
+            assert_eq!(served.status(&format!("GET {path}"), &headers, "").await, expected, "{path} {headers:?}");
+        }
+    }
+    let absolute = "GET http://evil.example/healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert_eq!(status_of(&served.raw(absolute).await), 403);
+    let preflight = "OPTIONS /api/v1/workflows HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\
+                     Access-Control-Request-Method: POST\r\nConnection: close\r\n\r\n";
+    let answer = served.raw(preflight).await.to_ascii_lowercase();
+    assert_eq!(status_of(&answer), 403);
+    assert!(!answer.contains("access-control-"), "{answer}");
+}
+
+/// G33: what a form or a script without preflight can send is not JSON by its type, so it is refused.
+#[tokio::test]
+async fn bodies_must_say_that_they_are_json() {
+    let served = serve(Fake::new(), Limits::default()).await;
+    for (expected, kind) in [
+        (200, "Content-Type: application/json"),
+        (200, "Content-Type: application/json; charset=utf-8"),
+        (200, "Content-Type: Application/JSON"),
+        (415, "Content-Type: text/plain"),
+        (415, "Content-Type: application/x-www-form-urlencoded"),
+        (415, "Content-Type: multipart/form-data; boundary=application/json"),
+        (415, "Content-Type: text/plain; application/json"),
+        (415, "Content-Type: application/jsonp"),
+        (415, "X-Nothing: 1"),
+    ] {
+        let body = r#"{"reason":"x"}"#;
+        let status = served.status("POST /api/v1/workflows/order-7/pause", &[HOST, BEARER, kind], body).await;
+        assert_eq!(status, expected, "{kind}");
+    }
+    let twice = [HOST, BEARER, JSON, "Content-Type: text/plain"];
+    assert_eq!(served.status("POST /api/v1/workflows/order-7/pause", &twice, "{}").await, 415);
+}
+
+/// G34: the body limit holds exactly, with a length and without one.
+#[tokio::test]
+async fn the_body_limit_is_exact() {
+    let limits = Limits { body: 1_000, ..Limits::default() };
+    let served = serve(Fake::new(), limits).await;
+    let headers = [HOST, BEARER, JSON];
+    for (length, expected) in [(999, 200), (1_000, 200), (1_001, 413), (100_000, 413)] {
+        let body = format!(r#"{{"reason":"{}"}}"#, "x".repeat(length - r#"{"reason":""}"#.len()));
+        assert_eq!(body.len(), length);
+        let line = "POST /api/v1/workflows/order-7/pause";
+        assert_eq!(served.status(line, &headers, &body).await, expected, "{length} bytes");
+        let chunked = format!(
+            "{line} HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{JSON}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n\
+             {length:x}\r\n{body}\r\n0\r\n\r\n"
+        );
+        assert_eq!(status_of(&served.raw(&chunked).await), expected, "{length} bytes in chunks");
+    }
+}
+
+/// G34: headers, JSON depth, id length and page size at their limits.
+#[tokio::test]
+async fn headers_depth_ids_and_pages_are_limited() {
+    let served = serve(Fake::new(), Limits::default()).await;
+    let padding = |n: usize| format!("X-Padding: {}", "x".repeat(n));
+    assert_eq!(served.status("GET /healthz", &[HOST, &padding(15_000)], "").await, 200);
+    assert_eq!(served.status("GET /healthz", &[HOST, &padding(17_000)], "").await, 431);
+
+    let all = [HOST, BEARER, JSON];
+    let line = "POST /api/v1/workflows/order-7/query";
+    for (depth, expected) in [(63, 200), (64, 200), (65, 400)] {
+        // The body itself is one level, and so is the input.
+        let nested = format!("{}{}", "[".repeat(depth - 2), "]".repeat(depth - 2));
+        let body = format!(r#"{{"name":"q","input":{{"json":{nested}}}}}"#);
+        assert_eq!(served.status(line, &all, &body).await, expected, "{depth} levels");
+    }
+    let bomb = "[".repeat(1_000_000);
+    let began = Instant::now();
+    assert_eq!(served.status(line, &all, &bomb).await, 400);
+    assert!(began.elapsed() < Duration::from_secs(2));
+
+    for (length, expected) in [(255, 404), (256, 400)] {
+        let line = format!("GET /api/v1/workflows/{}", "x".repeat(length));
+        assert_eq!(served.status(&line, &[HOST, BEARER], "").await, expected, "an id of {length} bytes");
+    }
+    for (asked, given) in [("999", 999), ("1000", 1_000), ("1001", 1_000)] {
+        served.status(&format!("GET /api/v1/workflows?limit={asked}"), &[HOST, BEARER], "").await;
+        assert_eq!(*served.fake.calls().last().unwrap(), format!("list \"\" {given}"));
+    }
+}
+
+/// G35: ids with path separators stay ids.
+#[tokio::test]
+async fn ids_are_never_paths() {
+    let served = serve(Fake::new(), Limits::default()).await;
+    for (sent, id) in [
+        ("..%2F..%2Fetc%2Fpasswd", "../../etc/passwd"),
+        ("%2Fetc%2Fshadow", "/etc/shadow"),
+        ("a%5C..%5Cb", "a\\..\\b"),
+        ("%252e%252e", "%2e%2e"),
+    ] {
+        let status = served.status(&format!("POST /api/v1/workflows/{sent}/pause"), &[HOST, BEARER, JSON], "{}").await;
+        assert_eq!(status, 200, "{sent}");
+        assert_eq!(*served.fake.calls().last().unwrap(), format!("pause {id} \"\" by -"));
+    }
+    for bad in ["a%00b", "a%0Ab", "a%1b%5b2J"] {
+        assert_eq!(served.status(&format!("GET /api/v1/workflows/{bad}"), &[HOST, BEARER], "").await, 400, "{bad}");
+    }
+    let relative = served.status("POST /api/v1/store/backup", &[HOST, BEARER, JSON], r#"{"to":"../x"}"#).await;
+    assert_eq!(relative, 400, "a backup target must be absolute");
+}
+
+/// G34: a socket that sends its headers slowly, or nothing at all, is closed in time, and others are served meanwhile.
+#[tokio::test]
+async fn slow_sockets_are_closed_and_do_not_block_others() {
+    let limits = Limits {
+        header_timeout: Duration::from_millis(300),
+        body_timeout: Duration::from_millis(300),
+        idle_timeout: Duration::from_millis(600),
+        ..Limits::default()
+    };
+    let served = serve(Fake::new(), limits).await;
+    let mut slow = Vec::new();
+    for i in 0..100 {
+        let mut stream = served.connect().await;
+        let begin: &[u8] = if i % 2 == 0 { b"" } else { b"GET /healthz HTTP/1.1\r\nHost: loc" };
+        stream.write_all(begin).await.unwrap();
+        slow.push(stream);
+    }
+    let began = Instant::now();
+    assert_eq!(served.status("GET /healthz", &[HOST], "").await, 200);
+    assert!(began.elapsed() < Duration::from_millis(250), "served beside slow sockets in {:?}", began.elapsed());
+    for mut stream in slow {
+        let mut rest = Vec::new();
+        let closed = tokio::time::timeout(Duration::from_secs(3), stream.read_to_end(&mut rest)).await;
+        assert!(closed.is_ok(), "a slow socket was not closed");
+    }
+    // A body that never comes.
+    let request = format!(
+        "POST /api/v1/workflows/order-7/pause HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{JSON}\r\nContent-Length: 10\r\n\
+         Connection: close\r\n\r\n{{"
+    );
+    assert_eq!(status_of(&served.raw(&request).await), 408);
+}
+
+/// G34: one connection more than allowed is told so.
+#[tokio::test]
+async fn connections_are_limited() {
+    let served = serve(Fake::new(), Limits { connections: 2, ..Limits::default() }).await;
+    let held = [served.connect().await, served.connect().await];
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let answer = served.raw("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("Retry-After: 1"), "{answer}");
+    drop(held);
+    let mut status = 0;
+    for _ in 0..50 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        status = served.status("GET /healthz", &[HOST], "").await;
+        if status == 200 {
+            break;
+        }
+    }
+    assert_eq!(status, 200, "places come back");
+}
+
+/// G32: beyond loopback only when it was said.
+#[tokio::test]
+async fn a_public_address_needs_a_word() {
+    let refused = Server::bind("0.0.0.0:0".parse().unwrap(), false, Limits::default()).await;
+    assert!(matches!(refused, Err(ServeError::NotLoopback { .. })));
+    assert!(Server::bind("0.0.0.0:0".parse().unwrap(), true, Limits::default()).await.is_ok());
+}
+
+/// Every rejection there is.
+pub(crate) fn rejections() -> Vec<Rejection> {
+    let (workflow_id, failure) = (WorkflowId::of("order-7"), Failure::application("A", "b"));
+    let name = QueryName::of("q");
+    vec![
+        Rejection::NotFound { workflow_id: workflow_id.clone(), run_id: Some(RUN) },
+        Rejection::Closed { workflow_id: workflow_id.clone(), run_id: RUN, status: WorkflowStatus::Failed },
+        Rejection::AlreadyOpen { workflow_id: workflow_id.clone(), run_id: RUN },
+        Rejection::IdReused {
+            workflow_id,
+            run_id: RUN,
+            status: WorkflowStatus::Completed,
+            policy: IdReusePolicy::RejectDuplicate,
+        },
+        Rejection::UnknownWorkflowType { workflow_type: "x".into(), known: vec!["a".into(), "b".into()] },
+        Rejection::UpdateRefused { update_id: "u".into(), failure: failure.clone() },
+        Rejection::UnknownActivity { activity: "a1".into() },
+        Rejection::StaleAttempt { seq: Seq(1), attempt: Attempt(1), current: Attempt(2) },
+        Rejection::AlreadyPaused,
+        Rejection::NotPaused,
+        Rejection::InboxFull { limit: 10 },
+        Rejection::Overloaded { limit: 10, retry_after: Duration::from_millis(1_500) },
+        Rejection::PayloadTooLarge { length: 3, limit: 2 },
+        Rejection::Invalid { what: "x".into(), why: "y".into() },
+        Rejection::Held { why: "z".into() },
+        Rejection::ShuttingDown,
+        Rejection::StorageFailed { why: "EIO".into() },
+        Rejection::StorageFull { why: "ENOSPC".into() },
+        Rejection::Query(QueryError::Unknown { name: name.clone(), known: vec![] }),
+        Rejection::Query(QueryError::Failed { name: name.clone(), failure }),
+        Rejection::Query(QueryError::Mutated { name, what: "w".into() }),
+    ]
+}
+
+#[tokio::test]
+async fn a_rejection_survives_the_trip_through_http() {
+    for rejection in rejections() {
+        let served = serve(Fake::rejecting(rejection.clone()), Limits::default()).await;
+        let signal = SignalRequest { name: "s".into(), input: Payload::null(), identity: None, request_id: None };
+        let refused = served.client().signal(Target::workflow("order-7".into()), signal).await;
+        assert_eq!(refused, Err(CallError::Rejected(rejection)));
+    }
+}
+
+/// G25: what to wait for is said where waiting helps.
+#[tokio::test]
+async fn overload_says_when_to_ask_again() {
+    for (rejection, status, retry_after) in [
+        (Rejection::InboxFull { limit: 1 }, 429, Some("1")),
+        (Rejection::Overloaded { limit: 1, retry_after: Duration::from_millis(1_500) }, 503, Some("2")),
+        (Rejection::ShuttingDown, 503, Some("1")),
+        (Rejection::StorageFull { why: "x".into() }, 507, Some("5")),
+        (Rejection::StorageFailed { why: "x".into() }, 503, None),
+        (Rejection::AlreadyPaused, 409, None),
+    ] {
+        let served = serve(Fake::rejecting(rejection.clone()), Limits::default()).await;
+        let request = format!(
+            "POST /api/v1/workflows/order-7/pause HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{JSON}\r\nContent-Length: 2\r\n\
+             Connection: close\r\n\r\n{{}}"
+        );
+        let answer = served.raw(&request).await.to_ascii_lowercase();
+        assert_eq!(status_of(&answer), status, "{rejection}");
+        let found = answer.lines().find_map(|line| line.strip_prefix("retry-after: "));
+        assert_eq!(found, retry_after, "{rejection}");
+    }
+}
+
+/// G04: a failed log is 503 on /healthz, without telling strangers why.
+#[tokio::test]
+async fn healthz_tells_that_the_log_failed() {
+    let served = serve(Fake::new(), Limits::default()).await;
+    assert!(served.client().answers().await);
+    *served.fake.health.lock().unwrap() = Health::StorageFailed { why: "EIO at /secret/place".into() };
+    let answer = served.raw("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    assert_eq!(status_of(&answer), 503);
+    assert!(answer.contains("storage_failed") && !answer.contains("secret"), "{answer}");
+    assert!(served.client().answers().await, "a failed worker is still a worker");
+    *served.fake.health.lock().unwrap() = Health::Draining;
+    assert_eq!(served.status("GET /healthz", &[HOST], "").await, 200, "a draining worker is alive");
+    assert_eq!(served.status("GET /readyz", &[HOST, BEARER], "").await, 503, "and takes no work");
+}
+
+#[tokio::test]
+async fn an_attached_client_sees_what_an_embedded_one_sees() {
+    let served = serve(Fake::new(), Limits::default()).await;
+    let (client, fake) = (served.client(), served.fake.clone());
+    let target = || Target::workflow("order/7 ü?&#%".into());
+    let because = || Because { reason: "r".into(), identity: Some("me@here".into()), request_id: None };
+    let token = TaskToken { run_id: RUN, seq: Seq(3), attempt: Attempt(1) };
+
+    let start = || StartWorkflow::new("order".into(), "order-7".into()).input(Payload::bytes(vec![0, 255]));
+    assert_eq!(client.start(start()).await, fake.start(start()).await);
+    let signal = || SignalRequest { name: "s".into(), input: Payload::null(), identity: None, request_id: None };
+    assert_eq!(client.signal_with_start(start(), signal()).await, fake.signal_with_start(start(), signal()).await);
+    let update = || UpdateRequest {
+        update_id: "u 1".into(),
+        name: "n".into(),
+        input: Payload::null(),
+        identity: None,
+        wait: UpdateWait::Completed,
+    };
+    assert_eq!(client.update(target(), update()).await, fake.update(target(), update()).await);
+    assert_eq!(client.update_with_start(start(), update()).await, fake.update_with_start(start(), update()).await);
+    assert_eq!(client.update_result(target(), "u/1".into()).await, fake.update_result(target(), "u/1".into()).await);
+    assert_eq!(client.query(target(), "q".into(), Payload::null()).await, Ok(Payload::raw_json("\"fine\"")));
+    let both: [&dyn Backend; 2] = [&client, &*fake];
+    for verb in [<dyn Backend>::cancel, <dyn Backend>::terminate, <dyn Backend>::pause, <dyn Backend>::unpause] {
+        for backend in both {
+            assert_eq!(verb(backend, target(), because()).await, Ok(()));
+        }
+    }
+    for verb in [<dyn Backend>::pause_activity, <dyn Backend>::unpause_activity] {
+        for backend in both {
+            assert_eq!(verb(backend, target(), "a 1".into(), because()).await, Ok(()));
+        }
+    }
+    let completion = || ActivityCompletion::Fail(Failure::application("A", "b"));
+    assert_eq!(client.complete_activity(token, completion()).await, Ok(()));
+    assert_eq!(fake.complete_activity(token, completion()).await, Ok(()));
+    let run = Target::run("order-7".into(), RUN);
+    assert_eq!(client.describe(run.clone()).await, fake.describe(run.clone()).await);
+    let list = || ListRequest { query: "A = 'b & c'".into(), limit: 7 };
+    assert_eq!(client.list(list()).await, fake.list(list()).await);
+    assert_eq!(client.count("x".into()).await, fake.count("x".into()).await);
+    let wait = ResultRequest { follow_runs: true, timeout: None };
+    assert_eq!(client.result(run.clone(), wait).await, fake.result(run.clone(), wait).await);
+    assert_eq!(client.history(run.clone(), EventId(2), 9).await, fake.history(run.clone(), EventId(2), 9).await);
+    assert_eq!(client.delete(target()).await, fake.delete(target()).await);
+    assert_eq!(client.verify().await, fake.verify().await);
+    assert_eq!(client.backup("/tmp/x y".into()).await, fake.backup("/tmp/x y".into()).await);
+    assert_eq!(client.store_info().await, fake.store_info().await);
+    assert_eq!(client.health().await, fake.health().await);
+
+    // The fake has noted each call twice in a row: once over HTTP, once directly.
+    let calls = fake.calls();
+    let query = calls.iter().position(|call| call.starts_with("query ")).unwrap();
+    let mut pairs = calls.clone();
+    pairs.remove(query);
+    for pair in pairs.chunks(2) {
+        // A result over HTTP has the same target and chain, and its own timeout.
+        assert_eq!(pair[0], pair[1]);
+    }
+}
+
+#[tokio::test]
+async fn streams_arrive_whole_and_a_missing_run_is_an_error() {
+    let served = serve(Fake::new(), Limits::default()).await;
+    let (client, fake) = (served.client(), served.fake.clone());
+    let target = Target::workflow("order-7".into());
+    let events: Vec<_> = client.events(target.clone(), EventId(1), true).collect().await;
+    let expected: Vec<_> = fake.events.iter().cloned().map(Ok).collect();
+    assert_eq!(events, expected);
+    let watched: Vec<_> = client.watch("Status = 'x'".into(), Some(GroupSeq(7))).collect().await;
+    assert_eq!(watched.len(), 1);
+    assert_eq!(*fake.calls().last().unwrap(), "watch \"Status = 'x'\" Some(GroupSeq(7))");
+    assert_eq!(watched[0].as_ref().unwrap().event, fake.events[0]);
+
+    let missing = Rejection::NotFound { workflow_id: "order-7".into(), run_id: None };
+    *fake.rejection.lock().unwrap() = Some(missing.clone());
+    let events: Vec<_> = client.events(target, EventId(1), true).collect().await;
+    assert_eq!(events, [Err(CallError::Rejected(missing.clone()))]);
+    let watched: Vec<_> = client.watch(String::new(), None).collect().await;
+    assert_eq!(watched, [Err(CallError::Rejected(missing))], "an error in the middle of a stream ends it");
+}
+
+#[tokio::test]
+async fn waiting_ends_when_the_time_is_up() {
+    let fake = Fake::new();
+    *fake.outcome.lock().unwrap() = None;
+    let served = serve(fake, Limits::default()).await;
+    let wait = ResultRequest { follow_runs: false, timeout: Some(Duration::from_millis(150)) };
+    let began = Instant::now();
+    assert_eq!(served.client().result(Target::workflow("order-7".into()), wait).await, Ok(None));
+    assert!(began.elapsed() >= Duration::from_millis(150));
+}
+
+#[tokio::test]
+async fn a_wrong_token_and_a_silent_address_are_told_apart() {
+    let served = serve(Fake::new(), Limits::default()).await;
+    let address = format!("http://127.0.0.1:{}", served.port);
+    let stranger = HttpClient::new(&address, Token::of("x".repeat(64)), "some/file").unwrap();
+    let refused = stranger.store_info().await;
+    assert_eq!(refused, Err(CallError::Unauthorized { address, token_file: "some/file".into() }));
+    let nobody = HttpClient::new("http://127.0.0.1:1", Token::of(TOKEN), "token").unwrap();
+    assert!(matches!(nobody.store_info().await, Err(CallError::Unreachable { .. })));
+    assert!(!nobody.answers().await);
+}
+
+/// G27: the server ends in bounded time though clients hold connections open.
+#[tokio::test]
+async fn the_server_stops_with_connections_open() {
+    let served = serve(Fake::new(), Limits { header_timeout: Duration::from_millis(300), ..Limits::default() }).await;
+    let _held = served.connect().await;
+    assert!(served.client().answers().await);
+    served.stop.send(true).unwrap();
+    tokio::time::timeout(Duration::from_secs(3), served.task).await.unwrap().unwrap();
+}

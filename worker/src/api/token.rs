@@ -1,0 +1,115 @@
+//! The bearer token: 32 random bytes in a file only its owner can read.
+//!
+//! Invariant: the token is never printed, never in a URL, and compared in constant time (engine.md G32).
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// A secret that shows itself to nobody but the `Authorization` header.
+#[derive(Clone)]
+pub struct Token(String);
+
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    #[error("cannot read the token file {}: {why}", path.display())]
+    Unreadable { path: PathBuf, why: io::Error },
+    #[error("cannot create the token file {}: {why}", path.display())]
+    Uncreatable { path: PathBuf, why: io::Error },
+    #[error("the token file {} can be read by others (mode {mode:o}); run `chmod 600` on it", path.display())]
+    TooOpen { path: PathBuf, mode: u32 },
+    #[error("the token file {} holds no token: at least 32 visible ASCII characters are expected", path.display())]
+    Malformed { path: PathBuf },
+}
+
+impl Token {
+    pub fn of(text: impl Into<String>) -> Self {
+        Token(text.into())
+    }
+    pub fn header(&self) -> String {
+        format!("Bearer {}", self.0)
+    }
+    /// Compares the hashes of both, which takes the same time wherever they differ.
+    pub fn matches(&self, other: &str) -> bool {
+        // blake3::Hash compares in constant time.
+        blake3::hash(self.0.as_bytes()) == blake3::hash(other.as_bytes())
+    }
+
+    pub fn read(path: &Path) -> Result<Token, TokenError> {
+        let unreadable = |why| TokenError::Unreadable { path: path.into(), why };
+        let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(TokenError::TooOpen { path: path.into(), mode });
+        }
+        let text = fs::read_to_string(path).map_err(unreadable)?;
+        let text = text.trim();
+        if text.len() < 32 || !text.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(TokenError::Malformed { path: path.into() });
+        }
+        Ok(Token(text.to_owned()))
+    }
+
+    /// The token of a data directory; made at the first start. A crash while it is made leaves a temporary file only.
+    pub fn read_or_create(path: &Path) -> Result<Token, TokenError> {
+        match Token::read(path) {
+            Err(TokenError::Unreadable { why, .. }) if why.kind() == io::ErrorKind::NotFound => {}
+            found => return found,
+        }
+        let create = || -> io::Result<()> {
+            let temporary = path.with_extension(format!("tmp{}", std::process::id()));
+            let _ = fs::remove_file(&temporary);
+            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+            file.write_all(format!("{}\n", random_hex(32)?).as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&temporary, path)
+        };
+        create().map_err(|why| TokenError::Uncreatable { path: path.into(), why })?;
+        Token::read(path)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// Random bytes from the operating system as hexadecimal digits.
+pub fn random_hex(bytes: usize) -> io::Result<String> {
+    let mut buffer = vec![0; bytes];
+    fs::File::open("/dev/urandom")?.read_exact(&mut buffer)?;
+    Ok(bosun_engine::hex(&buffer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// G32: the token file is made once, with mode 0600, and one that others can read is refused.
+    #[test]
+    fn the_token_file_is_private_and_stays_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        let first = Token::read_or_create(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(first.0.len(), 64);
+        let second = Token::read_or_create(&path).unwrap();
+        assert!(second.matches(&first.0));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
+
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(Token::read(&path), Err(TokenError::TooOpen { mode: 0o644, .. })));
+    }
+
+    /// G31: printing a token for debugging does not show it.
+    #[test]
+    fn a_token_is_not_printed() {
+        let token = Token::of("x".repeat(64));
+        assert_eq!(format!("{token:?}"), "Token(…)");
+        assert!(token.matches(&"x".repeat(64)));
+        assert!(!token.matches(&"x".repeat(63)));
+        assert!(!token.matches(""));
+    }
+}

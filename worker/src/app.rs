@@ -1,0 +1,170 @@
+//! A program of its own: workflows and activities, with the whole command line around them.
+//!
+//! Replay, queries and forks need the workflow code, so whoever writes workflows builds a binary from this:
+//!
+//! ```no_run
+//! # use std::process::ExitCode;
+//! fn main() -> ExitCode {
+//!     bosun_worker::App::new()
+//!         .workflow("greeting", |_cx, name: String| async move { Ok(format!("Dear {name}")) })
+//!         .activity("greet", |_cx, name: String| async move { Ok(format!("Hello, {name}")) })
+//!         .main()
+//! }
+//! ```
+//!
+//! Invariant: registering decides nothing; the stock `bosun` binary is this with the built-in supervisors.
+
+use std::future::Future;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use bosun_engine::workflow::{StateMachine, WfContext, WorkflowRegistry};
+use bosun_engine::{ActivityContext, ActivityError, ActivityRegistry, ActivityType, Failure, Payload, WorkflowType};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::capability::{self, CapabilityConfig};
+use crate::cli::{self, PlanFile, PlanLoader, Program};
+use crate::embedded::Registries;
+use crate::examples;
+use crate::supervisor::{self, PLAN_RUN, PlanRunInput};
+
+/// The builder of a program.
+#[derive(Clone, Default)]
+pub struct App {
+    registries: Registries,
+    plans: Option<PlanLoader>,
+    versioned: bool,
+}
+
+impl App {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers an async function as a workflow.
+    pub fn workflow<I, O, F>(
+        self,
+        workflow_type: impl Into<WorkflowType>,
+        function: impl Fn(WfContext, I) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        I: DeserializeOwned + 'static,
+        O: Serialize + 'static,
+        F: Future<Output = Result<O, Failure>> + 'static,
+    {
+        self.workflows(|workflows| workflows.workflow(workflow_type, function))
+    }
+
+    /// Registers a state machine under its `TYPE`.
+    pub fn state_machine<S: StateMachine>(self) -> Self {
+        self.workflows(WorkflowRegistry::state_machine::<S>)
+    }
+
+    /// Registers many workflows at once, as a library of them does.
+    pub fn workflows(mut self, register: impl FnOnce(WorkflowRegistry) -> WorkflowRegistry) -> Self {
+        self.registries.workflows = register(std::mem::take(&mut self.registries.workflows));
+        self
+    }
+
+    /// The version of the workflow code; part of the build id that histories record.
+    pub fn version(mut self, version: &str) -> Self {
+        self.versioned = true;
+        self.workflows(|workflows| workflows.version(version))
+    }
+
+    /// Registers an activity function.
+    pub fn activity<I, O, F, Fut>(mut self, activity_type: impl Into<ActivityType>, function: F) -> Self
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize,
+        F: Fn(ActivityContext, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, ActivityError>> + Send + 'static,
+    {
+        self.registries.activities.register(activity_type, function);
+        self
+    }
+
+    /// Registers many activities at once, as a library of them does.
+    pub fn activities(mut self, register: impl FnOnce(&mut ActivityRegistry)) -> Self {
+        register(&mut self.registries.activities);
+        self
+    }
+
+    /// Registers activities that need the data directory. Called once the directory is held, before any activity runs;
+    /// not called by commands that only visit it.
+    pub fn at_open(
+        mut self,
+        register: impl Fn(&Path, &mut ActivityRegistry) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.registries.at_open.push(Arc::new(register));
+        self
+    }
+
+    /// How `run PLAN.yaml` reads plan files.
+    pub fn plans(mut self, loader: PlanLoader) -> Self {
+        self.plans = Some(loader);
+        self
+    }
+
+    /// The built-in supervisors and examples with the capabilities in the box: what makes the stock `bosun`.
+    pub fn with_supervisors(self) -> Self {
+        self.workflows(supervisor::register)
+            .workflows(examples::register)
+            .activities(examples::register_activities)
+            .at_open(capabilities)
+            .plans(load_plan)
+    }
+
+    /// Runs the command line of this process to its end.
+    ///
+    /// Unless a version was given, the program file itself is the version: a rebuilt program has another build id, and
+    /// checks every run it loads against its code (engine.md E22).
+    pub fn main(mut self) -> ExitCode {
+        if !self.versioned
+            && let Some(fingerprint) = program_fingerprint()
+        {
+            self = self.version(&fingerprint);
+        }
+        self.run(std::env::args_os()).into()
+    }
+
+    /// As [`App::main`] with these arguments; the first is the program's name.
+    pub fn run(mut self, args: impl IntoIterator<Item = std::ffi::OsString>) -> cli::exit::Exit {
+        self.registries.identity = Some(cli::identity());
+        let program = Program { opener: Arc::new(self.registries), plans: self.plans };
+        cli::main(&program, args)
+    }
+}
+
+/// What a worker that was killed left running is ended first, so that nothing runs twice at a time.
+fn capabilities(data: &Path, activities: &mut ActivityRegistry) -> Result<(), String> {
+    let notes = data.join("processes");
+    let reaped = capability::process::reap_orphans(&notes).map_err(|why| format!("{}: {why}", notes.display()))?;
+    if !reaped.is_empty() {
+        tracing::warn!(count = reaped.len(), "ended processes that a killed worker had left running");
+    }
+    let mut config = CapabilityConfig::default();
+    config.process.notes = Some(notes);
+    config.demo.directory = Some(data.join("demo"));
+    capability::register(activities, &config).map_err(|why| format!("the HTTP client: {why}"))
+}
+
+/// A plan runs in the working directory of the command.
+fn load_plan(path: &Path) -> Result<PlanFile, String> {
+    let text = std::fs::read_to_string(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
+    let directory = std::env::current_dir().map_err(|why| format!("the working directory: {why}"))?;
+    let name = path.file_stem().map_or_else(|| "plan".to_owned(), |name| name.to_string_lossy().into_owned());
+    let input = PlanRunInput::read(&path.to_string_lossy(), &text, &directory.to_string_lossy());
+    let input = Payload::encode(&input.map_err(|why| why.to_string())?).map_err(|why| why.to_string())?;
+    Ok(PlanFile { name, workflow_type: WorkflowType::of(PLAN_RUN), input })
+}
+
+/// A hash over the file of this program.
+fn program_fingerprint() -> Option<String> {
+    let mut hasher = blake3::Hasher::new();
+    let program = std::fs::File::open(std::env::current_exe().ok()?).ok()?;
+    hasher.update_reader(program).ok()?;
+    Some(hasher.finalize().to_hex().to_string())
+}

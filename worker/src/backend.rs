@@ -1,0 +1,135 @@
+//! What the command line and the control API need from an engine: one trait, three implementations.
+//!
+//! Invariant: a caller cannot tell whether the engine is in this process (embedded), behind the control API of a
+//! running worker (attached) or a fake in a test; all answer with the same values and the same [`Rejection`]s. This
+//! file holds no behaviour; it does not find or open a backend (`cli::locate` does).
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bosun_engine::*;
+use futures_core::Stream;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Why a call has no answer: the engine refused it, or it never reached the engine.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CallError {
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    #[error("the worker at {address} cannot be reached: {why}")]
+    Unreachable { address: String, why: String },
+    #[error("the worker at {address} does not accept the token from {token_file}")]
+    Unauthorized { address: String, token_file: String },
+    /// The control API refused the request before the engine saw it, or its answer makes no sense.
+    #[error("the control API refused the request ({status} {code}): {message}")]
+    Refused { status: u16, code: String, message: String },
+}
+
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type Reply<'a, T> = BoxFuture<'a, Result<T, CallError>>;
+pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, CallError>> + Send>>;
+pub type RunEventStream = Pin<Box<dyn Stream<Item = Result<RunEvent, CallError>> + Send>>;
+
+/// Who asks, why, and under which request id; recorded in the history.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Because {
+    #[serde(default)]
+    pub reason: String,
+    #[serde(default)]
+    pub identity: Option<Identity>,
+    /// Makes a cancel request idempotent; the other verbs do not look at it.
+    #[serde(default)]
+    pub request_id: Option<RequestId>,
+}
+
+/// Everything a client can ask of an engine. Mirrors `bosun_engine::Client`.
+pub trait Backend: Send + Sync {
+    fn start(&self, request: StartWorkflow) -> Reply<'_, Started>;
+    fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()>;
+    fn signal_with_start(&self, request: StartWorkflow, signal: SignalRequest) -> Reply<'_, Started>;
+    fn update(&self, target: Target, update: UpdateRequest) -> Reply<'_, UpdateOutcome>;
+    fn update_with_start(&self, request: StartWorkflow, update: UpdateRequest) -> Reply<'_, (Started, UpdateOutcome)>;
+    fn update_result(&self, target: Target, update: UpdateId) -> Reply<'_, UpdateOutcome>;
+    fn query(&self, target: Target, name: QueryName, input: Payload) -> Reply<'_, Payload>;
+    fn cancel(&self, target: Target, because: Because) -> Reply<'_, ()>;
+    fn terminate(&self, target: Target, because: Because) -> Reply<'_, ()>;
+    fn pause(&self, target: Target, because: Because) -> Reply<'_, ()>;
+    fn unpause(&self, target: Target, because: Because) -> Reply<'_, ()>;
+    fn pause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()>;
+    fn unpause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()>;
+    fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Reply<'_, ()>;
+    fn describe(&self, target: Target) -> Reply<'_, Description>;
+    fn list(&self, request: ListRequest) -> Reply<'_, Vec<RunInfo>>;
+    fn count(&self, query: String) -> Reply<'_, u64>;
+    /// `None`: the time given ran out before the run closed.
+    fn result(&self, target: Target, request: ResultRequest) -> Reply<'_, Option<RunResult>>;
+    fn history(&self, target: Target, from: EventId, limit: usize) -> Reply<'_, Vec<Event>>;
+    /// Ends when the run is closed and drained, or, without `follow`, at the current end.
+    fn events(&self, target: Target, from: EventId, follow: bool) -> EventStream;
+    /// Committed events of all runs that match, after a group or from now on.
+    fn watch(&self, query: String, after: Option<GroupSeq>) -> RunEventStream;
+    fn delete(&self, target: Target) -> Reply<'_, ()>;
+    fn verify(&self) -> Reply<'_, Value>;
+    fn backup(&self, to: PathBuf) -> Reply<'_, Value>;
+    fn store_info(&self) -> Reply<'_, Value>;
+    fn health(&self) -> Reply<'_, Health>;
+}
+
+/// Whether an engine takes work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Health {
+    Ready,
+    Draining,
+    StorageFull { why: String },
+    StorageFailed { why: String },
+}
+
+/// What an opened engine is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Purpose {
+    /// Run workflows and activities: this many attempts at once, from these queues (none named: all).
+    Work { slots: usize, queues: Vec<TaskQueue> },
+    /// Do one durable thing, or read, and close: no activity is started. Only some visits may create a directory.
+    Visit { create: bool },
+}
+
+/// Why a data directory could not be opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    #[error("another process holds {}", .0.display())]
+    Locked(PathBuf),
+    #[error("the store is damaged: {0}")]
+    Corrupt(String),
+    #[error("the store was written by a version this one cannot read: {0}")]
+    Unsupported(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// How an engine stopped by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stopped {
+    Drained,
+    StorageFailed { why: String },
+}
+
+/// An engine in this process.
+pub trait Engine: Send + Sync {
+    fn backend(&self) -> Arc<dyn Backend>;
+    /// Stops taking work, lets running attempts end for at most `timeout`, and closes. True: everything had ended.
+    fn drain(&self, timeout: Duration) -> BoxFuture<'_, bool>;
+    /// Resolves when the engine has stopped, by a drain or because its storage failed.
+    fn stopped(&self) -> BoxFuture<'_, Stopped>;
+}
+
+/// Opens the engine of a data directory, with the workflows and activities of the program.
+pub trait OpenEngine: Send + Sync {
+    fn open<'a>(&'a self, data: &'a Path, purpose: &'a Purpose) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>>;
+    /// The workflow types this program can run.
+    fn workflow_types(&self) -> Vec<String>;
+}

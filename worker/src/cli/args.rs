@@ -1,0 +1,156 @@
+//! The command line's grammar: nouns, verbs, and the options every verb takes.
+//!
+//! Invariant: `bosun VERB` and `bosun workflow VERB` are the same by declaration, not by guessing; no other
+//! abbreviation exists. What a verb takes stands in the verb's own file.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use super::output::{ColorChoice, Format};
+use super::time_format::TimeFormat;
+use super::{activity, control, describe, list, message, result, show, start, store, worker};
+
+/// Runs supervisors: long-lived managers of agents, commands and people that survive any crash.
+#[derive(Debug, Parser)]
+#[command(name = "bosun", version, propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub noun: Noun,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
+pub struct Global {
+    /// The data directory.
+    #[arg(long, global = true, env = "BOSUN_STORE", value_name = "DIR", default_value = ".bosun")]
+    pub data: PathBuf,
+    /// The control API of a worker, for example http://127.0.0.1:8233; otherwise found through DIR/worker.json.
+    #[arg(long, global = true, env = "BOSUN_ADDRESS", value_name = "URL")]
+    pub address: Option<String>,
+    /// The file with the token of the control API [default: DIR/token].
+    #[arg(long, global = true, env = "BOSUN_TOKEN_FILE", value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    #[arg(long, global = true, env = "BOSUN_NAMESPACE", value_name = "NAME", default_value = "default")]
+    pub namespace: String,
+    #[arg(short, long, global = true, env = "BOSUN_OUTPUT", value_name = "FORMAT", default_value = "text")]
+    pub output: Format,
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "relative")]
+    pub time_format: TimeFormat,
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: ColorChoice,
+    /// Icons from plain ASCII.
+    #[arg(long, global = true)]
+    pub ascii: bool,
+    /// The columns or keys to show.
+    #[arg(long, global = true, value_name = "A,B,C", value_delimiter = ',')]
+    pub fields: Vec<String>,
+    /// Say yes to every question.
+    #[arg(short, long, global = true)]
+    pub yes: bool,
+    /// Never ask a question.
+    #[arg(long, global = true)]
+    pub no_input: bool,
+    /// What to log, to stderr, for example `info` or `bosun_engine=debug`.
+    #[arg(long, global = true, env = "BOSUN_LOG", value_name = "FILTER")]
+    pub log: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Noun {
+    #[command(flatten)]
+    Verb(WorkflowVerb),
+    /// Workflow executions; the noun may be left out.
+    #[command(subcommand)]
+    Workflow(WorkflowVerb),
+    /// Single activities of a run.
+    #[command(subcommand)]
+    Activity(activity::ActivityVerb),
+    /// The worker process.
+    #[command(subcommand)]
+    Worker(worker::WorkerVerb),
+    /// The data directory.
+    #[command(subcommand)]
+    Store(store::StoreVerb),
+    /// Explain an error code, or `exit-codes`.
+    Explain {
+        #[arg(value_name = "CODE")]
+        code: String,
+    },
+    /// Show the version.
+    Version {
+        /// As JSON, like `-o json`.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum WorkflowVerb {
+    /// Run a plan file or a workflow type in this process, and wait.
+    Run(start::RunArgs),
+    /// Start a workflow execution and print its id.
+    Start(start::StartArgs),
+    /// Start a workflow execution and wait for its result.
+    Execute(start::ExecuteArgs),
+    /// Signal a run, starting it if none is open.
+    SignalWithStart(start::SignalWithStartArgs),
+    /// List workflow executions, newest first.
+    #[command(visible_alias = "ls")]
+    List(list::ListArgs),
+    /// Count workflow executions.
+    Count(list::CountArgs),
+    /// Show the state of a run: what is pending, what it waits for, how it ended.
+    Describe(describe::DescribeArgs),
+    /// Show the history of a run.
+    Show(show::ShowArgs),
+    /// Wait for the result of a run.
+    Result(result::ResultArgs),
+    /// Send a signal.
+    Signal(message::SignalArgs),
+    /// Ask a run for something without changing it.
+    Query(message::QueryArgs),
+    /// Send an update and wait for its answer.
+    Update(message::UpdateArgs),
+    /// Ask a run to cancel; it may clean up.
+    Cancel(control::ControlArgs),
+    /// End a run at once, without clean-up.
+    Terminate(control::ControlArgs),
+    /// Keep a run from going on; inputs are kept.
+    Pause(control::ControlArgs),
+    /// Let a paused run go on.
+    Unpause(control::ControlArgs),
+    /// Remove a closed run.
+    Delete(control::ControlArgs),
+}
+
+/// Names a run: by position or `-w`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct RunOf {
+    /// A workflow id, the beginning of one, a run id, `latest`, or `@N` for the N-th newest.
+    #[arg(value_name = "ID", required_unless_present = "workflow_id")]
+    pub id: Option<String>,
+    #[command(flatten)]
+    pub exact: ExactRun,
+}
+
+/// Names a run exactly, for scripts.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ExactRun {
+    /// Exactly this workflow id.
+    #[arg(short, long, value_name = "ID")]
+    pub workflow_id: Option<String>,
+    /// Exactly this run.
+    #[arg(short, long, value_name = "RUN")]
+    pub run_id: Option<String>,
+}
+
+/// The input of a request.
+#[derive(Debug, Clone, Default, Args)]
+pub struct InputArg {
+    /// JSON, `@file`, or `-` for standard input.
+    #[arg(short, long, value_name = "JSON", allow_hyphen_values = true)]
+    pub input: Option<String>,
+}

@@ -1,0 +1,78 @@
+//! What a verb works with: a backend, a screen, and who is asking.
+//!
+//! Invariant: a verb reaches runs through the backend only, and prints through the screen only, so that a test can
+//! give it both. How the backend was found does not show here, except for whether anybody carries runs on.
+
+use std::io::{BufRead, IsTerminal};
+use std::path::Path;
+use std::sync::Arc;
+
+use bosun_engine::*;
+
+use super::error::CliError;
+use super::explain::Code;
+use super::output::Screen;
+use crate::backend::{Backend, Because};
+
+pub struct Context {
+    pub backend: Arc<dyn Backend>,
+    pub screen: Screen,
+    pub identity: Identity,
+    pub namespace: Namespace,
+    pub yes: bool,
+    pub no_input: bool,
+    /// Whether somebody carries runs on: a worker we are attached to, or this process.
+    pub carried_on: bool,
+    /// Whether the backend is another process: paths and waiting mean something else then.
+    pub attached: bool,
+    pub plans: Option<PlanLoader>,
+}
+
+/// A plan file, read: the workflow it starts and its input.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlanFile {
+    /// For the workflow id and for people.
+    pub name: String,
+    pub workflow_type: WorkflowType,
+    pub input: Payload,
+}
+
+/// Reads a plan file. The error is for people and names the field.
+pub type PlanLoader = fn(&Path) -> Result<PlanFile, String>;
+
+impl Context {
+    pub fn because(&self, reason: Option<&str>) -> Because {
+        let reason = reason.unwrap_or_default().to_owned();
+        Because { reason, identity: Some(self.identity.clone()), request_id: None }
+    }
+
+    /// Asks on the terminal, or refuses where nobody can answer.
+    pub fn confirm(&mut self, question: &str) -> Result<(), CliError> {
+        if self.yes {
+            return Ok(());
+        }
+        let refused =
+            |why: &str| Err(CliError::new(Code::NotConfirmed, why).help("say --yes to do it without a question"));
+        if self.no_input || !std::io::stdin().is_terminal() {
+            return refused(&format!("{question} needs a yes, and nobody can be asked"));
+        }
+        self.screen.draw(&format!("{question}? [y/N] "));
+        let mut answer = String::new();
+        let read = std::io::stdin().lock().read_line(&mut answer);
+        match (read, answer.trim().to_ascii_lowercase().as_str()) {
+            (Ok(_), "y" | "yes") => Ok(()),
+            _ => refused("not confirmed"),
+        }
+    }
+}
+
+/// `user@host`, as it is recorded in histories.
+pub fn identity() -> Identity {
+    let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
+    let user = user.unwrap_or_else(|| format!("uid{}", rustix::process::getuid().as_raw()));
+    let host =
+        std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
+    let host = host.unwrap_or_else(|_| "localhost".to_owned());
+    let clean: String = format!("{user}@{}", host.trim()).chars().filter(|c| !c.is_control()).take(100).collect();
+    Identity::new(clean).unwrap_or_else(|_| Identity::of("unknown"))
+}

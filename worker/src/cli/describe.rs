@@ -1,0 +1,203 @@
+//! `describe`: everything about one run but its history.
+
+use bosun_engine::*;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::args::RunOf;
+use super::context::Context;
+use super::error::{CliError, printable};
+use super::event_text::brief;
+use super::exit::Exit;
+use super::list::{run_json, shell_word, status_paint};
+use super::output::{Paint, Screen, one_line};
+use super::resolve::run_of;
+
+#[derive(Debug, Args)]
+pub struct DescribeArgs {
+    #[command(flatten)]
+    pub run: RunOf,
+}
+
+pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exit, CliError> {
+    let target = run_of(cx, &args.run).await?;
+    let description = cx.backend.describe(target).await?;
+    let object = description_json(&cx.screen, &description);
+    cx.screen.object("workflow.describe", object);
+    head(&mut cx.screen, &description);
+    pending(&mut cx.screen, &description);
+    let id = shell_word(description.info.workflow_id.as_str());
+    let next = if description.info.status.is_open() { "show --follow" } else { "result" };
+    cx.screen.next(&format!("bosun {next} {id}"));
+    Ok(Exit::Ok)
+}
+
+fn head(screen: &mut Screen, description: &Description) {
+    let info = &description.info;
+    screen.field("workflow id", info.workflow_id.as_str());
+    screen.field("run id", info.run_id.to_string());
+    screen.field("type", info.workflow_type.as_str());
+    let label = screen.paint(Paint::Dim, &format!("{:<14}", "status"));
+    let status = screen.paint(status_paint(info.status), &info.status.to_string());
+    let asked = if description.cancel_requested && info.status.is_open() { " (cancel requested)" } else { "" };
+    screen.line(format!("{label} {status}{asked}"));
+    screen.field("started", screen.at(info.started_at));
+    if let Some(at) = info.closed_at {
+        screen.field("closed", screen.at(at));
+    }
+    screen.field("task queue", info.task_queue.as_str());
+    screen.field("history", format!("{} events, {} bytes", info.history.events, info.history.bytes));
+    if info.attempt.0 > 1 {
+        screen.field("attempt", info.attempt.to_string());
+    }
+    if let Some(parent) = &info.parent {
+        screen.field("parent", parent.workflow_id.as_str());
+    }
+    if let Some(run) = info.continued_from {
+        screen.field("continued from", run.to_string());
+    }
+    if let Some(run) = info.next_run {
+        screen.field("next run", run.to_string());
+    }
+    for (name, text) in [("summary", &info.summary), ("details", &info.details)] {
+        if let Some(text) = text {
+            screen.field(name, text);
+        }
+    }
+    for (name, value) in &info.search_attributes {
+        screen.field("attribute", format!("{name} = {value:?}"));
+    }
+    for (name, value) in &info.memo {
+        screen.field("memo", format!("{name} = {}", brief(value)));
+    }
+    if let Some(why) = &description.held {
+        let line = screen.paint(Paint::Red, &printable(&format!("held: {why}")));
+        screen.line(line);
+    }
+    if let Some(outcome) = &description.result {
+        screen.field("result", outcome_text(outcome));
+    }
+    for warning in &description.warnings {
+        let line = screen.paint(Paint::Yellow, &printable(&format!("warning: {warning}")));
+        screen.line(line);
+    }
+}
+
+fn pending(screen: &mut Screen, description: &Description) {
+    for activity in &description.pending_activities {
+        let mut text = format!(
+            "{} {} {:?} attempt {}",
+            activity.activity_id, activity.activity_type, activity.state, activity.attempt
+        );
+        if let Some(at) = activity.next_attempt_at {
+            text.push_str(&format!(", next attempt {}", screen.at(at)));
+        }
+        if let Some(failure) = &activity.last_failure {
+            text.push_str(&format!(", last failure: {}", one_line(&failure.to_string())));
+        }
+        if let Some(token) = &activity.task_token {
+            text.push_str(&format!(", token {token}"));
+        }
+        screen.field("activity", text);
+    }
+    for timer in &description.pending_timers {
+        let summary = timer.summary.as_deref().unwrap_or_default();
+        screen.field("timer", format!("{} fires {} {summary}", timer.seq, screen.at(timer.fire_at)));
+    }
+    for child in &description.pending_children {
+        screen.field("child", format!("{} {}", child.workflow_id, child.workflow_type));
+    }
+    for update in &description.pending_updates {
+        screen.field("update", update.as_str());
+    }
+    if description.inbox > 0 {
+        screen.field("inbox", format!("{} inputs wait", description.inbox));
+    }
+    for awaited in &description.awaiting {
+        let place = awaited.location.as_ref().map(|place| format!(" at {place}")).unwrap_or_default();
+        screen.field("waits for", format!("{}{place}", awaited.what));
+    }
+}
+
+/// An outcome on one line.
+pub(super) fn outcome_text(outcome: &CloseOutcome) -> String {
+    match outcome {
+        CloseOutcome::Completed(payload) => brief(payload),
+        CloseOutcome::Failed(failure) => failure.to_string(),
+        CloseOutcome::TimedOut(WorkflowTimeout::Execution) => "the execution timeout ran out".into(),
+        CloseOutcome::TimedOut(WorkflowTimeout::Run) => "the run timeout ran out".into(),
+        CloseOutcome::Canceled(None) => "canceled".into(),
+        CloseOutcome::Canceled(Some(details)) => format!("canceled: {}", brief(details)),
+        CloseOutcome::Terminated { reason } => format!("terminated: {reason}"),
+        CloseOutcome::ContinuedAsNew { new_run } => format!("continued as new in {new_run}"),
+    }
+}
+
+/// The outcome as JSON: `status`, and `result`, `failure`, `details`, `reason` or `next_run_id` where there is one.
+pub(super) fn outcome_json(outcome: &CloseOutcome) -> Value {
+    let status = outcome.status().to_string();
+    match outcome {
+        CloseOutcome::Completed(payload) => json!({ "status": status, "result": payload.to_json() }),
+        CloseOutcome::Failed(failure) => json!({ "status": status, "failure": failure_json(failure) }),
+        CloseOutcome::TimedOut(timeout) => json!({ "status": status, "timeout": timeout }),
+        CloseOutcome::Canceled(details) => {
+            json!({ "status": status, "details": details.as_ref().map(Payload::to_json) })
+        }
+        CloseOutcome::Terminated { reason } => json!({ "status": status, "reason": reason }),
+        CloseOutcome::ContinuedAsNew { new_run } => json!({ "status": status, "next_run_id": new_run }),
+    }
+}
+
+/// A failure with its chain of causes.
+pub(super) fn failure_json(failure: &Failure) -> Value {
+    let details = match &failure.kind {
+        FailureKind::Application { details, .. } | FailureKind::Canceled { details } => details.as_ref(),
+        _ => None,
+    };
+    json!({
+        "type": failure.type_name(),
+        "message": failure.message,
+        "details": details.map(Payload::to_json),
+        "cause": failure.cause.as_deref().map(failure_json),
+    })
+}
+
+fn description_json(screen: &Screen, description: &Description) -> Value {
+    let time = |at| screen.time.json(at);
+    let activities: Vec<Value> = description
+        .pending_activities
+        .iter()
+        .map(|activity| {
+            json!({
+                "activity_id": activity.activity_id,
+                "activity_type": activity.activity_type,
+                "state": activity.state,
+                "attempt": activity.attempt,
+                "scheduled_at": time(activity.scheduled_at),
+                "next_attempt_at": activity.next_attempt_at.map(time),
+                "last_failure": activity.last_failure.as_ref().map(failure_json),
+                "heartbeat_details": activity.heartbeat_details.as_ref().map(Payload::to_json),
+                "task_token": activity.task_token,
+                "summary": activity.summary,
+            })
+        })
+        .collect();
+    let timers: Vec<Value> = description
+        .pending_timers
+        .iter()
+        .map(|timer| json!({ "seq": timer.seq, "fire_at": time(timer.fire_at), "summary": timer.summary }))
+        .collect();
+    json!({
+        "workflow": run_json(screen, &description.info),
+        "pending_activities": activities,
+        "pending_timers": timers,
+        "pending_children": description.pending_children,
+        "pending_updates": description.pending_updates,
+        "inbox": description.inbox,
+        "held": description.held,
+        "awaiting": description.awaiting,
+        "cancel_requested": description.cancel_requested,
+        "warnings": description.warnings,
+        "outcome": description.result.as_ref().map(outcome_json),
+    })
+}

@@ -1,0 +1,150 @@
+//! Errors as people see them: `error[BOSUN0007]: …`, the cause, and what to do.
+//!
+//! Invariant: every error has a code of the table in `explain`, and through it an exit code. Errors go to stderr.
+
+use bosun_engine::{InvalidId, Rejection};
+use serde_json::json;
+
+use super::explain::Code;
+use crate::backend::{CallError, OpenError};
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct CliError {
+    pub code: Code,
+    pub message: String,
+    pub cause: Option<String>,
+    pub help: Option<String>,
+}
+
+impl CliError {
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        CliError { code, message: message.into(), cause: None, help: None }
+    }
+    pub fn usage(message: impl Into<String>) -> Self {
+        CliError::new(Code::Usage, message)
+    }
+    pub fn cause(mut self, cause: impl ToString) -> Self {
+        self.cause = Some(cause.to_string());
+        self
+    }
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// For people.
+    pub fn render(&self, color: bool) -> String {
+        let (red, bold, off) = if color { ("\x1b[1;31m", "\x1b[1m", "\x1b[0m") } else { ("", "", "") };
+        let mut text = format!("{red}error[{}]{off}{bold}: {}{off}\n", self.code, printable(&self.message));
+        if let Some(cause) = &self.cause {
+            text.push_str(&format!("  cause: {}\n", printable(cause)));
+        }
+        if let Some(help) = &self.help {
+            text.push_str(&format!("  help: {help}\n"));
+        }
+        text.push_str(&format!("  for more: bosun explain {}\n", self.code));
+        text
+    }
+
+    /// For programs, on stderr with `-o json` and `-o jsonl`.
+    pub fn json(&self) -> String {
+        json!({
+            "schema": "bosun.error/1",
+            "code": self.code.to_string(),
+            "message": self.message,
+            "cause": self.cause,
+            "help": self.help,
+            "exit": self.code.exit().number(),
+        })
+        .to_string()
+    }
+}
+
+/// Text from elsewhere without what could steer a terminal. Line breaks stay, as a diff needs them.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
+impl From<Rejection> for CliError {
+    fn from(rejection: Rejection) -> Self {
+        let error = CliError::new(Code::of_rejection(&rejection), rejection.to_string());
+        match &rejection {
+            Rejection::NotFound { .. } => error.help("`bosun list` shows the newest runs"),
+            Rejection::Closed { workflow_id, .. } => {
+                error.help(format!("`bosun result {workflow_id}` shows how it ended"))
+            }
+            Rejection::AlreadyOpen { workflow_id, .. } => {
+                error.help(format!("`bosun describe {workflow_id}` shows the open run"))
+            }
+            Rejection::Held { .. } => {
+                error.help("deploy workflow code that fits the history; inputs are kept until then")
+            }
+            _ => error,
+        }
+    }
+}
+
+impl From<CallError> for CliError {
+    fn from(why: CallError) -> Self {
+        match why {
+            CallError::Rejected(rejection) => rejection.into(),
+            CallError::Unreachable { address, why } => {
+                CliError::new(Code::Unreachable, format!("the worker at {address} cannot be reached")).cause(why)
+            }
+            why @ CallError::Unauthorized { .. } => CliError::new(Code::Unauthorized, why.to_string())
+                .help("name the worker's token file with --token-file or BOSUN_TOKEN_FILE"),
+            why @ CallError::Refused { .. } => CliError::new(Code::ApiRefused, why.to_string()),
+        }
+    }
+}
+
+impl From<InvalidId> for CliError {
+    fn from(why: InvalidId) -> Self {
+        CliError::new(Code::Invalid, why.to_string())
+    }
+}
+
+impl From<OpenError> for CliError {
+    fn from(why: OpenError) -> Self {
+        let code = match &why {
+            OpenError::Locked(_) => Code::StoreLocked,
+            OpenError::Corrupt(_) => Code::Corrupt,
+            OpenError::Unsupported(_) => Code::Unsupported,
+            OpenError::Failed(_) => Code::StorageFailed,
+        };
+        let error = CliError::new(code, why.to_string());
+        match code {
+            Code::StoreLocked => error.help("wait for it to end, or name its control API with --address"),
+            Code::Corrupt => error.help("`bosun store verify` names every damaged place"),
+            _ => error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_shows_code_cause_and_help() {
+        let error = CliError::new(Code::StoreLocked, "another process holds ./data").cause("pid 7").help("try again");
+        assert_eq!(
+            error.render(false),
+            "error[BOSUN0007]: another process holds ./data\n  cause: pid 7\n  help: try again\n  \
+             for more: bosun explain BOSUN0007\n"
+        );
+        assert_eq!(
+            error.json(),
+            r#"{"schema":"bosun.error/1","code":"BOSUN0007","message":"another process holds ./data","cause":"pid 7","help":"try again","exit":31}"#
+        );
+    }
+
+    /// G38: text from a workflow cannot steer the terminal of who reads the error.
+    #[test]
+    fn control_characters_are_not_printed() {
+        let text = CliError::new(Code::Failed, "a\x1b[2Jb\r\x07c").render(false);
+        assert!(text.starts_with("error[BOSUN0001]: a\u{fffd}[2Jb\u{fffd}\u{fffd}c\n"), "{text}");
+    }
+}

@@ -1,0 +1,234 @@
+//! The error codes: one table of what each means, which exit code it gives, and what to do.
+//!
+//! Invariant: a number never changes its meaning and is never used again. `bosun explain BOSUN0007` prints from here.
+
+use bosun_engine::{QueryError, Rejection};
+use serde_json::json;
+
+use super::error::CliError;
+use super::exit::{EXITS, Exit};
+use super::output::Screen;
+
+/// One entry of the table.
+pub struct Entry {
+    pub code: Code,
+    pub number: u16,
+    pub exit: Exit,
+    pub title: &'static str,
+    pub text: &'static str,
+}
+
+macro_rules! codes {
+    ($($name:ident $number:literal $exit:ident $title:literal $text:literal;)*) => {
+        /// What went wrong, by name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Code { $($name,)* }
+
+        /// Every code there is.
+        pub const CODES: &[Entry] = &[$(
+            Entry { code: Code::$name, number: $number, exit: Exit::$exit, title: $title, text: $text },
+        )*];
+    };
+}
+
+codes! {
+    Failed 1 Error "the command failed"
+        "Something outside Bosun went wrong: a file could not be read or written, or an answer made no sense. The message \
+         says what.";
+    Usage 2 Usage "the command line is wrong"
+        "An argument is missing, unknown or cannot be read. `bosun help VERB` shows what a verb takes.";
+    NotFound 3 NotFound "no such workflow execution"
+        "No run has this workflow id. `bosun list` shows the newest runs. A positional id may also be `latest`, `@1`, a \
+         run id, or the beginning of a workflow id when only one fits. Look whether --data (or BOSUN_STORE) names the \
+         directory you mean.";
+    Ambiguous 4 NotFound "more than one workflow execution fits"
+        "The text is the beginning of several workflow ids. Write more of it, or give the whole id with -w.";
+    Closed 5 Error "the run is closed"
+        "A run that has ended takes no signals, updates or cancellations. `bosun describe ID` shows how it ended.";
+    AlreadyOpen 6 Refused "a run of this workflow id is open"
+        "Only one run of a workflow id is open at a time. Use another id, end the open run, or start with \
+         --id-conflict-policy use-existing or terminate-existing.";
+    StoreLocked 7 Unreachable "another process holds the store"
+        "One process owns a data directory. A running worker writes DIR/worker.json, through which commands reach it; \
+         this time there was no such file, or nobody answered at its address. Another bosun command may be about to \
+         finish, or a worker may be starting: try again. `fuser DIR/*` shows who it is.";
+    Unreachable 8 Unreachable "the worker cannot be reached"
+        "Nothing answers at the address of the control API. Look whether the worker runs; without --address, commands \
+         work on the data directory directly when no worker holds it.";
+    Unauthorized 9 Refused "the worker does not accept the token"
+        "The token is made at the first start of a worker and lies in DIR/token, readable by its owner only. Run as that \
+         user, or name the file with --token-file or BOSUN_TOKEN_FILE.";
+    IdReused 10 Refused "the id reuse policy refuses this start"
+        "A closed run of this workflow id exists, and the policy of the request does not allow another. Use another id, \
+         or --id-reuse-policy allow-duplicate.";
+    UnknownWorkflowType 11 Error "the worker does not know this workflow type"
+        "Workflow types are registered in the program that runs the worker. The stock `bosun` has the built-in ones; your \
+         own come with your own binary (`App::new().workflow::<MyFlow>().main()`).";
+    UpdateRefused 12 Refused "the workflow refused the update"
+        "The validator of the update said no; nothing was recorded. The message is the workflow's own.";
+    UnknownActivity 13 NotFound "no such pending activity"
+        "The run has no activity of this id that is still pending. `bosun describe ID` lists the pending ones.";
+    StaleAttempt 14 Error "the attempt is over"
+        "A task token names one attempt of one activity. That attempt has timed out, was canceled, or another has begun; \
+         its outcome no longer counts.";
+    AlreadyPaused 15 Error "the run is already paused"
+        "Nothing was done. `bosun unpause ID` lets it go on.";
+    NotPaused 16 Error "the run is not paused"
+        "Nothing was done.";
+    InboxFull 17 Error "the inbox of the run is full"
+        "Too many inputs wait for this run, most likely because it is paused or held. Nothing of this request was \
+         recorded; send it again later.";
+    Overloaded 18 Error "the worker has too much to do"
+        "The worker refuses new work rather than running out of memory. Nothing of this request was recorded; send it \
+         again after the time it named.";
+    PayloadTooLarge 19 Error "the payload is too large"
+        "Inputs and results have a limit (2 MiB unless configured). Pass a reference to the data instead.";
+    Invalid 20 Usage "the request is invalid"
+        "The engine cannot carry this request out in any state. The message names the part.";
+    Held 21 NonDeterminism "the run is held"
+        "The workflow code does not fit the recorded history, or is missing. Inputs are still accepted durably. Deploy \
+         code that fits (the old code, or new code with `patched`) and the run goes on. `bosun describe ID` shows the \
+         difference.";
+    ShuttingDown 22 Unreachable "the worker is shutting down"
+        "The worker drains and takes no new work. Try again when it is back.";
+    StorageFailed 23 StorageFailed "the log has failed"
+        "Reading or writing the data directory failed. What was acknowledged before is durable; nothing is acknowledged \
+         after. See to the disk, then start the worker again: it goes on where it was. `bosun store verify` checks it.";
+    StorageFull 24 Error "the disk is full"
+        "New work is refused until there is space; what is stored is intact.";
+    UnknownQuery 25 NotFound "the workflow does not answer this query"
+        "The message lists the queries it answers.";
+    QueryFailed 26 Error "the query failed"
+        "The query handler of the workflow gave an error; the run itself is not changed by a query.";
+    QueryMutated 27 NonDeterminism "a query handler changed the workflow"
+        "Queries must only read. The change was thrown away; the handler has to be corrected.";
+    Corrupt 28 HistoryUnreadable "the store is damaged"
+        "A checksum, the hash chain or the tail anchor does not fit. The message names the place. Bosun never goes on \
+         with less history than was acknowledged: restore a backup of the directory.";
+    Unsupported 29 HistoryUnreadable "the store was written by a version this one cannot read"
+        "Use the version that wrote it, or a newer one.";
+    StillOpen 30 Error "the run has not closed yet"
+        "The time given with --timeout ran out, or no worker runs that could carry the run on. The run itself is not \
+         affected.";
+    BadInput 31 Usage "the input cannot be read"
+        "Inputs are JSON (`--input '{\"a\": 1}'`), a file (`--input @file.json`), standard input (`--input -`), or \
+         `key=value` pairs, whose values are JSON where they can be and text otherwise.";
+    BadPlan 32 Usage "the plan cannot be read"
+        "The YAML file is not a valid plan. The message names the field. The form is strict: unknown keys are errors.";
+    NotConfirmed 33 Refused "not confirmed"
+        "This cannot be undone, so it has to be confirmed: answer the question with y, or say --yes.";
+    ApiRefused 34 Error "the control API refused the request"
+        "The worker answered, but not as this version expects. `bosun version` and the version in DIR/worker.json show \
+         whether both are of one release.";
+    PlanFailed 35 WorkflowFailed "the plan did not succeed"
+        "The run has ended and its report says which tasks failed and why.";
+    Interrupted 36 Interrupted "interrupted"
+        "Waiting was interrupted. What was recorded stays: a run on a worker goes on by itself, one that ran in this \
+         process goes on when the same command is run again.";
+    CannotServe 37 Error "the worker cannot serve its control API"
+        "The address is taken, not this machine's, or not a loopback address. Beyond loopback a token file has to be \
+         named with --token-file.";
+    NoStore 38 NotFound "there is no store"
+        "The data directory does not exist, and this verb does not make one. `bosun start`, `run`, `execute` and \
+         `worker run` do. Look whether --data (or BOSUN_STORE) names the directory you mean.";
+}
+
+impl Code {
+    pub fn entry(self) -> &'static Entry {
+        // The table is made with the enum, in its order.
+        &CODES[self as usize]
+    }
+    pub fn exit(self) -> Exit {
+        self.entry().exit
+    }
+
+    pub fn of_rejection(rejection: &Rejection) -> Code {
+        match rejection {
+            Rejection::NotFound { .. } => Code::NotFound,
+            Rejection::Closed { .. } => Code::Closed,
+            Rejection::AlreadyOpen { .. } => Code::AlreadyOpen,
+            Rejection::IdReused { .. } => Code::IdReused,
+            Rejection::UnknownWorkflowType { .. } => Code::UnknownWorkflowType,
+            Rejection::UpdateRefused { .. } => Code::UpdateRefused,
+            Rejection::UnknownActivity { .. } => Code::UnknownActivity,
+            Rejection::StaleAttempt { .. } => Code::StaleAttempt,
+            Rejection::AlreadyPaused => Code::AlreadyPaused,
+            Rejection::NotPaused => Code::NotPaused,
+            Rejection::InboxFull { .. } => Code::InboxFull,
+            Rejection::Overloaded { .. } => Code::Overloaded,
+            Rejection::PayloadTooLarge { .. } => Code::PayloadTooLarge,
+            Rejection::Invalid { .. } => Code::Invalid,
+            Rejection::Held { .. } => Code::Held,
+            Rejection::ShuttingDown => Code::ShuttingDown,
+            Rejection::StorageFailed { .. } => Code::StorageFailed,
+            Rejection::StorageFull { .. } => Code::StorageFull,
+            Rejection::Query(QueryError::Unknown { .. }) => Code::UnknownQuery,
+            Rejection::Query(QueryError::Failed { .. }) => Code::QueryFailed,
+            Rejection::Query(QueryError::Mutated { .. }) => Code::QueryMutated,
+        }
+    }
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BOSUN{:04}", self.entry().number)
+    }
+}
+
+/// `bosun explain CODE`: an error code, or `exit-codes`. Works without a store.
+pub fn explain(screen: &mut Screen, what: &str) -> Result<Exit, CliError> {
+    if what == "exit-codes" {
+        let list: Vec<_> = EXITS.iter().map(|(_, number, text)| json!({ "exit": number, "meaning": text })).collect();
+        screen.object("exit-codes", json!({ "exit_codes": list }));
+        for (_, number, meaning) in EXITS {
+            screen.line(format!("{number:>4}  {meaning}"));
+        }
+        return Ok(Exit::Ok);
+    }
+    let digits = what.to_ascii_uppercase();
+    let number: Option<u16> = digits.strip_prefix("BOSUN").unwrap_or(&digits).parse().ok();
+    let entry = CODES.iter().find(|entry| Some(entry.number) == number).ok_or_else(|| {
+        CliError::new(Code::Usage, format!("there is no error code {what:?}")).help(format!(
+            "the codes are {} to {}; `exit-codes` lists the exit codes",
+            CODES[0].code,
+            { CODES[CODES.len() - 1].code }
+        ))
+    })?;
+    let exit = entry.exit.number();
+    screen.object(
+        "explain",
+        json!({ "code": entry.code.to_string(), "title": entry.title, "text": entry.text, "exit": exit }),
+    );
+    screen.line(format!("{}: {}", entry.code, entry.title));
+    screen.line(String::new());
+    screen.line(entry.text.to_owned());
+    screen.line(String::new());
+    screen.line(format!("exit code {exit}"));
+    Ok(Exit::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_a_number_of_its_own_and_an_explanation() {
+        for (i, entry) in CODES.iter().enumerate() {
+            assert_eq!(usize::from(entry.number), i + 1, "numbers are consecutive: {}", entry.title);
+            assert_eq!(entry.code as usize, i);
+            assert!(entry.title.len() > 8 && entry.text.len() > 14, "{} is explained", entry.code);
+            assert!(!entry.text.contains("  "), "{}: broken line joins", entry.code);
+        }
+        assert_eq!(Code::StoreLocked.to_string(), "BOSUN0007");
+    }
+
+    #[test]
+    fn explain_prints_the_entry_and_refuses_unknown_codes() {
+        let (mut screen, output) = Screen::captured();
+        assert_eq!(explain(&mut screen, "bosun0007").unwrap(), Exit::Ok);
+        assert!(output.stdout().starts_with("BOSUN0007: another process holds the store\n\nOne process owns"));
+        assert!(output.stdout().ends_with("exit code 31\n"));
+        let why = explain(&mut screen, "BOSUN9999").unwrap_err();
+        assert_eq!(why.code.exit().number(), 2);
+    }
+}

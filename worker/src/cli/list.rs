@@ -1,0 +1,125 @@
+//! `list` and `count`: runs by a list filter.
+
+use bosun_engine::*;
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::context::Context;
+use super::error::CliError;
+use super::exit::Exit;
+use super::output::{Cell, Paint, Screen};
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// A list filter, for example "ExecutionStatus = 'Running' AND WorkflowType = 'order'".
+    #[arg(short, long, default_value = "")]
+    pub query: String,
+    /// At most this many rows (at most 1000).
+    #[arg(short, long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub limit: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct CountArgs {
+    /// A list filter.
+    #[arg(short, long, default_value = "")]
+    pub query: String,
+}
+
+const COLUMNS: &[&str] = &["workflow_id", "workflow_type", "status", "started_at", "closed_at", "run_id", "summary"];
+
+pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliError> {
+    let limit = usize::try_from(args.limit).unwrap_or(1_000);
+    let runs = cx.backend.list(ListRequest { query: args.query, limit }).await?;
+    let rows = runs.iter().map(|run| run_json(&cx.screen, run)).collect();
+    cx.screen.objects("workflow.list", "workflows", rows);
+    if runs.is_empty() {
+        cx.screen.note("no workflow executions");
+        return Ok(Exit::Ok);
+    }
+    let rows = runs.iter().map(|run| row(&cx.screen, run)).collect();
+    cx.screen.table(COLUMNS, rows);
+    if runs.len() == limit {
+        cx.screen.note(&format!("the first {limit}; say --limit for more"));
+    }
+    cx.screen.next(&format!("bosun describe {}", shell_word(runs[0].workflow_id.as_str())));
+    Ok(Exit::Ok)
+}
+
+pub(super) async fn count(cx: &mut Context, args: CountArgs) -> Result<Exit, CliError> {
+    let count = cx.backend.count(args.query).await?;
+    cx.screen.object("workflow.count", json!({ "count": count }));
+    cx.screen.line(count.to_string());
+    Ok(Exit::Ok)
+}
+
+fn row(screen: &Screen, run: &RunInfo) -> Vec<Cell> {
+    vec![
+        Cell::of(run.workflow_id.as_str(), Paint::Bold),
+        run.workflow_type.as_str().into(),
+        Cell::of(run.status.to_string(), status_paint(run.status)),
+        screen.at(run.started_at).into(),
+        run.closed_at.map_or_else(|| "-".to_owned(), |at| screen.at(at)).into(),
+        Cell::of(run.run_id.to_string(), Paint::Dim),
+        run.summary.clone().unwrap_or_default().into(),
+    ]
+}
+
+pub(super) fn status_paint(status: WorkflowStatus) -> Paint {
+    match status {
+        WorkflowStatus::Running => Paint::Blue,
+        WorkflowStatus::Paused | WorkflowStatus::Canceled | WorkflowStatus::ContinuedAsNew => Paint::Yellow,
+        WorkflowStatus::Completed => Paint::Green,
+        WorkflowStatus::Failed | WorkflowStatus::Terminated | WorkflowStatus::TimedOut => Paint::Red,
+    }
+}
+
+/// A run as `list` and `describe` print it. The keys are documented; new ones may come.
+pub(super) fn run_json(screen: &Screen, run: &RunInfo) -> Value {
+    let memo: Map<String, Value> = run.memo.iter().map(|(name, value)| (name.to_string(), value.to_json())).collect();
+    let attributes: Map<String, Value> =
+        run.search_attributes.iter().map(|(name, value)| (name.to_string(), search_json(screen, value))).collect();
+    json!({
+        "workflow_id": run.workflow_id,
+        "run_id": run.run_id,
+        "workflow_type": run.workflow_type,
+        "status": run.status.to_string(),
+        "started_at": screen.time.json(run.started_at),
+        "closed_at": run.closed_at.map(|at| screen.time.json(at)),
+        "task_queue": run.task_queue,
+        "namespace": run.namespace,
+        "attempt": run.attempt,
+        "history_events": run.history.events,
+        "history_bytes": run.history.bytes,
+        "first_run_id": run.first_run,
+        "continued_from": run.continued_from,
+        "next_run_id": run.next_run,
+        "parent_workflow_id": run.parent.as_ref().map(|parent| &parent.workflow_id),
+        "memo": memo,
+        "search_attributes": attributes,
+        "summary": run.summary,
+        "details": run.details,
+        "build": run.build.to_string(),
+    })
+}
+
+fn search_json(screen: &Screen, value: &SearchValue) -> Value {
+    match value {
+        SearchValue::Bool(value) => json!(value),
+        SearchValue::Int(value) => json!(value),
+        SearchValue::Float(value) => json!(value),
+        SearchValue::Keyword(value) | SearchValue::Text(value) => json!(value),
+        SearchValue::KeywordList(values) => json!(values),
+        SearchValue::Datetime(at) => screen.time.json(*at),
+        SearchValue::Unset => Value::Null,
+    }
+}
+
+/// An id as one would type it in a shell.
+pub(super) fn shell_word(text: &str) -> String {
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./:@%+=,".contains(&b)) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}

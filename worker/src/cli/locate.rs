@@ -1,0 +1,108 @@
+//! Finds the engine of a data directory: attached to the worker that holds it, or embedded in this process.
+//!
+//! Invariant: a worker that lives and answers is always preferred; a directory that somebody else holds is never
+//! waited for longer than two seconds. `worker.json` is a hint: only a living process that answers counts.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::args::Global;
+use super::error::CliError;
+use super::explain::Code;
+use crate::api::{HttpClient, Token, WorkerFile};
+use crate::backend::{Backend, Engine, OpenEngine, OpenError, Purpose};
+
+/// A worker that is starting writes its file, and a command that visits is done, well within this time.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What was found.
+pub(super) enum Found {
+    Attached(HttpClient),
+    Embedded(Arc<dyn Engine>),
+}
+
+impl Found {
+    pub(super) fn backend(&self) -> Arc<dyn Backend> {
+        match self {
+            Found::Attached(client) => Arc::new(client.clone()),
+            Found::Embedded(engine) => engine.backend(),
+        }
+    }
+}
+
+pub(super) async fn locate(global: &Global, opener: &dyn OpenEngine, purpose: &Purpose) -> Result<Found, CliError> {
+    if let Some(address) = &global.address {
+        return attach(address, global).await.map(Found::Attached);
+    }
+    match purpose {
+        Purpose::Visit { create: false } if !global.data.exists() => {
+            let message = format!("there is no store at {}", global.data.display());
+            return Err(CliError::new(Code::NoStore, message).help("name one with --data or BOSUN_STORE"));
+        }
+        Purpose::Visit { .. } | Purpose::Work { .. } => make_data_directory(&global.data)?,
+    }
+    let began = Instant::now();
+    loop {
+        let file = WorkerFile::read(&global.data).filter(WorkerFile::process_lives);
+        if let Some(file) = &file
+            && let Some(client) = attach_to(file, global).await?
+        {
+            return Ok(Found::Attached(client));
+        }
+        match opener.open(&global.data, purpose).await {
+            Ok(engine) => return Ok(Found::Embedded(engine)),
+            // Somebody is starting, stopping or visiting: the next look may find a worker or a free directory.
+            Err(OpenError::Locked(_)) if began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+            Err(why @ OpenError::Locked(_)) => return Err(locked(why, file.as_ref(), &global.data)),
+            Err(why) => return Err(why.into()),
+        }
+    }
+}
+
+/// Histories may hold what is nobody else's business.
+pub(super) fn make_data_directory(data: &Path) -> Result<(), CliError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(data);
+    made.map_err(|why| CliError::new(Code::Failed, format!("cannot create {}", data.display())).cause(why))
+}
+
+fn locked(why: OpenError, file: Option<&WorkerFile>, data: &Path) -> CliError {
+    let error = CliError::from(why);
+    match file {
+        Some(file) => error.cause(format!(
+            "the worker with pid {} lives, but nobody answers at {} ({})",
+            file.pid,
+            file.address,
+            WorkerFile::path(data).display()
+        )),
+        None => error.cause(format!("there is no {} of a living worker", WorkerFile::path(data).display())),
+    }
+}
+
+/// The client of an address that was named.
+async fn attach(address: &str, global: &Global) -> Result<HttpClient, CliError> {
+    let file = match &global.token_file {
+        Some(file) => file.clone(),
+        None => WorkerFile::read(&global.data).map_or_else(|| global.data.join("token"), |worker| worker.token_file),
+    };
+    let token = read_token(&file)?;
+    let client = HttpClient::new(address, token, &file.to_string_lossy())?;
+    if client.answers().await {
+        return Ok(client);
+    }
+    Err(CliError::new(Code::Unreachable, format!("nobody answers at {address}")).cause("GET /healthz has no answer"))
+}
+
+/// The client of a worker that left its file; nothing when it does not answer.
+async fn attach_to(file: &WorkerFile, global: &Global) -> Result<Option<HttpClient>, CliError> {
+    let token_file = global.token_file.as_ref().unwrap_or(&file.token_file);
+    let client = HttpClient::new(&file.address, read_token(token_file)?, &token_file.to_string_lossy())?;
+    Ok(client.answers().await.then_some(client))
+}
+
+fn read_token(file: &Path) -> Result<Token, CliError> {
+    Token::read(file).map_err(|why| CliError::new(Code::Unauthorized, why.to_string()))
+}

@@ -1,0 +1,176 @@
+//! `signal`, `query` and `update`: messages to a run.
+
+use std::time::Duration;
+
+use bosun_engine::*;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::args::{ExactRun, InputArg};
+use super::context::Context;
+use super::describe::failure_json;
+use super::error::CliError;
+use super::exit::Exit;
+use super::explain::Code;
+use super::input::payload;
+use super::list::shell_word;
+use super::resolve::resolve;
+use super::time_format::parse_duration;
+
+/// The run, the name of the message, and its input as pairs: `ID NAME k=v…`, without ID when `-w` is given.
+#[derive(Debug, Args)]
+pub struct Message {
+    /// The workflow id (left out with -w), the name (left out with --name), then key=value pairs.
+    #[arg(value_name = "ID NAME key=value")]
+    pub words: Vec<String>,
+    #[command(flatten)]
+    pub exact: ExactRun,
+    /// The name of the signal, query or update.
+    #[arg(long, visible_alias = "type", value_name = "NAME")]
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub input: InputArg,
+}
+
+#[derive(Debug, Args)]
+pub struct SignalArgs {
+    #[command(flatten)]
+    pub message: Message,
+    /// Makes the signal idempotent: a second one with this id does nothing.
+    #[arg(long, value_name = "ID")]
+    pub request_id: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct QueryArgs {
+    #[command(flatten)]
+    pub message: Message,
+}
+
+#[derive(Debug, Args)]
+pub struct UpdateArgs {
+    #[command(flatten)]
+    pub message: Message,
+    /// Names the request; asking again with it gives the first answer.
+    #[arg(long, value_name = "ID")]
+    pub update_id: Option<String>,
+    /// What to wait for.
+    #[arg(long, value_enum, default_value = "completed")]
+    pub wait: Wait,
+    /// How long to wait at most.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub timeout: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Wait {
+    Accepted,
+    Completed,
+}
+
+/// A message with its parts told apart.
+pub struct Parts {
+    pub target: Target,
+    pub name: String,
+    pub input: Payload,
+}
+
+impl Message {
+    /// Splits the words into id, name and pairs.
+    pub fn split(&self) -> Result<(Option<&str>, &str, &[String]), CliError> {
+        let mut words = self.words.as_slice();
+        let mut take = |what: &str| match words.split_first() {
+            Some((first, rest)) => {
+                words = rest;
+                Ok(first.as_str())
+            }
+            None => Err(CliError::usage(format!("no {what} given")).help("write ID NAME [key=value …]")),
+        };
+        let id = if self.exact.workflow_id.is_some() { None } else { Some(take("workflow id")?) };
+        let name = match &self.name {
+            Some(name) => name,
+            None => take("name")?,
+        };
+        Ok((id, name, words))
+    }
+
+    pub async fn parts(&self, cx: &Context) -> Result<Parts, CliError> {
+        let (id, name, pairs) = self.split()?;
+        let input = payload(self.input.input.as_deref(), pairs)?;
+        Ok(Parts { target: resolve(cx, id, &self.exact).await?, name: name.to_owned(), input })
+    }
+}
+
+pub(super) async fn signal(cx: &mut Context, args: SignalArgs) -> Result<Exit, CliError> {
+    let Parts { target, name, input } = args.message.parts(cx).await?;
+    let signal = SignalRequest {
+        name: SignalName::new(&name)?,
+        input,
+        identity: Some(cx.identity.clone()),
+        request_id: args.request_id.map(RequestId::new).transpose()?,
+    };
+    cx.backend.signal(target.clone(), signal).await?;
+    cx.screen.object("workflow.signal", json!({ "workflow_id": target.workflow_id, "signal": name }));
+    cx.screen.line(format!("signaled {} with {name}", target.workflow_id));
+    cx.screen.next(&format!("bosun describe {}", shell_word(target.workflow_id.as_str())));
+    Ok(Exit::Ok)
+}
+
+pub(super) async fn query(cx: &mut Context, args: QueryArgs) -> Result<Exit, CliError> {
+    let Parts { target, name, input } = args.message.parts(cx).await?;
+    let answer = cx.backend.query(target.clone(), QueryName::new(&name)?, input).await?.to_json();
+    cx.screen.object("workflow.query", json!({ "workflow_id": target.workflow_id, "query": name, "result": answer }));
+    cx.screen.line(super::result::value_text(&answer));
+    Ok(Exit::Ok)
+}
+
+/// Without a worker nothing carries a run on, so an update that needs an activity would never be answered.
+const UNCARRIED_WAIT: Duration = Duration::from_secs(5);
+
+pub(super) async fn update(cx: &mut Context, args: UpdateArgs) -> Result<Exit, CliError> {
+    let Parts { target, name, input } = args.message.parts(cx).await?;
+    let update_id = match args.update_id {
+        Some(id) => UpdateId::new(id)?,
+        None => UpdateId::new(super::start::fresh_id("update")?)?,
+    };
+    let request = UpdateRequest {
+        update_id: update_id.clone(),
+        name: UpdateName::new(&name)?,
+        input,
+        identity: Some(cx.identity.clone()),
+        wait: if args.wait == Wait::Accepted { UpdateWait::Accepted } else { UpdateWait::Completed },
+    };
+    let limit = args.timeout.or((!cx.carried_on).then_some(UNCARRIED_WAIT)).unwrap_or(Duration::MAX);
+    let outcome = match tokio::time::timeout(limit, cx.backend.update(target.clone(), request)).await {
+        Ok(outcome) => outcome?,
+        Err(_) => {
+            return Err(CliError::new(Code::StillOpen, format!("the update {update_id} has no answer yet"))
+                .help("ask again with the same --update-id; a worker must run to carry the workflow on"));
+        }
+    };
+    let (state, result, failure) = match &outcome {
+        UpdateOutcome::Accepted => ("accepted", None, None),
+        UpdateOutcome::Completed(Ok(payload)) => ("completed", Some(payload.to_json()), None),
+        UpdateOutcome::Completed(Err(failure)) => ("failed", None, Some(failure)),
+    };
+    cx.screen.object(
+        "workflow.update",
+        json!({
+            "workflow_id": target.workflow_id,
+            "update": name,
+            "update_id": update_id,
+            "state": state,
+            "result": result,
+            "failure": failure.map(failure_json),
+        }),
+    );
+    match (result, failure) {
+        (_, Some(failure)) => {
+            cx.screen.line(format!("update {update_id} failed: {failure}"));
+            return Ok(Exit::WorkflowFailed);
+        }
+        (Some(value), None) => cx.screen.line(super::result::value_text(&value)),
+        (None, None) => cx.screen.line(format!("update {update_id} accepted")),
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,208 @@
+//! The command line as a library: a user's own binary gets all of it.
+//!
+//! Invariant: every verb ends with one of the exit codes of `exit`, prints its answer on stdout and everything else on
+//! stderr. A verb works the same attached to a worker and embedded; only who carries runs on differs.
+
+mod activity;
+mod args;
+mod context;
+mod control;
+mod describe;
+pub mod error;
+mod event_text;
+pub mod exit;
+pub mod explain;
+mod input;
+mod list;
+mod locate;
+mod log;
+mod message;
+mod output;
+mod plan;
+mod progress;
+mod resolve;
+mod result;
+mod show;
+mod start;
+mod store;
+#[cfg(test)]
+mod tests;
+mod time_format;
+mod worker;
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bosun_engine::Namespace;
+use clap::Parser;
+use serde_json::json;
+
+pub use args::Cli;
+use args::{Noun, WorkflowVerb};
+use context::Context;
+pub use context::{PlanFile, PlanLoader, identity};
+use control::Control;
+use error::CliError;
+use exit::Exit;
+use explain::Code;
+use locate::{Found, locate};
+use output::{Format, Screen};
+
+use crate::backend::{OpenEngine, Purpose};
+
+/// Attempts at once where nobody says otherwise.
+pub const DEFAULT_SLOTS: usize = 16;
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// An embedded engine gets this long to close after its verb.
+const CLOSE: Duration = Duration::from_secs(5);
+
+/// What a program brings to its command line.
+#[derive(Clone)]
+pub struct Program {
+    pub opener: Arc<dyn OpenEngine>,
+    pub plans: Option<PlanLoader>,
+}
+
+/// Runs a command line to its end. clap prints help and usage errors itself.
+pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(why) => {
+            let _ = why.print();
+            return if why.use_stderr() { Exit::Usage } else { Exit::Ok };
+        }
+    };
+    let global = cli.global.clone();
+    let format = match &cli.noun {
+        Noun::Version { json: true } if global.output == Format::Text => Format::Json,
+        _ => global.output,
+    };
+    let mut screen = Screen::standard(format, global.color, global.ascii, global.time_format, global.fields.clone());
+    let default = if matches!(cli.noun, Noun::Worker(_)) { "info" } else { "error" };
+    let ended = match log::start(global.log.as_deref(), default) {
+        Err(why) => Err(CliError::usage(why)),
+        Ok(()) => match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+            Ok(runtime) => {
+                let ended = runtime.block_on(run(program, cli, &mut screen));
+                // A blocking thread that hangs must not hold up the exit: everything durable is durable.
+                runtime.shutdown_timeout(Duration::from_secs(1));
+                ended
+            }
+            Err(why) => Err(CliError::new(Code::Failed, "cannot start the async runtime").cause(why)),
+        },
+    };
+    match ended {
+        Ok(exit) => exit,
+        Err(error) => {
+            screen.error(&error);
+            error.code.exit()
+        }
+    }
+}
+
+async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, CliError> {
+    let Cli { global, noun } = cli;
+    let verb = match noun {
+        Noun::Explain { code } => return explain::explain(screen, &code),
+        Noun::Version { .. } => return Ok(version(screen, program)),
+        Noun::Worker(worker::WorkerVerb::Run(args)) => {
+            return worker::run(screen, &global, &*program.opener, args).await;
+        }
+        Noun::Verb(verb) | Noun::Workflow(verb) => Verb::Workflow(verb),
+        Noun::Activity(verb) => Verb::Activity(verb),
+        Noun::Store(verb) => Verb::Store(verb),
+    };
+    let purpose = verb.purpose();
+    let namespace = Namespace::new(&global.namespace)?;
+    let found = locate(&global, &*program.opener, &purpose).await?;
+    let attached = matches!(found, Found::Attached(_));
+    let mut cx = Context {
+        backend: found.backend(),
+        // The screen goes into the context and comes back; what stays meanwhile prints nothing.
+        screen: std::mem::replace(screen, Screen::silent()),
+        identity: context::identity(),
+        namespace,
+        yes: global.yes,
+        no_input: global.no_input,
+        carried_on: attached || matches!(purpose, Purpose::Work { .. }),
+        attached,
+        plans: program.plans,
+    };
+    let ended = tokio::select! {
+        ended = verb.run(&mut cx) => ended,
+        _ = tokio::signal::ctrl_c() => Err(interrupted(cx.attached)),
+    };
+    *screen = cx.screen;
+    if let Found::Embedded(engine) = found {
+        engine.drain(CLOSE).await;
+    }
+    ended
+}
+
+fn interrupted(attached: bool) -> CliError {
+    let error = CliError::new(Code::Interrupted, "interrupted");
+    if attached {
+        error.help("the run goes on; `bosun result` waits for it again")
+    } else {
+        error.help("what was recorded stays; the same command goes on where this one stopped")
+    }
+}
+
+fn version(screen: &mut Screen, program: &Program) -> Exit {
+    let types = program.opener.workflow_types();
+    screen.object("version", json!({ "version": VERSION, "workflow_types": types }));
+    screen.line(format!("bosun {VERSION}"));
+    Exit::Ok
+}
+
+/// The verbs that need an engine.
+enum Verb {
+    Workflow(WorkflowVerb),
+    Activity(activity::ActivityVerb),
+    Store(store::StoreVerb),
+}
+
+impl Verb {
+    fn purpose(&self) -> Purpose {
+        match self {
+            Verb::Workflow(WorkflowVerb::Run(args)) => Purpose::Work { slots: args.execute.slots, queues: Vec::new() },
+            Verb::Workflow(WorkflowVerb::Execute(args)) => Purpose::Work { slots: args.slots, queues: Vec::new() },
+            Verb::Workflow(WorkflowVerb::Start(_) | WorkflowVerb::SignalWithStart(_)) => {
+                Purpose::Visit { create: true }
+            }
+            Verb::Workflow(_) | Verb::Activity(_) | Verb::Store(_) => Purpose::Visit { create: false },
+        }
+    }
+
+    async fn run(self, cx: &mut Context) -> Result<Exit, CliError> {
+        match self {
+            Verb::Workflow(verb) => workflow(cx, verb).await,
+            Verb::Activity(verb) => activity::activity(cx, verb).await,
+            Verb::Store(verb) => store::store(cx, verb).await,
+        }
+    }
+}
+
+async fn workflow(cx: &mut Context, verb: WorkflowVerb) -> Result<Exit, CliError> {
+    match verb {
+        WorkflowVerb::Run(args) => start::run(cx, args).await,
+        WorkflowVerb::Start(args) => start::start(cx, args).await,
+        WorkflowVerb::Execute(args) => start::execute(cx, args).await,
+        WorkflowVerb::SignalWithStart(args) => start::signal_with_start(cx, args).await,
+        WorkflowVerb::List(args) => list::list(cx, args).await,
+        WorkflowVerb::Count(args) => list::count(cx, args).await,
+        WorkflowVerb::Describe(args) => describe::describe(cx, args).await,
+        WorkflowVerb::Show(args) => show::show(cx, args).await,
+        WorkflowVerb::Result(args) => result::result(cx, args).await,
+        WorkflowVerb::Signal(args) => message::signal(cx, args).await,
+        WorkflowVerb::Query(args) => message::query(cx, args).await,
+        WorkflowVerb::Update(args) => message::update(cx, args).await,
+        WorkflowVerb::Cancel(args) => control::control(cx, Control::Cancel, args).await,
+        WorkflowVerb::Terminate(args) => control::control(cx, Control::Terminate, args).await,
+        WorkflowVerb::Pause(args) => control::control(cx, Control::Pause, args).await,
+        WorkflowVerb::Unpause(args) => control::control(cx, Control::Unpause, args).await,
+        WorkflowVerb::Delete(args) => control::control(cx, Control::Delete, args).await,
+    }
+}

@@ -1,0 +1,389 @@
+//! What a command prints: text for people, one documented object or line per row for programs.
+//!
+//! Invariant: stdout carries the answer only; progress, questions and errors go to stderr. With `json` a verb prints
+//! exactly one object, with `jsonl` one line per row or event, with `none` nothing. No escape sequence reaches a stream
+//! that is not a terminal (unless colour is forced), nor does one from a workflow's own text.
+
+use std::io::{self, IsTerminal, Write};
+
+use bosun_engine::Timestamp;
+use clap::ValueEnum;
+use serde_json::{Map, Value, json};
+
+use super::error::printable;
+use super::time_format::TimeFormat;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Text,
+    Json,
+    Jsonl,
+    None,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    Auto,
+    Always,
+    Never,
+}
+
+impl ColorChoice {
+    /// `NO_COLOR` and `CLICOLOR_FORCE` are honoured when nothing is said.
+    pub fn decide(self, terminal: bool) -> bool {
+        let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+        match self {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) => false,
+            ColorChoice::Auto => terminal || set("CLICOLOR_FORCE"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Paint {
+    Plain,
+    Dim,
+    Bold,
+    Green,
+    Yellow,
+    Red,
+    Blue,
+}
+
+impl Paint {
+    pub(super) fn escape(self) -> &'static str {
+        match self {
+            Paint::Plain => "",
+            Paint::Dim => "\x1b[2m",
+            Paint::Bold => "\x1b[1m",
+            Paint::Green => "\x1b[32m",
+            Paint::Yellow => "\x1b[33m",
+            Paint::Red => "\x1b[31m",
+            Paint::Blue => "\x1b[34m",
+        }
+    }
+}
+
+/// One cell of a table.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    pub text: String,
+    pub paint: Paint,
+}
+
+impl Cell {
+    pub fn of(text: impl Into<String>, paint: Paint) -> Self {
+        Cell { text: text.into(), paint }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Cell::of(text, Paint::Plain)
+    }
+}
+
+/// Where a command prints, and how.
+pub struct Screen {
+    pub format: Format,
+    pub color: bool,
+    pub error_color: bool,
+    pub ascii: bool,
+    pub time: TimeFormat,
+    /// Columns or keys to show; empty: the usual ones.
+    pub fields: Vec<String>,
+    /// Stderr is a terminal that can be redrawn.
+    pub live: bool,
+    pub now: Timestamp,
+    out: Box<dyn Write + Send + Sync>,
+    err: Box<dyn Write + Send + Sync>,
+    /// Nobody reads stdout any more.
+    closed: bool,
+}
+
+impl Screen {
+    pub fn standard(format: Format, color: ColorChoice, ascii: bool, time: TimeFormat, fields: Vec<String>) -> Self {
+        let (out, err) = (io::stdout(), io::stderr());
+        Screen {
+            format,
+            color: color.decide(out.is_terminal()),
+            error_color: color.decide(err.is_terminal()),
+            ascii,
+            time,
+            fields,
+            live: err.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
+            now: super::time_format::now(),
+            out: Box::new(out),
+            err: Box::new(err),
+            closed: false,
+        }
+    }
+
+    /// Prints nothing, anywhere.
+    pub fn silent() -> Self {
+        Screen {
+            format: Format::None,
+            color: false,
+            error_color: false,
+            ascii: false,
+            time: TimeFormat::Iso,
+            fields: Vec::new(),
+            live: false,
+            now: Timestamp::ZERO,
+            out: Box::new(io::sink()),
+            err: Box::new(io::sink()),
+            closed: false,
+        }
+    }
+
+    /// Whether the reader of stdout has gone (`bosun show -f | head`).
+    pub fn closed(&self) -> bool {
+        self.closed
+    }
+
+    fn write(&mut self, text: &str) {
+        if self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).is_err() {
+            self.closed = true;
+        }
+    }
+
+    /// A line of text output; nothing in the other formats. Painted parts come from [`Screen::paint`].
+    pub fn line(&mut self, text: String) {
+        if self.format == Format::Text {
+            self.write(&format!("{text}\n"));
+        }
+    }
+
+    /// `name  value`, for describe-like output.
+    pub fn field(&mut self, name: &str, value: impl AsRef<str>) {
+        let name = self.paint(Paint::Dim, &format!("{name:<14}"));
+        self.line(format!("{name} {}", printable(value.as_ref())));
+    }
+
+    /// The one object of a verb: `json` pretty when a person reads it, `jsonl` on one line.
+    pub fn object(&mut self, schema: &str, value: Value) {
+        if !matches!(self.format, Format::Json | Format::Jsonl) {
+            return;
+        }
+        let object = with_schema(schema, value);
+        let text = if self.format == Format::Json { format!("{object:#}") } else { object.to_string() };
+        self.write(&format!("{text}\n"));
+    }
+
+    /// Rows of objects: `json` one object with a list under `key`, `jsonl` a line per row.
+    pub fn objects(&mut self, schema: &str, key: &str, rows: Vec<Value>) {
+        let rows = rows.into_iter().map(|row| self.only_fields(row));
+        match self.format {
+            Format::Json => {
+                let rows: Vec<Value> = rows.collect();
+                self.object(schema, json!({ key: rows }));
+            }
+            Format::Jsonl => {
+                for row in rows.collect::<Vec<_>>() {
+                    self.row(schema, row);
+                }
+            }
+            Format::Text | Format::None => {}
+        }
+    }
+
+    /// One row of a stream; only in `jsonl`.
+    pub fn row(&mut self, schema: &str, row: Value) {
+        if self.format == Format::Jsonl {
+            let row = with_schema(schema, self.only_fields(row));
+            self.write(&format!("{row}\n"));
+        }
+    }
+
+    fn only_fields(&self, row: Value) -> Value {
+        match row {
+            Value::Object(object) if !self.fields.is_empty() => Value::Object(
+                object.into_iter().filter(|(key, _)| self.fields.iter().any(|field| field == key)).collect(),
+            ),
+            row => row,
+        }
+    }
+
+    /// A table with a dim head. Columns not named by `--fields` are left out.
+    pub fn table(&mut self, columns: &[&str], rows: Vec<Vec<Cell>>) {
+        if self.format != Format::Text {
+            return;
+        }
+        let shown: Vec<usize> = if self.fields.is_empty() {
+            (0..columns.len()).collect()
+        } else {
+            let place = |field: &String| columns.iter().position(|column| column == field);
+            self.fields.iter().filter_map(place).collect()
+        };
+        let rows: Vec<Vec<(String, Paint)>> = rows
+            .into_iter()
+            .map(|row| shown.iter().map(|&i| (one_line(&row[i].text), row[i].paint)).collect())
+            .collect();
+        let head: Vec<(String, Paint)> =
+            shown.iter().map(|&i| (columns[i].replace('_', " ").to_uppercase(), Paint::Dim)).collect();
+        let widths: Vec<usize> = (0..shown.len())
+            .map(|i| rows.iter().chain([&head]).map(|row| row[i].0.chars().count()).max().unwrap_or(0))
+            .collect();
+        for row in std::iter::once(head).chain(rows) {
+            let mut line = String::new();
+            for (i, (text, paint)) in row.iter().enumerate() {
+                line.push_str(&self.paint(*paint, text));
+                if i + 1 < row.len() {
+                    line.push_str(&" ".repeat(widths[i] - text.chars().count() + 2));
+                }
+            }
+            self.line(line);
+        }
+    }
+
+    /// The dim last line that says what one would do next.
+    pub fn next(&mut self, hint: &str) {
+        let line = self.paint(Paint::Dim, &format!("next: {hint}"));
+        self.line(line);
+    }
+
+    pub fn paint(&self, paint: Paint, text: &str) -> String {
+        if self.color && paint != Paint::Plain && !text.is_empty() {
+            format!("{}{text}\x1b[0m", paint.escape())
+        } else {
+            text.to_owned()
+        }
+    }
+
+    pub fn at(&self, at: Timestamp) -> String {
+        self.time.text(at, self.now)
+    }
+
+    /// A line of progress on stderr.
+    pub fn note(&mut self, text: &str) {
+        if self.format != Format::None {
+            let _ = writeln!(self.err, "{}", printable(text));
+        }
+    }
+
+    /// Raw bytes to the terminal, for redrawing.
+    pub(super) fn draw(&mut self, text: &str) {
+        let _ = self.err.write_all(text.as_bytes()).and_then(|()| self.err.flush());
+    }
+
+    pub fn error(&mut self, error: &super::error::CliError) {
+        let text = match self.format {
+            Format::Json | Format::Jsonl => format!("{}\n", error.json()),
+            Format::Text | Format::None => error.render(self.error_color),
+        };
+        self.draw(&text);
+    }
+}
+
+/// One line of text for a table cell.
+pub(super) fn one_line(text: &str) -> String {
+    printable(text).replace(['\n', '\t'], " ")
+}
+
+fn with_schema(schema: &str, value: Value) -> Value {
+    let mut object = Map::new();
+    object.insert("schema".into(), format!("bosun.{schema}/1").into());
+    match value {
+        Value::Object(fields) => object.extend(fields),
+        other => {
+            object.insert("value".into(), other);
+        }
+    }
+    Value::Object(object)
+}
+
+#[cfg(test)]
+pub(crate) mod captured {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// What a test reads back.
+    #[derive(Clone, Default)]
+    pub(crate) struct Output(Arc<Mutex<(Vec<u8>, Vec<u8>)>>);
+
+    impl Output {
+        pub(crate) fn stdout(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().0.clone()).unwrap()
+        }
+        pub(crate) fn stderr(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().1.clone()).unwrap()
+        }
+    }
+
+    struct Half(Output, bool);
+    impl Write for Half {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut both = self.0.0.lock().unwrap();
+            if self.1 {
+                both.1.extend_from_slice(bytes)
+            } else {
+                both.0.extend_from_slice(bytes)
+            }
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Screen {
+        /// A screen without colour whose clock stands at 1 000 s, for tests.
+        pub(crate) fn captured() -> (Screen, Output) {
+            let output = Output::default();
+            let screen = Screen {
+                format: Format::Text,
+                color: false,
+                error_color: false,
+                ascii: false,
+                time: TimeFormat::Relative,
+                fields: Vec::new(),
+                live: false,
+                now: Timestamp(1_000_000_000),
+                out: Box::new(Half(output.clone(), false)),
+                err: Box::new(Half(output.clone(), true)),
+                closed: false,
+            };
+            (screen, output)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned_and_cut_to_the_fields_asked_for() {
+        let (mut screen, output) = Screen::captured();
+        let rows = || vec![vec![Cell::from("a"), "Running".into()], vec!["long-id\x1b[1m".into(), "é\nx".into()]];
+        screen.table(&["workflow_id", "status"], rows());
+        assert_eq!(output.stdout(), "WORKFLOW ID  STATUS\na            Running\nlong-id\u{fffd}[1m  é x\n");
+        let (mut screen, output) = Screen::captured();
+        screen.fields = vec!["status".into()];
+        screen.table(&["workflow_id", "status"], rows());
+        assert_eq!(output.stdout(), "STATUS\nRunning\né x\n");
+    }
+
+    #[test]
+    fn each_format_prints_its_own_form_only() {
+        let print = |format| {
+            let (mut screen, output) = Screen::captured();
+            screen.format = format;
+            screen.line("for people".into());
+            screen.objects("workflow.list", "workflows", vec![json!({ "a": 1 }), json!({ "a": 2 })]);
+            screen.next("bosun list");
+            output.stdout()
+        };
+        assert_eq!(print(Format::Text), "for people\nnext: bosun list\n");
+        assert_eq!(
+            print(Format::Jsonl),
+            "{\"schema\":\"bosun.workflow.list/1\",\"a\":1}\n{\"schema\":\"bosun.workflow.list/1\",\"a\":2}\n"
+        );
+        let object: Value = serde_json::from_str(&print(Format::Json)).unwrap();
+        assert_eq!(object, json!({ "schema": "bosun.workflow.list/1", "workflows": [{ "a": 1 }, { "a": 2 }] }));
+        assert_eq!(print(Format::None), "");
+    }
+}

@@ -1,0 +1,124 @@
+//! `run PLAN.yaml`: a plan as a durable run that is found again by what it says.
+//!
+//! Invariant: the workflow id is made of the plan's name and content, so that the same command goes on with the same run
+//! after a crash, and a changed plan is a new run. A finished plan is reported again, not run again, unless `--again`.
+
+use std::path::Path;
+
+use bosun_engine::*;
+use serde_json::Value;
+
+use super::context::{Context, PlanFile};
+use super::error::CliError;
+use super::exit::Exit;
+use super::explain::Code;
+use super::output::Format;
+use super::progress::Watch;
+use super::result::{print_result, value_text, wait_for};
+use super::start::RunArgs;
+use crate::backend::CallError;
+
+/// Name and content, short enough to read: `plan-audit-3f9a1c20b7d4`.
+pub(super) fn workflow_id(plan: &PlanFile) -> Result<WorkflowId, CliError> {
+    let keep = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' };
+    let name: String = plan.name.chars().map(keep).take(60).collect();
+    let digest = hex(&plan.input.digest()[..6]);
+    Ok(WorkflowId::new(format!("plan-{name}-{digest}"))?)
+}
+
+pub(super) async fn run(cx: &mut Context, path: &Path, args: &RunArgs) -> Result<Exit, CliError> {
+    let load =
+        cx.plans.ok_or_else(|| CliError::new(Code::BadPlan, "this program has no supervisors to run plans with"))?;
+    let plan = load(path).map_err(|why| CliError::new(Code::BadPlan, why))?;
+    let options = &args.execute.start.options;
+    let id = match &options.workflow_id {
+        Some(id) => WorkflowId::new(id)?,
+        None => workflow_id(&plan)?,
+    };
+    let target = Target { namespace: cx.namespace.clone(), ..Target::workflow(id.clone()) };
+    if !args.again
+        && let Some(result) = completed(cx, &target).await?
+    {
+        cx.screen.note(&format!("{id} has completed already; --again runs it again"));
+        return report(cx, &result);
+    }
+    let mut request = StartWorkflow::new(plan.workflow_type, id).input(plan.input);
+    options.fill(cx, &mut request)?;
+    if options.id_conflict_policy.is_none() {
+        request.id_conflict_policy = IdConflictPolicy::UseExisting;
+    }
+    let started = cx.backend.start(request).await?;
+    let how = if started.newly_started { "started" } else { "going on with" };
+    cx.screen.note(&format!("{how} {} (run {})", started.workflow_id, started.run_id));
+    let target = Target { run_id: Some(started.run_id), ..target };
+    let result = wait_for(cx, target, args.execute.timeout, Watch::ProgressQuery).await?;
+    report(cx, &result)
+}
+
+/// The result of the newest run, if it has completed.
+async fn completed(cx: &Context, target: &Target) -> Result<Option<RunResult>, CliError> {
+    match cx.backend.describe(target.clone()).await {
+        Ok(Description { info, result: Some(outcome @ CloseOutcome::Completed(_)), .. }) => {
+            Ok(Some(RunResult { workflow_id: info.workflow_id, run_id: info.run_id, outcome }))
+        }
+        Ok(_) | Err(CallError::Rejected(Rejection::NotFound { .. })) => Ok(None),
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// The plan's own report on stdout, whether the run completed or failed. The exit code is the run's.
+fn report(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
+    let output = output_of(&result.outcome);
+    match output.as_ref().and_then(|output| output.get("report")).and_then(Value::as_str) {
+        Some(text) if cx.screen.format == Format::Text => {
+            cx.screen.line(value_text(&text.into()).trim_end().to_owned())
+        }
+        _ => {
+            print_result(cx, result)?;
+        }
+    }
+    let status = output.as_ref().and_then(|output| output.get("status")).and_then(Value::as_str);
+    if status == Some("partial") {
+        cx.screen.note("the final task is completed, but not every task is");
+    }
+    match Exit::of_outcome(&result.outcome) {
+        Exit::WorkflowFailed => {
+            let id = &result.workflow_id;
+            Err(CliError::new(Code::PlanFailed, format!("the plan ended as {}", status.unwrap_or("failed")))
+                .help(format!("`bosun show {id}` has the history; the same command runs it again")))
+        }
+        exit => Ok(exit),
+    }
+}
+
+/// A plan that failed carries its report in the details of its failure.
+fn output_of(outcome: &CloseOutcome) -> Option<Value> {
+    match outcome {
+        CloseOutcome::Completed(payload) => Some(payload.to_json()),
+        CloseOutcome::Failed(failure) => match &failure.root().kind {
+            FailureKind::Application { details: Some(details), .. } => Some(details.to_json()),
+            _ => None,
+        },
+        CloseOutcome::Canceled(details) => details.as_ref().map(Payload::to_json),
+        CloseOutcome::TimedOut(_) | CloseOutcome::Terminated { .. } | CloseOutcome::ContinuedAsNew { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workflow_id_of_a_plan_is_made_of_name_and_content() {
+        let plan = |name: &str, input: &str| PlanFile {
+            name: name.into(),
+            workflow_type: "plan".into(),
+            input: Payload::raw_json(input.to_owned()),
+        };
+        let id = |name, input| workflow_id(&plan(name, input)).unwrap().to_string();
+        assert_eq!(id("audit", "{}"), id("audit", "{}"));
+        assert_ne!(id("audit", "{}"), id("audit", "[]"));
+        assert!(id("my plan/../x", "{}").starts_with("plan-my-plan----x-"));
+        assert_eq!(id("audit", "{}").len(), "plan-audit-".len() + 12);
+    }
+}

@@ -1,0 +1,85 @@
+//! From what a person types to the run that is meant.
+//!
+//! Invariant: a whole id always wins over a beginning, and a beginning that fits several ids is an error that lists
+//! them, never a guess. `-w` takes no shortcuts.
+
+use bosun_engine::*;
+
+use super::args::{ExactRun, RunOf};
+use super::context::Context;
+use super::error::CliError;
+use super::explain::Code;
+use crate::backend::CallError;
+
+/// How many candidates an ambiguous beginning shows.
+const SHOWN: usize = 5;
+
+pub(super) async fn run_of(cx: &Context, run: &RunOf) -> Result<Target, CliError> {
+    resolve(cx, run.id.as_deref(), &run.exact).await
+}
+
+/// `text` is ignored when `-w` is given.
+pub(super) async fn resolve(cx: &Context, text: Option<&str>, exact: &ExactRun) -> Result<Target, CliError> {
+    let run_id: Option<RunId> = exact.run_id.as_deref().map(str::parse).transpose()?;
+    let named = |id: WorkflowId| Target { namespace: cx.namespace.clone(), workflow_id: id, run_id };
+    if let Some(id) = &exact.workflow_id {
+        return Ok(named(WorkflowId::new(id)?));
+    }
+    let text = text.ok_or_else(|| CliError::usage("no workflow id given"))?;
+    if let Some(place) = place(text) {
+        return nth_newest(cx, place, text).await;
+    }
+    let target = named(WorkflowId::new(text)?);
+    match cx.backend.describe(target.clone()).await {
+        Ok(_) => return Ok(target),
+        Err(CallError::Rejected(Rejection::NotFound { .. })) if run_id.is_none() => {}
+        Err(why) => return Err(why.into()),
+    }
+    if let Ok(run) = text.parse::<RunId>() {
+        let found = list(cx, format!("RunId = '{run}'"), 1).await?;
+        if let Some(info) = found.first() {
+            return Ok(Target { namespace: cx.namespace.clone(), ..Target::run(info.workflow_id.clone(), run) });
+        }
+    }
+    beginning(cx, text, target).await
+}
+
+/// `latest` and `@N`: 1 is the newest.
+fn place(text: &str) -> Option<usize> {
+    match text.strip_prefix('@') {
+        Some(number) => number.parse().ok().filter(|place| *place > 0),
+        None => (text == "latest").then_some(1),
+    }
+}
+
+async fn list(cx: &Context, query: String, limit: usize) -> Result<Vec<RunInfo>, CliError> {
+    Ok(cx.backend.list(ListRequest { query, limit }).await?)
+}
+
+async fn nth_newest(cx: &Context, place: usize, text: &str) -> Result<Target, CliError> {
+    let newest = list(cx, String::new(), place).await?;
+    let info = newest.get(place - 1).ok_or_else(|| {
+        let help = "`bosun list` shows all";
+        CliError::new(Code::NotFound, format!("{text}: there are {} workflow executions", newest.len())).help(help)
+    })?;
+    let target = Target::run(info.workflow_id.clone(), info.run_id);
+    Ok(Target { namespace: info.namespace.clone(), ..target })
+}
+
+async fn beginning(cx: &Context, text: &str, target: Target) -> Result<Target, CliError> {
+    let query = format!("WorkflowId STARTS_WITH '{}'", text.replace('\'', "''"));
+    // Several runs of one id are one candidate, so more than the shown ones are asked for.
+    let mut ids: Vec<WorkflowId> = list(cx, query, 200).await?.into_iter().map(|info| info.workflow_id).collect();
+    ids.sort();
+    ids.dedup();
+    match ids.as_slice() {
+        [] => Err(Rejection::NotFound { workflow_id: target.workflow_id, run_id: None }.into()),
+        [id] => Ok(Target { workflow_id: id.clone(), ..target }),
+        several => {
+            let names: Vec<&str> = several.iter().take(SHOWN).map(WorkflowId::as_str).collect();
+            let more = if several.len() > SHOWN { ", …" } else { "" };
+            Err(CliError::new(Code::Ambiguous, format!("{text:?} is the beginning of {} workflow ids", several.len()))
+                .cause(format!("{}{more}", names.join(", "))))
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `result`, and what `execute` and `run` share with it: waiting for a run, and printing how it ended.
+
+use std::time::Duration;
+
+use bosun_engine::*;
+use clap::Args;
+use futures_util::StreamExt;
+use serde_json::Value;
+
+use super::args::RunOf;
+use super::context::Context;
+use super::describe::{outcome_json, outcome_text};
+use super::error::{CliError, printable};
+use super::exit::Exit;
+use super::explain::Code;
+use super::output::Format;
+use super::progress::{Progress, Watch};
+use super::resolve::run_of;
+use super::time_format::parse_duration;
+
+#[derive(Debug, Args)]
+pub struct ResultArgs {
+    #[command(flatten)]
+    pub run: RunOf,
+    /// How long to wait; the run goes on.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub timeout: Option<Duration>,
+    /// Stop at the end of this run, even if it continued as new or is tried again.
+    #[arg(long)]
+    pub no_follow_runs: bool,
+}
+
+pub(super) async fn result(cx: &mut Context, args: ResultArgs) -> Result<Exit, CliError> {
+    let target = run_of(cx, &args.run).await?;
+    let result = if args.no_follow_runs {
+        let timeout = args.timeout.or((!cx.carried_on).then_some(Duration::ZERO));
+        let request = ResultRequest { follow_runs: false, timeout };
+        let found = cx.backend.result(target.clone(), request).await?;
+        found.ok_or_else(|| still_open(cx, &target))?
+    } else {
+        wait_for(cx, target, args.timeout, Watch::Events).await?
+    };
+    print_result(cx, &result)
+}
+
+/// Waits for the end of the chain of runs, showing progress on stderr.
+pub(super) async fn wait_for(
+    cx: &mut Context,
+    target: Target,
+    timeout: Option<Duration>,
+    watch: Watch,
+) -> Result<RunResult, CliError> {
+    // Where nobody carries runs on, waiting would be for ever.
+    let timeout = timeout.or((!cx.carried_on).then_some(Duration::ZERO));
+    let backend = cx.backend.clone();
+    let mut result = backend.result(target.clone(), ResultRequest { follow_runs: true, timeout });
+    let mut events = backend.events(target.clone(), EventId(1), true);
+    let mut progress = Progress::new(watch, target.clone());
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    let mut streaming = cx.screen.format != Format::None;
+    let found = loop {
+        tokio::select! {
+            biased;
+            event = events.next(), if streaming => match event {
+                Some(Ok(event)) => progress.event(&mut cx.screen, &*backend, &event).await,
+                // Progress is a courtesy: when its stream breaks, the result still counts.
+                Some(Err(_)) | None => streaming = false,
+            },
+            found = &mut result => break found,
+            _ = tick.tick(), if cx.screen.live => progress.redraw(&mut cx.screen),
+        }
+    };
+    let found = found?;
+    progress.finish(&mut cx.screen, &*backend).await;
+    found.ok_or_else(|| still_open(cx, &target))
+}
+
+fn still_open(cx: &Context, target: &Target) -> CliError {
+    let error = CliError::new(Code::StillOpen, format!("{} has not closed yet", target.workflow_id));
+    if cx.carried_on {
+        error.help(format!("ask again with `bosun result {}`", target.workflow_id))
+    } else {
+        error.cause("no worker runs on this data directory").help("start one with `bosun worker run`")
+    }
+}
+
+/// Prints the outcome; the exit code tells it too.
+pub(super) fn print_result(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
+    let exit = Exit::of_outcome(&result.outcome);
+    let mut object = serde_json::Map::new();
+    object.insert("workflow_id".into(), result.workflow_id.as_str().into());
+    object.insert("run_id".into(), result.run_id.to_string().into());
+    if let Value::Object(outcome) = outcome_json(&result.outcome) {
+        object.extend(outcome);
+    }
+    object.insert("exit".into(), exit.number().into());
+    cx.screen.object("workflow.result", Value::Object(object));
+    match &result.outcome {
+        CloseOutcome::Completed(payload) => cx.screen.line(value_text(&payload.to_json())),
+        other => {
+            let text = format!("{} {}: {}", result.workflow_id, other.status(), outcome_text(other));
+            if cx.screen.format == Format::Text {
+                cx.screen.note(&text);
+            }
+        }
+    }
+    Ok(exit)
+}
+
+/// A JSON value for people: text as it is, everything else as indented JSON.
+pub(super) fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => printable(text),
+        other => printable(&format!("{other:#}")),
+    }
+}

@@ -1,0 +1,124 @@
+//! `show`: the history of a run, page by page or as it grows.
+
+use bosun_engine::*;
+use clap::Args;
+use futures_util::StreamExt;
+use serde_json::json;
+
+use super::args::RunOf;
+use super::context::Context;
+use super::error::CliError;
+use super::event_text::{details, event_json, paint};
+use super::exit::Exit;
+use super::list::shell_word;
+use super::output::{Cell, Format, Paint, one_line};
+use super::resolve::run_of;
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    #[command(flatten)]
+    pub run: RunOf,
+    /// Go on until the run closes, showing events as they come.
+    #[arg(short, long, conflicts_with = "reverse")]
+    pub follow: bool,
+    /// Begin at this event.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub from: u64,
+    /// The newest events first.
+    #[arg(long)]
+    pub reverse: bool,
+    /// Only events of this type, for example TimerFired; may be given several times.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub types: Vec<String>,
+    /// At most this many events.
+    #[arg(short, long, value_name = "N")]
+    pub limit: Option<usize>,
+}
+
+const PAGE: usize = 1_000;
+
+pub(super) async fn show(cx: &mut Context, args: ShowArgs) -> Result<Exit, CliError> {
+    let target = run_of(cx, &args.run).await?;
+    if args.follow && cx.screen.format == Format::Json {
+        return Err(CliError::usage("--follow has no end to put into one object").help("use -o jsonl"));
+    }
+    if args.follow {
+        return follow(cx, target, &args).await;
+    }
+    let mut events = whole_history(cx, &target, EventId(args.from.max(1))).await?;
+    events.retain(|event| wanted(&args.types, event));
+    if args.reverse {
+        events.reverse();
+    }
+    events.truncate(args.limit.unwrap_or(usize::MAX));
+    let rows = events.iter().map(|event| event_json(&cx.screen, event)).collect();
+    if cx.screen.format == Format::Json {
+        cx.screen.object(
+            "workflow.show",
+            json!({ "workflow_id": target.workflow_id, "run_id": target.run_id, "events": serde_json::Value::Array(rows) }),
+        );
+    } else {
+        cx.screen.objects("workflow.event", "events", rows);
+    }
+    let rows = events.iter().map(|event| {
+        vec![
+            Cell::of(event.id.to_string(), Paint::Dim),
+            cx.screen.at(event.at).into(),
+            Cell::of(event.kind.name(), paint(&event.kind)),
+            details(&event.kind).into(),
+        ]
+    });
+    let rows = rows.collect();
+    cx.screen.table(&["id", "at", "type", "details"], rows);
+    cx.screen.next(&format!("bosun describe {}", shell_word(target.workflow_id.as_str())));
+    Ok(Exit::Ok)
+}
+
+fn wanted(types: &[String], event: &Event) -> bool {
+    types.is_empty() || types.iter().any(|name| name.eq_ignore_ascii_case(event.kind.name()))
+}
+
+/// All events from one on, asked for in pages.
+pub(super) async fn whole_history(cx: &Context, target: &Target, from: EventId) -> Result<Vec<Event>, CliError> {
+    let mut events: Vec<Event> = Vec::new();
+    let mut from = from;
+    loop {
+        let page = cx.backend.history(target.clone(), from, PAGE).await?;
+        let full = page.len() >= PAGE;
+        if let Some(last) = page.last() {
+            from = last.id.next();
+        }
+        events.extend(page);
+        if !full {
+            return Ok(events);
+        }
+    }
+}
+
+async fn follow(cx: &mut Context, target: Target, args: &ShowArgs) -> Result<Exit, CliError> {
+    let follow = cx.carried_on;
+    if !follow {
+        cx.screen.note("no worker carries runs on: showing what is there");
+    }
+    let mut events = cx.backend.events(target, EventId(args.from.max(1)), follow);
+    let mut left = args.limit.unwrap_or(usize::MAX);
+    while left > 0
+        && let Some(event) = events.next().await
+    {
+        let event = event?;
+        if !wanted(&args.types, &event) {
+            continue;
+        }
+        left -= 1;
+        let row = event_json(&cx.screen, &event);
+        cx.screen.row("workflow.event", row);
+        let id = cx.screen.paint(Paint::Dim, &format!("{:>5}", event.id.to_string()));
+        let name = cx.screen.paint(paint(&event.kind), &format!("{:<36}", event.kind.name()));
+        // Relative times would grow old on the screen.
+        cx.screen.line(format!("{id}  {}  {name}  {}", event.at, one_line(&details(&event.kind))));
+        if cx.screen.closed() {
+            break;
+        }
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,282 @@
+//! `start`, `execute`, `run` and `signal-with-start`: new workflow executions.
+//!
+//! Invariant: with a workflow id, a `run` that was killed goes on when it is run again: an open run of that id is used
+//! instead of a second one. What the run does is not known here; plan files are read by `plan`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use bosun_engine::*;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::args::InputArg;
+use super::context::Context;
+use super::error::CliError;
+use super::exit::Exit;
+use super::explain::Code;
+use super::input::{object, payload};
+use super::list::shell_word;
+use super::progress::Watch;
+use super::result::{print_result, wait_for};
+use super::time_format::parse_duration;
+
+/// What every start takes beside type and input.
+#[derive(Debug, Clone, Default, Args)]
+pub struct StartOptions {
+    /// The workflow id [default: TYPE-xxxxxxxx].
+    #[arg(short, long, value_name = "ID")]
+    pub workflow_id: Option<String>,
+    #[arg(short = 'q', long, visible_alias = "queue", value_name = "QUEUE", default_value = DEFAULT_TASK_QUEUE)]
+    pub task_queue: String,
+    /// Ends the execution, all its runs together, after this time.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub execution_timeout: Option<Duration>,
+    /// Ends a single run after this time.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub run_timeout: Option<Duration>,
+    /// Tries a failed workflow again, so many times in all.
+    #[arg(long, value_name = "N")]
+    pub maximum_attempts: Option<u32>,
+    /// What to do when a closed run of the id exists [default: allow-duplicate].
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub id_reuse_policy: Option<ReusePolicy>,
+    /// What to do when an open run of the id exists [default: fail; of `run`: use-existing].
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub id_conflict_policy: Option<ConflictPolicy>,
+    /// Makes the start idempotent.
+    #[arg(long, value_name = "ID")]
+    pub request_id: Option<String>,
+    /// Shown with the run.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub memo: Vec<String>,
+    /// Found by `list --query`.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub search_attribute: Vec<String>,
+    /// One line for people.
+    #[arg(long, value_name = "TEXT")]
+    pub summary: Option<String>,
+    #[arg(long, value_name = "TEXT")]
+    pub details: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReusePolicy {
+    AllowDuplicate,
+    AllowDuplicateFailedOnly,
+    RejectDuplicate,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ConflictPolicy {
+    Fail,
+    UseExisting,
+    TerminateExisting,
+}
+
+#[derive(Debug, Args)]
+pub struct StartArgs {
+    /// The workflow type (left out with --type), then key=value pairs as input.
+    #[arg(value_name = "TYPE key=value", required_unless_present = "workflow_type")]
+    pub words: Vec<String>,
+    /// The workflow type.
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    pub workflow_type: Option<String>,
+    #[command(flatten)]
+    pub input: InputArg,
+    #[command(flatten)]
+    pub options: StartOptions,
+}
+
+#[derive(Debug, Args)]
+pub struct ExecuteArgs {
+    #[command(flatten)]
+    pub start: StartArgs,
+    /// Attempts at once, when this process does the work.
+    #[arg(long, value_name = "N", default_value_t = super::DEFAULT_SLOTS)]
+    pub slots: usize,
+    /// How long to wait; the run goes on.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub execute: ExecuteArgs,
+    /// Start a new run of a plan that has completed.
+    #[arg(long)]
+    pub again: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SignalWithStartArgs {
+    #[command(flatten)]
+    pub start: StartArgs,
+    /// The name of the signal.
+    #[arg(long, value_name = "NAME")]
+    pub signal_name: String,
+    /// The input of the signal: JSON, `@file`, or `-`.
+    #[arg(long, value_name = "JSON")]
+    pub signal_input: Option<String>,
+}
+
+/// `prefix-` and eight random digits.
+pub(super) fn fresh_id(prefix: &str) -> Result<String, CliError> {
+    let random = crate::api::token::random_hex(4);
+    let random = random.map_err(|why| CliError::new(Code::Failed, "no random numbers for an id").cause(why))?;
+    Ok(format!("{prefix}-{random}"))
+}
+
+impl StartArgs {
+    fn type_and_pairs(&self) -> Result<(&str, &[String]), CliError> {
+        match (&self.workflow_type, self.words.split_first()) {
+            (Some(name), _) => Ok((name, &self.words)),
+            (None, Some((name, pairs))) => Ok((name, pairs)),
+            (None, None) => Err(CliError::usage("no workflow type given")),
+        }
+    }
+
+    pub fn request(&self, cx: &Context) -> Result<StartWorkflow, CliError> {
+        let (name, pairs) = self.type_and_pairs()?;
+        let workflow_type = WorkflowType::new(name)?;
+        let id = match &self.options.workflow_id {
+            Some(id) => id.clone(),
+            None => fresh_id(name)?,
+        };
+        let mut request = StartWorkflow::new(workflow_type, WorkflowId::new(id)?);
+        request.input = payload(self.input.input.as_deref(), pairs)?;
+        self.options.fill(cx, &mut request)?;
+        Ok(request)
+    }
+}
+
+impl StartOptions {
+    pub fn fill(&self, cx: &Context, request: &mut StartWorkflow) -> Result<(), CliError> {
+        request.namespace = cx.namespace.clone();
+        request.task_queue = TaskQueue::new(&self.task_queue)?;
+        request.execution_timeout = self.execution_timeout;
+        request.run_timeout = self.run_timeout;
+        request.retry_policy =
+            self.maximum_attempts.map(|n| RetryPolicy { maximum_attempts: n, ..RetryPolicy::default() });
+        request.id_reuse_policy = match self.id_reuse_policy {
+            None | Some(ReusePolicy::AllowDuplicate) => IdReusePolicy::AllowDuplicate,
+            Some(ReusePolicy::AllowDuplicateFailedOnly) => IdReusePolicy::AllowDuplicateFailedOnly,
+            Some(ReusePolicy::RejectDuplicate) => IdReusePolicy::RejectDuplicate,
+        };
+        request.id_conflict_policy = match self.id_conflict_policy {
+            None => request.id_conflict_policy,
+            Some(ConflictPolicy::Fail) => IdConflictPolicy::Fail,
+            Some(ConflictPolicy::UseExisting) => IdConflictPolicy::UseExisting,
+            Some(ConflictPolicy::TerminateExisting) => IdConflictPolicy::TerminateExisting,
+        };
+        request.request_id = self.request_id.as_ref().map(RequestId::new).transpose()?;
+        request.identity = Some(cx.identity.clone());
+        request.summary.clone_from(&self.summary);
+        request.details.clone_from(&self.details);
+        request.memo = memo(&self.memo)?;
+        request.search_attributes = search_attributes(&self.search_attribute)?;
+        Ok(())
+    }
+}
+
+fn memo(pairs: &[String]) -> Result<Memo, CliError> {
+    let mut memo = Memo::new();
+    for (name, value) in object(pairs)? {
+        let value = Payload::encode(&value).map_err(|why| CliError::usage(format!("memo {name}")).cause(why))?;
+        memo.insert(FieldName::new(name)?, value);
+    }
+    Ok(memo)
+}
+
+fn search_attributes(pairs: &[String]) -> Result<SearchAttributes, CliError> {
+    use serde_json::Value;
+    let mut attributes = BTreeMap::new();
+    for (name, value) in object(pairs)? {
+        let value = match value {
+            Value::Bool(value) => SearchValue::Bool(value),
+            Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+                (Some(number), _) => SearchValue::Int(number),
+                (None, Some(number)) => SearchValue::Float(number),
+                (None, None) => return Err(CliError::usage(format!("search attribute {name}: {number} is too large"))),
+            },
+            Value::String(text) => SearchValue::Keyword(text),
+            Value::Array(items) => SearchValue::KeywordList(
+                items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect(),
+            ),
+            Value::Null | Value::Object(_) => {
+                return Err(CliError::usage(format!(
+                    "search attribute {name}: text, a number, a truth value or a list"
+                )));
+            }
+        };
+        attributes.insert(FieldName::new(name)?, value);
+    }
+    Ok(attributes)
+}
+
+pub(super) async fn start(cx: &mut Context, args: StartArgs) -> Result<Exit, CliError> {
+    let request = args.request(cx)?;
+    let started = cx.backend.start(request).await?;
+    print_started(cx, "workflow.start", &started);
+    Ok(Exit::Ok)
+}
+
+pub(super) async fn signal_with_start(cx: &mut Context, args: SignalWithStartArgs) -> Result<Exit, CliError> {
+    let mut request = args.start.request(cx)?;
+    if args.start.options.id_conflict_policy.is_none() {
+        request.id_conflict_policy = IdConflictPolicy::UseExisting;
+    }
+    let signal = SignalRequest {
+        name: SignalName::new(&args.signal_name)?,
+        input: payload(args.signal_input.as_deref(), &[])?,
+        identity: Some(cx.identity.clone()),
+        request_id: None,
+    };
+    let started = cx.backend.signal_with_start(request, signal).await?;
+    print_started(cx, "workflow.signal-with-start", &started);
+    Ok(Exit::Ok)
+}
+
+fn print_started(cx: &mut Context, schema: &str, started: &Started) {
+    cx.screen.object(schema, json!(started));
+    let verb = if started.newly_started { "started" } else { "already open:" };
+    cx.screen.line(format!("{verb} {} (run {})", started.workflow_id, started.run_id));
+    if !cx.carried_on {
+        cx.screen.note("no worker runs: it begins when one does (`bosun worker run`)");
+    }
+    cx.screen.next(&format!("bosun result {}", shell_word(started.workflow_id.as_str())));
+}
+
+pub(super) async fn execute(cx: &mut Context, args: ExecuteArgs) -> Result<Exit, CliError> {
+    let request = args.start.request(cx)?;
+    go(cx, request, args.timeout).await
+}
+
+async fn go(cx: &mut Context, request: StartWorkflow, timeout: Option<Duration>) -> Result<Exit, CliError> {
+    let started = cx.backend.start(request).await?;
+    let how = if started.newly_started { "started" } else { "going on with" };
+    cx.screen.note(&format!("{how} {} (run {})", started.workflow_id, started.run_id));
+    let target = Target { namespace: cx.namespace.clone(), ..Target::run(started.workflow_id, started.run_id) };
+    let result = wait_for(cx, target, timeout, Watch::Events).await?;
+    print_result(cx, &result)
+}
+
+pub(super) async fn run(cx: &mut Context, args: RunArgs) -> Result<Exit, CliError> {
+    let (what, pairs) = args.execute.start.type_and_pairs()?;
+    let is_file = Path::new(what).extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+    if is_file {
+        if args.execute.start.input.input.is_some() || !pairs.is_empty() {
+            return Err(CliError::usage("a plan file takes no input: what it needs stands in the file"));
+        }
+        let path = Path::new(what).to_owned();
+        return super::plan::run(cx, &path, &args).await;
+    }
+    let mut request = args.execute.start.request(cx)?;
+    // A killed run is found again by its id.
+    if args.execute.start.options.id_conflict_policy.is_none() {
+        request.id_conflict_policy = IdConflictPolicy::UseExisting;
+    }
+    go(cx, request, args.execute.timeout).await
+}

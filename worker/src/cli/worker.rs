@@ -1,0 +1,198 @@
+//! `worker run`: the long-lived process that holds a data directory and serves its clients.
+//!
+//! Invariant: the worker says where it is (`worker.json`) only when it can serve, and takes the file away when it
+//! leaves. The first SIGTERM or SIGINT drains: no new work, running attempts may end, everything is durable, exit 0 in
+//! bounded time. The second ends it at once (143 or 130), which a restart survives like any crash. A failed log shows
+//! as 503 on `/healthz` for a moment, then the worker leaves with 74.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bosun_engine::TaskQueue;
+use clap::{Args, Subcommand};
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::args::Global;
+use super::error::CliError;
+use super::exit::Exit;
+use super::explain::Code;
+use super::output::Screen;
+use super::time_format::{now, parse_duration};
+use crate::api::handlers::Api;
+use crate::api::{Limits, Server, Token, WorkerFile};
+use crate::backend::{Engine, OpenEngine, OpenError, Purpose, Stopped};
+
+#[derive(Debug, Subcommand)]
+pub enum WorkerVerb {
+    /// Hold the data directory, run its workflows and activities, and serve the control API until told to stop.
+    Run(WorkerArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct WorkerArgs {
+    /// The port of the control API; 0: any.
+    #[arg(long, default_value_t = 0)]
+    pub port: u16,
+    /// The address of the control API. Beyond loopback it needs --token-file.
+    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub bind: IpAddr,
+    /// A host name clients may use, beside loopback and the bound address.
+    #[arg(long, value_name = "NAME")]
+    pub allow_host: Vec<String>,
+    /// Attempts of activities at once.
+    #[arg(long, value_name = "N", default_value_t = super::DEFAULT_SLOTS)]
+    pub slots: usize,
+    /// Only this task queue; may be given several times [default: all].
+    #[arg(long, value_name = "QUEUE")]
+    pub queue: Vec<String>,
+    /// How long running attempts may take to end after SIGTERM.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    pub drain_timeout: Duration,
+}
+
+/// How long `/healthz` shows a failed log before the process leaves.
+const FAILED_SHOWN: Duration = Duration::from_secs(1);
+/// Requests in flight may end for this long after the drain.
+const SERVER_STOP: Duration = Duration::from_secs(2);
+/// A short visit of another command may hold the directory when the worker starts.
+const OPEN_PATIENCE: Duration = Duration::from_secs(3);
+
+pub(super) async fn run(
+    screen: &mut Screen,
+    global: &Global,
+    opener: &dyn OpenEngine,
+    args: WorkerArgs,
+) -> Result<Exit, CliError> {
+    // Signals are caught from the very beginning: one that comes while the store opens must drain, too.
+    let mut signals = Signals::catch()?;
+    let data = &global.data;
+    super::locate::make_data_directory(data)?;
+    let queues = args.queue.iter().map(TaskQueue::new).collect::<Result<_, _>>()?;
+    let engine = open(opener, data, &Purpose::Work { slots: args.slots, queues }).await?;
+    let serving = match serve(global, &args, &*engine).await {
+        Ok(serving) => serving,
+        Err(why) => {
+            engine.drain(Duration::ZERO).await;
+            return Err(why);
+        }
+    };
+    announce(screen, data, &serving.file);
+    let exit = tokio::select! {
+        () = signals.next() => {
+            tracing::info!(timeout_ms = args.drain_timeout.as_millis() as u64, "draining");
+            tokio::select! {
+                ended = engine.drain(args.drain_timeout) => {
+                    tracing::info!(all_attempts_ended = ended, "drained");
+                    Exit::Ok
+                }
+                () = signals.next() => signals.exit(),
+            }
+        }
+        stopped = engine.stopped() => match stopped {
+            Stopped::Drained => Exit::Ok,
+            Stopped::StorageFailed { why } => {
+                tracing::error!(why, "the log has failed; leaving");
+                tokio::time::sleep(FAILED_SHOWN).await;
+                Exit::StorageFailed
+            }
+        },
+    };
+    serving.stop(data, exit).await;
+    Ok(exit)
+}
+
+async fn open(opener: &dyn OpenEngine, data: &Path, purpose: &Purpose) -> Result<Arc<dyn Engine>, CliError> {
+    let began = std::time::Instant::now();
+    loop {
+        match opener.open(data, purpose).await {
+            Ok(engine) => return Ok(engine),
+            Err(OpenError::Locked(_)) if began.elapsed() < OPEN_PATIENCE => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Err(why) => return Err(why.into()),
+        }
+    }
+}
+
+/// The control API, being served.
+struct Serving {
+    file: WorkerFile,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+async fn serve(global: &Global, args: &WorkerArgs, engine: &dyn Engine) -> Result<Serving, CliError> {
+    let data = std::path::absolute(&global.data).unwrap_or_else(|_| global.data.clone());
+    let (token_file, token): (PathBuf, _) = match &global.token_file {
+        Some(file) => (std::path::absolute(file).unwrap_or_else(|_| file.clone()), Token::read(file)),
+        None => (data.join("token"), Token::read_or_create(&data.join("token"))),
+    };
+    let cannot = |why: String| CliError::new(Code::CannotServe, why);
+    let token = token.map_err(|why| cannot(why.to_string()))?;
+    let address = SocketAddr::new(args.bind, args.port);
+    let server = Server::bind(address, global.token_file.is_some(), Limits::default());
+    let server = server.await.map_err(|why| cannot(why.to_string()))?;
+    let file = WorkerFile {
+        pid: std::process::id(),
+        address: format!("http://{}", reachable(server.address())),
+        token_file,
+        version: super::VERSION.to_owned(),
+        started_at: now().to_string(),
+    };
+    let (stop, stopping) = watch::channel(false);
+    let api = Api { backend: engine.backend(), version: super::VERSION };
+    let hosts = args.allow_host.clone();
+    let task = tokio::spawn(async move { server.serve(api, token, &hosts, stopping).await });
+    file.write(&data).map_err(|why| cannot(format!("cannot write {}: {why}", WorkerFile::path(&data).display())))?;
+    Ok(Serving { file, stop, task })
+}
+
+/// An address a client on this machine can connect to.
+fn reachable(bound: SocketAddr) -> SocketAddr {
+    if bound.ip().is_unspecified() { SocketAddr::new(Ipv4Addr::LOCALHOST.into(), bound.port()) } else { bound }
+}
+
+impl Serving {
+    async fn stop(self, data: &Path, exit: Exit) {
+        self.file.remove(data);
+        let _ = self.stop.send(true);
+        if exit == Exit::Ok {
+            let _ = tokio::time::timeout(SERVER_STOP, self.task).await;
+        }
+    }
+}
+
+fn announce(screen: &mut Screen, data: &Path, file: &WorkerFile) {
+    tracing::info!(address = file.address, data = %data.display(), pid = file.pid, "the worker is ready");
+    screen.object("worker.run", json!(file));
+    screen.line(format!("worker {} holds {} and serves {}", file.pid, data.display(), file.address));
+}
+
+/// SIGTERM and SIGINT, in the order they come.
+struct Signals {
+    term: Signal,
+    interrupt: Signal,
+    last: Exit,
+}
+
+impl Signals {
+    fn catch() -> Result<Self, CliError> {
+        let catch = |kind| signal(kind).map_err(|why| CliError::new(Code::Failed, "cannot catch signals").cause(why));
+        let (term, interrupt) = (catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?);
+        Ok(Signals { term, interrupt, last: Exit::Killed })
+    }
+    async fn next(&mut self) {
+        self.last = tokio::select! {
+            _ = self.term.recv() => Exit::Killed,
+            _ = self.interrupt.recv() => Exit::Interrupted,
+        };
+    }
+    fn exit(&self) -> Exit {
+        self.last
+    }
+}

@@ -1,0 +1,350 @@
+//! The embedded engine: this process opens the data directory itself.
+//!
+//! Invariant: all of the command line and the control API meets the engine here and nowhere else. The directory is
+//! locked before anything that belongs to it is touched, so that what [`AtOpen`] does (reaping orphans, for example)
+//! never harms another worker. A visit starts no activity.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bosun_engine::log::{FindingClass, SledLog, SledOptions, StorageError, StoreInfo, VerifyReport};
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_engine::*;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+
+use crate::backend::{
+    Backend, Because, BoxFuture, CallError, Engine, EventStream, Health, OpenEngine, OpenError, Purpose, Reply,
+    RunEventStream, Stopped,
+};
+
+/// Completes the activities once the data directory is held; gets its absolute path.
+pub type AtOpen = Arc<dyn Fn(&Path, &mut ActivityRegistry) -> Result<(), String> + Send + Sync>;
+
+/// The workflows and activities of a program.
+#[derive(Clone, Default)]
+pub struct Registries {
+    pub workflows: WorkflowRegistry,
+    pub activities: ActivityRegistry,
+    pub at_open: Vec<AtOpen>,
+    pub identity: Option<Identity>,
+}
+
+impl OpenEngine for Registries {
+    fn open<'a>(&'a self, data: &'a Path, purpose: &'a Purpose) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>> {
+        let (registries, data, purpose) = (self.clone(), data.to_owned(), purpose.clone());
+        Box::pin(async move {
+            // Opening reads, checks and syncs files.
+            let opened = tokio::task::spawn_blocking(move || registries.open_now(&data, purpose));
+            opened.await.unwrap_or_else(|why| Err(OpenError::Failed(format!("opening the store panicked: {why}"))))
+        })
+    }
+    fn workflow_types(&self) -> Vec<String> {
+        self.workflows.types().map(ToString::to_string).collect()
+    }
+}
+
+impl Registries {
+    fn open_now(mut self, data: &Path, purpose: Purpose) -> Result<Arc<dyn Engine>, OpenError> {
+        let data = std::path::absolute(data).map_err(|why| OpenError::Failed(why.to_string()))?;
+        let log = SledLog::open(&data, SledOptions::default()).map_err(|why| open_error(&data, why))?;
+        let mut options = WorkerOptions::new(DataDirectory::Log(Arc::new(log)));
+        match purpose {
+            Purpose::Work { slots, queues } => {
+                for at_open in &self.at_open {
+                    at_open(&data, &mut self.activities).map_err(OpenError::Failed)?;
+                }
+                options.slots = slots;
+                options.task_queues = (!queues.is_empty()).then(|| queues.into_iter().collect());
+            }
+            Purpose::Visit { .. } => {
+                options.slots = 0;
+                options.task_queues = Some(BTreeSet::new());
+            }
+        }
+        options.workflows = self.workflows;
+        options.activities = self.activities;
+        options.identity = self.identity;
+        match Worker::start(options) {
+            Ok(worker) => Ok(Arc::new(Embedded { client: worker.client(), worker: Arc::new(worker) })),
+            Err(StartError::Storage(why)) => Err(open_error(&data, why)),
+            Err(why @ (StartError::NoRuntime(_) | StartError::Thread(_))) => Err(OpenError::Failed(why.to_string())),
+        }
+    }
+}
+
+fn open_error(data: &Path, why: StorageError) -> OpenError {
+    match why {
+        StorageError::Locked { .. } => OpenError::Locked(data.to_owned()),
+        StorageError::Corrupt { .. } | StorageError::NotADatabase { .. } => OpenError::Corrupt(why.to_string()),
+        StorageError::FormatTooNew { .. } => OpenError::Unsupported(why.to_string()),
+        other => OpenError::Failed(other.to_string()),
+    }
+}
+
+/// An open engine, and the backend of its clients: both are the same thing seen from two sides.
+#[derive(Clone)]
+struct Embedded {
+    client: Client,
+    worker: Arc<Worker>,
+}
+
+impl Engine for Embedded {
+    fn backend(&self) -> Arc<dyn Backend> {
+        Arc::new(self.clone())
+    }
+    fn drain(&self, timeout: Duration) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            let closed = self.worker.drain(timeout).await;
+            if let Err(why) = &closed {
+                tracing::error!(error = %why, "the log could not be closed in order; what was acknowledged is durable");
+            }
+            closed.is_ok()
+        })
+    }
+    fn stopped(&self) -> BoxFuture<'_, Stopped> {
+        Box::pin(async move {
+            match self.worker.stopped().await {
+                bosun_engine::Health::StorageFailed { why } | bosun_engine::Health::StorageFull { why } => {
+                    Stopped::StorageFailed { why }
+                }
+                bosun_engine::Health::Ready | bosun_engine::Health::Draining | bosun_engine::Health::Stopped => {
+                    Stopped::Drained
+                }
+            }
+        })
+    }
+}
+
+/// A call of the client as a reply.
+macro_rules! ask {
+    ($self:ident, $client:ident => $call:expr) => {{
+        let $client = &$self.client;
+        Box::pin(async move { $call.await.map_err(CallError::from) })
+    }};
+}
+
+impl Backend for Embedded {
+    fn start(&self, request: StartWorkflow) -> Reply<'_, Started> {
+        ask!(self, client => client.start(request))
+    }
+    fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
+        ask!(self, client => client.signal(&target, signal))
+    }
+    fn signal_with_start(&self, request: StartWorkflow, signal: SignalRequest) -> Reply<'_, Started> {
+        ask!(self, client => client.signal_with_start(request, signal))
+    }
+    fn update(&self, target: Target, update: UpdateRequest) -> Reply<'_, UpdateOutcome> {
+        ask!(self, client => client.update(&target, update))
+    }
+    fn update_with_start(&self, request: StartWorkflow, update: UpdateRequest) -> Reply<'_, (Started, UpdateOutcome)> {
+        ask!(self, client => client.update_with_start(request, update))
+    }
+    fn update_result(&self, target: Target, update: UpdateId) -> Reply<'_, UpdateOutcome> {
+        ask!(self, client => client.update_result(&target, &update))
+    }
+    fn query(&self, target: Target, name: QueryName, input: Payload) -> Reply<'_, Payload> {
+        ask!(self, client => client.query(&target, &name, input))
+    }
+    fn cancel(&self, target: Target, because: Because) -> Reply<'_, ()> {
+        let Because { reason, identity, request_id } = because;
+        ask!(self, client => client.cancel(&target, reason, identity, request_id))
+    }
+    fn terminate(&self, target: Target, because: Because) -> Reply<'_, ()> {
+        ask!(self, client => client.terminate(&target, because.reason, because.identity))
+    }
+    fn pause(&self, target: Target, because: Because) -> Reply<'_, ()> {
+        ask!(self, client => client.pause(&target, because.reason, because.identity))
+    }
+    fn unpause(&self, target: Target, because: Because) -> Reply<'_, ()> {
+        ask!(self, client => client.unpause(&target, because.reason, because.identity))
+    }
+    fn pause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()> {
+        ask!(self, client => client.pause_activity(&target, &activity, because.reason, because.identity))
+    }
+    fn unpause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()> {
+        ask!(self, client => client.unpause_activity(&target, &activity, because.identity))
+    }
+    fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Reply<'_, ()> {
+        ask!(self, client => client.complete_activity(token, completion))
+    }
+    fn describe(&self, target: Target) -> Reply<'_, Description> {
+        ask!(self, client => client.describe(&target))
+    }
+    fn list(&self, request: ListRequest) -> Reply<'_, Vec<RunInfo>> {
+        ask!(self, client => client.list(request))
+    }
+    fn count(&self, query: String) -> Reply<'_, u64> {
+        ask!(self, client => client.count(&query))
+    }
+    fn result(&self, target: Target, request: ResultRequest) -> Reply<'_, Option<RunResult>> {
+        ask!(self, client => client.result(&target, request))
+    }
+    fn history(&self, target: Target, from: EventId, limit: usize) -> Reply<'_, Vec<Event>> {
+        ask!(self, client => client.history(&target, from, limit))
+    }
+    fn events(&self, target: Target, from: EventId, follow: bool) -> EventStream {
+        Box::pin(self.client.events(target, from, follow).map(|event| event.map_err(CallError::from)))
+    }
+    fn watch(&self, query: String, after: Option<GroupSeq>) -> RunEventStream {
+        Box::pin(self.client.watch(query, after).map(|event| event.map_err(CallError::from)))
+    }
+    fn delete(&self, target: Target) -> Reply<'_, ()> {
+        ask!(self, client => client.delete(&target))
+    }
+    fn verify(&self) -> Reply<'_, Value> {
+        Box::pin(async move { Ok(verify_json(&self.client.verify().await?)) })
+    }
+    fn backup(&self, to: PathBuf) -> Reply<'_, Value> {
+        Box::pin(async move {
+            let report = self.client.backup(&to).await?;
+            Ok(json!({
+                "to": to,
+                "instance": hex(&report.instance),
+                "first_group": report.first_group,
+                "last_group": report.last_group,
+                "segments": report.segments,
+                "blobs": report.blobs,
+                "bytes": report.bytes,
+            }))
+        })
+    }
+    fn store_info(&self) -> Reply<'_, Value> {
+        Box::pin(async move { Ok(info_json(&self.client.store_info().await?)) })
+    }
+    fn health(&self) -> Reply<'_, Health> {
+        let health = match self.worker.health() {
+            bosun_engine::Health::Ready => Health::Ready,
+            bosun_engine::Health::Draining | bosun_engine::Health::Stopped => Health::Draining,
+            bosun_engine::Health::StorageFull { why } => Health::StorageFull { why },
+            bosun_engine::Health::StorageFailed { why } => Health::StorageFailed { why },
+        };
+        Box::pin(async move { Ok(health) })
+    }
+}
+
+fn verify_json(report: &VerifyReport) -> Value {
+    let findings: Vec<Value> = report
+        .findings
+        .iter()
+        .map(|finding| {
+            json!({
+                "class": class_name(finding.class),
+                "file": finding.file,
+                "group": finding.group,
+                "run_id": finding.run,
+                "offset": finding.offset,
+                "detail": finding.detail,
+            })
+        })
+        .collect();
+    json!({
+        "ok": report.is_sound(),
+        "groups": report.groups,
+        "turns": report.turns,
+        "runs": report.runs,
+        "segments": report.segments,
+        "blobs": report.blobs,
+        "findings": findings,
+    })
+}
+
+fn class_name(class: FindingClass) -> &'static str {
+    match class {
+        FindingClass::Group => "group",
+        FindingClass::Chain => "chain",
+        FindingClass::History => "history",
+        FindingClass::Archive => "archive",
+        FindingClass::Blob => "blob",
+        FindingClass::Payload => "payload",
+        FindingClass::Anchor => "anchor",
+        FindingClass::Index => "index",
+    }
+}
+
+fn info_json(info: &StoreInfo) -> Value {
+    json!({
+        "instance": hex(&info.instance),
+        "format": info.format,
+        "first_group": info.first_group,
+        "last_group": info.last_group,
+        "groups": info.groups,
+        "log_bytes": info.log_bytes,
+        "bytes_on_disk": info.bytes_on_disk,
+        "runs_open": info.runs_open,
+        "runs_closed": info.runs_closed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registries() -> Registries {
+        let mut registries = Registries::default();
+        registries.workflows = registries.workflows.workflow("greet", |cx, name: String| async move {
+            let options = ActivityOptions { start_to_close: Some(Duration::from_secs(5)), ..Default::default() };
+            cx.activity::<String>("shout", &name, options).await
+        });
+        registries.activities.register("shout", |_cx, name: String| async move { Ok(name.to_uppercase()) });
+        registries
+    }
+
+    fn work() -> Purpose {
+        Purpose::Work { slots: 2, queues: Vec::new() }
+    }
+
+    /// What one process leaves behind, the next one carries on: a visit starts the run, a worker runs its activity.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_visit_records_and_a_worker_carries_on() {
+        let data = tempfile::tempdir().unwrap();
+        let target = Target::workflow("g1".into());
+        let wait = |ms| ResultRequest { follow_runs: true, timeout: Some(Duration::from_millis(ms)) };
+
+        let visit = registries().open(data.path(), &Purpose::Visit { create: true }).await.unwrap();
+        let start = StartWorkflow::new("greet".into(), "g1".into()).input(Payload::raw_json("\"ada\""));
+        assert!(visit.backend().start(start).await.unwrap().newly_started);
+        assert_eq!(visit.backend().result(target.clone(), wait(100)).await, Ok(None), "a visit starts no activity");
+        assert!(matches!(registries().open(data.path(), &work()).await, Err(OpenError::Locked(_))));
+        assert!(visit.drain(Duration::ZERO).await);
+        drop(visit);
+
+        let worker = registries().open(data.path(), &work()).await.unwrap();
+        let backend = worker.backend();
+        let result = backend.result(target.clone(), wait(5_000)).await.unwrap().unwrap();
+        assert_eq!(result.outcome, CloseOutcome::Completed(Payload::raw_json("\"ADA\"")));
+        let events: Vec<_> =
+            backend.events(target, EventId(1), true).map(|event| event.unwrap().kind.name()).collect().await;
+        assert_eq!(events.last(), Some(&"WorkflowExecutionCompleted"));
+        assert_eq!(backend.verify().await.unwrap()["ok"], json!(true));
+        assert_eq!(backend.store_info().await.unwrap()["runs_closed"], json!(1));
+        assert_eq!(backend.health().await, Ok(Health::Ready));
+        assert!(worker.drain(Duration::from_secs(1)).await);
+        assert_eq!(worker.stopped().await, Stopped::Drained);
+    }
+
+    /// What belongs to a directory is touched only by who holds it, and not by visits.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn at_open_runs_only_for_the_worker_that_holds_the_directory() {
+        let data = tempfile::tempdir().unwrap();
+        let opened = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let count = || opened.load(std::sync::atomic::Ordering::SeqCst);
+        let noted = opened.clone();
+        let mut registries = registries();
+        registries.at_open.push(Arc::new(move |data, _| {
+            assert!(data.is_absolute());
+            noted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            Ok(())
+        }));
+        let visit = registries.open(data.path(), &Purpose::Visit { create: true }).await.unwrap();
+        assert!(registries.open(data.path(), &work()).await.is_err());
+        assert_eq!(count(), 0);
+        visit.drain(Duration::ZERO).await;
+        drop(visit);
+        let worker = registries.open(data.path(), &work()).await.unwrap();
+        assert_eq!(count(), 1);
+        worker.drain(Duration::ZERO).await;
+    }
+}
