@@ -49,10 +49,8 @@ impl Interceptor for Recorder {
 
 fn recorded(names: &[&'static str]) -> (Arc<Mutex<Vec<String>>>, TestEnvironment) {
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let recorders: Vec<Arc<dyn Interceptor>> = names
-        .iter()
-        .map(|name| Arc::new(Recorder { name, seen: seen.clone() }) as Arc<dyn Interceptor>)
-        .collect();
+    let recorders: Vec<Arc<dyn Interceptor>> =
+        names.iter().map(|name| Arc::new(Recorder { name, seen: seen.clone() }) as Arc<dyn Interceptor>).collect();
     let mut activities = ActivityRegistry::new();
     activities.register("echo", |_ctx, word: String| async move { Ok(word) });
     let flows = flows().workflow("echo", |ctx: WfContext, word: String| async move {
@@ -71,7 +69,8 @@ async fn interceptors_are_around_activities_in_order() {
     client.start(start("echo", "a", "hello")).await.unwrap();
     assert_eq!(completed::<String>(&client, "a").await, "hello");
     let seen = seen.lock().unwrap().clone();
-    let around: Vec<&str> = seen.iter().map(String::as_str).filter(|line| line.ends_with("echo") || line.contains("ends")).collect();
+    let around: Vec<&str> =
+        seen.iter().map(String::as_str).filter(|line| line.ends_with("echo") || line.contains("ends")).collect();
     assert_eq!(around, ["outer begins echo", "inner begins echo", "inner ends echo true", "outer ends echo true"]);
 }
 

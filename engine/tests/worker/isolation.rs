@@ -1,7 +1,7 @@
 //! One bad run harms no other: panics, and code that does not come back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bosun_engine::testing::TestEnvironment;
@@ -118,7 +118,10 @@ async fn failures_carry_their_chain_of_causes() {
         assert!(matches!(heard.kind, FailureKind::Activity { .. }));
         assert_eq!(heard.cause.as_deref(), Some(&failure));
         assert_eq!(heard.root(), &cause);
-        assert_eq!(heard.to_string(), "activity work failed; caused by: Upload: part 3 of 9; caused by: Disk: no space");
+        assert_eq!(
+            heard.to_string(),
+            "activity work failed; caused by: Upload: part 3 of 9; caused by: Disk: no space"
+        );
         let environment_after = client.describe(&target(form)).await.unwrap();
         assert_eq!(environment_after.result, Some(CloseOutcome::Failed(heard)));
     }
@@ -126,36 +129,41 @@ async fn failures_carry_their_chain_of_causes() {
 
 /// Code that does not come back for as long as the test wants.
 #[derive(Clone)]
-struct Spin(Arc<AtomicBool>);
+struct Spin {
+    wanted: Arc<AtomicBool>,
+    entered: Arc<AtomicUsize>,
+}
 
 impl Spin {
     fn while_wanted(&self) {
-        while self.0.load(Ordering::Acquire) {
+        self.entered.fetch_add(1, Ordering::AcqRel);
+        while self.wanted.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
     }
 }
 
-impl Drop for Spin {
-    fn drop(&mut self) {
-        // Also when an assertion fails: a thread must not spin for ever.
-        if Arc::strong_count(&self.0) == 1 {
-            self.0.store(false, Ordering::Release);
-        }
+/// Ends the spinning when the test ends, however it ends: no thread may spin for ever.
+struct Spinning(Spin);
+
+impl Spinning {
+    fn new() -> Self {
+        Spinning(Spin { wanted: Arc::new(AtomicBool::new(true)), entered: Arc::default() })
+    }
+    fn entered(&self) -> usize {
+        self.0.entered.load(Ordering::Acquire)
     }
 }
 
-/// Ends the spinning when the test ends, however it ends.
-struct Spinning(Spin);
-
 impl Drop for Spinning {
     fn drop(&mut self) {
-        self.0.0.store(false, Ordering::Release);
+        self.0.wanted.store(false, Ordering::Release);
     }
 }
 
 fn spinning() -> (Spinning, WorkflowRegistry) {
-    let spin = Spin(Arc::new(AtomicBool::new(true)));
+    let spinning = Spinning::new();
+    let spin = spinning.0.clone();
     let (at_start, at_query, at_signal) = (spin.clone(), spin.clone(), spin.clone());
     let flows = flows()
         .workflow("spins-at-start", move |_ctx: WfContext, (): ()| {
@@ -177,7 +185,7 @@ fn spinning() -> (Spinning, WorkflowRegistry) {
                 Ok(format!("{word} {} {}", work.await?, more.await?))
             }
         });
-    (Spinning(spin), flows)
+    (spinning, flows)
 }
 
 fn quick_watchdog(options: &mut WorkerOptions) {
@@ -256,14 +264,12 @@ async fn a_history_whose_replay_does_not_come_back_is_held() {
     let environment = TestEnvironment::start(flows(), activities).unwrap();
     environment.client().start(one("one", "bad", &within(MINUTE))).await.unwrap();
     stage.next().await;
-    let spin = Spinning(Spin(Arc::new(AtomicBool::new(true))));
-    let entered = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let (code, counter) = (spin.0.clone(), entered.clone());
+    let spinning = Spinning::new();
+    let code = spinning.0.clone();
     let environment = environment
         .crash(1, |options| {
             quick_watchdog(options);
             options.workflows = flows().workflow("one", move |_ctx: WfContext, _: (String, ActivityOptions)| {
-                counter.fetch_add(1, Ordering::AcqRel);
                 code.while_wanted();
                 async { Ok(()) }
             });
@@ -276,7 +282,7 @@ async fn a_history_whose_replay_does_not_come_back_is_held() {
     client.start(start("wait", "good", &())).await.unwrap();
     client.signal(&target("good"), signal("go", "on")).await.unwrap();
     assert_eq!(completed::<String>(&client, "good").await, "on");
-    assert_eq!(entered.load(Ordering::Acquire), 1);
+    assert_eq!(spinning.entered(), 1);
 }
 
 /// G25: when too much waits for a shard, requests are refused with a time to come back; those accepted are carried out.
@@ -291,6 +297,9 @@ async fn too_many_requests_are_refused() {
         let client = client.clone();
         async move { client.start(start("spins-at-start", "busy", &())).await }
     });
+    while spinning.entered() == 0 {
+        tokio::task::yield_now().await;
+    }
     let mut accepted = Vec::new();
     let refused = loop {
         let mut next = Box::pin({
