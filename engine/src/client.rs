@@ -2,6 +2,8 @@
 //!
 //! Invariant: an `Ok` means that what it says is durable; an `Err` means that nothing has changed. Reading calls
 //! (history, events, list) see durable facts only and go past the turn threads. A client is cheap to clone.
+//!
+//! Long: one method a request, in one place, is what a reader of a client looks for.
 #![expect(clippy::disallowed_methods, reason = "edge: reads of the log leave the async threads")]
 
 use std::collections::VecDeque;

@@ -10,6 +10,8 @@
 //! known and never exceeds `maximum_attempts`, whatever crashes; an attempt that is over can change nothing any more
 //! (its number no longer fits). Exactly one terminal event per activity. Who has a free slot is asked through the
 //! [`Draft`]; nothing is run here.
+//!
+//! Long: the activity is the richest of the machines, and a machine stands in one file.
 
 use std::time::Duration;
 
@@ -90,6 +92,7 @@ impl Activity {
 }
 
 impl Run {
+    // long: one exhaustive match; a variant more is a line more.
     pub(super) fn apply_activity(&mut self, at: Timestamp, event: &EventKind) {
         use EventKind::*;
         match event {

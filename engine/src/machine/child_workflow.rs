@@ -127,7 +127,7 @@ impl Run {
     }
 
     pub(super) fn child_started(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, result: Result<RunId, Failure>) {
-        if !self.children.get(&seq).is_some_and(|child| !child.started) {
+        if self.children.get(&seq).is_none_or(|child| child.started) {
             return;
         }
         match result {

@@ -6,6 +6,8 @@
 //!
 //! Invariant: one activating event is one activation, and the commands it causes follow it in the same turn before the
 //! next activating event. A held execution has no driver: it remembers, keeps inputs in the inbox and decides nothing.
+//!
+//! Long: its two routers have one arm an input and one a command.
 
 use super::decision::{Decision, Draft, Environment, FollowUp, NextRun};
 use super::limit::too_large;

@@ -3,7 +3,6 @@
 //! Invariant: items are released in the order they were submitted, each after its turns are durable; an item without
 //! turns (a repeated request, a query) is released no earlier than everything submitted before it. After the first
 //! storage error nothing is released any more: every later item is answered with the failure.
-#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "edge: waits on real threads")]
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

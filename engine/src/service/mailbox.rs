@@ -2,7 +2,6 @@
 //!
 //! Invariant: requests of clients are refused when the mailbox is full; answers of activities and of other runs never
 //! are (they are bounded by what was started). A waiting thread is woken by an arrival, never by polling.
-#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "edge: waits on real threads")]
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

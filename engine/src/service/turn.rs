@@ -2,7 +2,6 @@
 //!
 //! Invariant: every message is answered, through the committer, so that no answer shows what is not durable. One arm a
 //! message, and no arm does more than find the run, decide, and say who is answered.
-#![expect(clippy::disallowed_types, reason = "edge: says when it wants to be woken through an atomic")]
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

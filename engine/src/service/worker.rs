@@ -2,7 +2,6 @@
 //!
 //! Invariant: recovery loads only runs that had something under way; a parked run costs an index entry. A drain ends in
 //! bounded time, and whatever it leaves undone is found again by the next start.
-#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "edge: threads and real time")]
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -242,7 +242,7 @@ async fn encrypted_payloads_are_nowhere_on_the_disk() {
     worker.drain(std::time::Duration::from_secs(5)).await.unwrap();
     // Whoever still holds a client holds the directory.
     drop((worker, client));
-    assert_eq!(files_with(directory.path(), SECRET.as_bytes()), [String::new(); 0]);
+    assert_eq!(files_with(directory.path(), SECRET.as_bytes()), Vec::<String>::new());
     assert!(std::fs::read_dir(encrypted.join("payloads")).is_ok_and(|mut blobs| blobs.next().is_some()), "a blob");
 
     // The instrument works: without a codec the same secret is found.
@@ -251,7 +251,7 @@ async fn encrypted_payloads_are_nowhere_on_the_disk() {
     worker.client().start(start("vault", "v", SECRET)).await.unwrap();
     worker.stop().unwrap();
     drop(worker);
-    assert_ne!(files_with(&plain, SECRET.as_bytes()), [String::new(); 0]);
+    assert_ne!(files_with(&plain, SECRET.as_bytes()), Vec::<String>::new());
 
     let worker = vault(&encrypted, codec(7));
     let client = worker.client();
