@@ -4,7 +4,6 @@
 //! Invariant: what is in hand (the input, the caller who waits, the slots taken, the message) belongs to the thread or,
 //! after [`InHand::take`], to the watchdog, never to both. What was decided in time is the thread's to submit and is
 //! not taken. A thread that was replaced submits nothing any more.
-#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "edge: the watchdog measures real time")]
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -11,6 +11,12 @@
 //! runner owns running activity functions. Invariant: nothing leaves a decision before its turn is durable, replies and
 //! query answers included. Nothing here decides what a workflow does.
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the edge: threads wait, time is measured, atomics are shared"
+)]
+
 mod committer;
 mod health;
 mod in_hand;

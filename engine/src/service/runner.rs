@@ -3,7 +3,6 @@
 //! Invariant: each attempt handed over gives exactly one outcome and gives its slot back exactly once, whatever the
 //! function does. An attempt that was told to stop and does not is dropped after a grace period. Heartbeats are
 //! throttled here (engine.md E06); the last one always reaches the run before the outcome.
-#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "edge: measures real time")]
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;

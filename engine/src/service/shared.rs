@@ -2,7 +2,6 @@
 //!
 //! Invariant: all runs of a workflow id belong to one shard, for as long as the worker lives, so that starts of the same
 //! id, continue-as-new and children meet in one order.
-#![expect(clippy::disallowed_methods, reason = "edge: the run ids of a real clock are made here")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};

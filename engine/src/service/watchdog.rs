@@ -3,7 +3,6 @@
 //! Invariant: after the shard has a new generation, nothing the old thread still decides is written. The run is held,
 //! the input that was being decided is kept in its inbox, and all other runs of the shard go on with a new thread.
 //! What it does not do: end the old thread. That cannot be done safely; it ends by itself when the code comes back.
-#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "edge: threads and real time")]
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
