@@ -235,9 +235,9 @@ impl Shard {
         answers: Vec<Answer>,
     ) -> Result<(), (Rejection, Vec<Answer>)> {
         let name = RunName { namespace: started.namespace.clone(), workflow_id: started.workflow_id.clone(), run_id };
-        let info = RunInfo::started(run_id, at, self.shared.build, &started);
+        let info = self.shared.is_intercepted().then(|| RunInfo::started(run_id, at, self.shared.build, &started));
         let (shared, in_hand) = (self.shared.clone(), self.in_hand.clone());
-        shared.turn_begins(&info);
+        info.iter().for_each(|info| shared.turn_begins(info));
         let begun = decide_with(&shared, &in_hand, at, |environment| {
             let (mut execution, first) = Execution::start(run_id, started, &shared.options.workflows, environment)?;
             let second = more(&mut execution, environment)?;
@@ -247,7 +247,7 @@ impl Shard {
             Ok((execution, begun)) => {
                 shared.turn_ends(execution.run().info(), begun.iter().map(|one| one.turn().events.len()).sum());
             }
-            Err(_) => shared.turn_ends(&info, 0),
+            Err(_) => info.iter().for_each(|info| shared.turn_ends(info, 0)),
         }
         let mut decisions = Vec::new();
         let ended = begun.and_then(|begun| match &ends {
@@ -337,7 +337,9 @@ impl Shard {
         let (shared, in_hand) = (self.shared.clone(), self.in_hand.clone());
         let name = RunName { run_id: next.run_id, ..before.clone() };
         let at = newer_than(self.info(before.run_id).map(|info| info.started_at), shared.clock.now());
-        shared.turn_begins(&RunInfo::started(next.run_id, at, shared.build, &next.started));
+        if shared.is_intercepted() {
+            shared.turn_begins(&RunInfo::started(next.run_id, at, shared.build, &next.started));
+        }
         let decided = decide_with(&shared, &in_hand, at, |environment| {
             let (mut execution, first) = Execution::start_or_hold(next, &shared.options.workflows, environment);
             let second = (execution.run().inbox_len() > 0).then(|| execution.decide_inbox(environment));

@@ -180,6 +180,9 @@ impl Shared {
             let _ = reached.send(());
         }
     }
+    pub(crate) fn is_intercepted(&self) -> bool {
+        !self.options.interceptors.is_empty()
+    }
     pub(crate) fn turn_begins(&self, run: &RunInfo) {
         for interceptor in &self.options.interceptors {
             interceptor.turn_begins(run);

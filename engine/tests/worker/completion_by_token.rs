@@ -50,7 +50,7 @@ async fn an_attempt_is_failed_by_token_and_retried() {
     let client = environment.client();
     let failure = Failure::application("Declined", "not today");
     client.complete_activity(token, ActivityCompletion::Fail(failure)).await.unwrap();
-    environment.sleep(SECOND).await;
+    let_pass(&environment, SECOND);
     let second = stage.next().await;
     assert_eq!(second.attempt(), 2);
     let stale = client.complete_activity(token, ActivityCompletion::Complete(payload("late"))).await;

@@ -18,7 +18,7 @@ async fn a_drain_lets_running_attempts_finish() {
         let running = stage.next().await;
         client.start(one(form, "waiting", &options)).await.unwrap();
         let mut health = Box::pin(environment.worker().drain(PATIENCE));
-        assert!(futures_util::poll!(&mut health).is_pending(), "it waits for the attempt");
+        assert!(poll_once(&mut health).await.is_pending(), "it waits for the attempt");
         let refused = client.start(start("wait", "late", &())).await;
         assert_eq!(refused, Err(Rejection::ShuttingDown));
         running.complete("just in time");

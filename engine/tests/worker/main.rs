@@ -10,6 +10,7 @@ mod cancellation;
 mod chains;
 mod children;
 mod completion_by_token;
+mod concurrency;
 mod crashes;
 mod deploys;
 mod draining;

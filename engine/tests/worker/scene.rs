@@ -1,6 +1,9 @@
 //! What the tests of this folder act with: activities that a test holds in its hand, workflows in both forms, and short
 //! ways to ask and to read what came of it.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bosun_engine::testing::TestEnvironment;
@@ -10,28 +13,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
-/// The limit is real time and only keeps a broken test from hanging.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-pub(crate) const WHOLE: ResultRequest = ResultRequest { follow_runs: true, timeout: Some(PATIENCE) };
-pub(crate) const THIS_RUN: ResultRequest = ResultRequest { follow_runs: false, timeout: Some(PATIENCE) };
+pub(crate) use crate::kit::{THIS_RUN, WHOLE, outcome, payload, signal, start, target};
+
+/// As the limit of [`WHOLE`]: real time, and only to keep a broken test from hanging.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
-
-pub(crate) fn payload<T: Serialize + ?Sized>(value: &T) -> Payload {
-    Payload::encode(value).unwrap()
-}
-
-pub(crate) fn start<T: Serialize + ?Sized>(workflow_type: &str, id: &str, input: &T) -> StartWorkflow {
-    StartWorkflow::new(workflow_type.into(), id.into()).input(payload(input))
-}
-
-pub(crate) fn target(id: &str) -> Target {
-    Target::workflow(id.into())
-}
-
-pub(crate) fn signal<T: Serialize + ?Sized>(name: &str, input: &T) -> SignalRequest {
-    SignalRequest { name: name.into(), input: payload(input), identity: None, request_id: None }
-}
 
 pub(crate) fn within(start_to_close: Duration) -> ActivityOptions {
     ActivityOptions::start_to_close(start_to_close)
@@ -39,11 +26,6 @@ pub(crate) fn within(start_to_close: Duration) -> ActivityOptions {
 
 pub(crate) fn attempts(maximum_attempts: u32) -> Option<RetryPolicy> {
     Some(RetryPolicy { maximum_attempts, ..RetryPolicy::default() })
-}
-
-/// How the chain of runs ended.
-pub(crate) async fn outcome(client: &Client, id: &str) -> CloseOutcome {
-    client.result(&target(id), WHOLE).await.unwrap().expect("the run should have ended").outcome
 }
 
 pub(crate) async fn completed<T: DeserializeOwned>(client: &Client, id: &str) -> T {
@@ -84,8 +66,8 @@ pub(crate) async fn until(client: &Client, id: &str, holds: impl Fn(&Description
 
 /// An attempt of the activity `work` that has started and does what the test says.
 pub(crate) struct Attempted {
-    pub context: ActivityContext,
-    pub label: String,
+    pub(crate) context: ActivityContext,
+    pub(crate) label: String,
     end: oneshot::Sender<Result<String, ActivityError>>,
 }
 
@@ -198,6 +180,17 @@ pub(crate) fn staged() -> (Stage, TestEnvironment) {
 pub(crate) fn staged_with(change: impl FnOnce(&mut WorkerOptions)) -> (Stage, TestEnvironment) {
     let (stage, activities) = Stage::new();
     (stage, TestEnvironment::start_with(flows(), activities, change).unwrap())
+}
+
+/// Lets time pass beside the test: for attempts that start meanwhile and that the test has to end.
+pub(crate) fn let_pass(environment: &TestEnvironment, duration: Duration) {
+    let client = environment.client();
+    tokio::spawn(async move { client.sleep(duration).await });
+}
+
+/// Lets a future begin, and says how far it came.
+pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx))).await
 }
 
 /// In real time, for what happens while a function runs: a virtual clock waits for it.

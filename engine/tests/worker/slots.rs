@@ -40,9 +40,15 @@ async fn more_activities_than_slots_all_run() {
         client.start(start("fan", &format!("fan-{run}"), &60u64)).await.unwrap();
     }
     for run in 0..5 {
-        assert_eq!(completed::<u64>(&client, &format!("fan-{run}")).await, (0..60u64).sum::<u64>());
+        assert_eq!(completed::<u64>(&client, &format!("fan-{run}")).await, (0..60).sum::<u64>());
     }
     assert!(most.load(Ordering::Acquire) <= 3);
+    let held = history(&client, &target("fan-0")).await;
+    let ids = held.iter().filter_map(|held| match &held.kind {
+        EventKind::ActivityTaskScheduled(scheduled) => Some(scheduled.activity_id.clone()),
+        _ => None,
+    });
+    assert_eq!(ids.collect::<BTreeSet<_>>().len(), 60, "E04: ids are unique in the run");
 }
 
 /// G16: whatever ends an attempt (its result, a panic, a cancellation, its timeout, the end of its run) or keeps it from
