@@ -122,6 +122,14 @@ impl SledLog {
         StorageError::io(op, path, why)
     }
 
+    /// Files of the database's own that are not known to be durable. For tests of [`SledLog::sync_sled_blobs`].
+    #[cfg(test)]
+    pub(crate) fn unsynced_files(&self) -> Vec<OsString> {
+        let known = self.synced_blobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = std::fs::read_dir(self.dir.sled().join("blobs")).into_iter().flatten().flatten();
+        files.map(|file| file.file_name()).filter(|name| !known.contains(name)).collect()
+    }
+
     /// Fsyncs what sled wrote beside its file. Normally that is nothing; see [`PART`].
     fn sync_sled_blobs(&self) -> Result<(), StorageError> {
         let dir = self.dir.sled().join("blobs");
