@@ -39,7 +39,7 @@ pub struct WorkerOptions {
     pub mailbox_max: usize,
     pub limits: Limits,
     pub clock: Clock,
-    /// How long closed runs are kept, by namespace; `None`: for ever. Default 7 days... for every namespace.
+    /// How long closed runs are kept; `None`: for ever. Default 7 days, for every namespace.
     pub retention: Option<Duration>,
     /// How often indexes are checkpointed and closed runs are archived. Default 5 s.
     pub housekeeping_every: Duration,
