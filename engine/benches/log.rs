@@ -51,6 +51,7 @@ fn turn(run: u64, first_event: u64, events: Vec<EventKind>) -> Turn {
         inbox_taken: 0,
         heartbeats: Vec::new(),
         outlook: Outlook { next_deadline: Some(Timestamp(1_700_000_000_000_000)), attention: true },
+        delivered: Vec::new(),
     }
 }
 

@@ -236,7 +236,7 @@ impl Journal {
             batch.meta.open_hash = batch.meta.open_hash.minus(before);
             batch.meta.open -= 1;
         }
-        if state.info.status.is_open() {
+        if state.is_live() {
             let content = StoredRun::encode(batch.medium, &self.options, Shelf::Open, state)?;
             let hash = batch.put(Shelf::Open, run.0.to_vec(), &content);
             batch.meta.open_hash = batch.meta.open_hash.plus(hash);

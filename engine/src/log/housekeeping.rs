@@ -75,7 +75,7 @@ impl Journal {
         let mut archives = self.index().trimmed.archives;
         let mut gone: Vec<(RunId, bool)> = Vec::new();
         for run in runs {
-            let Some(state) = self.state(*run)?.filter(|state| !state.info.status.is_open()) else { continue };
+            let Some(state) = self.state(*run)?.filter(|state| !state.is_live()) else { continue };
             for (key, value) in medium.shelf_scan(Shelf::Archive, &run.0, ScanFrom::First, usize::MAX)? {
                 let content = unseal(medium, Shelf::Archive, &key, &value).map_err(|why| why.of_run(*run))?;
                 if Segment::parse(&key, content, &medium.location())?.through <= trimmed {

@@ -135,13 +135,13 @@ impl Index {
     }
     /// Takes in a run as the shelf or the archive knows it.
     pub(crate) fn insert(&mut self, run: RunId, mut state: RunState) {
+        self.open += u64::from(state.is_live());
         let info = &mut state.info;
         shared(&mut self.names.namespaces, &mut info.namespace);
         shared(&mut self.names.types, &mut info.workflow_type);
         shared(&mut self.names.queues, &mut info.task_queue);
         self.by_id.insert((info.namespace.clone(), info.workflow_id.clone(), info.started_at, run));
         self.by_start.insert((info.started_at, run));
-        self.open += u64::from(info.status.is_open());
         self.runs.insert(run, state);
     }
     pub(crate) fn remove(&mut self, run: RunId) -> Option<RunState> {
@@ -149,7 +149,7 @@ impl Index {
         let info = &state.info;
         self.by_id.remove(&(info.namespace.clone(), info.workflow_id.clone(), info.started_at, run));
         self.by_start.remove(&(info.started_at, run));
-        self.open -= u64::from(info.status.is_open());
+        self.open -= u64::from(state.is_live());
         self.dirty.remove(&run);
         Some(state)
     }
@@ -175,7 +175,7 @@ impl Index {
         if turn.first_event != state.next_event {
             return Err(format!("a turn begins at event {}, expected {}", turn.first_event, state.next_event));
         }
-        let was_open = state.info.status.is_open();
+        let was_live = state.is_live();
         state.refs.push(TurnRef {
             ordinal: state.turns,
             first_event: turn.first_event.0,
@@ -184,7 +184,7 @@ impl Index {
             offset: place.offset,
         });
         state.fold(group, place.length.into(), turn);
-        self.open -= u64::from(was_open && !state.info.status.is_open());
+        self.open -= u64::from(was_live && !state.is_live());
         self.dirty.insert(turn.run);
         Ok(())
     }
@@ -207,6 +207,10 @@ pub(crate) fn first_state(turn: &Turn) -> Result<RunState, String> {
 }
 
 impl RunState {
+    /// Whether the run can still get turns: it is open, or messages that it sent at its end have not arrived.
+    pub(crate) fn is_live(&self) -> bool {
+        self.info.status.is_open() || self.outlook.attention
+    }
     /// Folds a turn without remembering where it lies.
     pub(crate) fn fold(&mut self, group: GroupSeq, length: u64, turn: &Turn) {
         for event in &turn.events {

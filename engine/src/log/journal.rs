@@ -183,7 +183,7 @@ impl Journal {
             (writer.last, writer.log_bytes)
         };
         let index = self.index();
-        let closed_in_memory = index.runs().filter(|(_, s)| !s.info.status.is_open()).count() as u64;
+        let closed_in_memory = index.runs().filter(|(_, state)| !state.is_live()).count() as u64;
         let first_group = index.trimmed.through.next();
         let removed_on_shelf = index.removed.values().filter(|removed| removed.was_closed_on_shelf).count() as u64;
         StoreInfo {
@@ -225,7 +225,7 @@ impl Journal {
     /// The next event of a run, and whether there is such a run.
     fn expected(&self, run: RunId) -> Result<(EventId, bool), StorageError> {
         if let Some(state) = self.index().get(run)
-            && state.info.status.is_open()
+            && state.is_live()
         {
             return Ok((state.next_event, true));
         }

@@ -218,6 +218,13 @@ impl Journal {
             .collect()
     }
 
+    /// Closed runs of which messages to other runs have not arrived.
+    pub fn closed_with_messages(&self) -> Vec<(RunId, Namespace, WorkflowId)> {
+        let index = self.index();
+        let waiting = index.runs().filter(|(_, state)| !state.info.status.is_open() && state.is_live());
+        waiting.map(|(run, state)| (*run, state.info.namespace.clone(), state.info.workflow_id.clone())).collect()
+    }
+
     /// All runs, open and closed, newest start first, until `visit` says false. No lock is held during a visit. A
     /// closed run whose entry cannot be read is skipped and reported in the log.
     pub fn scan_runs(&self, visit: &mut dyn FnMut(&RunInfo) -> bool) {

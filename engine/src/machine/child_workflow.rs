@@ -82,6 +82,11 @@ impl Run {
         let Some(child) = self.children.get(&seq).filter(|child| child.started && !child.cancel_delivered) else {
             return;
         };
+        self.send_child_cancel(draft, seq, child);
+    }
+
+    /// Sends the cancel request of a child, if there is one.
+    pub(super) fn send_child_cancel(&self, draft: &mut Draft<'_, '_>, seq: Seq, child: &Child) {
         if let Some(reason) = &child.cancel {
             draft.effect(Effect::CancelChild {
                 seq,

@@ -142,6 +142,7 @@ impl Decision {
             && self.turn.inbox_added.is_empty()
             && self.turn.inbox_taken == 0
             && self.turn.heartbeats.is_empty()
+            && self.turn.delivered.is_empty()
     }
     /// The run to begin in the same commit, if any.
     pub fn take_next_run(&mut self) -> Option<NextRun> {
@@ -196,6 +197,8 @@ pub(super) struct Draft<'a, 'b> {
     events: Vec<EventKind>,
     effects: Vec<Effect>,
     pub(super) heartbeats: Vec<Heartbeat>,
+    /// Messages of a closed run that need no further thought.
+    pub(super) delivered: Vec<Seq>,
     pub(super) inbox_added: Vec<Input>,
     pub(super) inbox_taken: u32,
     pub(super) follow_ups: VecDeque<FollowUp>,
@@ -213,6 +216,7 @@ impl<'a, 'b> Draft<'a, 'b> {
             events: Vec::new(),
             effects: Vec::new(),
             heartbeats: Vec::new(),
+            delivered: Vec::new(),
             inbox_added: Vec::new(),
             inbox_taken: 0,
             follow_ups: VecDeque::new(),
@@ -265,6 +269,7 @@ impl<'a, 'b> Draft<'a, 'b> {
                 inbox_taken: self.inbox_taken,
                 heartbeats: self.heartbeats,
                 outlook: run.outlook(),
+                delivered: self.delivered,
             },
             effects: self.effects,
             next_run: self.next_run,

@@ -185,6 +185,9 @@ impl Execution {
         if self.run.is_repeated(&input) {
             return Ok(draft.finish(&mut self.run));
         }
+        if self.run.is_closed() && self.run.hears_after_its_end(&mut draft, &input) {
+            return Ok(draft.finish(&mut self.run));
+        }
         self.refuse_if_closed(&input)?;
         let held = matches!(self.code, Code::Held(_));
         if held && matches!(input, Input::StartActivity { .. }) {

@@ -18,6 +18,7 @@ mod execution;
 mod external;
 mod lifecycle;
 mod limit;
+mod outliving;
 mod replay;
 mod run;
 mod signal;

@@ -135,11 +135,10 @@ impl Run {
 
     /// What indexes may know of the run.
     pub fn outlook(&self) -> Outlook {
-        let busy = !self.activities.is_empty()
-            || !self.children.is_empty()
-            || !self.externals.is_empty()
-            || (!self.inbox.is_empty() && !self.paused);
-        Outlook { next_deadline: self.next_deadline(), attention: busy && !self.is_closed() }
+        let messages = !self.children.is_empty() || !self.externals.is_empty();
+        let work = !self.activities.is_empty() || (!self.inbox.is_empty() && !self.paused);
+        let attention = messages || (work && !self.is_closed());
+        Outlook { next_deadline: self.next_deadline(), attention }
     }
 
     /// Folds one event. The only way in which a run changes, apart from its inbox and heartbeats.
@@ -154,8 +153,7 @@ impl Run {
             self.due.clear();
             self.activities.clear();
             self.timers.clear();
-            self.children.clear();
-            self.externals.clear();
+            self.keep_what_outlives();
         }
         if cfg!(debug_assertions)
             && let Err(violation) = self.check()
@@ -221,6 +219,9 @@ impl Run {
         self.info.build = turn.build;
         for beat in &turn.heartbeats {
             self.apply_heartbeat(turn.at, beat);
+        }
+        for seq in &turn.delivered {
+            self.forget_message(*seq);
         }
         for _ in 0..turn.inbox_taken {
             self.inbox.pop_front();

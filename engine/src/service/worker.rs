@@ -166,7 +166,8 @@ impl Drop for Worker {
     }
 }
 
-/// Asks the shards to look at runs that had something under way, and at children whose parent may have closed.
+/// Asks the shards to look at runs that had something under way, at closed ones whose messages have not arrived, and at
+/// children whose parent may have closed.
 fn recover(shared: &Arc<Shared>) {
     let mut looked_at = 0;
     let open = shared.journal.open_runs();
@@ -178,6 +179,11 @@ fn recover(shared: &Arc<Shared>) {
             shared.deliver(&namespace, &workflow_id, Message::Recover { target });
             looked_at += 1;
         }
+    }
+    for (run, namespace, workflow_id) in shared.journal.closed_with_messages() {
+        let target = Target { namespace: namespace.clone(), workflow_id: workflow_id.clone(), run_id: Some(run) };
+        shared.deliver(&namespace, &workflow_id, Message::Recover { target });
+        looked_at += 1;
     }
     tracing::info!(open_runs = known, looked_at, "recovered");
 }

@@ -100,6 +100,7 @@ impl HistoryBuilder {
                 inbox_taken: 0,
                 heartbeats: Vec::new(),
                 outlook: Outlook::default(),
+                delivered: Vec::new(),
             });
         }
         self.command(event)

@@ -227,6 +227,7 @@ mod tests {
             inbox_taken: 0,
             heartbeats: vec![Heartbeat { seq: Seq(1), attempt: Attempt(1), details: Some(Payload::bytes("d")) }],
             outlook: Outlook::default(),
+            delivered: Vec::new(),
         };
         let mut seen = Vec::new();
         turn.payloads_mut(&mut |event, payload| seen.push((event.0, payload.data.clone())));

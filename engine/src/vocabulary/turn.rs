@@ -24,6 +24,10 @@ pub struct Turn {
     pub inbox_taken: u32,
     pub heartbeats: Vec<Heartbeat>,
     pub outlook: Outlook,
+    /// Messages to other runs that a closed run knows to have arrived (or to be undeliverable), by the numbers of the
+    /// commands that sent them. Kept beside the history, which ends with the closing event.
+    #[serde(default)]
+    pub delivered: Vec<Seq>,
 }
 
 /// The last thing a running attempt said (engine.md E06). Kept beside the history, not in it.
@@ -39,7 +43,8 @@ pub struct Heartbeat {
 pub struct Outlook {
     /// When the run must be woken at the latest.
     pub next_deadline: Option<Timestamp>,
-    /// A restart must load the run: activities, children or messages are under way, or its inbox holds inputs.
+    /// A restart must load the run: activities, children or messages are under way, or its inbox holds inputs. True of a
+    /// closed run while messages that it sent have not arrived.
     pub attention: bool,
 }
 

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests spawn what they wait for")]
 
 mod kit;
+mod last_words;
 mod scene;
 
 mod activities;

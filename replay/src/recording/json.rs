@@ -70,6 +70,9 @@ fn write_turn(turn: &Turn) -> Value {
     if !turn.heartbeats.is_empty() {
         written["heartbeats"] = plain(&turn.heartbeats);
     }
+    if !turn.delivered.is_empty() {
+        written["delivered"] = plain(&turn.delivered);
+    }
     if turn.outlook != Outlook::default() {
         written["outlook"] = plain(&turn.outlook);
     }
@@ -176,6 +179,7 @@ fn read_turn(turn: Value, next_event: EventId, place: &mut Place) -> Result<Turn
         inbox_taken: fields.optional("inbox_taken")?.unwrap_or_default(),
         heartbeats: fields.optional("heartbeats")?.unwrap_or_default(),
         outlook: fields.optional("outlook")?.unwrap_or_default(),
+        delivered: fields.optional("delivered")?.unwrap_or_default(),
     };
     fields.end()?;
     if turn.first_event != next_event {

@@ -168,6 +168,7 @@ pub(crate) fn replay_speed(workflow_type: &str, steps: u64) -> f64 {
             inbox_taken: 0,
             heartbeats: Vec::new(),
             outlook: Outlook::default(),
+            delivered: Vec::new(),
         });
     };
     turn(std::iter::once(started).chain(scheduled(1)).collect());

@@ -98,6 +98,47 @@ fn a_closed_run_accepts_no_further_turn() {
     assert_eq!(journal.commit(&[start(1, "a")]), refused);
 }
 
+/// E16, G11: a closed run of which messages are under way accepts the turns that say so, over checkpoints and reopening,
+/// is not deleted before, and is a closed run like any other after the last of them.
+#[test]
+fn a_closed_run_with_messages_under_way_is_kept_in_hand() {
+    let medium = memory();
+    let journal = open(&medium);
+    let under_way = |mut turn: Turn, attention: bool| {
+        turn.outlook = Outlook { next_deadline: None, attention };
+        turn
+    };
+    journal.commit(&[start(1, "a"), under_way(close(1, 4), true), start(2, "b"), close(2, 4)]).unwrap();
+    let waiting = |journal: &Journal| {
+        assert_eq!(journal.open_runs(), []);
+        journal.closed_with_messages().into_iter().map(|(run, ..)| run).collect::<Vec<_>>()
+    };
+    assert_eq!(waiting(&journal), [run_id(1)]);
+    journal.checkpoint().unwrap();
+    drop(journal);
+    let journal = open(&medium);
+    assert_eq!(waiting(&journal), [run_id(1)]);
+    assert!(!journal.delete_run(run_id(1)).unwrap());
+    let mut delivered = under_way(heartbeat(1, 5), true);
+    delivered.heartbeats.clear();
+    delivered.delivered = vec![Seq(1)];
+    journal.commit(&[delivered.clone()]).unwrap();
+    delivered.outlook.attention = false;
+    delivered.delivered = vec![Seq(2)];
+    journal.commit(&[delivered.clone()]).unwrap();
+    assert_eq!(waiting(&journal), []);
+    let refused = Err(StorageError::RunClosed { run: run_id(1), status: WorkflowStatus::Completed });
+    assert_eq!(journal.commit(&[delivered.clone()]), refused);
+    journal.close().unwrap();
+    drop(journal);
+    let journal = open(&medium);
+    assert_eq!((journal.info().runs_open, journal.info().runs_closed), (0, 2));
+    let told: Vec<Seq> = journal.turns(run_id(1), EventId(1)).unwrap().into_iter().flat_map(|t| t.delivered).collect();
+    assert_eq!(told, [Seq(1), Seq(2)]);
+    assert!(journal.verify().is_sound());
+    assert!(journal.delete_run(run_id(1)).unwrap());
+}
+
 #[test]
 fn runs_are_listed_newest_first_and_found_by_workflow_id() {
     let medium = memory();

@@ -19,6 +19,7 @@ fn turn(run: u64, first_event: u64, events: Vec<EventKind>) -> Turn {
         inbox_taken: 0,
         heartbeats: Vec::new(),
         outlook: Outlook { next_deadline: Some(Timestamp(first_event as i64)), attention: false },
+        delivered: Vec::new(),
     }
 }
 

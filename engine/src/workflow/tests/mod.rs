@@ -125,6 +125,7 @@ impl World {
             inbox_taken: 0,
             heartbeats: Vec::new(),
             outlook: Outlook::default(),
+            delivered: Vec::new(),
         });
     }
 
