@@ -29,6 +29,7 @@ mod arbitrary;
 mod corpus;
 mod diff;
 mod event_types;
+mod history_file;
 mod recording;
 mod replayer;
 mod rfc3339;
@@ -36,6 +37,7 @@ mod strict_json;
 mod temporal;
 
 pub use diff::*;
+pub use history_file::HistoryFile;
 pub use recording::*;
 pub use replayer::*;
 pub use strict_json::{JsonLimits, JsonRefused};

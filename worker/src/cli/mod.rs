@@ -20,6 +20,7 @@ mod message;
 mod output;
 mod plan;
 mod progress;
+mod replay;
 mod resolve;
 mod result;
 mod show;
@@ -110,6 +111,7 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
         Noun::Worker(worker::WorkerVerb::Run(args)) => {
             return worker::run(screen, &global, &*program.opener, args).await;
         }
+        Noun::Replay(verb) => return interruptible(replay::replay(screen, &global, program, verb), false).await,
         Noun::Verb(verb) | Noun::Workflow(verb) => Verb::Workflow(verb),
         Noun::Activity(verb) => Verb::Activity(verb),
         Noun::Store(verb) => Verb::Store(verb),
@@ -130,15 +132,20 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
         attached,
         plans: program.plans,
     };
-    let ended = tokio::select! {
-        ended = verb.run(&mut cx) => ended,
-        _ = tokio::signal::ctrl_c() => Err(interrupted(cx.attached)),
-    };
+    let attached = cx.attached;
+    let ended = interruptible(verb.run(&mut cx), attached).await;
     *screen = cx.screen;
     if let Found::Embedded(engine) = found {
         engine.drain(CLOSE).await;
     }
     ended
+}
+
+async fn interruptible(verb: impl Future<Output = Result<Exit, CliError>>, attached: bool) -> Result<Exit, CliError> {
+    tokio::select! {
+        ended = verb => ended,
+        _ = tokio::signal::ctrl_c() => Err(interrupted(attached)),
+    }
 }
 
 fn interrupted(attached: bool) -> CliError {

@@ -1,0 +1,136 @@
+//! One replayed history as `check` and `explain` tell it: which class of answer, in which words, with which exit code.
+//!
+//! Invariant: what does not fit is never mixed up with what cannot be read, and neither counts as passed.
+
+use std::time::Duration;
+
+use bosun_replay::{ReplayReport, Verdict};
+use serde_json::{Value, json};
+
+use crate::cli::exit::Exit;
+use crate::cli::output::Paint;
+
+/// One line of a check.
+#[derive(Debug, Clone)]
+pub(in crate::cli) struct Checked {
+    /// The file, or the workflow id of a recorded run.
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) answer: Answer,
+    pub(in crate::cli) took: Duration,
+}
+
+#[derive(Debug, Clone)]
+pub(in crate::cli) enum Answer {
+    Replayed(Box<ReplayReport>),
+    /// The code did not come back.
+    Stuck,
+    /// There was no history to replay.
+    Unreadable(String),
+}
+
+/// The three things a gate tells apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::cli) enum Class {
+    Fits,
+    Unreadable,
+    DoesNotFit,
+}
+
+impl Checked {
+    pub(in crate::cli) fn class(&self) -> Class {
+        match &self.answer {
+            Answer::Stuck => Class::DoesNotFit,
+            Answer::Unreadable(_) => Class::Unreadable,
+            Answer::Replayed(report) => match &report.verdict {
+                Verdict::Ok => Class::Fits,
+                Verdict::NonDeterministic(_)
+                | Verdict::OtherResult(_)
+                | Verdict::Unstable { .. }
+                | Verdict::UnknownType { .. } => Class::DoesNotFit,
+                Verdict::Redacted | Verdict::Foreign | Verdict::Invalid { .. } => Class::Unreadable,
+            },
+        }
+    }
+
+    /// The name of the answer in tables and JSON: a contract with scripts.
+    pub(in crate::cli) fn verdict(&self) -> &'static str {
+        match &self.answer {
+            Answer::Stuck => "stuck",
+            Answer::Unreadable(_) => "unreadable",
+            Answer::Replayed(report) => match &report.verdict {
+                Verdict::Ok => "ok",
+                Verdict::NonDeterministic(_) => "non_deterministic",
+                Verdict::OtherResult(_) => "other_result",
+                Verdict::Unstable { .. } => "unstable",
+                Verdict::UnknownType { .. } => "unknown_type",
+                Verdict::Redacted => "redacted",
+                Verdict::Foreign => "foreign",
+                Verdict::Invalid { .. } => "unreadable",
+            },
+        }
+    }
+
+    pub(in crate::cli) fn paint(&self) -> Paint {
+        match self.class() {
+            Class::Fits => Paint::Green,
+            Class::Unreadable => Paint::Yellow,
+            Class::DoesNotFit => Paint::Red,
+        }
+    }
+
+    /// What is wrong, in whole lines; nothing when it fits.
+    pub(in crate::cli) fn explanation(&self) -> Option<String> {
+        match &self.answer {
+            Answer::Stuck => Some(
+                "the workflow code did not come back in time: a busy loop, or a blocking call (--timeout says how long \
+                 to wait)"
+                    .to_owned(),
+            ),
+            Answer::Unreadable(why) => Some(why.clone()),
+            Answer::Replayed(report) => match &report.verdict {
+                Verdict::Ok => None,
+                Verdict::NonDeterministic(card) | Verdict::OtherResult(card) => Some(card.to_string()),
+                other => Some(other.to_string()),
+            },
+        }
+    }
+
+    /// The row of `-o json` and `-o jsonl`.
+    pub(in crate::cli) fn json(&self) -> Value {
+        let mut row = json!({
+            "source": self.name,
+            "verdict": self.verdict(),
+            "ok": self.class() == Class::Fits,
+            "message": self.explanation(),
+            "took_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+        });
+        if let Answer::Replayed(report) = &self.answer {
+            if let Some(run) = &report.run {
+                row["run"] = json!({
+                    "workflow_id": run.workflow_id,
+                    "run_id": run.run_id,
+                    "workflow_type": run.workflow_type,
+                    "status": run.status.to_string(),
+                    "events": run.events,
+                    "activations": run.activations,
+                    "commands": run.commands,
+                    "prefixes": run.prefixes,
+                    "digest": run.digest,
+                });
+            }
+            if let Verdict::NonDeterministic(card) | Verdict::OtherResult(card) = &report.verdict {
+                row["mismatch"] = json!(card);
+            }
+        }
+        row
+    }
+}
+
+/// The exit code of many: what does not fit outweighs what cannot be read.
+pub(in crate::cli) fn exit_of(checked: &[Checked]) -> Exit {
+    match checked.iter().map(Checked::class).max() {
+        None | Some(Class::Fits) => Exit::Ok,
+        Some(Class::Unreadable) => Exit::HistoryUnreadable,
+        Some(Class::DoesNotFit) => Exit::NonDeterminism,
+    }
+}
