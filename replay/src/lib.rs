@@ -25,6 +25,7 @@
 
 #[cfg(test)]
 mod arbitrary;
+mod card;
 #[cfg(test)]
 mod corpus;
 mod diff;
@@ -36,6 +37,7 @@ mod rfc3339;
 mod strict_json;
 mod temporal;
 
+pub use card::{Card, EventBefore, SourceLine, Sources, SuggestedPatch, explain};
 pub use diff::*;
 pub use history_file::HistoryFile;
 pub use recording::*;
