@@ -33,6 +33,7 @@ impl fmt::Display for SuggestedPatch {
 }
 
 /// A patch for the first difference of a comparison. `context` is what workflow code of this form calls its context.
+// long: one arm for each way to differ.
 pub(super) fn suggest(
     mismatch: &NonDeterminism,
     lines: &[AlignedLine],

@@ -8,6 +8,7 @@ mod args;
 mod context;
 mod control;
 mod describe;
+mod diff;
 pub mod error;
 mod event_text;
 pub mod exit;
@@ -24,6 +25,7 @@ mod replay;
 mod resolve;
 mod result;
 mod show;
+mod source;
 mod start;
 mod store;
 #[cfg(test)]
@@ -105,6 +107,9 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
 
 async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, CliError> {
     let Cli { global, noun } = cli;
+    if global.output == Format::Junit && !matches!(noun, Noun::Replay(replay::ReplayVerb::Check(_))) {
+        return Err(CliError::usage("-o junit: only `replay check` gives XML for build servers"));
+    }
     let verb = match noun {
         Noun::Explain { code } => return explain::explain(screen, &code),
         Noun::Version { .. } => return Ok(version(screen, program)),
@@ -112,6 +117,9 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
             return worker::run(screen, &global, &*program.opener, args).await;
         }
         Noun::Replay(verb) => return interruptible(replay::replay(screen, &global, program, verb), false).await,
+        Noun::Verb(WorkflowVerb::Diff(args)) | Noun::Workflow(WorkflowVerb::Diff(args)) if args.is_of_files() => {
+            return diff::diff_files(screen, &args);
+        }
         Noun::Verb(verb) | Noun::Workflow(verb) => Verb::Workflow(verb),
         Noun::Activity(verb) => Verb::Activity(verb),
         Noun::Store(verb) => Verb::Store(verb),
@@ -202,6 +210,7 @@ async fn workflow(cx: &mut Context, verb: WorkflowVerb) -> Result<Exit, CliError
         WorkflowVerb::Count(args) => list::count(cx, args).await,
         WorkflowVerb::Describe(args) => describe::describe(cx, args).await,
         WorkflowVerb::Show(args) => show::show(cx, args).await,
+        WorkflowVerb::Diff(args) => diff::diff_runs(cx, args).await,
         WorkflowVerb::Result(args) => result::result(cx, args).await,
         WorkflowVerb::Signal(args) => message::signal(cx, args).await,
         WorkflowVerb::Query(args) => message::query(cx, args).await,

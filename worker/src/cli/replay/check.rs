@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
-use bosun_replay::{History, Limits, Prefixes, ReplayReport, replay_file, replay_history};
+use bosun_replay::{History, HistoryFile, Limits, Prefixes};
 use clap::Args;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
 use super::Bench;
+use super::junit::junit;
 use super::source::{files, runs};
 use super::verdict::{Answer, Checked, Class, exit_of};
 use crate::backend::Histories;
@@ -97,33 +98,48 @@ async fn sources(bench: &mut Bench<'_>, args: &CheckArgs) -> Result<Vec<Source>,
 }
 
 async fn replay_one(workflows: WorkflowRegistry, source: Source, prefixes: Prefixes, timeout: Duration) -> Checked {
-    let name = match &source {
-        Source::File(path) => path.display().to_string(),
-        Source::Run(_, info) => info.workflow_id.to_string(),
-    };
     let began = Instant::now();
-    let replaying = match source {
-        Source::File(path) => {
-            tokio::task::spawn_blocking(move || replay_file(&workflows, &path, &Limits::default(), prefixes))
-        }
+    let (name, history) = match source {
+        Source::File(path) => (path.display().to_string(), Ok(Lazy::File(path))),
         Source::Run(histories, info) => {
+            let name = info.workflow_id.to_string();
             let target = Target { namespace: info.namespace, ..Target::run(info.workflow_id, info.run_id) };
-            let history = match histories.turns(target).await {
-                Ok(turns) => History::new(turns).map_err(|why| why.to_string()),
-                Err(why) => Err(why.to_string()),
-            };
-            match history {
-                Ok(history) => tokio::task::spawn_blocking(move || replay_history(&workflows, &history, prefixes)),
-                Err(why) => return Checked { name, answer: Answer::Unreadable(why), took: began.elapsed() },
-            }
+            (name, histories.turns(target).await.map(Lazy::Turns).map_err(|why| why.to_string()))
         }
     };
+    let replaying = tokio::task::spawn_blocking(move || match history {
+        Ok(history) => history.replay(&workflows, prefixes),
+        Err(why) => Answer::Unreadable(why),
+    });
     let answer = match tokio::time::timeout(timeout, replaying).await {
-        Ok(Ok(report)) => Answer::Replayed(Box::new(report)),
+        Ok(Ok(answer)) => answer,
         Ok(Err(why)) => Answer::Unreadable(format!("replaying it panicked: {why}")),
         Err(_) => Answer::Stuck,
     };
     Checked { name, answer, took: began.elapsed() }
+}
+
+/// A history that is read and checked where it is replayed: on a thread that may be busy for long.
+enum Lazy {
+    File(PathBuf),
+    Turns(Vec<Turn>),
+}
+
+impl Lazy {
+    fn replay(self, workflows: &WorkflowRegistry, prefixes: Prefixes) -> Answer {
+        let history = match self {
+            Lazy::Turns(turns) => History::new(turns).map_err(|why| why.to_string()),
+            Lazy::File(path) => match HistoryFile::load(&path, &Limits::default()) {
+                Ok(HistoryFile::Bosun(history)) => Ok(history),
+                Ok(HistoryFile::Temporal(_)) => return Answer::Foreign,
+                Err(why) => Err(why.to_string()),
+            },
+        };
+        match history {
+            Ok(history) => Answer::of(workflows, &history, prefixes),
+            Err(why) => Answer::Unreadable(why),
+        }
+    }
 }
 
 const COLUMNS: &[&str] = &["verdict", "workflow_id", "workflow_type", "status", "events", "source"];
@@ -132,6 +148,7 @@ fn print(bench: &mut Bench<'_>, checked: &[Checked]) {
     let count = |class| checked.iter().filter(|one| one.class() == class).count();
     let (fit, unfit, unreadable) = (count(Class::Fits), count(Class::DoesNotFit), count(Class::Unreadable));
     let build = bench.workflows.build_id();
+    bench.screen.document(Format::Junit, &junit(checked));
     if bench.screen.format == Format::Json {
         let rows: Vec<Value> = checked.iter().map(Checked::json).collect();
         let object = json!({
@@ -161,8 +178,8 @@ fn print(bench: &mut Bench<'_>, checked: &[Checked]) {
 
 fn row(one: &Checked) -> Vec<Cell> {
     let run = match &one.answer {
-        Answer::Replayed(report) => report.run.as_ref(),
-        Answer::Stuck | Answer::Unreadable(_) => None,
+        Answer::Replayed(report, _) => report.run.as_ref(),
+        Answer::Stuck | Answer::Foreign | Answer::Unreadable(_) => None,
     };
     let dash = || "-".to_owned();
     vec![
@@ -173,9 +190,4 @@ fn row(one: &Checked) -> Vec<Cell> {
         run.map_or_else(dash, |run| run.events.to_string()).into(),
         Cell::of(one.name.clone(), Paint::Dim),
     ]
-}
-
-/// Whether code and history fit, for `explain`.
-pub(super) fn of_report(name: String, report: ReplayReport) -> Checked {
-    Checked { name, answer: Answer::Replayed(Box::new(report)), took: Duration::ZERO }
 }

@@ -1,12 +1,13 @@
 //! `replay explain`: why one history does not fit the code, and what to do.
 
-use bosun_replay::{Prefixes, replay_history};
+use std::time::Duration;
+
+use bosun_replay::Prefixes;
 use clap::Args;
 
 use super::Bench;
-use super::check::of_report;
 use super::source::HistoryOf;
-use super::verdict::exit_of;
+use super::verdict::{Answer, Checked, exit_of};
 use crate::cli::error::{CliError, printable};
 use crate::cli::exit::Exit;
 
@@ -18,7 +19,8 @@ pub struct ExplainArgs {
 
 pub(super) async fn explain(bench: &mut Bench<'_>, args: ExplainArgs) -> Result<Exit, CliError> {
     let (name, history) = bench.recorded(&args.of).await?.replayable()?;
-    let checked = of_report(name.clone(), replay_history(&bench.workflows, &history, Prefixes::None));
+    let answer = Answer::of(&bench.workflows, &history, Prefixes::None);
+    let checked = Checked { name: name.clone(), answer, took: Duration::ZERO };
     bench.screen.object("replay.explain", checked.json());
     match checked.explanation() {
         Some(why) => bench.screen.line(printable(&why)),

@@ -5,6 +5,7 @@
 
 mod check;
 mod explain;
+mod junit;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,7 @@ use crate::cli::args::ExactRun;
 use crate::cli::error::CliError;
 use crate::cli::explain::Code;
 use crate::cli::resolve::find;
+use crate::cli::source::is_file;
 
 /// Names one history: a file, or a recorded run.
 #[derive(Debug, Clone, Default, Args)]
@@ -50,7 +51,7 @@ impl Recorded {
 }
 
 impl Bench<'_> {
-    /// The one history that is meant. What exists as a file, or is spelt like one, is a file; everything else is a run.
+    /// The one history that is meant. What is spelt like a file is one; everything else is a run.
     pub(in crate::cli) async fn recorded(&mut self, of: &HistoryOf) -> Result<Recorded, CliError> {
         if of.exact.workflow_id.is_none()
             && let Some(text) = &of.id
@@ -64,10 +65,6 @@ impl Bench<'_> {
         let history = History::new(turns).map_err(|why| unreadable(target.workflow_id.as_str(), &why))?;
         Ok(Recorded { name: target.workflow_id.to_string(), history: HistoryFile::Bosun(history) })
     }
-}
-
-fn is_file(text: &str) -> bool {
-    Path::new(text).is_file() || Path::new(text).extension().is_some_and(|extension| extension == "json")
 }
 
 pub(in crate::cli) fn load_file(path: &Path) -> Result<Recorded, CliError> {

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use bosun_replay::{ReplayReport, Verdict};
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_replay::{Card, History, Prefixes, ReplayReport, Verdict, explain, replay_history};
 use serde_json::{Value, json};
 
 use crate::cli::exit::Exit;
@@ -21,11 +22,39 @@ pub(in crate::cli) struct Checked {
 
 #[derive(Debug, Clone)]
 pub(in crate::cli) enum Answer {
-    Replayed(Box<ReplayReport>),
+    /// With the card of a mismatch.
+    Replayed(Box<ReplayReport>, Option<Box<Card>>),
     /// The code did not come back.
     Stuck,
+    /// Temporal's own export.
+    Foreign,
     /// There was no history to replay.
     Unreadable(String),
+}
+
+impl Answer {
+    pub(in crate::cli) fn of(workflows: &WorkflowRegistry, history: &History, prefixes: Prefixes) -> Answer {
+        let report = replay_history(workflows, history, prefixes);
+        let card = match &report.verdict {
+            Verdict::NonDeterministic(_) | Verdict::OtherResult(_) => explain(workflows, history, &source_text),
+            Verdict::Ok
+            | Verdict::Unstable { .. }
+            | Verdict::UnknownType { .. }
+            | Verdict::Redacted
+            | Verdict::Foreign
+            | Verdict::Invalid { .. } => None,
+        };
+        Answer::Replayed(Box::new(report), card.map(Box::new))
+    }
+}
+
+/// How far up from the working directory a source file is looked for: the compiler knows it from the workspace's root.
+const ANCESTORS: usize = 4;
+
+/// The text of a source file that the compiler named, if it is on this machine.
+fn source_text(file: &str) -> Option<String> {
+    let here = std::env::current_dir().ok()?;
+    here.ancestors().take(ANCESTORS).find_map(|directory| std::fs::read_to_string(directory.join(file)).ok())
 }
 
 /// The three things a gate tells apart.
@@ -40,8 +69,8 @@ impl Checked {
     pub(in crate::cli) fn class(&self) -> Class {
         match &self.answer {
             Answer::Stuck => Class::DoesNotFit,
-            Answer::Unreadable(_) => Class::Unreadable,
-            Answer::Replayed(report) => match &report.verdict {
+            Answer::Unreadable(_) | Answer::Foreign => Class::Unreadable,
+            Answer::Replayed(report, _) => match &report.verdict {
                 Verdict::Ok => Class::Fits,
                 Verdict::NonDeterministic(_)
                 | Verdict::OtherResult(_)
@@ -56,8 +85,9 @@ impl Checked {
     pub(in crate::cli) fn verdict(&self) -> &'static str {
         match &self.answer {
             Answer::Stuck => "stuck",
+            Answer::Foreign => "foreign",
             Answer::Unreadable(_) => "unreadable",
-            Answer::Replayed(report) => match &report.verdict {
+            Answer::Replayed(report, _) => match &report.verdict {
                 Verdict::Ok => "ok",
                 Verdict::NonDeterministic(_) => "non_deterministic",
                 Verdict::OtherResult(_) => "other_result",
@@ -86,10 +116,11 @@ impl Checked {
                  to wait)"
                     .to_owned(),
             ),
+            Answer::Foreign => Some(Verdict::Foreign.to_string()),
             Answer::Unreadable(why) => Some(why.clone()),
-            Answer::Replayed(report) => match &report.verdict {
+            Answer::Replayed(_, Some(card)) => Some(card.to_string()),
+            Answer::Replayed(report, None) => match &report.verdict {
                 Verdict::Ok => None,
-                Verdict::NonDeterministic(card) | Verdict::OtherResult(card) => Some(card.to_string()),
                 other => Some(other.to_string()),
             },
         }
@@ -104,7 +135,7 @@ impl Checked {
             "message": self.explanation(),
             "took_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
         });
-        if let Answer::Replayed(report) = &self.answer {
+        if let Answer::Replayed(report, card) = &self.answer {
             if let Some(run) = &report.run {
                 row["run"] = json!({
                     "workflow_id": run.workflow_id,
@@ -118,8 +149,8 @@ impl Checked {
                     "digest": run.digest,
                 });
             }
-            if let Verdict::NonDeterministic(card) | Verdict::OtherResult(card) = &report.verdict {
-                row["mismatch"] = json!(card);
+            if let Some(card) = card {
+                row["card"] = json!(card);
             }
         }
         row
