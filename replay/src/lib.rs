@@ -29,6 +29,7 @@ mod arbitrary;
 mod corpus;
 mod diff;
 mod event_types;
+mod fork;
 mod recording;
 mod replayer;
 mod rfc3339;
@@ -36,6 +37,7 @@ mod strict_json;
 mod temporal;
 
 pub use diff::*;
+pub use fork::plan_fork;
 pub use recording::*;
 pub use replayer::*;
 pub use strict_json::{JsonLimits, JsonRefused};

@@ -53,6 +53,9 @@ fn head(screen: &mut Screen, description: &Description) {
     if let Some(parent) = &info.parent {
         screen.field("parent", parent.workflow_id.as_str());
     }
+    if let Some(from) = &info.forked_from {
+        screen.field("forked from", format!("{} at event {} (run {})", from.workflow_id, from.event, from.run_id));
+    }
     if let Some(run) = info.continued_from {
         screen.field("continued from", run.to_string());
     }
