@@ -45,22 +45,16 @@ impl StateMachine for DraftMachine {
         Ok(DraftMachine { said: Vec::new() })
     }
     fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
-        match event {
-            WorkflowEvent::ActivityResolved { result, .. } => {
-                self.said.push(result?.decode()?);
-                match self.said.len() {
-                    1 => drop(cx.schedule_activity("review", &self.said[0], quick())),
-                    2 if self.said[1] == "bad" => {
-                        return Err(Failure::application("Rejected", "the review was bad"));
-                    }
-                    2 => {
-                        let label = format!("final {}", cx.uuid());
-                        cx.schedule_activity("write", &label, quick());
-                    }
-                    _ => cx.complete(&self.said),
-                }
+        let WorkflowEvent::ActivityResolved { result, .. } = event else { return Ok(()) };
+        self.said.push(result?.decode()?);
+        match self.said.len() {
+            1 => drop(cx.schedule_activity("review", &self.said[0], quick())),
+            2 if self.said[1] == "bad" => return Err(Failure::application("Rejected", "the review was bad")),
+            2 => {
+                let label = format!("final {}", cx.uuid());
+                cx.schedule_activity("write", &label, quick());
             }
-            _ => {}
+            _ => cx.complete(&self.said),
         }
         Ok(())
     }
