@@ -30,6 +30,7 @@ mod card;
 mod corpus;
 mod diff;
 mod event_types;
+mod fork;
 mod history_file;
 mod recording;
 mod replayer;
@@ -39,6 +40,7 @@ mod temporal;
 
 pub use card::{Card, EventBefore, SourceLine, Sources, SuggestedPatch, explain};
 pub use diff::*;
+pub use fork::plan_fork;
 pub use history_file::HistoryFile;
 pub use recording::*;
 pub use replayer::*;

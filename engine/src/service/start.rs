@@ -211,6 +211,7 @@ fn first_event(run_id: RunId, start: StartWorkflow, now: Timestamp) -> WorkflowE
         details: start.details,
         carried_signals: Vec::new(),
         carried_request_ids: Vec::new(),
+        forked_from: None,
     }
 }
 

@@ -208,6 +208,9 @@ pub enum Rejection {
     Invalid { what: String, why: String },
     #[error("the run is held: {why}")]
     Held { why: String },
+    /// A fork: the card of the first difference.
+    #[error("the workflow code of this worker does not fit the history up to the fork: {why}")]
+    DoesNotFit { why: String },
     #[error("the worker is shutting down")]
     ShuttingDown,
     #[error("the log has failed and the worker is leaving: {why}")]

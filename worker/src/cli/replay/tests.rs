@@ -144,13 +144,13 @@ async fn a_pattern_or_query_that_finds_nothing_is_an_error() {
     {
         let nothing = ran(old_code(), &line).await;
         assert_eq!(nothing.exit.number(), 30, "{}", nothing.stdout);
-        assert!(nothing.stderr.starts_with("error[BOSUN0040]: no file matches "), "{}", nothing.stderr);
+        assert!(nothing.stderr.starts_with("error[BOSUN0041]: no file matches "), "{}", nothing.stderr);
     }
     let mut fake = Fake::new();
     fake.runs.clear();
     let nothing = ran_on(fake, old_code(), "replay check --query WorkflowType~=~'order'").await;
     assert_eq!(nothing.exit.number(), 30);
-    assert!(nothing.stderr.starts_with("error[BOSUN0040]: no run fits WorkflowType = 'order'"), "{}", nothing.stderr);
+    assert!(nothing.stderr.starts_with("error[BOSUN0041]: no run fits WorkflowType = 'order'"), "{}", nothing.stderr);
     for usage in ["replay check --query nonsense", "replay check --query ORDER~BY~StartTime~ASC"] {
         assert_eq!(ran(old_code(), usage).await.exit.number(), 2, "{usage}");
     }
