@@ -27,6 +27,7 @@
 mod arbitrary;
 #[cfg(test)]
 mod corpus;
+mod counterfactual;
 mod diff;
 mod event_types;
 mod fork;
@@ -36,6 +37,7 @@ mod rfc3339;
 mod strict_json;
 mod temporal;
 
+pub use counterfactual::*;
 pub use diff::*;
 pub use fork::plan_fork;
 pub use recording::*;
