@@ -137,16 +137,8 @@ fn judge(diff: HistoryDiff, recorded: &[Event], lived: world::Lived) -> Counterf
     }
     let decisions = lived.events.iter().filter(|event| event.kind.origin() == Origin::Command).count();
     let same = decisions.saturating_sub(new.len() + changed.len());
-    Counterfactual {
-        diff,
-        same,
-        new,
-        gone,
-        changed,
-        unknown: lived.unknown,
-        unused: lived.unused,
-        status: lived.status,
-    }
+    let world::Lived { unknown, unused, status, events: _ } = lived;
+    Counterfactual { diff, first, same, new, gone, changed, unknown, unused, status }
 }
 
 impl Counterfactual {
@@ -160,10 +152,13 @@ impl fmt::Display for Counterfactual {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (same, new, gone, changed) = (self.same, self.new.len(), self.gone.len(), self.changed.len());
         writeln!(f, "decisions: {same} same, {changed} changed, {new} new, {gone} gone; the run is {}", self.status)?;
+        if let Some(first) = &self.first {
+            writeln!(f, "first decision that differs:\n{first}")?;
+        }
         match &self.diff.divergence {
             None => writeln!(f, "no difference")?,
-            Some(first) => {
-                writeln!(f, "first difference: {}", first.cause)?;
+            Some(cause) => {
+                writeln!(f, "first difference: {}", cause.cause)?;
                 self.diff.lines.iter().try_for_each(|line| writeln!(f, "{line}"))?;
             }
         }
