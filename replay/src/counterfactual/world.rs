@@ -203,10 +203,10 @@ impl<'a> World<'a> {
     /// Carries out a command; gives the recorded outcomes that were waiting for it.
     fn decide(&mut self, command: Command) -> Vec<EventKind> {
         match &command {
-            Command::RequestCancelActivity { seq } | Command::CancelChildWorkflow { seq, .. } => {
-                if !self.pending.contains_key(seq) || !self.cancels.insert(*seq) {
-                    return Vec::new();
-                }
+            Command::RequestCancelActivity { seq } | Command::CancelChildWorkflow { seq, .. }
+                if !self.pending.contains_key(seq) || !self.cancels.insert(*seq) =>
+            {
+                return Vec::new();
             }
             Command::CancelTimer { seq } => {
                 if self.pending.remove(seq).is_none() {
