@@ -28,6 +28,7 @@ mod arbitrary;
 mod card;
 #[cfg(test)]
 mod corpus;
+mod counterfactual;
 mod diff;
 mod event_types;
 mod fork;
@@ -39,6 +40,7 @@ mod strict_json;
 mod temporal;
 
 pub use card::{Card, EventBefore, SourceLine, Sources, SuggestedPatch, explain};
+pub use counterfactual::*;
 pub use diff::*;
 pub use fork::plan_fork;
 pub use history_file::HistoryFile;
