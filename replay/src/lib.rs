@@ -38,6 +38,7 @@ mod replayer;
 mod rfc3339;
 mod strict_json;
 mod temporal;
+mod timeline;
 
 pub use card::{Card, EventBefore, SourceLine, Sources, SuggestedPatch, explain};
 pub use counterfactual::*;
@@ -48,3 +49,6 @@ pub use recording::*;
 pub use replayer::*;
 pub use strict_json::{JsonLimits, JsonRefused};
 pub use temporal::*;
+pub use timeline::{
+    BadBreakpoint, Breakpoint, CodeFit, CodeView, Direction, JsonPath, Moment, PathChange, PathStep, Timeline, changes,
+};
