@@ -9,7 +9,9 @@ use clap::{Args, Parser, Subcommand};
 
 use super::output::{ColorChoice, Format};
 use super::time_format::TimeFormat;
-use super::{activity, control, describe, diff, fork, list, message, replay, result, show, start, store, worker};
+use super::{
+    activity, control, describe, diff, export, fork, list, message, replay, result, show, start, store, worker,
+};
 
 /// Runs supervisors: long-lived managers of agents, commands and people that survive any crash.
 #[derive(Debug, Parser)]
@@ -109,6 +111,8 @@ pub enum WorkflowVerb {
     Describe(describe::DescribeArgs),
     /// Show the history of a run.
     Show(show::ShowArgs),
+    /// Write the history of a run to a file, for replay elsewhere and for bug reports.
+    Export(export::ExportArgs),
     /// Start a new run from an event of an old one, with other results, signals or input.
     Fork(fork::ForkArgs),
     /// Compare two histories: the first difference and its cause first. Exit 0: the same, 22: they differ.

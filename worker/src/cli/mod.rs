@@ -13,6 +13,7 @@ pub mod error;
 mod event_text;
 pub mod exit;
 pub mod explain;
+mod export;
 mod fork;
 mod input;
 mod list;
@@ -212,6 +213,7 @@ async fn workflow(cx: &mut Context, verb: WorkflowVerb) -> Result<Exit, CliError
         WorkflowVerb::Count(args) => list::count(cx, args).await,
         WorkflowVerb::Describe(args) => describe::describe(cx, args).await,
         WorkflowVerb::Show(args) => show::show(cx, args).await,
+        WorkflowVerb::Export(args) => export::export(cx, args).await,
         WorkflowVerb::Fork(args) => fork::fork(cx, args).await,
         WorkflowVerb::Diff(args) => diff::diff_runs(cx, args).await,
         WorkflowVerb::Result(args) => result::result(cx, args).await,

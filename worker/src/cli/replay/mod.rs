@@ -6,6 +6,8 @@
 mod check;
 mod explain;
 mod junit;
+pub(in crate::cli) mod record;
+mod show;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -31,6 +33,10 @@ pub enum ReplayVerb {
     Check(check::CheckArgs),
     /// Say why a history does not fit the code, and what to do.
     Explain(explain::ExplainArgs),
+    /// Show a history, or the run as it was at one of its events.
+    Show(show::ShowArgs),
+    /// Save a run as a regression fixture, with a test beside it.
+    Record(record::RecordArgs),
 }
 
 pub(super) async fn replay(
@@ -50,6 +56,8 @@ pub(super) async fn replay(
     match verb {
         ReplayVerb::Check(args) => check::check(&mut bench, args).await,
         ReplayVerb::Explain(args) => explain::explain(&mut bench, args).await,
+        ReplayVerb::Show(args) => show::show(&mut bench, args).await,
+        ReplayVerb::Record(args) => record::record(&mut bench, args).await,
     }
 }
 

@@ -268,3 +268,102 @@ async fn a_directory_without_a_store_is_named_and_left_alone() {
     assert!(none.stderr.starts_with("error[BOSUN0038]: there is no store at "), "{}", none.stderr);
     assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 0);
 }
+
+#[tokio::test]
+async fn show_tells_a_history_as_a_list_and_at_an_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(dir.path(), "o1.json", &history("o1").to_json());
+    let file = file.display();
+    let list = ran(old_code(), &format!("replay show {file}")).await;
+    assert_eq!(list.exit.number(), 0, "{}", list.stderr);
+    assert!(
+        list.stdout.contains("\n8   2026-01-01T00:00:00.004000Z  WorkflowExecutionCompleted  result=\"sent\"\n"),
+        "{}",
+        list.stdout
+    );
+    let at = ran(old_code(), &format!("replay show {file} --at 5")).await;
+    let expected = "\
+event          5 of 8
+type           ActivityTaskScheduled  seq=2 activity_id=2 activity_type=ship input=5 start_to_close=10s cancellation=TryCancel
+at             2026-01-01T00:00:00.002000Z
+status         Running
+asked for at   PLACE
+activity       ship Scheduled, attempt 1
+waits for      activity 2 ship at PLACE
+";
+    let place = at.stdout.lines().find_map(|line| line.strip_prefix("asked for at   ")).unwrap().to_owned();
+    assert!(place.starts_with("worker/src/cli/replay/tests.rs:"), "{place}");
+    assert!(at.stdout.replace(&place, "PLACE").starts_with(expected), "{}", at.stdout);
+    let object = ran(old_code(), &format!("replay show {file} --until name:ship --reverse -o json")).await.json();
+    assert_eq!((&object["schema"], &object["event"]["id"]), (&"bosun.replay.show.at/1".into(), &7.into()));
+    // Code that does not fit, and none at all: the facts are shown.
+    let facts = ran(WorkflowRegistry::new(), &format!("replay show {file} --at 5")).await;
+    assert!(facts.stdout.contains("activity       ship Scheduled"), "{}", facts.stdout);
+    assert!(facts.stderr.starts_with("facts only: "), "{}", facts.stderr);
+    let unfit = ran(slower_code(), &format!("replay show {file} --at 5 -o json")).await.json();
+    assert_eq!((&unfit["code"]["fits"], &unfit["code"]["mismatch_at"]), (&false.into(), &5.into()));
+    for (usage, exit) in
+        [("--at 9", 2), ("--at 0", 2), ("--until nonsense", 2), ("--until TimerFired", 1), ("--at 3 --diff 4", 1)]
+    {
+        assert_eq!(ran(old_code(), &format!("replay show {file} {usage}")).await.exit.number(), exit, "{usage}");
+    }
+}
+
+#[tokio::test]
+async fn an_export_of_temporals_is_shown_with_statistics() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(dir.path(), "t.json", &to_temporal(&history("o1")).to_string());
+    let shown = ran(old_code(), &format!("replay show {}", file.display())).await;
+    assert_eq!(shown.exit.number(), 0, "{}", shown.stderr);
+    assert!(shown.stdout.contains("order: Completed with "), "{}", shown.stdout);
+    assert!(shown.stdout.contains("activity charge: 1 scheduled, 1 completed"), "{}", shown.stdout);
+    assert_eq!(ran(old_code(), &format!("replay show {} --at 1", file.display())).await.exit.number(), 2);
+    let explained = ran(old_code(), &format!("replay explain {}", file.display())).await;
+    assert_eq!(explained.exit.number(), 21);
+    assert!(explained.stderr.contains("can be viewed, not replayed"), "{}", explained.stderr);
+}
+
+/// The test that `record` writes, compiled here: `recorded/order_7.rs` is what it writes for this run.
+#[path = "recorded/order_7.rs"]
+mod order_7;
+
+#[tokio::test]
+async fn a_recorded_run_is_a_fixture_with_a_test_that_compiles_and_passes() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("new/fixtures");
+    let fake = || recorded(vec![("order-7", WorkflowStatus::Completed, closed_order("order-7"))]);
+    let line = format!("replay record order-7 --registry super::old_code --out {}", out.display());
+    let done = ran_on(fake(), old_code(), &line).await;
+    assert_eq!(done.exit.number(), 0, "{}", done.stderr);
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/replay/recorded");
+    for file in ["order_7.json", "order_7.rs"] {
+        let written = std::fs::read_to_string(out.join(file)).unwrap();
+        if std::env::var_os("BOSUN_WRITE_FIXTURES").is_some() {
+            std::fs::write(recorded.join(file), &written).unwrap();
+        }
+        assert_eq!(written, std::fs::read_to_string(recorded.join(file)).unwrap(), "{file}");
+    }
+    let again = ran_on(fake(), old_code(), &line).await;
+    assert_eq!(again.exit.number(), 1);
+    assert!(again.stderr.contains("is there already"), "{}", again.stderr);
+    assert_eq!(ran_on(fake(), old_code(), &format!("{line} --force")).await.exit.number(), 0);
+    let redacted = format!("replay record order-7 --redact payloads --out {}", dir.path().join("redacted").display());
+    assert_eq!(ran_on(fake(), old_code(), &redacted).await.exit.number(), 0);
+    assert!(!dir.path().join("redacted/order_7.rs").exists(), "a redacted history cannot be replayed");
+}
+
+#[tokio::test]
+async fn an_export_is_the_history_and_says_what_was_left_out() {
+    let fake = || recorded(vec![("o1", WorkflowStatus::Completed, closed_order("o1"))]);
+    let plain = ran_on(fake(), old_code(), "export o1").await;
+    assert_eq!(History::from_json(plain.stdout.as_bytes(), &Default::default()).unwrap(), history("o1"));
+    let redacted = ran_on(fake(), old_code(), "export o1 --redact texts").await.json();
+    assert_eq!(redacted["redaction"], "payloads-and-texts");
+    let temporal = ran_on(fake(), old_code(), "workflow export o1 --as temporal").await.json();
+    assert_eq!(temporal["events"][0]["eventType"], "EVENT_TYPE_WORKFLOW_EXECUTION_STARTED");
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("o1.json");
+    let written = ran_on(fake(), old_code(), &format!("export o1 --out {}", out.display())).await;
+    assert_eq!(written.exit.number(), 0, "{}", written.stderr);
+    assert_eq!(ran(old_code(), &format!("replay check {}", out.display())).await.exit.number(), 0);
+}

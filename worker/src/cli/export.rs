@@ -1,0 +1,69 @@
+//! `export`: the history of a run as a file, for replay elsewhere, for bug reports, or for Temporal's tools.
+//!
+//! Invariant: an export in our format reads back as the same turns, bit for bit, unless something was left out on
+//! request; then it says so itself. Temporal's form is for viewing only.
+
+use std::path::PathBuf;
+
+use bosun_replay::{History, to_temporal};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::args::RunOf;
+use super::context::Context;
+use super::error::CliError;
+use super::exit::Exit;
+use super::explain::Code;
+use super::list::shell_word;
+use super::output::Format;
+use super::replay::record::{Redact, write};
+use super::resolve::run_of;
+
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    #[command(flatten)]
+    pub run: RunOf,
+    /// The form of the file.
+    #[arg(long = "as", value_name = "FORM", default_value = "json")]
+    form: Form,
+    /// What to leave out.
+    #[arg(long, value_name = "WHAT")]
+    redact: Option<Redact>,
+    /// Write to this file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Overwrite what is there.
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// Our own: exact, versioned, replayable.
+    Json,
+    /// As `temporal workflow show -o json` writes it.
+    Temporal,
+}
+
+pub(super) async fn export(cx: &mut Context, args: ExportArgs) -> Result<Exit, CliError> {
+    let target = run_of(cx, &args.run).await?;
+    let turns = cx.backend.turns(target.clone()).await?;
+    let history = History::new(turns).map_err(|why| {
+        CliError::new(Code::UnreadableHistory, format!("{} cannot be exported", target.workflow_id)).cause(why)
+    })?;
+    let history = history.redacted(Redact::redaction(args.redact));
+    let text = match args.form {
+        Form::Json => history.to_json(),
+        Form::Temporal => format!("{:#}\n", to_temporal(&history)),
+    };
+    let Some(out) = &args.out else {
+        cx.screen.document(Format::Text, &text);
+        cx.screen.document(Format::Json, &text);
+        return Ok(Exit::Ok);
+    };
+    write(out, &text, args.force)?;
+    cx.screen.object("workflow.export", json!({ "file": out, "events": history.len() }));
+    cx.screen.field("written", format!("{} ({} events)", out.display(), history.len()));
+    cx.screen.next(&format!("bosun replay show {}", shell_word(&out.display().to_string())));
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,135 @@
+//! `replay record`: a run becomes a regression fixture, with a test beside it.
+//!
+//! Invariant: the history that is written is read back and checked before the test is; nothing that is there is
+//! overwritten without being told to. A redacted history cannot be replayed, so it gets no test.
+
+use std::path::{Path, PathBuf};
+
+use bosun_replay::{History, Limits, Redaction};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::Bench;
+use super::source::HistoryOf;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::cli::explain::Code;
+
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    #[command(flatten)]
+    of: HistoryOf,
+    /// Where the history and the test are written; made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// The function that gives your `WorkflowRegistry`, as the test names it.
+    #[arg(long, value_name = "PATH", default_value = "crate::workflows")]
+    registry: String,
+    /// What to leave out. A redacted history is for showing, not for replay.
+    #[arg(long, value_name = "WHAT")]
+    redact: Option<Redact>,
+    /// Overwrite what is there.
+    #[arg(long)]
+    force: bool,
+}
+
+/// What an export leaves out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Redact {
+    /// Inputs, results and other payloads become their digests.
+    Payloads,
+    /// And messages, reasons and summaries.
+    Texts,
+}
+
+impl Redact {
+    pub(in crate::cli) fn redaction(of: Option<Redact>) -> Redaction {
+        match of {
+            None => Redaction::None,
+            Some(Redact::Payloads) => Redaction::Payloads,
+            Some(Redact::Texts) => Redaction::PayloadsAndTexts,
+        }
+    }
+}
+
+pub(super) async fn record(bench: &mut Bench<'_>, args: RecordArgs) -> Result<Exit, CliError> {
+    let (_, history) = bench.recorded(&args.of).await?.replayable()?;
+    let history = history.redacted(Redact::redaction(args.redact));
+    let name = word(history.started().workflow_id.as_str());
+    let (file, test) = (args.out.join(format!("{name}.json")), args.out.join(format!("{name}.rs")));
+    let replayable = history.redaction() == Redaction::None;
+    std::fs::create_dir_all(&args.out).map_err(|why| failed(&args.out, why))?;
+    write(&file, &history.to_json(), args.force)?;
+    // A fixture that cannot be read would be found by whoever needs it next.
+    let read = History::load(&file, &Limits::default());
+    read.map_err(|why| {
+        CliError::new(Code::UnreadableHistory, "the history was written and cannot be read").cause(why)
+    })?;
+    if replayable {
+        write(&test, &stub(&name, &history, &args.registry), args.force)?;
+    }
+    let test = replayable.then_some(test);
+    bench.screen.object(
+        "replay.record",
+        json!({ "history": file, "test": test, "events": history.len(), "workflow_id": history.started().workflow_id }),
+    );
+    bench.screen.field("history", file.display().to_string());
+    match &test {
+        Some(test) => bench.screen.field("test", test.display().to_string()),
+        None => bench.screen.note("a redacted history cannot be replayed: no test was written"),
+    }
+    bench.screen.next(&format!("bosun replay check {}", file.display()));
+    Ok(Exit::Ok)
+}
+
+fn failed(path: &Path, why: std::io::Error) -> CliError {
+    CliError::new(Code::Failed, format!("cannot write {}", path.display())).cause(why)
+}
+
+pub(in crate::cli) fn write(path: &Path, text: &str, force: bool) -> Result<(), CliError> {
+    use std::io::Write;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(!force).create(force).truncate(force);
+    match options.open(path).and_then(|mut file| file.write_all(text.as_bytes())) {
+        Ok(()) => Ok(()),
+        Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {
+            Err(CliError::new(Code::Failed, format!("{} is there already", path.display()))
+                .help("--force overwrites it"))
+        }
+        Err(why) => Err(failed(path, why)),
+    }
+}
+
+/// A workflow id as a file name and, with `_`, as the name of a function.
+fn word(id: &str) -> String {
+    let word: String =
+        id.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).take(80).collect();
+    match word.trim_matches('_') {
+        "" => "run".to_owned(),
+        word if word.starts_with(|c: char| c.is_ascii_digit()) => format!("run_{word}"),
+        word => word.to_owned(),
+    }
+}
+
+fn stub(name: &str, history: &History, registry: &str) -> String {
+    let (workflow_type, events) =
+        (history.started().workflow_type.as_str().escape_default().to_string(), history.len());
+    format!(
+        "\
+//! A recorded run of the workflow `{workflow_type}` ({events} events) still fits the code, result included.
+//!
+//! Made by `bosun replay record`. The history beside this file is never changed; when the code changes on purpose, guard
+//! the change with `patched`.
+
+use bosun_replay::{{History, Limits, Prefixes, replay_history}};
+
+#[test]
+fn {name}_still_replays() {{
+    let recorded = include_bytes!(\"{name}.json\");
+    let history = History::from_json(recorded, &Limits::default()).expect(\"a recorded history\");
+    let report = replay_history(&{registry}(), &history, Prefixes::All);
+    assert!(report.is_ok(), \"{{report}}\");
+}}
+"
+    )
+}
