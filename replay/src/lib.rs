@@ -25,21 +25,25 @@
 
 #[cfg(test)]
 mod arbitrary;
+mod card;
 #[cfg(test)]
 mod corpus;
 mod counterfactual;
 mod diff;
 mod event_types;
 mod fork;
+mod history_file;
 mod recording;
 mod replayer;
 mod rfc3339;
 mod strict_json;
 mod temporal;
 
+pub use card::{Card, EventBefore, SourceLine, Sources, SuggestedPatch, explain};
 pub use counterfactual::*;
 pub use diff::*;
 pub use fork::plan_fork;
+pub use history_file::HistoryFile;
 pub use recording::*;
 pub use replayer::*;
 pub use strict_json::{JsonLimits, JsonRefused};

@@ -39,7 +39,7 @@ pub use context::{
 pub use cx::Cx;
 pub use jobs::{JobSources, JobTable, job_of, markers_of};
 pub use machine_driver::RestoreError;
-pub use matcher::{RunIdentity, check_activation};
+pub use matcher::{RunIdentity, align_requests, check_activation};
 pub use nondeterminism::{AlignedLine, NearestMatch, NonDeterminism};
 pub use registry::WorkflowRegistry;
 pub use replayer::{ReplayError, Replayed, Replayer, Step, replay};
