@@ -10,6 +10,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod verdict;
+mod what_if;
 
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ pub enum ReplayVerb {
     Check(check::CheckArgs),
     /// Say why a history does not fit the code, and what to do.
     Explain(explain::ExplainArgs),
+    /// Serve the recorded outcomes to the code of this program: where would it decide otherwise? Exit 22 if anywhere.
+    WhatIf(what_if::WhatIfArgs),
 }
 
 pub(super) async fn replay(
@@ -50,6 +53,7 @@ pub(super) async fn replay(
     match verb {
         ReplayVerb::Check(args) => check::check(&mut bench, args).await,
         ReplayVerb::Explain(args) => explain::explain(&mut bench, args).await,
+        ReplayVerb::WhatIf(args) => what_if::what_if_verb(&mut bench, args).await,
     }
 }
 

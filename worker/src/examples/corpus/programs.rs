@@ -73,7 +73,7 @@ fn step(seed: &mut Seed, depth: u32) -> Value {
         7 => json!({ "uuid": "b" }),
         8 => json!({ "now": "n" }),
         9 => json!({ "set": { "a": n, "b": ["$a", "$who"] } }),
-        10 => json!({ "upsert": { "n": n, "tags": ["x", format!("t{}", n % 5)], "on": n % 2 == 0 } }),
+        10 => json!({ "upsert": { "n": n, "tags": ["x", format!("t{}", n % 5)], "on": n.is_multiple_of(2) } }),
         11 => json!({ "memo": { "note": { "n": n } } }),
         12 => json!({ "wait_signal": { "name": "never", "as": "n", "timeout": format!("{}s", 1 + n % 30) } }),
         13 | 14 => {
