@@ -46,7 +46,7 @@ impl StateMachine for Steps {
     }
 }
 
-fn workflows() -> WorkflowRegistry {
+pub(crate) fn workflows() -> WorkflowRegistry {
     WorkflowRegistry::new()
         .state_machine::<Steps>()
         .workflow("steps", |ctx: WfContext, steps: u64| async move {

@@ -12,6 +12,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod verdict;
+mod what_if;
 
 use std::sync::Arc;
 
@@ -37,6 +38,8 @@ pub enum ReplayVerb {
     Show(show::ShowArgs),
     /// Save a run as a regression fixture, with a test beside it.
     Record(record::RecordArgs),
+    /// Serve the recorded outcomes to the code of this program: where would it decide otherwise? Exit 22 if anywhere.
+    WhatIf(what_if::WhatIfArgs),
 }
 
 pub(super) async fn replay(
@@ -58,6 +61,7 @@ pub(super) async fn replay(
         ReplayVerb::Explain(args) => explain::explain(&mut bench, args).await,
         ReplayVerb::Show(args) => show::show(&mut bench, args).await,
         ReplayVerb::Record(args) => record::record(&mut bench, args).await,
+        ReplayVerb::WhatIf(args) => what_if::what_if_verb(&mut bench, args).await,
     }
 }
 

@@ -52,7 +52,7 @@ impl Answer {
 const ANCESTORS: usize = 4;
 
 /// The text of a source file that the compiler named, if it is on this machine.
-fn source_text(file: &str) -> Option<String> {
+pub(super) fn source_text(file: &str) -> Option<String> {
     let here = std::env::current_dir().ok()?;
     here.ancestors().take(ANCESTORS).find_map(|directory| std::fs::read_to_string(directory.join(file)).ok())
 }
