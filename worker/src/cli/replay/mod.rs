@@ -4,6 +4,7 @@
 //! worker holds is read without one. A verb stands in a file of its own; this one declares and routes.
 
 mod check;
+mod debug;
 mod explain;
 mod junit;
 pub(in crate::cli) mod record;
@@ -36,6 +37,8 @@ pub enum ReplayVerb {
     Explain(explain::ExplainArgs),
     /// Show a history, or the run as it was at one of its events.
     Show(show::ShowArgs),
+    /// Walk through a history in the terminal, forwards and backwards: events, code, state, breakpoints.
+    Debug(debug::DebugArgs),
     /// Save a run as a regression fixture, with a test beside it.
     Record(record::RecordArgs),
     /// Serve the recorded outcomes to the code of this program: where would it decide otherwise? Exit 22 if anywhere.
@@ -60,6 +63,7 @@ pub(super) async fn replay(
         ReplayVerb::Check(args) => check::check(&mut bench, args).await,
         ReplayVerb::Explain(args) => explain::explain(&mut bench, args).await,
         ReplayVerb::Show(args) => show::show(&mut bench, args).await,
+        ReplayVerb::Debug(args) => debug::debug(&mut bench, args).await,
         ReplayVerb::Record(args) => record::record(&mut bench, args).await,
         ReplayVerb::WhatIf(args) => what_if::what_if_verb(&mut bench, args).await,
     }

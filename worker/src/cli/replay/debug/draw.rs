@@ -1,0 +1,224 @@
+//! The screen: events on the left, code in the middle, state on the right, a scrubber and hints below.
+//!
+//! Invariant: drawing reads the timeline and the view and changes neither; text of a workflow cannot steer the terminal.
+
+use bosun_engine::{Event, Origin};
+use bosun_replay::{Moment, Sources, Timeline};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::symbols::border;
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
+
+use super::state::{Mode, View};
+use crate::cli::error::printable;
+use crate::cli::event_text::attributes;
+use crate::cli::replay::show::{pending, unfit};
+use crate::cli::time_format::short;
+
+/// What there is to draw, apart from the view.
+pub(super) struct Scene<'a> {
+    pub(super) timeline: &'a Timeline<'a>,
+    pub(super) ascii: bool,
+    pub(super) sources: Sources<'a>,
+}
+
+const ASCII: border::Set<'static> = border::Set {
+    top_left: "+",
+    top_right: "+",
+    bottom_left: "+",
+    bottom_right: "+",
+    vertical_left: "|",
+    vertical_right: "|",
+    horizontal_top: "-",
+    horizontal_bottom: "-",
+};
+/// Lines of code around the place.
+const AROUND: usize = 3;
+const HINTS: &str =
+    "j/k event  J/K task  c/C continue  b break  g go  / search  Enter payload  d diff  w watch  ? help  q quit";
+const HELP: &str = "\
+j k        one event forwards, backwards (also the arrows)
+J K        one workflow task (also PageDown, PageUp)
+c C        to the next, the last breakpoint
+b          set or remove a breakpoint: TimerFired, failure, name:NAME, state.PATH
+g N        go to event N
+/ n        search a text in events; search again
+Enter      the payload of the event
+d N        difference of the state with event N
+w PATH     watch a path of the state, or stop watching
+x          write the history to a file in the working directory
+r          back to the first event
+q          quit";
+
+pub(super) fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>, view: &View) {
+    let Some(moment) = scene.timeline.at(view.at) else { return };
+    let [head, middle, scrubber, foot] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(3), Constraint::Length(1), Constraint::Length(1)])
+            .areas(frame.area());
+    let [events, code, state] =
+        Layout::horizontal([Constraint::Percentage(34), Constraint::Percentage(33), Constraint::Percentage(33)])
+            .areas(middle);
+    frame.render_widget(text(title(scene, &moment)).style(Style::new().add_modifier(Modifier::BOLD)), head);
+    panel(frame, scene, events, "events", event_lines(scene, view, usize::from(events.height.saturating_sub(2))));
+    panel(frame, scene, code, "code", code_lines(scene, &moment));
+    panel(frame, scene, state, "state", state_lines(scene, view, &moment));
+    frame.render_widget(text(scrub(scene, view, usize::from(scrubber.width))), scrubber);
+    frame.render_widget(text(foot_text(view)), foot);
+    match &view.mode {
+        Mode::Help => over(frame, scene, middle, "keys", HELP.to_owned()),
+        Mode::Payload => {
+            let payload = format!("{}\n{:#}", moment.event.kind.name(), attributes(&moment.event.kind));
+            over(frame, scene, middle, &format!("event {}", view.at), payload);
+        }
+        Mode::Diff(other) => {
+            let told = match scene.timeline.diff(*other, view.at) {
+                None => "the state is not known at both events".to_owned(),
+                Some(changes) if changes.is_empty() => "the state is the same".to_owned(),
+                Some(changes) => changes.iter().map(|change| format!("{change}\n")).collect(),
+            };
+            over(frame, scene, middle, &format!("state {other} -> {}", view.at), told);
+        }
+        Mode::Walk | Mode::Ask(..) => {}
+    }
+}
+
+fn text(text: String) -> Paragraph<'static> {
+    Paragraph::new(printable(&text))
+}
+
+fn title(scene: &Scene<'_>, moment: &Moment) -> String {
+    let history = scene.timeline.history();
+    let fit = unfit(scene.timeline).map(|why| format!(" - {why}")).unwrap_or_default();
+    let (id, workflow_type) = (&history.started().workflow_id, &history.started().workflow_type);
+    format!("{id} ({workflow_type}) {}{fit}", moment.status)
+}
+
+fn block(scene: &Scene<'_>, title: &str) -> Block<'static> {
+    let block = Block::bordered().title(title.to_owned());
+    if scene.ascii { block.border_set(ASCII) } else { block }
+}
+
+fn panel(frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect, title: &str, lines: Vec<Line<'static>>) {
+    frame.render_widget(Paragraph::new(lines).block(block(scene, title)), area);
+}
+
+/// Something that lies over the panels until a key is pressed.
+fn over(frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect, title: &str, told: String) {
+    let area = area.inner(ratatui::layout::Margin::new(4, 1));
+    frame.render_widget(Clear, area);
+    frame.render_widget(text(told).wrap(Wrap { trim: false }).block(block(scene, title)), area);
+}
+
+fn line(text: &str, style: Style) -> Line<'static> {
+    Line::styled(printable(text).replace('\t', " "), style)
+}
+
+fn event_lines(scene: &Scene<'_>, view: &View, rows: usize) -> Vec<Line<'static>> {
+    let events = scene.timeline.events();
+    let at = usize::try_from(view.at.0.saturating_sub(1)).unwrap_or(0);
+    let from = at.saturating_sub(rows / 2).min(events.len().saturating_sub(rows));
+    events
+        .iter()
+        .enumerate()
+        .skip(from)
+        .take(rows)
+        .map(|(index, event)| event_line(scene, view, index == at, event))
+        .collect()
+}
+
+fn event_line(scene: &Scene<'_>, view: &View, here: bool, event: &Event) -> Line<'static> {
+    let timeline = scene.timeline;
+    let before = timeline.event(bosun_engine::EventId(event.id.0 - 1)).map_or(event.at, |before| before.at);
+    let stops = view.breakpoints.iter().any(|breakpoint| breakpoint.stops(timeline, event));
+    let (cursor, stop, task) = if scene.ascii { (">", "*", "=") } else { ("▶", "●", "◆") };
+    let activates = event.kind.origin() == Origin::Activating;
+    let told = format!(
+        "{}{}{}{:>4} {:>6} {} {}",
+        if here { cursor } else { " " },
+        if stops { stop } else { " " },
+        if activates { task } else { " " },
+        event.id.0,
+        if event.at == before { String::new() } else { format!("+{}", short(event.at.since(before))) },
+        event.kind.name(),
+        timeline.name_of(event).unwrap_or_default(),
+    );
+    let style = match (here, stops) {
+        (true, _) => Style::new().add_modifier(Modifier::REVERSED),
+        (false, true) => Style::new().fg(Color::Red),
+        (false, false) => Style::new(),
+    };
+    line(told.trim_end(), style)
+}
+
+fn code_lines(scene: &Scene<'_>, moment: &Moment) -> Vec<Line<'static>> {
+    let dim = Style::new().add_modifier(Modifier::DIM);
+    let mut lines = Vec::new();
+    if let Some(place) = &moment.location {
+        lines.push(line(&format!("asked for at {place}"), Style::new()));
+    }
+    let waiting = moment.awaiting.iter().flatten().find_map(|awaited| awaited.location.as_ref());
+    if let Some(place) = moment.location.as_ref().or(waiting) {
+        lines.extend(snippet(scene, place).into_iter().map(|told| line(&told, dim)));
+    }
+    for (name, told) in pending(moment) {
+        lines.push(line(&format!("{name} {told}"), Style::new()));
+    }
+    if moment.awaiting.as_ref().is_some_and(Vec::is_empty) {
+        lines.push(line("the code waits for nothing", dim));
+    }
+    if let Some((event, failure)) = &moment.last_failure {
+        lines.push(line(&format!("last failure (event {event}): {failure}"), Style::new().fg(Color::Red)));
+    }
+    lines
+}
+
+/// The lines of code around a place.
+fn snippet(scene: &Scene<'_>, place: &str) -> Vec<String> {
+    let mut parts = place.rsplitn(3, ':');
+    let (_, row, file) = (parts.next(), parts.next(), parts.next());
+    let (Some(row), Some(file)) = (row.and_then(|row| row.parse::<usize>().ok()), file) else { return Vec::new() };
+    let Some(source) = (scene.sources)(file) else { return Vec::new() };
+    let from = row.saturating_sub(AROUND);
+    let rows = source.lines().enumerate().skip(from.saturating_sub(1)).take(2 * AROUND);
+    rows.map(|(index, text)| format!("{}{:>4} {text}", if index + 1 == row { ">" } else { " " }, index + 1)).collect()
+}
+
+fn state_lines(scene: &Scene<'_>, view: &View, moment: &Moment) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for path in &view.watches {
+        let value = moment.state.as_ref().and_then(|state| path.of(state));
+        let told = value.map_or_else(|| "-".to_owned(), ToString::to_string);
+        lines.push(line(&format!("watch {path} = {told}"), Style::new().fg(Color::Cyan)));
+    }
+    for change in &moment.changes {
+        lines.push(line(&change.to_string(), Style::new().fg(Color::Yellow)));
+    }
+    match &moment.state {
+        Some(state) => lines.extend(format!("{state:#}").lines().map(|told| line(told, Style::new()))),
+        None => {
+            let why = if unfit(scene.timeline).is_some() { "not known" } else { "this workflow shows no state" };
+            lines.push(line(why, Style::new().add_modifier(Modifier::DIM)));
+        }
+    }
+    lines
+}
+
+fn scrub(scene: &Scene<'_>, view: &View, width: usize) -> String {
+    let count = format!(" {}/{}", view.at, scene.timeline.last());
+    let room = width.saturating_sub(count.len() + 2).max(1);
+    let last = usize::try_from(scene.timeline.last().0).unwrap_or(1).max(1);
+    let at = usize::try_from(view.at.0).unwrap_or(1);
+    let place = if last > 1 { (at - 1) * (room - 1) / (last - 1) } else { 0 };
+    let (done, here, rest) = if scene.ascii { ("=", "O", "-") } else { ("━", "●", "─") };
+    format!("[{}{here}{}]{count}", done.repeat(place), rest.repeat(room - 1 - place))
+}
+
+fn foot_text(view: &View) -> String {
+    match &view.mode {
+        Mode::Ask(question, typed) => format!("{}: {typed}_", question.text()),
+        _ if !view.message.is_empty() => view.message.clone(),
+        _ => HINTS.to_owned(),
+    }
+}

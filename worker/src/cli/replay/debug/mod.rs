@@ -1,0 +1,109 @@
+//! `replay debug`: time travel in the terminal.
+//!
+//! Invariant: what is on the screen is a function of the timeline and the [`state::View`]; keys change the view through
+//! one pure function. Only this file knows a terminal, and it always gives it back as it was. Looking changes nothing.
+
+mod draw;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use bosun_engine::EventId;
+use bosun_replay::{Breakpoint, Timeline};
+use clap::Args;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{Event as TerminalEvent, KeyCode, KeyEventKind, KeyModifiers, read};
+
+use self::draw::{Scene, draw};
+use self::state::{Key, View, update};
+use super::Bench;
+use super::record::write;
+use super::source::HistoryOf;
+use super::verdict::source_text;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::cli::explain::Code;
+
+/// Keys: j/k an event, J/K a workflow task, c/C to the next or last breakpoint, b breakpoint, g go to, / search, Enter
+/// payload, d difference, w watch, x export, r restart, ? help, q quit.
+#[derive(Debug, Args)]
+pub struct DebugArgs {
+    #[command(flatten)]
+    of: HistoryOf,
+    /// Begin at this event.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    at: u64,
+    /// Stop here: an event type, `failure`, `name:NAME`, or `state.PATH`. May be given several times.
+    #[arg(short, long = "break", value_name = "BREAK")]
+    breakpoints: Vec<String>,
+}
+
+pub(super) async fn debug(bench: &mut Bench<'_>, args: DebugArgs) -> Result<Exit, CliError> {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return Err(CliError::usage("the debugger needs a terminal")
+            .help("`bosun replay show ID|FILE --at N` shows one moment, with -o json for programs"));
+    }
+    let breakpoints: Result<Vec<Breakpoint>, _> = args.breakpoints.iter().map(|text| Breakpoint::parse(text)).collect();
+    let breakpoints = breakpoints.map_err(|why| CliError::usage(why.to_string()))?;
+    let (_, history) = bench.recorded(&args.of).await?.replayable()?;
+    let workflows = bench.workflows.clone();
+    let timeline = Timeline::new(&workflows, history);
+    let mut view = View::new(&timeline, EventId(args.at));
+    view.breakpoints = breakpoints;
+    let scene = Scene { timeline: &timeline, ascii: bench.screen.ascii, sources: &source_text };
+    // The keyboard is waited for on this thread.
+    tokio::task::block_in_place(|| {
+        let mut terminal = ratatui::try_init().map_err(broken)?;
+        let ended = walk(&mut terminal, &scene, view);
+        ratatui::restore();
+        ended
+    })?;
+    Ok(Exit::Ok)
+}
+
+fn broken(why: std::io::Error) -> CliError {
+    CliError::new(Code::Failed, "the terminal cannot be used").cause(why)
+}
+
+fn walk(terminal: &mut DefaultTerminal, scene: &Scene<'_>, mut view: View) -> Result<(), CliError> {
+    while !view.done {
+        terminal.draw(|frame| draw(frame, scene, &view)).map_err(broken)?;
+        if let Some(key) = key(&read().map_err(broken)?) {
+            view = update(scene.timeline, view, key);
+        }
+        if std::mem::take(&mut view.export) {
+            view.message = export(scene.timeline);
+        }
+    }
+    Ok(())
+}
+
+fn export(timeline: &Timeline<'_>) -> String {
+    let path = PathBuf::from(format!("{}.json", timeline.history().run_id()));
+    match write(&path, &timeline.history().to_json(), false) {
+        Ok(()) => format!("written to {}", path.display()),
+        Err(why) => why.to_string(),
+    }
+}
+
+fn key(event: &TerminalEvent) -> Option<Key> {
+    let TerminalEvent::Key(key) = event else { return None };
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    Some(match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Key::Quit,
+        KeyCode::Char(c) => Key::Char(c),
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Esc,
+        KeyCode::Backspace => Key::Backspace,
+        KeyCode::Down => Key::Char('j'),
+        KeyCode::Up => Key::Char('k'),
+        KeyCode::PageDown => Key::Char('J'),
+        KeyCode::PageUp => Key::Char('K'),
+        _ => return None,
+    })
+}

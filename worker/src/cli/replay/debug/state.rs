@@ -1,0 +1,210 @@
+//! What is looked at, and how a key changes that.
+//!
+//! Invariant: [`update`] is pure: the same view and key give the same view. The place is always an event that exists.
+
+use bosun_engine::{EventId, Origin};
+use bosun_replay::{Breakpoint, Direction, JsonPath, Timeline};
+
+use crate::cli::event_text::details;
+
+/// A key, without a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    Char(char),
+    Enter,
+    Esc,
+    Backspace,
+    Quit,
+}
+
+/// What is looked at.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct View {
+    pub(super) at: EventId,
+    pub(super) breakpoints: Vec<Breakpoint>,
+    pub(super) watches: Vec<JsonPath>,
+    pub(super) mode: Mode,
+    /// What the last key had to say.
+    pub(super) message: String,
+    pub(super) search: String,
+    /// The history is to be written to a file.
+    pub(super) export: bool,
+    pub(super) done: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Mode {
+    Walk,
+    Ask(Question, String),
+    Payload,
+    Diff(EventId),
+    Help,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Question {
+    GoTo,
+    Search,
+    Breakpoint,
+    Watch,
+    Diff,
+}
+
+impl Question {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Question::GoTo => "go to event",
+            Question::Search => "search",
+            Question::Breakpoint => "stop at (TimerFired, failure, name:NAME, state.PATH; again removes)",
+            Question::Watch => "watch state path",
+            Question::Diff => "difference of the state with event",
+        }
+    }
+}
+
+impl View {
+    pub(super) fn new(timeline: &Timeline<'_>, at: EventId) -> Self {
+        View {
+            at: at.clamp(EventId(1), timeline.last()),
+            breakpoints: Vec::new(),
+            watches: Vec::new(),
+            mode: Mode::Walk,
+            message: String::new(),
+            search: String::new(),
+            export: false,
+            done: false,
+        }
+    }
+
+    fn go(&mut self, to: Option<EventId>, otherwise: &str) {
+        match to {
+            Some(to) => self.at = to,
+            None => self.message = otherwise.to_owned(),
+        }
+    }
+}
+
+/// The view after a key.
+pub(super) fn update(timeline: &Timeline<'_>, mut view: View, key: Key) -> View {
+    view.message.clear();
+    if key == Key::Quit {
+        view.done = true;
+        return view;
+    }
+    match std::mem::replace(&mut view.mode, Mode::Walk) {
+        Mode::Walk => walk(timeline, &mut view, key),
+        Mode::Ask(question, text) => ask(timeline, &mut view, question, text, key),
+        // Any key closes what lies over the rest; a step is also taken.
+        Mode::Payload | Mode::Diff(_) | Mode::Help => {
+            if matches!(key, Key::Char(c) if "jkJKcC".contains(c)) {
+                walk(timeline, &mut view, key);
+            }
+        }
+    }
+    view
+}
+
+fn walk(timeline: &Timeline<'_>, view: &mut View, key: Key) {
+    let exists = |at: EventId| timeline.event(at).map(|event| event.id);
+    match key {
+        Key::Char('j') => view.go(exists(view.at.next()), "this is the last event"),
+        Key::Char('k') => view.go(exists(EventId(view.at.0.saturating_sub(1))), "this is the first event"),
+        Key::Char('J') => view.go(task(timeline, view.at, Direction::Forwards), "no later workflow task"),
+        Key::Char('K') => view.go(task(timeline, view.at, Direction::Backwards), "no earlier workflow task"),
+        Key::Char('c') => to_breakpoint(timeline, view, Direction::Forwards),
+        Key::Char('C') => to_breakpoint(timeline, view, Direction::Backwards),
+        Key::Char('n') => search(timeline, view),
+        Key::Char('r') => view.at = EventId(1),
+        Key::Char('x') => view.export = true,
+        Key::Char('q') => view.done = true,
+        Key::Char('?') => view.mode = Mode::Help,
+        Key::Char('b') => view.mode = Mode::Ask(Question::Breakpoint, String::new()),
+        Key::Char('g') => view.mode = Mode::Ask(Question::GoTo, String::new()),
+        Key::Char('/') => view.mode = Mode::Ask(Question::Search, String::new()),
+        Key::Char('d') => view.mode = Mode::Ask(Question::Diff, String::new()),
+        Key::Char('w') => view.mode = Mode::Ask(Question::Watch, String::new()),
+        Key::Enter => view.mode = Mode::Payload,
+        Key::Char(_) | Key::Esc | Key::Backspace | Key::Quit => {}
+    }
+}
+
+/// The next event that activates the code.
+fn task(timeline: &Timeline<'_>, from: EventId, direction: Direction) -> Option<EventId> {
+    let activates = |id: &EventId| timeline.event(*id).is_some_and(|event| event.kind.origin() == Origin::Activating);
+    match direction {
+        Direction::Forwards => (from.0 + 1..=timeline.last().0).map(EventId).find(activates),
+        Direction::Backwards => (1..from.0).rev().map(EventId).find(activates),
+    }
+}
+
+fn to_breakpoint(timeline: &Timeline<'_>, view: &mut View, direction: Direction) {
+    if view.breakpoints.is_empty() {
+        let end = if direction == Direction::Forwards { timeline.last() } else { EventId(1) };
+        view.at = end;
+        view.message = "no breakpoints: b sets one".into();
+        return;
+    }
+    let found = timeline.find(view.at, direction, &view.breakpoints);
+    view.go(found, "no breakpoint in this direction");
+}
+
+/// The next event that shows the text, from the start again behind the last.
+fn search(timeline: &Timeline<'_>, view: &mut View) {
+    let wanted = view.search.to_lowercase();
+    if wanted.is_empty() {
+        return;
+    }
+    let shows = |id: &EventId| {
+        timeline.event(*id).is_some_and(|event| {
+            format!("{} {}", event.kind.name(), details(&event.kind)).to_lowercase().contains(&wanted)
+                || timeline.name_of(event).is_some_and(|name| name.to_lowercase().contains(&wanted))
+        })
+    };
+    let found = (view.at.0 + 1..=timeline.last().0).chain(1..=view.at.0).map(EventId).find(shows);
+    view.go(found, "nothing shows this text");
+}
+
+fn ask(timeline: &Timeline<'_>, view: &mut View, question: Question, mut text: String, key: Key) {
+    match key {
+        Key::Esc | Key::Quit => {}
+        Key::Enter => answer(timeline, view, question, text.trim()),
+        Key::Backspace => {
+            text.pop();
+            view.mode = Mode::Ask(question, text);
+        }
+        Key::Char(c) => {
+            text.push(c);
+            view.mode = Mode::Ask(question, text);
+        }
+    }
+}
+
+fn answer(timeline: &Timeline<'_>, view: &mut View, question: Question, text: &str) {
+    let event = || text.parse().ok().map(EventId).filter(|id| timeline.event(*id).is_some());
+    match question {
+        Question::GoTo => view.go(event(), &format!("there is no event {text}; there are {}", timeline.last())),
+        Question::Search => {
+            view.search = text.to_owned();
+            search(timeline, view);
+        }
+        Question::Breakpoint => match Breakpoint::parse(text) {
+            Ok(breakpoint) => toggle(&mut view.breakpoints, breakpoint),
+            Err(why) => view.message = why.to_string(),
+        },
+        Question::Watch => match JsonPath::parse(text) {
+            Some(path) => toggle(&mut view.watches, path),
+            None => view.message = format!("{text:?} is no path; write for example order.items[0]"),
+        },
+        Question::Diff => match event() {
+            Some(other) => view.mode = Mode::Diff(other),
+            None => view.message = format!("there is no event {text}"),
+        },
+    }
+}
+
+fn toggle<T: PartialEq>(list: &mut Vec<T>, item: T) {
+    match list.iter().position(|held| *held == item) {
+        Some(at) => drop(list.remove(at)),
+        None => list.push(item),
+    }
+}

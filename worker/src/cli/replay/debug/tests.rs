@@ -1,0 +1,130 @@
+//! The debugger without a terminal: keys through the pure update, the screen as text.
+
+use bosun_engine::workflow::{Cx, StateMachine, WorkflowEvent, WorkflowRegistry};
+use bosun_engine::*;
+use bosun_replay::History;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::state::Mode;
+use super::*;
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Counter {
+    heard: u64,
+    paid: Option<u64>,
+}
+
+impl StateMachine for Counter {
+    const TYPE: &'static str = "counter";
+    type Input = u64;
+    type Output = u64;
+    fn start(cents: u64, cx: &mut Cx<'_>) -> Result<Self, Failure> {
+        cx.schedule_activity("charge", &cents, ActivityOptions::start_to_close(std::time::Duration::from_secs(9)));
+        Ok(Counter { heard: 0, paid: None })
+    }
+    fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
+        self.heard += 1;
+        if let WorkflowEvent::ActivityResolved { result, .. } = event {
+            self.paid = Some(result?.decode()?);
+            cx.complete(&self.heard);
+        }
+        Ok(())
+    }
+}
+
+fn told() -> History {
+    let mut told = HistoryBuilder::started("counter", "c1", Payload::raw_json("5"));
+    let charge = told.activity_scheduled("charge", Payload::raw_json("5"));
+    told.activity_started(charge, 1);
+    told.signaled("hurry", Payload::raw_json("\"now\""));
+    told.activity_completed(charge, Payload::raw_json("5"));
+    told.completed(Payload::raw_json("2"));
+    History::new(told.turns()).unwrap()
+}
+
+fn on_screen(scene: &Scene<'_>, view: &View) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(108, 14)).unwrap();
+    terminal.draw(|frame| draw(frame, scene, view)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let row = |y| (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    (0..buffer.area.height).map(|y| format!("{}\n", row(y).trim_end())).collect()
+}
+
+/// The view after these keys; `\n` is Enter.
+fn after(timeline: &Timeline<'_>, keys: &str) -> View {
+    let key = |c| if c == '\n' { Key::Enter } else { Key::Char(c) };
+    keys.chars().fold(View::new(timeline, EventId(1)), |view, c| update(timeline, view, key(c)))
+}
+
+#[test]
+fn keys_walk_forwards_and_backwards_and_stay_inside() {
+    let code = WorkflowRegistry::new().state_machine::<Counter>();
+    let timeline = Timeline::new(&code, told());
+    for (keys, at, message) in [
+        ("j", 2, ""),
+        ("jjk", 2, ""),
+        ("k", 1, "this is the first event"),
+        ("jjjjjj", 6, "this is the last event"),
+        ("J", 4, ""),
+        ("JJ", 5, ""),
+        ("JJJ", 5, "no later workflow task"),
+        ("JJKK", 1, ""),
+        ("g5\n", 5, ""),
+        ("g7\n", 1, "there is no event 7; there are 6"),
+        ("bstate.paid\nc", 5, ""),
+        ("bname:charge\ncc", 3, ""),
+        ("bname:charge\ng6\nCC", 3, ""),
+        ("bfailure\nc", 1, "no breakpoint in this direction"),
+        ("c", 6, "no breakpoints: b sets one"),
+        ("/hurry\n", 4, ""),
+        ("/charge\nn", 3, ""),
+        ("/absent\n", 1, "nothing shows this text"),
+        ("jjr", 1, ""),
+    ] {
+        let view = after(&timeline, keys);
+        assert_eq!((view.at.0, view.message.as_str()), (at, message), "{keys:?}");
+    }
+    assert!(after(&timeline, "bnonsense\n").message.contains("is no breakpoint"));
+    assert!(after(&timeline, "bfailure\nbfailure\n").breakpoints.is_empty(), "the same again removes it");
+    assert!(after(&timeline, "q").done && after(&timeline, "x").export);
+    assert_eq!(after(&timeline, "?j").mode, Mode::Walk);
+    assert_eq!(update(&timeline, after(&timeline, "gabc"), Key::Esc), View::new(&timeline, EventId(1)));
+}
+
+#[test]
+fn the_screen_shows_events_code_state_and_where_one_is() {
+    let code = WorkflowRegistry::new().state_machine::<Counter>();
+    let timeline = Timeline::new(&code, told());
+    let scene = Scene { timeline: &timeline, ascii: true, sources: &|_| None };
+    let shown = on_screen(&scene, &after(&timeline, "bname:charge\nwpaid\nJ"));
+    let golden = include_str!("screen.txt");
+    if std::env::var_os("BOSUN_WRITE_FIXTURES").is_some() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/replay/debug/screen.txt");
+        std::fs::write(path, &shown).unwrap();
+    } else {
+        assert_eq!(shown, golden);
+    }
+}
+
+#[test]
+fn payload_difference_help_and_questions_lie_over_the_rest() {
+    let code = WorkflowRegistry::new().state_machine::<Counter>();
+    let timeline = Timeline::new(&code, told());
+    let scene = Scene { timeline: &timeline, ascii: false, sources: &|_| None };
+    for (keys, text) in [
+        ("J\n", "\"name\": \"hurry\""),
+        ("g6\nd1\n", "paid: null -> 5"),
+        ("?", "one workflow task"),
+        ("gabc", "go to event: abc_"),
+        ("", "◆   1"),
+    ] {
+        let shown = on_screen(&scene, &after(&timeline, keys));
+        assert!(shown.contains(text), "{keys:?}:\n{shown}");
+        assert!(!shown.contains('\u{1b}'), "text of a workflow cannot steer the terminal");
+    }
+    let none = WorkflowRegistry::new();
+    let facts = Timeline::new(&none, told());
+    let scene = Scene { timeline: &facts, ascii: true, sources: &|_| None };
+    assert!(on_screen(&scene, &after(&facts, "")).contains("facts only: "));
+}
