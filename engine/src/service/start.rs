@@ -120,7 +120,7 @@ impl TurnThread {
         self.in_hand.begin(&name, None, caller);
         let begun = self.shard.begin(
             run_id,
-            (first_event(run_id, start, now), now),
+            (start.begun(run_id, now), now),
             ends,
             |execution, environment| then.map(|input| execution.decide(input, environment)).transpose(),
             answers,
@@ -184,33 +184,6 @@ impl TurnThread {
                 self.update(RunRef::Target(target), request, SharedReply::new(update_reply));
             }
         }
-    }
-}
-
-fn first_event(run_id: RunId, start: StartWorkflow, now: Timestamp) -> WorkflowExecutionStarted {
-    WorkflowExecutionStarted {
-        namespace: start.namespace,
-        workflow_id: start.workflow_id,
-        workflow_type: start.workflow_type,
-        task_queue: start.task_queue,
-        input: start.input,
-        execution_deadline: start.execution_timeout.map(|timeout| now.plus(timeout)),
-        run_timeout: start.run_timeout,
-        retry_policy: start.retry_policy,
-        attempt: Attempt(1),
-        first_run: run_id,
-        continued_from: None,
-        last_failure: None,
-        start_at: None,
-        parent: start.parent,
-        memo: start.memo,
-        search_attributes: start.search_attributes,
-        request_id: start.request_id,
-        identity: start.identity,
-        summary: start.summary,
-        details: start.details,
-        carried_signals: Vec::new(),
-        carried_request_ids: Vec::new(),
     }
 }
 
