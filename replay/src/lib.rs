@@ -27,11 +27,13 @@
 mod arbitrary;
 #[cfg(test)]
 mod corpus;
+pub mod determinism;
 mod diff;
 mod event_types;
 mod recording;
 mod replayer;
 mod rfc3339;
+pub mod simulate;
 mod strict_json;
 mod temporal;
 
