@@ -21,7 +21,8 @@ impl DeterminismTest {
         let crate_root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?);
         let source = crate_root.ancestors().map(|root| root.join(self.place.file())).find(|path| path.is_file())?;
         let stem = source.file_stem()?.to_str()?;
-        Some((source.parent()?.to_owned(), format!("{stem}.{}.", plain(&self.drawn.workflow_type))))
+        let folder = self.case_folder.clone().unwrap_or_else(|| source.with_file_name(""));
+        Some((folder, format!("{stem}.{}.", plain(&self.drawn.workflow_type))))
     }
 
     /// The plans that are kept, in the order of their names.

@@ -64,6 +64,7 @@ pub struct DeterminismTest {
     pub(crate) must_meet: Vec<&'static str>,
     pub(crate) place: &'static Location<'static>,
     pub(crate) keep_cases: bool,
+    pub(crate) case_folder: Option<std::path::PathBuf>,
 }
 
 impl DeterminismTest {
@@ -90,6 +91,7 @@ impl DeterminismTest {
             must_meet: Vec::new(),
             place: Location::caller(),
             keep_cases: true,
+            case_folder: None,
         }
     }
 
@@ -216,6 +218,12 @@ impl DeterminismTest {
     /// Rare states that the lives together must meet (names of [`crate::simulate::RARE`]), or the test fails.
     pub fn must_meet(mut self, rare: &[&'static str]) -> Self {
         self.must_meet.extend(rare);
+        self
+    }
+    /// Keeps cases in this folder instead of beside the test.
+    pub fn cases_in(mut self, folder: impl Into<std::path::PathBuf>) -> Self {
+        self.case_folder = Some(folder.into());
+        self.keep_cases = true;
         self
     }
     /// Keeps no files.

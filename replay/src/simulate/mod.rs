@@ -8,12 +8,16 @@
 //! Invariant: the same plan and the same code give the same life, on any machine and thread. Nothing here knows a clock,
 //! a disk or a runtime; a life runs on a plain thread. Which plans are tried is not decided here.
 
+mod attempts;
 mod case;
+mod client;
+mod commit;
 mod doubts;
 mod finding;
 mod guarantees;
 mod plan;
 mod rare;
+mod rest;
 mod under_way;
 mod watch;
 mod world;

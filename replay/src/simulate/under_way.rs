@@ -8,7 +8,7 @@ use bosun_engine::machine::Effect;
 use bosun_engine::*;
 
 use super::finding::Finding;
-use super::world::{Answer, Order, Sent, World, run_is_closed, started_of};
+use super::world::{Answer, Order, World, run_is_closed, started_of};
 
 /// Something that has been released and has not arrived.
 #[derive(Debug, Clone)]
@@ -144,7 +144,7 @@ impl World<'_> {
         Ok(())
     }
 
-    fn pick(&self, pick: u16, wanted: impl Fn(&UnderWay) -> bool) -> Option<usize> {
+    pub(super) fn pick(&self, pick: u16, wanted: impl Fn(&UnderWay) -> bool) -> Option<usize> {
         let wanted: Vec<usize> = (0..self.under_way.len()).filter(|at| wanted(&self.under_way[*at])).collect();
         wanted.get(usize::from(pick) % wanted.len().max(1)).copied()
     }
@@ -237,119 +237,6 @@ impl World<'_> {
         }
     }
 
-    fn attempt_ends(&mut self, task: &ActivityTask, cancel: bool, result: usize, again: bool) -> Result<(), Finding> {
-        if !again {
-            self.running = self.running.saturating_sub(1);
-        }
-        let Some(outcome) = self.outcome_of(task, cancel, result)? else { return Ok(()) };
-        let input = Input::ActivityOutcome { seq: task.seq, attempt: task.attempt, outcome, identity: None };
-        let wants = self.runs.get(&task.run_id).and_then(|run| run.execution.as_ref());
-        let token = TaskToken { run_id: task.run_id, seq: task.seq, attempt: task.attempt };
-        let late = wants.is_some_and(|execution| !execution.run().is_under_way(token));
-        match self.input(task.run_id, input)? {
-            // What a paused run keeps is an answer too, and it is kept once.
-            Answer::Accepted { events } if again && events > 0 => Err(twice(task)),
-            Answer::Accepted { .. } | Answer::Crashed => Ok(()),
-            Answer::Refused(_) => {
-                self.rare.hit(match (again, late) {
-                    (true, _) => "duplicate completion refused",
-                    (false, true) => "late completion refused",
-                    (false, false) => "completion refused",
-                });
-                Ok(())
-            }
-        }
-    }
-
-    /// How the attempt ends. When the world heals it succeeds, or fails for good.
-    fn outcome_of(
-        &mut self,
-        task: &ActivityTask,
-        cancel: bool,
-        result: usize,
-    ) -> Result<Option<ActivityOutcome>, Finding> {
-        let outcomes = self.plan.results_of(&task.activity_type);
-        if outcomes.is_empty() {
-            let why = format!(
-                "the workflow schedules the activity {}, and the test gives no results for it",
-                task.activity_type
-            );
-            return Err(Finding::Setup { why });
-        }
-        if cancel && result % 3 == 1 {
-            self.rare.hit("activity stopped when it was canceled");
-            return Ok(Some(ActivityOutcome::Canceled(None)));
-        }
-        if !self.healing {
-            let outcome = outcomes[result % outcomes.len()].clone();
-            if let ActivityOutcome::Failed(_) = outcome {
-                self.rare.hit("attempt failed");
-            }
-            return Ok(Some(outcome));
-        }
-        let good: Vec<&ActivityOutcome> =
-            outcomes.iter().filter(|outcome| matches!(outcome, ActivityOutcome::Completed(_))).collect();
-        // The same activity gets the same result, whatever the order of arrival.
-        let which = usize::from(task.input.digest()[0]) % good.len().max(1);
-        Ok(Some(match good.get(which) {
-            Some(outcome) => (*outcome).clone(),
-            None => match outcomes[0].clone() {
-                ActivityOutcome::Failed(failure) => ActivityOutcome::Failed(failure.non_retryable()),
-                other => other,
-            },
-        }))
-    }
-
-    pub(super) fn lose(&mut self, pick: u16) {
-        // Only what some timeout ends may be lost; the other close timeout is always there.
-        let Some(at) = self.pick(pick, |item| matches!(item, UnderWay::Attempt { .. })) else { return };
-        if let UnderWay::Attempt { task, .. } = self.under_way.remove(at) {
-            self.zombies.push((task.run_id, task.seq, task.attempt));
-            self.running = self.running.saturating_sub(1);
-            self.rare.hit("attempt lost");
-        }
-    }
-
-    /// An attempt whose worker is gone tells its end. It counts only while it is still the attempt under way (G20).
-    pub(super) fn zombie(&mut self, pick: u16, result: u16) -> Result<(), Finding> {
-        if self.zombies.is_empty() {
-            return Ok(());
-        }
-        let (run_id, seq, attempt) = self.zombies[usize::from(pick) % self.zombies.len()];
-        if !self.runs.contains_key(&run_id) {
-            return Ok(());
-        }
-        let execution = self.load(run_id)?;
-        let current = execution.run().is_under_way(TaskToken { run_id, seq, attempt });
-        let paused = execution.run().is_paused();
-        let named = execution.run().pending_activities().into_iter().find(|activity| activity.seq == seq);
-        if let Some(run) = self.runs.get_mut(&run_id) {
-            run.execution = Some(execution);
-        }
-        let results = named.map_or(Vec::new(), |activity| self.plan.results_of(&activity.activity_type).to_vec());
-        let outcome = results.get(usize::from(result) % results.len().max(1)).cloned();
-        let outcome = outcome.unwrap_or(ActivityOutcome::Completed(Payload::null()));
-        match self.input(run_id, Input::ActivityOutcome { seq, attempt, outcome, identity: None })? {
-            Answer::Accepted { events } if !current && !paused && events > 0 => Err(Finding::Guarantee {
-                id: "G20",
-                why: format!("attempt {attempt} of activity {seq} was over, and its completion was accepted"),
-            }),
-            Answer::Refused(_) => {
-                self.rare.hit("zombie refused");
-                Ok(())
-            }
-            Answer::Accepted { .. } | Answer::Crashed => Ok(()),
-        }
-    }
-
-    pub(super) fn heartbeat(&mut self, pick: u16) -> Result<(), Finding> {
-        let Some(at) = self.pick(pick, |item| matches!(item, UnderWay::Attempt { .. })) else { return Ok(()) };
-        let UnderWay::Attempt { task, .. } = &self.under_way[at] else { return Ok(()) };
-        let input = Input::Heartbeat { seq: task.seq, attempt: task.attempt, details: Some(Payload::null()) };
-        let run_id = task.run_id;
-        self.input(run_id, input).map(drop)
-    }
-
     fn start_child(&mut self, parent: RunId, seq: Seq, run_id: RunId, start: StartWorkflow) -> Result<(), Finding> {
         let workflow_id = start.workflow_id.clone();
         let mock = self.mocks.get(&workflow_id);
@@ -407,112 +294,6 @@ impl World<'_> {
     }
 }
 
-/// What the client does.
-impl World<'_> {
-    /// A request that the client repeats until it is answered; what was answered is never lost (G1, G13).
-    fn send(&mut self, input: Input) -> Result<(), Finding> {
-        self.sent.push(Sent { input: input.clone(), answer: None });
-        self.try_send(self.sent.len() - 1)
-    }
-
-    fn try_send(&mut self, at: usize) -> Result<(), Finding> {
-        let (Some(run_id), Some(sent)) = (self.main_run(), self.sent.get(at)) else { return Ok(()) };
-        let input = sent.input.clone();
-        let answer = match self.input(run_id, input)? {
-            Answer::Accepted { .. } => Some(Ok(())),
-            Answer::Refused(why) => Some(Err(why)),
-            // The restart sends it again by itself.
-            Answer::Crashed => return Ok(()),
-        };
-        self.sent[at].answer = answer;
-        Ok(())
-    }
-
-    /// After a restart, what was not answered is sent again under the same request id.
-    pub(super) fn resend(&mut self) -> Result<(), Finding> {
-        for at in 0..self.sent.len() {
-            if self.sent[at].answer.is_none() {
-                self.rare.hit("request repeated after a crash");
-                self.try_send(at)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn request_id(&self) -> RequestId {
-        RequestId::of(format!("client-{}", self.sent.len()))
-    }
-
-    pub(super) fn signal(&mut self, pick: u16) -> Result<(), Finding> {
-        if self.plan.signals.is_empty() {
-            return Ok(());
-        }
-        let (name, input) = self.plan.signals[usize::from(pick) % self.plan.signals.len()].clone();
-        let request_id = Some(self.request_id());
-        self.send(Input::Signal(WorkflowExecutionSignaled { name, input, identity: None, request_id }))
-    }
-
-    pub(super) fn cancel(&mut self) -> Result<(), Finding> {
-        let request_id = Some(self.request_id());
-        self.send(Input::RequestCancel { reason: "simulated".into(), identity: None, request_id })
-    }
-
-    pub(super) fn update(&mut self, pick: u16) -> Result<(), Finding> {
-        if self.plan.updates.is_empty() {
-            return Ok(());
-        }
-        let (name, input) = self.plan.updates[usize::from(pick) % self.plan.updates.len()].clone();
-        let update_id = UpdateId::of(format!("update-{}", self.sent.len()));
-        self.send(Input::Update { update_id, name, input, identity: None })
-    }
-
-    /// The last request again: it must change nothing.
-    pub(super) fn repeat(&mut self) -> Result<(), Finding> {
-        let Some((run_id, sent)) = self.main_run().zip(self.sent.last().cloned()) else { return Ok(()) };
-        // An update is known in its own run only, as in Temporal.
-        if !matches!(sent.answer, Some(Ok(()))) || matches!(sent.input, Input::Update { .. }) {
-            return Ok(());
-        }
-        match self.input(run_id, sent.input)? {
-            Answer::Accepted { events } if events > 0 => {
-                Err(Finding::Guarantee { id: "G13", why: "a repeated request was carried out again".into() })
-            }
-            Answer::Accepted { .. } | Answer::Refused(_) | Answer::Crashed => {
-                self.rare.hit("repeated request recognised");
-                Ok(())
-            }
-        }
-    }
-
-    /// A query changes nothing, not even in a way that only shows later.
-    pub(super) fn query(&mut self, pick: u16) -> Result<(), Finding> {
-        let (Some(run_id), false) = (self.main_run(), self.plan.queries.is_empty()) else { return Ok(()) };
-        let (name, input) = self.plan.queries[usize::from(pick) % self.plan.queries.len()].clone();
-        let mut execution = self.load(run_id)?;
-        let before = execution.state_json();
-        let answer = execution.query(&name, &input);
-        let after = execution.state_json();
-        if let Some(run) = self.runs.get_mut(&run_id) {
-            run.execution = Some(execution);
-        }
-        self.doubts.calls()?;
-        match answer {
-            Err(Rejection::Query(QueryError::Mutated { name, what })) => {
-                Err(Finding::QueryMutates { query: name, what })
-            }
-            Err(Rejection::Query(QueryError::Unknown { name, known })) => {
-                let why = format!("the workflow does not answer the query {name}; it answers: {}", known.join(", "));
-                Err(Finding::Setup { why })
-            }
-            _ if before != after => Err(Finding::QueryMutates { query: name, what: "its state".into() }),
-            _ => {
-                self.rare.hit("query answered");
-                Ok(())
-            }
-        }
-    }
-}
-
 fn close_input(parent: RunId, policy: ParentClosePolicy) -> Option<Input> {
     let reason = "the parent workflow has closed".to_owned();
     match policy {
@@ -524,9 +305,4 @@ fn close_input(parent: RunId, policy: ParentClosePolicy) -> Option<Input> {
             request_id: Some(RequestId::of(format!("parent-closed:{parent}"))),
         }),
     }
-}
-
-fn twice(task: &ActivityTask) -> Finding {
-    let why = format!("the end of attempt {} of activity {} was accepted twice", task.attempt, task.seq);
-    Finding::Guarantee { id: "G12", why }
 }

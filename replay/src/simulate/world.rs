@@ -10,7 +10,7 @@
 //! One thread, no clock, no randomness: the same plan gives the same life. What is wrong is told as a [`Finding`], at the
 //! first moment it shows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bosun_engine::machine::{self, Execution};
@@ -18,7 +18,7 @@ use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 
-use super::doubts::{Doubts, View};
+use super::doubts::Doubts;
 use super::finding::Finding;
 use super::plan::{Boundary, Plan, Step};
 use super::rare::Rare;
@@ -80,10 +80,10 @@ pub(super) struct World<'a> {
     pub(super) versions: &'a [WorkflowRegistry],
     pub(super) version: usize,
     pub(super) doubts: &'a Doubts,
-    limits: machine::Limits,
+    pub(super) limits: machine::Limits,
     /// The engine's clock, and how far the wall clock is ahead of it.
     pub(super) now: Timestamp,
-    wall_ahead: i64,
+    pub(super) wall_ahead: i64,
     pub(super) runs: BTreeMap<RunId, SimulatedRun>,
     pub(super) newest: BTreeMap<WorkflowId, RunId>,
     pub(super) mocks: BTreeMap<WorkflowId, Mock>,
@@ -91,11 +91,11 @@ pub(super) struct World<'a> {
     /// Attempts whose worker is gone, or that are over, and that may still speak.
     pub(super) zombies: Vec<(RunId, Seq, Attempt)>,
     pub(super) sent: Vec<Sent>,
-    armed: Option<Boundary>,
+    pub(super) armed: Option<Boundary>,
     /// Crashes at commits by number, for those who go through all boundaries.
-    crash_at: BTreeMap<u32, Boundary>,
-    recovering: Option<u8>,
-    commits: u32,
+    pub(super) crash_at: BTreeMap<u32, Boundary>,
+    pub(super) recovering: Option<u8>,
+    pub(super) commits: u32,
     pub(super) running: usize,
     pub(super) rare: Rare,
     pub(super) order: Order,
@@ -104,18 +104,6 @@ pub(super) struct World<'a> {
 
 /// The workflow id of the run a plan is about.
 pub const SIMULATED_ID: &str = "simulated";
-/// A heal that needs more commits than this does not come to rest.
-const HEAL_COMMITS: u32 = 2_000;
-/// Deliveries in a row that change nothing.
-const IDLE_MAX: u32 = 500;
-/// Runs that one commit may begin, one after the other.
-const CHAIN_MAX: usize = 50;
-
-pub(super) struct Decided {
-    pub(super) run: RunId,
-    pub(super) decision: machine::Decision,
-    pub(super) lived: Vec<Vec<Command>>,
-}
 
 impl<'a> World<'a> {
     pub(super) fn new(
@@ -190,231 +178,6 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    pub(super) fn start_run(&mut self, run_id: RunId, start: StartWorkflow) -> Result<Answer, Finding> {
-        let workflow_id = start.workflow_id.clone();
-        let started = start.begun(run_id, self.now);
-        let registry = self.registry();
-        let begun = self.within(|environment| Execution::start(run_id, started, registry, environment));
-        let (execution, decision) = match begun {
-            Ok(begun) => begun,
-            Err(why) => return Ok(Answer::Refused(why)),
-        };
-        let before = self.newest.insert(workflow_id.clone(), run_id);
-        self.keep(run_id, execution);
-        let answer = self.submit(run_id, decision)?;
-        if self.runs.get(&run_id).is_none_or(|run| run.turns.is_empty()) {
-            // Lost with the worker: it never was.
-            self.runs.remove(&run_id);
-            match before {
-                Some(before) => drop(self.newest.insert(workflow_id, before)),
-                None => drop(self.newest.remove(&workflow_id)),
-            }
-        }
-        Ok(answer)
-    }
-
-    fn keep(&mut self, run_id: RunId, execution: Execution) {
-        let born = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
-        let new = || SimulatedRun { born, ..Default::default() };
-        self.runs.entry(run_id).or_insert_with(new).execution = Some(execution);
-    }
-
-    /// Decides in the world as it is now.
-    fn within<T>(&mut self, decide: impl FnOnce(&mut machine::Environment<'_>) -> T) -> T {
-        let slots = usize::from(self.plan.slots);
-        let (mut running, unlimited) = (self.running, slots == 0 || self.healing);
-        let mut take_slot = |_: &TaskQueue| {
-            let takes = unlimited || running < slots;
-            running += usize::from(takes);
-            takes
-        };
-        let mut environment = machine::Environment {
-            now: self.now,
-            build: self.versions[self.version].build_id(),
-            limits: &self.limits,
-            take_slot: &mut take_slot,
-        };
-        let decided = decide(&mut environment);
-        if self.running < running {
-            self.running = running;
-        }
-        decided
-    }
-
-    /// Gives an input to a run, loading it if need be, and commits what it decides.
-    pub(super) fn input(&mut self, run_id: RunId, input: Input) -> Result<Answer, Finding> {
-        let mut execution = self.load(run_id)?;
-        let decided = self.within(|environment| execution.decide(input, environment));
-        self.keep(run_id, execution);
-        match decided {
-            Ok(decision) => self.submit(run_id, decision),
-            Err(why) => {
-                self.doubts.calls()?;
-                Ok(Answer::Refused(why))
-            }
-        }
-    }
-
-    /// Takes a run out of its place; whoever takes it puts it back.
-    pub(super) fn load(&mut self, run_id: RunId) -> Result<Execution, Finding> {
-        let registry = self.registry();
-        let run = self.runs.entry(run_id).or_default();
-        if let Some(execution) = run.execution.take() {
-            return Ok(execution);
-        }
-        let execution = Execution::load(&run.turns, registry, registry.build_id()).map_err(broken)?;
-        let relived = watch::take();
-        self.fits(&execution)?;
-        self.doubts.same_again(&self.runs[&run_id].lived, relived)?;
-        Ok(execution)
-    }
-
-    /// Code that does not fit its history any more.
-    pub(super) fn fits(&self, execution: &Execution) -> Result<(), Finding> {
-        match execution.held() {
-            Some(machine::Held::Load(machine::LoadError::NonDeterminism(card))) if self.version > 0 => {
-                Err(Finding::DeployMismatch(card.clone()))
-            }
-            Some(machine::Held::Load(machine::LoadError::NonDeterminism(card))) => {
-                // The cause, if it was caught in the act, says more than the difference.
-                self.doubts.calls()?;
-                Err(Finding::ReplayMismatch(card.clone()))
-            }
-            Some(held) => Err(Finding::Setup { why: held.to_string() }),
-            None => Ok(()),
-        }
-    }
-
-    /// Commits a decision, with the runs that begin in it.
-    fn submit(&mut self, run_id: RunId, decision: machine::Decision) -> Result<Answer, Finding> {
-        let events = decision.turn().events.len();
-        let mut group = vec![Decided { run: run_id, decision, lived: take_lived(run_id) }];
-        let mut next = 0;
-        while next < group.len() {
-            if let Some(following) = group[next].decision.take_next_run() {
-                if group.len() > CHAIN_MAX {
-                    return Err(Finding::Stuck { why: "it continues as new for ever without waiting".into() });
-                }
-                group.extend(self.begin_next(following));
-            }
-            next += 1;
-        }
-        let crashed = self.commit(group)?;
-        Ok(if crashed { Answer::Crashed } else { Answer::Accepted { events } })
-    }
-
-    fn begin_next(&mut self, next: machine::NextRun) -> Vec<Decided> {
-        let (run, workflow_id) = (next.run_id, next.started.workflow_id.clone());
-        let registry = self.registry();
-        self.rare.note_next_run(&next);
-        let (execution, decisions) = self.within(|environment| {
-            let (mut execution, first) = Execution::start_or_hold(next, registry, environment);
-            let first = (first, take_lived(run));
-            let second = (execution.run().inbox_len() > 0).then(|| execution.decide_inbox(environment));
-            let second = second.map(|second| (second, take_lived(run)));
-            (execution, [Some(first), second])
-        });
-        self.newest.insert(workflow_id, run);
-        self.keep(run, execution);
-        let decided = |(decision, lived)| Decided { run, decision, lived };
-        decisions.into_iter().flatten().map(decided).collect()
-    }
-
-    /// The model log: appends a group of turns, syncs, releases. Says whether the worker died on the way.
-    fn commit(&mut self, group: Vec<Decided>) -> Result<bool, Finding> {
-        let writes = group.iter().any(|one| !one.decision.is_empty());
-        let boundary = if writes { self.boundary() } else { None };
-        self.commits += u32::from(writes);
-        let lost = matches!(boundary, Some(Boundary::BeforeAppend | Boundary::Unsynced { kept: false }));
-        let mut changed = BTreeSet::new();
-        let mut effects = Vec::new();
-        for Decided { run, decision, lived } in group {
-            let empty = decision.is_empty();
-            let (turn, sealed) = decision.seal();
-            if !lost {
-                self.rare.note_turn(&turn);
-                let entry = self.runs.entry(run).or_default();
-                if !empty {
-                    entry.turns.push(turn);
-                    entry.lived.extend(lived);
-                    changed.insert(run);
-                }
-            }
-            effects.push((run, sealed));
-        }
-        if matches!(boundary, None | Some(Boundary::AfterRelease | Boundary::InRecovery { .. })) {
-            for (run, sealed) in effects {
-                let opened = bosun_engine::testing::release_simulated(sealed);
-                opened.into_iter().for_each(|effect| self.release(run, effect));
-            }
-        }
-        for run in changed {
-            self.doubt(run)?;
-        }
-        self.doubts.calls()?;
-        match boundary {
-            Some(boundary) => self.crash(boundary).map(|()| true),
-            None => Ok(false),
-        }
-    }
-
-    /// Whether a crash strikes at this commit.
-    fn boundary(&mut self) -> Option<Boundary> {
-        if let Some(left) = self.recovering {
-            self.recovering = left.checked_sub(1);
-            if left == 0 {
-                self.rare.hit("crash in recovery");
-                return Some(Boundary::AfterSync);
-            }
-        }
-        self.crash_at.remove(&self.commits).or_else(|| self.armed.take())
-    }
-
-    /// The worker dies, and another one starts on what is durable.
-    pub(super) fn crash(&mut self, boundary: Boundary) -> Result<(), Finding> {
-        self.rare.note_crash(boundary);
-        for run in self.runs.values_mut() {
-            run.execution = None;
-        }
-        self.runs.retain(|_, run| !run.turns.is_empty());
-        self.newest.clear();
-        let mut born: Vec<(u32, RunId)> = self.runs.iter().map(|(id, run)| (run.born, *id)).collect();
-        born.sort_unstable();
-        for (_, run_id) in born {
-            if let Some(started) = self.runs.get(&run_id).and_then(started_of) {
-                self.newest.insert(started.workflow_id.clone(), run_id);
-            }
-        }
-        watch::take();
-        self.lose_what_is_under_way();
-        self.doubts.stray()?;
-        // The clock starts again from the wall, and never before what the log holds.
-        let newest = self.runs.values().filter_map(|run| run.turns.last()).map(|turn| turn.at).max();
-        let wall = Timestamp(self.now.0.saturating_add(self.wall_ahead));
-        self.now = wall.max(newest.unwrap_or(wall));
-        self.wall_ahead = 0;
-        self.recovering = match boundary {
-            Boundary::InRecovery { commits } => Some(commits),
-            _ => None,
-        };
-        self.recover()?;
-        self.recovering = None;
-        self.resend()
-    }
-
-    fn recover(&mut self) -> Result<(), Finding> {
-        let attention: Vec<RunId> =
-            self.runs.iter().filter(|(_, run)| needs_attention(run)).map(|(id, _)| *id).collect();
-        for run_id in attention {
-            self.adopt_orphan(run_id)?;
-            // A crash in here has recovered everything again.
-            if let Answer::Crashed = self.input(run_id, Input::WorkerRestarted)? {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
     fn step(&mut self, step: Step) -> Result<(), Finding> {
         match step {
             Step::Deliver { pick, result } => self.deliver(pick, result, 1),
@@ -430,8 +193,8 @@ impl<'a> World<'a> {
             Step::Cancel => self.cancel(),
             Step::Query { pick } => self.query(pick),
             Step::Update { pick } => self.update(pick),
-            Step::Pause => self.to_main(Input::Pause { reason: "simulated".into(), identity: None }),
-            Step::Unpause => self.to_main(Input::Unpause { reason: "simulated".into(), identity: None }),
+            Step::Pause => self.main_input(Input::Pause { reason: "simulated".into(), identity: None }),
+            Step::Unpause => self.main_input(Input::Unpause { reason: "simulated".into(), identity: None }),
             Step::Tick { ms: 0 } => self.tick_to_deadline().map(drop),
             Step::Tick { ms } => {
                 self.pass(Duration::from_millis(u64::from(ms)));
@@ -458,7 +221,7 @@ impl<'a> World<'a> {
         self.now = self.now.plus(time);
     }
 
-    fn to_main(&mut self, input: Input) -> Result<(), Finding> {
+    pub(super) fn main_input(&mut self, input: Input) -> Result<(), Finding> {
         let Some(run_id) = self.main_run() else { return Ok(()) };
         self.input(run_id, input).map(drop)
     }
@@ -485,104 +248,6 @@ impl<'a> World<'a> {
         }
     }
 
-    /// All runs that are in memory leave it, and come back.
-    fn evict(&mut self, snapshot: bool) -> Result<(), Finding> {
-        let loaded = self.runs.iter().filter(|(_, run)| run.execution.is_some());
-        let loaded: Vec<RunId> = loaded.map(|(id, _)| *id).collect();
-        loaded.into_iter().try_for_each(|run_id| self.evict_run(run_id, snapshot))
-    }
-
-    fn evict_run(&mut self, run_id: RunId, snapshot: bool) -> Result<(), Finding> {
-        let execution = self.load(run_id)?;
-        let state = execution.state_json();
-        let taken = if snapshot { execution.snapshot() } else { None };
-        let facts = execution.run().clone();
-        drop(execution);
-        self.doubts.stray()?;
-        if let Some(bytes) = taken {
-            let registry = self.registry();
-            let restored = registry.restore(&facts.info().workflow_type.clone(), run_id, &bytes).map_err(|why| {
-                Finding::Unstable { what: "state", event_id: None, first: "a snapshot".into(), second: why.to_string() }
-            })?;
-            let resumed = Execution::resume(facts, restored, &[], registry.build_id()).map_err(broken)?;
-            self.rare.hit("resumed from a snapshot");
-            self.doubts.same_state(&state, &resumed.state_json())?;
-            self.keep(run_id, resumed);
-        } else {
-            let loaded = self.load(run_id)?;
-            self.doubts.same_state(&state, &loaded.state_json())?;
-            self.keep(run_id, loaded);
-        }
-        Ok(())
-    }
-
-    fn deploy(&mut self) -> Result<(), Finding> {
-        self.version = (self.version + 1).min(self.versions.len() - 1);
-        self.rare.hit("deployed");
-        self.crash(Boundary::AfterRelease)
-    }
-
-    /// Looks at a run after a commit: its prefix replayed, the invariants of the user.
-    fn doubt(&mut self, run_id: RunId) -> Result<(), Finding> {
-        let registry = self.registry();
-        let Some(run) = self.runs.get(&run_id) else { return Ok(()) };
-        if self.version == 0 {
-            self.doubts.ended_well(&run.turns)?;
-            self.doubts.replay(registry, run)?;
-        }
-        watch::take();
-        let view = View::new(&run.turns, run.execution.as_ref(), self.now);
-        self.doubts.invariants(&view)
-    }
-
-    /// Faults stop. Everything under way arrives and time passes until the world is at rest (engine.md §3, liveness).
-    pub(super) fn heal(&mut self) -> Result<(), Finding> {
-        self.healing = true;
-        if let Some(boundary) = self.armed.take() {
-            // No commit came for it to strike at.
-            self.crash(match boundary {
-                Boundary::InRecovery { .. } => boundary,
-                _ => Boundary::AfterRelease,
-            })?;
-        }
-        self.crash_at.clear();
-        self.to_main(Input::Unpause { reason: "healed".into(), identity: None })?;
-        let until = self.commits + self.doubts.heal_commits.unwrap_or(HEAL_COMMITS);
-        let mut idle = 0;
-        while self.commits < until {
-            let before = (self.commits, self.now);
-            let moved = self.deliver_any()? || self.tick_to_deadline()?;
-            if !moved {
-                return self.at_rest();
-            }
-            // Messages that change nothing may follow each other, though not for ever.
-            idle = if before == (self.commits, self.now) { idle + 1 } else { 0 };
-            if idle > IDLE_MAX {
-                let why = "nothing moves although something is under way".into();
-                return Err(Finding::Guarantee { id: "G16", why });
-            }
-        }
-        if self.doubts.runs_for_ever {
-            return Ok(());
-        }
-        Err(Finding::Stuck { why: "faults have stopped, and after 2000 commits the run has neither ended nor come to rest; say `runs_for_ever` if it should not".into() })
-    }
-
-    fn at_rest(&mut self) -> Result<(), Finding> {
-        let Some(run_id) = self.main_run() else { return Ok(()) };
-        let execution = self.load(run_id)?;
-        let (closed, awaiting) = (execution.run().is_closed(), execution.awaiting());
-        self.keep(run_id, execution);
-        let can_be_told = !self.plan.signals.is_empty() || !self.plan.updates.is_empty();
-        let machine = self.registry().supports_snapshot(&self.plan.workflow_type);
-        if closed || !awaiting.is_empty() || (machine && can_be_told) {
-            return Ok(());
-        }
-        Err(Finding::Stuck {
-            why: "faults have stopped, and the run is open and waits for nothing that has a name".into(),
-        })
-    }
-
     fn life(mut self) -> Life {
         let main = self.main_run();
         let mut histories: Vec<(bool, RunId)> = self.runs.keys().map(|id| (!self.is_main(*id), *id)).collect();
@@ -602,11 +267,6 @@ impl<'a> World<'a> {
     }
 }
 
-/// What the code of this run asked for in the decision just taken, activation by activation.
-fn take_lived(run: RunId) -> Vec<Vec<Command>> {
-    watch::take().into_iter().filter(|seen| seen.run == run).map(|seen| seen.commands).collect()
-}
-
 pub(super) fn started_of(run: &SimulatedRun) -> Option<&WorkflowExecutionStarted> {
     match run.turns.first()?.events.first()? {
         EventKind::WorkflowExecutionStarted(started) => Some(started),
@@ -616,12 +276,6 @@ pub(super) fn started_of(run: &SimulatedRun) -> Option<&WorkflowExecutionStarted
 
 pub(super) fn run_is_closed(run: &SimulatedRun) -> bool {
     run.turns.iter().flat_map(|turn| &turn.events).any(|event| event.closes().is_some())
-}
-
-/// The runs that a restart looks at, as the service does.
-fn needs_attention(run: &SimulatedRun) -> bool {
-    let is_child = started_of(run).is_some_and(|started| started.parent.is_some());
-    run.turns.last().is_some_and(|turn| turn.outlook.attention) || (is_child && !run_is_closed(run))
 }
 
 /// As the run in memory knows it, or as the log says.

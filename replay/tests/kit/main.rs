@@ -3,4 +3,5 @@
 bosun_replay::trip_wires!();
 
 mod clean;
+mod search;
 mod seeded;
