@@ -69,7 +69,11 @@ pub(crate) struct RecordPlace {
 
 impl GroupWriter {
     pub(crate) fn new(seq: GroupSeq, previous: ChainHash) -> Self {
-        let mut buffer = Vec::with_capacity(512);
+        Self::with_room(seq, previous, 512)
+    }
+    /// With room for about so many bytes, so that a large group does not grow step by step.
+    pub(crate) fn with_room(seq: GroupSeq, previous: ChainHash, bytes: usize) -> Self {
+        let mut buffer = Vec::with_capacity(bytes);
         buffer.push(GROUP_VERSION);
         buffer.extend_from_slice(&seq.0.to_be_bytes());
         buffer.extend_from_slice(&previous.0);

@@ -153,7 +153,7 @@ impl Journal {
             return Ok(Committed { group: writer.last, bytes: 0 });
         }
         self.check_fit(turns)?;
-        let mut group = GroupWriter::new(writer.last.next(), writer.chain);
+        let mut group = GroupWriter::with_room(writer.last.next(), writer.chain, 512 * turns.len());
         let mut blobs = Vec::new();
         let mut places = Vec::with_capacity(turns.len());
         for turn in turns {

@@ -44,6 +44,9 @@ struct Queue {
     /// Which generation of each shard may submit; an abandoned thread may not.
     generations: Vec<u64>,
     stopped: bool,
+    /// Whether the committer's thread waits, and how many turn threads do. Waking nobody would still cost a system call.
+    committer_waits: bool,
+    waiting_for_space: usize,
 }
 
 pub(crate) struct Committer {
@@ -73,7 +76,9 @@ impl Committer {
     pub(crate) fn submit(&self, item: Item) -> bool {
         let mut queue = self.lock();
         while queue.items.len() >= BACKLOG_MAX && !queue.stopped {
+            queue.waiting_for_space += 1;
             queue = self.space.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.waiting_for_space -= 1;
         }
         if queue.generations[item.shard] != item.generation {
             return false;
@@ -84,12 +89,18 @@ impl Committer {
     /// Sees to it that what was submitted is committed: by this thread if it has nothing better to do and nobody else
     /// is at it, which saves a lone step two changes of thread; otherwise by the committer's own.
     pub(crate) fn kick(&self, shared: &Arc<Shared>, has_time: bool) {
-        if self.lock().items.is_empty() {
-            return;
-        }
+        let waits = {
+            let queue = self.lock();
+            if queue.items.is_empty() {
+                return;
+            }
+            queue.committer_waits
+        };
         match has_time.then(|| self.role.try_lock()) {
             Some(Ok(role)) => self.commit_all(shared, role),
-            Some(Err(_)) | None => self.arrived.notify_one(),
+            Some(Err(_)) | None if waits => self.arrived.notify_one(),
+            // It looks at the queue once more before it waits.
+            Some(Err(_)) | None => {}
         }
     }
     /// From now on only the next generation of the shard may submit.
@@ -120,7 +131,9 @@ impl Committer {
             if queue.stopped {
                 return false;
             }
+            queue.committer_waits = true;
             queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.committer_waits = false;
         }
         true
     }
@@ -155,7 +168,9 @@ impl Committer {
             .count()
             .max(1);
         let batch = queue.items.drain(..take).collect();
-        self.space.notify_all();
+        if queue.waiting_for_space > 0 {
+            self.space.notify_all();
+        }
         Some(batch)
     }
 

@@ -138,6 +138,8 @@ struct Queue {
     stopped: bool,
     /// After the stop: how many of the messages that were there then are still to be handled.
     left: usize,
+    /// How many threads wait. Waking nobody would still cost a system call.
+    waiting: usize,
 }
 
 /// The queue of one shard.
@@ -162,6 +164,14 @@ impl Mailbox {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+    /// Ends a change of the queue.
+    fn wake(&self, queue: MutexGuard<'_, Queue>) {
+        let waiting = queue.waiting > 0;
+        drop(queue);
+        if waiting {
+            self.arrived.notify_one();
+        }
+    }
     /// A request of a client: refused when too many wait.
     pub(crate) fn request(&self, message: Message) -> Result<(), Rejection> {
         let mut queue = self.lock();
@@ -172,22 +182,21 @@ impl Mailbox {
             return Err(Rejection::Overloaded { limit: self.limit, retry_after: Duration::from_millis(500) });
         }
         queue.messages.push_back(message);
-        drop(queue);
-        self.arrived.notify_one();
+        self.wake(queue);
         Ok(())
     }
     /// Something that the worker itself caused: always taken.
     pub(crate) fn deliver(&self, message: Message) {
-        self.lock().messages.push_back(message);
-        self.arrived.notify_one();
+        let mut queue = self.lock();
+        queue.messages.push_back(message);
+        self.wake(queue);
     }
     /// As [`Mailbox::deliver`], before everything that waits: for what was in hand already.
     pub(crate) fn deliver_first(&self, message: Message) {
         let mut queue = self.lock();
         queue.messages.push_front(message);
         queue.left += usize::from(queue.stopped);
-        drop(queue);
-        self.arrived.notify_one();
+        self.wake(queue);
     }
     /// The next message, waiting until `deadline_in` at most; `None` waits for as long as it takes.
     pub(crate) fn next(&self, deadline_in: Option<Duration>) -> Arrival {
@@ -203,14 +212,20 @@ impl Mailbox {
             match deadline_in {
                 Some(wait) if wait.is_zero() => return Arrival::Deadline,
                 Some(wait) => {
+                    queue.waiting += 1;
                     let (again, timeout) =
                         self.arrived.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner);
                     queue = again;
+                    queue.waiting -= 1;
                     if timeout.timed_out() && queue.messages.is_empty() && !queue.stopped {
                         return Arrival::Deadline;
                     }
                 }
-                None => queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    queue.waiting += 1;
+                    queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                    queue.waiting -= 1;
+                }
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
@@ -36,11 +36,13 @@ pub(crate) struct Runner {
     handle: tokio::runtime::Handle,
     running: Arc<Mutex<BTreeMap<TaskToken, Running>>>,
     finished: watch::Sender<usize>,
+    /// Where all attempts send their heartbeats.
+    sink: OnceLock<Arc<Sink>>,
 }
 
 impl Runner {
     pub(crate) fn new(registry: ActivityRegistry, handle: tokio::runtime::Handle) -> Self {
-        Runner { registry, handle, running: Arc::default(), finished: watch::Sender::new(0) }
+        Runner { registry, handle, running: Arc::default(), finished: watch::Sender::new(0), sink: OnceLock::new() }
     }
     pub(crate) fn handle(&self) -> &tokio::runtime::Handle {
         &self.handle
@@ -70,7 +72,7 @@ impl Runner {
             Running { name: name.clone(), cancel, interval, last_beat: None, pending: None, flush_planned: false };
         self.lock().insert(token, running);
         let task = Arc::new(task);
-        let sink = Arc::new(Sink { shared: Arc::downgrade(shared) });
+        let sink = self.sink.get_or_init(|| Arc::new(Sink { shared: Arc::downgrade(shared) })).clone();
         let context = ActivityContext::new(task.clone(), canceled.clone(), sink);
         let shared = shared.clone();
         shared.idle.begin_attempt();
@@ -109,7 +111,10 @@ impl Runner {
         let identity = shared.options.identity.clone();
         shared.deliver_input(name, Input::ActivityOutcome { seq, attempt, outcome, identity });
         shared.release_slot();
-        self.finished.send_modify(|count| *count += 1);
+        // Only a drain listens; it looks at `running` after it has subscribed.
+        if self.finished.receiver_count() > 0 {
+            self.finished.send_modify(|count| *count += 1);
+        }
     }
 
     /// Tells an attempt to stop.

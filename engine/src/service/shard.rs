@@ -117,6 +117,14 @@ impl Shard {
         }
     }
 
+    /// The workflow id of a run, as [`Shard::info`] knows it, without copying the rest.
+    fn is_of(&self, run: RunId, workflow_id: &WorkflowId) -> bool {
+        match self.loaded.get(&run) {
+            Some(loaded) => loaded.execution.run().info().workflow_id == *workflow_id,
+            None => self.shared.journal.run(run).is_some_and(|entry| entry.info.workflow_id == *workflow_id),
+        }
+    }
+
     /// Finds the run that is meant.
     pub(super) fn find(&mut self, run: &RunRef) -> Result<RunName, Rejection> {
         if let RunRef::Target(Target { run_id: Some(run_id), .. }) = run {
@@ -126,8 +134,7 @@ impl Shard {
         let not_found = |run_id| Rejection::NotFound { workflow_id: workflow_id.clone(), run_id };
         let run_id = match run {
             RunRef::Target(Target { run_id: Some(run_id), .. }) => {
-                let info = self.info(*run_id).filter(|info| info.workflow_id == *workflow_id);
-                info.map(|info| info.run_id).ok_or_else(|| not_found(Some(*run_id)))?
+                self.is_of(*run_id, workflow_id).then_some(*run_id).ok_or_else(|| not_found(Some(*run_id)))?
             }
             RunRef::Target(Target { run_id: None, .. }) => {
                 self.newest(namespace, workflow_id).ok_or_else(|| not_found(None))?

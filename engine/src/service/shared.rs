@@ -71,12 +71,11 @@ impl Shared {
         RunId(origin).derive("start", self.run_ids.fetch_add(1, Ordering::AcqRel))
     }
     pub(crate) fn shard_of(&self, namespace: &Namespace, workflow_id: &WorkflowId) -> usize {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(namespace.as_str().as_bytes()).update(&[0]).update(workflow_id.as_str().as_bytes());
-        let hash = hasher.finalize();
-        let mut first = [0u8; 8];
-        first.copy_from_slice(&hash.as_bytes()[..8]);
-        (u64::from_be_bytes(first) % self.mailboxes.len() as u64) as usize
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(namespace.as_str().as_bytes());
+        hasher.update(&[0]);
+        hasher.update(workflow_id.as_str().as_bytes());
+        hasher.finalize() as usize % self.mailboxes.len()
     }
     /// A client's request: refused when the worker is leaving or has too much to do.
     pub(crate) fn request(
@@ -239,6 +238,7 @@ impl Drop for Hurry {
 
 /// Counts what is under way, so that a virtual clock moves only when nothing is.
 pub(crate) struct Idle {
+    is_virtual: bool,
     under_way: AtomicI64,
     /// How many of these are attempts that run; a test may hold one for as long as it likes.
     attempts: AtomicI64,
@@ -251,8 +251,10 @@ pub(crate) struct Idle {
 }
 
 impl Idle {
-    pub(crate) fn new() -> Self {
+    /// Only a virtual clock needs to be told.
+    pub(crate) fn new(is_virtual: bool) -> Self {
         Idle {
+            is_virtual,
             under_way: AtomicI64::new(0),
             attempts: AtomicI64::new(0),
             hurried: AtomicUsize::new(0),
@@ -265,7 +267,8 @@ impl Idle {
         self.under_way.fetch_add(1, Ordering::AcqRel);
     }
     pub(crate) fn end(&self) {
-        if self.under_way.fetch_sub(1, Ordering::AcqRel) - 1 <= self.attempts.load(Ordering::Acquire) {
+        let left = self.under_way.fetch_sub(1, Ordering::AcqRel) - 1;
+        if self.is_virtual && left <= self.attempts.load(Ordering::Acquire) {
             self.notify();
         }
     }

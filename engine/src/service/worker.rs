@@ -62,7 +62,7 @@ impl Worker {
             runner: Runner::new(options.activities.clone(), handle),
             waiters: Waiters::default(),
             health: HealthCell::new(),
-            idle: Idle::new(),
+            idle: Idle::new(options.clock.as_virtual().is_some()),
             committed: broadcast::Sender::new(1_024),
             held: Mutex::default(),
             wake_at: (0..shards).map(|_| AtomicI64::new(i64::MAX)).collect(),

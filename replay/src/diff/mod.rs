@@ -93,15 +93,24 @@ pub fn diff(left: &History, right: &History) -> HistoryDiff {
     }
 }
 
+/// Compares the events of two runs, which have these names. Nothing is known to be redacted.
+pub fn diff_events(names: (String, String), left: &[Event], right: &[Event]) -> HistoryDiff {
+    compare(names, &items_of(left.iter().cloned()), &items_of(right.iter().cloned()))
+}
+
 /// Compares two histories of Temporal's.
 pub fn diff_temporal(left: &TemporalHistory, right: &TemporalHistory) -> HistoryDiff {
     compare(("left".into(), "right".into()), &temporal_items(left), &temporal_items(right))
 }
 
 fn items(history: &History) -> Vec<Item> {
+    items_of(history.events())
+}
+
+fn items_of(events: impl Iterator<Item = Event>) -> Vec<Item> {
     let mut names = BTreeMap::new();
     let mut items = Vec::new();
-    for event in history.events() {
+    for event in events {
         if let Some((seq, name)) = introduces(&event.kind) {
             names.insert(seq, name);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use duroxide::providers::sqlite::SqliteProvider;
 use duroxide::runtime::registry::ActivityRegistry;
-use duroxide::runtime::{Runtime, RuntimeOptions};
+use duroxide::runtime::{ObservabilityConfig, Runtime, RuntimeOptions};
 use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
 
 /// Runs so many orchestrations of so many sequential steps; the time of the whole.
@@ -33,6 +33,8 @@ pub(crate) fn steps(runs: usize, steps: usize) -> Duration {
             dispatcher_min_poll_interval: Duration::from_millis(5),
             orchestration_concurrency: 8,
             worker_concurrency: 8,
+            // Its warnings about a locked database would drown the figures.
+            observability: ObservabilityConfig { log_level: "error".into(), ..ObservabilityConfig::default() },
             ..RuntimeOptions::default()
         };
         let peer = Runtime::start_with_options(store.clone(), activities, orchestrations, options).await;

@@ -20,6 +20,8 @@ pub enum Exit {
     WaitingOnHuman,
     NonDeterminism,
     HistoryUnreadable,
+    /// `bosun diff`: not an error, but not the same either.
+    Differ,
     NotFound,
     /// The store is locked or the worker does not answer.
     Unreachable,
@@ -44,6 +46,7 @@ pub const EXITS: &[(Exit, u8, &str)] = &[
     (Exit::WaitingOnHuman, 15, "the workflow waits for a human (with --no-wait)"),
     (Exit::NonDeterminism, 20, "non-determinism: the workflow code does not fit the history"),
     (Exit::HistoryUnreadable, 21, "the history or the store is damaged or of an unsupported version"),
+    (Exit::Differ, 22, "the two histories differ (bosun diff)"),
     (Exit::NotFound, 30, "not found"),
     (Exit::Unreachable, 31, "the store is locked, or the worker cannot be reached"),
     (Exit::Refused, 32, "refused by policy"),
@@ -88,7 +91,7 @@ mod tests {
     #[test]
     fn the_exit_codes_are_those_of_the_contract() {
         let numbers: Vec<u8> = EXITS.iter().map(|(exit, ..)| exit.number()).collect();
-        assert_eq!(numbers, [0, 1, 2, 10, 11, 12, 13, 14, 15, 20, 21, 30, 31, 32, 74, 130, 143]);
+        assert_eq!(numbers, [0, 1, 2, 10, 11, 12, 13, 14, 15, 20, 21, 22, 30, 31, 32, 74, 130, 143]);
         assert_eq!(EXITS.last().map(|(exit, ..)| *exit), Some(Exit::Killed), "the table ends with the last variant");
     }
 

@@ -131,6 +131,9 @@ codes! {
     NoStore 38 NotFound "there is no store"
         "The data directory does not exist, and this verb does not make one. `bosun start`, `run`, `execute` and \
          `worker run` do. Look whether --data (or BOSUN_STORE) names the directory you mean.";
+    UnreadableHistory 39 HistoryUnreadable "the history cannot be read"
+        "The file is not a history, was written by a newer version, or is damaged; the cause names the place. A redacted \
+         history and an export of Temporal's can be viewed and compared, not replayed.";
 }
 
 impl Code {

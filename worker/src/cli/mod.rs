@@ -8,6 +8,7 @@ mod args;
 mod context;
 mod control;
 mod describe;
+mod diff;
 pub mod error;
 mod event_text;
 pub mod exit;
@@ -23,6 +24,7 @@ mod progress;
 mod resolve;
 mod result;
 mod show;
+mod source;
 mod start;
 mod store;
 #[cfg(test)]
@@ -110,6 +112,9 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
         Noun::Worker(worker::WorkerVerb::Run(args)) => {
             return worker::run(screen, &global, &*program.opener, args).await;
         }
+        Noun::Verb(WorkflowVerb::Diff(args)) | Noun::Workflow(WorkflowVerb::Diff(args)) if args.is_of_files() => {
+            return diff::diff_files(screen, &args);
+        }
         Noun::Verb(verb) | Noun::Workflow(verb) => Verb::Workflow(verb),
         Noun::Activity(verb) => Verb::Activity(verb),
         Noun::Store(verb) => Verb::Store(verb),
@@ -195,6 +200,7 @@ async fn workflow(cx: &mut Context, verb: WorkflowVerb) -> Result<Exit, CliError
         WorkflowVerb::Count(args) => list::count(cx, args).await,
         WorkflowVerb::Describe(args) => describe::describe(cx, args).await,
         WorkflowVerb::Show(args) => show::show(cx, args).await,
+        WorkflowVerb::Diff(args) => diff::diff_runs(cx, args).await,
         WorkflowVerb::Result(args) => result::result(cx, args).await,
         WorkflowVerb::Signal(args) => message::signal(cx, args).await,
         WorkflowVerb::Query(args) => message::query(cx, args).await,

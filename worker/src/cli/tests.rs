@@ -121,6 +121,7 @@ async fn every_verb_makes_its_call() {
         ("store info", "store_info".into()),
         ("store backup /tmp/b", "backup /tmp/b".into()),
         ("show -w order-7 --from 2", "history order-7 2 1000".into()),
+        ("diff order-7 @1", "history order-7/0707 1 1000".into()),
         ("result -w order-7 --no-follow-runs", "result order-7 false".into()),
         ("describe -w order-7", "describe order-7".into()),
     ];
