@@ -60,7 +60,7 @@ fn bug_02_a_hash_set_in_an_input_is_caught_by_the_hash_of_the_input() {
 /// 3: branches on the wall clock.
 async fn wall_clock(ctx: WfContext, n: u32) -> Result<u32, Failure> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    if now.as_secs() / 3_000_000 % 2 == 0 { work(&ctx, n).await } else { work(&ctx, n + 1).await }
+    if (now.as_secs() / 3_000_000).is_multiple_of(2) { work(&ctx, n).await } else { work(&ctx, n + 1).await }
 }
 
 #[test]
