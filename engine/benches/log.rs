@@ -81,6 +81,7 @@ fn start(run: u64) -> Turn {
         details: None,
         carried_signals: Vec::new(),
         carried_request_ids: Vec::new(),
+        forked_from: None,
     };
     let timer = EventKind::TimerStarted { seq: Seq(1), fire_at: Timestamp(1_800_000_000_000_000), summary: None };
     turn(run, 1, vec![EventKind::WorkflowExecutionStarted(Box::new(started)), timer])

@@ -16,6 +16,7 @@ use tokio::sync::broadcast;
 use crate::activity::TaskToken;
 use crate::filter::Filter;
 use crate::log::{BackupReport, Housekeeping, StorageError, StoreInfo, VerifyReport};
+use crate::machine::Fork;
 use crate::request::*;
 use crate::service::{Answered, Closed, Health, Hurry, Message, Reply, RunRef, Shared, StartThen};
 use crate::vocabulary::*;
@@ -114,6 +115,29 @@ impl Client {
             reply,
         })
         .await
+    }
+
+    /// Forks a run: a new run under a new workflow id that begins with the history of the source, up to an event, and
+    /// goes on from there with what the request changes. With `dry_run` it says what would happen and writes nothing.
+    pub async fn fork(&self, request: ForkRequest) -> Result<Forked, Rejection> {
+        for change in &request.changes {
+            match change {
+                ForkChange::Outcome { outcome: Ok(payload), .. }
+                | ForkChange::Signal { input: payload, .. }
+                | ForkChange::Input(payload) => self.check_size(payload)?,
+                ForkChange::Outcome { outcome: Err(_), .. } => {}
+            }
+        }
+        let turns = match &request.source {
+            ForkSource::Run(target) => self.turns(target).await?,
+            ForkSource::History(turns) => turns.clone(),
+        };
+        let (run_id, now, dry_run) = (self.shared.new_run_id(), self.shared.clock.now(), request.dry_run);
+        let (namespace, workflow_id) = (request.namespace.clone(), request.workflow_id.clone());
+        // A long history takes a while to be looked through.
+        let planned = tokio::task::spawn_blocking(move || Fork::plan(&request, &turns, run_id, now)).await;
+        let fork = Box::new(planned.map_err(|why| Rejection::Held { why: format!("planning the fork: {why}") })??);
+        self.ask("fork", &namespace, &workflow_id, |reply| Message::Fork { fork, dry_run, reply }).await
     }
 
     /// Signals the open run of the workflow id, or starts one and signals it, atomically (engine.md E12).

@@ -3,10 +3,13 @@
 //! Invariant: every type here can be sent as JSON, so that a client attached over HTTP sees exactly what an embedded
 //! one sees. Nothing here carries a request out; the client does.
 
+mod fork;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::fork::*;
 use crate::vocabulary::*;
 
 /// Names a run: by workflow id (then the open or else the newest run is meant), by run id, or both.

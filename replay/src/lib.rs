@@ -30,6 +30,7 @@ mod corpus;
 pub mod determinism;
 mod diff;
 mod event_types;
+mod fork;
 mod recording;
 mod replayer;
 mod rfc3339;
@@ -38,6 +39,7 @@ mod strict_json;
 mod temporal;
 
 pub use diff::*;
+pub use fork::plan_fork;
 pub use recording::*;
 pub use replayer::*;
 pub use strict_json::{JsonLimits, JsonRefused};

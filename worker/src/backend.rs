@@ -49,6 +49,8 @@ pub struct Because {
 /// Everything a client can ask of an engine. Mirrors `bosun_engine::Client`.
 pub trait Backend: Send + Sync {
     fn start(&self, request: StartWorkflow) -> Reply<'_, Started>;
+    /// A new run that begins with the history of another one. Turns from elsewhere have been checked.
+    fn fork(&self, request: ForkRequest) -> Reply<'_, Forked>;
     fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()>;
     fn signal_with_start(&self, request: StartWorkflow, signal: SignalRequest) -> Reply<'_, Started>;
     fn update(&self, target: Target, update: UpdateRequest) -> Reply<'_, UpdateOutcome>;

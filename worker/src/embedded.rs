@@ -91,6 +91,12 @@ struct Embedded {
     worker: Arc<Worker>,
 }
 
+/// The backend of a worker that was started in another way.
+#[cfg(test)]
+pub(crate) fn backend_of(worker: Arc<Worker>) -> Arc<dyn Backend> {
+    Arc::new(Embedded { client: worker.client(), worker })
+}
+
 impl Engine for Embedded {
     fn backend(&self) -> Arc<dyn Backend> {
         Arc::new(self.clone())
@@ -129,6 +135,9 @@ macro_rules! ask {
 impl Backend for Embedded {
     fn start(&self, request: StartWorkflow) -> Reply<'_, Started> {
         ask!(self, client => client.start(request))
+    }
+    fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
+        ask!(self, client => client.fork(request))
     }
     fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
         ask!(self, client => client.signal(&target, signal))

@@ -51,6 +51,7 @@ pub(crate) fn run_info(workflow_id: &str, status: WorkflowStatus) -> RunInfo {
         details: None,
         build: BuildId(1),
         start_request_id: None,
+        forked_from: None,
     }
 }
 
@@ -124,6 +125,29 @@ impl Backend for Fake {
             ),
             started,
         )
+    }
+    fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
+        let (source, from) = match &request.source {
+            ForkSource::Run(target) => (id(target), target.workflow_id.clone()),
+            ForkSource::History(turns) => (format!("{} turns", turns.len()), WorkflowId::of("order-7")),
+        };
+        let call = format!(
+            "fork {source} to {} at {:?} {:?}{}",
+            request.workflow_id,
+            request.at.map(|at| at.0),
+            request.changes,
+            if request.dry_run { " dry" } else { "" }
+        );
+        let plan = ForkPlan { event: EventId(4), dropped: 2, ..ForkPlan::default() };
+        let forked = Forked {
+            workflow_id: request.workflow_id,
+            run_id: (!request.dry_run).then_some(RUN),
+            newly_started: !request.dry_run,
+            from: ForkPoint { workflow_id: from, run_id: RUN, event: EventId(4) },
+            workflow_type: "order".into(),
+            plan,
+        };
+        self.reply(call, forked)
     }
     fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
         self.reply(format!("signal {} {} {:?}", id(&target), signal.name, signal.input), ())

@@ -122,6 +122,7 @@ fn started(
         details: None,
         carried_signals,
         carried_request_ids: vec![],
+        forked_from: None,
     }
 }
 

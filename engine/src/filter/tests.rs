@@ -32,6 +32,7 @@ fn run(id: &str, start: i64) -> RunInfo {
         details: None,
         build: BuildId(0xabc),
         start_request_id: None,
+        forked_from: None,
     }
 }
 

@@ -419,6 +419,30 @@ impl Run {
         }
     }
 
+    /// The run was forked: every activity that was under way is as it was when it was asked for.
+    pub(super) fn repeat_activities(&mut self, at: Timestamp) {
+        for activity in self.activities.values_mut() {
+            activity.scheduled_at = at;
+            activity.attempt = Attempt(1);
+            activity.state = State::Queued { since: at };
+            activity.last_failure = None;
+            activity.heartbeat_details = None;
+        }
+        let due: Vec<(Timestamp, Due)> = self.activities.values().flat_map(Activity::deadlines).collect();
+        self.due.extend(due);
+    }
+
+    /// The activities that a fork of this run begins again.
+    pub(super) fn activities_to_repeat(&self) -> Vec<Seq> {
+        self.activities.iter().filter(|(_, activity)| !activity.cancel_requested).map(|(seq, _)| *seq).collect()
+    }
+
+    /// The activities that were asked to cancel and are not under way.
+    pub(super) fn canceled_activities(&self) -> Vec<Seq> {
+        let canceled = |activity: &Activity| activity.cancel_requested && !activity.is_under_way();
+        self.activities.iter().filter(|(_, activity)| canceled(activity)).map(|(seq, _)| *seq).collect()
+    }
+
     /// Whether the outcome of this attempt was accepted and waits in the inbox.
     pub(super) fn has_outcome(&self, seq: Seq, attempt: Attempt) -> bool {
         self.inbox.iter().any(|input| match input {

@@ -23,19 +23,26 @@ pub(super) struct Child {
     /// The request has reached the child.
     #[serde(default)]
     pub(super) cancel_delivered: bool,
+    /// The run id it gets at its first start.
+    pub(super) run_id: RunId,
 }
 
 impl Run {
-    /// The run id a child gets at its first start.
-    pub(super) fn child_run_id(&self, seq: Seq) -> RunId {
-        self.id().derive("child", seq.0)
+    /// The run id of a child that has been asked for and has not started.
+    pub(super) fn child_to_start(&self, seq: Seq) -> Option<RunId> {
+        self.children.get(&seq).filter(|child| !child.started).map(|child| child.run_id)
     }
 
     pub(super) fn apply_child(&mut self, event: &EventKind) {
         match event {
             EventKind::StartChildWorkflowExecutionInitiated(initiated) => {
-                let child =
-                    Child { initiated: (**initiated).clone(), started: false, cancel: None, cancel_delivered: false };
+                let child = Child {
+                    initiated: (**initiated).clone(),
+                    started: false,
+                    cancel: None,
+                    cancel_delivered: false,
+                    run_id: self.seen_as.derive("child", initiated.seq.0),
+                };
                 self.children.insert(initiated.seq, child);
             }
             EventKind::ChildWorkflowExecutionStarted { seq, .. } => {
@@ -91,7 +98,7 @@ impl Run {
             draft.effect(Effect::CancelChild {
                 seq,
                 workflow_id: child.initiated.workflow_id.clone(),
-                first_run: self.child_run_id(seq),
+                first_run: child.run_id,
                 reason: reason.clone(),
                 request_id: RequestId::of(format!("from:{}:{seq}:cancel", self.id())),
             });
@@ -105,7 +112,7 @@ impl Run {
             draft.effect(Effect::WatchChild {
                 seq,
                 workflow_id: child.initiated.workflow_id.clone(),
-                first_run: self.child_run_id(seq),
+                first_run: child.run_id,
             });
             self.deliver_child_cancel(draft, seq);
             return;
@@ -128,7 +135,7 @@ impl Run {
             seq,
             close_policy: options.parent_close_policy,
         });
-        draft.effect(Effect::StartChild { seq, run_id: self.child_run_id(seq), start: Box::new(start) });
+        draft.effect(Effect::StartChild { seq, run_id: child.run_id, start: Box::new(start) });
     }
 
     pub(super) fn child_started(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, result: Result<RunId, Failure>) {
@@ -156,7 +163,7 @@ impl Run {
         let Some(child) = self.children.get(&seq) else { return };
         if !child.started {
             // The close overtook the answer to the start; the start is a fact all the same.
-            let run_id = self.child_run_id(seq);
+            let run_id = child.run_id;
             draft.push(self, EventKind::ChildWorkflowExecutionStarted { seq, run_id });
             draft.follow_up(Input::ChildClosed { seq, run_id, outcome });
             return;
@@ -175,12 +182,12 @@ impl Run {
 
     /// What the close of this run means for the children that are open (engine.md E15).
     pub(super) fn close_children(&self, draft: &mut Draft<'_, '_>) {
-        for (seq, child) in &self.children {
+        for child in self.children.values() {
             let policy = child.initiated.options.parent_close_policy;
             if policy != ParentClosePolicy::Abandon {
                 draft.effect(Effect::ParentClosed {
                     workflow_id: child.initiated.workflow_id.clone(),
-                    first_run: self.child_run_id(*seq),
+                    first_run: child.run_id,
                     policy,
                 });
             }
@@ -194,7 +201,7 @@ impl Run {
                 seq: *seq,
                 workflow_id: child.initiated.workflow_id.clone(),
                 workflow_type: child.initiated.workflow_type.clone(),
-                run_id: child.started.then(|| self.child_run_id(*seq)),
+                run_id: child.started.then_some(child.run_id),
             })
             .collect()
     }

@@ -116,6 +116,7 @@ impl Run {
         started.last_failure = Some(failure.clone());
         started.start_at = Some(at);
         started.carried_signals = Vec::new();
+        started.forked_from = None;
         started.carried_request_ids = self.carried_request_ids();
         draft.next_run(NextRun { run_id: new_run, started, inbox: self.left_in_inbox() });
         new_run
@@ -170,6 +171,7 @@ impl Run {
         started.search_attributes =
             options.search_attributes.clone().unwrap_or_else(|| self.info.search_attributes.clone());
         started.carried_signals = unconsumed_signals.clone();
+        started.forked_from = None;
         started.carried_request_ids = self.carried_request_ids();
         draft.next_run(NextRun { run_id: new_run, started, inbox: self.left_in_inbox() });
         let event = ContinuedAsNew { new_run, workflow_type, input, options, unconsumed_signals };

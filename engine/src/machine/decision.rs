@@ -3,7 +3,7 @@
 //! Invariant (persist, then release): a [`Decision`] owns its turns and its effects; effects are reachable only through
 //! [`Decision::seal`], and a sealed decision gives them up only for proof of the commit. A reply is an effect too.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::run::Run;
@@ -204,6 +204,8 @@ pub(super) struct Draft<'a, 'b> {
     pub(super) follow_ups: VecDeque<FollowUp>,
     /// Activating events that the code has not heard yet, with the job each means.
     pub(super) jobs: VecDeque<Job>,
+    /// Of a fork: values that the side effects of the next activation have already.
+    pub(super) side_effects: BTreeMap<Seq, Payload>,
     next_run: Option<NextRun>,
 }
 
@@ -221,6 +223,7 @@ impl<'a, 'b> Draft<'a, 'b> {
             inbox_taken: 0,
             follow_ups: VecDeque::new(),
             jobs: VecDeque::new(),
+            side_effects: BTreeMap::new(),
             next_run: None,
         }
     }
@@ -243,6 +246,13 @@ impl<'a, 'b> Draft<'a, 'b> {
         }
         run.apply(self.at, &event);
         self.events.push(event);
+    }
+    /// What the next activation finds noted: nothing, unless it happens again in a fork.
+    pub(super) fn take_markers(&mut self) -> Markers {
+        match std::mem::take(&mut self.side_effects) {
+            known if known.is_empty() => Markers::Fresh,
+            side_effects => Markers::Again { side_effects },
+        }
     }
     pub(super) fn effect(&mut self, effect: Effect) {
         self.effects.push(effect);

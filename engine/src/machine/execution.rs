@@ -9,6 +9,8 @@
 //!
 //! Long: its two routers have one arm an input and one a command.
 
+use std::collections::BTreeMap;
+
 use super::decision::{Decision, Draft, Environment, FollowUp, NextRun};
 use super::limit::too_large;
 use super::replay::{LoadError, Walk, fold_run};
@@ -18,7 +20,7 @@ use crate::workflow::WorkflowRegistry;
 
 /// A loaded run.
 pub struct Execution {
-    run: Run,
+    pub(super) run: Run,
     code: Code,
 }
 
@@ -67,7 +69,7 @@ impl Execution {
     ) -> Result<(Execution, Decision), Rejection> {
         let driver = registry.create(&started, run_id)?;
         let first = NextRun { run_id, started, inbox: Vec::new() };
-        Ok(Self::first_turn(first, Code::Live(driver), environment))
+        Ok(Self::first_turn(first, Code::Live(driver), BTreeMap::new(), environment))
     }
 
     /// As [`Execution::start`], for the next run of a chain, which must begin: without code for its type it waits, held,
@@ -84,14 +86,30 @@ impl Execution {
                 Code::Held(Held::Load(LoadError::UnknownWorkflowType(why)))
             }
         };
-        Self::first_turn(next, code, environment)
+        Self::first_turn(next, code, BTreeMap::new(), environment)
     }
 
-    fn first_turn(next: NextRun, code: Code, environment: &mut Environment<'_>) -> (Execution, Decision) {
+    /// As [`Execution::start`], for a run that is forked at its beginning: these side effects have their values already.
+    pub(super) fn begin_with(
+        first: NextRun,
+        code: Box<dyn Driver>,
+        side_effects: BTreeMap<Seq, Payload>,
+        environment: &mut Environment<'_>,
+    ) -> (Execution, Decision) {
+        Self::first_turn(first, Code::Live(code), side_effects, environment)
+    }
+
+    fn first_turn(
+        next: NextRun,
+        code: Code,
+        side_effects: BTreeMap<Seq, Payload>,
+        environment: &mut Environment<'_>,
+    ) -> (Execution, Decision) {
         let NextRun { run_id, started, inbox } = next;
         let run = Run::new(run_id, environment.now, environment.build, &started);
         let mut execution = Execution { run, code };
         let mut draft = Draft::new(&execution.run, environment);
+        draft.side_effects = side_effects;
         for input in inbox {
             execution.run.note_request(&input);
             execution.run.inbox.push_back(input.clone());
@@ -225,7 +243,7 @@ impl Execution {
 
     /// Decides what was kept, in order, when nothing keeps it waiting any more. A restart that was kept comes first:
     /// what is decided after it may start attempts, and those are not lost.
-    fn drain_inbox(&mut self, draft: &mut Draft<'_, '_>) {
+    pub(super) fn drain_inbox(&mut self, draft: &mut Draft<'_, '_>) {
         let decides =
             |this: &Self| !this.run.is_buffering() && matches!(this.code, Code::Live(_)) && !this.run.is_closed();
         if decides(self) && self.run.inbox.contains(&Input::WorkerRestarted) {
@@ -343,7 +361,7 @@ impl Execution {
     }
 
     /// Lets the code hear what was pushed, and does what follows from that, until nothing is left.
-    fn settle(&mut self, draft: &mut Draft<'_, '_>) {
+    pub(super) fn settle(&mut self, draft: &mut Draft<'_, '_>) {
         loop {
             self.activate_pending(draft);
             let Some(follow_up) = draft.follow_ups.pop_front() else { break };
@@ -367,10 +385,10 @@ impl Execution {
             let Code::Live(driver) = &mut self.code else { continue };
             let commands = driver.activate(Activation {
                 at: draft.at(),
-                run_id: self.run.id(),
+                run_id: self.run.seen_as,
                 history: self.run.info.history,
                 job,
-                markers: Markers::Fresh,
+                markers: draft.take_markers(),
             });
             for command in commands {
                 if self.run.is_closed() {

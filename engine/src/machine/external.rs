@@ -67,6 +67,15 @@ impl Run {
         self.redeliver(draft, seq);
     }
 
+    /// The messages that are under way: their numbers, whether they are signals, and whom they are for.
+    pub(super) fn pending_messages(&self) -> Vec<(Seq, bool, String)> {
+        let told = |(seq, external): (&Seq, &External)| match external {
+            External::Signal(signal) => (*seq, true, format!("{} to {}", signal.name, signal.target.workflow_id)),
+            External::Cancel { target, .. } => (*seq, false, target.workflow_id.to_string()),
+        };
+        self.externals.iter().map(told).collect()
+    }
+
     /// Asks for the delivery of a request under way, for the first time or after a restart.
     pub(super) fn redeliver(&self, draft: &mut Draft<'_, '_>, seq: Seq) {
         let request_id = request_id(self.id(), seq);

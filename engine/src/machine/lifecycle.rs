@@ -28,6 +28,7 @@ impl Run {
                     self.request_ids.insert(id);
                 }
             }
+            EventKind::WorkflowExecutionForked { run_id, .. } => self.begin_again(at, *run_id),
             // Folded into the info already.
             EventKind::UpsertWorkflowSearchAttributes { .. } | EventKind::WorkflowPropertiesModified { .. } => {}
             // Replay reads markers from the events; the run itself needs nothing of them.
@@ -54,6 +55,23 @@ impl Run {
             self.phase = Phase::Backoff;
             self.due.insert((start_at, Due::Start));
         }
+    }
+
+    /// The run has been forked: the time since the last copied event does not count, and no attempt is under way.
+    fn begin_again(&mut self, at: Timestamp, run_id: RunId) {
+        self.seen_as = run_id;
+        let idle = at.since(self.last_at);
+        self.started.execution_deadline = self.started.execution_deadline.map(|deadline| deadline.plus(idle));
+        for timer in self.timers.values_mut() {
+            timer.fire_at = timer.fire_at.plus(idle);
+        }
+        let due = std::mem::take(&mut self.due);
+        self.due = due
+            .into_iter()
+            .filter(|(_, due)| !due.is_of_an_activity())
+            .map(|(when, due)| (when.plus(idle), due))
+            .collect();
+        self.repeat_activities(at);
     }
 
     pub(super) fn request_cancel(

@@ -16,6 +16,7 @@ mod close;
 mod decision;
 mod execution;
 mod external;
+mod fork;
 mod lifecycle;
 mod limit;
 mod outliving;
@@ -27,5 +28,6 @@ mod update;
 
 pub use decision::{Decision, Durable, Effect, Environment, Limits, NextRun, SealedEffects};
 pub use execution::{Execution, Held};
+pub use fork::Fork;
 pub use replay::{LoadError, fold_run};
 pub use run::Run;

@@ -30,7 +30,7 @@ impl JobSources for Run {
     }
     fn child(&self, seq: Seq) -> Option<(&WorkflowType, &WorkflowId, Option<RunId>)> {
         self.children.get(&seq).map(|child| {
-            let run = child.started.then(|| self.child_run_id(seq));
+            let run = child.started.then_some(child.run_id);
             (&child.initiated.workflow_type, &child.initiated.workflow_id, run)
         })
     }
@@ -94,7 +94,7 @@ impl Walk {
             let recorded = &rest[..end];
             let produced = self.driver.activate(Activation {
                 at: turn.at,
-                run_id: self.run.id(),
+                run_id: self.run.seen_as,
                 history: self.run.info.history,
                 job,
                 markers: markers_of(recorded.iter().map(|event| &event.kind)),

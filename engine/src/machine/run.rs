@@ -34,6 +34,8 @@ pub struct Run {
     pub(super) request_ids: RequestIds,
     pub(super) inbox: VecDeque<Input>,
     pub(super) due: BTreeSet<(Timestamp, Due)>,
+    /// Whose ids the code sees and derives others from: this run, unless the events are a copy of another one's.
+    pub(super) seen_as: RunId,
 }
 
 /// Where the run is in its life.
@@ -78,6 +80,7 @@ impl Run {
             request_ids: RequestIds::default(),
             inbox: VecDeque::new(),
             due: BTreeSet::new(),
+            seen_as: started.original_run(run_id),
         }
     }
 
@@ -144,11 +147,11 @@ impl Run {
     /// Folds one event. The only way in which a run changes, apart from its inbox and heartbeats.
     pub fn apply(&mut self, at: Timestamp, event: &EventKind) {
         self.next_event = self.next_event.next();
-        self.last_at = self.last_at.max(at);
         self.info.apply(at, event);
         self.info.history.events += 1;
         self.info.history.bytes += event.size();
         self.route(at, event);
+        self.last_at = self.last_at.max(at);
         if event.closes().is_some() {
             self.due.clear();
             self.activities.clear();
@@ -163,6 +166,7 @@ impl Run {
     }
 
     /// Gives the event to the family it belongs to. No arm does more.
+    // long: one exhaustive match; a variant more is a line more.
     fn route(&mut self, at: Timestamp, event: &EventKind) {
         use EventKind::*;
         match event {
@@ -173,6 +177,7 @@ impl Run {
             | WorkflowExecutionCancelRequested { .. }
             | UpsertWorkflowSearchAttributes { .. }
             | WorkflowPropertiesModified { .. }
+            | WorkflowExecutionForked { .. }
             | MarkerRecorded(_) => self.apply_lifecycle(at, event),
             WorkflowExecutionSignaled(signal) => self.apply_signal(signal),
             WorkflowExecutionUpdateAccepted { .. } | WorkflowExecutionUpdateCompleted { .. } => {
@@ -259,5 +264,15 @@ impl Run {
 impl Due {
     pub(super) fn ignores_pause(self) -> bool {
         matches!(self, Due::ExecutionTimeout | Due::RunTimeout)
+    }
+    pub(super) fn is_of_an_activity(self) -> bool {
+        match self {
+            Due::ExecutionTimeout | Due::RunTimeout | Due::Start | Due::Timer(_) => false,
+            Due::ActivityRetry(_)
+            | Due::ScheduleToStart(_)
+            | Due::Heartbeat(_)
+            | Due::StartToClose(_)
+            | Due::ScheduleToClose(_) => true,
+        }
     }
 }

@@ -71,6 +71,12 @@ pub(crate) enum Message {
         then: StartThen,
         reply: Reply<Started>,
     },
+    /// A fork that has been planned.
+    Fork {
+        fork: Box<crate::machine::Fork>,
+        dry_run: bool,
+        reply: Reply<Forked>,
+    },
     Input {
         run: RunRef,
         input: Input,

@@ -18,6 +18,7 @@
 )]
 
 mod committer;
+mod fork;
 mod health;
 mod in_hand;
 mod mailbox;

@@ -217,7 +217,12 @@ impl Shard {
         Ok(Execution::resume(facts, driver, &turns, self.shared.build).ok().map(|execution| (execution, at)))
     }
 
-    fn keep(&mut self, run: RunId, execution: Execution, snapshot_at: EventId) {
+    /// The run is the newest of its workflow id.
+    pub(super) fn know_as_current(&mut self, name: &RunName) {
+        self.current.insert((name.namespace.clone(), name.workflow_id.clone()), name.run_id);
+    }
+
+    pub(super) fn keep(&mut self, run: RunId, execution: Execution, snapshot_at: EventId) {
         let loaded = Loaded { execution, last_use: 0, last_item: self.submitted, snapshot_at: snapshot_at.0 };
         self.loaded.insert(run, loaded);
         self.touch(run);
@@ -312,8 +317,17 @@ impl Shard {
         self.submit_item(Vec::new(), Vec::new(), vec![answer]);
     }
 
-    fn submit(&mut self, mut decisions: Vec<(RunName, Decision)>, answers: Vec<Answer>) {
-        let mut turns = Vec::new();
+    fn submit(&mut self, decisions: Vec<(RunName, Decision)>, answers: Vec<Answer>) {
+        self.submit_after(Vec::new(), decisions, answers);
+    }
+
+    /// As [`Shard::submit`], with turns that were decided before, in the same commit.
+    pub(super) fn submit_after(
+        &mut self,
+        mut turns: Vec<Turn>,
+        mut decisions: Vec<(RunName, Decision)>,
+        answers: Vec<Answer>,
+    ) {
         let mut effects = Vec::new();
         let mut names = Vec::new();
         while !decisions.is_empty() {
@@ -471,7 +485,7 @@ impl Shard {
 }
 
 /// Decides with the worker's time, build and slots. Slots taken for a decision that fails are given back.
-fn decide_with<T>(
+pub(super) fn decide_with<T>(
     shared: &Shared,
     in_hand: &InHand,
     now: Timestamp,

@@ -105,6 +105,7 @@ impl TurnThread {
     fn handle(&mut self, message: Message) {
         match message {
             Message::Start { run_id, start, then, reply } => self.start(run_id, *start, then, SharedReply::new(reply)),
+            Message::Fork { fork, dry_run, reply } => self.fork(*fork, dry_run, SharedReply::new(reply)),
             Message::Input { run, input, reply } => match (self.shard.find(&run), reply.map(SharedReply::new)) {
                 (Ok(name), reply) => self.input(&name, input, reply),
                 (Err(why), Some(reply)) => self.answer(reply, Err(why)),

@@ -215,6 +215,15 @@ pub enum EventKind {
         identity: Option<Identity>,
     },
     WorkflowExecutionContinuedAsNew(Box<ContinuedAsNew>),
+    /// What came before was copied from another run; from here on the run is itself (see `fork`). What was under way
+    /// begins again: activities from their first attempt, timers for as long as was left.
+    WorkflowExecutionForked {
+        /// This run: whose ids random values and run ids of children derive from now on.
+        run_id: RunId,
+        from: ForkPoint,
+        reason: String,
+        identity: Option<Identity>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -254,6 +263,10 @@ pub struct WorkflowExecutionStarted {
     pub carried_signals: Vec<WorkflowExecutionSignaled>,
     /// Request ids already applied by earlier runs of the chain.
     pub carried_request_ids: Vec<RequestId>,
+    /// Where the run was forked from. Left out where there is nothing, so that old events keep their bytes; whoever adds
+    /// a field after this one must write both always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<Box<ForkedFrom>>,
 }
 
 /// The run that started a child, and the number of the command that did.
@@ -459,7 +472,8 @@ impl EventKind {
             | WorkflowExecutionPaused { .. }
             | WorkflowExecutionUnpaused { .. }
             | WorkflowExecutionTimedOut { .. }
-            | WorkflowExecutionTerminated { .. } => Origin::Bookkeeping,
+            | WorkflowExecutionTerminated { .. }
+            | WorkflowExecutionForked { .. } => Origin::Bookkeeping,
         }
     }
 
@@ -514,6 +528,7 @@ impl EventKind {
             WorkflowExecutionCanceled { .. } => "WorkflowExecutionCanceled",
             WorkflowExecutionTerminated { .. } => "WorkflowExecutionTerminated",
             WorkflowExecutionContinuedAsNew(_) => "WorkflowExecutionContinuedAsNew",
+            WorkflowExecutionForked { .. } => "WorkflowExecutionForked",
         }
     }
 

@@ -13,6 +13,9 @@ use super::{ActivityId, ActivityType, Payload, RetryState, RunId, WorkflowId, Wo
 pub const FAILURE_PANIC: &str = "Panic";
 
 /// The failure type of a payload above the limit (engine.md E31).
+/// A child workflow of the run that was forked: a fork does not share it.
+pub const FAILURE_CHILD_OF_SOURCE: &str = "ChildOfForkedRun";
+
 pub const FAILURE_PAYLOAD_TOO_LARGE: &str = "PayloadTooLarge";
 
 /// What went wrong in user code, with its cause.

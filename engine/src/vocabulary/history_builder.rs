@@ -388,6 +388,7 @@ pub fn started_event(run: RunId, start: StartWorkflow) -> WorkflowExecutionStart
         details: start.details,
         carried_signals: Vec::new(),
         carried_request_ids: Vec::new(),
+        forked_from: None,
     }
 }
 

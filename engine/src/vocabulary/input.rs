@@ -194,6 +194,7 @@ impl StartWorkflow {
             details: self.details,
             carried_signals: Vec::new(),
             carried_request_ids: Vec::new(),
+            forked_from: None,
         }
     }
 }
@@ -235,6 +236,9 @@ pub enum Rejection {
     Invalid { what: String, why: String },
     #[error("the run is held: {why}")]
     Held { why: String },
+    /// A fork: the card of the first difference.
+    #[error("the workflow code of this worker does not fit the history up to the fork: {why}")]
+    DoesNotFit { why: String },
     #[error("the worker is shutting down")]
     ShuttingDown,
     #[error("the log has failed and the worker is leaving: {why}")]

@@ -85,6 +85,9 @@ pub enum Markers {
     Fresh,
     /// The activation is in history: side effects give the recorded values, and only recorded patches apply.
     Recorded { side_effects: BTreeMap<Seq, Payload>, patches: BTreeSet<PatchId> },
+    /// Nothing is written yet, but these side effects have their values already: the activation of another run happens
+    /// again in its fork.
+    Again { side_effects: BTreeMap<Seq, Payload> },
 }
 
 /// Something the code waits for, for `stack` and `describe`.

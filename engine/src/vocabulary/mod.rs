@@ -6,6 +6,7 @@
 pub mod command;
 pub mod event;
 pub mod failure;
+pub mod fork;
 pub mod history_builder;
 pub mod id;
 pub mod input;
@@ -19,6 +20,7 @@ pub mod turn;
 pub use command::*;
 pub use event::*;
 pub use failure::*;
+pub use fork::*;
 pub use history_builder::*;
 pub use id::*;
 pub use input::*;

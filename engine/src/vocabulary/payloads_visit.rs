@@ -111,7 +111,8 @@ macro_rules! walks {
                     | UpsertWorkflowSearchAttributes { .. }
                     | WorkflowExecutionTimedOut { .. }
                     | WorkflowExecutionCanceled { details: None, .. }
-                    | WorkflowExecutionTerminated { .. } => {}
+                    | WorkflowExecutionTerminated { .. }
+                    | WorkflowExecutionForked { .. } => {}
                 }
             }
         }

@@ -131,6 +131,9 @@ pub struct RunInfo {
     pub details: Option<String>,
     pub build: BuildId,
     pub start_request_id: Option<RequestId>,
+    /// The run that this one begins with a copy of. Left out where there is nothing; see the start event's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkPoint>,
 }
 
 impl RunInfo {
@@ -143,7 +146,7 @@ impl RunInfo {
             workflow_type: started.workflow_type.clone(),
             task_queue: started.task_queue.clone(),
             status: WorkflowStatus::Running,
-            started_at: at,
+            started_at: started.forked_from.as_ref().map_or(at, |from| from.at),
             closed_at: None,
             history: HistorySize::default(),
             attempt: started.attempt,
@@ -157,6 +160,7 @@ impl RunInfo {
             details: started.details.clone(),
             build,
             start_request_id: started.request_id.clone(),
+            forked_from: started.forked_from.as_ref().map(|from| from.point.clone()),
         }
     }
 

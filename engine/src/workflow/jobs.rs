@@ -77,8 +77,8 @@ impl JobSources for JobTable {
 pub fn job_of(event: &EventKind, sources: &dyn JobSources) -> Option<Job> {
     use EventKind::*;
     Some(match event {
-        WorkflowExecutionStarted(started) if started.start_at.is_none() => Job::InitializeWorkflow(started.clone()),
-        FirstWorkflowTaskScheduled => Job::InitializeWorkflow(Box::new(sources.started()?.clone())),
+        WorkflowExecutionStarted(started) if started.start_at.is_none() => Job::InitializeWorkflow(first_seen(started)),
+        FirstWorkflowTaskScheduled => Job::InitializeWorkflow(first_seen(sources.started()?)),
         WorkflowExecutionSignaled(signal) => Job::SignalWorkflow(signal.clone()),
         WorkflowExecutionCancelRequested { reason, .. } => Job::CancelWorkflow { reason: reason.clone() },
         WorkflowExecutionUpdateAccepted { update_id, name, input, .. } => {
@@ -126,6 +126,14 @@ pub fn job_of(event: &EventKind, sources: &dyn JobSources) -> Option<Job> {
             return None;
         }
     })
+}
+
+/// The start event as the code saw it that heard it first: in a fork, that of the run whose events were copied.
+fn first_seen(started: &WorkflowExecutionStarted) -> Box<WorkflowExecutionStarted> {
+    match started.before_forks().pop() {
+        Some((_, original)) => Box::new(original),
+        None => Box::new(started.clone()),
+    }
 }
 
 fn canceled(message: &str, details: &Option<Payload>) -> Failure {

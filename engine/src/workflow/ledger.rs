@@ -69,7 +69,8 @@ impl Ledger {
     /// Opens the page of one activation and hands its job back.
     pub(crate) fn begin(&mut self, activation: Activation) -> Job {
         let Activation { at, run_id, history, job, markers } = activation;
-        debug_assert_eq!(run_id, self.run_id, "an activation of another run");
+        // It changes once, when a forked run begins to be itself.
+        self.run_id = run_id;
         self.at = at;
         self.history = history;
         self.markers = markers;
@@ -153,7 +154,7 @@ impl Ledger {
             return *answer;
         }
         let answer = match &self.markers {
-            Markers::Fresh => true,
+            Markers::Fresh | Markers::Again { .. } => true,
             Markers::Recorded { patches, .. } => patches.contains(&id),
         };
         self.counters.patches.insert(id.clone(), answer);
@@ -171,6 +172,10 @@ impl Ledger {
         let seq = self.next_seq();
         let recorded = match &self.markers {
             Markers::Fresh => return SideEffect::Run(seq),
+            Markers::Again { side_effects } => match side_effects.get(&seq) {
+                Some(value) => Some(value.clone()),
+                None => return SideEffect::Run(seq),
+            },
             Markers::Recorded { side_effects, .. } => side_effects.get(&seq).cloned(),
         };
         let value = recorded.clone().unwrap_or_default();

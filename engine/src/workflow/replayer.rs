@@ -47,6 +47,8 @@ pub struct Step<'a> {
 pub struct Replayer<'a> {
     registry: &'a WorkflowRegistry,
     run: Option<(RunIdentity, Box<dyn Driver>)>,
+    /// Whose ids the code sees; another run's for events that a fork has copied.
+    seen_as: Option<RunId>,
     table: JobTable,
     history: HistorySize,
     next_event: EventId,
@@ -69,6 +71,7 @@ impl<'a> Replayer<'a> {
         Replayer {
             registry,
             run: None,
+            seen_as: None,
             table: JobTable::default(),
             history: HistorySize::default(),
             next_event: EventId(1),
@@ -128,6 +131,7 @@ impl<'a> Replayer<'a> {
             .ok_or(ReplayError::NoJob { event_id: event.id, name: event.kind.name() })?;
         let (identity, driver) = self.run.as_mut().ok_or(ReplayError::NotStarted { found: event.kind.name() })?;
         let markers = markers_of(recorded.iter().map(|event| &event.kind));
+        let run_id = self.seen_as.unwrap_or(run_id);
         let activation = Activation { at: event.at, run_id, history: self.history, job, markers };
         let commands = driver.activate(activation);
         check_activation(identity, event, &commands, &|index| driver.command_location(index), recorded)
@@ -157,6 +161,11 @@ impl<'a> Replayer<'a> {
                     current_build: self.registry.build_id(),
                 };
                 self.run = Some((identity, driver));
+                self.seen_as = Some(started.original_run(run_id));
+                Ok(())
+            }
+            (EventKind::WorkflowExecutionForked { run_id, .. }, Some(_)) => {
+                self.seen_as = Some(*run_id);
                 Ok(())
             }
             (_, Some(_)) => Ok(()),

@@ -1,8 +1,8 @@
 //! Semantic diff of two histories: where they first differ, why, and how the rest lines up.
 //!
 //! Compared are the kinds of events, the names they are about, and their contents. Not compared is what differs between
-//! any two runs: run and request ids, identities, builds, command numbers, moments (delays are), and when attempts
-//! started. Workflow tasks of Temporal's are left out.
+//! any two runs: run and request ids, identities, builds, command numbers, moments (delays are), when attempts started,
+//! and that a run was forked. Workflow tasks of Temporal's are left out.
 //!
 //! Invariant: the first divergence is exact, whatever the lengths; only the alignment after it is bounded, and says so.
 
@@ -114,7 +114,7 @@ fn items_of(events: impl Iterator<Item = Event>) -> Vec<Item> {
         if let Some((seq, name)) = introduces(&event.kind) {
             names.insert(seq, name);
         }
-        if matches!(event.kind, EventKind::ActivityTaskStarted { .. }) {
+        if matches!(event.kind, EventKind::ActivityTaskStarted { .. } | EventKind::WorkflowExecutionForked { .. }) {
             continue;
         }
         // Our own types are always JSON.
@@ -165,8 +165,9 @@ fn about(event: &EventKind, content: &Value, names: &BTreeMap<Seq, String>) -> S
 
 /// Removes what differs between any two runs, and turns moments into delays.
 fn strip(content: &mut Value, at: Timestamp) {
-    const VOLATILE: [&str; 12] = [
+    const VOLATILE: [&str; 13] = [
         "seq",
+        "forked_from",
         "run_id",
         "new_run",
         "first_run",

@@ -101,6 +101,11 @@ impl History {
         Self::checked(turns, Redaction::None, &Limits::NONE)
     }
 
+    /// Turns from elsewhere, which are checked like a file.
+    pub fn from_turns(turns: Vec<Turn>, limits: &Limits) -> Result<Self, InvalidHistory> {
+        Self::checked(turns, Redaction::None, limits)
+    }
+
     /// Reads a history file's text. It may come from anywhere.
     pub fn from_json(text: &[u8], limits: &Limits) -> Result<Self, InvalidHistory> {
         let (turns, redaction, header) = json::read(text, limits)?;

@@ -31,6 +31,8 @@ struct Thing {
     started: bool,
     /// Timers: when it may fire.
     fire_at: Timestamp,
+    /// Activities: attempts before a fork were another run's, so that a result may be told without one.
+    forked: bool,
 }
 
 /// What an event does to a numbered thing.
@@ -54,6 +56,10 @@ impl Numbered {
     const SEQ_MAX: Seq = Seq(1 << 40);
 
     pub(super) fn event(&mut self, id: EventId, now: Timestamp, event: &EventKind) -> Result<(), Problem> {
+        if matches!(event, EventKind::WorkflowExecutionForked { .. }) {
+            self.begin_again();
+            return Ok(());
+        }
         if let Some((seq, family)) = Family::asked_for(event) {
             return self.ask(id, seq, family, event);
         }
@@ -68,6 +74,13 @@ impl Numbered {
         let EventKind::ExternalWorkflowExecutionCancelRequested { seq } = event else { return None };
         let is_child = self.things.get(seq).is_some_and(|thing| thing.family == Family::ChildWorkflow);
         is_child.then_some((*seq, Family::ChildWorkflow, Step::CancelDelivered))
+    }
+
+    /// A fork begins what was under way from the first attempt.
+    fn begin_again(&mut self) {
+        for thing in self.things.values_mut().filter(|thing| thing.over_since.is_none()) {
+            (thing.attempt, thing.running, thing.forked) = (Attempt(0), false, true);
+        }
     }
 
     /// A heartbeat belongs to an attempt that was started; it may be told after the activity's end in the same turn.
@@ -106,6 +119,7 @@ impl Numbered {
             paused: false,
             started: false,
             fire_at,
+            forked: false,
         };
         self.things.insert(seq, thing);
         Ok(())
@@ -134,7 +148,9 @@ impl Thing {
             Step::TimerFired if now < self.fire_at => {
                 return Err(Problem::FiredEarly { seq, at: now, fire_at: self.fire_at });
             }
-            Step::ActivityCompleted if last == Attempt(0) => return Err(Problem::ResultWithoutAttempt { seq }),
+            Step::ActivityCompleted if last == Attempt(0) && !self.forked => {
+                return Err(Problem::ResultWithoutAttempt { seq });
+            }
             Step::ActivityCanceled | Step::CancelDelivered if !self.cancel_requested => {
                 return Err(Problem::CanceledUnasked { seq });
             }

@@ -154,6 +154,10 @@ pub enum Problem {
     RequestAppliedTwice { request_id: RequestId },
     #[error("the run was paused twice, or unpaused without a pause")]
     Pause,
+    #[error("the start of the run does not say that it was forked")]
+    NotAFork,
+    #[error("a fork that says it has copied {copied} events; {before} stand before it")]
+    ForkedElsewhere { copied: EventId, before: u64 },
     #[error("the run ends as canceled and nobody asked for it")]
     ClosedCanceledUnasked,
 

@@ -303,6 +303,7 @@ const STORIES: &[(&str, Story)] = &[
     }),
     ("Pause", |h| _ = h.paused("").paused("")),
     ("Pause", |h| _ = h.paused("").unpaused("").unpaused("")),
+    ("NotAFork", |h| _ = h.turn(forked(EventId(14)))),
     ("ClosedCanceledUnasked", |h| _ = h.signaled("x", Payload::null()).canceled(None)),
     ("PayloadTooLarge", |h| _ = h.signaled("x", Payload::bytes(vec![0; 1_001]))),
     ("StorageEncoding", |h| _ = h.signaled("x", Payload { encoding: ENCODING_BLOB.into(), data: vec![0; 40].into() })),
@@ -316,6 +317,28 @@ const STORIES: &[(&str, Story)] = &[
         h.signaled("x", Payload::null()).search_attributes_upserted(attributes);
     }),
 ];
+
+fn forked(event: EventId) -> EventKind {
+    let from = ForkPoint { workflow_id: "source".into(), run_id: RunId([8; 16]), event };
+    EventKind::WorkflowExecutionForked { run_id: RunId([9; 16]), from, reason: String::new(), identity: None }
+}
+
+/// The start says that the run was forked.
+fn fork_of_itself(turns: &mut [Turn]) {
+    let EventKind::WorkflowExecutionStarted(started) = &mut turns[0].events[0] else { unreachable!() };
+    let point = ForkPoint { workflow_id: "source".into(), run_id: RunId([8; 16]), event: EventId(3) };
+    started.forked_from = Some(Box::new(ForkedFrom {
+        point,
+        at: HistoryBuilder::EPOCH,
+        namespace: started.namespace.clone(),
+        first_run: started.first_run,
+        continued_from: None,
+        parent: None,
+        request_id: None,
+        identity: None,
+        forked_from: None,
+    }));
+}
 
 /// Damage that no story tells: turns changed by hand.
 type Change = fn(&mut Vec<Turn>);
@@ -344,6 +367,10 @@ const CHANGES: &[(&str, Change)] = &[
     }),
     ("AttemptNotStarted", |turns| {
         turns[3].heartbeats.push(Heartbeat { seq: Seq(1), attempt: Attempt(7), details: None });
+    }),
+    ("ForkedElsewhere", |turns| {
+        fork_of_itself(turns);
+        turns[3].events = vec![forked(EventId(99))];
     }),
     ("AttemptZero", |turns| match &mut turns[0].events[0] {
         EventKind::WorkflowExecutionStarted(started) => started.attempt = Attempt(0),

@@ -44,6 +44,8 @@ struct Checker {
     now: Timestamp,
     backoff: bool,
     paused: bool,
+    /// The start says that the run was forked.
+    forked: bool,
     cancel_requested: bool,
     closed_at: Option<EventId>,
     /// An activating event has been seen in this turn.
@@ -64,6 +66,7 @@ impl Checker {
             now: rfc3339::EARLIEST,
             backoff: false,
             paused: false,
+            forked: false,
             cancel_requested: false,
             closed_at: None,
             activated: false,
@@ -135,6 +138,7 @@ impl Checker {
             return Err(Problem::AttemptZero);
         }
         self.backoff = started.start_at.is_some();
+        self.forked = started.forked_from.is_some();
         Ok(())
     }
 
@@ -167,6 +171,10 @@ impl Checker {
                 self.next_run(*new_run)
             }
             WorkflowExecutionContinuedAsNew(next) => self.next_run(Some(next.new_run)),
+            WorkflowExecutionForked { .. } if !self.forked => Err(Problem::NotAFork),
+            WorkflowExecutionForked { from, .. } if from.event.next() != self.next_event => {
+                Err(Problem::ForkedElsewhere { copied: from.event, before: self.next_event.0 - 1 })
+            }
             _ => Ok(()),
         }
     }

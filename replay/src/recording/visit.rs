@@ -123,6 +123,7 @@ fn event(kind: &mut EventKind, v: &mut impl Visitor) {
         | ChildWorkflowExecutionCancelRequested { reason, .. }
         | ChildWorkflowExecutionTerminated { reason, .. }
         | RequestCancelExternalWorkflowExecutionInitiated { reason, .. }
+        | WorkflowExecutionForked { reason, .. }
         | WorkflowExecutionTerminated { reason, .. } => v.text(reason),
         TimerStarted { summary, .. } => maybe_text(summary, v),
         UpsertWorkflowSearchAttributes { attributes } => v.attributes(attributes),

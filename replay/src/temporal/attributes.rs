@@ -67,7 +67,8 @@ impl<'a> Exporter<'a> {
             FirstWorkflowTaskScheduled
             | ActivityTaskAwaitingCompletion { .. }
             | ActivityTaskPaused { .. }
-            | ActivityTaskUnpaused { .. } => {}
+            | ActivityTaskUnpaused { .. }
+            | WorkflowExecutionForked { .. } => {}
         }
     }
 
@@ -98,7 +99,7 @@ impl<'a> Exporter<'a> {
                 })
             })
             .maybe("continuedFailure", started.last_failure.as_ref(), failure)
-            .set("originalExecutionRunId", run_id.to_string())
+            .set("originalExecutionRunId", started.original_run(run_id).to_string())
             .maybe("identity", started.identity.as_ref(), |identity| json!(identity))
             .set("firstExecutionRunId", started.first_run.to_string())
             .maybe("retryPolicy", started.retry_policy.as_ref(), retry_policy)

@@ -232,5 +232,6 @@ fn started(workflow_type: &str, steps: u64) -> WorkflowExecutionStarted {
         details: None,
         carried_signals: Vec::new(),
         carried_request_ids: Vec::new(),
+        forked_from: None,
     }
 }

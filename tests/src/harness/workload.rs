@@ -70,5 +70,6 @@ pub fn of_start(request: &StartWorkflow) -> EventKind {
         details: None,
         carried_signals: Vec::new(),
         carried_request_ids: Vec::new(),
+        forked_from: None,
     }))
 }

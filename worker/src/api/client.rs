@@ -285,6 +285,9 @@ impl Backend for HttpClient {
     fn start(&self, request: StartWorkflow) -> Reply<'_, Started> {
         Box::pin(async move { self.0.post(&api("workflows"), &request).await })
     }
+    fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
+        Box::pin(async move { self.0.post(&api("fork"), &request).await })
+    }
     fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
         self.run_post(target, "/signal", signal)
     }

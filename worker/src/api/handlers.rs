@@ -14,6 +14,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, body::Bytes};
 use bosun_engine::*;
+use bosun_replay::{History, Limits};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -140,6 +141,18 @@ pub async fn start(State(api): State<Api>, body: Bytes) -> Result<(StatusCode, J
     let started = api.backend.start(body_of(&body)?).await?;
     let status = if started.newly_started { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(started)))
+}
+
+/// A fork. Turns that the client sends are hostile input and are checked as a history file is.
+pub async fn fork(State(api): State<Api>, body: Bytes) -> Answer<Forked> {
+    let mut request: ForkRequest = body_of(&body)?;
+    if let ForkSource::History(turns) = request.source {
+        let history = History::from_turns(turns, &Limits::default());
+        let history =
+            history.map_err(|why| Rejection::Invalid { what: "the history to fork".into(), why: why.to_string() })?;
+        request.source = ForkSource::History(history.turns().to_vec());
+    }
+    Ok(Json(api.backend.fork(request).await?))
 }
 
 /// A start with a signal or an update.

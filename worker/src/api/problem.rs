@@ -47,6 +47,7 @@ pub fn status_of(rejection: &Rejection) -> (StatusCode, &'static str) {
         Rejection::AlreadyPaused => (S::CONFLICT, "already_paused"),
         Rejection::NotPaused => (S::CONFLICT, "not_paused"),
         Rejection::Held { .. } => (S::CONFLICT, "held"),
+        Rejection::DoesNotFit { .. } => (S::CONFLICT, "does_not_fit"),
         Rejection::UnknownWorkflowType { .. } => (S::UNPROCESSABLE_ENTITY, "unknown_workflow_type"),
         Rejection::UpdateRefused { .. } => (S::UNPROCESSABLE_ENTITY, "update_refused"),
         Rejection::Query(QueryError::Unknown { .. }) => (S::UNPROCESSABLE_ENTITY, "unknown_query"),

@@ -33,6 +33,7 @@ pub const ROUTES: &[Route] = &[
     route(Method::POST, "/api/v1/workflows", "start", || post(h::start)),
     route(Method::GET, "/api/v1/workflows", "list", || get(h::list)),
     route(Method::GET, "/api/v1/workflow-count", "count", || get(h::count)),
+    route(Method::POST, "/api/v1/fork", "a new run that begins with the history of another one", || post(h::fork)),
     route(Method::POST, "/api/v1/signal-with-start", "signal, starting the run if none is open", || post(h::signal_with_start)),
     route(Method::POST, "/api/v1/update-with-start", "update, starting the run if none is open", || post(h::update_with_start)),
     route(Method::GET, "/api/v1/watch", "events of all runs that match, as JSON lines", || get(h::watch)),

@@ -347,6 +347,7 @@ pub(crate) fn rejections() -> Vec<Rejection> {
         Rejection::PayloadTooLarge { length: 3, limit: 2 },
         Rejection::Invalid { what: "x".into(), why: "y".into() },
         Rejection::Held { why: "z".into() },
+        Rejection::DoesNotFit { why: "card".into() },
         Rejection::ShuttingDown,
         Rejection::StorageFailed { why: "EIO".into() },
         Rejection::StorageFull { why: "ENOSPC".into() },

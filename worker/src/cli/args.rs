@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::output::{ColorChoice, Format};
 use super::time_format::TimeFormat;
-use super::{activity, control, describe, diff, list, message, result, show, start, store, worker};
+use super::{activity, control, describe, diff, fork, list, message, result, show, start, store, worker};
 
 /// Runs supervisors: long-lived managers of agents, commands and people that survive any crash.
 #[derive(Debug, Parser)]
@@ -106,6 +106,8 @@ pub enum WorkflowVerb {
     Describe(describe::DescribeArgs),
     /// Show the history of a run.
     Show(show::ShowArgs),
+    /// Start a new run from an event of an old one, with other results, signals or input.
+    Fork(fork::ForkArgs),
     /// Compare two histories: the first difference and its cause first. Exit 0: the same, 22: they differ.
     Diff(diff::DiffArgs),
     /// Wait for the result of a run.

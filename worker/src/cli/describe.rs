@@ -50,15 +50,7 @@ fn head(screen: &mut Screen, description: &Description) {
     if info.attempt.0 > 1 {
         screen.field("attempt", info.attempt.to_string());
     }
-    if let Some(parent) = &info.parent {
-        screen.field("parent", parent.workflow_id.as_str());
-    }
-    if let Some(run) = info.continued_from {
-        screen.field("continued from", run.to_string());
-    }
-    if let Some(run) = info.next_run {
-        screen.field("next run", run.to_string());
-    }
+    lineage(screen, info);
     for (name, text) in [("summary", &info.summary), ("details", &info.details)] {
         if let Some(text) = text {
             screen.field(name, text);
@@ -80,6 +72,22 @@ fn head(screen: &mut Screen, description: &Description) {
     for warning in &description.warnings {
         let line = screen.paint(Paint::Yellow, &printable(&format!("warning: {warning}")));
         screen.line(line);
+    }
+}
+
+/// The runs that this one comes from and leads to.
+fn lineage(screen: &mut Screen, info: &RunInfo) {
+    if let Some(parent) = &info.parent {
+        screen.field("parent", parent.workflow_id.as_str());
+    }
+    if let Some(from) = &info.forked_from {
+        screen.field("forked from", format!("{} at event {} (run {})", from.workflow_id, from.event, from.run_id));
+    }
+    if let Some(run) = info.continued_from {
+        screen.field("continued from", run.to_string());
+    }
+    if let Some(run) = info.next_run {
+        screen.field("next run", run.to_string());
     }
 }
 

@@ -134,6 +134,10 @@ codes! {
     UnreadableHistory 39 HistoryUnreadable "the history cannot be read"
         "The file is not a history, was written by a newer version, or is damaged; the cause names the place. A redacted \
          history and an export of Temporal's can be viewed and compared, not replayed.";
+    DoesNotFit 40 NonDeterminism "the workflow code does not fit the history that was to be forked"
+        "A fork begins with the history of another run, and this program's code asks for something else than that history \
+         holds. Nothing was written. Fork with the code that wrote the history, guard the change with `patched`, or fork \
+         at an earlier event (--at). `bosun replay what-if` shows where changed code would decide otherwise.";
 }
 
 impl Code {
@@ -162,6 +166,7 @@ impl Code {
             Rejection::PayloadTooLarge { .. } => Code::PayloadTooLarge,
             Rejection::Invalid { .. } => Code::Invalid,
             Rejection::Held { .. } => Code::Held,
+            Rejection::DoesNotFit { .. } => Code::DoesNotFit,
             Rejection::ShuttingDown => Code::ShuttingDown,
             Rejection::StorageFailed { .. } => Code::StorageFailed,
             Rejection::StorageFull { .. } => Code::StorageFull,

@@ -13,6 +13,7 @@ pub mod error;
 mod event_text;
 pub mod exit;
 pub mod explain;
+mod fork;
 mod input;
 mod list;
 mod locate;
@@ -177,6 +178,7 @@ impl Verb {
             Verb::Workflow(WorkflowVerb::Start(_) | WorkflowVerb::SignalWithStart(_)) => {
                 Purpose::Visit { create: true }
             }
+            Verb::Workflow(WorkflowVerb::Fork(args)) => Purpose::Visit { create: args.makes_a_store() },
             Verb::Workflow(_) | Verb::Activity(_) | Verb::Store(_) => Purpose::Visit { create: false },
         }
     }
@@ -200,6 +202,7 @@ async fn workflow(cx: &mut Context, verb: WorkflowVerb) -> Result<Exit, CliError
         WorkflowVerb::Count(args) => list::count(cx, args).await,
         WorkflowVerb::Describe(args) => describe::describe(cx, args).await,
         WorkflowVerb::Show(args) => show::show(cx, args).await,
+        WorkflowVerb::Fork(args) => fork::fork(cx, args).await,
         WorkflowVerb::Diff(args) => diff::diff_runs(cx, args).await,
         WorkflowVerb::Result(args) => result::result(cx, args).await,
         WorkflowVerb::Signal(args) => message::signal(cx, args).await,

@@ -52,6 +52,7 @@ pub(crate) fn start_with(run: u64, id: &str, input: Payload) -> Turn {
         details: None,
         carried_signals: Vec::new(),
         carried_request_ids: Vec::new(),
+        forked_from: None,
     };
     let mut turn = turn(
         run,

@@ -63,13 +63,13 @@ impl WfContext {
 
     /// How the run came to be: ids, parent, attempt, memo.
     pub fn info(&self) -> &WorkflowExecutionStarted {
-        &self.shared.started
+        self.shared.seen_start()
     }
     pub fn run_id(&self) -> RunId {
         self.shared.ledger().run_id()
     }
     pub fn workflow_id(&self) -> &WorkflowId {
-        &self.shared.started.workflow_id
+        &self.shared.seen_start().workflow_id
     }
     /// Workflow time: the time of the event being handled.
     pub fn now(&self) -> Timestamp {

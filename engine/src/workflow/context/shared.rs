@@ -32,6 +32,8 @@ pub(crate) enum Phase {
 
 pub(crate) struct Shared {
     pub(crate) started: WorkflowExecutionStarted,
+    /// What the code of the runs saw whose events a fork has copied.
+    before_forks: Vec<(RunId, WorkflowExecutionStarted)>,
     pub(crate) root: Rc<Scope>,
     ledger: RefCell<Ledger>,
     phase: Cell<Phase>,
@@ -88,6 +90,7 @@ struct Operation {
 impl Shared {
     pub(crate) fn new(run_id: RunId, started: WorkflowExecutionStarted) -> Rc<Self> {
         Rc::new(Shared {
+            before_forks: started.before_forks(),
             started,
             root: Scope::root(),
             ledger: RefCell::new(Ledger::new(run_id)),
@@ -109,6 +112,12 @@ impl Shared {
             next_run: RefCell::default(),
             outcome: RefCell::default(),
         })
+    }
+
+    /// How the run came to be, as its code may know at this point of its history.
+    pub(crate) fn seen_start(&self) -> &WorkflowExecutionStarted {
+        let run = self.ledger.borrow().run_id();
+        self.before_forks.iter().find(|(before, _)| *before == run).map_or(&self.started, |(_, started)| started)
     }
 
     /// Breaks the cycles between the run and the closures it keeps, for a driver that goes away.

@@ -69,6 +69,7 @@ pub(super) fn started(workflow_type: &str, input: Payload) -> WorkflowExecutionS
         details: None,
         carried_signals: Vec::new(),
         carried_request_ids: Vec::new(),
+        forked_from: None,
     }
 }
 

@@ -1,0 +1,282 @@
+//! What goes another way in a fork: results, failures, values, signals, the input.
+//!
+//! Invariant: a change names exactly one thing of the history, or it is refused with the things it could mean. It is told
+//! at the fork; what the fork has not asked for by then cannot be changed.
+
+use std::collections::BTreeMap;
+
+use super::source::{Family, Placed, SIDE_EFFECT, Source, Subject};
+use super::{Fork, refused};
+use crate::machine::run::Run;
+use crate::request::*;
+use crate::vocabulary::*;
+
+/// A change that was found in the history.
+pub(super) enum Change {
+    Outcome { subject: Subject, outcome: Result<Payload, Failure> },
+    SideEffect { subject: Subject, value: Payload, activating: EventId },
+    Signal { event: EventId, signal: WorkflowExecutionSignaled },
+    Input,
+}
+
+pub(super) type Told = Vec<(EventId, EventKind, ForkTold)>;
+
+pub(super) fn changes(source: &Source<'_>, asked: &[ForkChange]) -> Result<Vec<Change>, Rejection> {
+    let mut found: Vec<Change> = Vec::new();
+    for change in asked {
+        let change = match change {
+            ForkChange::Outcome { of, outcome } => self::outcome(source, of, outcome)?,
+            ForkChange::Signal { name, nth, input } => signal(source, name, *nth, input)?,
+            ForkChange::Input(_) => Change::Input,
+        };
+        if found.iter().any(|one| one.is_about_the_same(&change)) {
+            return Err(refused(change.name(), "it is changed twice"));
+        }
+        found.push(change);
+    }
+    Ok(found)
+}
+
+fn outcome(source: &Source<'_>, of: &ForkSubject, outcome: &Result<Payload, Failure>) -> Result<Change, Rejection> {
+    let subject = find(source, of)?.clone();
+    match (subject.family, outcome) {
+        (Family::Activity | Family::Child, _) => Ok(Change::Outcome { subject, outcome: outcome.clone() }),
+        (Family::SideEffect, Ok(value)) => {
+            let before = source.events.iter().rev().skip_while(|event| event.id > subject.asked);
+            let activating = before.into_iter().find(|event| event.kind.origin() == Origin::Activating);
+            let activating = activating.map_or(EventId(1), |event| event.id);
+            Ok(Change::SideEffect { subject, value: value.clone(), activating })
+        }
+        (Family::SideEffect, Err(_)) => Err(refused(of, "a side effect has a value; it cannot fail")),
+        (Family::Signal | Family::CancelRequest, _) => Err(refused(of, "a message to another run has no result")),
+    }
+}
+
+/// The one thing that is meant.
+fn find<'s>(source: &'s Source<'_>, of: &ForkSubject) -> Result<&'s Subject, Rejection> {
+    match of {
+        ForkSubject::Seq(seq) => source.subjects.get(seq).ok_or_else(|| {
+            refused(of, "no activity, child workflow or side effect of the history has this command number")
+        }),
+        ForkSubject::Event(id) => {
+            let found = source.subjects.values().find(|one| one.asked == *id || one.ended == Some(*id));
+            found.ok_or_else(|| match source.event(*id) {
+                Some(event) => {
+                    let is = event.kind.name();
+                    refused(
+                        of,
+                        format!("it is {is}; name the event that asked for a result or the one that brought it"),
+                    )
+                }
+                None => refused(of, format!("the history has {} events", source.count())),
+            })
+        }
+        ForkSubject::Name { name, nth } => {
+            let fits = |one: &&Subject| one.type_name == *name || one.id_name == *name;
+            let candidates: Vec<&Subject> = source.subjects.values().filter(fits).collect();
+            match (candidates.as_slice(), nth) {
+                ([], _) => {
+                    Err(refused(of, format!("the history has no such name; it has: {}", known(source).join(", "))))
+                }
+                ([one], None) => Ok(one),
+                (several, Some(nth)) => several
+                    .get(nth.wrapping_sub(1))
+                    .copied()
+                    .ok_or_else(|| refused(of, format!("there are {} of this name, counted from 1", several.len()))),
+                (several, None) => Err(refused(of, format!("there are several: {}", listed(name, several)))),
+            }
+        }
+    }
+}
+
+fn known(source: &Source<'_>) -> Vec<String> {
+    let mut names: Vec<String> = source
+        .subjects
+        .values()
+        .filter(|one| !matches!(one.family, Family::Signal | Family::CancelRequest))
+        .map(|one| one.type_name.clone())
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn listed(name: &str, several: &[&Subject]) -> String {
+    let one = |(i, subject): (usize, &&Subject)| match subject.ended {
+        Some(ended) => format!("{name}#{} (ended at event {ended})", i + 1),
+        None => format!("{name}#{} (asked for at event {})", i + 1, subject.asked),
+    };
+    several.iter().enumerate().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn signal(source: &Source<'_>, name: &SignalName, nth: Option<usize>, input: &Payload) -> Result<Change, Rejection> {
+    let found: Vec<(EventId, &WorkflowExecutionSignaled)> = source
+        .events
+        .iter()
+        .filter_map(|event| match event.kind {
+            EventKind::WorkflowExecutionSignaled(signal) if signal.name == *name => Some((event.id, signal)),
+            _ => None,
+        })
+        .collect();
+    let what = format!("signal {name}");
+    let (event, signal) = match (found.as_slice(), nth) {
+        ([], _) => return Err(refused(what, "the history has no signal of this name")),
+        ([one], None) => *one,
+        (several, Some(nth)) => *several
+            .get(nth.wrapping_sub(1))
+            .ok_or_else(|| refused(what, format!("there are {}, counted from 1", several.len())))?,
+        (several, None) => {
+            let one = |(i, (event, _)): (usize, &(EventId, _))| format!("{name}#{} (event {event})", i + 1);
+            let list: Vec<String> = several.iter().enumerate().map(one).collect();
+            return Err(refused(what, format!("there are several: {}", list.join(", "))));
+        }
+    };
+    Ok(Change::Signal { event, signal: WorkflowExecutionSignaled { input: input.clone(), ..signal.clone() } })
+}
+
+impl Change {
+    /// The event that is replaced; nothing from it on is kept.
+    pub(super) fn cuts_before(&self) -> Option<EventId> {
+        match self {
+            Change::Outcome { subject, .. } => subject.ended,
+            Change::SideEffect { activating, .. } => Some(*activating),
+            Change::Signal { event, .. } => Some(*event),
+            Change::Input => Some(EventId(1)),
+        }
+    }
+    pub(super) fn seq(&self) -> Option<Seq> {
+        match self {
+            Change::Outcome { subject, .. } | Change::SideEffect { subject, .. } => Some(subject.seq),
+            Change::Signal { .. } | Change::Input => None,
+        }
+    }
+    fn name(&self) -> String {
+        match self {
+            Change::Outcome { subject, .. } => subject.type_name.clone(),
+            Change::SideEffect { subject, .. } => format!("{SIDE_EFFECT} {}", subject.seq),
+            Change::Signal { signal, .. } => format!("signal {}", signal.name),
+            Change::Input => "the input".into(),
+        }
+    }
+    fn is_about_the_same(&self, other: &Change) -> bool {
+        match (self, other) {
+            (Change::Input, Change::Input) => true,
+            (Change::Signal { event: one, .. }, Change::Signal { event: two, .. }) => one == two,
+            _ => self.seq().is_some() && self.seq() == other.seq(),
+        }
+    }
+
+    /// Says how the change is told at the fork, or why it cannot be.
+    pub(super) fn apply(
+        &self,
+        fork: &mut Fork,
+        source: &Source<'_>,
+        kept: Option<&Run>,
+        told: &mut Told,
+    ) -> Result<(), Rejection> {
+        let at = fork.point.event;
+        match self {
+            Change::Input => {
+                let line = ForkTold {
+                    event: Some(EventId(1)),
+                    what: format!("the input = {}", short(&fork.started.input)),
+                    why: ForkTelling::Changed,
+                };
+                fork.plan.told.push(line);
+            }
+            Change::Signal { event, signal } => {
+                let what = format!("signal {} = {}", signal.name, short(&signal.input));
+                let line = ForkTold { event: Some(*event), what, why: ForkTelling::Changed };
+                if at == EventId(0) {
+                    return Err(refused(self.name(), "the fork begins anew, and nothing is signaled to it"));
+                }
+                told.push((*event, EventKind::WorkflowExecutionSignaled(signal.clone()), line));
+            }
+            Change::Outcome { subject, outcome } => {
+                if !subject.is_pending_at(at) {
+                    let why = format!("it is asked for at event {}, after the fork (event {at})", subject.asked);
+                    return Err(refused(self.name(), why));
+                }
+                tell_outcome(subject, outcome, kept, told);
+            }
+            Change::SideEffect { subject, value, activating } => {
+                if activating.0 != at.0 + 1 {
+                    return Err(refused(
+                        self.name(),
+                        format!("its activation begins at event {activating}, not right after the fork (event {at})"),
+                    ));
+                }
+                self.give_again(fork, source, *activating, (subject, value), told);
+            }
+        }
+        Ok(())
+    }
+
+    /// The activation with the side effect happens again; its other side effects give what they gave.
+    fn give_again(
+        &self,
+        fork: &mut Fork,
+        source: &Source<'_>,
+        activating: EventId,
+        (subject, value): (&Subject, &Payload),
+        told: &mut Told,
+    ) {
+        let answers = source.after(activating).iter().take_while(|event| event.kind.origin() != Origin::Activating);
+        let recorded: BTreeMap<Seq, Payload> = answers.filter_map(recorded_value).collect();
+        for (seq, recorded) in recorded {
+            fork.side_effects.entry(seq).or_insert(recorded);
+        }
+        fork.side_effects.insert(subject.seq, value.clone());
+        let what = format!("{SIDE_EFFECT} {} = {}", subject.seq, short(value));
+        let line = ForkTold { event: Some(subject.asked), what, why: ForkTelling::Changed };
+        let again = source.event(activating).filter(|event| event.id > EventId(1));
+        match again {
+            // A second side effect of the same activation is already told by it.
+            Some(event) if !told.iter().any(|(place, ..)| *place == activating) => {
+                told.push((activating, event.kind.clone(), line));
+            }
+            Some(_) | None => fork.plan.told.push(line),
+        }
+    }
+}
+
+fn recorded_value(event: &Placed<'_>) -> Option<(Seq, Payload)> {
+    match event.kind {
+        EventKind::MarkerRecorded(Marker::SideEffect { seq, value }) => Some((*seq, value.clone())),
+        _ => None,
+    }
+}
+
+fn tell_outcome(subject: &Subject, outcome: &Result<Payload, Failure>, kept: Option<&Run>, told: &mut Told) {
+    let seq = subject.seq;
+    let place = subject.ended.unwrap_or(EventId(u64::MAX));
+    let what = match outcome {
+        Ok(result) => format!("{} = {}", subject.type_name, short(result)),
+        Err(failure) => format!("{} failed: {failure}", subject.type_name),
+    };
+    let line = |what: String| ForkTold { event: subject.ended, what, why: ForkTelling::Changed };
+    let event = match (subject.family, outcome) {
+        (Family::Child, Ok(result)) => EventKind::ChildWorkflowExecutionCompleted { seq, result: result.clone() },
+        (Family::Child, Err(failure)) => EventKind::ChildWorkflowExecutionFailed { seq, failure: failure.clone() },
+        (_, Ok(result)) => EventKind::ActivityTaskCompleted { seq, result: result.clone(), identity: None },
+        (_, Err(failure)) => EventKind::ActivityTaskFailed {
+            seq,
+            failure: failure.clone(),
+            retry_state: RetryState::NonRetryableFailure,
+        },
+    };
+    if subject.family == Family::Child
+        && let Some(run_id) = kept.and_then(|run| run.child_to_start(seq))
+    {
+        let started = EventKind::ChildWorkflowExecutionStarted { seq, run_id };
+        told.push((place, started, line(format!("{} started", subject.type_name))));
+    }
+    told.push((place, event, line(what)));
+}
+
+/// A payload for people, shortened.
+pub(super) fn short(payload: &Payload) -> String {
+    let text = format!("{payload:?}");
+    let text = text.strip_prefix("json:").unwrap_or(&text);
+    if text.chars().count() <= 120 { text.to_owned() } else { text.chars().take(119).chain(['…']).collect() }
+}

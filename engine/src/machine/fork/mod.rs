@@ -1,0 +1,192 @@
+//! Forks, planned: what of a history is kept, what is told to the code at the fork, what happens again in the world.
+//!
+//! Rules, each for what was under way at the fork:
+//! - activities run again, from their first attempt, with an idempotency key of the new run; one that was asked to cancel
+//!   is canceled;
+//! - timers wait for as long as was left, and so do the run's own timeouts: the time between the last copied event and
+//!   the fork does not count;
+//! - children belong to the source: the end that the source recorded is told at once; without one the code is told that
+//!   the child was terminated. They are neither shared nor started again;
+//! - messages to other runs were sent by the source, and are told as it recorded, else as delivered;
+//! - inputs that were accepted and not decided are decided by the fork; a pause ends.
+//!
+//! Invariant: planning reads a history and gives data; nothing is written, no code runs. The history is cut where turns
+//! end, except right before an event that is replaced; the copied events are the source's own. What is told at the fork
+//! is one event each, so that a fork replays like any other run.
+
+mod begin;
+mod change;
+mod cut;
+mod source;
+mod under_way;
+
+use std::collections::BTreeMap;
+
+use self::change::{Change, changes};
+use self::cut::Cut;
+use self::source::Source;
+use super::replay::fold_run;
+use super::run::Run;
+use crate::request::*;
+use crate::vocabulary::*;
+
+/// A fork that has been planned and not begun.
+#[derive(Debug, Clone)]
+pub struct Fork {
+    /// The start event of the new run.
+    pub(super) started: WorkflowExecutionStarted,
+    /// The copied turns, with the ids of the new run. Empty: the run begins anew.
+    pub(super) prefix: Vec<Turn>,
+    pub(super) told: Vec<EventKind>,
+    /// Values that side effects of the first activation give instead of being carried out.
+    pub(super) side_effects: BTreeMap<Seq, Payload>,
+    pub(super) reason: String,
+    pub(super) run_id: RunId,
+    pub(super) point: ForkPoint,
+    pub(super) plan: ForkPlan,
+}
+
+/// Something that cannot be forked as asked.
+pub(super) fn refused(what: impl ToString, why: impl Into<String>) -> Rejection {
+    Rejection::Invalid { what: format!("fork: {}", what.to_string()), why: why.into() }
+}
+
+impl Fork {
+    /// Plans the fork of a run with these turns. `run_id` is the new run's.
+    pub fn plan(request: &ForkRequest, turns: &[Turn], run_id: RunId, now: Timestamp) -> Result<Fork, Rejection> {
+        let not_a_history = |why: super::LoadError| refused("the source", why.to_string());
+        // Says what is wrong with the history as a whole, before its parts are looked at.
+        fold_run(turns).map_err(not_a_history)?;
+        let source = Source::of(turns)?;
+        let changes = changes(&source, &request.changes)?;
+        let (cut, moved) = cut::place(&source, request.at, &changes)?;
+        let point =
+            ForkPoint { workflow_id: source.started.workflow_id.clone(), run_id: source.run, event: cut.event(turns) };
+        let started = started(&source, request, &point, run_id, now);
+        let prefix = cut.copy(turns, run_id, &started);
+        let kept = if prefix.is_empty() { None } else { Some(fold_run(&prefix).map_err(not_a_history)?) };
+        let mut fork = Fork {
+            plan: ForkPlan {
+                event: point.event,
+                moved,
+                dropped: source.count() - count(point.event),
+                ..Default::default()
+            },
+            started,
+            prefix,
+            told: Vec::new(),
+            side_effects: BTreeMap::new(),
+            reason: request.reason.clone(),
+            run_id,
+            point,
+        };
+        fork.tell(&source, kept.as_ref(), &changes, cut)?;
+        fork.effects(&source, kept.as_ref());
+        Ok(fork)
+    }
+
+    /// What it does, for people.
+    pub fn summary(&self) -> &ForkPlan {
+        &self.plan
+    }
+    pub fn run_id(&self) -> RunId {
+        self.run_id
+    }
+    pub fn started(&self) -> &WorkflowExecutionStarted {
+        &self.started
+    }
+    pub fn point(&self) -> &ForkPoint {
+        &self.point
+    }
+
+    /// Everything that the code is told at the fork, in the order in which it happened to the source.
+    fn tell(&mut self, source: &Source<'_>, kept: Option<&Run>, changes: &[Change], cut: Cut) -> Result<(), Rejection> {
+        let mut told: Vec<(EventId, EventKind, ForkTold)> = Vec::new();
+        // Values of side effects last: the activation they belong to may be told already, in another way.
+        let (values, others): (Vec<&Change>, Vec<&Change>) =
+            changes.iter().partition(|change| matches!(change, Change::SideEffect { .. }));
+        for change in others.into_iter().chain(values) {
+            change.apply(self, source, kept, &mut told)?;
+        }
+        if let Some(run) = kept {
+            let decided: Vec<Seq> = changes.iter().filter_map(Change::seq).collect();
+            under_way::children(source, run, self.point.event, &decided, &mut told);
+            under_way::messages(source, run, self.point.event, &mut told);
+            cut::refused_in_the_same_turn(source, cut, &mut told);
+        }
+        told.sort_by_key(|(place, ..)| *place);
+        for (_, event, line) in told {
+            self.told.push(event);
+            self.plan.told.push(line);
+        }
+        Ok(())
+    }
+
+    /// What happens in the world because of the fork.
+    fn effects(&mut self, source: &Source<'_>, kept: Option<&Run>) {
+        let at = self.point.event;
+        if let Some(run) = kept {
+            let ended: Vec<Seq> = self.told.iter().filter_map(source::ends).collect();
+            self.plan.runs_again = under_way::activities(source, run, &ended);
+            self.plan.timers = under_way::timers(run);
+            self.plan.inbox = run.inbox_len();
+        }
+        self.plan.may_run_again = source.asked_after(at);
+        self.plan.signals_dropped = source.signals_after(at, self.told.iter().filter_map(signal_of));
+    }
+}
+
+fn signal_of(event: &EventKind) -> Option<&SignalName> {
+    match event {
+        EventKind::WorkflowExecutionSignaled(signal) => Some(&signal.name),
+        _ => None,
+    }
+}
+
+fn count(event: EventId) -> usize {
+    usize::try_from(event.0).unwrap_or(usize::MAX)
+}
+
+/// The start event of the fork: its own ids, and what the source's said.
+fn started(
+    source: &Source<'_>,
+    request: &ForkRequest,
+    point: &ForkPoint,
+    run_id: RunId,
+    now: Timestamp,
+) -> WorkflowExecutionStarted {
+    let of_source = source.started;
+    let from = ForkedFrom {
+        point: point.clone(),
+        at: now.max(source.time_of(point.event)),
+        namespace: of_source.namespace.clone(),
+        first_run: of_source.first_run,
+        continued_from: of_source.continued_from,
+        parent: of_source.parent.clone(),
+        request_id: of_source.request_id.clone(),
+        identity: of_source.identity.clone(),
+        forked_from: of_source.forked_from.clone(),
+    };
+    let mut started = WorkflowExecutionStarted {
+        namespace: request.namespace.clone(),
+        workflow_id: request.workflow_id.clone(),
+        first_run: run_id,
+        continued_from: None,
+        parent: None,
+        request_id: request.request_id.clone(),
+        identity: request.identity.clone(),
+        forked_from: Some(Box::new(from)),
+        ..of_source.clone()
+    };
+    if point.event == EventId(0) {
+        let left = |deadline: Timestamp| now.plus(deadline.since(source.time_of(EventId(1))));
+        started.execution_deadline = started.execution_deadline.map(left);
+        started.start_at = None;
+        let input = request.changes.iter().find_map(|change| match change {
+            ForkChange::Input(input) => Some(input.clone()),
+            ForkChange::Outcome { .. } | ForkChange::Signal { .. } => None,
+        });
+        started.input = input.unwrap_or(started.input);
+    }
+    started
+}

@@ -1,0 +1,190 @@
+//! The history that is forked, as its plan looks at it.
+//!
+//! Invariant: everything here is read from the turns; the first event is the start of the run.
+
+use std::collections::BTreeMap;
+
+use super::refused;
+use crate::request::ForkEffect;
+use crate::vocabulary::*;
+
+pub(super) struct Source<'a> {
+    pub(super) turns: &'a [Turn],
+    pub(super) run: RunId,
+    pub(super) started: &'a WorkflowExecutionStarted,
+    pub(super) events: Vec<Placed<'a>>,
+    /// Activities, children and side effects by their command numbers.
+    pub(super) subjects: BTreeMap<Seq, Subject>,
+}
+
+/// An event with its place.
+#[derive(Clone, Copy)]
+pub(super) struct Placed<'a> {
+    pub(super) id: EventId,
+    pub(super) turn: usize,
+    pub(super) at: Timestamp,
+    pub(super) kind: &'a EventKind,
+}
+
+/// Something that was asked for and has an outcome.
+#[derive(Debug, Clone)]
+pub(super) struct Subject {
+    pub(super) seq: Seq,
+    pub(super) family: Family,
+    pub(super) type_name: String,
+    pub(super) id_name: String,
+    pub(super) asked: EventId,
+    pub(super) ended: Option<EventId>,
+    pub(super) attempts: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    Activity,
+    Child,
+    SideEffect,
+    Signal,
+    CancelRequest,
+}
+
+/// The name by which all side effects of a run are known.
+pub(super) const SIDE_EFFECT: &str = "side-effect";
+
+impl<'a> Source<'a> {
+    pub(super) fn of(turns: &'a [Turn]) -> Result<Self, crate::vocabulary::Rejection> {
+        let mut events = Vec::new();
+        for (place, turn) in turns.iter().enumerate() {
+            for (i, kind) in turn.events.iter().enumerate() {
+                let id = EventId(turn.first_event.0 + i as u64);
+                events.push(Placed { id, turn: place, at: turn.at, kind });
+            }
+        }
+        let Some(Placed { kind: EventKind::WorkflowExecutionStarted(started), turn, .. }) = events.first() else {
+            return Err(refused("the source", "its history does not begin with the start of a run"));
+        };
+        let (run, started) = (turns[*turn].run, &**started);
+        let mut source = Source { turns, run, started, events, subjects: BTreeMap::new() };
+        source.collect();
+        Ok(source)
+    }
+
+    fn collect(&mut self) {
+        for event in &self.events {
+            if let Some((seq, family, type_name, id_name)) = asks(event.kind) {
+                let ended = (family == Family::SideEffect).then_some(event.id);
+                let subject = Subject { seq, family, type_name, id_name, asked: event.id, ended, attempts: 0 };
+                self.subjects.insert(seq, subject);
+            }
+            match event.kind {
+                EventKind::ActivityTaskStarted { seq, .. } => {
+                    if let Some(subject) = self.subjects.get_mut(seq) {
+                        subject.attempts += 1;
+                    }
+                }
+                other => {
+                    if let Some(subject) = ends(other).and_then(|seq| self.subjects.get_mut(&seq)) {
+                        subject.ended = Some(event.id);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.events.len()
+    }
+    pub(super) fn event(&self, id: EventId) -> Option<Placed<'a>> {
+        let place = usize::try_from(id.0.checked_sub(1)?).ok()?;
+        self.events.get(place).copied()
+    }
+    /// The time of an event; of the first one for event 0.
+    pub(super) fn time_of(&self, id: EventId) -> Timestamp {
+        self.event(EventId(id.0.max(1))).map_or(Timestamp::ZERO, |event| event.at)
+    }
+    pub(super) fn after(&self, id: EventId) -> &[Placed<'a>] {
+        let from = usize::try_from(id.0).unwrap_or(usize::MAX).min(self.events.len());
+        &self.events[from..]
+    }
+
+    pub(super) fn asked_after(&self, id: EventId) -> Vec<ForkEffect> {
+        let later = self.subjects.values().filter(|subject| subject.asked > id);
+        later.filter(|subject| subject.family != Family::SideEffect).map(Subject::effect).collect()
+    }
+
+    /// Signals after an event, without those that are told at the fork.
+    pub(super) fn signals_after<'b>(&self, id: EventId, told: impl Iterator<Item = &'b SignalName>) -> Vec<SignalName> {
+        let mut left: Vec<SignalName> = self
+            .after(id)
+            .iter()
+            .filter_map(|event| match event.kind {
+                EventKind::WorkflowExecutionSignaled(signal) => Some(signal.name.clone()),
+                _ => None,
+            })
+            .collect();
+        for name in told {
+            if let Some(at) = left.iter().position(|one| one == name) {
+                left.remove(at);
+            }
+        }
+        left
+    }
+}
+
+impl Subject {
+    pub(super) fn effect(&self) -> ForkEffect {
+        let kind = match self.family {
+            Family::Activity => "activity",
+            Family::Child => "child workflow",
+            Family::SideEffect => "side effect",
+            Family::Signal => "signal",
+            Family::CancelRequest => "cancel request",
+        };
+        ForkEffect { kind: kind.into(), name: self.type_name.clone(), seq: self.seq, attempts: self.attempts }
+    }
+    pub(super) fn is_pending_at(&self, event: EventId) -> bool {
+        self.asked <= event && self.ended.is_none_or(|ended| ended > event)
+    }
+}
+
+/// What an event asks for: its number, family, type and id.
+fn asks(event: &EventKind) -> Option<(Seq, Family, String, String)> {
+    Some(match event {
+        EventKind::ActivityTaskScheduled(scheduled) => {
+            (scheduled.seq, Family::Activity, scheduled.activity_type.to_string(), scheduled.activity_id.to_string())
+        }
+        EventKind::StartChildWorkflowExecutionInitiated(child) => {
+            (child.seq, Family::Child, child.workflow_type.to_string(), child.workflow_id.to_string())
+        }
+        EventKind::MarkerRecorded(Marker::SideEffect { seq, .. }) => {
+            (*seq, Family::SideEffect, SIDE_EFFECT.to_owned(), SIDE_EFFECT.to_owned())
+        }
+        EventKind::SignalExternalWorkflowExecutionInitiated(signal) => {
+            let name = format!("{} to {}", signal.name, signal.target.workflow_id);
+            (signal.seq, Family::Signal, name.clone(), name)
+        }
+        EventKind::RequestCancelExternalWorkflowExecutionInitiated { seq, target, .. } => {
+            (*seq, Family::CancelRequest, target.workflow_id.to_string(), target.workflow_id.to_string())
+        }
+        _ => return None,
+    })
+}
+
+/// The number of what an event ends.
+pub(super) fn ends(event: &EventKind) -> Option<Seq> {
+    match event {
+        EventKind::ActivityTaskCompleted { seq, .. }
+        | EventKind::ActivityTaskFailed { seq, .. }
+        | EventKind::ActivityTaskTimedOut { seq, .. }
+        | EventKind::ActivityTaskCanceled { seq, .. }
+        | EventKind::StartChildWorkflowExecutionFailed { seq, .. }
+        | EventKind::ChildWorkflowExecutionCompleted { seq, .. }
+        | EventKind::ChildWorkflowExecutionFailed { seq, .. }
+        | EventKind::ChildWorkflowExecutionCanceled { seq, .. }
+        | EventKind::ChildWorkflowExecutionTimedOut { seq }
+        | EventKind::ChildWorkflowExecutionTerminated { seq, .. }
+        | EventKind::ExternalWorkflowExecutionSignaled { seq }
+        | EventKind::SignalExternalWorkflowExecutionFailed { seq, .. }
+        | EventKind::RequestCancelExternalWorkflowExecutionFailed { seq, .. } => Some(*seq),
+        _ => None,
+    }
+}

@@ -1,0 +1,89 @@
+//! What was under way at the fork, and what becomes of it. The rules stand in the parent module.
+//!
+//! Invariant: after what is told, no child and no message of the source is pending in the fork, so that none can be
+//! started, watched, canceled or delivered by it.
+
+use super::change::Told;
+use super::source::{Source, ends};
+use crate::machine::run::Run;
+use crate::request::{ForkEffect, ForkTelling, ForkTold, PlannedTimer};
+use crate::vocabulary::*;
+
+/// Tells children as the source recorded; those without a recorded end are not shared.
+pub(super) fn children(source: &Source<'_>, run: &Run, at: EventId, decided: &[Seq], told: &mut Told) {
+    for child in run.pending_children() {
+        let seq = child.seq;
+        if decided.contains(&seq) {
+            continue;
+        }
+        let mut started = child.run_id.is_some();
+        let mut ended = false;
+        for event in source.after(at) {
+            let about = match event.kind {
+                EventKind::ChildWorkflowExecutionStarted { seq, .. } => Some(*seq),
+                other => ends(other),
+            };
+            if about == Some(seq) {
+                let what = format!("{} {}", event.kind.name(), child.workflow_id);
+                let line = ForkTold { event: Some(event.id), what, why: ForkTelling::AsRecorded };
+                told.push((event.id, event.kind.clone(), line));
+                started |= matches!(event.kind, EventKind::ChildWorkflowExecutionStarted { .. });
+                ended |= ends(event.kind).is_some();
+            }
+        }
+        if !ended {
+            let why = format!("the child workflow {} belongs to the run that was forked", child.workflow_id);
+            let event = if started {
+                EventKind::ChildWorkflowExecutionTerminated { seq, reason: why }
+            } else {
+                let failure = Failure::application(FAILURE_CHILD_OF_SOURCE, why).non_retryable();
+                EventKind::StartChildWorkflowExecutionFailed { seq, failure }
+            };
+            let what = format!("{} {}", event.name(), child.workflow_id);
+            told.push((EventId(u64::MAX), event, ForkTold { event: None, what, why: ForkTelling::NotShared }));
+        }
+    }
+}
+
+/// Tells what became of messages to other runs; the source sends them, the fork does not.
+pub(super) fn messages(source: &Source<'_>, run: &Run, at: EventId, told: &mut Told) {
+    for (seq, is_signal, target) in run.pending_messages() {
+        let ends_it = |event: &&super::source::Placed<'_>| match event.kind {
+            EventKind::ExternalWorkflowExecutionCancelRequested { seq: other } => *other == seq,
+            other => ends(other) == Some(seq),
+        };
+        if let Some(event) = source.after(at).iter().find(ends_it) {
+            let what = format!("{} {target}", event.kind.name());
+            let line = ForkTold { event: Some(event.id), what, why: ForkTelling::AsRecorded };
+            told.push((event.id, event.kind.clone(), line));
+            continue;
+        }
+        let event = if is_signal {
+            EventKind::ExternalWorkflowExecutionSignaled { seq }
+        } else {
+            EventKind::ExternalWorkflowExecutionCancelRequested { seq }
+        };
+        let what = format!("{} {target}", event.name());
+        told.push((EventId(u64::MAX), event, ForkTold { event: None, what, why: ForkTelling::SentBySource }));
+    }
+}
+
+/// The activities that run again.
+pub(super) fn activities(source: &Source<'_>, run: &Run, ended: &[Seq]) -> Vec<ForkEffect> {
+    run.activities_to_repeat()
+        .into_iter()
+        .filter(|seq| !ended.contains(seq))
+        .filter_map(|seq| source.subjects.get(&seq))
+        .map(super::source::Subject::effect)
+        .collect()
+}
+
+pub(super) fn timers(run: &Run) -> Vec<PlannedTimer> {
+    let left = |fire_at: Timestamp| fire_at.since(run.last_at());
+    let planned = |timer: crate::request::PendingTimer| PlannedTimer {
+        seq: timer.seq,
+        left: left(timer.fire_at),
+        summary: timer.summary,
+    };
+    run.pending_timers().into_iter().map(planned).collect()
+}

@@ -1,0 +1,172 @@
+//! Requests to fork a run, and what a fork does, as plain data.
+//!
+//! Invariant: everything here can be sent as JSON. What a request means is decided by `machine::Fork`.
+
+use serde::{Deserialize, Serialize};
+
+use super::Target;
+use crate::vocabulary::*;
+
+/// Where the history to fork is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForkSource {
+    Run(Target),
+    /// Turns from elsewhere. They must have been checked as a history before (`bosun_replay::History`).
+    History(Vec<Turn>),
+}
+
+/// Names an activity, a child workflow or a side effect of a history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForkSubject {
+    /// By the event that asked for it or the event that ended it.
+    Event(EventId),
+    /// By the number of its command.
+    Seq(Seq),
+    /// By its type or id; `nth` (from 1) when there are several of the name.
+    Name { name: String, nth: Option<usize> },
+}
+
+impl std::fmt::Display for ForkSubject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ForkSubject::Event(id) => write!(f, "event {id}"),
+            ForkSubject::Seq(seq) => write!(f, "command {seq}"),
+            ForkSubject::Name { name, nth: None } => f.write_str(name),
+            ForkSubject::Name { name, nth: Some(nth) } => write!(f, "{name}#{nth}"),
+        }
+    }
+}
+
+/// What goes another way in the fork.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForkChange {
+    /// An activity or a child workflow ended otherwise; or a side effect gave another value.
+    Outcome { of: ForkSubject, outcome: Result<Payload, Failure> },
+    /// The signal said something else; `nth` (from 1) when there are several of the name.
+    Signal { name: SignalName, nth: Option<usize>, input: Payload },
+    /// The run was started with another input: nothing of the history is kept.
+    Input(Payload),
+}
+
+/// A request to fork a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ForkRequest {
+    pub source: ForkSource,
+    pub namespace: Namespace,
+    /// Of the new run. Never used before.
+    pub workflow_id: WorkflowId,
+    /// The last event to keep. `None`: as much as the changes allow.
+    pub at: Option<EventId>,
+    pub changes: Vec<ForkChange>,
+    /// Makes the request idempotent.
+    pub request_id: Option<RequestId>,
+    pub identity: Option<Identity>,
+    pub reason: String,
+    /// Only say what would happen.
+    pub dry_run: bool,
+}
+
+impl ForkRequest {
+    /// A fork that keeps as much of the source as it can.
+    pub fn new(source: ForkSource, workflow_id: WorkflowId) -> Self {
+        ForkRequest {
+            source,
+            namespace: Namespace::of(DEFAULT_NAMESPACE),
+            workflow_id,
+            at: None,
+            changes: Vec::new(),
+            request_id: None,
+            identity: None,
+            reason: String::new(),
+            dry_run: false,
+        }
+    }
+    pub fn at(mut self, event: EventId) -> Self {
+        self.at = Some(event);
+        self
+    }
+    pub fn change(mut self, change: ForkChange) -> Self {
+        self.changes.push(change);
+        self
+    }
+}
+
+/// What a fork does, in words and numbers: the dry run, and the answer to a fork.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ForkPlan {
+    /// The last event that is kept; 0: none, the run begins anew.
+    pub event: EventId,
+    /// Why that is not the event that was asked for.
+    pub moved: Option<String>,
+    /// How many events of the source come after it and are not kept.
+    pub dropped: usize,
+    /// What is told to the code right after the fork, in order.
+    pub told: Vec<ForkTold>,
+    /// Activities that were under way at the fork: each runs again, from its first attempt, with an idempotency key of
+    /// its own.
+    pub runs_again: Vec<ForkEffect>,
+    /// What the source asked for after the fork. The fork does it again if its code asks for it again.
+    pub may_run_again: Vec<ForkEffect>,
+    /// Timers that were running: each waits for as long as was left at the fork.
+    pub timers: Vec<PlannedTimer>,
+    /// Signals that reached the source after the fork and are not sent again.
+    pub signals_dropped: Vec<SignalName>,
+    /// Inputs that were accepted and not yet decided: the fork decides them.
+    pub inbox: usize,
+}
+
+/// One thing told at the fork.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ForkTold {
+    /// The event of the source that it stands for, if there is one.
+    pub event: Option<EventId>,
+    pub what: String,
+    pub why: ForkTelling,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForkTelling {
+    /// Another outcome, signal or value than in the source.
+    Changed,
+    /// It happened to the source later; it is about a child or a message of the source that is not repeated.
+    AsRecorded,
+    /// A child of the source whose end is not recorded: it is not shared and not started again.
+    NotShared,
+    /// A message that the source has sent or will send: it is not sent again.
+    SentBySource,
+}
+
+/// Something that happens in the world.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkEffect {
+    /// `activity`, `child workflow`, `signal` or `cancel request`.
+    pub kind: String,
+    pub name: String,
+    pub seq: Seq,
+    /// How often it was tried in the source.
+    pub attempts: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedTimer {
+    pub seq: Seq,
+    pub summary: Option<String>,
+    pub left: std::time::Duration,
+}
+
+/// The answer to a fork.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Forked {
+    pub workflow_id: WorkflowId,
+    /// `None` of a dry run.
+    pub run_id: Option<RunId>,
+    /// False when the request had been carried out before, and of a dry run.
+    pub newly_started: bool,
+    pub from: ForkPoint,
+    pub workflow_type: WorkflowType,
+    pub plan: ForkPlan,
+}
