@@ -120,7 +120,7 @@ impl TurnThread {
         self.in_hand.begin(&name, None, caller);
         let begun = self.shard.begin(
             run_id,
-            (start.begun(run_id, now), now),
+            (start.first_event(run_id, now), now),
             ends,
             |execution, environment| then.map(|input| execution.decide(input, environment)).transpose(),
             answers,

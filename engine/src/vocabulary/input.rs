@@ -170,7 +170,7 @@ impl StartWorkflow {
         self
     }
     /// The first event of the run that carries out this request.
-    pub fn begun(self, run_id: RunId, now: Timestamp) -> WorkflowExecutionStarted {
+    pub fn first_event(self, run_id: RunId, now: Timestamp) -> WorkflowExecutionStarted {
         WorkflowExecutionStarted {
             namespace: self.namespace,
             workflow_id: self.workflow_id,

@@ -27,7 +27,7 @@ struct Decided {
 impl World<'_> {
     pub(super) fn start_run(&mut self, run_id: RunId, start: StartWorkflow) -> Result<Answer, Finding> {
         let workflow_id = start.workflow_id.clone();
-        let started = start.begun(run_id, self.now);
+        let started = start.first_event(run_id, self.now);
         let registry = self.registry();
         let begun = self.within(|environment| Execution::start(run_id, started, registry, environment));
         let (execution, decision) = match begun {
