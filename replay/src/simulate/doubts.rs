@@ -42,6 +42,13 @@ impl Default for Doubts {
     }
 }
 
+impl Doubts {
+    /// Only the replay of every prefix: for those who live very many lives.
+    pub fn without_twins() -> Self {
+        Doubts { twins: 0, ..Doubts::default() }
+    }
+}
+
 impl fmt::Debug for Doubts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&String> = self.invariants.iter().map(|(name, _)| name).collect();
