@@ -41,48 +41,15 @@ fn run_id(n: u64) -> RunId {
 }
 
 fn turn(run: u64, first_event: u64, events: Vec<EventKind>) -> Turn {
-    Turn {
-        run: run_id(run),
-        first_event: EventId(first_event),
-        at: Timestamp::from_millis(1_700_000_000_000 + first_event as i64),
-        build: BuildId(0x1234_5678_9abc_def0),
-        events,
-        inbox_added: Vec::new(),
-        inbox_taken: 0,
-        heartbeats: Vec::new(),
-        outlook: Outlook { next_deadline: Some(Timestamp(1_700_000_000_000_000)), attention: true },
-        delivered: Vec::new(),
-    }
+    let at = Timestamp::from_millis(1_700_000_000_000 + first_event as i64);
+    let outlook = Outlook { next_deadline: Some(Timestamp(1_700_000_000_000_000)), attention: true };
+    Turn { outlook, ..Turn::of(run_id(run), EventId(first_event), at, BuildId(0x1234_5678_9abc_def0), events) }
 }
 
 fn start(run: u64) -> Turn {
     let mut request = StartWorkflow::new(WorkflowType::of("order"), WorkflowId::of(format!("customer-order-{run}")));
     request.input = Payload::raw_json(format!("{{\"customer\":{run},\"amount\":1250}}"));
-    let started = WorkflowExecutionStarted {
-        namespace: request.namespace,
-        workflow_id: request.workflow_id,
-        workflow_type: request.workflow_type,
-        task_queue: request.task_queue,
-        input: request.input,
-        execution_deadline: None,
-        run_timeout: None,
-        retry_policy: None,
-        attempt: Attempt(1),
-        first_run: run_id(run),
-        continued_from: None,
-        last_failure: None,
-        start_at: None,
-        parent: None,
-        memo: Memo::new(),
-        search_attributes: SearchAttributes::new(),
-        request_id: None,
-        identity: None,
-        summary: None,
-        details: None,
-        carried_signals: Vec::new(),
-        carried_request_ids: Vec::new(),
-        forked_from: None,
-    };
+    let started = request.first_event(run_id(run), Timestamp(0));
     let timer = EventKind::TimerStarted { seq: Seq(1), fire_at: Timestamp(1_800_000_000_000_000), summary: None };
     turn(run, 1, vec![EventKind::WorkflowExecutionStarted(Box::new(started)), timer])
 }

@@ -25,12 +25,15 @@
 
 #[cfg(test)]
 mod arbitrary;
+mod card;
 #[cfg(test)]
 mod corpus;
+mod counterfactual;
 pub mod determinism;
 mod diff;
 mod event_types;
 mod fork;
+mod history_file;
 mod recording;
 mod replayer;
 mod rfc3339;
@@ -38,8 +41,11 @@ pub mod simulate;
 mod strict_json;
 mod temporal;
 
+pub use card::{Card, EventBefore, SourceLine, Sources, SuggestedPatch, explain};
+pub use counterfactual::*;
 pub use diff::*;
 pub use fork::plan_fork;
+pub use history_file::HistoryFile;
 pub use recording::*;
 pub use replayer::*;
 pub use strict_json::{JsonLimits, JsonRefused};

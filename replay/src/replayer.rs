@@ -11,7 +11,7 @@ use bosun_engine::workflow::{AlignedLine, NonDeterminism, ReplayError, Replayer,
 use bosun_engine::*;
 use serde::Serialize;
 
-use crate::{History, Limits, Redaction};
+use crate::{History, HistoryFile, Limits, Redaction};
 
 /// How many beginnings of a history are replayed on their own, beside the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,6 +67,8 @@ pub enum Verdict {
     },
     /// The results are not in the history, so the code cannot be given them.
     Redacted,
+    /// An export of Temporal's: another engine's events, for viewing only.
+    Foreign,
     /// The history itself is wrong, or cannot be read.
     Invalid {
         why: String,
@@ -98,8 +100,9 @@ pub fn replay_history(registry: &WorkflowRegistry, history: &History, prefixes: 
 
 /// Replays the history of a file, which may come from anywhere: it is checked before any code sees it.
 pub fn replay_file(registry: &WorkflowRegistry, path: &Path, limits: &Limits, prefixes: Prefixes) -> ReplayReport {
-    match History::load(path, limits) {
-        Ok(history) => replay_history(registry, &history, prefixes),
+    match HistoryFile::load(path, limits) {
+        Ok(HistoryFile::Bosun(history)) => replay_history(registry, &history, prefixes),
+        Ok(HistoryFile::Temporal(_)) => ReplayReport { run: None, verdict: Verdict::Foreign },
         Err(why) => ReplayReport { run: None, verdict: Verdict::Invalid { why: why.to_string() } },
     }
 }
@@ -253,6 +256,10 @@ impl fmt::Display for Verdict {
                 write!(f, "no workflow type {workflow_type} in this build; it has: {}", known.join(", "))
             }
             Verdict::Redacted => f.write_str("the history is redacted: it can be read and compared, not replayed"),
+            Verdict::Foreign => f.write_str(
+                "an export of Temporal's: it can be viewed and compared, not replayed, because its events are not those \
+                 of this engine",
+            ),
             Verdict::Invalid { why } => write!(f, "not a valid history: {why}"),
         }
     }

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
@@ -70,6 +71,8 @@ pub trait Backend: Send + Sync {
     /// `None`: the time given ran out before the run closed.
     fn result(&self, target: Target, request: ResultRequest) -> Reply<'_, Option<RunResult>>;
     fn history(&self, target: Target, from: EventId, limit: usize) -> Reply<'_, Vec<Event>>;
+    /// All turns of a run, for replay and export.
+    fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>>;
     /// Ends when the run is closed and drained, or, without `follow`, at the current end.
     fn events(&self, target: Target, from: EventId, follow: bool) -> EventStream;
     /// Committed events of all runs that match, after a group or from now on.
@@ -79,6 +82,32 @@ pub trait Backend: Send + Sync {
     fn backup(&self, to: PathBuf) -> Reply<'_, Value>;
     fn store_info(&self) -> Reply<'_, Value>;
     fn health(&self) -> Reply<'_, Health>;
+}
+
+/// Recorded runs, to be read: all that replay needs. Answered by a running engine, and by a data directory that nobody
+/// holds without starting an engine on it, so that reading a run never carries it on.
+pub trait Histories: Send + Sync {
+    /// The run that a target names; the newest of its workflow id unless it names one.
+    fn run(&self, target: Target) -> Reply<'_, RunInfo>;
+    /// Runs that fit a list filter; a page of at most 1000.
+    fn list(&self, request: ListRequest) -> Reply<'_, Vec<RunInfo>>;
+    fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>>;
+}
+
+/// The histories of an engine.
+#[derive(Clone)]
+pub struct OfEngine(pub Arc<dyn Backend>);
+
+impl Histories for OfEngine {
+    fn run(&self, target: Target) -> Reply<'_, RunInfo> {
+        Box::pin(async move { Ok(self.0.describe(target).await?.info) })
+    }
+    fn list(&self, request: ListRequest) -> Reply<'_, Vec<RunInfo>> {
+        self.0.list(request)
+    }
+    fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>> {
+        self.0.turns(target)
+    }
 }
 
 /// Whether an engine takes work.
@@ -103,6 +132,8 @@ pub enum Purpose {
 /// Why a data directory could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
+    #[error("there is no store at {}", .0.display())]
+    Missing(PathBuf),
     #[error("another process holds {}", .0.display())]
     Locked(PathBuf),
     #[error("the store is damaged: {0}")]
@@ -132,6 +163,10 @@ pub trait Engine: Send + Sync {
 /// Opens the engine of a data directory, with the workflows and activities of the program.
 pub trait OpenEngine: Send + Sync {
     fn open<'a>(&'a self, data: &'a Path, purpose: &'a Purpose) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>>;
+    /// The histories of a data directory that nobody holds. Starts no engine and carries no run on.
+    fn histories<'a>(&'a self, data: &'a Path) -> BoxFuture<'a, Result<Arc<dyn Histories>, OpenError>>;
+    /// The workflow code of this program.
+    fn workflows(&self) -> WorkflowRegistry;
     /// The workflow types this program can run.
     fn workflow_types(&self) -> Vec<String>;
 }

@@ -16,9 +16,10 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::backend::{
-    Backend, Because, BoxFuture, CallError, Engine, EventStream, Health, OpenEngine, OpenError, Purpose, Reply,
-    RunEventStream, Stopped,
+    Backend, Because, BoxFuture, CallError, Engine, EventStream, Health, Histories, OpenEngine, OpenError, Purpose,
+    Reply, RunEventStream, Stopped,
 };
+use crate::closed_directory::ClosedDirectory;
 
 /// Completes the activities once the data directory is held; gets its absolute path.
 pub type AtOpen = Arc<dyn Fn(&Path, &mut ActivityRegistry) -> Result<(), String> + Send + Sync>;
@@ -40,6 +41,12 @@ impl OpenEngine for Registries {
             let opened = tokio::task::spawn_blocking(move || registries.open_now(&data, purpose));
             opened.await.unwrap_or_else(|why| Err(OpenError::Failed(format!("opening the store panicked: {why}"))))
         })
+    }
+    fn histories<'a>(&'a self, data: &'a Path) -> BoxFuture<'a, Result<Arc<dyn Histories>, OpenError>> {
+        Box::pin(async move { Ok(Arc::new(ClosedDirectory::open(data).await?) as Arc<dyn Histories>) })
+    }
+    fn workflows(&self) -> WorkflowRegistry {
+        self.workflows.clone()
     }
     fn workflow_types(&self) -> Vec<String> {
         self.workflows.types().map(ToString::to_string).collect()
@@ -75,7 +82,7 @@ impl Registries {
     }
 }
 
-fn open_error(data: &Path, why: StorageError) -> OpenError {
+pub(crate) fn open_error(data: &Path, why: StorageError) -> OpenError {
     match why {
         StorageError::Locked { .. } => OpenError::Locked(data.to_owned()),
         StorageError::Corrupt { .. } | StorageError::NotADatabase { .. } => OpenError::Corrupt(why.to_string()),
@@ -193,6 +200,9 @@ impl Backend for Embedded {
     }
     fn history(&self, target: Target, from: EventId, limit: usize) -> Reply<'_, Vec<Event>> {
         ask!(self, client => client.history(&target, from, limit))
+    }
+    fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>> {
+        ask!(self, client => client.turns(&target))
     }
     fn events(&self, target: Target, from: EventId, follow: bool) -> EventStream {
         Box::pin(self.client.events(target, from, follow).map(|event| event.map_err(CallError::from)))

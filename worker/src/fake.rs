@@ -2,10 +2,12 @@
 //!
 //! Invariant: it has no behaviour of an engine; what the engine does is tested with the engine.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use serde_json::{Value, json};
 
@@ -20,6 +22,8 @@ pub(crate) struct Fake {
     pub(crate) health: Mutex<Health>,
     pub(crate) runs: Vec<RunInfo>,
     pub(crate) events: Vec<Event>,
+    /// By workflow id.
+    pub(crate) turns: BTreeMap<String, Vec<Turn>>,
     /// `None`: the run stays open.
     pub(crate) outcome: Mutex<Option<CloseOutcome>>,
     pub(crate) update: UpdateOutcome,
@@ -70,6 +74,7 @@ impl Fake {
                 event(1, EventKind::TimerStarted { seq: Seq(1), fire_at: Timestamp(901_000_000), summary: None }),
                 event(2, EventKind::TimerFired { seq: Seq(1) }),
             ],
+            turns: BTreeMap::new(),
             outcome: Mutex::new(Some(CloseOutcome::Completed(Payload::raw_json(r#"{"paid":true}"#)))),
             update: UpdateOutcome::Completed(Ok(Payload::raw_json("42"))),
             query: Payload::raw_json(r#""fine""#),
@@ -237,6 +242,10 @@ impl Backend for Fake {
         let events: Vec<Event> = self.events.iter().filter(|event| event.id >= from).take(limit).cloned().collect();
         self.reply(format!("history {} {from} {limit}", id(&target)), events)
     }
+    fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>> {
+        let turns = self.turns.get(target.workflow_id.as_str()).cloned().unwrap_or_default();
+        self.reply(format!("turns {}", id(&target)), turns)
+    }
     fn events(&self, target: Target, from: EventId, follow: bool) -> EventStream {
         let noted = self.note(format!("events {} {from} {follow}", id(&target)));
         let events: Vec<Event> = self.events.iter().filter(|event| event.id >= from).cloned().collect();
@@ -303,6 +312,7 @@ impl Engine for FakeEngine {
 pub(crate) struct FakeOpener {
     pub(crate) engine: Arc<FakeEngine>,
     pub(crate) locked: Mutex<usize>,
+    pub(crate) workflows: WorkflowRegistry,
 }
 
 impl FakeOpener {
@@ -312,7 +322,7 @@ impl FakeOpener {
             drained: tokio::sync::watch::Sender::new(false),
             failed: tokio::sync::watch::Sender::new(false),
         };
-        FakeOpener { engine: Arc::new(engine), locked: Mutex::new(0) }
+        FakeOpener { engine: Arc::new(engine), locked: Mutex::new(0), workflows: WorkflowRegistry::new() }
     }
 }
 
@@ -326,6 +336,13 @@ impl OpenEngine for FakeOpener {
             Ok(self.engine.clone())
         };
         Box::pin(async move { answer })
+    }
+    fn histories<'a>(&'a self, _data: &'a Path) -> BoxFuture<'a, Result<Arc<dyn Histories>, OpenError>> {
+        let histories = Arc::new(OfEngine(self.engine.backend.clone()));
+        Box::pin(async move { Ok(histories as Arc<dyn Histories>) })
+    }
+    fn workflows(&self) -> WorkflowRegistry {
+        self.workflows.clone()
     }
     fn workflow_types(&self) -> Vec<String> {
         vec!["order".into()]

@@ -9,6 +9,7 @@ pub mod app;
 pub mod backend;
 pub mod capability;
 pub mod cli;
+mod closed_directory;
 pub mod embedded;
 pub mod examples;
 #[cfg(test)]

@@ -99,31 +99,8 @@ fn started(
     run_id: RunId,
     carried_signals: Vec<WorkflowExecutionSignaled>,
 ) -> WorkflowExecutionStarted {
-    WorkflowExecutionStarted {
-        namespace: Namespace::of("default"),
-        workflow_id: WorkflowId::of("staged"),
-        workflow_type: workflow_type.clone(),
-        task_queue: TaskQueue::of("default"),
-        input,
-        execution_deadline: None,
-        run_timeout: None,
-        retry_policy: None,
-        attempt: Attempt(1),
-        first_run: run_id,
-        continued_from: None,
-        last_failure: None,
-        start_at: None,
-        parent: None,
-        memo: Memo::new(),
-        search_attributes: SearchAttributes::new(),
-        request_id: None,
-        identity: None,
-        summary: None,
-        details: None,
-        carried_signals,
-        carried_request_ids: vec![],
-        forked_from: None,
-    }
+    let request = StartWorkflow::new(workflow_type.clone(), WorkflowId::of("staged")).input(input);
+    WorkflowExecutionStarted { carried_signals, ..request.first_event(run_id, Timestamp(0)) }
 }
 
 struct Run {

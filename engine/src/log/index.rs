@@ -92,7 +92,8 @@ fn shared<T: Ord + Clone>(known: &mut BTreeSet<T>, name: &mut T) {
 
 #[derive(Debug)]
 pub(crate) struct Index {
-    runs: BTreeMap<RunId, RunState>,
+    /// Boxed: runs come in the order of their ids, which leaves the nodes of the map half empty.
+    runs: BTreeMap<RunId, Box<RunState>>,
     by_id: BTreeSet<(Namespace, WorkflowId, Timestamp, RunId)>,
     by_start: BTreeSet<(Timestamp, RunId)>,
     /// Runs in `runs` that differ from the shelf.
@@ -125,13 +126,13 @@ impl Index {
         }
     }
     pub(crate) fn get(&self, run: RunId) -> Option<&RunState> {
-        self.runs.get(&run)
+        self.runs.get(&run).map(Box::as_ref)
     }
     pub(crate) fn get_mut(&mut self, run: RunId) -> Option<&mut RunState> {
-        self.runs.get_mut(&run)
+        self.runs.get_mut(&run).map(Box::as_mut)
     }
     pub(crate) fn runs(&self) -> impl Iterator<Item = (&RunId, &RunState)> {
-        self.runs.iter()
+        self.runs.iter().map(|(run, state)| (run, state.as_ref()))
     }
     /// Takes in a run as the shelf or the archive knows it.
     pub(crate) fn insert(&mut self, run: RunId, mut state: RunState) {
@@ -142,7 +143,7 @@ impl Index {
         shared(&mut self.names.queues, &mut info.task_queue);
         self.by_id.insert((info.namespace.clone(), info.workflow_id.clone(), info.started_at, run));
         self.by_start.insert((info.started_at, run));
-        self.runs.insert(run, state);
+        self.runs.insert(run, Box::new(state));
     }
     pub(crate) fn remove(&mut self, run: RunId) -> Option<RunState> {
         let state = self.runs.remove(&run)?;
@@ -151,7 +152,7 @@ impl Index {
         self.by_start.remove(&(info.started_at, run));
         self.open -= u64::from(state.is_live());
         self.dirty.remove(&run);
-        Some(state)
+        Some(*state)
     }
     /// The newest run of a workflow id among those in memory.
     pub(crate) fn latest(&self, namespace: &Namespace, id: &WorkflowId) -> Option<(Timestamp, RunId)> {

@@ -90,18 +90,7 @@ impl HistoryBuilder {
             if first_event != EventId(1) {
                 self.now = self.now.plus(Self::STEP);
             }
-            self.turns.push(Turn {
-                run: self.run,
-                first_event,
-                at: self.now,
-                build: self.build,
-                events: Vec::new(),
-                inbox_added: Vec::new(),
-                inbox_taken: 0,
-                heartbeats: Vec::new(),
-                outlook: Outlook::default(),
-                delivered: Vec::new(),
-            });
+            self.turns.push(Turn::of(self.run, first_event, self.now, self.build, Vec::new()));
         }
         self.command(event)
     }
@@ -365,31 +354,7 @@ impl HistoryBuilder {
 
 /// The started event of a first run that was asked for by `start`.
 pub fn started_event(run: RunId, start: StartWorkflow) -> WorkflowExecutionStarted {
-    WorkflowExecutionStarted {
-        namespace: start.namespace,
-        workflow_id: start.workflow_id,
-        workflow_type: start.workflow_type,
-        task_queue: start.task_queue,
-        input: start.input,
-        execution_deadline: start.execution_timeout.map(|after| HistoryBuilder::EPOCH.plus(after)),
-        run_timeout: start.run_timeout,
-        retry_policy: start.retry_policy,
-        attempt: Attempt(1),
-        first_run: run,
-        continued_from: None,
-        last_failure: None,
-        start_at: None,
-        parent: start.parent,
-        memo: start.memo,
-        search_attributes: start.search_attributes,
-        request_id: start.request_id,
-        identity: start.identity,
-        summary: start.summary,
-        details: start.details,
-        carried_signals: Vec::new(),
-        carried_request_ids: Vec::new(),
-        forked_from: None,
-    }
+    start.first_event(run, HistoryBuilder::EPOCH)
 }
 
 #[cfg(test)]

@@ -144,6 +144,34 @@ pub const DEFAULT_NAMESPACE: &str = "default";
 pub const DEFAULT_TASK_QUEUE: &str = "default";
 
 impl StartWorkflow {
+    /// The first event of the run that this request starts at `at`.
+    pub fn first_event(self, run: RunId, at: Timestamp) -> WorkflowExecutionStarted {
+        WorkflowExecutionStarted {
+            namespace: self.namespace,
+            workflow_id: self.workflow_id,
+            workflow_type: self.workflow_type,
+            task_queue: self.task_queue,
+            input: self.input,
+            execution_deadline: self.execution_timeout.map(|timeout| at.plus(timeout)),
+            run_timeout: self.run_timeout,
+            retry_policy: self.retry_policy,
+            attempt: Attempt(1),
+            first_run: run,
+            continued_from: None,
+            last_failure: None,
+            start_at: None,
+            parent: self.parent,
+            memo: self.memo,
+            search_attributes: self.search_attributes,
+            request_id: self.request_id,
+            identity: self.identity,
+            summary: self.summary,
+            details: self.details,
+            carried_signals: Vec::new(),
+            carried_request_ids: Vec::new(),
+            forked_from: None,
+        }
+    }
     pub fn new(workflow_type: WorkflowType, workflow_id: WorkflowId) -> Self {
         StartWorkflow {
             namespace: Namespace::of(DEFAULT_NAMESPACE),

@@ -4,7 +4,7 @@
 //! after the other. A driver cannot tell whether it runs live, in replay, in the debugger or on another engine: all it
 //! learns is in the [`Activation`]. A driver has no access to the log.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +88,9 @@ pub enum Markers {
     /// Nothing is written yet, but these side effects have their values already: the activation of another run happens
     /// again in its fork.
     Again { side_effects: BTreeMap<Seq, Payload> },
+    /// Nothing is written and nothing may be carried out: side effects give these values, in order, and code that asks
+    /// for one more cannot go on. For changed code that is given recorded outcomes.
+    InOrder { side_effects: VecDeque<Payload> },
 }
 
 /// Something the code waits for, for `stack` and `describe`.

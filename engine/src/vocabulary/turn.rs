@@ -49,6 +49,21 @@ pub struct Outlook {
 }
 
 impl Turn {
+    /// A turn of nothing but events.
+    pub fn of(run: RunId, first_event: EventId, at: Timestamp, build: BuildId, events: Vec<EventKind>) -> Turn {
+        Turn {
+            run,
+            first_event,
+            at,
+            build,
+            events,
+            inbox_added: Vec::new(),
+            inbox_taken: 0,
+            heartbeats: Vec::new(),
+            outlook: Outlook::default(),
+            delivered: Vec::new(),
+        }
+    }
     /// The id the run's next event will have after this turn.
     pub fn next_event(&self) -> EventId {
         EventId(self.first_event.0 + self.events.len() as u64)

@@ -154,7 +154,7 @@ impl Ledger {
             return *answer;
         }
         let answer = match &self.markers {
-            Markers::Fresh | Markers::Again { .. } => true,
+            Markers::Fresh | Markers::Again { .. } | Markers::InOrder { .. } => true,
             Markers::Recorded { patches, .. } => patches.contains(&id),
         };
         self.counters.patches.insert(id.clone(), answer);
@@ -170,7 +170,8 @@ impl Ledger {
 
     pub(crate) fn side_effect(&mut self, place: Place) -> SideEffect {
         let seq = self.next_seq();
-        let recorded = match &self.markers {
+        let recorded = match &mut self.markers {
+            Markers::InOrder { side_effects } => side_effects.pop_front(),
             Markers::Fresh => return SideEffect::Run(seq),
             Markers::Again { side_effects } => match side_effects.get(&seq) {
                 Some(value) => Some(value.clone()),

@@ -40,7 +40,7 @@ pub use context::{
 pub use cx::Cx;
 pub use jobs::{JobSources, JobTable, job_of, markers_of};
 pub use machine_driver::RestoreError;
-pub use matcher::{RunIdentity, check_activation};
+pub use matcher::{RunIdentity, align_requests, check_activation};
 pub use nondeterminism::{AlignedLine, NearestMatch, NonDeterminism};
 pub use panic::inside_workflow_code;
 pub use registry::WorkflowRegistry;

@@ -55,6 +55,7 @@ pub struct Replayer<'a> {
     activations: u64,
     commands: u64,
     hasher: blake3::Hasher,
+    produced: Vec<Command>,
 }
 
 /// Replays a whole history.
@@ -78,6 +79,7 @@ impl<'a> Replayer<'a> {
             activations: 0,
             commands: 0,
             hasher: blake3::Hasher::new(),
+            produced: Vec::new(),
         }
     }
 
@@ -110,6 +112,11 @@ impl<'a> Replayer<'a> {
         }
     }
 
+    /// What the code asked for in the last activation, also in one that did not match.
+    pub fn produced(&self) -> &[Command] {
+        &self.produced
+    }
+
     pub fn finish(self) -> Result<Replayed, ReplayError> {
         let (_, driver) = self.run.ok_or(ReplayError::Empty)?;
         let digest = *self.hasher.finalize().as_bytes();
@@ -133,18 +140,19 @@ impl<'a> Replayer<'a> {
         let markers = markers_of(recorded.iter().map(|event| &event.kind));
         let run_id = self.seen_as.unwrap_or(run_id);
         let activation = Activation { at: event.at, run_id, history: self.history, job, markers };
-        let commands = driver.activate(activation);
-        check_activation(identity, event, &commands, &|index| driver.command_location(index), recorded)
+        self.produced = driver.activate(activation);
+        let commands = &self.produced;
+        check_activation(identity, event, commands, &|index| driver.command_location(index), recorded)
             .map_err(Box::new)?;
         self.activations += 1;
         self.commands += commands.len() as u64;
-        for command in &commands {
+        for command in commands {
             // Commands are plain data; encoding them cannot fail.
             let encoded = rmp_serde::to_vec(command).unwrap_or_default();
             self.hasher.update(&(encoded.len() as u64).to_be_bytes()).update(&encoded);
         }
         self.hasher.update(&u64::MAX.to_be_bytes());
-        watch(Step { event, commands: &commands, driver: driver.as_mut() });
+        watch(Step { event, commands, driver: driver.as_mut() });
         self.table.apply(&event.kind);
         Ok(())
     }

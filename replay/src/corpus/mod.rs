@@ -5,8 +5,8 @@
 //! it in `stories` and run the test once with `BOSUN_WRITE_FIXTURES=1`; files that are there are never overwritten.
 
 mod live;
-mod stories;
-mod workflows;
+pub(crate) mod stories;
+pub(crate) mod workflows;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use bosun_engine::*;
 use serde::Serialize;
 
-pub(super) struct Story {
+pub(crate) struct Story {
     /// The name of the file.
-    pub(super) name: &'static str,
-    pub(super) shows: &'static str,
-    pub(super) tell: fn(&str) -> Vec<Turn>,
+    pub(crate) name: &'static str,
+    pub(crate) shows: &'static str,
+    pub(crate) tell: fn(&str) -> Vec<Turn>,
 }
 
 fn json(value: impl Serialize) -> Payload {
@@ -37,7 +37,7 @@ fn started(workflow_type: &str, workflow_id: &str, input: Payload) -> (RunId, Wo
     (run, started_event(run, start))
 }
 
-pub(super) const STORIES: &[Story] = &[
+pub(crate) const STORIES: &[Story] = &[
     Story {
         name: "completed-at-once",
         shows: "a run of two events",

@@ -7,7 +7,7 @@ use bosun_engine::workflow::{Cx, StateMachine, WfContext, WorkflowEvent, Workflo
 use bosun_engine::*;
 use serde::{Deserialize, Serialize};
 
-pub(super) fn registry() -> WorkflowRegistry {
+pub(crate) fn registry() -> WorkflowRegistry {
     WorkflowRegistry::new()
         .version("corpus-1")
         .state_machine::<Counter>()

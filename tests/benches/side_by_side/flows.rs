@@ -46,7 +46,7 @@ impl StateMachine for Steps {
     }
 }
 
-fn workflows() -> WorkflowRegistry {
+pub(crate) fn workflows() -> WorkflowRegistry {
     WorkflowRegistry::new()
         .state_machine::<Steps>()
         .workflow("steps", |ctx: WfContext, steps: u64| async move {
@@ -158,18 +158,7 @@ pub(crate) fn replay_speed(workflow_type: &str, steps: u64) -> f64 {
     let mut turn = |events: Vec<EventKind>| {
         let first_event = next;
         next = EventId(next.0 + events.len() as u64);
-        turns.push(Turn {
-            run: RunId([1; 16]),
-            first_event,
-            at: Timestamp(first_event.0 as i64),
-            build: BuildId(0),
-            events,
-            inbox_added: Vec::new(),
-            inbox_taken: 0,
-            heartbeats: Vec::new(),
-            outlook: Outlook::default(),
-            delivered: Vec::new(),
-        });
+        turns.push(Turn::of(RunId([1; 16]), first_event, Timestamp(first_event.0 as i64), BuildId(0), events));
     };
     turn(std::iter::once(started).chain(scheduled(1)).collect());
     for seq in 1..=steps {
@@ -209,29 +198,6 @@ fn scheduled(seq: u64) -> Vec<EventKind> {
 }
 
 fn started(workflow_type: &str, steps: u64) -> WorkflowExecutionStarted {
-    WorkflowExecutionStarted {
-        namespace: Namespace::of(DEFAULT_NAMESPACE),
-        workflow_id: "replayed".into(),
-        workflow_type: workflow_type.into(),
-        task_queue: TaskQueue::of(DEFAULT_TASK_QUEUE),
-        input: Payload::encode(&steps).expect("json"),
-        execution_deadline: None,
-        run_timeout: None,
-        retry_policy: None,
-        attempt: Attempt(1),
-        first_run: RunId([1; 16]),
-        continued_from: None,
-        last_failure: None,
-        start_at: None,
-        parent: None,
-        memo: Memo::new(),
-        search_attributes: SearchAttributes::new(),
-        request_id: None,
-        identity: None,
-        summary: None,
-        details: None,
-        carried_signals: Vec::new(),
-        carried_request_ids: Vec::new(),
-        forked_from: None,
-    }
+    let input = Payload::encode(&steps).expect("json");
+    StartWorkflow::new(workflow_type.into(), "replayed".into()).input(input).first_event(RunId([1; 16]), Timestamp(0))
 }

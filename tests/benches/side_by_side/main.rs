@@ -4,6 +4,7 @@
 //! duroxide on SQLite. Everything Bosun acknowledges here is durable: group commit with fdatasync. A figure is the
 //! median of [`ROUNDS`] rounds; rounds of the contenders take turns, so that a noisy machine hits all alike.
 
+mod decide;
 #[cfg(feature = "peers")]
 mod duroxide_peer;
 mod flows;
@@ -30,6 +31,9 @@ fn main() {
     let wanted = |name: &str| filter.is_empty() || filter.iter().any(|part| name.contains(part.as_str()));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
     println!("{:<44} {:>14} {:>14} {:>9} {:>14}", "work", "bosun", "raw", "ratio", "duroxide");
+    if wanted("decide") {
+        decide();
+    }
     if wanted("sequential") {
         sequential(&runtime);
     }
@@ -52,6 +56,22 @@ fn main() {
     for runs in [10_000, 100_000] {
         if wanted(&format!("parked {runs}")) {
             parked::measure(&runtime, runs);
+        }
+    }
+}
+
+/// What a decision costs alone, at the beginning of a run and at its end.
+fn decide() {
+    for workflow_type in ["steps-machine", "steps"] {
+        for steps in [1_000, 100_000] {
+            let (early, late): (Vec<f64>, Vec<f64>) =
+                (0..ROUNDS).map(|_| decide::step_cost(workflow_type, steps)).unzip();
+            let (early, late) = (median(early), median(late));
+            println!(
+                "F08 decide, {workflow_type}, {steps} steps: {early:.0} ns a step in the first tenth, {late:.0} ns in \
+                 the last: {:.2}",
+                late / early
+            );
         }
     }
 }

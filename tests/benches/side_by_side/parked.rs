@@ -16,8 +16,18 @@ pub(crate) fn child() -> bool {
     let (runs, directory) = order.split_once(':').expect("RUNS:DIRECTORY");
     let runs: usize = runs.parse().expect("a number");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("runtime");
+    // The process without a worker, for comparison.
+    let bare = resident_kib(std::process::id());
     let worker = super::flows::worker_at(&runtime, Path::new(directory));
-    let before = resident_kib(std::process::id());
+    let before = if runs == 0 { bare } else { resident_kib(std::process::id()) };
+    if runs == 0 {
+        // Only opened: what a restart costs in memory.
+        std::thread::sleep(Duration::from_secs(2));
+        println!("ready {before}");
+        loop {
+            std::thread::park();
+        }
+    }
     runtime.block_on(async {
         // In waves, so that what waits for an answer stays small.
         for wave in 0..runs.div_ceil(2_000) {
@@ -96,6 +106,10 @@ pub(crate) fn measure(runtime: &tokio::runtime::Runtime, runs: usize) {
     child.kill().expect("kill -9");
     child.wait().expect("its end");
     let disk = bytes_on_disk(directory.path()) as f64 / runs as f64;
+    let (mut again, bare) = park(0, directory.path());
+    let parked = (resident_kib(again.id()) - bare) * 1024.0 / runs as f64;
+    again.kill().expect("kill -9");
+    again.wait().expect("its end");
     let mut opened = Vec::new();
     for round in 0..3 {
         let begun = Instant::now();
@@ -113,8 +127,8 @@ pub(crate) fn measure(runtime: &tokio::runtime::Runtime, runs: usize) {
         worker.stop().expect("a stop");
     }
     println!(
-        "F06/F11 {runs} parked runs: after kill -9 to the first answer {:.0} ms (then {:.0} ms); {memory:.0} B of memory, \
-         {disk:.0} B of disk a run; idle CPU {cpu:.2} % of a core",
+        "F06/F11 {runs} parked runs: after kill -9 to the first answer {:.0} ms (then {:.0} ms); {memory:.0} B of memory a run \
+         where they were started, {parked:.0} B after a restart; {disk:.0} B of disk a run; idle CPU {cpu:.2} % of a core",
         opened[0], opened[2],
     );
 }

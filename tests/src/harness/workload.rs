@@ -4,8 +4,7 @@
 //! does. Every start carries a request id, so that repeating it is harmless.
 
 use bosun_engine::{
-    Attempt, EventKind, IdConflictPolicy, Memo, Payload, RequestId, RunId, SearchAttributes, StartWorkflow,
-    WorkflowExecutionStarted, WorkflowId, WorkflowType,
+    EventKind, IdConflictPolicy, Payload, RequestId, RunId, StartWorkflow, Timestamp, WorkflowId, WorkflowType,
 };
 use serde_json::{Value, json};
 
@@ -47,29 +46,6 @@ pub fn started_event(workflow_id: &str) -> EventKind {
 
 /// The start event a request leads to.
 pub fn of_start(request: &StartWorkflow) -> EventKind {
-    EventKind::WorkflowExecutionStarted(Box::new(WorkflowExecutionStarted {
-        namespace: request.namespace.clone(),
-        workflow_id: request.workflow_id.clone(),
-        workflow_type: request.workflow_type.clone(),
-        task_queue: request.task_queue.clone(),
-        input: request.input.clone(),
-        execution_deadline: None,
-        run_timeout: None,
-        retry_policy: None,
-        attempt: Attempt(1),
-        first_run: RunId([0; 16]),
-        continued_from: None,
-        last_failure: None,
-        start_at: None,
-        parent: None,
-        memo: Memo::new(),
-        search_attributes: SearchAttributes::new(),
-        request_id: request.request_id.clone(),
-        identity: None,
-        summary: None,
-        details: None,
-        carried_signals: Vec::new(),
-        carried_request_ids: Vec::new(),
-        forked_from: None,
-    }))
+    let started = request.clone().first_event(RunId([0; 16]), Timestamp(0));
+    EventKind::WorkflowExecutionStarted(Box::new(started))
 }

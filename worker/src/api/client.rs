@@ -355,6 +355,9 @@ impl Backend for HttpClient {
             self.0.get(&api(&format!("{path}from={from}&limit={limit}"))).await
         })
     }
+    fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>> {
+        self.run_get(target, "/turns".to_owned())
+    }
     fn events(&self, target: Target, from: EventId, follow: bool) -> EventStream {
         let path = run_path(&target, "/events").map(|path| format!("{path}from={from}&follow={follow}"));
         Box::pin(self.lines(path))

@@ -225,6 +225,10 @@ pub async fn history(State(api): State<Api>, at: At, uri: Uri) -> Answer<Vec<Eve
     Ok(Json(api.backend.history(at.target, query.from(), limit).await?))
 }
 
+pub async fn turns(State(api): State<Api>, at: At) -> Answer<Vec<Turn>> {
+    Ok(Json(api.backend.turns(at.target).await?))
+}
+
 pub async fn events(State(api): State<Api>, at: At, uri: Uri) -> Result<Response, Problem> {
     let query: HistoryQuery = query_of(&uri)?;
     // A missing run must be a 404, and once the stream has begun it is too late for a status.

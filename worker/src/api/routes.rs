@@ -40,6 +40,7 @@ pub const ROUTES: &[Route] = &[
     route(Method::GET, "/api/v1/workflows/{id}", "describe", || get(h::describe)),
     route(Method::DELETE, "/api/v1/workflows/{id}", "delete a closed run", || delete(h::delete)),
     route(Method::GET, "/api/v1/workflows/{id}/history", "a page of events", || get(h::history)),
+    route(Method::GET, "/api/v1/workflows/{id}/turns", "the whole history, turn by turn, for replay and export", || get(h::turns)),
     route(Method::GET, "/api/v1/workflows/{id}/events", "events as JSON lines", || get(h::events)),
     route(Method::GET, "/api/v1/workflows/{id}/result", "wait for the result; 204: ask again", || get(h::result)),
     route(Method::POST, "/api/v1/workflows/{id}/signal", "signal", || post(h::signal)),

@@ -407,7 +407,11 @@ async fn healthz_tells_that_the_log_failed() {
 
 #[tokio::test]
 async fn an_attached_client_sees_what_an_embedded_one_sees() {
-    let served = serve(Fake::new(), Limits::default()).await;
+    let mut with_turns = Fake::new();
+    let mut told = HistoryBuilder::started("order", "order-7", Payload::bytes(vec![0, 255]));
+    told.activity_scheduled("charge", Payload::raw_json(r#"{"a": [1, "ü"]}"#));
+    with_turns.turns.insert("order-7".into(), told.turns());
+    let served = serve(with_turns, Limits::default()).await;
     let (client, fake) = (served.client(), served.fake.clone());
     let target = || Target::workflow("order/7 ü?&#%".into());
     let because = || Because { reason: "r".into(), identity: Some("me@here".into()), request_id: None };
@@ -450,6 +454,7 @@ async fn an_attached_client_sees_what_an_embedded_one_sees() {
     let wait = ResultRequest { follow_runs: true, timeout: None };
     assert_eq!(client.result(run.clone(), wait).await, fake.result(run.clone(), wait).await);
     assert_eq!(client.history(run.clone(), EventId(2), 9).await, fake.history(run.clone(), EventId(2), 9).await);
+    assert_eq!(client.turns(run.clone()).await, fake.turns(run.clone()).await);
     assert_eq!(client.delete(target()).await, fake.delete(target()).await);
     assert_eq!(client.verify().await, fake.verify().await);
     assert_eq!(client.backup("/tmp/x y".into()).await, fake.backup("/tmp/x y".into()).await);

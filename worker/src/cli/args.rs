@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::output::{ColorChoice, Format};
 use super::time_format::TimeFormat;
-use super::{activity, control, describe, diff, fork, list, message, result, show, start, store, worker};
+use super::{activity, control, describe, diff, fork, list, message, replay, result, show, start, store, worker};
 
 /// Runs supervisors: long-lived managers of agents, commands and people that survive any crash.
 #[derive(Debug, Parser)]
@@ -71,6 +71,9 @@ pub enum Noun {
     /// The worker process.
     #[command(subcommand)]
     Worker(worker::WorkerVerb),
+    /// Recorded histories and the code of this program: does it still fit, what happened, and why.
+    #[command(subcommand)]
+    Replay(replay::ReplayVerb),
     /// The data directory.
     #[command(subcommand)]
     Store(store::StoreVerb),

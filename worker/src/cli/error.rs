@@ -109,6 +109,7 @@ impl From<InvalidId> for CliError {
 impl From<OpenError> for CliError {
     fn from(why: OpenError) -> Self {
         let code = match &why {
+            OpenError::Missing(_) => Code::NoStore,
             OpenError::Locked(_) => Code::StoreLocked,
             OpenError::Corrupt(_) => Code::Corrupt,
             OpenError::Unsupported(_) => Code::Unsupported,
@@ -116,6 +117,7 @@ impl From<OpenError> for CliError {
         };
         let error = CliError::new(code, why.to_string());
         match code {
+            Code::NoStore => error.help("name one with --data or BOSUN_STORE"),
             Code::StoreLocked => error.help("wait for it to end, or name its control API with --address"),
             Code::Corrupt => error.help("`bosun store verify` names every damaged place"),
             _ => error,

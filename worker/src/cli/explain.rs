@@ -138,6 +138,9 @@ codes! {
         "A fork begins with the history of another run, and this program's code asks for something else than that history \
          holds. Nothing was written. Fork with the code that wrote the history, guard the change with `patched`, or fork \
          at an earlier event (--at). `bosun replay what-if` shows where changed code would decide otherwise.";
+    NoHistories 41 NotFound "no history to replay"
+        "The pattern matches no file, or the query finds no run. A gate that checks nothing would always pass, so this is \
+         an error. Look at the working directory, at the quotes around the pattern, and at --data (or BOSUN_STORE).";
 }
 
 impl Code {

@@ -13,7 +13,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::explain::Code;
 use crate::api::{HttpClient, Token, WorkerFile};
-use crate::backend::{Backend, Engine, OpenEngine, OpenError, Purpose};
+use crate::backend::{Backend, Engine, Histories, OfEngine, OpenEngine, OpenError, Purpose};
 
 /// A worker that is starting writes its file, and a command that visits is done, well within this time.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -56,6 +56,30 @@ pub(super) async fn locate(global: &Global, opener: &dyn OpenEngine, purpose: &P
         match opener.open(&global.data, purpose).await {
             Ok(engine) => return Ok(Found::Embedded(engine)),
             // Somebody is starting, stopping or visiting: the next look may find a worker or a free directory.
+            Err(OpenError::Locked(_)) if began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+            Err(why @ OpenError::Locked(_)) => return Err(locked(why, file.as_ref(), &global.data)),
+            Err(why) => return Err(why.into()),
+        }
+    }
+}
+
+/// Where the histories of a data directory can be read: from the worker that holds it, or, when nobody does, from the
+/// directory itself without an engine.
+pub(super) async fn locate_histories(global: &Global, opener: &dyn OpenEngine) -> Result<Arc<dyn Histories>, CliError> {
+    let of = |client: HttpClient| Arc::new(OfEngine(Arc::new(client))) as Arc<dyn Histories>;
+    if let Some(address) = &global.address {
+        return attach(address, global).await.map(of);
+    }
+    let began = Instant::now();
+    loop {
+        let file = WorkerFile::read(&global.data).filter(WorkerFile::process_lives);
+        if let Some(file) = &file
+            && let Some(client) = attach_to(file, global).await?
+        {
+            return Ok(of(client));
+        }
+        match opener.histories(&global.data).await {
+            Ok(histories) => return Ok(histories),
             Err(OpenError::Locked(_)) if began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
             Err(why @ OpenError::Locked(_)) => return Err(locked(why, file.as_ref(), &global.data)),
             Err(why) => return Err(why.into()),

@@ -22,6 +22,7 @@ mod message;
 mod output;
 mod plan;
 mod progress;
+mod replay;
 mod resolve;
 mod result;
 mod show;
@@ -107,12 +108,16 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
 
 async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, CliError> {
     let Cli { global, noun } = cli;
+    if global.output == Format::Junit && !matches!(noun, Noun::Replay(replay::ReplayVerb::Check(_))) {
+        return Err(CliError::usage("-o junit: only `replay check` gives XML for build servers"));
+    }
     let verb = match noun {
         Noun::Explain { code } => return explain::explain(screen, &code),
         Noun::Version { .. } => return Ok(version(screen, program)),
         Noun::Worker(worker::WorkerVerb::Run(args)) => {
             return worker::run(screen, &global, &*program.opener, args).await;
         }
+        Noun::Replay(verb) => return interruptible(replay::replay(screen, &global, program, verb), false).await,
         Noun::Verb(WorkflowVerb::Diff(args)) | Noun::Workflow(WorkflowVerb::Diff(args)) if args.is_of_files() => {
             return diff::diff_files(screen, &args);
         }
@@ -136,15 +141,20 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
         attached,
         plans: program.plans,
     };
-    let ended = tokio::select! {
-        ended = verb.run(&mut cx) => ended,
-        _ = tokio::signal::ctrl_c() => Err(interrupted(cx.attached)),
-    };
+    let attached = cx.attached;
+    let ended = interruptible(verb.run(&mut cx), attached).await;
     *screen = cx.screen;
     if let Found::Embedded(engine) = found {
         engine.drain(CLOSE).await;
     }
     ended
+}
+
+async fn interruptible(verb: impl Future<Output = Result<Exit, CliError>>, attached: bool) -> Result<Exit, CliError> {
+    tokio::select! {
+        ended = verb => ended,
+        _ = tokio::signal::ctrl_c() => Err(interrupted(attached)),
+    }
 }
 
 fn interrupted(attached: bool) -> CliError {

@@ -19,6 +19,8 @@ pub enum Format {
     Json,
     Jsonl,
     None,
+    /// XML for build servers; `replay check` only.
+    Junit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -156,6 +158,13 @@ impl Screen {
         }
     }
 
+    /// The whole answer of a verb in a format that has only one verb.
+    pub fn document(&mut self, format: Format, text: &str) {
+        if self.format == format {
+            self.write(text);
+        }
+    }
+
     /// `name  value`, for describe-like output.
     pub fn field(&mut self, name: &str, value: impl AsRef<str>) {
         let name = self.paint(Paint::Dim, &format!("{name:<14}"));
@@ -185,7 +194,7 @@ impl Screen {
                     self.row(schema, row);
                 }
             }
-            Format::Text | Format::None => {}
+            Format::Text | Format::None | Format::Junit => {}
         }
     }
 
@@ -271,7 +280,7 @@ impl Screen {
     pub fn error(&mut self, error: &super::error::CliError) {
         let text = match self.format {
             Format::Json | Format::Jsonl => format!("{}\n", error.json()),
-            Format::Text | Format::None => error.render(self.error_color),
+            Format::Text | Format::None | Format::Junit => error.render(self.error_color),
         };
         self.draw(&text);
     }

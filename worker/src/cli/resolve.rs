@@ -9,7 +9,7 @@ use super::args::{ExactRun, RunOf};
 use super::context::Context;
 use super::error::CliError;
 use super::explain::Code;
-use crate::backend::CallError;
+use crate::backend::{CallError, Histories, OfEngine};
 
 /// How many candidates an ambiguous beginning shows.
 const SHOWN: usize = 5;
@@ -20,28 +20,38 @@ pub(super) async fn run_of(cx: &Context, run: &RunOf) -> Result<Target, CliError
 
 /// `text` is ignored when `-w` is given.
 pub(super) async fn resolve(cx: &Context, text: Option<&str>, exact: &ExactRun) -> Result<Target, CliError> {
+    find(&OfEngine(cx.backend.clone()), &cx.namespace, text, exact).await
+}
+
+/// As [`resolve`], in any place where runs are recorded.
+pub(super) async fn find(
+    runs: &dyn Histories,
+    namespace: &Namespace,
+    text: Option<&str>,
+    exact: &ExactRun,
+) -> Result<Target, CliError> {
     let run_id: Option<RunId> = exact.run_id.as_deref().map(str::parse).transpose()?;
-    let named = |id: WorkflowId| Target { namespace: cx.namespace.clone(), workflow_id: id, run_id };
+    let named = |id: WorkflowId| Target { namespace: namespace.clone(), workflow_id: id, run_id };
     if let Some(id) = &exact.workflow_id {
         return Ok(named(WorkflowId::new(id)?));
     }
     let text = text.ok_or_else(|| CliError::usage("no workflow id given"))?;
     if let Some(place) = place(text) {
-        return nth_newest(cx, place, text).await;
+        return nth_newest(runs, place, text).await;
     }
     let target = named(WorkflowId::new(text)?);
-    match cx.backend.describe(target.clone()).await {
+    match runs.run(target.clone()).await {
         Ok(_) => return Ok(target),
         Err(CallError::Rejected(Rejection::NotFound { .. })) if run_id.is_none() => {}
         Err(why) => return Err(why.into()),
     }
     if let Ok(run) = text.parse::<RunId>() {
-        let found = list(cx, format!("RunId = '{run}'"), 1).await?;
+        let found = list(runs, format!("RunId = '{run}'"), 1).await?;
         if let Some(info) = found.first() {
-            return Ok(Target { namespace: cx.namespace.clone(), ..Target::run(info.workflow_id.clone(), run) });
+            return Ok(Target { namespace: namespace.clone(), ..Target::run(info.workflow_id.clone(), run) });
         }
     }
-    beginning(cx, text, target).await
+    beginning(runs, text, target).await
 }
 
 /// `latest` and `@N`: 1 is the newest.
@@ -52,12 +62,12 @@ fn place(text: &str) -> Option<usize> {
     }
 }
 
-async fn list(cx: &Context, query: String, limit: usize) -> Result<Vec<RunInfo>, CliError> {
-    Ok(cx.backend.list(ListRequest { query, limit }).await?)
+async fn list(runs: &dyn Histories, query: String, limit: usize) -> Result<Vec<RunInfo>, CliError> {
+    Ok(runs.list(ListRequest { query, limit }).await?)
 }
 
-async fn nth_newest(cx: &Context, place: usize, text: &str) -> Result<Target, CliError> {
-    let newest = list(cx, String::new(), place).await?;
+async fn nth_newest(runs: &dyn Histories, place: usize, text: &str) -> Result<Target, CliError> {
+    let newest = list(runs, String::new(), place).await?;
     let info = newest.get(place - 1).ok_or_else(|| {
         let help = "`bosun list` shows all";
         CliError::new(Code::NotFound, format!("{text}: there are {} workflow executions", newest.len())).help(help)
@@ -66,10 +76,10 @@ async fn nth_newest(cx: &Context, place: usize, text: &str) -> Result<Target, Cl
     Ok(Target { namespace: info.namespace.clone(), ..target })
 }
 
-async fn beginning(cx: &Context, text: &str, target: Target) -> Result<Target, CliError> {
+async fn beginning(runs: &dyn Histories, text: &str, target: Target) -> Result<Target, CliError> {
     let query = format!("WorkflowId STARTS_WITH '{}'", text.replace('\'', "''"));
     // Several runs of one id are one candidate, so more than the shown ones are asked for.
-    let mut ids: Vec<WorkflowId> = list(cx, query, 200).await?.into_iter().map(|info| info.workflow_id).collect();
+    let mut ids: Vec<WorkflowId> = list(runs, query, 200).await?.into_iter().map(|info| info.workflow_id).collect();
     ids.sort();
     ids.dedup();
     match ids.as_slice() {

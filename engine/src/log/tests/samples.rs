@@ -9,18 +9,9 @@ pub(crate) fn run_id(n: u64) -> RunId {
 }
 
 fn turn(run: u64, first_event: u64, events: Vec<EventKind>) -> Turn {
-    Turn {
-        run: run_id(run),
-        first_event: EventId(first_event),
-        at: Timestamp::from_millis(1_000_000 + first_event as i64),
-        build: BuildId(7),
-        events,
-        inbox_added: Vec::new(),
-        inbox_taken: 0,
-        heartbeats: Vec::new(),
-        outlook: Outlook { next_deadline: Some(Timestamp(first_event as i64)), attention: false },
-        delivered: Vec::new(),
-    }
+    let at = Timestamp::from_millis(1_000_000 + first_event as i64);
+    let outlook = Outlook { next_deadline: Some(Timestamp(first_event as i64)), attention: false };
+    Turn { outlook, ..Turn::of(run_id(run), EventId(first_event), at, BuildId(7), events) }
 }
 
 /// The first turn: three events.
@@ -29,31 +20,10 @@ pub(crate) fn start(run: u64, id: &str) -> Turn {
 }
 
 pub(crate) fn start_with(run: u64, id: &str, input: Payload) -> Turn {
-    let started = WorkflowExecutionStarted {
-        namespace: Namespace::of("default"),
-        workflow_id: WorkflowId::of(id),
-        workflow_type: WorkflowType::of("order"),
-        task_queue: TaskQueue::of("default"),
-        input,
-        execution_deadline: None,
-        run_timeout: None,
-        retry_policy: None,
-        attempt: Attempt(1),
-        first_run: run_id(run),
-        continued_from: None,
-        last_failure: None,
-        start_at: None,
-        parent: None,
-        memo: Memo::from([(FieldName::of("note"), Payload::raw_json("\"memo-canary\""))]),
-        search_attributes: SearchAttributes::new(),
-        request_id: Some(RequestId::of(format!("request-{run}"))),
-        identity: None,
-        summary: None,
-        details: None,
-        carried_signals: Vec::new(),
-        carried_request_ids: Vec::new(),
-        forked_from: None,
-    };
+    let mut request = StartWorkflow::new(WorkflowType::of("order"), WorkflowId::of(id)).input(input);
+    request.memo = Memo::from([(FieldName::of("note"), Payload::raw_json("\"memo-canary\""))]);
+    request.request_id = Some(RequestId::of(format!("request-{run}")));
+    let started = request.first_event(run_id(run), Timestamp(0));
     let mut turn = turn(
         run,
         1,

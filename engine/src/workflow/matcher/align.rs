@@ -29,14 +29,7 @@ pub(super) fn explain(
     locate: &dyn Fn(usize) -> Option<String>,
     recorded: &[&Event],
 ) -> NonDeterminism {
-    let sides = Sides {
-        run,
-        recorded,
-        produced,
-        held: recorded.iter().map(|event| entry_of_event(&event.kind)).collect(),
-        asked: produced.iter().map(entry_of_command).collect(),
-        locate,
-    };
+    let sides = Sides::of(run, recorded, produced, locate);
     let (asked, held) = first_difference(run, produced, recorded).unwrap_or((produced.len(), recorded.len()));
     let event_id = match recorded.get(held) {
         Some(event) => event.id,
@@ -58,6 +51,38 @@ pub(super) fn explain(
         hint,
         recorded_build: activating.build,
         current_build: run.current_build,
+    }
+}
+
+/// The lines and the hint alone.
+pub(super) fn align_all(
+    run: &RunIdentity,
+    produced: &[Command],
+    locate: &dyn Fn(usize) -> Option<String>,
+    recorded: &[&Event],
+) -> (Vec<AlignedLine>, String) {
+    let sides = Sides::of(run, recorded, produced, locate);
+    let (asked, held) = first_difference(run, produced, recorded).unwrap_or((produced.len(), recorded.len()));
+    let lines = sides.align();
+    let hint = hint_for(&lines, sides.held.get(held), sides.asked.get(asked));
+    (lines, hint)
+}
+
+impl<'a> Sides<'a> {
+    fn of(
+        run: &'a RunIdentity,
+        recorded: &'a [&'a Event],
+        produced: &'a [Command],
+        locate: &'a dyn Fn(usize) -> Option<String>,
+    ) -> Self {
+        Sides {
+            run,
+            recorded,
+            produced,
+            held: recorded.iter().map(|event| entry_of_event(&event.kind)).collect(),
+            asked: produced.iter().map(entry_of_command).collect(),
+            locate,
+        }
     }
 }
 
@@ -108,7 +133,11 @@ impl Sides<'_> {
     fn pair(&self, held: usize, asked: usize) -> AlignedLine {
         let (event, command) = (self.recorded[held], &self.produced[asked]);
         let (was, is) = (&self.held[held], &self.asked[asked]);
-        let renumbered = was.content.is_some() && was.content == is.content;
+        let same_time = matches!(
+            (command, &event.kind),
+            (Command::StartTimer { fire_at, .. }, EventKind::TimerStarted { fire_at: held, .. }) if fire_at == held
+        );
+        let renumbered = (was.content.is_some() && was.content == is.content) || same_time;
         if matches(self.run, command, &event.kind) || renumbered {
             return AlignedLine::Same { event_id: event.id, what: was.text.clone() };
         }
@@ -187,7 +216,9 @@ fn hint_for(lines: &[AlignedLine], held: Option<&Entry>, asked: Option<&Entry>) 
                 for an order that is not fixed (an unordered map, a random choice)"
             .to_owned();
     }
-    match (missing, extra) {
+    // More is asked for where history ends.
+    let instead_of_end = held.is_some_and(|entry| entry.key.kind == "CompleteWorkflow");
+    match (missing && !(extra && instead_of_end), extra) {
         (false, true) => format!(
             "{} was inserted: guard it with `if ctx.patched(\"a-name-for-the-change\") {{ .. }}`, so that old runs do without",
             name(asked)

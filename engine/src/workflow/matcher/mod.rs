@@ -9,7 +9,7 @@ mod key;
 
 use self::align::explain;
 use self::key::matches;
-use super::nondeterminism::NonDeterminism;
+use super::nondeterminism::{AlignedLine, NonDeterminism};
 use crate::vocabulary::*;
 
 /// Which run is being checked, and by which build.
@@ -38,6 +38,18 @@ pub fn check_activation(
         None => Ok(()),
         Some(_) => Err(explain(run, activating, produced, locate, &recorded)),
     }
+}
+
+/// Lines up requests of more than one activation, and says what to do about the difference. Which of them belong to the
+/// comparison is for the caller; whether there is a mismatch is not decided here.
+pub fn align_requests(
+    run: &RunIdentity,
+    produced: &[Command],
+    locate: &dyn Fn(usize) -> Option<String>,
+    recorded: &[Event],
+) -> (Vec<AlignedLine>, String) {
+    let recorded: Vec<&Event> = recorded.iter().filter(|event| event.kind.origin() == Origin::Command).collect();
+    align::align_all(run, until_closed(produced), locate, &recorded)
 }
 
 /// What is asked for after the run has closed does not count.

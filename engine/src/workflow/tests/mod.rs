@@ -45,32 +45,8 @@ pub(super) struct World {
 }
 
 pub(super) fn started(workflow_type: &str, input: Payload) -> WorkflowExecutionStarted {
-    let run_id = RunId([7; 16]);
-    WorkflowExecutionStarted {
-        namespace: Namespace::of("default"),
-        workflow_id: WorkflowId::of("test-1"),
-        workflow_type: workflow_type.into(),
-        task_queue: TaskQueue::of("default"),
-        input,
-        execution_deadline: None,
-        run_timeout: None,
-        retry_policy: None,
-        attempt: Attempt(1),
-        first_run: run_id,
-        continued_from: None,
-        last_failure: None,
-        start_at: None,
-        parent: None,
-        memo: Memo::new(),
-        search_attributes: SearchAttributes::new(),
-        request_id: None,
-        identity: None,
-        summary: None,
-        details: None,
-        carried_signals: Vec::new(),
-        carried_request_ids: Vec::new(),
-        forked_from: None,
-    }
+    let request = StartWorkflow::new(workflow_type.into(), WorkflowId::of("test-1")).input(input);
+    request.first_event(RunId([7; 16]), Timestamp(0))
 }
 
 impl World {
@@ -116,18 +92,8 @@ impl World {
     }
 
     fn append(&mut self, events: Vec<EventKind>) {
-        self.turns.push(Turn {
-            run: self.run_id,
-            first_event: self.turns.last().map_or(EventId(1), Turn::next_event),
-            at: self.now,
-            build: self.registry.build_id(),
-            events,
-            inbox_added: Vec::new(),
-            inbox_taken: 0,
-            heartbeats: Vec::new(),
-            outlook: Outlook::default(),
-            delivered: Vec::new(),
-        });
+        let first_event = self.turns.last().map_or(EventId(1), Turn::next_event);
+        self.turns.push(Turn::of(self.run_id, first_event, self.now, self.registry.build_id(), events));
     }
 
     pub(super) fn complete(&mut self, seq: u64, result: impl Serialize) -> Vec<Command> {

@@ -1,0 +1,269 @@
+//! The error card: why a history does not fit the code, lined up request by request, and what to do about it.
+//!
+//! Invariant: the mismatch is the engine's ([`NonDeterminism`]); the card adds what surrounds it (the events before, the
+//! requests after, the line of code, a patch) and never contradicts it. Inputs stand in it as hashes, so that it may be
+//! printed in a build log. It reads no file: who has the sources gives them.
+
+mod ahead;
+mod patch;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use bosun_engine::workflow::{
+    AlignedLine, NonDeterminism, ReplayError, Replayer, RunIdentity, WorkflowRegistry, align_requests,
+};
+use bosun_engine::*;
+use serde::Serialize;
+
+use self::ahead::{Asked, look_ahead};
+pub use self::patch::SuggestedPatch;
+use crate::History;
+
+/// How many events before the mismatch are shown.
+const BEFORE: usize = 3;
+/// How many requests are lined up.
+const COMPARED_MAX: usize = 200;
+/// How many lines of the comparison are printed.
+const PRINTED_MAX: usize = 24;
+
+/// Gives the text of a source file by the path that the compiler knew it by.
+pub type Sources<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// A mismatch with everything a person needs to see at once.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Card {
+    pub mismatch: NonDeterminism,
+    /// How many events the history has.
+    pub events: usize,
+    /// When the event was recorded that the code did not ask for.
+    pub recorded_at: Option<Timestamp>,
+    /// The last events before the mismatch, the one that the code was answering among them.
+    pub before: Vec<EventBefore>,
+    /// The comparison, beyond the activation as far as the code could be followed.
+    pub lines: Vec<AlignedLine>,
+    /// Events behind those that were compared.
+    pub not_compared: usize,
+    pub source: Option<SourceLine>,
+    pub hint: String,
+    pub patch: Option<SuggestedPatch>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EventBefore {
+    pub event_id: EventId,
+    pub what: String,
+}
+
+/// The line of code that asked for what history does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SourceLine {
+    pub file: String,
+    pub line: usize,
+    pub column: usize,
+    pub text: String,
+}
+
+/// Replays a history and explains the mismatch, if there is one. Nothing for a history that fits, and for one that
+/// cannot be replayed at all: [`crate::replay_history`] says which.
+pub fn explain(registry: &WorkflowRegistry, history: &History, sources: Sources<'_>) -> Option<Card> {
+    let mut replayer = Replayer::new(registry);
+    for turn in history.turns() {
+        match replayer.turn(turn, &mut |_| {}) {
+            Ok(()) => {}
+            Err(ReplayError::NonDeterminism(mismatch)) => {
+                return Some(Card::of(registry, *mismatch, &mut replayer, history, sources));
+            }
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+impl Card {
+    fn of(
+        registry: &WorkflowRegistry,
+        mismatch: NonDeterminism,
+        replayer: &mut Replayer<'_>,
+        history: &History,
+        sources: Sources<'_>,
+    ) -> Card {
+        let activating = activating(history, mismatch.event_id);
+        let asked = look_ahead(replayer, history, activating);
+        let (lines, hint, last) = compare(&mismatch, &asked, history, activating);
+        let source = mismatch.location.as_deref().and_then(|place| SourceLine::read(place, sources));
+        let state_machine = registry.supports_snapshot(&mismatch.workflow_type);
+        let patch = patch::suggest(&mismatch, &lines, sources, if state_machine { "cx" } else { "ctx" });
+        let hint = match &patch {
+            Some(patch) => hint.replace("a-name-for-the-change", &patch.id),
+            None => hint,
+        };
+        let before: Vec<EventBefore> = history
+            .events()
+            .filter(|event| event.id <= activating)
+            .map(|event| EventBefore { event_id: event.id, what: event.kind.name().to_owned() })
+            .collect();
+        Card {
+            events: history.len(),
+            recorded_at: history.events().find(|event| event.id == mismatch.event_id).map(|event| event.at),
+            before: before[before.len().saturating_sub(BEFORE)..].to_vec(),
+            not_compared: usize::try_from((history.len() as u64).saturating_sub(last.0)).unwrap_or(usize::MAX),
+            lines,
+            source,
+            hint,
+            patch,
+            mismatch,
+        }
+    }
+}
+
+/// The event that activated the code when it did not answer as recorded.
+fn activating(history: &History, mismatch: EventId) -> EventId {
+    let before = history.events().take_while(|event| event.id < mismatch);
+    let last = before.filter(|event| event.kind.origin() == Origin::Activating).last();
+    last.map_or(EventId(1), |event| event.id)
+}
+
+/// The lines, the hint, and the last event that was compared.
+fn compare(
+    mismatch: &NonDeterminism,
+    asked: &[Asked],
+    history: &History,
+    activating: EventId,
+) -> (Vec<AlignedLine>, String, EventId) {
+    let identity = RunIdentity {
+        run_id: mismatch.run_id,
+        workflow_id: mismatch.workflow_id.clone(),
+        workflow_type: mismatch.workflow_type.clone(),
+        current_build: mismatch.current_build,
+    };
+    let requested = |event: &Event| event.id > activating && event.kind.origin() == Origin::Command;
+    let recorded: Vec<Event> = history.events().filter(requested).take(COMPARED_MAX).collect();
+    let commands: Vec<Command> = asked.iter().take(COMPARED_MAX).map(|(command, _)| command.clone()).collect();
+    let locate = |at: usize| asked.get(at).and_then(|(_, place)| place.clone());
+    let ended = commands.iter().any(Command::closes);
+    let (mut lines, mut hint) = align_requests(&identity, &commands, &locate, &recorded);
+    if !ended {
+        // The code could not be followed to its end: what history holds behind that is not missing.
+        let own = mismatch.alignment.iter().filter_map(event_of).max().unwrap_or(activating);
+        let paired =
+            lines.iter().filter(|line| !matches!(line, AlignedLine::Missing { .. })).filter_map(event_of).max();
+        let end = paired.unwrap_or(own).max(own);
+        let recorded: Vec<Event> = recorded.into_iter().filter(|event| event.id <= end).collect();
+        (lines, hint) = align_requests(&identity, &commands, &locate, &recorded);
+    }
+    let last = lines.iter().filter_map(event_of).max().unwrap_or(activating);
+    (lines, hint, last)
+}
+
+fn event_of(line: &AlignedLine) -> Option<EventId> {
+    match line {
+        AlignedLine::Same { event_id, .. }
+        | AlignedLine::Missing { event_id, .. }
+        | AlignedLine::Changed { event_id, .. }
+        | AlignedLine::Reordered { event_id, .. } => Some(*event_id),
+        AlignedLine::Extra { .. } => None,
+    }
+}
+
+/// `file:line:column`, from the right, as a file may have colons in its name.
+fn place(location: &str) -> Option<(&str, usize, usize)> {
+    let mut parts = location.rsplitn(3, ':');
+    let (column, line) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some((parts.next()?, line, column))
+}
+
+impl SourceLine {
+    fn read(location: &str, sources: Sources<'_>) -> Option<SourceLine> {
+        let (file, line, column) = place(location)?;
+        let text = sources(file)?.lines().nth(line.checked_sub(1)?)?.to_owned();
+        Some(SourceLine { file: file.to_owned(), line, column, text })
+    }
+}
+
+impl fmt::Display for Card {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = &self.mismatch;
+        let nothing = || "nothing".to_owned();
+        writeln!(f, "error[{}]: workflow code no longer matches history", NonDeterminism::CODE)?;
+        writeln!(
+            f,
+            "  run   {} ({}, type {}, code {} -> {})  at event {} of {}, in answer to {}",
+            found.workflow_id,
+            found.run_id,
+            found.workflow_type,
+            found.recorded_build,
+            found.current_build,
+            found.event_id,
+            self.events,
+            found.activating
+        )?;
+        let recorded = self.recorded_at.map_or_else(String::new, |at| format!("    recorded {at}"));
+        writeln!(f, "  history expects   {}{recorded}", found.expected.clone().unwrap_or_else(nothing))?;
+        let location = found.location.as_ref().map_or_else(String::new, |at| format!("    {at}"));
+        writeln!(f, "  code produced     {}{location}", found.produced.clone().unwrap_or_else(nothing))?;
+        self.comparison(f)?;
+        self.named_apart(f)?;
+        if let Some(source) = &self.source {
+            let digits = source.line.to_string();
+            let caret = " ".repeat(source.column.saturating_sub(1));
+            let text = source.text.replace('\t', " ");
+            writeln!(f, "  {digits} | {text}\n  {} | {caret}^ asked for here", " ".repeat(digits.len()))?;
+        }
+        write!(f, "help: {}", self.hint)?;
+        if let Some(patch) = &self.patch {
+            write!(f, "\n{patch}")?;
+        }
+        if self.not_compared > 0 {
+            write!(f, "\nnote: {} later events are not compared", self.not_compared)?;
+        }
+        Ok(())
+    }
+}
+
+impl Card {
+    fn comparison(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for event in &self.before {
+            writeln!(f, "   {:>5}    {}", event.event_id.0, event.what)?;
+        }
+        // The lines around the first difference say most.
+        let first = self.lines.iter().position(|line| !matches!(line, AlignedLine::Same { .. })).unwrap_or(0);
+        let from = first.saturating_sub(PRINTED_MAX / 3);
+        let shown = &self.lines[from..self.lines.len().min(from + PRINTED_MAX)];
+        if from > 0 {
+            writeln!(f, "            … {from} requests that are the same")?;
+        }
+        shown.iter().try_for_each(|line| writeln!(f, "{line}"))?;
+        let rest = self.lines.len() - from - shown.len();
+        if rest > 0 {
+            writeln!(f, "            … {rest} lines more")?;
+        }
+        Ok(())
+    }
+
+    /// What is extra, missing, changed and moved, each under its name.
+    fn named_apart(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, lines) in self.differences() {
+            if !lines.is_empty() {
+                writeln!(f, "  {name:<10} {}", lines.join("; "))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The differences by their kind: `extra`, `missing`, `changed`, `reordered`.
+    pub fn differences(&self) -> [(&'static str, Vec<String>); 4] {
+        let (mut extra, mut missing, mut changed, mut reordered) = (vec![], vec![], vec![], vec![]);
+        for line in &self.lines {
+            match line {
+                AlignedLine::Same { .. } => {}
+                AlignedLine::Extra { what, .. } => extra.push(what.clone()),
+                AlignedLine::Missing { what, .. } => missing.push(what.clone()),
+                AlignedLine::Changed { recorded, produced, .. } => changed.push(format!("{recorded} -> {produced}")),
+                AlignedLine::Reordered { what, .. } => reordered.push(what.clone()),
+            }
+        }
+        [("extra", extra), ("missing", missing), ("changed", changed), ("reordered", reordered)]
+    }
+}

@@ -1,0 +1,164 @@
+//! What was asked for then, and the matching of what is asked for now with it.
+//!
+//! Invariant: a recorded request is matched once. A match by more (type, id and input) is preferred to one by less.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bosun_engine::*;
+
+/// A request as far as it is matched.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Request {
+    family: crate::Family,
+    type_name: String,
+    /// A name that somebody gave; numbers that the driver gives do not count.
+    id: Option<String>,
+    input: Payload,
+    /// Timers: how long.
+    delay: Option<Duration>,
+}
+
+impl Request {
+    /// The request that an event makes, with its number.
+    pub(super) fn of(event: &EventKind, at: Timestamp) -> Option<(Seq, Request)> {
+        let (seq, family) = crate::Family::asked_for(event)?;
+        let (type_name, id, input, delay) = match event {
+            EventKind::ActivityTaskScheduled(scheduled) => {
+                let id = scheduled.activity_id.to_string();
+                let given = !id.bytes().all(|byte| byte.is_ascii_digit());
+                (scheduled.activity_type.to_string(), given.then_some(id), scheduled.input.clone(), None)
+            }
+            EventKind::StartChildWorkflowExecutionInitiated(child) => {
+                (child.workflow_type.to_string(), Some(child.workflow_id.to_string()), child.input.clone(), None)
+            }
+            EventKind::SignalExternalWorkflowExecutionInitiated(signal) => {
+                (signal.name.to_string(), Some(signal.target.workflow_id.to_string()), signal.input.clone(), None)
+            }
+            EventKind::RequestCancelExternalWorkflowExecutionInitiated { target, .. } => {
+                (target.workflow_id.to_string(), None, Payload::null(), None)
+            }
+            EventKind::TimerStarted { fire_at, summary, .. } => {
+                (summary.clone().unwrap_or_default(), None, Payload::null(), Some(fire_at.since(at)))
+            }
+            _ => return None,
+        };
+        Some((seq, Request { family, type_name, id, input, delay }))
+    }
+
+    fn is_same_kind(&self, other: &Request) -> bool {
+        self.family == other.family && self.type_name == other.type_name && self.delay == other.delay
+    }
+}
+
+/// The requests of the record that nobody has asked for again yet.
+pub(super) struct Recorded {
+    left: BTreeMap<Seq, Request>,
+    fired: BTreeMap<Seq, Timestamp>,
+}
+
+impl Recorded {
+    pub(super) fn of(events: &[Event]) -> Self {
+        let fired = events.iter().filter_map(|event| match event.kind {
+            EventKind::TimerFired { seq } => Some((seq, event.at)),
+            _ => None,
+        });
+        let fired: BTreeMap<Seq, Timestamp> = fired.collect();
+        let asked = events.iter().filter_map(|event| Request::of(&event.kind, event.at));
+        // A timer that did not fire then says nothing about one of now.
+        let tells = |(seq, request): &(Seq, Request)| request.family != crate::Family::Timer || fired.contains_key(seq);
+        Recorded { left: asked.filter(tells).collect(), fired }
+    }
+
+    /// When a timer fired then.
+    pub(super) fn fired(&self, seq: Seq) -> Option<Timestamp> {
+        self.fired.get(&seq).copied()
+    }
+
+    /// The recorded request that is meant: the same id and input, else the same input, else the first of its type.
+    pub(super) fn take(&mut self, asked: &Request) -> Option<Seq> {
+        let by = |fits: &dyn Fn(&Request) -> bool| {
+            self.left.iter().find(|(_, one)| one.is_same_kind(asked) && fits(one)).map(|(seq, _)| *seq)
+        };
+        let found = by(&|one| one.id == asked.id && one.input == asked.input)
+            .or_else(|| by(&|one| one.input == asked.input))
+            .or_else(|| by(&|_| true))?;
+        self.left.remove(&found);
+        Some(found)
+    }
+}
+
+/// The number of what an event is about, of those that were asked for.
+pub(super) fn about(event: &EventKind) -> Option<Seq> {
+    use EventKind::*;
+    match event {
+        ActivityTaskStarted { seq, .. }
+        | ActivityTaskAttemptFailed { seq, .. }
+        | ActivityTaskCompleted { seq, .. }
+        | ActivityTaskFailed { seq, .. }
+        | ActivityTaskTimedOut { seq, .. }
+        | ActivityTaskCanceled { seq, .. }
+        | ActivityTaskPaused { seq, .. }
+        | ActivityTaskUnpaused { seq, .. }
+        | ActivityTaskAwaitingCompletion { seq, .. }
+        | TimerFired { seq }
+        | StartChildWorkflowExecutionFailed { seq, .. }
+        | ChildWorkflowExecutionStarted { seq, .. }
+        | ChildWorkflowExecutionCompleted { seq, .. }
+        | ChildWorkflowExecutionFailed { seq, .. }
+        | ChildWorkflowExecutionCanceled { seq, .. }
+        | ChildWorkflowExecutionTimedOut { seq }
+        | ChildWorkflowExecutionTerminated { seq, .. }
+        | ExternalWorkflowExecutionSignaled { seq }
+        | SignalExternalWorkflowExecutionFailed { seq, .. }
+        | ExternalWorkflowExecutionCancelRequested { seq }
+        | RequestCancelExternalWorkflowExecutionFailed { seq, .. } => Some(*seq),
+        _ => None,
+    }
+}
+
+/// Whether an event is the end of what it is about.
+pub(super) fn ends(event: &EventKind, of_a_child: bool) -> bool {
+    use EventKind::*;
+    match event {
+        ActivityTaskStarted { .. }
+        | ActivityTaskAttemptFailed { .. }
+        | ActivityTaskPaused { .. }
+        | ActivityTaskUnpaused { .. }
+        | ActivityTaskAwaitingCompletion { .. }
+        | ChildWorkflowExecutionStarted { .. } => false,
+        ExternalWorkflowExecutionCancelRequested { .. } => !of_a_child,
+        other => about(other).is_some(),
+    }
+}
+
+/// The same event about another number.
+pub(super) fn renumbered(event: &EventKind, to: Seq) -> EventKind {
+    use EventKind::*;
+    let mut event = event.clone();
+    if let ActivityTaskStarted { seq, .. }
+    | ActivityTaskAttemptFailed { seq, .. }
+    | ActivityTaskCompleted { seq, .. }
+    | ActivityTaskFailed { seq, .. }
+    | ActivityTaskTimedOut { seq, .. }
+    | ActivityTaskCanceled { seq, .. }
+    | ActivityTaskPaused { seq, .. }
+    | ActivityTaskUnpaused { seq, .. }
+    | ActivityTaskAwaitingCompletion { seq, .. }
+    | TimerFired { seq }
+    | StartChildWorkflowExecutionFailed { seq, .. }
+    | ChildWorkflowExecutionStarted { seq, .. }
+    | ChildWorkflowExecutionCompleted { seq, .. }
+    | ChildWorkflowExecutionFailed { seq, .. }
+    | ChildWorkflowExecutionCanceled { seq, .. }
+    | ChildWorkflowExecutionTimedOut { seq }
+    | ChildWorkflowExecutionTerminated { seq, .. }
+    | ExternalWorkflowExecutionSignaled { seq }
+    | SignalExternalWorkflowExecutionFailed { seq, .. }
+    | ExternalWorkflowExecutionCancelRequested { seq }
+    | RequestCancelExternalWorkflowExecutionFailed { seq, .. } = &mut event
+    {
+        *seq = to;
+    }
+    event
+}

@@ -1,0 +1,193 @@
+//! `replay check`: the gate. Does the code of this program still fit what is recorded?
+//!
+//! Invariant: every history that is named is replayed to its end, result included, whatever the others gave; exit code 0
+//! means that all of them fit. Nothing is executed: no activity, no model, no clock of a workflow. The order of the
+//! answers is the order of the histories, however many are replayed at once.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_engine::*;
+use bosun_replay::{History, HistoryFile, Limits, Prefixes};
+use clap::Args;
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use super::Bench;
+use super::junit::junit;
+use super::source::{files, runs};
+use super::verdict::{Answer, Checked, Class, exit_of};
+use crate::backend::Histories;
+use crate::cli::error::{CliError, printable};
+use crate::cli::exit::Exit;
+use crate::cli::explain::Code;
+use crate::cli::list::shell_word;
+use crate::cli::output::{Cell, Format, Paint};
+use crate::cli::time_format::parse_duration;
+
+/// Replay histories with the code of this program.
+///
+/// Exit code 0: all fit. 20: some do not (other requests, or another result). 21: some cannot be read.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// History files, directories of them, or patterns with `*`, `**`, `?` and `[…]`.
+    #[arg(value_name = "PATH|GLOB", required_unless_present_any = ["query", "open"])]
+    pub paths: Vec<String>,
+    /// The recorded runs that fit this list filter, for example "WorkflowType = 'order'".
+    #[arg(short, long, value_name = "FILTER")]
+    pub query: Option<String>,
+    /// Every open run: what deploying this program would do to them.
+    #[arg(long)]
+    pub open: bool,
+    /// Replay beginnings on their own too: `all`, or a number for every N-th turn.
+    #[arg(long, value_name = "all|N", value_parser = parse_prefixes)]
+    pub prefixes: Option<Prefixes>,
+    /// How long the code may take for one history.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
+    pub timeout: Duration,
+}
+
+fn parse_prefixes(text: &str) -> Result<Prefixes, String> {
+    match (text, text.parse::<usize>()) {
+        ("all", _) => Ok(Prefixes::All),
+        (_, Ok(n)) if n > 0 => Ok(Prefixes::EveryNth(n)),
+        _ => Err("`all`, or a number above 0".to_owned()),
+    }
+}
+
+/// One history that is to be replayed.
+enum Source {
+    File(PathBuf),
+    Run(Arc<dyn Histories>, Box<RunInfo>),
+}
+
+pub(super) async fn check(bench: &mut Bench<'_>, args: CheckArgs) -> Result<Exit, CliError> {
+    let sources = sources(bench, &args).await?;
+    let prefixes = args.prefixes.unwrap_or_default();
+    let at_once = std::thread::available_parallelism().map_or(1, usize::from);
+    let workflows = bench.workflows.clone();
+    let mut answers = stream::iter(sources)
+        .map(|source| replay_one(workflows.clone(), source, prefixes, args.timeout))
+        .buffered(at_once);
+    let mut checked = Vec::new();
+    while let Some(one) = answers.next().await {
+        bench.screen.row("replay.check", one.json());
+        checked.push(one);
+    }
+    drop(answers);
+    print(bench, &checked);
+    Ok(exit_of(&checked))
+}
+
+async fn sources(bench: &mut Bench<'_>, args: &CheckArgs) -> Result<Vec<Source>, CliError> {
+    let mut sources: Vec<Source> = files(&args.paths)?.into_iter().map(Source::File).collect();
+    if args.open || args.query.is_some() {
+        let histories = bench.histories().await?;
+        let query = args.query.as_deref().unwrap_or_default();
+        let found = runs(&histories, query, args.open).await?;
+        if found.is_empty() && !args.open {
+            let help =
+                "a check that checks nothing would always pass; `bosun list --query …` shows what a filter finds";
+            return Err(CliError::new(Code::NoHistories, format!("no run fits {query}")).help(help));
+        }
+        sources.extend(found.into_iter().map(|info| Source::Run(histories.clone(), Box::new(info))));
+    }
+    Ok(sources)
+}
+
+async fn replay_one(workflows: WorkflowRegistry, source: Source, prefixes: Prefixes, timeout: Duration) -> Checked {
+    let began = Instant::now();
+    let (name, history) = match source {
+        Source::File(path) => (path.display().to_string(), Ok(Lazy::File(path))),
+        Source::Run(histories, info) => {
+            let name = info.workflow_id.to_string();
+            let target = Target { namespace: info.namespace, ..Target::run(info.workflow_id, info.run_id) };
+            (name, histories.turns(target).await.map(Lazy::Turns).map_err(|why| why.to_string()))
+        }
+    };
+    let replaying = tokio::task::spawn_blocking(move || match history {
+        Ok(history) => history.replay(&workflows, prefixes),
+        Err(why) => Answer::Unreadable(why),
+    });
+    let answer = match tokio::time::timeout(timeout, replaying).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(why)) => Answer::Unreadable(format!("replaying it panicked: {why}")),
+        Err(_) => Answer::Stuck,
+    };
+    Checked { name, answer, took: began.elapsed() }
+}
+
+/// A history that is read and checked where it is replayed: on a thread that may be busy for long.
+enum Lazy {
+    File(PathBuf),
+    Turns(Vec<Turn>),
+}
+
+impl Lazy {
+    fn replay(self, workflows: &WorkflowRegistry, prefixes: Prefixes) -> Answer {
+        let history = match self {
+            Lazy::Turns(turns) => History::new(turns).map_err(|why| why.to_string()),
+            Lazy::File(path) => match HistoryFile::load(&path, &Limits::default()) {
+                Ok(HistoryFile::Bosun(history)) => Ok(history),
+                Ok(HistoryFile::Temporal(_)) => return Answer::Foreign,
+                Err(why) => Err(why.to_string()),
+            },
+        };
+        match history {
+            Ok(history) => Answer::of(workflows, &history, prefixes),
+            Err(why) => Answer::Unreadable(why),
+        }
+    }
+}
+
+const COLUMNS: &[&str] = &["verdict", "workflow_id", "workflow_type", "status", "events", "source"];
+
+fn print(bench: &mut Bench<'_>, checked: &[Checked]) {
+    let count = |class| checked.iter().filter(|one| one.class() == class).count();
+    let (fit, unfit, unreadable) = (count(Class::Fits), count(Class::DoesNotFit), count(Class::Unreadable));
+    let build = bench.workflows.build_id();
+    bench.screen.document(Format::Junit, &junit(checked));
+    if bench.screen.format == Format::Json {
+        let rows: Vec<Value> = checked.iter().map(Checked::json).collect();
+        let object = json!({
+            "build": build.to_string(), "histories": rows, "fit": fit, "do_not_fit": unfit, "unreadable": unreadable,
+        });
+        bench.screen.object("replay.check", object);
+    }
+    if checked.is_empty() {
+        bench.screen.line("no open runs: nothing can be held up by this program".into());
+        return;
+    }
+    bench.screen.table(COLUMNS, checked.iter().map(row).collect());
+    for one in checked {
+        if let Some(why) = one.explanation() {
+            let head = bench.screen.paint(one.paint(), &printable(&format!("{}: {}", one.name, one.verdict())));
+            bench.screen.line(format!("\n{head}\n{}", printable(&why)));
+        }
+    }
+    bench.screen.line(format!(
+        "\n{} histories with build {build}: {fit} fit, {unfit} do not, {unreadable} cannot be read",
+        checked.len()
+    ));
+    if let Some(first) = checked.iter().find(|one| one.class() == Class::DoesNotFit) {
+        bench.screen.next(&format!("bosun replay explain {}", shell_word(&first.name)));
+    }
+}
+
+fn row(one: &Checked) -> Vec<Cell> {
+    let run = match &one.answer {
+        Answer::Replayed(report, _) => report.run.as_ref(),
+        Answer::Stuck | Answer::Foreign | Answer::Unreadable(_) => None,
+    };
+    let dash = || "-".to_owned();
+    vec![
+        Cell::of(one.verdict(), one.paint()),
+        Cell::of(run.map_or_else(dash, |run| run.workflow_id.to_string()), Paint::Bold),
+        run.map_or_else(dash, |run| run.workflow_type.to_string()).into(),
+        run.map_or_else(dash, |run| run.status.to_string()).into(),
+        run.map_or_else(dash, |run| run.events.to_string()).into(),
+        Cell::of(one.name.clone(), Paint::Dim),
+    ]
+}

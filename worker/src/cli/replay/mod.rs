@@ -1,0 +1,76 @@
+//! `replay …`: recorded histories and the workflow code of this program.
+//!
+//! Invariant: no verb here starts an engine, calls an activity, or changes a recorded run; a data directory that no
+//! worker holds is read without one. A verb stands in a file of its own; this one declares and routes.
+
+mod check;
+mod explain;
+mod junit;
+mod source;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use std::sync::Arc;
+
+use bosun_engine::Namespace;
+use bosun_engine::workflow::WorkflowRegistry;
+use clap::Subcommand;
+
+use super::Program;
+use super::args::Global;
+use super::error::CliError;
+use super::exit::Exit;
+use super::locate::locate_histories;
+use super::output::Screen;
+use crate::backend::{Histories, OpenEngine};
+
+#[derive(Debug, Subcommand)]
+pub enum ReplayVerb {
+    /// Replay many histories with the code of this program: files, runs of a query, or all open runs before a deploy.
+    Check(check::CheckArgs),
+    /// Say why a history does not fit the code, and what to do.
+    Explain(explain::ExplainArgs),
+}
+
+pub(super) async fn replay(
+    screen: &mut Screen,
+    global: &Global,
+    program: &Program,
+    verb: ReplayVerb,
+) -> Result<Exit, CliError> {
+    let mut bench = Bench {
+        workflows: program.opener.workflows(),
+        namespace: Namespace::new(&global.namespace)?,
+        opener: program.opener.clone(),
+        global,
+        screen,
+        histories: None,
+    };
+    match verb {
+        ReplayVerb::Check(args) => check::check(&mut bench, args).await,
+        ReplayVerb::Explain(args) => explain::explain(&mut bench, args).await,
+    }
+}
+
+/// What a verb of this noun works with: the code, a screen, and recorded runs when it asks for them.
+pub(super) struct Bench<'a> {
+    pub(super) workflows: WorkflowRegistry,
+    pub(super) namespace: Namespace,
+    pub(super) global: &'a Global,
+    pub(super) screen: &'a mut Screen,
+    opener: Arc<dyn OpenEngine>,
+    histories: Option<Arc<dyn Histories>>,
+}
+
+impl Bench<'_> {
+    /// The recorded runs of `--data` or `--address`; found when first asked for, so that files need neither.
+    pub(super) async fn histories(&mut self) -> Result<Arc<dyn Histories>, CliError> {
+        if let Some(histories) = &self.histories {
+            return Ok(histories.clone());
+        }
+        let histories = locate_histories(self.global, &*self.opener).await?;
+        self.histories = Some(histories.clone());
+        Ok(histories)
+    }
+}

@@ -1,0 +1,154 @@
+//! Which histories a verb means: files by name or pattern, runs by query, one run by its id.
+//!
+//! Invariant: a pattern or query that finds nothing is an error, so that a gate cannot pass by checking nothing; a file
+//! that cannot be read is named and stops no other. Files are hostile input, recorded runs are our own.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bosun_engine::*;
+use bosun_replay::{History, HistoryFile, Limits};
+use clap::Args;
+
+use super::Bench;
+use crate::backend::Histories;
+use crate::cli::args::ExactRun;
+use crate::cli::error::CliError;
+use crate::cli::explain::Code;
+use crate::cli::resolve::find;
+use crate::cli::source::is_file;
+
+/// Names one history: a file, or a recorded run.
+#[derive(Debug, Clone, Default, Args)]
+pub(in crate::cli) struct HistoryOf {
+    /// A history file, or a run: a workflow id, the beginning of one, a run id, `latest`, or `@N` for the N-th newest.
+    #[arg(value_name = "ID|FILE", required_unless_present = "workflow_id")]
+    pub(in crate::cli) id: Option<String>,
+    #[command(flatten)]
+    pub(in crate::cli) exact: ExactRun,
+}
+
+/// One history, with what to call it.
+#[derive(Debug)]
+pub(in crate::cli) struct Recorded {
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) history: HistoryFile,
+}
+
+impl Recorded {
+    /// The history, for verbs that need one of ours.
+    pub(in crate::cli) fn replayable(self) -> Result<(String, History), CliError> {
+        match self.history {
+            HistoryFile::Bosun(history) => Ok((self.name, history)),
+            HistoryFile::Temporal(_) => {
+                let message = format!("{} is an export of Temporal's: it can be viewed, not replayed", self.name);
+                Err(CliError::new(Code::UnreadableHistory, message)
+                    .help(format!("`bosun replay show {}` shows its events and statistics", self.name)))
+            }
+        }
+    }
+}
+
+impl Bench<'_> {
+    /// The one history that is meant. What is spelt like a file is one; everything else is a run.
+    pub(in crate::cli) async fn recorded(&mut self, of: &HistoryOf) -> Result<Recorded, CliError> {
+        if of.exact.workflow_id.is_none()
+            && let Some(text) = &of.id
+            && is_file(text)
+        {
+            return load_file(Path::new(text));
+        }
+        let histories = self.histories().await?;
+        let target = find(&*histories, &self.namespace, of.id.as_deref(), &of.exact).await?;
+        let turns = histories.turns(target.clone()).await?;
+        let history = History::new(turns).map_err(|why| unreadable(target.workflow_id.as_str(), &why))?;
+        Ok(Recorded { name: target.workflow_id.to_string(), history: HistoryFile::Bosun(history) })
+    }
+}
+
+pub(in crate::cli) fn load_file(path: &Path) -> Result<Recorded, CliError> {
+    let name = path.display().to_string();
+    match HistoryFile::load(path, &Limits::default()) {
+        Ok(history) => Ok(Recorded { name, history }),
+        Err(why) => Err(unreadable(&name, &why)),
+    }
+}
+
+fn unreadable(name: &str, why: &dyn std::fmt::Display) -> CliError {
+    CliError::new(Code::UnreadableHistory, format!("{name} is not a history that can be read")).cause(why)
+}
+
+/// The files that arguments name: each as it stands, or as a pattern with `*`, `**`, `?` and `[…]`, or as a directory,
+/// which stands for the JSON files in it.
+pub(in crate::cli) fn files(patterns: &[String]) -> Result<Vec<PathBuf>, CliError> {
+    let mut seen = BTreeSet::new();
+    let mut files = Vec::new();
+    for pattern in patterns {
+        let found = match Path::new(pattern) {
+            path if path.is_dir() => matching(&format!("{}/*.json", glob::Pattern::escape(pattern)))?,
+            // What is spelt like a pattern and is not there may be one; everything else is a file, there or not.
+            path if path.exists() || !pattern.contains(['*', '?', '[']) => vec![path.to_owned()],
+            _ => matching(pattern)?,
+        };
+        if found.is_empty() {
+            let help = "a check that checks nothing would always pass; look at the pattern and the working directory";
+            return Err(CliError::new(Code::NoHistories, format!("no file matches {pattern}")).help(help));
+        }
+        files.extend(found.into_iter().filter(|path| seen.insert(path.clone())));
+    }
+    Ok(files)
+}
+
+fn matching(pattern: &str) -> Result<Vec<PathBuf>, CliError> {
+    let paths = glob::glob(pattern).map_err(|why| CliError::usage(format!("the pattern {pattern}: {why}")))?;
+    let mut found = Vec::new();
+    for path in paths {
+        // A directory that cannot be listed may hold histories that do not fit.
+        let path = path.map_err(|why| CliError::new(Code::Failed, format!("the pattern {pattern}")).cause(why))?;
+        if path.is_file() {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// The most that one page of a list holds.
+const PAGE: usize = 1_000;
+const OPEN: &str = "ExecutionStatus IN ('Running', 'Paused')";
+
+/// All runs that fit a query, and only open ones if so asked, oldest pages last.
+pub(in crate::cli) async fn runs(
+    histories: &Arc<dyn Histories>,
+    query: &str,
+    open: bool,
+) -> Result<Vec<RunInfo>, CliError> {
+    let filter = Filter::parse(query).map_err(|why| CliError::usage(why.to_string()))?;
+    if !filter.is_default_order() {
+        return Err(CliError::usage("every run that fits is replayed: ORDER BY has no meaning here"));
+    }
+    let conditions: Vec<String> =
+        [open.then(|| OPEN.to_owned()), (!query.trim().is_empty()).then(|| format!("({filter})"))]
+            .into_iter()
+            .flatten()
+            .collect();
+    let (mut seen, mut found): (BTreeSet<RunId>, Vec<RunInfo>) = Default::default();
+    let mut before: Option<Timestamp> = None;
+    loop {
+        // Pages overlap in the runs of one moment, which `seen` sorts out.
+        let bound = before.map(|at| format!("StartTime <= '{at}'"));
+        let query = conditions.iter().cloned().chain(bound).collect::<Vec<_>>().join(" AND ");
+        let page = histories.list(ListRequest { query, limit: PAGE }).await?;
+        let (full, last) = (page.len() >= PAGE, page.last().map(|run| run.started_at));
+        let known = found.len();
+        found.extend(page.into_iter().filter(|run| seen.insert(run.run_id)));
+        if !full {
+            return Ok(found);
+        }
+        if known == found.len() {
+            let message = format!("{PAGE} runs started at the same moment: they cannot be listed page by page");
+            return Err(CliError::new(Code::Failed, message).help("narrow the query"));
+        }
+        before = last;
+    }
+}

@@ -1,0 +1,167 @@
+//! One replayed history as `check` and `explain` tell it: which class of answer, in which words, with which exit code.
+//!
+//! Invariant: what does not fit is never mixed up with what cannot be read, and neither counts as passed.
+
+use std::time::Duration;
+
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_replay::{Card, History, Prefixes, ReplayReport, Verdict, explain, replay_history};
+use serde_json::{Value, json};
+
+use crate::cli::exit::Exit;
+use crate::cli::output::Paint;
+
+/// One line of a check.
+#[derive(Debug, Clone)]
+pub(in crate::cli) struct Checked {
+    /// The file, or the workflow id of a recorded run.
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) answer: Answer,
+    pub(in crate::cli) took: Duration,
+}
+
+#[derive(Debug, Clone)]
+pub(in crate::cli) enum Answer {
+    /// With the card of a mismatch.
+    Replayed(Box<ReplayReport>, Option<Box<Card>>),
+    /// The code did not come back.
+    Stuck,
+    /// Temporal's own export.
+    Foreign,
+    /// There was no history to replay.
+    Unreadable(String),
+}
+
+impl Answer {
+    pub(in crate::cli) fn of(workflows: &WorkflowRegistry, history: &History, prefixes: Prefixes) -> Answer {
+        let report = replay_history(workflows, history, prefixes);
+        let card = match &report.verdict {
+            Verdict::NonDeterministic(_) | Verdict::OtherResult(_) => explain(workflows, history, &source_text),
+            Verdict::Ok
+            | Verdict::Unstable { .. }
+            | Verdict::UnknownType { .. }
+            | Verdict::Redacted
+            | Verdict::Foreign
+            | Verdict::Invalid { .. } => None,
+        };
+        Answer::Replayed(Box::new(report), card.map(Box::new))
+    }
+}
+
+/// How far up from the working directory a source file is looked for: the compiler knows it from the workspace's root.
+const ANCESTORS: usize = 4;
+
+/// The text of a source file that the compiler named, if it is on this machine.
+fn source_text(file: &str) -> Option<String> {
+    let here = std::env::current_dir().ok()?;
+    here.ancestors().take(ANCESTORS).find_map(|directory| std::fs::read_to_string(directory.join(file)).ok())
+}
+
+/// The three things a gate tells apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::cli) enum Class {
+    Fits,
+    Unreadable,
+    DoesNotFit,
+}
+
+impl Checked {
+    pub(in crate::cli) fn class(&self) -> Class {
+        match &self.answer {
+            Answer::Stuck => Class::DoesNotFit,
+            Answer::Unreadable(_) | Answer::Foreign => Class::Unreadable,
+            Answer::Replayed(report, _) => match &report.verdict {
+                Verdict::Ok => Class::Fits,
+                Verdict::NonDeterministic(_)
+                | Verdict::OtherResult(_)
+                | Verdict::Unstable { .. }
+                | Verdict::UnknownType { .. } => Class::DoesNotFit,
+                Verdict::Redacted | Verdict::Foreign | Verdict::Invalid { .. } => Class::Unreadable,
+            },
+        }
+    }
+
+    /// The name of the answer in tables and JSON: a contract with scripts.
+    pub(in crate::cli) fn verdict(&self) -> &'static str {
+        match &self.answer {
+            Answer::Stuck => "stuck",
+            Answer::Foreign => "foreign",
+            Answer::Unreadable(_) => "unreadable",
+            Answer::Replayed(report, _) => match &report.verdict {
+                Verdict::Ok => "ok",
+                Verdict::NonDeterministic(_) => "non_deterministic",
+                Verdict::OtherResult(_) => "other_result",
+                Verdict::Unstable { .. } => "unstable",
+                Verdict::UnknownType { .. } => "unknown_type",
+                Verdict::Redacted => "redacted",
+                Verdict::Foreign => "foreign",
+                Verdict::Invalid { .. } => "unreadable",
+            },
+        }
+    }
+
+    pub(in crate::cli) fn paint(&self) -> Paint {
+        match self.class() {
+            Class::Fits => Paint::Green,
+            Class::Unreadable => Paint::Yellow,
+            Class::DoesNotFit => Paint::Red,
+        }
+    }
+
+    /// What is wrong, in whole lines; nothing when it fits.
+    pub(in crate::cli) fn explanation(&self) -> Option<String> {
+        match &self.answer {
+            Answer::Stuck => Some(
+                "the workflow code did not come back in time: a busy loop, or a blocking call (--timeout says how long \
+                 to wait)"
+                    .to_owned(),
+            ),
+            Answer::Foreign => Some(Verdict::Foreign.to_string()),
+            Answer::Unreadable(why) => Some(why.clone()),
+            Answer::Replayed(_, Some(card)) => Some(card.to_string()),
+            Answer::Replayed(report, None) => match &report.verdict {
+                Verdict::Ok => None,
+                other => Some(other.to_string()),
+            },
+        }
+    }
+
+    /// The row of `-o json` and `-o jsonl`.
+    pub(in crate::cli) fn json(&self) -> Value {
+        let mut row = json!({
+            "source": self.name,
+            "verdict": self.verdict(),
+            "ok": self.class() == Class::Fits,
+            "message": self.explanation(),
+            "took_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+        });
+        if let Answer::Replayed(report, card) = &self.answer {
+            if let Some(run) = &report.run {
+                row["run"] = json!({
+                    "workflow_id": run.workflow_id,
+                    "run_id": run.run_id,
+                    "workflow_type": run.workflow_type,
+                    "status": run.status.to_string(),
+                    "events": run.events,
+                    "activations": run.activations,
+                    "commands": run.commands,
+                    "prefixes": run.prefixes,
+                    "digest": run.digest,
+                });
+            }
+            if let Some(card) = card {
+                row["card"] = json!(card);
+            }
+        }
+        row
+    }
+}
+
+/// The exit code of many: what does not fit outweighs what cannot be read.
+pub(in crate::cli) fn exit_of(checked: &[Checked]) -> Exit {
+    match checked.iter().map(Checked::class).max() {
+        None | Some(Class::Fits) => Exit::Ok,
+        Some(Class::Unreadable) => Exit::HistoryUnreadable,
+        Some(Class::DoesNotFit) => Exit::NonDeterminism,
+    }
+}

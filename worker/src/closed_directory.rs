@@ -1,0 +1,108 @@
+//! A data directory that nobody holds, read without an engine.
+//!
+//! Invariant: no workflow code is loaded, no run is carried on and nothing is appended to any history: what a deploy
+//! would do to these runs can be asked before it is done. The directory is locked meanwhile, and opening it recovers its
+//! indexes as every opening does. It makes no directory where there is none.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bosun_engine::log::{Journal, JournalOptions, SledLog, SledOptions, StorageError};
+use bosun_engine::*;
+
+use crate::backend::{CallError, Histories, OpenError, Reply};
+use crate::embedded::open_error;
+
+/// The file that makes a directory a store.
+const FORMAT_FILE: &str = "bosun.format";
+/// As many rows as an engine gives.
+const PAGE_MAX: usize = 1_000;
+
+#[derive(Clone)]
+pub(crate) struct ClosedDirectory(Arc<Journal>);
+
+impl ClosedDirectory {
+    pub(crate) async fn open(data: &Path) -> Result<Self, OpenError> {
+        let data = data.to_owned();
+        // Opening reads, checks and syncs files.
+        let opened = tokio::task::spawn_blocking(move || Self::open_now(&data)).await;
+        opened.unwrap_or_else(|why| Err(OpenError::Failed(format!("opening the store panicked: {why}"))))
+    }
+
+    fn open_now(data: &Path) -> Result<Self, OpenError> {
+        let data: PathBuf = std::path::absolute(data).map_err(|why| OpenError::Failed(why.to_string()))?;
+        if !data.join(FORMAT_FILE).exists() {
+            return Err(OpenError::Missing(data));
+        }
+        let opened = SledLog::open(&data, SledOptions::default())
+            .and_then(|log| Journal::open(Arc::new(log), JournalOptions::default()));
+        opened.map(|journal| ClosedDirectory(Arc::new(journal))).map_err(|why| open_error(&data, why))
+    }
+
+    /// Reads on a thread that may wait for the disk.
+    fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Journal) -> Result<T, Rejection> + Send + 'static,
+    ) -> Reply<'_, T> {
+        let journal = self.0.clone();
+        Box::pin(async move {
+            let read = tokio::task::spawn_blocking(move || read(&journal)).await;
+            let read =
+                read.unwrap_or_else(|why| Err(Rejection::StorageFailed { why: format!("reading ended: {why}") }));
+            read.map_err(CallError::from)
+        })
+    }
+}
+
+impl Histories for ClosedDirectory {
+    fn run(&self, target: Target) -> Reply<'_, RunInfo> {
+        self.read(move |journal| resolve(journal, &target))
+    }
+
+    fn list(&self, request: ListRequest) -> Reply<'_, Vec<RunInfo>> {
+        self.read(move |journal| {
+            let ListRequest { query, limit } = request;
+            let filter = Filter::parse(&query)
+                .map_err(|why| Rejection::Invalid { what: format!("list filter {query:?}"), why: why.to_string() })?;
+            let limit = limit.clamp(1, PAGE_MAX);
+            let mut found: Vec<RunInfo> = Vec::new();
+            journal.scan_runs(&mut |info| {
+                if filter.matches(info) {
+                    found.push(info.clone());
+                }
+                found.len() < limit || !filter.is_default_order()
+            });
+            if !filter.is_default_order() {
+                found.sort_by(|a, b| filter.compare(a, b));
+            }
+            found.truncate(limit);
+            Ok(found)
+        })
+    }
+
+    fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>> {
+        self.read(move |journal| {
+            let run = resolve(journal, &target)?.run_id;
+            journal.turns(run, EventId(1)).map_err(failed)
+        })
+    }
+}
+
+fn failed(why: StorageError) -> Rejection {
+    Rejection::StorageFailed { why: why.to_string() }
+}
+
+fn resolve(journal: &Journal, target: &Target) -> Result<RunInfo, Rejection> {
+    let run = match target.run_id {
+        Some(run) => Some(run),
+        None => journal.try_latest_run(&target.namespace, &target.workflow_id).map_err(failed)?,
+    };
+    let entry = match run {
+        Some(run) => journal.try_run(run).map_err(failed)?,
+        None => None,
+    };
+    match entry {
+        Some(entry) if entry.info.workflow_id == target.workflow_id => Ok(entry.info),
+        Some(_) | None => Err(Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id }),
+    }
+}
