@@ -197,34 +197,6 @@ impl StartWorkflow {
         self.input = input;
         self
     }
-    /// The first event of the run that carries out this request.
-    pub fn first_event(self, run_id: RunId, now: Timestamp) -> WorkflowExecutionStarted {
-        WorkflowExecutionStarted {
-            namespace: self.namespace,
-            workflow_id: self.workflow_id,
-            workflow_type: self.workflow_type,
-            task_queue: self.task_queue,
-            input: self.input,
-            execution_deadline: self.execution_timeout.map(|timeout| now.plus(timeout)),
-            run_timeout: self.run_timeout,
-            retry_policy: self.retry_policy,
-            attempt: Attempt(1),
-            first_run: run_id,
-            continued_from: None,
-            last_failure: None,
-            start_at: None,
-            parent: self.parent,
-            memo: self.memo,
-            search_attributes: self.search_attributes,
-            request_id: self.request_id,
-            identity: self.identity,
-            summary: self.summary,
-            details: self.details,
-            carried_signals: Vec::new(),
-            carried_request_ids: Vec::new(),
-            forked_from: None,
-        }
-    }
 }
 
 /// Why a request about a run was refused: the caller's mistake or the run's state. Nothing has changed.
