@@ -54,6 +54,13 @@ pub(crate) use wires::{Perturbation, perturbed, take_trips};
 use self::strategies::{Drawn, any_json, with_failures};
 use crate::simulate::{Doubts, Versions, View};
 
+/// What a search that is no test is told: its seed, and whether to live only that one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fuzz {
+    pub(crate) master: u64,
+    pub(crate) only: Option<u64>,
+}
+
 /// A determinism test of one workflow.
 pub struct DeterminismTest {
     pub(crate) versions: Versions,
@@ -65,6 +72,8 @@ pub struct DeterminismTest {
     pub(crate) place: &'static Location<'static>,
     pub(crate) keep_cases: bool,
     pub(crate) case_folder: Option<std::path::PathBuf>,
+    /// Without types: of a command, not of a test.
+    pub(crate) fuzz: Option<Fuzz>,
 }
 
 impl DeterminismTest {
@@ -92,9 +101,34 @@ impl DeterminismTest {
             place: Location::caller(),
             keep_cases: true,
             case_folder: None,
+            fuzz: None,
         }
     }
 
+    /// A search without types, for a command line: any JSON (or the one input) goes in, activities give any JSON, and
+    /// signals that the code was seen to wait for come. The environment is not asked, and no case is kept.
+    #[track_caller]
+    pub fn fuzz(
+        registry: WorkflowRegistry,
+        workflow_type: impl Into<WorkflowType>,
+        input: Option<Payload>,
+        master_seed: u64,
+    ) -> Self {
+        let mut this = Self::new(registry, workflow_type).other_activities().without_case_files();
+        this.drawn.input = input.map_or_else(any_json, |input| Just(input).boxed());
+        this.fuzz = Some(Fuzz { master: master_seed, only: None });
+        for name in this.signals_waited_for() {
+            this.drawn.signals.push((name, any_json()));
+        }
+        this
+    }
+    /// Only the life of this seed.
+    pub fn only(mut self, seed: u64) -> Self {
+        if let Some(fuzz) = &mut self.fuzz {
+            fuzz.only = Some(seed);
+        }
+        self
+    }
     /// What the workflow is started with. Default: `null`.
     pub fn input<T: Serialize>(mut self, inputs: impl Strategy<Value = T> + 'static) -> Self {
         self.drawn.input = encoded(inputs);

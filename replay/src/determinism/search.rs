@@ -3,8 +3,10 @@
 //! Invariant: a life depends on its seed and the test alone. Shrinking keeps the kind of the failure: what is reported is
 //! what was found, in fewer steps. The search is bounded in lives, and shrinking in tries and in time.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use bosun_engine::SignalName;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -20,7 +22,9 @@ const SHRINK_TRIES: u32 = 4_000;
 impl DeterminismTest {
     /// Tries the cases that are kept, then new lives.
     pub fn check(&self) -> Result<Report, Box<Failed>> {
-        say_if_unarmed();
+        if self.fuzz.is_none() {
+            say_if_unarmed();
+        }
         let mut report = Report { trip_wires: armed(), ..Report::default() };
         let kept = self.kept().map_err(|finding| self.failed(finding, self.empty_plan(), None, &report))?;
         for (path, plan) in kept {
@@ -31,19 +35,30 @@ impl DeterminismTest {
             })?;
             report.add(&life);
         }
-        if let Some(seed) = number("BOSUN_SEED") {
+        let asked = |name| if self.fuzz.is_some() { None } else { number(name) };
+        if let Some(seed) = asked("BOSUN_SEED").or(self.fuzz.and_then(|fuzz| fuzz.only)) {
             let life = self.try_seed(seed, &report)?;
             report.add(&life);
             return Ok(report);
         }
-        let lives = number("BOSUN_CASES").unwrap_or(u64::from(self.lives));
-        let master = number("BOSUN_MASTER_SEED").unwrap_or_else(|| self.own_seed());
+        let lives = asked("BOSUN_CASES").unwrap_or(u64::from(self.lives));
+        let master = asked("BOSUN_MASTER_SEED").or(self.fuzz.map(|fuzz| fuzz.master));
+        let master = master.unwrap_or_else(|| self.own_seed());
         for n in 0..lives {
             let life = self.try_seed(mix(master.wrapping_add(n)), &report)?;
             report.add(&life);
         }
         self.all_met(&report)?;
         Ok(report)
+    }
+
+    /// The signals that a few lives ended up waiting for. What is wrong with those lives is found again later.
+    pub(super) fn signals_waited_for(&self) -> Vec<SignalName> {
+        let lives = (0..32_u64).filter_map(|n| self.life(&self.tree(mix(n))?.current()).ok());
+        let awaited = lives.flat_map(|life| life.awaiting);
+        let names: BTreeSet<SignalName> =
+            awaited.filter_map(|one| SignalName::new(one.what.strip_prefix("signal ")?).ok()).collect();
+        names.into_iter().collect()
     }
 
     /// One life from one seed; a failure is made small.

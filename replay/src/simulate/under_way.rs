@@ -52,6 +52,19 @@ pub(super) enum UnderWay {
     },
 }
 
+impl UnderWay {
+    /// The workflow id to whose mailbox it goes.
+    fn target(&self) -> Option<&WorkflowId> {
+        match self {
+            UnderWay::StartChild { start, .. } => Some(&start.workflow_id),
+            UnderWay::WatchChild { workflow_id, .. } | UnderWay::ToOther { workflow_id, .. } => Some(workflow_id),
+            UnderWay::Attempt { .. } | UnderWay::Slot { .. } | UnderWay::ToRun { .. } | UnderWay::MockEnds { .. } => {
+                None
+            }
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
     Signal,
@@ -144,8 +157,15 @@ impl World<'_> {
         Ok(())
     }
 
+    /// What may arrive now: messages to one workflow id keep their order, as in the mailbox of its shard.
+    fn may_arrive(&self, at: usize) -> bool {
+        let target = self.under_way[at].target();
+        target.is_none() || self.under_way[..at].iter().all(|earlier| earlier.target() != target)
+    }
+
     pub(super) fn pick(&self, pick: u16, wanted: impl Fn(&UnderWay) -> bool) -> Option<usize> {
-        let wanted: Vec<usize> = (0..self.under_way.len()).filter(|at| wanted(&self.under_way[*at])).collect();
+        let wanted = |at: &usize| wanted(&self.under_way[*at]) && self.may_arrive(*at);
+        let wanted: Vec<usize> = (0..self.under_way.len()).filter(wanted).collect();
         wanted.get(usize::from(pick) % wanted.len().max(1)).copied()
     }
 
@@ -165,11 +185,12 @@ impl World<'_> {
 
     /// The next one in the order of the world, successfully. Says whether there was one.
     pub(super) fn deliver_any(&mut self) -> Result<bool, Finding> {
+        let mut can = (0..self.under_way.len()).filter(|at| self.may_arrive(*at));
         let at = match self.order {
-            Order::Fifo if !self.under_way.is_empty() => 0,
-            Order::Lifo if !self.under_way.is_empty() => self.under_way.len() - 1,
-            Order::Fifo | Order::Lifo => return Ok(false),
+            Order::Fifo => can.next(),
+            Order::Lifo => can.next_back(),
         };
+        let Some(at) = at else { return Ok(false) };
         let item = self.under_way.remove(at);
         self.arrive(item, 0, false)?;
         Ok(true)

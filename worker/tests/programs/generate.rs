@@ -91,7 +91,10 @@ fn step(kinds: u32, depth: u32) -> BoxedStrategy<Value> {
     if depth == 0 {
         return leaf(kinds);
     }
-    let inside = || steps(kinds, depth - 1);
+    // Made once and shared: strategies of strategies would be thousands.
+    let (inside, leaf) = (steps(kinds, depth - 1), leaf(kinds));
+    let inside = || inside.clone();
+    let leaf = |_: u32| leaf.clone();
     let mut all: Vec<(u32, BoxedStrategy<Value>)> = vec![(8, leaf(kinds))];
     let mut add = |bit: u32, weight: u32, step: BoxedStrategy<Value>| {
         if kinds & (1 << bit) != 0 {

@@ -5,6 +5,7 @@
 
 mod check;
 mod explain;
+mod fuzz;
 mod junit;
 mod source;
 #[cfg(test)]
@@ -31,6 +32,8 @@ pub enum ReplayVerb {
     Check(check::CheckArgs),
     /// Say why a history does not fit the code, and what to do.
     Explain(explain::ExplainArgs),
+    /// Look for non-determinism in a workflow type: many simulated lives with every fault, results made up.
+    Fuzz(fuzz::FuzzArgs),
 }
 
 pub(super) async fn replay(
@@ -50,6 +53,7 @@ pub(super) async fn replay(
     match verb {
         ReplayVerb::Check(args) => check::check(&mut bench, args).await,
         ReplayVerb::Explain(args) => explain::explain(&mut bench, args).await,
+        ReplayVerb::Fuzz(args) => fuzz::fuzz(&mut bench, args).await,
     }
 }
 
