@@ -169,7 +169,6 @@ fn tell(bench: &mut Bench<'_>, failed: &Failed, args: &FuzzArgs) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
 
@@ -178,7 +177,6 @@ mod tests {
 
     use crate::cli::exit::Exit;
     use crate::cli::tests::{Ran, program, run_with};
-    use crate::embedded::Registries;
     use crate::fake::{Fake, FakeOpener};
 
     fn code() -> WorkflowRegistry {
@@ -198,8 +196,7 @@ mod tests {
 
     async fn ran(line: &str) -> Ran {
         let data = tempfile::tempdir().unwrap();
-        let opener = Arc::new(FakeOpener::new(Fake::default()));
-        let program = program(Registries { workflows: code(), ..Registries::default() });
+        let (program, opener) = program(FakeOpener { workflows: code(), ..FakeOpener::new(Fake::new()) });
         run_with(&program, &opener, data.path(), line).await
     }
 
@@ -208,7 +205,7 @@ mod tests {
     async fn a_clean_workflow_passes_without_its_types() {
         let ran = ran("replay fuzz good --runs 60 -o json").await;
         assert_eq!(ran.exit, Exit::Ok, "{}", ran.stderr);
-        let answer: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        let answer = ran.json();
         assert_eq!((&answer["ok"], &answer["lives"]), (&true.into(), &60.into()));
         assert!(answer["ends"]["Completed"].as_u64() > Some(0), "{answer}");
     }
@@ -220,7 +217,7 @@ mod tests {
         let case = folder.path().join("bad.case");
         let found = ran(&format!("replay fuzz bad --keep {} -o json", case.display())).await;
         assert_eq!(found.exit, Exit::NonDeterminism, "{}", found.stderr);
-        let answer: serde_json::Value = serde_json::from_str(&found.stdout).unwrap();
+        let answer = found.json();
         assert_eq!(answer["kind"], "replay-mismatch");
         let again = answer["again"].as_str().unwrap().strip_prefix("bosun ").unwrap();
         assert!(again.contains("--only 0x"), "{again}");
