@@ -137,10 +137,12 @@ impl Shared {
         let hurry = {
             // Time may move only once it is known how far.
             let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
-            let hurry = Hurry::new(self);
+            let hurry = Hurry::unannounced(self);
             sleepers.push(Sleeper { until, for_attempts, reached, hurry: hurry.clone() });
             hurry
         };
+        // Without the sleepers in hand: who is told looks at them.
+        self.idle.notify();
         // The worker may stop first; then there is nothing more to wait for.
         let _ = wait.await;
         hurry.over();
@@ -219,6 +221,12 @@ struct Hurried {
 
 impl Hurry {
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        let hurry = Self::unannounced(shared);
+        shared.idle.notify();
+        hurry
+    }
+    /// Counts at once; the caller tells with [`Idle::notify`] when it holds nothing that others wait for.
+    fn unannounced(shared: &Arc<Shared>) -> Self {
         shared.idle.hurry();
         Hurry(Arc::new(Hurried { shared: shared.clone(), over: AtomicBool::new(false) }))
     }
@@ -292,9 +300,8 @@ impl Idle {
         drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.notify_all();
     }
-    pub(crate) fn hurry(&self) {
+    fn hurry(&self) {
         self.hurried.fetch_add(1, Ordering::AcqRel);
-        self.notify();
     }
     pub(crate) fn stop_hurrying(&self) {
         self.hurried.fetch_sub(1, Ordering::AcqRel);

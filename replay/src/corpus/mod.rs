@@ -101,7 +101,8 @@ fn every_file_of_the_corpus_is_listed() {
     let listed: BTreeMap<String, Entry> = index().histories.into_iter().map(|e| (e.file.clone(), e)).collect();
     for found in std::fs::read_dir(folder()).unwrap() {
         let name = found.unwrap().file_name().into_string().unwrap();
-        let known = name == INDEX || name == "README.md" || listed.contains_key(&name);
+        // The engine's own histories have a folder and an index of their own; they are replayed where their code is.
+        let known = [INDEX, "README.md", "engine"].contains(&&*name) || listed.contains_key(&name);
         assert!(known, "{name} is not in {INDEX}");
     }
 }

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use bosun_engine::{Event, EventId, Target};
-use bosun_replay::{History, JsonLimits, Limits, LoadHistoryError, TemporalHistory};
+use bosun_replay::{History, HistoryFile, Limits, LoadHistoryError, TemporalHistory};
 
 use super::args::ExactRun;
 use super::context::Context;
@@ -39,26 +39,18 @@ impl Source {
 
     /// Reads a file; no store is needed for that.
     pub(super) fn read(name: &str) -> Result<Self, CliError> {
-        let (path, name) = (Path::new(name), name.to_owned());
-        let text = std::fs::read(path)
-            .map_err(|why| CliError::new(Code::Failed, format!("cannot read the history {name}")).cause(why))?;
-        if has_schema(&text) {
-            let history = History::from_json(&text, &Limits::default())
-                .map_err(|why| unreadable(&name, &LoadHistoryError::Invalid { path: path.to_owned(), why }))?;
-            return Ok(Source::File { name, history });
+        let read = HistoryFile::load(Path::new(name), &Limits::default());
+        let name = name.to_owned();
+        match read {
+            Ok(HistoryFile::Bosun(history)) => Ok(Source::File { name, history }),
+            Ok(HistoryFile::Temporal(history)) => Ok(Source::Temporal { name, history }),
+            Err(LoadHistoryError::File { why, .. }) => {
+                Err(CliError::new(Code::Failed, format!("cannot read the history {name}")).cause(why))
+            }
+            Err(why @ LoadHistoryError::Invalid { .. }) => {
+                let message = format!("{name} is not a history that can be read");
+                Err(CliError::new(Code::UnreadableHistory, message).cause(why))
+            }
         }
-        let history =
-            TemporalHistory::from_json(&text, JsonLimits::default()).map_err(|why| unreadable(&name, &why))?;
-        Ok(Source::Temporal { name, history })
     }
-}
-
-/// Ours say what they are; whatever does not is read as Temporal's.
-fn has_schema(text: &[u8]) -> bool {
-    const MARK: &[u8] = b"\"bosun.history/";
-    text.windows(MARK.len()).take(4_096).any(|part| part == MARK)
-}
-
-fn unreadable(name: &str, why: &dyn std::error::Error) -> CliError {
-    CliError::new(Code::UnreadableHistory, format!("{name} is not a history that can be read")).cause(why)
 }

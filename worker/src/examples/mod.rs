@@ -3,6 +3,8 @@
 //! Invariant: they use the engine's public API only, like any user's code. The plan runner is not here: it is the first
 //! supervisor.
 
+#[cfg(test)]
+mod corpus;
 pub mod kitchen_sink;
 pub mod order_saga;
 

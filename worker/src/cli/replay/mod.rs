@@ -11,6 +11,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod verdict;
+mod what_if;
 
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub enum ReplayVerb {
     Explain(explain::ExplainArgs),
     /// Look for non-determinism in a workflow type: many simulated lives with every fault, results made up.
     Fuzz(fuzz::FuzzArgs),
+    /// Serve the recorded outcomes to the code of this program: where would it decide otherwise? Exit 22 if anywhere.
+    WhatIf(what_if::WhatIfArgs),
 }
 
 pub(super) async fn replay(
@@ -54,6 +57,7 @@ pub(super) async fn replay(
         ReplayVerb::Check(args) => check::check(&mut bench, args).await,
         ReplayVerb::Explain(args) => explain::explain(&mut bench, args).await,
         ReplayVerb::Fuzz(args) => fuzz::fuzz(&mut bench, args).await,
+        ReplayVerb::WhatIf(args) => what_if::what_if_verb(&mut bench, args).await,
     }
 }
 

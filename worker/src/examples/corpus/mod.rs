@@ -1,0 +1,157 @@
+//! A corpus that the real engine wrote: histories of kitchen-sink programs, sagas and a state machine over all features,
+//! in `fixtures/histories/engine`. Every later version must read, encode and replay them as this one did.
+//!
+//! Invariant: what a file says never changes once it is released; a missing, unreadable, unlisted or changed file fails,
+//! and so does a digest of commands that differs, in any build profile (engine.md G21). To add a story, tell it in
+//! `stories` or `programs` and run the test once with `BOSUN_WRITE_FIXTURES=1`; files that are there are never overwritten.
+
+mod live;
+mod machine;
+mod programs;
+mod stories;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use bosun_engine::*;
+use bosun_replay::{History, Limits, Prefixes, WhatIf, replay_history, what_if};
+use serde::{Deserialize, Serialize};
+
+use self::live::{Live, code};
+use self::stories::stories;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Index {
+    schema: String,
+    histories: Vec<Entry>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Entry {
+    file: String,
+    shows: String,
+    /// Requirement rows.
+    rows: Vec<String>,
+    /// Of the bytes of the file.
+    file_digest: String,
+    /// Of all commands that the code asks for in replay.
+    commands_digest: String,
+}
+
+const INDEX: &str = "index.json";
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures/histories/engine")
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let hash = Payload::bytes(bytes.to_vec()).digest();
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn commands_digest(history: &History, prefixes: Prefixes) -> String {
+    let report = replay_history(&code(), history, prefixes);
+    assert!(report.is_ok(), "{report}");
+    report.run.and_then(|run| run.digest).expect("it was replayed")
+}
+
+fn read(file: &str) -> (String, History) {
+    let text = std::fs::read_to_string(folder().join(file)).unwrap_or_else(|why| panic!("{file}: {why}"));
+    let history = History::from_json(text.as_bytes(), &Limits::default()).unwrap_or_else(|why| panic!("{file}: {why}"));
+    (text, history)
+}
+
+fn index() -> Index {
+    let text = std::fs::read_to_string(folder().join(INDEX)).expect("the index of the corpus");
+    serde_json::from_str(&text).expect("the index of the corpus is JSON")
+}
+
+/// Writes what is missing: only stories with a file that is not there happen again.
+async fn write_missing() {
+    std::fs::create_dir_all(folder()).unwrap();
+    let known: Vec<Entry> = if folder().join(INDEX).exists() { index().histories } else { Vec::new() };
+    let told: BTreeSet<String> = known.iter().map(|entry| entry.shows.clone()).collect();
+    let mut entries: BTreeMap<String, Entry> = known.into_iter().map(|entry| (entry.file.clone(), entry)).collect();
+    for story in stories().into_iter().filter(|story| !told.contains(&story.shows)) {
+        for (name, history) in Live::tell(&story).await {
+            let (file, text) = (format!("{name}.json"), history.to_json());
+            assert!(!entries.contains_key(&file), "{file} is told twice");
+            std::fs::write(folder().join(&file), &text).unwrap();
+            let commands_digest = commands_digest(&history, Prefixes::None);
+            let rows = story.rows.iter().map(|row| (*row).to_owned()).collect();
+            let file_digest = digest(text.as_bytes());
+            let entry = Entry { file: file.clone(), shows: story.shows.clone(), rows, file_digest, commands_digest };
+            entries.insert(file, entry);
+        }
+    }
+    let index = Index { schema: "bosun.history-index/1".into(), histories: entries.into_values().collect() };
+    std::fs::write(folder().join(INDEX), serde_json::to_string_pretty(&index).unwrap() + "\n").unwrap();
+}
+
+/// G9, G21: every history that the engine wrote reads, encodes to the same bytes, and replays at every prefix to the same
+/// commands; a file that is missing, unlisted or unreadable fails.
+#[tokio::test]
+async fn every_history_of_the_engine_reads_and_replays_as_it_always_did() {
+    if std::env::var_os("BOSUN_WRITE_FIXTURES").is_some() {
+        write_missing().await;
+    }
+    let index = index();
+    let told: BTreeSet<String> = stories().into_iter().map(|story| story.shows).collect();
+    let mut prefixes = 0;
+    for entry in &index.histories {
+        let (text, history) = read(&entry.file);
+        assert_eq!(digest(text.as_bytes()), entry.file_digest, "{} was changed", entry.file);
+        assert_eq!(history.to_json(), text, "{} encodes to the same bytes", entry.file);
+        assert_eq!(commands_digest(&history, Prefixes::All), entry.commands_digest, "{}", entry.file);
+        assert!(told.contains(&entry.shows), "{}: no story shows {:?}", entry.file, entry.shows);
+        prefixes += history.turns().len();
+    }
+    println!("{} histories, replayed at {prefixes} prefixes", index.histories.len());
+    let listed: BTreeSet<String> = index.histories.into_iter().map(|entry| entry.file).chain([INDEX.into()]).collect();
+    let there = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(there.collect::<BTreeSet<String>>(), listed, "every file is listed and every listed one is there");
+}
+
+/// Issue 3: at least 200 histories over all features, in both forms.
+#[test]
+fn the_corpus_covers_every_row_in_both_forms() {
+    let index = index();
+    let mut rows = BTreeSet::new();
+    let mut forms: BTreeMap<String, usize> = BTreeMap::new();
+    let mut events = BTreeSet::new();
+    for entry in &index.histories {
+        rows.extend(entry.rows.iter().cloned());
+        let (_, history) = read(&entry.file);
+        *forms.entry(history.started().workflow_type.to_string()).or_default() += 1;
+        events.extend(history.events().map(|event| event.kind.name()));
+    }
+    let wanted = (1..=23).chain(27..=33).chain([35, 37, 38, 40]).map(|row| format!("E{row:02}"));
+    let missing: Vec<String> = wanted.filter(|row| !rows.contains(row)).collect();
+    assert_eq!(missing, Vec::<String>::new());
+    assert!(forms["step-machine"] >= 40 && forms["kitchen-sink"] >= 100 && forms["order-saga"] >= 8, "{forms:?}");
+    assert!(events.len() >= 47, "{} kinds of events: {events:?}", events.len());
+    assert!(index.histories.len() >= 200, "{} histories", index.histories.len());
+}
+
+/// The recorded outcomes lead the same code to the same decisions, in every history.
+#[test]
+fn the_same_code_decides_the_same_what_if() {
+    for entry in index().histories {
+        let (_, history) = read(&entry.file);
+        let told = what_if(&code(), &history, &WhatIf::default()).unwrap();
+        assert!(told.is_same(), "{}: {told}", entry.file);
+        assert!(told.unknown.iter().all(|one| one.pending_then), "{}: {told}", entry.file);
+    }
+}
+
+/// The generator is deterministic: the same story gives the same bytes.
+#[tokio::test]
+async fn a_story_that_happens_again_gives_the_same_history() {
+    for story in stories().into_iter().step_by(17) {
+        let (first, second) = (Live::tell(&story).await, Live::tell(&story).await);
+        let text =
+            |told: &[(String, History)]| told.iter().map(|(name, h)| format!("{name} {}", h.to_json())).collect();
+        let (first, second): (Vec<String>, Vec<String>) = (text(&first), text(&second));
+        assert_eq!(first, second, "{}", story.name);
+    }
+}
