@@ -3,5 +3,6 @@
 bosun_replay::trip_wires!();
 
 mod clean;
+mod lint;
 mod search;
 mod seeded;
