@@ -5,6 +5,7 @@
 
 mod check;
 mod explain;
+mod fuzz;
 mod junit;
 mod source;
 #[cfg(test)]
@@ -32,6 +33,8 @@ pub enum ReplayVerb {
     Check(check::CheckArgs),
     /// Say why a history does not fit the code, and what to do.
     Explain(explain::ExplainArgs),
+    /// Look for non-determinism in a workflow type: many simulated lives with every fault, results made up.
+    Fuzz(fuzz::FuzzArgs),
     /// Serve the recorded outcomes to the code of this program: where would it decide otherwise? Exit 22 if anywhere.
     WhatIf(what_if::WhatIfArgs),
 }
@@ -53,6 +56,7 @@ pub(super) async fn replay(
     match verb {
         ReplayVerb::Check(args) => check::check(&mut bench, args).await,
         ReplayVerb::Explain(args) => explain::explain(&mut bench, args).await,
+        ReplayVerb::Fuzz(args) => fuzz::fuzz(&mut bench, args).await,
         ReplayVerb::WhatIf(args) => what_if::what_if_verb(&mut bench, args).await,
     }
 }

@@ -1,0 +1,7 @@
+//! The determinism kit from outside, with trip wires armed: what it finds, what it leaves alone, what it says.
+
+bosun_replay::trip_wires!();
+
+mod clean;
+mod search;
+mod seeded;
