@@ -11,9 +11,16 @@ use crate::activity::ActivityRegistry;
 use crate::client::Client;
 use crate::clock::{Clock, VirtualClock};
 use crate::log::MemoryLog;
+use crate::machine::{Durable, Effect, SealedEffects};
 use crate::service::{DataDirectory, StartError, Worker, WorkerOptions};
 use crate::vocabulary::*;
 use crate::workflow::WorkflowRegistry;
+
+/// Opens the effects of a decision whose turn a *simulated* log holds durably (or that has nothing to write). Simulators
+/// drive the run machine without a shell; in a worker only the committer opens effects.
+pub fn release_simulated(effects: SealedEffects) -> Vec<Effect> {
+    effects.open(Durable::nothing_to_write())
+}
 
 /// A worker for tests. Must be started within a tokio runtime.
 pub struct TestEnvironment {

@@ -29,6 +29,7 @@ mod card;
 #[cfg(test)]
 mod corpus;
 mod counterfactual;
+pub mod determinism;
 mod diff;
 mod event_types;
 mod fork;
@@ -36,6 +37,7 @@ mod history_file;
 mod recording;
 mod replayer;
 mod rfc3339;
+pub mod simulate;
 mod strict_json;
 mod temporal;
 mod timeline;

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::{Ledger, Place, SideEffect};
-use super::panic::diverge;
+use super::panic::{diverge, recording};
 use super::pending::{Pending, check_activity, close_failed, workflow_closed};
 use super::state_machine::WorkflowEvent;
 use crate::vocabulary::*;
@@ -196,10 +196,10 @@ impl Cx<'_> {
                 Err(why) => panic!("the recorded side effect does not fit the code: {why}"),
             },
             // Unwinding out of a `Drop` that runs because of a panic would end the process.
-            SideEffect::Diverged if std::thread::panicking() => effect(),
+            SideEffect::Diverged if std::thread::panicking() => recording(effect),
             SideEffect::Diverged => diverge(),
             SideEffect::Run(seq) => {
-                let value = effect();
+                let value = recording(effect);
                 match Payload::encode(&value) {
                     Ok(payload) => self.ledger.side_effect_ran(place, seq, payload),
                     Err(why) => panic!("the value of a side effect cannot be recorded: {why}"),

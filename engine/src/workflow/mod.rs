@@ -31,6 +31,7 @@ mod tests;
 
 pub use async_driver::FAILURE_FOREIGN_FUTURE;
 pub use concurrency::*;
+pub use context::shared::take_stray_request;
 pub use context::{
     ActivityFuture, CancellationFuture, ChildFuture, ChildHandle, ChildStartFuture, FAILURE_CONTINUE_AS_NEW,
     JoinHandle, MessageFuture, OperationHandle, SignalChannel, SignalFuture, StateCell, TimerFuture, WaitFuture,
@@ -41,6 +42,7 @@ pub use jobs::{JobSources, JobTable, job_of, markers_of};
 pub use machine_driver::RestoreError;
 pub use matcher::{RunIdentity, align_requests, check_activation};
 pub use nondeterminism::{AlignedLine, NearestMatch, NonDeterminism};
+pub use panic::inside_workflow_code;
 pub use registry::WorkflowRegistry;
 pub use replayer::{ReplayError, Replayed, Replayer, Step, replay};
 pub use saga::{FAILURE_COMPENSATION, Saga};

@@ -22,7 +22,31 @@ struct Divergence;
 thread_local! {
     /// How many guarded calls of user code this thread is inside.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// How many of these calls are in a part that may look at the world: a side effect.
+    static RECORDED: Cell<u32> = const { Cell::new(0) };
     static MESSAGE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Whether this thread is inside workflow code that must be deterministic; inside a side effect it is not. For test kits
+/// that watch for forbidden calls: it allocates nothing, so that it can be asked from anywhere.
+pub fn inside_workflow_code() -> bool {
+    DEPTH.with(Cell::get) > 0 && RECORDED.with(Cell::get) == 0
+}
+
+/// Ends the part in which the world may be looked at, even when user code panics.
+struct Recorded;
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        RECORDED.with(|recorded| recorded.set(recorded.get() - 1));
+    }
+}
+
+/// Runs a side effect: its value is recorded, so it may look at the world.
+pub(crate) fn recording<T>(effect: impl FnOnce() -> T) -> T {
+    RECORDED.with(|recorded| recorded.set(recorded.get() + 1));
+    let _ends = Recorded;
+    effect()
 }
 
 /// Runs user code and catches its panic. The caller must not use what the code left half-changed.
@@ -86,6 +110,15 @@ pub(crate) fn without_place(message: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_code_that_must_be_deterministic_counts_as_workflow_code() {
+        assert!(!inside_workflow_code());
+        let seen = guard(|| (inside_workflow_code(), recording(inside_workflow_code), inside_workflow_code()));
+        assert_eq!(seen, Ok((true, false, true)));
+        assert!(guard(|| recording(|| panic!("no luck"))).is_err());
+        assert_eq!(guard(inside_workflow_code), Ok(true));
+    }
 
     #[test]
     fn a_panic_keeps_its_message_and_place() {

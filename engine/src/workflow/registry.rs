@@ -21,6 +21,8 @@ use crate::vocabulary::*;
 type Create = Arc<dyn Fn(&WorkflowExecutionStarted, RunId) -> Box<dyn Driver> + Send + Sync>;
 type Restore = Arc<dyn Fn(RunId, &[u8]) -> Result<Box<dyn Driver>, RestoreError> + Send + Sync>;
 
+type Watch = Arc<dyn Fn(&WorkflowType, Box<dyn Driver>) -> Box<dyn Driver> + Send + Sync>;
+
 #[derive(Clone)]
 struct Factory {
     create: Create,
@@ -33,6 +35,7 @@ struct Factory {
 pub struct WorkflowRegistry {
     factories: BTreeMap<WorkflowType, Factory>,
     version: String,
+    watch: Option<Watch>,
 }
 
 impl WorkflowRegistry {
@@ -77,6 +80,15 @@ impl WorkflowRegistry {
         self
     }
 
+    /// The same code with every driver it makes wrapped, for those who watch or doubt it: simulators, twin runs.
+    pub fn watched(
+        mut self,
+        watch: impl Fn(&WorkflowType, Box<dyn Driver>) -> Box<dyn Driver> + Send + Sync + 'static,
+    ) -> Self {
+        self.watch = Some(Arc::new(watch));
+        self
+    }
+
     pub fn types(&self) -> impl Iterator<Item = &WorkflowType> {
         self.factories.keys()
     }
@@ -99,7 +111,7 @@ impl WorkflowRegistry {
     /// A driver for a run from its beginning.
     pub fn create(&self, started: &WorkflowExecutionStarted, run_id: RunId) -> Result<Box<dyn Driver>, Rejection> {
         match self.factories.get(&started.workflow_type) {
-            Some(factory) => Ok((factory.create)(started, run_id)),
+            Some(factory) => Ok(self.watch_over(&started.workflow_type, (factory.create)(started, run_id))),
             None => Err(Rejection::UnknownWorkflowType {
                 workflow_type: started.workflow_type.clone(),
                 known: self.names(),
@@ -115,13 +127,21 @@ impl WorkflowRegistry {
     ) -> Result<Box<dyn Driver>, RestoreError> {
         let workflow_type = workflow_type.clone();
         match self.factories.get(&workflow_type) {
-            Some(Factory { restore: Some(restore), .. }) => restore(run_id, bytes),
+            Some(Factory { restore: Some(restore), .. }) => {
+                restore(run_id, bytes).map(|driver| self.watch_over(&workflow_type, driver))
+            }
             Some(Factory { restore: None, .. }) => Err(RestoreError::NotSupported { workflow_type }),
             None => Err(RestoreError::UnknownWorkflowType { workflow_type, known: self.names() }),
         }
     }
     pub fn supports_snapshot(&self, workflow_type: &WorkflowType) -> bool {
         self.factories.get(workflow_type).is_some_and(|factory| factory.restore.is_some())
+    }
+    fn watch_over(&self, workflow_type: &WorkflowType, driver: Box<dyn Driver>) -> Box<dyn Driver> {
+        match &self.watch {
+            Some(watch) => watch(workflow_type, driver),
+            None => driver,
+        }
     }
     fn names(&self) -> Vec<String> {
         self.factories.keys().map(ToString::to_string).collect()

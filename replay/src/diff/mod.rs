@@ -77,6 +77,18 @@ struct Item {
     origin: Origin,
 }
 
+impl DiffLine {
+    /// The event on the left, if there is one.
+    pub fn left(&self) -> Option<u64> {
+        match self {
+            DiffLine::Same { left, .. } | DiffLine::Changed { left, .. } | DiffLine::OnlyLeft { left, .. } => {
+                Some(*left)
+            }
+            DiffLine::OnlyRight { .. } => None,
+        }
+    }
+}
+
 impl HistoryDiff {
     pub fn is_same(&self) -> bool {
         self.divergence.is_none()

@@ -27,19 +27,19 @@ pub(super) fn place(
         return Err(refused(format!("event {at}"), format!("the history has {last} events")));
     }
     let (mut cut, mut moved) = end_of_turn(source, at.unwrap_or(last));
+    let mut replaced = changes.iter().filter_map(Change::cuts_before);
     if at.is_none() {
-        // As much as there can be was asked for.
-        moved = None;
+        // As much as there can be was asked for: up to what is replaced, even inside the turn that ends the run.
+        let before = replaced.min().map(|before| before_event(source, before));
+        return Ok((before.unwrap_or(cut), None));
     }
-    for change in changes {
-        let Some(before) = change.cuts_before() else { continue };
-        let earlier = before_event(source, before);
-        if earlier < cut {
-            cut = earlier;
-            let what = source.event(before).map_or("", |event| event.kind.name());
-            let kept = before.0.saturating_sub(1);
-            moved = at.map(|_| format!("event {before} ({what}) is replaced, so nothing after event {kept} is kept"));
-        }
+    if let Some(before) = replaced.by_ref().min()
+        && before_event(source, before) < cut
+    {
+        cut = before_event(source, before);
+        let what = source.event(before).map_or("", |event| event.kind.name());
+        let kept = before.0.saturating_sub(1);
+        moved = Some(format!("event {before} ({what}) is replaced, so nothing after event {kept} is kept"));
     }
     Ok((cut, moved))
 }

@@ -16,7 +16,7 @@ use self::leaf::Leaf;
 use self::scope::Scope;
 use self::shared::{NextRun, Shared};
 use super::ledger::{Place, SideEffect};
-use super::panic::diverge;
+use super::panic::{diverge, recording};
 use crate::vocabulary::*;
 
 mod activity;
@@ -105,10 +105,10 @@ impl WfContext {
                 Err(why) => panic!("the recorded side effect does not fit the code: {why}"),
             },
             // Unwinding out of a `Drop` that runs because of a panic would end the process.
-            Some(SideEffect::Diverged) if std::thread::panicking() => effect(),
+            Some(SideEffect::Diverged) if std::thread::panicking() => recording(effect),
             Some(SideEffect::Diverged) => diverge(),
             Some(SideEffect::Run(seq)) => {
-                let value = effect();
+                let value = recording(effect);
                 match Payload::encode(&value) {
                     Ok(payload) => self.shared.ledger().side_effect_ran(place, seq, payload),
                     Err(why) => panic!("the value of a side effect cannot be recorded: {why}"),
@@ -116,7 +116,7 @@ impl WfContext {
                 value
             }
             // A reader's attempt has been noted; the value is thrown away with the answer.
-            None => effect(),
+            None => recording(effect),
         }
     }
     /// Whether to take the new branch of a change (engine.md E21).

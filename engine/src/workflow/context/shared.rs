@@ -56,6 +56,19 @@ pub(crate) struct Shared {
     pub(crate) outcome: RefCell<Option<Result<Payload, Failure>>>,
 }
 
+/// What a future asks for when it is dropped: no doing of the user's.
+const CANCELLATION: &str = "a cancellation";
+
+thread_local! {
+    static STRAY: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// What workflow code last asked for on this thread while its run was not activated, which was ignored: a `Drop` that
+/// gives commands, run because the code was evicted or is over. For test kits.
+pub fn take_stray_request() -> Option<String> {
+    STRAY.with(|stray| stray.borrow_mut().take())
+}
+
 /// What `continue_as_new` asked for; it counts when the workflow function returns the failure it got.
 pub(crate) struct NextRun {
     pub(crate) workflow_type: Option<WorkflowType>,
@@ -128,6 +141,9 @@ impl Shared {
     }
     /// The ledger, if the code may ask for something now.
     pub(crate) fn asking(&self, what: &str) -> Option<RefMut<'_, Ledger>> {
+        if self.phase.get() == Phase::Idle && what != CANCELLATION {
+            STRAY.with(|stray| *stray.borrow_mut() = Some(what.to_owned()));
+        }
         self.may_change(what).then(|| self.ledger.borrow_mut())
     }
     /// Whether the run may be changed now; an attempt by a reader is noted.
@@ -233,7 +249,7 @@ impl Shared {
 
     /// Cancels one operation according to its cancellation type.
     pub(crate) fn cancel_operation(&self, seq: Seq, reason: &str, place: Option<Place>) {
-        let Some(mut ledger) = self.asking("a cancellation") else { return };
+        let Some(mut ledger) = self.asking(CANCELLATION) else { return };
         let cancel = match self.operations.borrow_mut().get_mut(&seq) {
             Some(operation) => (operation.pending.cancel(seq, reason), operation.place),
             None => return,
@@ -250,7 +266,7 @@ impl Shared {
 
     /// Cancels a scope and everything nested in it, in the order in which the code asked for it.
     pub(crate) fn cancel_scope(&self, scope: &Scope, reason: &str, place: Option<Place>) {
-        if !self.may_change("a cancellation") || !scope.cancel(reason) {
+        if !self.may_change(CANCELLATION) || !scope.cancel(reason) {
             return;
         }
         let canceled = |operation: &Operation| operation.scope.canceled().is_some();

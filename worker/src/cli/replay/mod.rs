@@ -6,6 +6,7 @@
 mod check;
 mod debug;
 mod explain;
+mod fuzz;
 mod junit;
 pub(in crate::cli) mod record;
 mod show;
@@ -41,6 +42,8 @@ pub enum ReplayVerb {
     Debug(debug::DebugArgs),
     /// Save a run as a regression fixture, with a test beside it.
     Record(record::RecordArgs),
+    /// Look for non-determinism in a workflow type: many simulated lives with every fault, results made up.
+    Fuzz(fuzz::FuzzArgs),
     /// Serve the recorded outcomes to the code of this program: where would it decide otherwise? Exit 22 if anywhere.
     WhatIf(what_if::WhatIfArgs),
 }
@@ -65,6 +68,7 @@ pub(super) async fn replay(
         ReplayVerb::Show(args) => show::show(&mut bench, args).await,
         ReplayVerb::Debug(args) => debug::debug(&mut bench, args).await,
         ReplayVerb::Record(args) => record::record(&mut bench, args).await,
+        ReplayVerb::Fuzz(args) => fuzz::fuzz(&mut bench, args).await,
         ReplayVerb::WhatIf(args) => what_if::what_if_verb(&mut bench, args).await,
     }
 }

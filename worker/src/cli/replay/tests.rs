@@ -323,8 +323,7 @@ async fn an_export_of_temporals_is_shown_with_statistics() {
     assert!(explained.stderr.contains("can be viewed, not replayed"), "{}", explained.stderr);
 }
 
-/// The test that `record` writes, compiled here: `recorded/order_7.rs` is what it writes for this run.
-#[path = "recorded/order_7.rs"]
+/// The test that `record` writes, compiled here: `tests/order_7.rs` is what it writes for this run.
 mod order_7;
 
 #[tokio::test]
@@ -335,7 +334,7 @@ async fn a_recorded_run_is_a_fixture_with_a_test_that_compiles_and_passes() {
     let line = format!("replay record order-7 --registry super::old_code --out {}", out.display());
     let done = ran_on(fake(), old_code(), &line).await;
     assert_eq!(done.exit.number(), 0, "{}", done.stderr);
-    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/replay/recorded");
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/replay/tests");
     for file in ["order_7.json", "order_7.rs"] {
         let written = std::fs::read_to_string(out.join(file)).unwrap();
         if std::env::var_os("BOSUN_WRITE_FIXTURES").is_some() {

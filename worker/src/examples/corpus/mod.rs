@@ -5,6 +5,7 @@
 //! and so does a digest of commands that differs, in any build profile (engine.md G21). To add a story, tell it in
 //! `stories` or `programs` and run the test once with `BOSUN_WRITE_FIXTURES=1`; files that are there are never overwritten.
 
+mod forks;
 mod live;
 mod machine;
 mod programs;

@@ -1,0 +1,105 @@
+//! What a determinism test says: how much was looked at, or what is wrong and how to see it again.
+//!
+//! Invariant: a failure names its kind, the smallest plan that shows it, the seed, and one line that repeats it. The text
+//! is for people; tests match on [`Failed::kind`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use bosun_engine::WorkflowType;
+
+use crate::simulate::{Finding, Life, Plan, RARE};
+
+/// What was looked at, and nothing was wrong.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    pub lives: u64,
+    pub commits: u64,
+    pub events: u64,
+    /// Lives by how they ended; `Waiting` for those that came to rest.
+    pub ends: BTreeMap<String, u64>,
+    /// Rare states that were met, by name.
+    pub rare: BTreeMap<&'static str, u64>,
+    /// Whether forbidden calls would have been noticed at the call.
+    pub trip_wires: bool,
+}
+
+impl Report {
+    pub(crate) fn add(&mut self, life: &Life) {
+        self.lives += 1;
+        self.commits += u64::from(life.commits);
+        self.events += life.histories.iter().flatten().map(|turn| turn.events.len() as u64).sum::<u64>();
+        let end = life.outcome.as_ref().map_or_else(|| "Waiting".to_owned(), |outcome| outcome.status().to_string());
+        *self.ends.entry(end).or_default() += 1;
+        for (name, times) in &life.rare {
+            *self.rare.entry(name).or_default() += times;
+        }
+    }
+    /// Adds what another search has looked at.
+    pub fn merge(&mut self, other: &Report) {
+        self.lives += other.lives;
+        self.commits += other.commits;
+        self.events += other.events;
+        self.trip_wires |= other.trip_wires;
+        other.ends.iter().for_each(|(end, n)| *self.ends.entry(end.clone()).or_default() += n);
+        other.rare.iter().for_each(|(name, n)| *self.rare.entry(name).or_default() += n);
+    }
+    /// Rare states that were never met.
+    pub fn never_met(&self) -> Vec<&'static str> {
+        RARE.iter().copied().filter(|name| !self.rare.contains_key(name)).collect()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} lives, {} commits, {} events; ", self.lives, self.commits, self.events)?;
+        for (end, n) in &self.ends {
+            write!(f, "{end} {n}, ")?;
+        }
+        write!(f, "{} of {} rare states met", self.rare.len(), RARE.len())
+    }
+}
+
+/// What is wrong, and how to see it again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failed {
+    pub workflow_type: WorkflowType,
+    pub finding: Box<Finding>,
+    /// The smallest plan found that shows it.
+    pub plan: Box<Plan>,
+    /// `None` for a case file.
+    pub seed: Option<u64>,
+    /// How many lives were tried before.
+    pub after: u64,
+    /// The command that repeats it.
+    pub again: String,
+    /// Where the case is kept.
+    pub case: Option<PathBuf>,
+}
+
+impl Failed {
+    /// The stable name of what is wrong.
+    pub fn kind(&self) -> &'static str {
+        self.finding.kind()
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "workflow {} failed its determinism test after {} lives", self.workflow_type, self.after)?;
+        writeln!(f, "{}", self.finding)?;
+        // What the test itself lacks is shown by no life.
+        if !matches!(*self.finding, Finding::Setup { .. }) {
+            writeln!(f, "the smallest life that shows it:")?;
+            self.plan.to_string().lines().try_for_each(|line| writeln!(f, "  {line}"))?;
+        }
+        if let Some(seed) = self.seed {
+            writeln!(f, "seed {seed:#018x}")?;
+        }
+        write!(f, "again: {}", self.again)?;
+        self.case.as_ref().map_or(Ok(()), |case| write!(f, "\nkept as {}", case.display()))
+    }
+}
+
+impl std::error::Error for Failed {}

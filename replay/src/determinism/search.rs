@@ -1,0 +1,213 @@
+//! The search: many lives from seeds, the first failure made small.
+//!
+//! Invariant: a life depends on its seed and the test alone. Shrinking keeps the kind of the failure: what is reported is
+//! what was found, in fewer steps. The search is bounded in lives, and shrinking in tries and in time.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use bosun_engine::SignalName;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use super::DeterminismTest;
+use super::report::{Failed, Report};
+use super::wires::armed;
+use crate::simulate::{Finding, Life, Plan, Step, live, order_independent};
+
+/// Shrinking stops here: a failure that is told late is not told.
+const SHRINK_TIME: Duration = Duration::from_secs(4);
+const SHRINK_TRIES: u32 = 4_000;
+
+impl DeterminismTest {
+    /// Tries the cases that are kept, then new lives.
+    pub fn check(&self) -> Result<Report, Box<Failed>> {
+        if self.fuzz.is_none() {
+            say_if_unarmed();
+        }
+        let mut report = Report { trip_wires: armed(), ..Report::default() };
+        let kept = self.kept().map_err(|finding| self.failed(finding, self.empty_plan(), None, &report))?;
+        for (path, plan) in kept {
+            let life = self.life(&plan).map_err(|finding| {
+                let mut failed = self.failed(finding, plan.clone(), None, &report);
+                failed.case = Some(path);
+                failed
+            })?;
+            report.add(&life);
+        }
+        let asked = |name| if self.fuzz.is_some() { None } else { number(name) };
+        if let Some(seed) = asked("BOSUN_SEED").or(self.fuzz.and_then(|fuzz| fuzz.only)) {
+            let life = self.try_seed(seed, &report)?;
+            report.add(&life);
+            return Ok(report);
+        }
+        let lives = asked("BOSUN_CASES").unwrap_or(u64::from(self.lives));
+        let master = asked("BOSUN_MASTER_SEED").or(self.fuzz.map(|fuzz| fuzz.master));
+        let master = master.unwrap_or_else(|| self.own_seed());
+        for n in 0..lives {
+            let life = self.try_seed(mix(master.wrapping_add(n)), &report)?;
+            report.add(&life);
+        }
+        self.all_met(&report)?;
+        Ok(report)
+    }
+
+    /// The signals that a few lives ended up waiting for. What is wrong with those lives is found again later.
+    pub(super) fn signals_waited_for(&self) -> Vec<SignalName> {
+        let lives = (0..32_u64).filter_map(|n| self.life(&self.tree(mix(n))?.current()).ok());
+        let awaited = lives.flat_map(|life| life.awaiting);
+        let names: BTreeSet<SignalName> =
+            awaited.filter_map(|one| SignalName::new(one.what.strip_prefix("signal ")?).ok()).collect();
+        names.into_iter().collect()
+    }
+
+    /// One life from one seed; a failure is made small.
+    fn try_seed(&self, seed: u64, report: &Report) -> Result<Life, Box<Failed>> {
+        let Some(mut tree) = self.tree(seed) else {
+            let why = "the strategies of the test give no values: too many are filtered out".into();
+            return Err(self.failed(Finding::Setup { why }, self.empty_plan(), Some(seed), report));
+        };
+        let plan = tree.current();
+        match self.life(&plan) {
+            Ok(life) => Ok(life),
+            Err(finding @ Finding::Setup { .. }) => Err(self.failed(finding, plan, Some(seed), report)),
+            Err(finding) => {
+                let (plan, finding) = self.shrink(tree.as_mut(), plan, finding);
+                let mut failed = self.failed(finding, plan, Some(seed), report);
+                failed.case = self.keep(&failed.plan, &failed.finding);
+                Err(failed)
+            }
+        }
+    }
+
+    fn tree(&self, seed: u64) -> Option<Box<dyn ValueTree<Value = Plan>>> {
+        let mut bytes = [0; 32];
+        for (n, part) in bytes.chunks_mut(8).enumerate() {
+            part.copy_from_slice(&mix(seed.wrapping_add(n as u64)).to_le_bytes());
+        }
+        let config = Config { failure_persistence: None, ..Config::default() };
+        let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+        self.drawn.plans().new_tree(&mut runner).ok().map(|tree| Box::new(tree) as Box<dyn ValueTree<Value = Plan>>)
+    }
+
+    fn life(&self, plan: &Plan) -> Result<Life, Finding> {
+        if self.order_independent {
+            order_independent(plan, &self.versions, &self.doubts)?;
+        }
+        live(plan, &self.versions, &self.doubts, &[])
+    }
+
+    fn shrink(&self, tree: &mut dyn ValueTree<Value = Plan>, plan: Plan, finding: Finding) -> (Plan, Finding) {
+        let (begun, mut tries) = (Instant::now(), 0);
+        let mut smallest = (plan, finding);
+        let goes_on = |tries: u32| tries < SHRINK_TRIES && begun.elapsed() < SHRINK_TIME;
+        let mut moved = tree.simplify();
+        while moved && goes_on(tries) {
+            tries += 1;
+            let plan = tree.current();
+            moved = match self.life(&plan) {
+                Err(finding) if finding.is_like(&smallest.1) => {
+                    smallest = (plan, finding);
+                    tree.simplify()
+                }
+                _ => tree.complicate(),
+            };
+        }
+        // Steps that only make sense together, and ticks that one tick replaces.
+        let mut at = 0;
+        while at < smallest.0.steps.len() && goes_on(tries) {
+            tries += 1;
+            let mut plan = smallest.0.clone();
+            let dropped = plan.steps.remove(at);
+            if let (Step::Tick { ms: a } | Step::Delay { ms: a }, Some(Step::Tick { ms: b })) =
+                (dropped, plan.steps.get_mut(at))
+                && *b != 0
+            {
+                *b = b.saturating_add(a);
+            }
+            match self.life(&plan) {
+                Err(finding) if finding.is_like(&smallest.1) => smallest = (plan, finding),
+                _ => at += 1,
+            }
+        }
+        smallest
+    }
+
+    fn failed(&self, finding: Finding, plan: Plan, seed: Option<u64>, report: &Report) -> Box<Failed> {
+        Box::new(Failed {
+            workflow_type: self.drawn.workflow_type.clone(),
+            finding: Box::new(finding),
+            plan: Box::new(plan),
+            seed,
+            after: report.lives,
+            again: again(seed),
+            case: None,
+        })
+    }
+
+    fn empty_plan(&self) -> Plan {
+        Plan::new(self.drawn.workflow_type.as_str(), bosun_engine::Payload::null())
+    }
+
+    /// Drawn from the place and the workflow type, so that a test gives the same answer every time.
+    fn own_seed(&self) -> u64 {
+        let text = format!("{}:{}", self.place.file(), self.drawn.workflow_type);
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    }
+
+    fn all_met(&self, report: &Report) -> Result<(), Box<Failed>> {
+        let missing: Vec<&str> =
+            self.must_meet.iter().copied().filter(|name| !report.rare.contains_key(name)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let why =
+            format!("the lives never met: {}; try more lives, or give the test what it needs", missing.join(", "));
+        Err(self.failed(Finding::Setup { why }, self.empty_plan(), None, report))
+    }
+}
+
+/// The command that repeats a life: tests run on threads that bear their names.
+fn again(seed: Option<u64>) -> String {
+    let package = std::env::var("CARGO_PKG_NAME").map_or_else(|_| String::new(), |name| format!(" -p {name}"));
+    let thread = std::thread::current();
+    let test = thread.name().filter(|name| *name != "main").unwrap_or("");
+    let seed = seed.map_or_else(String::new, |seed| format!("BOSUN_SEED={seed:#x} "));
+    format!("{seed}cargo test{package} {test}").trim_end().to_owned()
+}
+
+/// A number from the environment, decimal or `0x…`.
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    match parsed {
+        Ok(number) => Some(number),
+        Err(why) => panic!("{name}={text}: {why}"),
+    }
+}
+
+/// SplitMix64: spreads seeds that differ little.
+pub(crate) fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn say_if_unarmed() {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    if armed() {
+        return;
+    }
+    SAID.call_once(|| {
+        let how = if cfg!(all(target_os = "linux", target_env = "gnu")) {
+            "write `bosun_replay::trip_wires!();` at the root of the test's crate"
+        } else {
+            "they need Linux with glibc"
+        };
+        eprintln!("bosun: trip wires are OFF: forbidden calls are only noticed by their effects; {how}");
+    });
+}

@@ -1,0 +1,429 @@
+//! Trip wires: calls that replay cannot repeat, noticed at the call, with the place in the code.
+//!
+//! ```text
+//!   workflow code ──► std ──► clock_gettime (ours, in the test binary) ──► noted, with its place ──► libc's
+//! ```
+//!
+//! Invariant: a wire changes no answer (except where a twin is disturbed on purpose) and notes nothing outside workflow
+//! code; it allocates only when it has something to note, and never trips over itself. The functions that take libc's
+//! names are made by [`trip_wires!`](crate::trip_wires) in the test binary that asks for them, so that nothing of this
+//! is in a binary of production. Linux with glibc; elsewhere the macro makes nothing and the kit says that it is off.
+//!
+//! The one file of the crate with unsafe code: taking libc's place cannot be said otherwise.
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use bosun_engine::workflow::inside_workflow_code;
+
+/// What a forbidden call was after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    Clock,
+    Random,
+    /// The seed of a `HashMap` or `HashSet` of std, whose order differs from run to run.
+    HashSeed,
+    Environment,
+    File,
+    Socket,
+    Thread,
+    Process,
+    Host,
+    /// The last digits of `powf`, `exp`, `sin` … differ between machines and build profiles.
+    FloatMath,
+}
+
+/// A forbidden call, caught in the act.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trip {
+    pub call: Call,
+    /// The function of libc, and what it was asked, where that says something.
+    pub function: String,
+    /// Where in the code, as `file:line:column`, when known.
+    pub place: Option<String>,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Call::Clock => "reads a clock; take the time from the workflow context",
+            Call::Random => "asks for randomness; take random values and ids from the workflow context",
+            Call::HashSeed => "makes a HashMap or HashSet of std, whose order differs from run to run; use a BTreeMap",
+            Call::Environment => "reads the environment; give it to the workflow as input",
+            Call::File => "touches the file system; do that in an activity",
+            Call::Socket => "opens a socket; do that in an activity",
+            Call::Thread => "uses threads; use the branches of the workflow context",
+            Call::Process => "starts or looks at a process; do that in an activity",
+            Call::Host => "asks for the host; give it to the workflow as input",
+            Call::FloatMath => {
+                "computes a float whose last digits differ between machines and build profiles; do that in an activity"
+            }
+        })
+    }
+}
+
+impl fmt::Display for Trip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the workflow code {} ({})", self.call, self.function)?;
+        self.place.as_ref().map_or(Ok(()), |place| write!(f, "\n  at {place}"))
+    }
+}
+
+static ARMED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// A wire is being handled on this thread: what it calls itself does not count.
+    static HANDLING: Cell<bool> = const { Cell::new(false) };
+    static TRIPS: RefCell<Vec<Trip>> = const { RefCell::new(Vec::new()) };
+    static DISTURBED: Cell<Perturbation> = const { Cell::new(Perturbation { clock_seconds: 0, padding: 0 }) };
+}
+
+/// Whether this binary has wires.
+pub fn armed() -> bool {
+    ARMED.load(Ordering::Relaxed)
+}
+
+/// Called once by the binary that has wires.
+pub extern "C" fn arm() {
+    ARMED.store(true, Ordering::Relaxed);
+}
+
+/// What tripped on this thread since the last time.
+pub(crate) fn take_trips() -> Vec<Trip> {
+    TRIPS.with(|trips| trips.try_borrow_mut().map(|mut trips| std::mem::take(&mut *trips)).unwrap_or_default())
+}
+
+/// How the surroundings of a twin differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Perturbation {
+    /// The clock goes wrong by so much, for workflow code.
+    clock_seconds: i64,
+    /// So many small pieces of memory are taken first, so that addresses differ.
+    padding: usize,
+}
+
+impl Perturbation {
+    pub(crate) fn of(twin: u32) -> Self {
+        Perturbation { clock_seconds: i64::from(twin) * 3_456_789, padding: (twin as usize * 37) % 509 + 1 }
+    }
+}
+
+/// Disturbs this thread until it is dropped.
+pub(crate) struct Disturbed {
+    before: Perturbation,
+    _padding: Vec<Vec<u8>>,
+}
+
+pub(crate) fn perturbed(how: Perturbation) -> Disturbed {
+    let _padding = (0..how.padding).map(|size| Vec::with_capacity(16 + size % 97 * 8)).collect();
+    Disturbed { before: DISTURBED.with(|disturbed| disturbed.replace(how)), _padding }
+}
+
+impl Drop for Disturbed {
+    fn drop(&mut self) {
+        DISTURBED.with(|disturbed| disturbed.set(self.before));
+    }
+}
+
+/// Notes a call, if workflow code made it.
+fn note(call: Call, function: &CStr, detail: Option<&CStr>) {
+    if !inside_workflow_code() || HANDLING.with(|handling| handling.replace(true)) {
+        return;
+    }
+    let cause = cause_of(call, function);
+    if let Some((call, place)) = cause {
+        let name = function.to_string_lossy();
+        let function = match detail {
+            Some(detail) => format!("{name} {:?}", detail.to_string_lossy()),
+            None => name.into_owned(),
+        };
+        TRIPS.with(|trips| {
+            if let Ok(mut trips) = trips.try_borrow_mut()
+                && trips.len() < 16
+            {
+                trips.push(Trip { call, function, place });
+            }
+        });
+    }
+    HANDLING.with(|handling| handling.set(false));
+}
+
+type Cause = Option<(Call, Option<String>)>;
+
+/// Where a call came from, and what it was about; nothing if it is harmless. Remembered by the addresses on the stack:
+/// turning those into places is slow.
+fn cause_of(call: Call, wire: &CStr) -> Cause {
+    static KNOWN: Mutex<BTreeMap<Vec<usize>, Cause>> = Mutex::new(BTreeMap::new());
+    let mut frames = [std::ptr::null_mut::<c_void>(); 24];
+    // SAFETY: glibc writes at most as many addresses as the array holds, and says how many.
+    let found = unsafe { backtrace(frames.as_mut_ptr(), 24) };
+    let key: Vec<usize> = frames.iter().take(usize::try_from(found).unwrap_or(0)).map(|at| *at as usize).collect();
+    if let Ok(known) = KNOWN.lock()
+        && let Some(cause) = known.get(&key)
+    {
+        return cause.clone();
+    }
+    let cause = read_stack(call, &wire.to_string_lossy(), &std::backtrace::Backtrace::force_capture().to_string());
+    if let Ok(mut known) = KNOWN.lock() {
+        known.insert(key, cause.clone());
+    }
+    cause
+}
+
+/// Reads a printed stack: `  5: name` and, below it, `at file:line:column`. It begins above the wire itself; names may
+/// be short, so that only files tell what is whose.
+fn read_stack(call: Call, wire: &str, stack: &str) -> Cause {
+    let mut call = call;
+    let mut above = false;
+    let mut name = "";
+    for line in stack.lines() {
+        let line = line.trim();
+        let Some(place) = line.strip_prefix("at ") else {
+            name = line.split_once(": ").map_or(name, |(_, name)| name);
+            continue;
+        };
+        if !above {
+            above = name == wire || name.rsplit("::").next() == Some(wire);
+            continue;
+        }
+        if call == Call::Random && place.contains("/std/src/hash/random.rs") {
+            call = Call::HashSeed;
+        }
+        // The order of these maps is the order of insertion; serde_json's objects are made of them.
+        if call == Call::HashSeed && place.contains("/indexmap-") {
+            return None;
+        }
+        if !LIBRARIES.iter().any(|part| place.contains(part)) {
+            return Some((call, Some(place.to_owned())));
+        }
+    }
+    Some((call, None))
+}
+
+/// Where the sources of libraries are.
+const LIBRARIES: [&str; 4] = ["/rustc/", "/.cargo/registry/", "/.cargo/git/", "/rustlib/"];
+
+unsafe extern "C" {
+    fn backtrace(buffer: *mut *mut c_void, size: c_int) -> c_int;
+    fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void;
+    fn dlsym(handle: *mut c_void, symbol: *const c_char) -> *mut c_void;
+}
+
+/// The next definition of a name after ours, as the dynamic linker finds it.
+const RTLD_NEXT: *mut c_void = -1_isize as *mut c_void;
+
+const RTLD_LAZY: c_int = 1;
+
+/// libc's own function behind a wire.
+pub struct Real {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+}
+
+impl Real {
+    pub const fn named(name: &'static CStr) -> Self {
+        Real { name, found: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+    /// Notes the call, and gives the address of libc's function.
+    pub fn called(&self, call: Call) -> *mut c_void {
+        note(call, self.name, None);
+        self.address()
+    }
+    /// As [`Real::called`], saying also what was asked for.
+    ///
+    /// # Safety
+    /// `detail` is null or a text that ends with a zero.
+    pub unsafe fn called_with(&self, call: Call, detail: *const c_char) -> *mut c_void {
+        // SAFETY: the caller says so.
+        let detail = (!detail.is_null()).then(|| unsafe { CStr::from_ptr(detail) });
+        note(call, self.name, detail);
+        self.address()
+    }
+    fn address(&self) -> *mut c_void {
+        let found = self.found.load(Ordering::Relaxed);
+        if !found.is_null() {
+            return found;
+        }
+        // SAFETY: the name ends with a zero; the linker answers for any name.
+        let mut found = unsafe { dlsym(RTLD_NEXT, self.name.as_ptr()) };
+        if found.is_null() {
+            // The linker leaves out the library of mathematics when nobody but us has its names.
+            // SAFETY: as above; a null handle is answered too.
+            found = unsafe { dlsym(dlopen(c"libm.so.6".as_ptr(), RTLD_LAZY), self.name.as_ptr()) };
+        }
+        if found.is_null() {
+            eprintln!("bosun: trip wires: libc has no {:?}", self.name);
+            std::process::abort();
+        }
+        self.found.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+/// `struct timespec` of the platforms that have wires.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Timespec {
+    seconds: i64,
+    nanoseconds: c_long,
+}
+
+/// Makes the clock of a disturbed twin go wrong.
+///
+/// # Safety
+/// `time` is null or points to a time that was written.
+pub unsafe fn disturb_clock(time: *mut Timespec) {
+    let ahead = DISTURBED.with(Cell::get).clock_seconds;
+    if ahead != 0 && inside_workflow_code() && !HANDLING.with(Cell::get) && !time.is_null() {
+        // SAFETY: the caller says so.
+        unsafe { (*time).seconds += ahead };
+    }
+}
+
+/// Arms the trip wires of a test binary: write `bosun_replay::trip_wires!();` once, at the root of its crate.
+///
+/// The test binary then has functions that take the place of libc's (`clock_gettime`, `getrandom`, `getenv`, `open64`,
+/// `socket`, `pthread_create` …), note calls that workflow code makes, and call libc's. Only on Linux with glibc.
+#[macro_export]
+macro_rules! trip_wires {
+    () => {
+        #[cfg(all(target_os = "linux", target_env = "gnu"))]
+        #[allow(unsafe_code, non_camel_case_types, clippy::missing_safety_doc)]
+        mod __bosun_wires {
+            use $crate::determinism::wires::{Call, Real, Timespec, arm, disturb_clock};
+            use ::std::ffi::{c_char, c_int, c_long, c_uint, c_void};
+
+            type text = *const c_char;
+            type any = *mut c_void;
+
+            #[used]
+            #[unsafe(link_section = ".init_array")]
+            static ARM: extern "C" fn() = arm;
+
+            // A wire for each of libc's functions.
+            $crate::__wires! {
+                Clock: gettimeofday(time: any, zone: any) -> c_int;
+                Clock: nanosleep(time: any, left: any) -> c_int;
+                Clock: clock_nanosleep(clock: c_int, flags: c_int, time: any, left: any) -> c_int;
+                Random: getrandom(buffer: any, length: usize, flags: c_uint) -> isize;
+                Random: getentropy(buffer: any, length: usize) -> c_int;
+                Environment: getenv(name: text) -> *mut c_char;
+                Environment: secure_getenv(name: text) -> *mut c_char;
+                File: open(path: text, flags: c_int, mode: c_uint) -> c_int;
+                File: open64(path: text, flags: c_int, mode: c_uint) -> c_int;
+                File: fopen(path: text, mode: text) -> any;
+                File: fopen64(path: text, mode: text) -> any;
+                File: opendir(path: text) -> any;
+                File: access(path: text, mode: c_int) -> c_int;
+                File: readlink(path: text, buffer: any, length: usize) -> isize;
+                File: realpath(path: text, buffer: *mut c_char) -> *mut c_char;
+                Host: getcwd(buffer: *mut c_char, length: usize) -> *mut c_char;
+                Host: uname(into: any) -> c_int;
+                Host: gethostname(buffer: *mut c_char, length: usize) -> c_int;
+                Process: posix_spawn(pid: any, path: text, actions: any, attributes: any, argv: any, env: any) -> c_int;
+                Process: posix_spawnp(pid: any, file: text, actions: any, attributes: any, argv: any, env: any) -> c_int;
+                Socket: socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+                Socket: getaddrinfo(node: text, service: text, hints: any, into: any) -> c_int;
+                Thread: pthread_create(thread: any, attributes: any, start: any, argument: any) -> c_int;
+                FloatMath: pow(x: f64, y: f64) -> f64;
+                FloatMath: powf(x: f32, y: f32) -> f32;
+                FloatMath: exp(x: f64) -> f64;
+                FloatMath: log(x: f64) -> f64;
+                FloatMath: log10(x: f64) -> f64;
+                FloatMath: log2(x: f64) -> f64;
+                FloatMath: sin(x: f64) -> f64;
+                FloatMath: cos(x: f64) -> f64;
+                FloatMath: tan(x: f64) -> f64;
+                FloatMath: tanh(x: f64) -> f64;
+                FloatMath: atan2(y: f64, x: f64) -> f64;
+                FloatMath: cbrt(x: f64) -> f64;
+            }
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int {
+                static REAL: Real = Real::named(c"clock_gettime");
+                let real = REAL.called(Call::Clock);
+                // SAFETY: it is libc's function of this name, and has this signature.
+                let real: unsafe extern "C" fn(c_int, *mut Timespec) -> c_int = unsafe { ::std::mem::transmute(real) };
+                // SAFETY: the caller has called libc's function, which has written the time.
+                unsafe {
+                    let answer = real(clock, time);
+                    disturb_clock(time);
+                    answer
+                }
+            }
+
+            // std looks files up by their directory and by `statx`.
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn statx(directory: c_int, path: text, flags: c_int, mask: c_uint, into: any) -> c_int {
+                static REAL: Real = Real::named(c"statx");
+                // SAFETY: libc wants a text there too.
+                let real = unsafe { REAL.called_with(Call::File, path) };
+                // SAFETY: it is libc's function of this name, and has this signature.
+                let real: unsafe extern "C" fn(c_int, text, c_int, c_uint, any) -> c_int = unsafe { ::std::mem::transmute(real) };
+                // SAFETY: the caller has called libc's function.
+                unsafe { real(directory, path, flags, mask, into) }
+            }
+        }
+    };
+}
+
+/// The wires of [`trip_wires!`](crate::trip_wires), one by one. The last argument of `open` is only there with some
+/// flags; on the platforms that have wires, passing on what is in its register is harmless.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __wires {
+    ($($call:ident: $name:ident($first:ident: $first_type:ty $(, $argument:ident: $type:ty)*) -> $result:ty;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($first: $first_type $(, $argument: $type)*) -> $result {
+            static REAL: Real = match ::std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => Real::named(name),
+                Err(_) => panic!("a name without zeros"),
+            };
+            let real = $crate::__wires!(@note $call REAL $first);
+            // SAFETY: it is libc's function of this name, and has this signature.
+            let real: unsafe extern "C" fn($first_type $(, $type)*) -> $result = unsafe { ::std::mem::transmute(real) };
+            // SAFETY: the caller has called libc's function.
+            unsafe { real($first $(, $argument)*) }
+        }
+    )*};
+    // SAFETY: libc wants a text there too.
+    (@note Environment $real:ident $text:ident) => { unsafe { $real.called_with(Call::Environment, $text) } };
+    (@note File $real:ident $path:ident) => { unsafe { $real.called_with(Call::File, $path) } };
+    (@note $call:ident $real:ident $first:ident) => { $real.called(Call::$call) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_frame_of_the_users_is_the_place() {
+        let stack = "   0: cause_of\n             at ./src/determinism/wires.rs:1:1\n   1: clock_gettime\n             \
+                     at ./tests/main.rs:3:1\n   2: now\n             at /rustc/abc/library/std/src/time.rs:9:9\n   \
+                     3: flows::order::{{closure}}\n             at ./tests/flows.rs:12:9\n   4: bosun_engine::x\n";
+        let place = Some("./tests/flows.rs:12:9".to_owned());
+        assert_eq!(read_stack(Call::Clock, "clock_gettime", stack), Some((Call::Clock, place)));
+        assert_eq!(read_stack(Call::Clock, "getenv", stack), Some((Call::Clock, None)));
+    }
+
+    #[test]
+    fn the_seed_of_a_hash_map_is_told_from_other_randomness_and_from_ordered_maps() {
+        let read = |between: &str| {
+            let stack = format!("  1: x::getrandom\n     at ./main.rs:1:1\n{between}  9: order\n     at ./a.rs:1:1\n");
+            read_stack(Call::Random, "getrandom", &stack)
+        };
+        let seed = "  2: new\n     at /rustc/x/library/std/src/hash/random.rs:1:1\n";
+        let ordered = format!("{seed}  3: new\n     at /home/x/.cargo/registry/src/y/indexmap-2.0/src/map.rs:1:1\n");
+        let random = "  2: u128\n     at /home/x/.cargo/registry/src/uuid/rng.rs:1:1\n";
+        let place = Some("./a.rs:1:1".to_owned());
+        assert_eq!(read(seed), Some((Call::HashSeed, place.clone())));
+        assert_eq!(read(&ordered), None);
+        assert_eq!(read(random), Some((Call::Random, place)));
+    }
+}

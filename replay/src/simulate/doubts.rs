@@ -1,0 +1,287 @@
+//! Doubts: what is looked at after every commit of a simulated life, and at its end.
+//!
+//! Invariant: doubting changes nothing of the life. Every look runs the engine's own driver on the history alone, with
+//! fresh code: what the code asks for then must be, byte for byte, what it asked for when it lived (engine.md G21).
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use bosun_engine::machine::Execution;
+use bosun_engine::workflow::{ReplayError, Replayed, Replayer, WorkflowRegistry, take_stray_request};
+use bosun_engine::*;
+use serde_json::Value;
+
+use super::finding::Finding;
+use super::watch::Seen;
+use super::world::{SimulatedRun, World};
+use crate::determinism::{Call, Perturbation, perturbed, take_trips};
+
+type InvariantCheck = Box<dyn Fn(&View<'_>) -> Result<(), String> + Send + Sync>;
+
+/// What is looked at, and what may be.
+pub struct Doubts {
+    pub(crate) invariants: Vec<(String, InvariantCheck)>,
+    /// How many more runs over the whole history there are at the end, each on a thread of its own and disturbed.
+    pub(crate) twins: u32,
+    pub(crate) allowed: BTreeSet<Call>,
+    pub(crate) panics_allowed: bool,
+    pub(crate) runs_for_ever: bool,
+    pub(crate) heal_commits: Option<u32>,
+}
+
+impl Default for Doubts {
+    fn default() -> Self {
+        Doubts {
+            invariants: Vec::new(),
+            twins: 2,
+            allowed: BTreeSet::new(),
+            panics_allowed: false,
+            runs_for_ever: false,
+            heal_commits: None,
+        }
+    }
+}
+
+impl Doubts {
+    /// Only the replay of every prefix: for those who live very many lives.
+    pub fn without_twins() -> Self {
+        Doubts { twins: 0, ..Doubts::default() }
+    }
+}
+
+impl fmt::Debug for Doubts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&String> = self.invariants.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Doubts").field("invariants", &names).field("twins", &self.twins).finish_non_exhaustive()
+    }
+}
+
+/// A run as an invariant sees it, after a commit.
+pub struct View<'a> {
+    turns: &'a [Turn],
+    execution: Option<&'a Execution>,
+    now: Timestamp,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(turns: &'a [Turn], execution: Option<&'a Execution>, now: Timestamp) -> Self {
+        View { turns, execution, now }
+    }
+    /// The history so far.
+    pub fn events(&self) -> impl Iterator<Item = &'a EventKind> {
+        self.turns.iter().flat_map(|turn| &turn.events)
+    }
+    /// The inputs of the activities of this type, in the order in which they were scheduled.
+    pub fn scheduled(&self, activity: &str) -> Vec<&'a Payload> {
+        let wanted = |event: &'a EventKind| match event {
+            EventKind::ActivityTaskScheduled(scheduled) if scheduled.activity_type.as_str() == activity => {
+                Some(&scheduled.input)
+            }
+            _ => None,
+        };
+        self.events().filter_map(wanted).collect()
+    }
+    /// The state of the code, if its form shows one.
+    pub fn state(&self) -> Option<Value> {
+        self.execution?.state_json()
+    }
+    /// How the run has ended.
+    pub fn outcome(&self) -> Option<&'a CloseOutcome> {
+        self.execution?.run().outcome()
+    }
+    /// What the code waits for.
+    pub fn awaiting(&self) -> Vec<Awaited> {
+        self.execution.map(Execution::awaiting).unwrap_or_default()
+    }
+    /// Whether the run was asked to cancel.
+    pub fn cancel_requested(&self) -> bool {
+        self.execution.is_some_and(|execution| execution.run().cancel_requested())
+    }
+    /// Engine time.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+}
+
+/// Up to here every prefix is replayed, then every eighth: the cost is the square of the length.
+const EVERY_PREFIX: usize = 40;
+
+impl Doubts {
+    /// Calls that replay cannot repeat, caught in the act on this thread since the last look.
+    pub(super) fn calls(&self) -> Result<(), Finding> {
+        match take_trips().into_iter().find(|trip| !self.allowed.contains(&trip.call)) {
+            Some(trip) => Err(Finding::ForbiddenCall(trip)),
+            None => Ok(()),
+        }
+    }
+    /// What an earlier life on this thread has left behind.
+    pub(super) fn forget(&self) {
+        drop((take_trips(), take_stray_request()));
+    }
+    /// What the code asked for while it was dropped.
+    pub(super) fn stray(&self) -> Result<(), Finding> {
+        self.calls()?;
+        take_stray_request().map_or(Ok(()), |what| Err(Finding::StrayRequest { what }))
+    }
+
+    pub(super) fn invariants(&self, view: &View<'_>) -> Result<(), Finding> {
+        self.invariants
+            .iter()
+            .try_for_each(|(name, holds)| holds(view).map_err(|why| Finding::Invariant { name: name.clone(), why }))
+    }
+
+    /// Failures that no history explains: panics, and waiting for what is not of the workflow.
+    pub(super) fn ended_well(&self, turns: &[Turn]) -> Result<(), Finding> {
+        let end = turns.last().and_then(|turn| turn.events.last());
+        let Some(EventKind::WorkflowExecutionFailed { failure, .. }) = end else { return Ok(()) };
+        let FailureKind::Application { failure_type, .. } = &failure.kind else { return Ok(()) };
+        let message = failure.message.clone();
+        // The place of the call says more than the failure.
+        self.calls()?;
+        match failure_type.as_str() {
+            bosun_engine::workflow::FAILURE_FOREIGN_FUTURE => Err(Finding::ForeignFuture { message }),
+            FAILURE_PANIC if message.contains("no reactor running") || message.contains("Tokio") => {
+                Err(Finding::AmbientRuntime { message: format!("the workflow code needs a tokio runtime: {message}") })
+            }
+            FAILURE_PANIC if !self.panics_allowed => Err(Finding::Panic { message }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn same_state(&self, lived: &Option<Value>, again: &Option<Value>) -> Result<(), Finding> {
+        if lived == again {
+            return Ok(());
+        }
+        let text = |state: &Option<Value>| state.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string);
+        Err(Finding::Unstable { what: "state", event_id: None, first: text(lived), second: text(again) })
+    }
+
+    /// Compares what the code asked for when it was loaded with what it asked for when it lived.
+    pub(super) fn same_again(&self, lived: &[Vec<Command>], relived: Vec<Seen>) -> Result<(), Finding> {
+        self.calls()?;
+        let relived: Vec<Vec<Command>> = relived.into_iter().map(|seen| seen.commands).collect();
+        compare(lived, &relived)
+    }
+
+    /// Replays a history with fresh code and compares everything that can be seen.
+    pub(super) fn replay(&self, registry: &WorkflowRegistry, run: &SimulatedRun) -> Result<(), Finding> {
+        let length = run.turns.len();
+        let closed = run.turns.last().and_then(|turn| turn.events.last()).is_some_and(|end| end.closes().is_some());
+        if length > EVERY_PREFIX && !length.is_multiple_of(8) && !closed {
+            return Ok(());
+        }
+        let (replayed, again) = self.relive(registry, &run.turns)?;
+        self.calls()?;
+        compare(&run.lived, &again)?;
+        if let Some(execution) = &run.execution {
+            self.same_state(&execution.state_json(), &replayed.driver.state_json())?;
+        }
+        Ok(())
+    }
+
+    /// Replays turns; also what the code asked for, activation by activation.
+    fn relive(&self, registry: &WorkflowRegistry, turns: &[Turn]) -> Result<(Replayed, Vec<Vec<Command>>), Finding> {
+        let mut asked = Vec::new();
+        let mut replayer = Replayer::new(registry);
+        let mut told = |why: ReplayError| match why {
+            ReplayError::NonDeterminism(card) => self.calls().err().unwrap_or(Finding::ReplayMismatch(card)),
+            other => Finding::Guarantee { id: "G21", why: other.to_string() },
+        };
+        for turn in turns {
+            replayer.turn(turn, &mut |step| asked.push(step.commands.to_vec())).map_err(&mut told)?;
+        }
+        Ok((replayer.finish().map_err(told)?, asked))
+    }
+}
+
+fn compare(lived: &[Vec<Command>], again: &[Vec<Command>]) -> Result<(), Finding> {
+    let pairs = lived.iter().zip(again);
+    // Commands hold floats that are not equal to themselves; their text is.
+    let Some((first, second)) =
+        pairs.into_iter().find(|(first, second)| first != second && format!("{first:?}") != format!("{second:?}"))
+    else {
+        return Ok(());
+    };
+    let text = |commands: &[Command]| format!("{commands:?}").chars().take(400).collect::<String>();
+    Err(Finding::Unstable { what: "commands", event_id: None, first: text(first), second: text(second) })
+}
+
+/// What one twin has seen of a history.
+#[derive(Debug, PartialEq)]
+struct Twin {
+    digest: [u8; 32],
+    asked: Vec<Vec<Command>>,
+    state: Option<Value>,
+    answers: Vec<String>,
+}
+
+impl Doubts {
+    fn twin(
+        &self,
+        registry: &WorkflowRegistry,
+        turns: &[Turn],
+        queries: &[(QueryName, Payload)],
+    ) -> Result<Twin, Finding> {
+        let (mut replayed, asked) = self.relive(registry, turns)?;
+        let answers = queries.iter().map(|(name, input)| format!("{:?}", replayed.driver.query(name, input))).collect();
+        Ok(Twin { digest: replayed.digest, state: replayed.driver.state_json(), asked, answers })
+    }
+}
+
+impl World<'_> {
+    /// Runs the code over its histories again, on other threads, with other memory, clocks and hash keys.
+    pub(super) fn twins(&mut self) -> Result<(), Finding> {
+        if self.version > 0 || self.doubts.twins == 0 {
+            return Ok(());
+        }
+        let histories: Vec<Vec<Turn>> = self.runs.values().map(|run| run.turns.clone()).collect();
+        let queries = self.plan.queries.clone();
+        let registry = self.registry();
+        let mut first: Option<Vec<Twin>> = None;
+        for number in 0..self.doubts.twins {
+            let doubts = self.doubts;
+            let run = || {
+                let _disturbed = perturbed(Perturbation::of(number));
+                let seen: Result<Vec<Twin>, Finding> =
+                    histories.iter().map(|turns| doubts.twin(registry, turns, &queries)).collect();
+                doubts.stray().and(seen)
+            };
+            // The last one stands alone; a thread costs more than the replay.
+            let seen = if number + 1 == self.doubts.twins { on_a_fresh_thread(run)? } else { run()? };
+            match &first {
+                None => first = Some(seen),
+                Some(first) => differs(first, &seen)?,
+            }
+        }
+        super::watch::take();
+        Ok(())
+    }
+}
+
+fn differs(first: &[Twin], second: &[Twin]) -> Result<(), Finding> {
+    for (one, two) in first.iter().zip(second) {
+        compare(&one.asked, &two.asked)?;
+        let unstable =
+            |what, first: String, second: String| Err(Finding::Unstable { what, event_id: None, first, second });
+        if one.digest != two.digest {
+            return unstable("commands", hex(&one.digest), hex(&two.digest));
+        }
+        if one.state != two.state {
+            return unstable("state", format!("{:?}", one.state), format!("{:?}", two.state));
+        }
+        if let Some((a, b)) = one.answers.iter().zip(&two.answers).find(|(a, b)| a != b) {
+            return unstable("query", a.clone(), b.clone());
+        }
+    }
+    Ok(())
+}
+
+/// Runs something on a thread that nothing has run on before: no runtime, and hash keys not drawn yet. A panic there is
+/// one of the engine or of the kit: those of workflow code are caught.
+pub(crate) fn on_a_fresh_thread<T: Send>(work: impl FnOnce() -> Result<T, Finding> + Send) -> Result<T, Finding> {
+    std::thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(Finding::Guarantee { id: "G23", why: text.unwrap_or_else(|| "a panic without a message".into()) })
+    })
+}

@@ -1,0 +1,148 @@
+//! Findings: what is wrong with a workflow (or with the engine), named.
+//!
+//! Invariant: every finding has a kind, a stable word that tests and reports match on; the text is for people. A finding
+//! judges one life of one workflow; what a search over many lives found is told elsewhere.
+
+use std::fmt;
+
+use bosun_engine::workflow::NonDeterminism;
+use bosun_engine::*;
+
+use crate::determinism::Trip;
+
+/// The first thing that was wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Finding {
+    /// The code called something that replay cannot repeat.
+    ForbiddenCall(Trip),
+    /// The same code does not fit the history that it made.
+    ReplayMismatch(Box<NonDeterminism>),
+    /// The next version does not fit histories of the one before.
+    DeployMismatch(Box<NonDeterminism>),
+    /// Two runs of the code over the same history differ in something no event shows.
+    Unstable {
+        what: &'static str,
+        event_id: Option<EventId>,
+        first: String,
+        second: String,
+    },
+    QueryMutates {
+        query: QueryName,
+        what: String,
+    },
+    /// The code asked for something while it was being dropped; on eviction that is lost.
+    StrayRequest {
+        what: String,
+    },
+    Panic {
+        message: String,
+    },
+    /// The code waits for, or was woken by, something outside its context.
+    ForeignFuture {
+        message: String,
+    },
+    /// The code wants a tokio runtime around it.
+    AmbientRuntime {
+        message: String,
+    },
+    /// An invariant of the user does not hold.
+    Invariant {
+        name: String,
+        why: String,
+    },
+    /// A guarantee of the engine does not hold; that is a bug in Bosun.
+    Guarantee {
+        id: &'static str,
+        why: String,
+    },
+    /// Faults have stopped, and the run neither ends nor waits for something with a name.
+    Stuck {
+        why: String,
+    },
+    /// The result depends on the order in which activities end.
+    OrderDependent {
+        first: String,
+        second: String,
+    },
+    /// The test itself lacks something.
+    Setup {
+        why: String,
+    },
+}
+
+impl Finding {
+    /// The stable name of this kind of finding.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Finding::ForbiddenCall(_) => "forbidden-call",
+            Finding::ReplayMismatch(_) => "replay-mismatch",
+            Finding::DeployMismatch(_) => "deploy-mismatch",
+            Finding::Unstable { what, .. } => match *what {
+                "state" => "unstable-state",
+                "query" => "unstable-query",
+                _ => "unstable-commands",
+            },
+            Finding::QueryMutates { .. } => "query-mutates",
+            Finding::StrayRequest { .. } => "stray-request",
+            Finding::Panic { .. } => "panic",
+            Finding::ForeignFuture { .. } => "foreign-future",
+            Finding::AmbientRuntime { .. } => "ambient-runtime",
+            Finding::Invariant { .. } => "invariant",
+            Finding::Guarantee { .. } => "guarantee",
+            Finding::Stuck { .. } => "stuck",
+            Finding::OrderDependent { .. } => "order-dependent",
+            Finding::Setup { .. } => "setup",
+        }
+    }
+    /// Whether the other finding is the same trouble, so that a smaller plan that shows it will do.
+    pub(crate) fn is_like(&self, other: &Finding) -> bool {
+        match (self, other) {
+            (Finding::Invariant { name, .. }, Finding::Invariant { name: other, .. }) => name == other,
+            (Finding::Guarantee { id, .. }, Finding::Guarantee { id: other, .. }) => id == other,
+            (Finding::ForbiddenCall(trip), Finding::ForbiddenCall(other)) => trip.call == other.call,
+            (one, other) => one.kind() == other.kind(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.kind())?;
+        match self {
+            Finding::ForbiddenCall(trip) => trip.fmt(f),
+            Finding::ReplayMismatch(card) => write!(
+                f,
+                "the code asks for other things when its own history is replayed; it depends on something outside \
+                 history (clock, randomness, environment, a static, an address, an unordered map)\n{card}"
+            ),
+            Finding::DeployMismatch(card) => write!(f, "the next version does not fit a history of this one\n{card}"),
+            Finding::Unstable { what, event_id, first, second } => {
+                let at = event_id.map_or_else(String::new, |id| format!(" in answer to event {id}"));
+                write!(
+                    f,
+                    "two runs over the same history differ in their {what}{at}\n  first    {first}\n  second   {second}"
+                )
+            }
+            Finding::QueryMutates { query, what } => {
+                write!(f, "the handler of query {query} changed the workflow: {what}; queries must only read")
+            }
+            Finding::StrayRequest { what } => write!(
+                f,
+                "the code asked for {what} while it was being dropped (a `Drop` that gives commands); after an \
+                 eviction that happens at another moment, or never"
+            ),
+            Finding::Panic { message } => write!(f, "the workflow code panicked: {message}"),
+            Finding::ForeignFuture { message } | Finding::AmbientRuntime { message } => f.write_str(message),
+            Finding::Invariant { name, why } => write!(f, "{name}: {why}"),
+            Finding::Guarantee { id, why } => write!(f, "engine guarantee {id} is broken: {why}"),
+            Finding::Stuck { why } => f.write_str(why),
+            Finding::OrderDependent { first, second } => write!(
+                f,
+                "the result depends on the order in which activities end\n  first    {first}\n  second   {second}"
+            ),
+            Finding::Setup { why } => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Finding {}

@@ -1,0 +1,85 @@
+//! The simulator: one workflow's life from a plan, on the engine's own machine and drivers, with every fault that a plan
+//! can name, and with doubts after every commit.
+//!
+//! ```text
+//!   Plan (data) ──► World ──► Life { histories, outcome, rare states }   or the first Finding
+//! ```
+//!
+//! Invariant: the same plan and the same code give the same life, on any machine and thread. Nothing here knows a clock,
+//! a disk or a runtime; a life runs on a plain thread. Which plans are tried is not decided here.
+
+mod attempts;
+mod case;
+mod client;
+mod commit;
+mod doubts;
+mod finding;
+mod guarantees;
+mod plan;
+mod rare;
+mod rest;
+mod under_way;
+mod watch;
+mod world;
+
+use bosun_engine::workflow::WorkflowRegistry;
+
+pub use case::{CaseError, case_text};
+pub use doubts::{Doubts, View};
+pub use finding::Finding;
+pub use plan::{Boundary, Plan, Step};
+pub use rare::RARE;
+pub use world::{Life, SIMULATED_ID};
+
+pub(crate) use doubts::on_a_fresh_thread;
+
+use self::world::{Order, World};
+
+/// The code of a simulated life: the first version, and the ones that are deployed after it.
+#[derive(Clone)]
+pub struct Versions(Vec<WorkflowRegistry>);
+
+impl Versions {
+    /// One version, for ever.
+    pub fn of(registry: WorkflowRegistry) -> Self {
+        Versions(vec![watch::watched(registry)])
+    }
+    /// The next version, which must fit every history of the one before.
+    pub fn then(mut self, registry: WorkflowRegistry) -> Self {
+        self.0.push(watch::watched(registry));
+        self
+    }
+}
+
+/// Lives a plan on a fresh thread, crashing at the commits that are listed by number.
+pub fn live(plan: &Plan, versions: &Versions, doubts: &Doubts, crashes: &[(u32, Boundary)]) -> Result<Life, Finding> {
+    on_a_fresh_thread(|| World::new(plan, &versions.0, doubts, crashes).live())
+}
+
+/// Lives a plan on this thread, which must not be within a runtime. Cheaper than [`live`] where many lives are lived.
+pub fn live_here(
+    plan: &Plan,
+    versions: &Versions,
+    doubts: &Doubts,
+    crashes: &[(u32, Boundary)],
+) -> Result<Life, Finding> {
+    World::new(plan, &versions.0, doubts, crashes).live()
+}
+
+/// Lives a plan without its steps twice, with everything arriving in opposite orders: the outcome must be the same.
+pub fn order_independent(plan: &Plan, versions: &Versions, doubts: &Doubts) -> Result<(), Finding> {
+    let plan = Plan { steps: Vec::new(), ..plan.clone() };
+    let lived = |order| {
+        on_a_fresh_thread(|| {
+            let mut world = World::new(&plan, &versions.0, doubts, &[]);
+            world.order = order;
+            world.live()
+        })
+    };
+    let (first, second) = (lived(Order::Fifo)?, lived(Order::Lifo)?);
+    if first.outcome == second.outcome {
+        return Ok(());
+    }
+    let text = |life: &Life| format!("{:?}", life.outcome).chars().take(400).collect();
+    Err(Finding::OrderDependent { first: text(&first), second: text(&second) })
+}

@@ -1,0 +1,144 @@
+//! Plans: everything that happens to a workflow in one simulated life, as data.
+//!
+//! Invariant: a plan decides everything (the same plan gives the same life, whatever the machine), and every plan is
+//! possible: steps pick among what there is by number, modulo, and a step that finds nothing to do does nothing. So any
+//! step can be dropped when a failure is made small. A plan runs nothing by itself.
+
+use std::collections::BTreeMap;
+
+use bosun_engine::*;
+
+/// What a workflow is given, and what happens to it, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    pub workflow_type: WorkflowType,
+    pub input: Payload,
+    /// How attempts of an activity can end; steps pick one. Types that are not listed end as [`Plan::other_results`] say.
+    pub results: BTreeMap<ActivityType, Vec<ActivityOutcome>>,
+    /// Empty: an activity that is not in `results` is a mistake in the test.
+    pub other_results: Vec<ActivityOutcome>,
+    /// How child workflows end whose code is not in the registry.
+    pub children: BTreeMap<WorkflowType, Vec<CloseOutcome>>,
+    pub signals: Vec<(SignalName, Payload)>,
+    pub updates: Vec<(UpdateName, Payload)>,
+    pub queries: Vec<(QueryName, Payload)>,
+    /// How many attempts can run at once; 0 is no limit.
+    pub slots: u8,
+    pub steps: Vec<Step>,
+}
+
+/// One thing that happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Something under way arrives: the end of an attempt (with one of its results) or a message between runs.
+    Deliver {
+        pick: u16,
+        result: u16,
+    },
+    /// It arrives twice.
+    Duplicate {
+        pick: u16,
+        result: u16,
+    },
+    /// An attempt is never heard of again; its timeout ends it.
+    Lose {
+        pick: u16,
+    },
+    /// An attempt that is over tells its end after all.
+    Zombie {
+        pick: u16,
+        result: u16,
+    },
+    Heartbeat {
+        pick: u16,
+    },
+    Signal {
+        pick: u16,
+    },
+    /// The client sends its last request again, under the same request id.
+    Repeat,
+    Cancel,
+    Query {
+        pick: u16,
+    },
+    Update {
+        pick: u16,
+    },
+    Pause,
+    Unpause,
+    /// Time passes and what is due happens; 0: up to the next deadline.
+    Tick {
+        ms: u32,
+    },
+    /// Time passes, and nobody has looked at the deadlines yet.
+    Delay {
+        ms: u32,
+    },
+    /// The wall clock is set to another time.
+    WallJump {
+        seconds: i32,
+    },
+    /// The worker dies around the next commit, and starts again.
+    Crash {
+        at: Boundary,
+    },
+    /// The run leaves memory, and comes back by replay or from its snapshot.
+    Evict {
+        snapshot: bool,
+    },
+    /// The worker is stopped, and the next version of the code goes on.
+    Deploy,
+}
+
+/// Where a crash strikes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Boundary {
+    /// Decided, and nothing is written.
+    BeforeAppend,
+    /// Written and not synced: the disk has kept it, or not.
+    Unsynced {
+        kept: bool,
+    },
+    /// Durable, and no effect is released.
+    AfterSync,
+    AfterRelease,
+    /// After the release, and again in the recovery from that, after so many of its commits.
+    InRecovery {
+        commits: u8,
+    },
+}
+
+impl Boundary {
+    /// Each kind, for those who go through all.
+    pub const ALL: [Boundary; 7] = [
+        Boundary::BeforeAppend,
+        Boundary::Unsynced { kept: false },
+        Boundary::Unsynced { kept: true },
+        Boundary::AfterSync,
+        Boundary::AfterRelease,
+        Boundary::InRecovery { commits: 0 },
+        Boundary::InRecovery { commits: 1 },
+    ];
+}
+
+impl Plan {
+    /// A life in which nothing happens but what must.
+    pub fn new(workflow_type: impl Into<WorkflowType>, input: Payload) -> Self {
+        Plan {
+            workflow_type: workflow_type.into(),
+            input,
+            results: BTreeMap::new(),
+            other_results: Vec::new(),
+            children: BTreeMap::new(),
+            signals: Vec::new(),
+            updates: Vec::new(),
+            queries: Vec::new(),
+            slots: 0,
+            steps: Vec::new(),
+        }
+    }
+    /// The outcomes from which steps pick for attempts of this type.
+    pub(crate) fn results_of(&self, activity: &ActivityType) -> &[ActivityOutcome] {
+        self.results.get(activity).unwrap_or(&self.other_results)
+    }
+}

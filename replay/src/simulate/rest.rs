@@ -1,0 +1,103 @@
+//! Evictions, deploys, and the rest at the end: faults stop, and everything must end or wait for something named.
+//!
+//! Invariant: nothing is lost by an eviction or a deploy, and the code that comes back has the state that went (engine.md
+//! E37, G22). A world that heals gives every success it can; so what does not come to rest then never does (G16).
+
+use bosun_engine::machine::Execution;
+use bosun_engine::*;
+
+use super::finding::Finding;
+use super::plan::Boundary;
+use super::world::{World, broken};
+
+/// A heal that needs more commits than this does not come to rest.
+const HEAL_COMMITS: u32 = 2_000;
+/// Deliveries in a row that change nothing.
+const IDLE_MAX: u32 = 500;
+
+impl World<'_> {
+    /// All runs that are in memory leave it, and come back.
+    pub(super) fn evict(&mut self, snapshot: bool) -> Result<(), Finding> {
+        let loaded = self.runs.iter().filter(|(_, run)| run.execution.is_some());
+        let loaded: Vec<RunId> = loaded.map(|(id, _)| *id).collect();
+        loaded.into_iter().try_for_each(|run_id| self.evict_run(run_id, snapshot))
+    }
+
+    fn evict_run(&mut self, run_id: RunId, snapshot: bool) -> Result<(), Finding> {
+        let execution = self.load(run_id)?;
+        let state = execution.state_json();
+        let taken = if snapshot { execution.snapshot() } else { None };
+        let facts = execution.run().clone();
+        drop(execution);
+        self.doubts.stray()?;
+        if let Some(bytes) = taken {
+            let registry = self.registry();
+            let restored = registry.restore(&facts.info().workflow_type.clone(), run_id, &bytes).map_err(|why| {
+                Finding::Unstable { what: "state", event_id: None, first: "a snapshot".into(), second: why.to_string() }
+            })?;
+            let resumed = Execution::resume(facts, restored, &[], registry.build_id()).map_err(broken)?;
+            self.rare.hit("resumed from a snapshot");
+            self.doubts.same_state(&state, &resumed.state_json())?;
+            self.keep(run_id, resumed);
+        } else {
+            let loaded = self.load(run_id)?;
+            self.doubts.same_state(&state, &loaded.state_json())?;
+            self.keep(run_id, loaded);
+        }
+        Ok(())
+    }
+
+    pub(super) fn deploy(&mut self) -> Result<(), Finding> {
+        self.version = (self.version + 1).min(self.versions.len() - 1);
+        self.rare.hit("deployed");
+        self.crash(Boundary::AfterRelease)
+    }
+
+    /// Faults stop. Everything under way arrives and time passes until the world is at rest (engine.md §3, liveness).
+    pub(super) fn heal(&mut self) -> Result<(), Finding> {
+        self.healing = true;
+        if let Some(boundary) = self.armed.take() {
+            // No commit came for it to strike at.
+            self.crash(match boundary {
+                Boundary::InRecovery { .. } => boundary,
+                _ => Boundary::AfterRelease,
+            })?;
+        }
+        self.crash_at.clear();
+        self.main_input(Input::Unpause { reason: "healed".into(), identity: None })?;
+        let until = self.commits + self.doubts.heal_commits.unwrap_or(HEAL_COMMITS);
+        let mut idle = 0;
+        while self.commits < until {
+            let before = (self.commits, self.now);
+            let moved = self.deliver_any()? || self.tick_to_deadline()?;
+            if !moved {
+                return self.at_rest();
+            }
+            // Messages that change nothing may follow each other, though not for ever.
+            idle = if before == (self.commits, self.now) { idle + 1 } else { 0 };
+            if idle > IDLE_MAX {
+                let why = "nothing moves although something is under way".into();
+                return Err(Finding::Guarantee { id: "G16", why });
+            }
+        }
+        if self.doubts.runs_for_ever {
+            return Ok(());
+        }
+        Err(Finding::Stuck { why: "faults have stopped, and after 2000 commits the run has neither ended nor come to rest; say `runs_for_ever` if it should not".into() })
+    }
+
+    fn at_rest(&mut self) -> Result<(), Finding> {
+        let Some(run_id) = self.main_run() else { return Ok(()) };
+        let execution = self.load(run_id)?;
+        let (closed, awaiting) = (execution.run().is_closed(), execution.awaiting());
+        self.keep(run_id, execution);
+        let can_be_told = !self.plan.signals.is_empty() || !self.plan.updates.is_empty();
+        let machine = self.registry().supports_snapshot(&self.plan.workflow_type);
+        if closed || !awaiting.is_empty() || (machine && can_be_told) {
+            return Ok(());
+        }
+        Err(Finding::Stuck {
+            why: "faults have stopped, and the run is open and waits for nothing that has a name".into(),
+        })
+    }
+}

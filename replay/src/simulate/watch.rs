@@ -1,0 +1,68 @@
+//! Watches drivers: what each activation asked for, as it happened, on the thread that simulates.
+//!
+//! Invariant: a watched driver behaves as the one inside. What was seen is kept per thread and taken by whoever
+//! simulates there; nothing is kept on other threads.
+
+use std::cell::RefCell;
+
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_engine::*;
+
+/// What the code asked for in one activation.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) run: RunId,
+    pub(crate) commands: Vec<Command>,
+}
+
+thread_local! {
+    static SEEN: RefCell<Option<Vec<Seen>>> = const { RefCell::new(None) };
+}
+
+/// The same code, watched.
+pub(crate) fn watched(registry: WorkflowRegistry) -> WorkflowRegistry {
+    registry.watched(|_, inside| Box::new(Watched(inside)))
+}
+
+/// Begins to keep what is seen on this thread.
+pub(crate) fn begin() {
+    SEEN.with(|seen| *seen.borrow_mut() = Some(Vec::new()));
+}
+
+/// What was seen since the last time.
+pub(crate) fn take() -> Vec<Seen> {
+    SEEN.with(|seen| seen.borrow_mut().as_mut().map(std::mem::take).unwrap_or_default())
+}
+
+struct Watched(Box<dyn Driver>);
+
+impl Driver for Watched {
+    fn activate(&mut self, activation: Activation) -> Vec<Command> {
+        let run = activation.run_id;
+        let commands = self.0.activate(activation);
+        SEEN.with(|seen| {
+            if let Some(seen) = seen.borrow_mut().as_mut() {
+                seen.push(Seen { run, commands: commands.clone() });
+            }
+        });
+        commands
+    }
+    fn validate_update(&mut self, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
+        self.0.validate_update(name, input)
+    }
+    fn query(&mut self, name: &QueryName, input: &Payload) -> Result<Payload, QueryError> {
+        self.0.query(name, input)
+    }
+    fn snapshot(&self) -> Option<Vec<u8>> {
+        self.0.snapshot()
+    }
+    fn state_json(&self) -> Option<serde_json::Value> {
+        self.0.state_json()
+    }
+    fn awaiting(&self) -> Vec<Awaited> {
+        self.0.awaiting()
+    }
+    fn command_location(&self, index: usize) -> Option<String> {
+        self.0.command_location(index)
+    }
+}

@@ -1,0 +1,291 @@
+//! A simulated world around one workflow: run machine, log, clock, attempts and messages, all driven by a [`Plan`].
+//!
+//! ```text
+//!   step ──► input ──► Execution::decide ──► commit (a crash can strike at each boundary) ──► effects under way
+//!                                               └──► doubts: replay of the prefix, invariants, forbidden calls
+//! ```
+//!
+//! Invariant: the run machine and the drivers are the engine's own; only the shell around them is simulated, with the
+//! same rules (persist, then release; a restart recovers what needs attention; a client repeats what was not answered).
+//! One thread, no clock, no randomness: the same plan gives the same life. What is wrong is told as a [`Finding`], at the
+//! first moment it shows.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bosun_engine::machine::{self, Execution};
+use bosun_engine::testing::TestEnvironment;
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_engine::*;
+
+use super::doubts::Doubts;
+use super::finding::Finding;
+use super::plan::{Boundary, Plan, Step};
+use super::rare::Rare;
+use super::under_way::{Mock, UnderWay};
+use super::watch;
+
+/// One run of the world: what its log holds, and the run in memory, if it is there.
+#[derive(Default)]
+pub(super) struct SimulatedRun {
+    pub(super) turns: Vec<Turn>,
+    /// What the code asked for when it lived, one entry an activation in `turns`.
+    pub(super) lived: Vec<Vec<Command>>,
+    pub(super) execution: Option<Execution>,
+    /// When it began, counted in runs.
+    pub(super) born: u32,
+}
+
+/// A client's request that is remembered, to be repeated and to be looked for in history.
+#[derive(Debug, Clone)]
+pub(super) struct Sent {
+    pub(super) input: Input,
+    pub(super) answer: Option<Result<(), Rejection>>,
+}
+
+/// How deliveries that a plan does not pick are ordered when the world comes to rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Fifo,
+    Lifo,
+}
+
+/// What became of an input.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Accepted {
+        events: usize,
+    },
+    Refused(Rejection),
+    /// The worker died meanwhile; the caller heard nothing.
+    Crashed,
+}
+
+/// How a life went.
+#[derive(Debug, Clone, Default)]
+pub struct Life {
+    /// The histories of all runs, the workflow's own first.
+    pub histories: Vec<Vec<Turn>>,
+    /// How the last run of the workflow ended; `None` if it waits.
+    pub outcome: Option<CloseOutcome>,
+    /// What it waits for if it has not ended.
+    pub awaiting: Vec<Awaited>,
+    pub commits: u32,
+    /// Rare states that were met, by name (engine.md §3, `sometimes!`).
+    pub rare: BTreeMap<&'static str, u64>,
+}
+
+pub(super) struct World<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) versions: &'a [WorkflowRegistry],
+    pub(super) version: usize,
+    pub(super) doubts: &'a Doubts,
+    pub(super) limits: machine::Limits,
+    /// The engine's clock, and how far the wall clock is ahead of it.
+    pub(super) now: Timestamp,
+    pub(super) wall_ahead: i64,
+    pub(super) runs: BTreeMap<RunId, SimulatedRun>,
+    pub(super) newest: BTreeMap<WorkflowId, RunId>,
+    pub(super) mocks: BTreeMap<WorkflowId, Mock>,
+    pub(super) under_way: Vec<UnderWay>,
+    /// Attempts whose worker is gone, or that are over, and that may still speak.
+    pub(super) zombies: Vec<(RunId, Seq, Attempt)>,
+    pub(super) sent: Vec<Sent>,
+    pub(super) armed: Option<Boundary>,
+    /// Crashes at commits by number, for those who go through all boundaries.
+    pub(super) crash_at: BTreeMap<u32, Boundary>,
+    pub(super) recovering: Option<u8>,
+    pub(super) commits: u32,
+    pub(super) running: usize,
+    pub(super) rare: Rare,
+    pub(super) order: Order,
+    pub(super) healing: bool,
+}
+
+/// The workflow id of the run a plan is about.
+pub const SIMULATED_ID: &str = "simulated";
+
+impl<'a> World<'a> {
+    pub(super) fn new(
+        plan: &'a Plan,
+        versions: &'a [WorkflowRegistry],
+        doubts: &'a Doubts,
+        crash_at: &[(u32, Boundary)],
+    ) -> Self {
+        watch::begin();
+        doubts.forget();
+        World {
+            plan,
+            versions,
+            version: 0,
+            doubts,
+            limits: machine::Limits::default(),
+            now: TestEnvironment::EPOCH,
+            wall_ahead: 0,
+            runs: BTreeMap::new(),
+            newest: BTreeMap::new(),
+            mocks: BTreeMap::new(),
+            under_way: Vec::new(),
+            zombies: Vec::new(),
+            sent: Vec::new(),
+            armed: None,
+            crash_at: crash_at.iter().copied().collect(),
+            recovering: None,
+            commits: 0,
+            running: 0,
+            rare: Rare::default(),
+            order: Order::Fifo,
+            healing: false,
+        }
+    }
+
+    pub(super) fn main(&self) -> WorkflowId {
+        WorkflowId::of(SIMULATED_ID)
+    }
+    pub(super) fn main_run(&self) -> Option<RunId> {
+        self.newest.get(&self.main()).copied()
+    }
+    pub(super) fn registry(&self) -> &'a WorkflowRegistry {
+        &self.versions[self.version]
+    }
+
+    /// Lives the plan, then lets everything come to rest.
+    pub(super) fn live(mut self) -> Result<Life, Finding> {
+        self.begin()?;
+        for step in &self.plan.steps {
+            self.step(*step)?;
+        }
+        self.heal()?;
+        super::guarantees::check(&self)?;
+        self.twins()?;
+        let doubts = self.doubts;
+        let life = self.life();
+        doubts.stray().map(|()| life)
+    }
+
+    /// The workflow is started; a client repeats the start until it is answered.
+    pub(super) fn begin(&mut self) -> Result<(), Finding> {
+        let mut start = StartWorkflow::new(self.plan.workflow_type.clone(), self.main());
+        start.input = self.plan.input.clone();
+        start.request_id = Some(RequestId::of("start"));
+        let run_id = RunId([7; 16]);
+        while self.main_run().is_none() {
+            match self.start_run(run_id, start.clone())? {
+                Answer::Refused(why) => return Err(Finding::Setup { why: why.to_string() }),
+                Answer::Accepted { .. } | Answer::Crashed => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: Step) -> Result<(), Finding> {
+        match step {
+            Step::Deliver { pick, result } => self.deliver(pick, result, 1),
+            Step::Duplicate { pick, result } => self.deliver(pick, result, 2),
+            Step::Lose { pick } => {
+                self.lose(pick);
+                Ok(())
+            }
+            Step::Zombie { pick, result } => self.zombie(pick, result),
+            Step::Heartbeat { pick } => self.heartbeat(pick),
+            Step::Signal { pick } => self.signal(pick),
+            Step::Repeat => self.repeat(),
+            Step::Cancel => self.cancel(),
+            Step::Query { pick } => self.query(pick),
+            Step::Update { pick } => self.update(pick),
+            Step::Pause => self.main_input(Input::Pause { reason: "simulated".into(), identity: None }),
+            Step::Unpause => self.main_input(Input::Unpause { reason: "simulated".into(), identity: None }),
+            Step::Tick { ms: 0 } => self.tick_to_deadline().map(drop),
+            Step::Tick { ms } => {
+                self.pass(Duration::from_millis(u64::from(ms)));
+                self.fire_due()
+            }
+            Step::Delay { ms } => {
+                self.pass(Duration::from_millis(u64::from(ms)));
+                Ok(())
+            }
+            Step::WallJump { seconds } => {
+                self.wall_ahead = self.wall_ahead.saturating_add(i64::from(seconds) * 1_000_000);
+                Ok(())
+            }
+            Step::Crash { at } => {
+                self.armed = Some(at);
+                Ok(())
+            }
+            Step::Evict { snapshot } => self.evict(snapshot),
+            Step::Deploy => self.deploy(),
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now.plus(time);
+    }
+
+    pub(super) fn main_input(&mut self, input: Input) -> Result<(), Finding> {
+        let Some(run_id) = self.main_run() else { return Ok(()) };
+        self.input(run_id, input).map(drop)
+    }
+
+    /// Time passes up to the next deadline; says whether there is one.
+    pub(super) fn tick_to_deadline(&mut self) -> Result<bool, Finding> {
+        let Some(at) = self.runs.values().filter_map(deadline_of).min() else { return Ok(false) };
+        self.now = self.now.max(at);
+        self.fire_due()?;
+        Ok(true)
+    }
+
+    fn fire_due(&mut self) -> Result<(), Finding> {
+        loop {
+            let now = self.now;
+            let due = self.runs.iter().find(|(_, run)| deadline_of(run).is_some_and(|at| at <= now));
+            let Some((run_id, before)) = due.map(|(id, run)| (*id, run.turns.len())) else { return Ok(()) };
+            self.input(run_id, Input::Deadline)?;
+            // A deadline that causes nothing (the end of a backoff, kept in memory) is over all the same.
+            let run = self.runs.get(&run_id);
+            if run.is_some_and(|run| run.turns.len() == before && deadline_of(run).is_some_and(|at| at <= now)) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn life(mut self) -> Life {
+        let main = self.main_run();
+        let mut histories: Vec<(bool, RunId)> = self.runs.keys().map(|id| (!self.is_main(*id), *id)).collect();
+        histories.sort();
+        let execution = main.and_then(|id| self.runs.get_mut(&id)).and_then(|run| run.execution.take());
+        Life {
+            outcome: execution.as_ref().and_then(|execution| execution.run().outcome().cloned()),
+            awaiting: execution.as_ref().map(Execution::awaiting).unwrap_or_default(),
+            histories: histories.iter().filter_map(|(_, id)| self.runs.remove(id)).map(|run| run.turns).collect(),
+            commits: self.commits,
+            rare: self.rare.met(),
+        }
+    }
+
+    fn is_main(&self, run_id: RunId) -> bool {
+        self.runs.get(&run_id).and_then(started_of).is_some_and(|started| started.workflow_id == self.main())
+    }
+}
+
+pub(super) fn started_of(run: &SimulatedRun) -> Option<&WorkflowExecutionStarted> {
+    match run.turns.first()?.events.first()? {
+        EventKind::WorkflowExecutionStarted(started) => Some(started),
+        _ => None,
+    }
+}
+
+pub(super) fn run_is_closed(run: &SimulatedRun) -> bool {
+    run.turns.iter().flat_map(|turn| &turn.events).any(|event| event.closes().is_some())
+}
+
+/// As the run in memory knows it, or as the log says.
+fn deadline_of(run: &SimulatedRun) -> Option<Timestamp> {
+    match &run.execution {
+        Some(execution) => execution.next_deadline(),
+        None => run.turns.last().and_then(|turn| turn.outlook.next_deadline),
+    }
+}
+
+pub(super) fn broken(why: machine::LoadError) -> Finding {
+    Finding::Guarantee { id: "G21", why: why.to_string() }
+}

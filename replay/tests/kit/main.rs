@@ -1,0 +1,8 @@
+//! The determinism kit from outside, with trip wires armed: what it finds, what it leaves alone, what it says.
+
+bosun_replay::trip_wires!();
+
+mod clean;
+mod lint;
+mod search;
+mod seeded;

@@ -1,0 +1,57 @@
+//! Twenty-four workflows with one bug each (requirements: engine.md §5), and what catches it.
+//!
+//! Invariant: every bug is caught by something other than a lint, is told by its name, and within seconds. A workflow
+//! here does nothing that the kit's other tests rely on; statics are part of the bugs.
+
+mod branches;
+mod deploys;
+mod state;
+mod surroundings;
+
+use std::time::{Duration, Instant};
+
+use bosun_engine::ActivityOptions;
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_replay::determinism::{DeterminismTest, Failed};
+use bosun_replay::simulate::Finding;
+
+fn quick() -> ActivityOptions {
+    ActivityOptions::start_to_close(Duration::from_secs(10))
+}
+
+/// A test of the workflow `bug`, with activities that give numbers.
+fn kit(code: WorkflowRegistry) -> DeterminismTest {
+    DeterminismTest::new(code, "bug")
+        .input(0..9_u32)
+        .activity("work", 0..9_u32)
+        .activity("more", 0..9_u32)
+        .signal("go", 0..9_u32)
+        .without_case_files()
+}
+
+/// The bug is found, in time.
+#[track_caller]
+fn caught(test: DeterminismTest) -> Box<Failed> {
+    let begun = Instant::now();
+    let failed = test.check().expect_err("a bug that nothing catches");
+    let took = begun.elapsed();
+    println!("{failed}\nin {took:?}");
+    assert!(took < Duration::from_secs(10), "it took {took:?}");
+    failed
+}
+
+/// The forbidden call is caught at the call: in this file, and of this kind.
+#[track_caller]
+fn caught_calling(test: DeterminismTest, call: bosun_replay::determinism::Call, file: &str) {
+    let failed = caught(test);
+    let Finding::ForbiddenCall(trip) = *failed.finding else { panic!("not caught at the call: {}", failed.finding) };
+    assert_eq!(trip.call, call);
+    assert!(trip.place.as_ref().is_some_and(|place| place.contains(file)), "{trip}");
+}
+
+/// Also without trip wires, that is by its effects, it is found.
+#[track_caller]
+fn caught_by_effect(test: DeterminismTest, kinds: &[&str]) {
+    let kind = caught(test).kind();
+    assert!(kinds.contains(&kind), "found as {kind}");
+}

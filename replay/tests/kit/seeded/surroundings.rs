@@ -1,0 +1,155 @@
+//! Bugs 1 to 5, 8, 15 to 17: the code asks something of the machine it runs on.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant, SystemTime};
+
+use bosun_engine::workflow::{WfContext, WorkflowRegistry};
+use bosun_engine::{ActivityOptions, Failure};
+use bosun_replay::determinism::Call;
+
+use super::{caught_by_effect, caught_calling, kit, quick};
+
+const HERE: &str = "surroundings.rs";
+
+fn code<F>(bug: impl Fn(WfContext, u32) -> F + Send + Sync + 'static) -> WorkflowRegistry
+where
+    F: Future<Output = Result<u32, Failure>> + 'static,
+{
+    WorkflowRegistry::new().workflow("bug", bug)
+}
+
+async fn work(ctx: &WfContext, input: u32) -> Result<u32, Failure> {
+    ctx.activity("work", &input, quick()).await
+}
+
+/// 1: iterates a HashMap to schedule activities.
+async fn hash_map(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    let items: HashMap<u32, u32> = (0..6).map(|i| (i, i + n)).collect();
+    let mut sum = 0_u32;
+    for item in items.values() {
+        sum = sum.wrapping_add(work(&ctx, *item).await?);
+    }
+    Ok(sum)
+}
+
+#[test]
+fn bug_01_a_hash_map_is_caught_at_its_making() {
+    caught_calling(kit(code(hash_map)), Call::HashSeed, HERE);
+}
+
+#[test]
+fn bug_01_a_hash_map_is_caught_by_its_order() {
+    let test = kit(code(hash_map)).allow(Call::HashSeed);
+    caught_by_effect(test, &["replay-mismatch", "unstable-commands"]);
+}
+
+/// 2: a HashSet becomes a list becomes the input of an activity.
+async fn hash_set(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    let set: HashSet<u32> = (n..n + 8).collect();
+    let list: Vec<u32> = set.into_iter().collect();
+    ctx.activity("work", &list, quick()).await
+}
+
+#[test]
+fn bug_02_a_hash_set_in_an_input_is_caught_by_the_hash_of_the_input() {
+    caught_calling(kit(code(hash_set)), Call::HashSeed, HERE);
+    let test = kit(code(hash_set)).allow(Call::HashSeed);
+    caught_by_effect(test, &["replay-mismatch", "unstable-commands"]);
+}
+
+/// 3: branches on the wall clock.
+async fn wall_clock(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    if (now.as_secs() / 3_000_000).is_multiple_of(2) { work(&ctx, n).await } else { work(&ctx, n + 1).await }
+}
+
+#[test]
+fn bug_03_the_wall_clock_is_caught_at_the_call() {
+    caught_calling(kit(code(wall_clock)), Call::Clock, HERE);
+}
+
+#[test]
+fn bug_03_the_wall_clock_is_caught_by_a_twin_whose_clock_goes_wrong() {
+    caught_by_effect(kit(code(wall_clock)).allow(Call::Clock).twins(4), &["replay-mismatch", "unstable-commands"]);
+}
+
+/// 4: measures a timeout with `Instant`.
+async fn elapsed(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    let begun = Instant::now();
+    let done = work(&ctx, n).await?;
+    if begun.elapsed() > Duration::from_secs(5) { Err(Failure::application("Late", "too late")) } else { Ok(done) }
+}
+
+#[test]
+fn bug_04_an_instant_is_caught_at_the_call() {
+    caught_calling(kit(code(elapsed)), Call::Clock, HERE);
+}
+
+/// 5: a random id.
+async fn random_id(ctx: WfContext, _: u32) -> Result<u32, Failure> {
+    let id = uuid::Uuid::new_v4().to_string();
+    ctx.activity("work", &id, quick()).await
+}
+
+#[test]
+fn bug_05_a_random_id_is_caught_at_the_call_and_by_the_hash_of_the_input() {
+    caught_calling(kit(code(random_id)), Call::Random, HERE);
+    caught_by_effect(kit(code(random_id)).allow(Call::Random), &["replay-mismatch"]);
+}
+
+/// 8: does the work on a thread of its own.
+async fn thread(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    let (send, receive) = std::sync::mpsc::channel();
+    let worker = std::thread::spawn(move || send.send(n + 1));
+    let next = receive.recv().unwrap_or_default();
+    drop(worker.join());
+    work(&ctx, next).await
+}
+
+#[test]
+fn bug_08_a_thread_is_caught_when_it_is_made() {
+    caught_calling(kit(code(thread)), Call::Thread, HERE);
+}
+
+/// 15: branches on a variable of the environment.
+async fn environment(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    if std::env::var("BOSUN_NEW_CODE").is_ok() { work(&ctx, n + 1).await } else { work(&ctx, n).await }
+}
+
+#[test]
+fn bug_15_the_environment_is_caught_at_the_call() {
+    caught_calling(kit(code(environment)), Call::Environment, HERE);
+}
+
+/// 16: branches on a file: what is in it, whether it is there; opens a socket.
+async fn file(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    let beta = std::fs::read_to_string("/etc/hostname").is_ok_and(|name| name.starts_with("beta"));
+    work(&ctx, if beta { n + 1 } else { n }).await
+}
+
+async fn exists(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    work(&ctx, if std::path::Path::new("/etc/bosun-beta").exists() { n + 1 } else { n }).await
+}
+
+async fn socket(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    let there = std::net::TcpListener::bind("127.0.0.1:0").is_ok();
+    work(&ctx, n + u32::from(there)).await
+}
+
+#[test]
+fn bug_16_a_file_or_a_socket_is_caught_when_it_is_opened() {
+    caught_calling(kit(code(file)), Call::File, HERE);
+    caught_calling(kit(code(exists)), Call::File, HERE);
+    caught_calling(kit(code(socket)), Call::Socket, HERE);
+}
+
+/// 17: a float whose last digits depend on the machine becomes a key.
+async fn float(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    let key = format!("{:?}", f64::from(n + 2).powf(0.3));
+    ctx.activity("work", &key, ActivityOptions { summary: Some(key.clone()), ..quick() }).await
+}
+
+#[test]
+fn bug_17_a_float_that_differs_between_machines_is_caught_at_the_call() {
+    caught_calling(kit(code(float)), Call::FloatMath, HERE);
+}

@@ -1,0 +1,235 @@
+//! `replay fuzz`: many simulated lives of one workflow type, with made-up results and every fault, each doubted.
+//!
+//! Invariant: nothing is executed outside the simulation; the same seed and program give the same lives. A failure is told
+//! with the smallest life that shows it, its seed, and the command that repeats it; exit code 20.
+
+use std::path::PathBuf;
+
+use bosun_engine::{Rejection, WorkflowType};
+use bosun_replay::determinism::{DeterminismTest, Failed, Report};
+use bosun_replay::simulate::{Doubts, Finding, Plan, Versions, case_text, live};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::Bench;
+use crate::cli::error::{CliError, printable};
+use crate::cli::exit::Exit;
+use crate::cli::explain::Code;
+use crate::cli::list::shell_word;
+use crate::cli::output::Paint;
+
+#[derive(Debug, Args)]
+pub struct FuzzArgs {
+    /// The workflow type, as this program registers it.
+    #[arg(value_name = "TYPE")]
+    workflow_type: String,
+    /// How many lives are tried.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    runs: u32,
+    /// Which lives are tried: the same number gives the same lives.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Only the life of this seed, as a failure gave it.
+    #[arg(long, value_name = "SEED", value_parser = parse_seed, conflicts_with = "case")]
+    only: Option<u64>,
+    /// What the workflow is started with: JSON, @FILE or -; without it, any JSON.
+    #[arg(short, long, value_name = "JSON|@FILE|-")]
+    input: Option<String>,
+    /// How many steps a life has at most.
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    steps: usize,
+    /// Live the plan of this case file instead.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["input", "runs", "seed"])]
+    case: Option<PathBuf>,
+    /// Keep the smallest life that fails in this file, which must not exist.
+    #[arg(long, value_name = "FILE", conflicts_with = "case")]
+    keep: Option<PathBuf>,
+}
+
+fn parse_seed(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|why| format!("{why}: a seed is a number, or 0x and hexadecimal digits"))
+}
+
+pub(super) async fn fuzz(bench: &mut Bench<'_>, args: FuzzArgs) -> Result<Exit, CliError> {
+    let workflow_type = WorkflowType::new(&args.workflow_type)?;
+    if !bench.workflows.contains(&workflow_type) {
+        let known = bench.workflows.types().map(ToString::to_string).collect();
+        return Err(Rejection::UnknownWorkflowType { workflow_type, known }.into());
+    }
+    if let Some(case) = &args.case {
+        return fuzz_case(bench, case, &workflow_type).await;
+    }
+    let input = args.input.as_deref().map(|text| crate::cli::input::payload(Some(text), &[])).transpose()?;
+    let workflows = bench.workflows.clone();
+    let (seed, runs, steps, only) = (args.seed, args.runs, args.steps, args.only);
+    let searched = tokio::task::spawn_blocking(move || {
+        let test = DeterminismTest::fuzz(workflows, workflow_type.as_str(), input, seed).lives(runs).steps(steps);
+        only.into_iter().fold(test, DeterminismTest::only).check()
+    });
+    let searched = searched.await.map_err(|why| CliError::new(Code::Failed, "the search panicked").cause(why))?;
+    match searched {
+        Ok(report) => {
+            passed(bench, &report);
+            Ok(Exit::Ok)
+        }
+        Err(failed) => {
+            if let Some(path) = &args.keep {
+                keep(path, &failed)?;
+            }
+            tell(bench, &failed, &args);
+            Ok(Exit::NonDeterminism)
+        }
+    }
+}
+
+/// Lives the one plan of a file.
+async fn fuzz_case(
+    bench: &mut Bench<'_>,
+    path: &std::path::Path,
+    workflow_type: &WorkflowType,
+) -> Result<Exit, CliError> {
+    let bad = |why: String| CliError::new(Code::BadInput, format!("the case {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|why| bad(why.to_string()))?;
+    let plan: Plan = text.parse().map_err(|why: bosun_replay::simulate::CaseError| bad(why.to_string()))?;
+    if plan.workflow_type != *workflow_type {
+        return Err(bad(format!("it is about the workflow type {}", plan.workflow_type)));
+    }
+    let versions = Versions::of(bench.workflows.clone());
+    let lived = tokio::task::spawn_blocking(move || live(&plan, &versions, &Doubts::default(), &[]));
+    let lived = lived.await.map_err(|why| CliError::new(Code::Failed, "the life panicked").cause(why))?;
+    match lived {
+        Ok(life) => {
+            bench.screen.object("replay.fuzz", json!({ "ok": true, "commits": life.commits }));
+            bench.screen.line(format!("{}: nothing is wrong ({} commits)", path.display(), life.commits));
+            Ok(Exit::Ok)
+        }
+        Err(finding) => {
+            bench.screen.object("replay.fuzz", wrong(&finding));
+            bench.screen.line(bench.screen.paint(Paint::Red, &printable(&finding.to_string())));
+            Ok(Exit::NonDeterminism)
+        }
+    }
+}
+
+fn keep(path: &std::path::Path, failed: &Failed) -> Result<(), CliError> {
+    let text = case_text(&failed.plan, &format!("found: {}", failed.kind()));
+    let written = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
+    let written = written.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
+    written.map_err(|why| CliError::new(Code::BadInput, format!("cannot write {}", path.display())).cause(why))
+}
+
+fn passed(bench: &mut Bench<'_>, report: &Report) {
+    bench.screen.object(
+        "replay.fuzz",
+        json!({
+            "ok": true, "lives": report.lives, "commits": report.commits, "events": report.events, "ends": report.ends,
+            "rare": report.rare, "trip_wires": report.trip_wires,
+        }),
+    );
+    bench.screen.line(format!("nothing is wrong: {report}"));
+    if !report.trip_wires {
+        let why = "forbidden calls are only noticed by their effects here; `bosun_replay::trip_wires!()` in a test \
+                   names them at the call";
+        bench.screen.note(why);
+    }
+}
+
+fn wrong(finding: &Finding) -> Value {
+    json!({ "ok": false, "kind": finding.kind(), "finding": finding.to_string() })
+}
+
+fn tell(bench: &mut Bench<'_>, failed: &Failed, args: &FuzzArgs) {
+    let mut again = format!("bosun replay fuzz {}", shell_word(&args.workflow_type));
+    if let Some(input) = &args.input {
+        again = format!("{again} --input {}", shell_word(input));
+    }
+    if args.steps != 30 {
+        again = format!("{again} --steps {}", args.steps);
+    }
+    if let Some(seed) = failed.seed {
+        again = format!("{again} --only {seed:#x}");
+    }
+    let mut object = wrong(&failed.finding);
+    object["plan"] = failed.plan.to_string().into();
+    object["after"] = failed.after.into();
+    object["seed"] = failed.seed.map(|seed| format!("{seed:#x}")).into();
+    object["again"] = again.as_str().into();
+    bench.screen.object("replay.fuzz", object);
+    let head = printable(&format!("{} is wrong after {} lives", args.workflow_type, failed.after));
+    let head = bench.screen.paint(Paint::Red, &head);
+    bench.screen.line(head);
+    bench.screen.line(printable(&failed.finding.to_string()));
+    bench.screen.line(format!("\nthe smallest life that shows it:\n{}", printable(&failed.plan.to_string())));
+    bench.screen.next(&again);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use bosun_engine::workflow::{WfContext, WorkflowRegistry};
+    use bosun_engine::{ActivityOptions, Failure};
+
+    use crate::cli::exit::Exit;
+    use crate::cli::tests::{Ran, program, run_with};
+    use crate::fake::{Fake, FakeOpener};
+
+    fn code() -> WorkflowRegistry {
+        let options = || ActivityOptions::start_to_close(Duration::from_secs(10));
+        let good = move |ctx: WfContext, input: serde_json::Value| async move {
+            let done: serde_json::Value = ctx.activity("work", &input, options()).await?;
+            ctx.signal_channel::<serde_json::Value>("go").recv().await?;
+            Ok::<_, Failure>(done)
+        };
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        let bad = move |ctx: WfContext, _: serde_json::Value| async move {
+            let number = RUNS.fetch_add(1, Ordering::Relaxed);
+            ctx.activity::<serde_json::Value>("work", &number, options()).await
+        };
+        WorkflowRegistry::new().workflow("good", good).workflow("bad", bad)
+    }
+
+    async fn ran(line: &str) -> Ran {
+        let data = tempfile::tempdir().unwrap();
+        let (program, opener) = program(FakeOpener { workflows: code(), ..FakeOpener::new(Fake::new()) });
+        run_with(&program, &opener, data.path(), line).await
+    }
+
+    /// A clean workflow of unknown types passes; a signal it waits for is found and sent.
+    #[tokio::test]
+    async fn a_clean_workflow_passes_without_its_types() {
+        let ran = ran("replay fuzz good --runs 60 -o json").await;
+        assert_eq!(ran.exit, Exit::Ok, "{}", ran.stderr);
+        let answer = ran.json();
+        assert_eq!((&answer["ok"], &answer["lives"]), (&true.into(), &60.into()));
+        assert!(answer["ends"]["Completed"].as_u64() > Some(0), "{answer}");
+    }
+
+    /// What is wrong is named and made small; its seed and its case find it again.
+    #[tokio::test]
+    async fn a_workflow_that_counts_its_runs_is_found_out_and_can_be_repeated() {
+        let folder = tempfile::tempdir().unwrap();
+        let case = folder.path().join("bad.case");
+        let found = ran(&format!("replay fuzz bad --keep {} -o json", case.display())).await;
+        assert_eq!(found.exit, Exit::NonDeterminism, "{}", found.stderr);
+        let answer = found.json();
+        assert_eq!(answer["kind"], "replay-mismatch");
+        let again = answer["again"].as_str().unwrap().strip_prefix("bosun ").unwrap();
+        assert!(again.contains("--only 0x"), "{again}");
+        assert_eq!(ran(again).await.exit, Exit::NonDeterminism);
+        let again = ran(&format!("replay fuzz bad --case {}", case.display())).await;
+        assert_eq!(again.exit, Exit::NonDeterminism);
+        assert!(again.stdout.contains("replay-mismatch"), "{}", again.stdout);
+    }
+
+    #[tokio::test]
+    async fn a_type_that_is_not_there_is_named() {
+        let ran = ran("replay fuzz ugly").await;
+        assert!(ran.stderr.contains("ugly") && ran.stderr.contains("bad, good"), "{}", ran.stderr);
+    }
+}
