@@ -1,5 +1,6 @@
 //! All integration tests in one binary: one link, one file a feature.
 
+mod fsync_contract;
 mod full_disk;
 mod kill;
 mod power_cut;

@@ -138,3 +138,28 @@ fn a_clean_state_machine_gives_no_alarm() {
         .run();
     println!("{report}");
 }
+
+/// The simulator is as deterministic as it asks others to be: the same seeds give the same lives in another process, with
+/// another number of threads, and other seeds give other lives.
+#[test]
+fn another_process_lives_the_same_lives() {
+    const NAME: &str = "clean::another_process_lives_the_same_lives";
+    let lived = |seed: u64| {
+        let test = DeterminismTest::fuzz(code(), "order", Some(Payload::encode(&1).unwrap()), seed);
+        format!("{:?}", test.signal("word", "[a-z]{0,4}").lives(60).check())
+    };
+    if std::env::var_os("BOSUN_TOLD").is_some() {
+        return println!("lived {}", lived(7));
+    }
+    let here = lived(7);
+    assert!(here.starts_with("Ok(") && here != lived(8), "{here}");
+    for threads in ["1", "4"] {
+        let there = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", NAME, "--nocapture", "--test-threads", threads])
+            .env("BOSUN_TOLD", "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&there.stdout);
+        assert!(said.lines().any(|line| line.ends_with(&format!("lived {here}"))), "{said}\n{here}");
+    }
+}

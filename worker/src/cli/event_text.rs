@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use bosun_engine::{Event, EventKind, Failure, Payload, WorkflowStatus};
+use bosun_engine::{Event, EventKind, Failure, Payload, Timestamp, WorkflowStatus};
 use serde_json::{Map, Value, json};
 
 use super::output::{Paint, Screen};
@@ -49,9 +49,18 @@ fn parts_of(fields: &Map<String, Value>, parts: &mut Vec<String>) {
         }
         match value {
             Value::Object(inner) if name == "options" => parts_of(inner, parts),
-            value => parts.push(format!("{name}={}", cut(&text_of(value)))),
+            value => match moment(name, value) {
+                Some(at) => parts.push(format!("{name}={at}")),
+                None => parts.push(format!("{name}={}", cut(&text_of(value)))),
+            },
         }
     }
+}
+
+/// Moments are microseconds as data; a reader wants a date.
+fn moment(name: &str, value: &Value) -> Option<Timestamp> {
+    let is_moment = name.ends_with("_at") || name.ends_with("_deadline");
+    value.as_i64().filter(|_| is_moment).map(Timestamp)
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -147,6 +156,8 @@ mod tests {
         };
         assert_eq!(details(&EventKind::WorkflowExecutionSignaled(signal)), r#"name=approve input={"by":"Ada"}"#);
         assert_eq!(details(&EventKind::FirstWorkflowTaskScheduled), "");
+        let timer = EventKind::TimerStarted { seq: Seq(2), fire_at: Timestamp(1_500_000), summary: None };
+        assert_eq!(details(&timer), "seq=2 fire_at=1970-01-01T00:00:01.500000Z");
         let update = EventKind::WorkflowExecutionUpdateCompleted { update_id: UpdateId::of("u"), result: Err(failure) };
         assert_eq!(details(&update), "update_id=u result=Declined: no funds");
     }
