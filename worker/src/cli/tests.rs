@@ -269,7 +269,7 @@ next: bosun describe order-7
     let expected = "\
 ID  AT          TYPE          DETAILS
 2   1m 39s ago  TimerFired    seq=1
-1   1m 39s ago  TimerStarted  seq=1 fire_at=901000000
+1   1m 39s ago  TimerStarted  seq=1 fire_at=1970-01-01T00:15:01.000000Z
 next: bosun describe order-7
 ";
     assert_eq!(show.stdout, expected);
