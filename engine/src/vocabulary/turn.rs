@@ -25,8 +25,9 @@ pub struct Turn {
     pub heartbeats: Vec<Heartbeat>,
     pub outlook: Outlook,
     /// Messages to other runs that a closed run knows to have arrived (or to be undeliverable), by the numbers of the
-    /// commands that sent them. Kept beside the history, which ends with the closing event.
-    #[serde(default)]
+    /// commands that sent them. Kept beside the history, which ends with the closing event. Left out when empty, so that
+    /// turns without it are the bytes they always were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delivered: Vec<Seq>,
 }
 
