@@ -427,6 +427,7 @@ impl Run {
             activity.state = State::Queued { since: at };
             activity.last_failure = None;
             activity.heartbeat_details = None;
+            activity.paused = false;
         }
         let due: Vec<(Timestamp, Due)> = self.activities.values().flat_map(Activity::deadlines).collect();
         self.due.extend(due);

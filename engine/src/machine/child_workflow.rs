@@ -94,7 +94,7 @@ impl Run {
 
     /// Sends the cancel request of a child, if there is one.
     pub(super) fn send_child_cancel(&self, draft: &mut Draft<'_, '_>, seq: Seq, child: &Child) {
-        if let Some(reason) = &child.cancel {
+        if let Some(reason) = child.cancel.as_ref().filter(|_| !self.of_source.contains(&seq)) {
             draft.effect(Effect::CancelChild {
                 seq,
                 workflow_id: child.initiated.workflow_id.clone(),
@@ -107,7 +107,7 @@ impl Run {
 
     /// Asks for what the child needs next, for the first time or after a restart.
     pub(super) fn redrive_child(&self, draft: &mut Draft<'_, '_>, seq: Seq) {
-        let Some(child) = self.children.get(&seq) else { return };
+        let Some(child) = self.children.get(&seq).filter(|_| !self.of_source.contains(&seq)) else { return };
         if child.started {
             draft.effect(Effect::WatchChild {
                 seq,
@@ -182,7 +182,7 @@ impl Run {
 
     /// What the close of this run means for the children that are open (engine.md E15).
     pub(super) fn close_children(&self, draft: &mut Draft<'_, '_>) {
-        for child in self.children.values() {
+        for (_, child) in self.children.iter().filter(|(seq, _)| !self.of_source.contains(seq)) {
             let policy = child.initiated.options.parent_close_policy;
             if policy != ParentClosePolicy::Abandon {
                 draft.effect(Effect::ParentClosed {

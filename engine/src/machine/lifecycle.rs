@@ -60,6 +60,7 @@ impl Run {
     /// The run has been forked: the time since the last copied event does not count, and no attempt is under way.
     fn begin_again(&mut self, at: Timestamp, run_id: RunId) {
         self.seen_as = run_id;
+        self.of_source.extend(self.children.keys().chain(self.externals.keys()));
         let idle = at.since(self.last_at);
         self.started.execution_deadline = self.started.execution_deadline.map(|deadline| deadline.plus(idle));
         for timer in self.timers.values_mut() {

@@ -23,9 +23,11 @@ fn outlives(child: &Child) -> bool {
 }
 
 impl Run {
-    /// At the end of the run: only what is to be said to others stays. Signals and cancel requests all do.
+    /// At the end of the run: only what is to be said to others stays. Signals and cancel requests all do, apart from
+    /// those of a run that this one was forked from, which says them itself.
     pub(super) fn keep_what_outlives(&mut self) {
-        self.children.retain(|_, child| outlives(child));
+        self.children.retain(|seq, child| outlives(child) && !self.of_source.contains(seq));
+        self.externals.retain(|seq, _| !self.of_source.contains(seq));
     }
 
     pub(super) fn forget_message(&mut self, seq: Seq) {

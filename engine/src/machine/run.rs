@@ -36,6 +36,9 @@ pub struct Run {
     pub(super) due: BTreeSet<(Timestamp, Due)>,
     /// Whose ids the code sees and derives others from: this run, unless the events are a copy of another one's.
     pub(super) seen_as: RunId,
+    /// Children and messages that were under way when this run was forked: they are another run's to drive. Nothing is
+    /// sent for them; what became of them is told.
+    pub(super) of_source: BTreeSet<Seq>,
 }
 
 /// Where the run is in its life.
@@ -81,6 +84,7 @@ impl Run {
             inbox: VecDeque::new(),
             due: BTreeSet::new(),
             seen_as: started.original_run(run_id),
+            of_source: BTreeSet::new(),
         }
     }
 

@@ -1,7 +1,8 @@
 //! What was under way at the fork, and what becomes of it. The rules stand in the parent module.
 //!
-//! Invariant: after what is told, no child and no message of the source is pending in the fork, so that none can be
-//! started, watched, canceled or delivered by it.
+//! Invariant: after what is told, no child and no message of the source is pending in the fork. Until then, and if the
+//! fork ends before it has heard all of it, `Run::of_source` keeps them from being started, watched, canceled, ended or
+//! delivered by it.
 
 use super::change::Told;
 use super::source::{Source, ends};
