@@ -34,6 +34,9 @@ mod diff;
 mod event_types;
 mod fork;
 mod history_file;
+#[cfg(test)]
+mod hostile;
+mod outcomes;
 mod recording;
 mod replayer;
 mod rfc3339;

@@ -104,4 +104,52 @@ impl Command {
             | Command::CompleteUpdate { .. } => false,
         }
     }
+
+    /// The event that the run machine writes for the command where nothing else decides with it: no limit, no retry, and
+    /// `new_run` as the run that follows. For those who make histories without a machine; the machine's families write
+    /// their own.
+    // long: one exhaustive match; a variant more is a line more.
+    pub fn into_event(self, own_type: &WorkflowType, new_run: RunId) -> EventKind {
+        use EventKind as E;
+        match self {
+            Command::ScheduleActivity { seq, activity_id, activity_type, input, options } => {
+                let scheduled = ActivityTaskScheduled { seq, activity_id, activity_type, input, options };
+                E::ActivityTaskScheduled(Box::new(scheduled))
+            }
+            Command::RequestCancelActivity { seq } => E::ActivityTaskCancelRequested { seq },
+            Command::StartTimer { seq, fire_at, summary } => E::TimerStarted { seq, fire_at, summary },
+            Command::CancelTimer { seq } => E::TimerCanceled { seq },
+            Command::StartChildWorkflow { seq, workflow_id, workflow_type, input, options } => {
+                let initiated = ChildWorkflowInitiated { seq, workflow_id, workflow_type, input, options };
+                E::StartChildWorkflowExecutionInitiated(Box::new(initiated))
+            }
+            Command::CancelChildWorkflow { seq, reason } => E::ChildWorkflowExecutionCancelRequested { seq, reason },
+            Command::SignalExternalWorkflow { seq, target, name, input } => {
+                let initiated = SignalExternalInitiated { seq, target, name, input };
+                E::SignalExternalWorkflowExecutionInitiated(Box::new(initiated))
+            }
+            Command::RequestCancelExternalWorkflow { seq, target, reason } => {
+                E::RequestCancelExternalWorkflowExecutionInitiated { seq, target, reason }
+            }
+            Command::RecordMarker(marker) => E::MarkerRecorded(marker),
+            Command::UpsertSearchAttributes { attributes } => E::UpsertWorkflowSearchAttributes { attributes },
+            Command::ModifyMemo { memo } => E::WorkflowPropertiesModified { memo },
+            Command::CompleteUpdate { update_id, result } => E::WorkflowExecutionUpdateCompleted { update_id, result },
+            Command::CompleteWorkflow { result, unhandled_signals } => {
+                E::WorkflowExecutionCompleted { result, unhandled_signals }
+            }
+            Command::FailWorkflow { failure, unhandled_signals } => {
+                let retry_state = RetryState::RetryPolicyNotSet;
+                E::WorkflowExecutionFailed { failure, new_run: None, retry_state, unhandled_signals }
+            }
+            Command::CancelWorkflow { details, unhandled_signals } => {
+                E::WorkflowExecutionCanceled { details, unhandled_signals }
+            }
+            Command::ContinueAsNew { workflow_type, input, options, unconsumed_signals } => {
+                let workflow_type = workflow_type.unwrap_or_else(|| own_type.clone());
+                let next = ContinuedAsNew { new_run, workflow_type, input, options, unconsumed_signals };
+                E::WorkflowExecutionContinuedAsNew(Box::new(next))
+            }
+        }
+    }
 }

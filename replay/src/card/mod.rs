@@ -1,8 +1,8 @@
 //! The error card: why a history does not fit the code, lined up request by request, and what to do about it.
 //!
 //! Invariant: the mismatch is the engine's ([`NonDeterminism`]); the card adds what surrounds it (the events before, the
-//! requests after, the line of code, a patch) and never contradicts it. Inputs stand in it as hashes, so that it may be
-//! printed in a build log. It reads no file: who has the sources gives them.
+//! requests after, the line of code, a patch) and never contradicts it. Inputs stand in it as hashes; of one that changed,
+//! where both are JSON, the first place that differs is shown, shortened. It reads no file: who has the sources gives them.
 
 mod ahead;
 mod patch;
@@ -19,12 +19,14 @@ use serde::Serialize;
 
 use self::ahead::{Asked, look_ahead};
 pub use self::patch::SuggestedPatch;
-use crate::History;
+use crate::{History, PathChange, changes};
 
 /// How many events before the mismatch are shown.
 const BEFORE: usize = 3;
 /// How many requests are lined up.
 const COMPARED_MAX: usize = 200;
+/// How much is printed of each of the two values at the place where an input differs.
+const VALUE_MAX: usize = 60;
 /// How many lines of the comparison are printed.
 const PRINTED_MAX: usize = 24;
 
@@ -167,6 +169,24 @@ fn event_of(line: &AlignedLine) -> Option<EventId> {
     }
 }
 
+/// The first place where the two inputs of a changed request differ, and how many more there are.
+fn differs_at(line: &AlignedLine) -> Option<(PathChange, usize)> {
+    let AlignedLine::Changed { recorded_input: Some(recorded), produced_input: Some(produced), .. } = line else {
+        return None;
+    };
+    let (recorded, produced): (serde_json::Value, serde_json::Value) =
+        (recorded.decode().ok()?, produced.decode().ok()?);
+    let mut places = changes(&recorded, &produced);
+    let more = places.len().checked_sub(1)?;
+    Some((places.swap_remove(0), more))
+}
+
+fn shortened(value: &serde_json::Value) -> String {
+    let text = value.to_string();
+    let short: String = text.chars().take(VALUE_MAX).collect();
+    if short.len() < text.len() { format!("{short}…") } else { short }
+}
+
 /// `file:line:column`, from the right, as a file may have colons in its name.
 fn place(location: &str) -> Option<(&str, usize, usize)> {
     let mut parts = location.rsplitn(3, ':');
@@ -205,6 +225,7 @@ impl fmt::Display for Card {
         writeln!(f, "  code produced     {}{location}", found.produced.clone().unwrap_or_else(nothing))?;
         self.comparison(f)?;
         self.named_apart(f)?;
+        self.first_place(f)?;
         if let Some(source) = &self.source {
             let digits = source.line.to_string();
             let caret = " ".repeat(source.column.saturating_sub(1));
@@ -240,6 +261,18 @@ impl Card {
             writeln!(f, "            … {rest} lines more")?;
         }
         Ok(())
+    }
+
+    /// Where the inputs of the first changed request differ.
+    fn first_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((change, more)) = self.lines.iter().find_map(differs_at) else { return Ok(()) };
+        let path = if change.path.0.is_empty() { "the whole".to_owned() } else { change.path.to_string() };
+        let text = |value: &Option<serde_json::Value>| value.as_ref().map_or("nothing".to_owned(), shortened);
+        write!(f, "  differs at {path}: {} -> {}", text(&change.before), text(&change.after))?;
+        if more > 0 {
+            write!(f, ", and in {more} more places")?;
+        }
+        writeln!(f)
     }
 
     /// What is extra, missing, changed and moved, each under its name.

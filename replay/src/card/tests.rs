@@ -135,6 +135,32 @@ fn what_was_inserted_removed_renamed_changed_or_moved_is_told_apart() {
     }
 }
 
+/// Of an input that changed the card says where, and shows no more of it than a line.
+#[test]
+fn a_changed_input_is_shown_where_it_differs_first() {
+    let order =
+        |cents: u32, note: &str| serde_json::json!({ "items": [{ "sku": "tea", "cents": cents }], "note": note });
+    let code = |input: serde_json::Value| {
+        WorkflowRegistry::new().version("new").workflow("flow", move |ctx: WfContext, ()| {
+            let input = input.clone();
+            async move { ctx.activity::<()>("charge", &input, options()).await }
+        })
+    };
+    let mut told = HistoryBuilder::started("flow", "flow-1", Payload::null());
+    told.activity_scheduled("charge", Payload::encode(&order(5, "a")).unwrap());
+    let told = History::new(told.turns()).unwrap();
+    let at = |input| {
+        let card = explain(&code(input), &told, &no_sources).unwrap().to_string();
+        card.lines().find(|line| line.starts_with("  differs at")).map(str::to_owned)
+    };
+    assert_eq!(at(order(7, "a")).unwrap(), "  differs at items[0].cents: 5 -> 7");
+    assert_eq!(at(order(7, "b")).unwrap(), "  differs at items[0].cents: 5 -> 7, and in 1 more places");
+    let long = at(order(5, &"x".repeat(999))).unwrap();
+    assert!(long.starts_with("  differs at note: \"a\" -> \"xxx") && long.ends_with('…'), "{long}");
+    assert!(long.chars().count() < 100, "{long}");
+    assert_eq!(at("all of it".into()).unwrap().split(": ").next(), Some("  differs at the whole"));
+}
+
 /// Where the code cannot be followed any further, the rest of history is not called missing.
 #[test]
 fn what_was_not_compared_is_counted() {

@@ -10,9 +10,10 @@ use bosun_engine::workflow::{JobSources, JobTable, job_of};
 use bosun_engine::*;
 
 use super::event_of::{Ends, event_of};
-use super::recorded::{Recorded, Request, about, ends, renumbered};
+use super::recorded::{Recorded, Request};
 use super::{Unknown, Unused};
 use crate::History;
+use crate::outcomes::{about, ends, renumbered};
 
 pub(super) struct World<'a> {
     record: &'a [Event],

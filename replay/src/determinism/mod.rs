@@ -36,6 +36,7 @@
 
 mod cases;
 mod many;
+mod place;
 mod report;
 mod search;
 mod steps;

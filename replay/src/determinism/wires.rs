@@ -9,17 +9,21 @@
 //! names are made by [`trip_wires!`](crate::trip_wires) in the test binary that asks for them, so that nothing of this
 //! is in a binary of production. Linux with glibc; elsewhere the macro makes nothing and the kit says that it is off.
 //!
-//! The one file of the crate with unsafe code: taking libc's place cannot be said otherwise.
+//! What asks the kernel without libc passes unseen here (crates that make system calls themselves, some of which read
+//! the host's name so), and so does what libc keeps in memory. Twins, replays in other processes and a digest that a
+//! corpus keeps (G21) find what such a call does.
+//!
+//! Unsafe code: taking libc's place cannot be said otherwise.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use bosun_engine::workflow::inside_workflow_code;
+
+use super::place::cause_of;
 
 /// What a forbidden call was after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -153,63 +157,7 @@ fn note(call: Call, function: &CStr, detail: Option<&CStr>) {
     HANDLING.with(|handling| handling.set(false));
 }
 
-type Cause = Option<(Call, Option<String>)>;
-
-/// Where a call came from, and what it was about; nothing if it is harmless. Remembered by the addresses on the stack:
-/// turning those into places is slow.
-fn cause_of(call: Call, wire: &CStr) -> Cause {
-    static KNOWN: Mutex<BTreeMap<Vec<usize>, Cause>> = Mutex::new(BTreeMap::new());
-    let mut frames = [std::ptr::null_mut::<c_void>(); 24];
-    // SAFETY: glibc writes at most as many addresses as the array holds, and says how many.
-    let found = unsafe { backtrace(frames.as_mut_ptr(), 24) };
-    let key: Vec<usize> = frames.iter().take(usize::try_from(found).unwrap_or(0)).map(|at| *at as usize).collect();
-    if let Ok(known) = KNOWN.lock()
-        && let Some(cause) = known.get(&key)
-    {
-        return cause.clone();
-    }
-    let cause = read_stack(call, &wire.to_string_lossy(), &std::backtrace::Backtrace::force_capture().to_string());
-    if let Ok(mut known) = KNOWN.lock() {
-        known.insert(key, cause.clone());
-    }
-    cause
-}
-
-/// Reads a printed stack: `  5: name` and, below it, `at file:line:column`. It begins above the wire itself; names may
-/// be short, so that only files tell what is whose.
-fn read_stack(call: Call, wire: &str, stack: &str) -> Cause {
-    let mut call = call;
-    let mut above = false;
-    let mut name = "";
-    for line in stack.lines() {
-        let line = line.trim();
-        let Some(place) = line.strip_prefix("at ") else {
-            name = line.split_once(": ").map_or(name, |(_, name)| name);
-            continue;
-        };
-        if !above {
-            above = name == wire || name.rsplit("::").next() == Some(wire);
-            continue;
-        }
-        if call == Call::Random && place.contains("/std/src/hash/random.rs") {
-            call = Call::HashSeed;
-        }
-        // The order of these maps is the order of insertion; serde_json's objects are made of them.
-        if call == Call::HashSeed && place.contains("/indexmap-") {
-            return None;
-        }
-        if !LIBRARIES.iter().any(|part| place.contains(part)) {
-            return Some((call, Some(place.to_owned())));
-        }
-    }
-    Some((call, None))
-}
-
-/// Where the sources of libraries are.
-const LIBRARIES: [&str; 4] = ["/rustc/", "/.cargo/registry/", "/.cargo/git/", "/rustlib/"];
-
 unsafe extern "C" {
-    fn backtrace(buffer: *mut *mut c_void, size: c_int) -> c_int;
     fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void;
     fn dlsym(handle: *mut c_void, symbol: *const c_char) -> *mut c_void;
 }
@@ -396,34 +344,4 @@ macro_rules! __wires {
     (@note Environment $real:ident $text:ident) => { unsafe { $real.called_with(Call::Environment, $text) } };
     (@note File $real:ident $path:ident) => { unsafe { $real.called_with(Call::File, $path) } };
     (@note $call:ident $real:ident $first:ident) => { $real.called(Call::$call) };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_frame_of_the_users_is_the_place() {
-        let stack = "   0: cause_of\n             at ./src/determinism/wires.rs:1:1\n   1: clock_gettime\n             \
-                     at ./tests/main.rs:3:1\n   2: now\n             at /rustc/abc/library/std/src/time.rs:9:9\n   \
-                     3: flows::order::{{closure}}\n             at ./tests/flows.rs:12:9\n   4: bosun_engine::x\n";
-        let place = Some("./tests/flows.rs:12:9".to_owned());
-        assert_eq!(read_stack(Call::Clock, "clock_gettime", stack), Some((Call::Clock, place)));
-        assert_eq!(read_stack(Call::Clock, "getenv", stack), Some((Call::Clock, None)));
-    }
-
-    #[test]
-    fn the_seed_of_a_hash_map_is_told_from_other_randomness_and_from_ordered_maps() {
-        let read = |between: &str| {
-            let stack = format!("  1: x::getrandom\n     at ./main.rs:1:1\n{between}  9: order\n     at ./a.rs:1:1\n");
-            read_stack(Call::Random, "getrandom", &stack)
-        };
-        let seed = "  2: new\n     at /rustc/x/library/std/src/hash/random.rs:1:1\n";
-        let ordered = format!("{seed}  3: new\n     at /home/x/.cargo/registry/src/y/indexmap-2.0/src/map.rs:1:1\n");
-        let random = "  2: u128\n     at /home/x/.cargo/registry/src/uuid/rng.rs:1:1\n";
-        let place = Some("./a.rs:1:1".to_owned());
-        assert_eq!(read(seed), Some((Call::HashSeed, place.clone())));
-        assert_eq!(read(&ordered), None);
-        assert_eq!(read(random), Some((Call::Random, place)));
-    }
 }

@@ -78,6 +78,14 @@ pub struct Life {
     pub rare: BTreeMap<&'static str, u64>,
 }
 
+impl Life {
+    /// A hash over all histories: two lives with the same trace are the same.
+    pub fn trace(&self) -> [u8; 32] {
+        // Turns are plain data with text keys; writing them cannot fail.
+        Payload::bytes(serde_json::to_vec(&self.histories).unwrap_or_default()).digest()
+    }
+}
+
 pub(super) struct World<'a> {
     pub(super) plan: &'a Plan,
     pub(super) versions: &'a [WorkflowRegistry],

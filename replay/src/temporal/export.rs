@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::protojson::{Message, duration, task_queue};
 use crate::History;
+use crate::outcomes::answers;
 
 /// The history as Temporal's JSON: `{"events": […]}`.
 pub fn to_temporal(history: &History) -> Value {
@@ -156,9 +157,9 @@ fn is_after_task(event: &EventKind) -> bool {
 fn round(events: &[EventKind]) -> usize {
     let mut asked = Vec::new();
     for (index, event) in events.iter().enumerate() {
-        let answers = resolves(event).is_some_and(|seq| asked.contains(&seq));
+        let answered = answers(event).is_some_and(|seq| asked.contains(&seq));
         let ends_from_outside = event.closes().is_some() && event.origin() == Origin::Bookkeeping;
-        if index > 0 && (answers || ends_from_outside) {
+        if index > 0 && (answered || ends_from_outside) {
             return index;
         }
         asked.extend(asks(event));
@@ -172,29 +173,5 @@ fn asks(event: &EventKind) -> Option<Seq> {
         EventKind::ActivityTaskCancelRequested { seq }
         | EventKind::ChildWorkflowExecutionCancelRequested { seq, .. } => Some(*seq),
         other => crate::Family::asked_for(other).map(|(seq, _)| seq),
-    }
-}
-
-/// The number of what an activating event resolves.
-fn resolves(event: &EventKind) -> Option<Seq> {
-    use EventKind::*;
-    match event {
-        ActivityTaskCompleted { seq, .. }
-        | ActivityTaskFailed { seq, .. }
-        | ActivityTaskTimedOut { seq, .. }
-        | ActivityTaskCanceled { seq, .. }
-        | TimerFired { seq }
-        | StartChildWorkflowExecutionFailed { seq, .. }
-        | ChildWorkflowExecutionStarted { seq, .. }
-        | ChildWorkflowExecutionCompleted { seq, .. }
-        | ChildWorkflowExecutionFailed { seq, .. }
-        | ChildWorkflowExecutionCanceled { seq, .. }
-        | ChildWorkflowExecutionTimedOut { seq }
-        | ChildWorkflowExecutionTerminated { seq, .. }
-        | ExternalWorkflowExecutionSignaled { seq }
-        | SignalExternalWorkflowExecutionFailed { seq, .. }
-        | ExternalWorkflowExecutionCancelRequested { seq }
-        | RequestCancelExternalWorkflowExecutionFailed { seq, .. } => Some(*seq),
-        _ => None,
     }
 }

@@ -33,7 +33,8 @@ async fn order(ctx: WfContext, round: u32) -> Result<String, Failure> {
             async move { Ok(yes) }
         },
     );
-    let id: u64 = ctx.side_effect(|| std::process::id().into());
+    // It looks at the world, and its value is the same in every process: traces are compared between them.
+    let id: u64 = ctx.side_effect(|| u64::from(std::process::id() > 0));
     let lucky = ctx.random_u64() % 2;
     if ctx.patched("greet") {
         ctx.timer(Duration::from_millis(lucky)).await?;
@@ -102,7 +103,7 @@ impl StateMachine for Helper {
     }
 }
 
-fn code() -> WorkflowRegistry {
+pub(crate) fn code() -> WorkflowRegistry {
     WorkflowRegistry::new().workflow("order", order).state_machine::<Helper>()
 }
 
@@ -137,29 +138,4 @@ fn a_clean_state_machine_gives_no_alarm() {
         .must_meet(&["resumed from a snapshot", "crash in recovery", "timer fired"])
         .run();
     println!("{report}");
-}
-
-/// The simulator is as deterministic as it asks others to be: the same seeds give the same lives in another process, with
-/// another number of threads, and other seeds give other lives.
-#[test]
-fn another_process_lives_the_same_lives() {
-    const NAME: &str = "clean::another_process_lives_the_same_lives";
-    let lived = |seed: u64| {
-        let test = DeterminismTest::fuzz(code(), "order", Some(Payload::encode(&1).unwrap()), seed);
-        format!("{:?}", test.signal("word", "[a-z]{0,4}").lives(60).check())
-    };
-    if std::env::var_os("BOSUN_TOLD").is_some() {
-        return println!("lived {}", lived(7));
-    }
-    let here = lived(7);
-    assert!(here.starts_with("Ok(") && here != lived(8), "{here}");
-    for threads in ["1", "4"] {
-        let there = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", NAME, "--nocapture", "--test-threads", threads])
-            .env("BOSUN_TOLD", "1")
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&there.stdout);
-        assert!(said.lines().any(|line| line.ends_with(&format!("lived {here}"))), "{said}\n{here}");
-    }
 }

@@ -6,3 +6,4 @@ mod clean;
 mod lint;
 mod search;
 mod seeded;
+mod traces;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use bosun_engine::machine::Execution;
 use bosun_engine::workflow::{Cx, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry, join_all};
 use bosun_engine::*;
 use serde::{Deserialize, Serialize};
@@ -150,8 +151,8 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// F07: replays one long history, events a second.
-pub(crate) fn replay_speed(workflow_type: &str, steps: u64) -> f64 {
+/// The turns of a run of so many steps, as a worker would have written them.
+fn history(workflow_type: &str, steps: u64) -> Vec<Turn> {
     let started = EventKind::WorkflowExecutionStarted(Box::new(started(workflow_type, steps)));
     let mut turns = Vec::new();
     let mut next = EventId(1);
@@ -169,13 +170,35 @@ pub(crate) fn replay_speed(workflow_type: &str, steps: u64) -> f64 {
             std::iter::once(done).chain(more).chain((seq == steps).then(|| completed(workflow_type, steps))).collect(),
         );
     }
-    let registry = workflows();
+    turns
+}
+
+/// F07: replays one long history, events a second.
+pub(crate) fn replay_speed(workflow_type: &str, steps: u64) -> f64 {
+    let (registry, turns) = (workflows(), history(workflow_type, steps));
     let events: usize = turns.iter().map(|turn| turn.events.len()).sum();
     let begun = Instant::now();
     let replayed = bosun_engine::workflow::replay(&registry, &turns);
     let time = begun.elapsed();
     assert!(replayed.is_ok(), "{:?}", replayed.err());
     events as f64 / time.as_secs_f64()
+}
+
+/// E37: brings a run of so many steps back from a snapshot that is ten turns old; microseconds.
+pub(crate) fn resume_cost(workflow_type: &str, steps: u64) -> f64 {
+    let (registry, mut turns) = (workflows(), history(workflow_type, steps));
+    // A run that is over needs no code.
+    turns.pop();
+    let (before, after) = turns.split_at(turns.len() - 10);
+    let whole = Execution::load(before, &registry, BuildId(0)).expect("a history");
+    let code = whole.snapshot().expect("a state machine");
+    let facts = whole.run().clone();
+    let begun = Instant::now();
+    let driver = registry.restore(&workflow_type.into(), facts.id(), &code).expect("a snapshot of this code");
+    let resumed = Execution::resume(facts, driver, after, BuildId(0)).expect("the turns after it");
+    let time = begun.elapsed();
+    assert_eq!(resumed.run().info().history.events, turns.iter().map(|turn| turn.events.len() as u64).sum::<u64>());
+    time.as_secs_f64() * 1e6
 }
 
 fn completed(workflow_type: &str, steps: u64) -> EventKind {

@@ -76,13 +76,18 @@ fn decide() {
     }
 }
 
-/// F07: events a second of replay, at three lengths: it must stay linear.
+/// F07: events a second of replay, at three lengths: it must stay linear; and how long it takes to come back from a
+/// snapshot, which must not depend on the length.
 fn replay() {
     for workflow_type in ["steps-machine", "steps"] {
         for steps in [1_000, 10_000, 100_000] {
             let rates = (0..ROUNDS).map(|_| flows::replay_speed(workflow_type, steps)).collect();
             println!("F07 replay of {steps} steps, {workflow_type}: {:.0} events/s", median(rates));
         }
+    }
+    for steps in [1_000, 10_000, 100_000] {
+        let costs = (0..ROUNDS).map(|_| flows::resume_cost("steps-machine", steps)).collect();
+        println!("E37 back from a snapshot, ten turns old, of {steps} steps: {:.0} us", median(costs));
     }
 }
 

@@ -196,36 +196,37 @@ pub(super) async fn fork(cx: &mut Context, args: ForkArgs) -> Result<Exit, CliEr
 }
 
 fn print(screen: &mut Screen, forked: &Forked) {
-    let ForkPlan { event, moved, dropped, told, runs_again, may_run_again, timers, signals_dropped, inbox } =
-        &forked.plan;
     screen.field("from", format!("{} (run {})", forked.from.workflow_id, forked.from.run_id));
-    let moved = moved.as_ref().map(|why| format!(" - {why}")).unwrap_or_default();
-    screen.field("keeps", format!("events 1 to {event}, drops {dropped}{moved}"));
-    for one in told {
-        let place = one.event.map(|event| format!(" (event {event})")).unwrap_or_default();
-        screen.field("tells", format!("{}{place}: {}", one.what, why(one.why)));
+    for (name, told) in plan_lines(&forked.plan) {
+        screen.field(name, told);
     }
+}
+
+/// What a fork would keep, tell and do again, line by line.
+pub(super) fn plan_lines(plan: &ForkPlan) -> Vec<(&'static str, String)> {
+    let ForkPlan { event, moved, dropped, told, runs_again, may_run_again, timers, signals_dropped, inbox } = plan;
+    let moved = moved.as_ref().map(|why| format!(" - {why}")).unwrap_or_default();
+    let mut lines = vec![("keeps", format!("events 1 to {event}, drops {dropped}{moved}"))];
+    lines.extend(told.iter().map(|one| {
+        let place = one.event.map(|event| format!(" (event {event})")).unwrap_or_default();
+        ("tells", format!("{}{place}: {}", one.what, why(one.why)))
+    }));
     let effect = |one: &ForkEffect| {
         let times =
             if one.attempts > 0 { format!(", tried {} times in the source", one.attempts) } else { String::new() };
         printable(&format!("{} {} (command {}{times})", one.kind, one.name, one.seq))
     };
-    for one in runs_again {
-        screen.field("runs again", effect(one));
-    }
-    for one in may_run_again {
-        screen.field("may run again", effect(one));
-    }
-    for timer in timers {
+    lines.extend(runs_again.iter().map(|one| ("runs again", effect(one))));
+    lines.extend(may_run_again.iter().map(|one| ("may run again", effect(one))));
+    lines.extend(timers.iter().map(|timer| {
         let summary = timer.summary.as_deref().unwrap_or_default();
-        screen.field("timer", format!("{} waits {} {summary}", timer.seq, short(timer.left)));
-    }
-    for name in signals_dropped {
-        screen.field("drops signal", name.as_str());
-    }
+        ("timer", format!("{} waits {} {summary}", timer.seq, short(timer.left)))
+    }));
+    lines.extend(signals_dropped.iter().map(|name| ("drops signal", name.to_string())));
     if *inbox > 0 {
-        screen.field("decides", format!("{inbox} inputs that waited"));
+        lines.push(("decides", format!("{inbox} inputs that waited")));
     }
+    lines
 }
 
 fn why(telling: ForkTelling) -> &'static str {

@@ -81,7 +81,7 @@ impl World {
         let commands = self.driver.activate(Activation { at, run_id, history, job, markers: Markers::Fresh });
         let mut events = vec![event];
         for command in &commands {
-            let event = event_of(&self.workflow_type, command);
+            let event = command.clone().into_event(&self.workflow_type, RunId([8; 16]));
             self.history.events += 1;
             self.history.bytes += event.size();
             self.table.apply(&event);
@@ -166,58 +166,6 @@ impl World {
             Ok(_) => panic!("the other code matches history"),
             Err(ReplayError::NonDeterminism(found)) => *found,
             Err(other) => panic!("{other}"),
-        }
-    }
-}
-
-/// The event that the run machine writes for a command.
-fn event_of(own_type: &WorkflowType, command: &Command) -> EventKind {
-    use EventKind as E;
-    match command.clone() {
-        Command::ScheduleActivity { seq, activity_id, activity_type, input, options } => {
-            let scheduled = ActivityTaskScheduled { seq, activity_id, activity_type, input, options };
-            E::ActivityTaskScheduled(Box::new(scheduled))
-        }
-        Command::RequestCancelActivity { seq } => E::ActivityTaskCancelRequested { seq },
-        Command::StartTimer { seq, fire_at, summary } => E::TimerStarted { seq, fire_at, summary },
-        Command::CancelTimer { seq } => E::TimerCanceled { seq },
-        Command::StartChildWorkflow { seq, workflow_id, workflow_type, input, options } => {
-            let initiated = ChildWorkflowInitiated { seq, workflow_id, workflow_type, input, options };
-            E::StartChildWorkflowExecutionInitiated(Box::new(initiated))
-        }
-        Command::CancelChildWorkflow { seq, reason } => E::ChildWorkflowExecutionCancelRequested { seq, reason },
-        Command::SignalExternalWorkflow { seq, target, name, input } => {
-            E::SignalExternalWorkflowExecutionInitiated(Box::new(SignalExternalInitiated { seq, target, name, input }))
-        }
-        Command::RequestCancelExternalWorkflow { seq, target, reason } => {
-            E::RequestCancelExternalWorkflowExecutionInitiated { seq, target, reason }
-        }
-        Command::RecordMarker(marker) => E::MarkerRecorded(marker),
-        Command::UpsertSearchAttributes { attributes } => E::UpsertWorkflowSearchAttributes { attributes },
-        Command::ModifyMemo { memo } => E::WorkflowPropertiesModified { memo },
-        Command::CompleteUpdate { update_id, result } => E::WorkflowExecutionUpdateCompleted { update_id, result },
-        Command::CompleteWorkflow { result, unhandled_signals } => {
-            E::WorkflowExecutionCompleted { result, unhandled_signals }
-        }
-        Command::FailWorkflow { failure, unhandled_signals } => E::WorkflowExecutionFailed {
-            failure,
-            new_run: None,
-            retry_state: RetryState::RetryPolicyNotSet,
-            unhandled_signals,
-        },
-        Command::CancelWorkflow { details, unhandled_signals } => {
-            E::WorkflowExecutionCanceled { details, unhandled_signals }
-        }
-        Command::ContinueAsNew { workflow_type, input, options, unconsumed_signals } => {
-            let workflow_type = workflow_type.unwrap_or_else(|| own_type.clone());
-            let new_run = RunId([8; 16]);
-            E::WorkflowExecutionContinuedAsNew(Box::new(ContinuedAsNew {
-                new_run,
-                workflow_type,
-                input,
-                options,
-                unconsumed_signals,
-            }))
         }
     }
 }

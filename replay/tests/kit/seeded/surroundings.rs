@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant, SystemTime};
 
 use bosun_engine::workflow::{WfContext, WorkflowRegistry};
-use bosun_engine::{ActivityOptions, Failure};
+use bosun_engine::{ActivityOptions, Failure, HistoryBuilder, Payload};
 use bosun_replay::determinism::Call;
+use bosun_replay::{History, Prefixes, Verdict};
 
 use super::{caught_by_effect, caught_calling, kit, quick};
 
@@ -121,6 +122,32 @@ fn bug_15_the_environment_is_caught_at_the_call() {
     caught_calling(kit(code(environment)), Call::Environment, HERE);
 }
 
+/// 15: branches on the build profile; a history of the other profile is what this one would never make.
+async fn profile(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    work(&ctx, if cfg!(debug_assertions) { n + 1 } else { n }).await
+}
+
+/// Nothing is called that a wire could catch, and twins have the same profile: it takes a history of the other one, as the
+/// corpus of fixtures/histories is replayed in both.
+#[test]
+fn bug_15_the_build_profile_is_caught_by_a_history_of_the_other_profile() {
+    kit(code(profile)).run();
+    let recorded = |input: u32| {
+        let mut told = HistoryBuilder::started("bug", "bug-1", Payload::encode(&1_u32).unwrap());
+        let work = told.activity_scheduled_with("work", Payload::encode(&input).unwrap(), quick());
+        told.activity_started(work, 1);
+        told.activity_completed(work, Payload::encode(&3_u32).unwrap());
+        told.completed(Payload::encode(&3_u32).unwrap());
+        let history = History::new(told.turns()).unwrap();
+        bosun_replay::replay_history(&code(profile), &history, Prefixes::All)
+    };
+    let (debug, release) = (recorded(2), recorded(1));
+    let (own, other) = if cfg!(debug_assertions) { (debug, release) } else { (release, debug) };
+    assert!(own.is_ok(), "{own}");
+    let Verdict::NonDeterministic(card) = other.verdict else { panic!("not caught: {other}") };
+    assert!(card.location.as_ref().is_some_and(|place| place.contains(HERE)), "{card}");
+}
+
 /// 16: branches on a file: what is in it, whether it is there; opens a socket.
 async fn file(ctx: WfContext, n: u32) -> Result<u32, Failure> {
     let beta = std::fs::read_to_string("/etc/hostname").is_ok_and(|name| name.starts_with("beta"));
@@ -134,6 +161,45 @@ async fn exists(ctx: WfContext, n: u32) -> Result<u32, Failure> {
 async fn socket(ctx: WfContext, n: u32) -> Result<u32, Failure> {
     let there = std::net::TcpListener::bind("127.0.0.1:0").is_ok();
     work(&ctx, n + u32::from(there)).await
+}
+
+/// 16: branches on the host, as crates for its name ask libc.
+#[expect(unsafe_code, reason = "what such crates do")]
+async fn host(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    unsafe extern "C" {
+        fn gethostname(name: *mut std::ffi::c_char, length: usize) -> std::ffi::c_int;
+    }
+    let mut name = [0_u8; 64];
+    // SAFETY: libc writes at most as many bytes as the array has.
+    let beta = unsafe { gethostname(name.as_mut_ptr().cast(), 64) } == 0 && name.starts_with(b"beta");
+    work(&ctx, if beta { n + 1 } else { n }).await
+}
+
+/// 16: the same from the kernel's own description.
+#[expect(unsafe_code, reason = "what such crates do")]
+async fn system(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    unsafe extern "C" {
+        fn uname(into: *mut std::ffi::c_void) -> std::ffi::c_int;
+    }
+    let mut names = [0_u8; 65 * 6];
+    // SAFETY: `struct utsname` of Linux is six texts of 65 bytes.
+    let beta = unsafe { uname(names.as_mut_ptr().cast()) } == 0 && names[65..].starts_with(b"beta");
+    work(&ctx, if beta { n + 1 } else { n }).await
+}
+
+/// 16: asks a command.
+async fn command(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    let beta = std::process::Command::new("uname").output().is_ok_and(|said| said.stdout.starts_with(b"beta"));
+    work(&ctx, if beta { n + 1 } else { n }).await
+}
+
+#[test]
+fn bug_16_the_host_is_caught_when_it_is_asked_for() {
+    caught_calling(kit(code(host)), Call::Host, HERE);
+    caught_calling(kit(code(system)), Call::Host, HERE);
+    // On its way to the command std looks for places and makes pipes.
+    let failed = super::caught(kit(code(command)));
+    assert_eq!(failed.kind(), "forbidden-call", "{failed}");
 }
 
 #[test]

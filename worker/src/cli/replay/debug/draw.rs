@@ -2,6 +2,7 @@
 //!
 //! Invariant: drawing reads the timeline and the view and changes neither; text of a workflow cannot steer the terminal.
 
+use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::{Event, Origin};
 use bosun_replay::{Moment, Sources, Timeline};
 use ratatui::Frame;
@@ -11,6 +12,7 @@ use ratatui::symbols::border;
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
+use super::fork;
 use super::state::{Mode, View};
 use crate::cli::error::printable;
 use crate::cli::event_text::attributes;
@@ -20,6 +22,9 @@ use crate::cli::time_format::short;
 /// What there is to draw, apart from the view.
 pub(super) struct Scene<'a> {
     pub(super) timeline: &'a Timeline<'a>,
+    pub(super) code: &'a WorkflowRegistry,
+    /// What a command line calls the history.
+    pub(super) source: &'a str,
     pub(super) ascii: bool,
     pub(super) sources: Sources<'a>,
 }
@@ -37,7 +42,7 @@ const ASCII: border::Set<'static> = border::Set {
 /// Lines of code around the place.
 const AROUND: usize = 3;
 const HINTS: &str =
-    "j/k event  J/K task  c/C continue  b break  g go  / search  Enter payload  d diff  w watch  ? help  q quit";
+    "j/k event  J/K task  c/C continue  b break  g go  / search  Enter payload  d diff  f fork  ? help  q quit";
 const HELP: &str = "\
 j k        one event forwards, backwards (also the arrows)
 J K        one workflow task (also PageDown, PageUp)
@@ -47,6 +52,7 @@ g N        go to event N
 / n        search a text in events; search again
 Enter      the payload of the event
 d N        difference of the state with event N
+f          fork here: what it would do, and the command for it
 w PATH     watch a path of the state, or stop watching
 x          write the history to a file in the working directory
 r          back to the first event
@@ -79,6 +85,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>, view: &View) {
                 Some(changes) => changes.iter().map(|change| format!("{change}\n")).collect(),
             };
             over(frame, scene, middle, &format!("state {other} -> {}", view.at), told);
+        }
+        Mode::Fork => {
+            let told = fork::told(scene.timeline, scene.code, scene.source, view.at);
+            over(frame, scene, middle, &format!("fork at event {}", view.at), told);
         }
         Mode::Walk | Mode::Ask(..) => {}
     }

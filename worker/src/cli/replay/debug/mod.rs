@@ -4,6 +4,7 @@
 //! one pure function. Only this file knows a terminal, and it always gives it back as it was. Looking changes nothing.
 
 mod draw;
+mod fork;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -12,7 +13,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use bosun_engine::EventId;
-use bosun_replay::{Breakpoint, Timeline};
+use bosun_replay::{Breakpoint, History, Timeline};
 use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{Event as TerminalEvent, KeyCode, KeyEventKind, KeyModifiers, read};
@@ -23,12 +24,15 @@ use super::Bench;
 use super::record::write;
 use super::source::HistoryOf;
 use super::verdict::source_text;
+use crate::cli::args::Global;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
+use crate::cli::list::shell_word;
+use crate::cli::source::is_file;
 
 /// Keys: j/k an event, J/K a workflow task, c/C to the next or last breakpoint, b breakpoint, g go to, / search, Enter
-/// payload, d difference, w watch, x export, r restart, ? help, q quit.
+/// payload, d difference, f fork here, w watch, x export, r restart, ? help, q quit.
 #[derive(Debug, Args)]
 pub struct DebugArgs {
     #[command(flatten)]
@@ -48,27 +52,49 @@ pub(super) async fn debug(bench: &mut Bench<'_>, args: DebugArgs) -> Result<Exit
     }
     let breakpoints: Result<Vec<Breakpoint>, _> = args.breakpoints.iter().map(|text| Breakpoint::parse(text)).collect();
     let breakpoints = breakpoints.map_err(|why| CliError::usage(why.to_string()))?;
-    let (_, history) = bench.recorded(&args.of).await?.replayable()?;
+    let (name, history) = bench.recorded(&args.of).await?.replayable()?;
+    let source = source(&name, &history, bench.global);
     let workflows = bench.workflows.clone();
     let timeline = Timeline::new(&workflows, history);
     let mut view = View::new(&timeline, EventId(args.at));
     view.breakpoints = breakpoints;
-    let scene = Scene { timeline: &timeline, ascii: bench.screen.ascii, sources: &source_text };
+    let scene = Scene {
+        timeline: &timeline,
+        code: &workflows,
+        source: &source,
+        ascii: bench.screen.ascii,
+        sources: &source_text,
+    };
     // The keyboard is waited for on this thread.
-    tokio::task::block_in_place(|| {
+    let fork = tokio::task::block_in_place(|| {
         let mut terminal = ratatui::try_init().map_err(broken)?;
         let ended = walk(&mut terminal, &scene, view);
         ratatui::restore();
         ended
     })?;
+    if let Some(command) = fork {
+        bench.screen.line(command);
+    }
     Ok(Exit::Ok)
+}
+
+/// A run by its id, which names it whatever becomes of its workflow id, and where it is recorded; a file by its path.
+fn source(name: &str, history: &History, global: &Global) -> String {
+    if is_file(name) {
+        return shell_word(name);
+    }
+    // What the command line takes by itself need not be said.
+    let place = global.data.to_str().filter(|data| global.address.is_none() && *data != ".bosun");
+    let data = place.map(|data| format!(" --data {}", shell_word(data))).unwrap_or_default();
+    format!("{}{data}", history.run_id())
 }
 
 fn broken(why: std::io::Error) -> CliError {
     CliError::new(Code::Failed, "the terminal cannot be used").cause(why)
 }
 
-fn walk(terminal: &mut DefaultTerminal, scene: &Scene<'_>, mut view: View) -> Result<(), CliError> {
+/// Gives the command to fork with, if one was chosen.
+fn walk(terminal: &mut DefaultTerminal, scene: &Scene<'_>, mut view: View) -> Result<Option<String>, CliError> {
     while !view.done {
         terminal.draw(|frame| draw(frame, scene, &view)).map_err(broken)?;
         if let Some(key) = key(&read().map_err(broken)?) {
@@ -78,7 +104,7 @@ fn walk(terminal: &mut DefaultTerminal, scene: &Scene<'_>, mut view: View) -> Re
             view.message = export(scene.timeline);
         }
     }
-    Ok(())
+    Ok(view.fork.then(|| fork::command(scene.timeline, scene.source, view.at)))
 }
 
 fn export(timeline: &Timeline<'_>) -> String {

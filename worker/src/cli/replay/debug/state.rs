@@ -27,6 +27,8 @@ pub(super) struct View {
     /// What the last key had to say.
     pub(super) message: String,
     pub(super) search: String,
+    /// The command that was chosen to go on with, outside.
+    pub(super) fork: bool,
     /// The history is to be written to a file.
     pub(super) export: bool,
     pub(super) done: bool,
@@ -38,6 +40,7 @@ pub(super) enum Mode {
     Ask(Question, String),
     Payload,
     Diff(EventId),
+    Fork,
     Help,
 }
 
@@ -71,6 +74,7 @@ impl View {
             mode: Mode::Walk,
             message: String::new(),
             search: String::new(),
+            fork: false,
             export: false,
             done: false,
         }
@@ -94,8 +98,9 @@ pub(super) fn update(timeline: &Timeline<'_>, mut view: View, key: Key) -> View 
     match std::mem::replace(&mut view.mode, Mode::Walk) {
         Mode::Walk => walk(timeline, &mut view, key),
         Mode::Ask(question, text) => ask(timeline, &mut view, question, text, key),
+        Mode::Fork if key == Key::Enter => (view.fork, view.done) = (true, true),
         // Any key closes what lies over the rest; a step is also taken.
-        Mode::Payload | Mode::Diff(_) | Mode::Help => {
+        Mode::Payload | Mode::Diff(_) | Mode::Fork | Mode::Help => {
             if matches!(key, Key::Char(c) if "jkJKcC".contains(c)) {
                 walk(timeline, &mut view, key);
             }
@@ -116,6 +121,7 @@ fn walk(timeline: &Timeline<'_>, view: &mut View, key: Key) {
         Key::Char('n') => search(timeline, view),
         Key::Char('r') => view.at = EventId(1),
         Key::Char('x') => view.export = true,
+        Key::Char('f') => view.mode = Mode::Fork,
         Key::Char('q') => view.done = true,
         Key::Char('?') => view.mode = Mode::Help,
         Key::Char('b') => view.mode = Mode::Ask(Question::Breakpoint, String::new()),

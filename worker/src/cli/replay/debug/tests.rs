@@ -96,22 +96,46 @@ fn keys_walk_forwards_and_backwards_and_stay_inside() {
 fn the_screen_shows_events_code_state_and_where_one_is() {
     let code = WorkflowRegistry::new().state_machine::<Counter>();
     let timeline = Timeline::new(&code, told());
-    let scene = Scene { timeline: &timeline, ascii: true, sources: &|_| None };
+    let scene = Scene { timeline: &timeline, code: &code, source: "c1", ascii: true, sources: &|_| None };
     let shown = on_screen(&scene, &after(&timeline, "bname:charge\nwpaid\nJ"));
-    let golden = include_str!("screen.txt");
+    golden("screen.txt", include_str!("screen.txt"), &shown);
+}
+
+#[track_caller]
+fn golden(file: &str, golden: &str, shown: &str) {
     if std::env::var_os("BOSUN_WRITE_FIXTURES").is_some() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/replay/debug/screen.txt");
-        std::fs::write(path, &shown).unwrap();
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/replay/debug").join(file);
+        std::fs::write(path, shown).unwrap();
     } else {
         assert_eq!(shown, golden);
     }
+}
+
+/// `f` shows what a fork here would do and the command for it, and does nothing; Enter leaves with that command.
+#[test]
+fn fork_here_shows_the_plan_and_leaves_with_the_command() {
+    let code = WorkflowRegistry::new().state_machine::<Counter>();
+    let timeline = Timeline::new(&code, told());
+    let scene = Scene { timeline: &timeline, code: &code, source: "c1", ascii: true, sources: &|_| None };
+    golden("fork.txt", include_str!("fork.txt"), &on_screen(&scene, &after(&timeline, "g4\nf")));
+    for (keys, command) in [
+        ("g4\nf\n", Some("bosun fork c1 --at 4")),
+        ("g5\nf\n", Some("bosun fork c1 --set-result event:5=5")),
+        ("g4\nfj", None),
+        ("g4\nfq\n", None),
+    ] {
+        let view = after(&timeline, keys);
+        let left = (view.fork && view.done).then(|| fork::command(&timeline, "c1", view.at));
+        assert_eq!(left.as_deref(), command, "{keys:?}");
+    }
+    assert_eq!(after(&timeline, "g4\nfj").at, EventId(5), "a step is also taken");
 }
 
 #[test]
 fn payload_difference_help_and_questions_lie_over_the_rest() {
     let code = WorkflowRegistry::new().state_machine::<Counter>();
     let timeline = Timeline::new(&code, told());
-    let scene = Scene { timeline: &timeline, ascii: false, sources: &|_| None };
+    let scene = Scene { timeline: &timeline, code: &code, source: "c1", ascii: false, sources: &|_| None };
     for (keys, text) in [
         ("J\n", "\"name\": \"hurry\""),
         ("g6\nd1\n", "paid: null -> 5"),
@@ -125,6 +149,6 @@ fn payload_difference_help_and_questions_lie_over_the_rest() {
     }
     let none = WorkflowRegistry::new();
     let facts = Timeline::new(&none, told());
-    let scene = Scene { timeline: &facts, ascii: true, sources: &|_| None };
+    let scene = Scene { timeline: &facts, code: &none, source: "c1", ascii: true, sources: &|_| None };
     assert!(on_screen(&scene, &after(&facts, "")).contains("facts only: "));
 }
