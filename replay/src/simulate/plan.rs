@@ -28,7 +28,7 @@ pub struct Plan {
 }
 
 /// One thing that happens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Something under way arrives: the end of an attempt (with one of its results) or a message between runs.
     Deliver {
@@ -102,7 +102,7 @@ pub struct Faults {
 }
 
 /// Where a crash strikes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Boundary {
     /// Decided, and nothing is written.
     BeforeAppend,

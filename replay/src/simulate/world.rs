@@ -11,6 +11,7 @@
 //! first moment it shows.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use bosun_engine::machine::{self, Execution};
@@ -74,15 +75,17 @@ pub struct Life {
     /// What it waits for if it has not ended.
     pub awaiting: Vec<Awaited>,
     pub commits: u32,
+    /// What happened step by step, also where no history tells of it.
+    pub(super) steps: u64,
     /// Rare states that were met, by name (engine.md §3, `sometimes!`).
     pub rare: BTreeMap<&'static str, u64>,
 }
 
 impl Life {
-    /// A hash over all histories: two lives with the same trace are the same.
+    /// A hash over what happened, step by step, and over all histories: two lives with the same trace are the same.
     pub fn trace(&self) -> [u8; 32] {
         // Turns are plain data with text keys; writing them cannot fail.
-        Payload::bytes(serde_json::to_vec(&self.histories).unwrap_or_default()).digest()
+        Payload::bytes(serde_json::to_vec(&(self.steps, &self.histories)).unwrap_or_default()).digest()
     }
 }
 
@@ -109,6 +112,8 @@ pub(super) struct World<'a> {
     pub(super) duplicates: bool,
     pub(super) recovering: Option<u8>,
     pub(super) commits: u32,
+    /// Over every step and the world after it.
+    pub(super) steps: DefaultHasher,
     pub(super) running: usize,
     pub(super) rare: Rare,
     pub(super) order: Order,
@@ -142,6 +147,7 @@ impl<'a> World<'a> {
             duplicates: faults.duplicate,
             recovering: None,
             commits: 0,
+            steps: DefaultHasher::new(),
             running: 0,
             rare: Rare::default(),
             order: Order::Fifo,
@@ -164,6 +170,7 @@ impl<'a> World<'a> {
         self.begin()?;
         for step in &self.plan.steps {
             self.step(*step)?;
+            (step, self.now, self.commits, self.under_way.len(), self.zombies.len()).hash(&mut self.steps);
         }
         self.heal()?;
         self.whole()?;
@@ -269,6 +276,7 @@ impl<'a> World<'a> {
             awaiting: execution.as_ref().map(Execution::awaiting).unwrap_or_default(),
             histories: histories.iter().filter_map(|(_, id)| self.runs.remove(id)).map(|run| run.turns).collect(),
             commits: self.commits,
+            steps: self.steps.finish(),
             rare: self.rare.met(),
         }
     }

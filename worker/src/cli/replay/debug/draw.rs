@@ -12,7 +12,7 @@ use ratatui::symbols::border;
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
-use super::fork;
+use super::fork_here;
 use super::state::{Mode, View};
 use crate::cli::error::printable;
 use crate::cli::event_text::attributes;
@@ -87,7 +87,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>, view: &View) {
             over(frame, scene, middle, &format!("state {other} -> {}", view.at), told);
         }
         Mode::Fork => {
-            let told = fork::told(scene.timeline, scene.code, scene.source, view.at);
+            let told = fork_here::told(scene.timeline, scene.code, scene.source, view.at);
             over(frame, scene, middle, &format!("fork at event {}", view.at), told);
         }
         Mode::Walk | Mode::Ask(..) => {}

@@ -4,7 +4,7 @@
 //! one pure function. Only this file knows a terminal, and it always gives it back as it was. Looking changes nothing.
 
 mod draw;
-mod fork;
+mod fork_here;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -104,7 +104,7 @@ fn walk(terminal: &mut DefaultTerminal, scene: &Scene<'_>, mut view: View) -> Re
             view.message = export(scene.timeline);
         }
     }
-    Ok(view.fork.then(|| fork::command(scene.timeline, scene.source, view.at)))
+    Ok(view.fork.then(|| fork_here::command(scene.timeline, scene.source, view.at)))
 }
 
 fn export(timeline: &Timeline<'_>) -> String {

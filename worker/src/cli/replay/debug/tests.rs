@@ -125,7 +125,7 @@ fn fork_here_shows_the_plan_and_leaves_with_the_command() {
         ("g4\nfq\n", None),
     ] {
         let view = after(&timeline, keys);
-        let left = (view.fork && view.done).then(|| fork::command(&timeline, "c1", view.at));
+        let left = (view.fork && view.done).then(|| fork_here::command(&timeline, "c1", view.at));
         assert_eq!(left.as_deref(), command, "{keys:?}");
     }
     assert_eq!(after(&timeline, "g4\nfj").at, EventId(5), "a step is also taken");

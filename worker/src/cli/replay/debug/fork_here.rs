@@ -3,7 +3,8 @@
 //! Invariant: nothing is forked by looking. The plan is the engine's own, so that it says what the command will do; the
 //! command is one that a shell takes as it stands.
 
-use bosun_engine::{Event, EventId, EventKind, WorkflowRegistry};
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_engine::{Event, EventId, EventKind};
 use bosun_replay::{Timeline, plan_fork};
 
 use crate::cli::fork::plan_lines;
