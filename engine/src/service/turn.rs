@@ -2,6 +2,8 @@
 //!
 //! Invariant: every message is answered, through the committer, so that no answer shows what is not durable. One arm a
 //! message, and no arm does more than find the run, decide, and say who is answered.
+//!
+//! Long: one arm a message, and for each the way to its run and to whoever is answered.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
