@@ -65,7 +65,7 @@ fn change(value: &mut Value, with: &Damage) {
             fields.remove(&key);
         }
         Value::Number(held) => *value = json!(held.as_i64().unwrap_or(0).wrapping_add(with.number)),
-        Value::String(text) if with.how % 2 == 0 => text.push('7'),
+        Value::String(text) if with.how.is_multiple_of(2) => text.push('7'),
         other => *other = [json!(null), json!(with.number), json!("1"), json!([]), json!({})][number % 5].clone(),
     }
 }
