@@ -27,9 +27,9 @@
 //! ```
 //!
 //! Each life has results and failures of activities in any order (lost, late, twice), signals and cancellation at any
-//! point, time that jumps, eviction, deploys, and crashes at every boundary of a commit. After every commit the history
-//! is replayed with fresh code. What goes wrong is made small, printed with its seed and the command that repeats it, and
-//! kept as a `.case` file beside the test, which is tried first from then on.
+//! point, time that jumps, eviction, deploys, and crashes at every boundary of a commit. After every commit (above forty
+//! turns after every eighth) the history is replayed with fresh code. What goes wrong is made small, printed with its seed
+//! and the command that repeats it, and kept as a `.case` file beside the test, which is tried first from then on.
 //!
 //! Invariant: the same seed gives the same lives, on every machine; a test draws its lives from its own name, so that it
 //! gives the same answer every time. `BOSUN_CASES` tries more, `BOSUN_MASTER_SEED` others, `BOSUN_SEED` exactly one.

@@ -139,3 +139,47 @@ fn a_clean_state_machine_gives_no_alarm() {
         .run();
     println!("{report}");
 }
+
+/// All at once, and ended by the last.
+#[derive(Serialize, Deserialize)]
+struct Fan {
+    left: usize,
+}
+
+impl StateMachine for Fan {
+    const TYPE: &'static str = "fan";
+    type Input = Vec<u32>;
+    type Output = ();
+    fn start(parts: Vec<u32>, cx: &mut Cx<'_>) -> Result<Self, Failure> {
+        for part in &parts {
+            cx.schedule_activity("fetch", part, quick());
+        }
+        if parts.is_empty() {
+            cx.complete(&());
+        }
+        Ok(Fan { left: parts.len() })
+    }
+    fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
+        match event {
+            WorkflowEvent::ActivityResolved { .. } => self.left -= 1,
+            WorkflowEvent::CancelRequested { .. } => cx.cancel(None),
+            _ => {}
+        }
+        if self.left == 0 {
+            cx.complete(&());
+        }
+        Ok(())
+    }
+}
+
+/// E37: few slots and many attempts: a snapshot also holds what only memory knows, that a backoff is over.
+#[test]
+fn a_snapshot_of_a_run_whose_attempts_wait_for_slots_gives_no_alarm() {
+    let report = DeterminismTest::new(WorkflowRegistry::new().state_machine::<Fan>(), "fan")
+        .input(prop::collection::vec(0..9_u32, 0..5))
+        .activity("fetch", any::<u32>())
+        .lives(1_000)
+        .must_meet(&["resumed from a snapshot and turns after it", "attempt failed"])
+        .run();
+    println!("{report}");
+}

@@ -51,7 +51,10 @@ fn every_crash_and_every_pair_of_crashes_of_small_programs_is_survived() {
     });
     let all = all.into_inner().unwrap();
     let rate = all.lives as f64 / begun.elapsed().as_secs_f64();
-    println!("every crash and pair of crashes of {} programs: {all}; {rate:.0} lives a second", programs.len());
+    let programs = programs.len();
+    crate::kit::tell(&format!(
+        "every crash and pair of crashes of {programs} programs: {all}; {rate:.0} lives a second"
+    ));
     for name in ["crash in recovery", "crash with a snapshot kept", "resumed from a snapshot and turns after it"] {
         assert!(all.rare.contains_key(name), "never met: {name}");
     }

@@ -28,7 +28,8 @@ fn a_million_histories_of_arbitrary_programs_break_no_guarantee() {
     let begun = Instant::now();
     let report = kit::kit().lives(PROGRAMS).schedules(SCHEDULES).on_all_cores().must_meet(&kit::rare()).run();
     let took = begun.elapsed().as_secs_f64();
-    println!("{report}; {:.0} lives a second\n{}", report.lives as f64 / took, report.sometimes());
+    let rate = report.lives as f64 / took;
+    kit::tell(&format!("arbitrary programs: {report}; {rate:.0} lives a second\n{}", report.sometimes()));
     if std::env::var_os("BOSUN_CASES").is_none() && std::env::var_os("BOSUN_SEED").is_none() {
         assert!(report.histories >= 1_000_000 && report.drawn >= 10_000, "{report}");
     }

@@ -36,6 +36,13 @@ pub(crate) fn kit() -> DeterminismTest {
         .without_case_files()
 }
 
+/// Prints past the capture of the test runner, so that figures are seen in CI when nothing is wrong.
+pub(crate) fn tell(figures: &str) {
+    use std::io::Write;
+    // Figures that cannot be printed change nothing.
+    let _ = writeln!(std::io::stderr(), "{figures}");
+}
+
 /// The rare states that programs can meet. Async code has no snapshots; the other takes a pause, a signal and a run that
 /// ends at once afterwards.
 pub(crate) fn rare() -> Vec<&'static str> {

@@ -19,6 +19,9 @@ fn arbitrary_programs_give_no_alarm() {
     let begun = Instant::now();
     let report: Report = kit::kit().lives(10_000).on_all_cores().must_meet(&kit::rare()).run();
     let took = begun.elapsed();
-    println!("{report}; {:.0} programs a second", report.lives as f64 / took.as_secs_f64());
-    println!("never met: {:?}", report.never_met());
+    let rate = report.lives as f64 / took.as_secs_f64();
+    kit::tell(&format!(
+        "arbitrary programs, wires armed: {report}; {rate:.0} a second; never met: {:?}",
+        report.never_met()
+    ));
 }
