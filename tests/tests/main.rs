@@ -6,6 +6,7 @@ mod kill;
 mod power_cut;
 mod rig;
 mod rows;
+mod simulation;
 mod storage_faults;
 mod tidy;
 mod timers;

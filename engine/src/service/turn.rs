@@ -76,9 +76,10 @@ impl TurnThread {
         self.finish_message();
     }
 
-    /// Whether a run has a deadline that has come.
+    /// Whether a run has a deadline that has come, and all runs were looked at that the worker before has left.
     pub(crate) fn is_due(&self) -> bool {
-        self.shard.next_deadline().is_some_and(|at| at <= self.shared.clock.now())
+        let recovered = self.shared.recovering[self.shard.number].load(Ordering::Acquire) == 0;
+        recovered && self.shard.next_deadline().is_some_and(|at| at <= self.shared.clock.now())
     }
 
     /// With nothing else under way, this thread commits itself; otherwise it goes on deciding while the committer
@@ -151,7 +152,11 @@ impl TurnThread {
             Message::WatchChild { namespace, workflow_id, first_run, parent } => {
                 self.watch_child(namespace, workflow_id, first_run, parent);
             }
-            Message::Recover { target } => self.recover(target),
+            Message::Recover { target } => {
+                // Counted first: if the code does not come back, the message is not handled a second time.
+                self.shared.recovering[self.shard.number].fetch_sub(1, Ordering::AcqRel);
+                self.recover(target);
+            }
             Message::Wake => {}
         }
     }
@@ -348,7 +353,13 @@ impl TurnThread {
         self.answer(reply, closed);
     }
 
-    fn watch_child(&mut self, namespace: Namespace, workflow_id: WorkflowId, first_run: RunId, parent: Parent) {
+    pub(super) fn watch_child(
+        &mut self,
+        namespace: Namespace,
+        workflow_id: WorkflowId,
+        first_run: RunId,
+        parent: Parent,
+    ) {
         let Some(last) = self.shard.last_of_chain(first_run) else { return };
         let name = RunName { namespace: namespace.clone(), workflow_id, run_id: last };
         let outcome = self.look(&name, Caller::Nobody, |execution| execution.run().outcome().cloned());
