@@ -242,6 +242,9 @@ impl World<'_> {
                         let why = format!("{} is open and waits for nothing that has a name", seen.info.workflow_id);
                         return self.broken("G16", why);
                     }
+                    let mut seen = seen.clone();
+                    // A state that comes from a snapshot does not know which line asked.
+                    seen.awaiting.iter_mut().for_each(|awaited| awaited.location = None);
                     drop(shown.insert(*run, format!("{seen:?}")));
                 }
                 other => return self.broken("G6", format!("the run {run} cannot be described: {other:?}")),

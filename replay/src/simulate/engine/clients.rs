@@ -109,6 +109,7 @@ impl World<'_> {
         Some(Box::new(start))
     }
 
+    // long: one exhaustive match; a kind more is an arm more.
     fn asked(&mut self, act: ClientAct) -> Option<Ask> {
         Some(match act {
             ClientAct::Start => Ask::Start { start: self.start_request()?, signal: None },

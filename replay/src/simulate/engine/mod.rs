@@ -24,6 +24,7 @@ mod rare;
 mod rest;
 mod world;
 
+pub use choices::{CHOICES_OF_A_STEP, StepChoices};
 pub use plan::{EnginePlan, Faults};
 pub use rare::ENGINE_RARE;
 pub use world::{EngineFailure, EngineLife};

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 
-use super::choices::choices_of;
+use super::choices::{StepChoices, choices_of};
 
 /// Which faults a life may meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,8 @@ pub struct EnginePlan {
     pub updates: Vec<(UpdateName, Payload)>,
     pub queries: Vec<(QueryName, Payload)>,
     pub faults: Faults,
-    pub choices: Vec<u16>,
+    /// The first ones are for how the worker is made, the others for a step each.
+    pub choices: Vec<StepChoices>,
 }
 
 impl EnginePlan {
@@ -51,9 +52,9 @@ impl EnginePlan {
             choices: Vec::new(),
         }
     }
-    /// The same plan with the choices of a seed.
-    pub fn seeded(mut self, seed: u64, choices: usize) -> Self {
-        self.choices = choices_of(seed, choices);
+    /// The same plan with the choices of a seed, for so many steps.
+    pub fn seeded(mut self, seed: u64, steps: usize) -> Self {
+        self.choices = choices_of(seed, steps);
         self
     }
     /// What a reader needs to see of a plan that failed: the starts and the choices.

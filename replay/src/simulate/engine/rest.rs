@@ -49,12 +49,11 @@ impl World<'_> {
                 let canceled = attempt.context.is_canceled();
                 self.end(attempt, if canceled { Err(ActivityError::Canceled(None)) } else { Ok(self.success()) });
             } else if self.worker.next_moment().is_some() {
-                self.to_next_moment();
+                self.pass_to_next_moment();
             } else {
                 return self.look();
             }
             self.look()?;
-            self.recovering = self.recovering && !self.worker.steps().is_empty();
         }
         self.broken("G16", format!("faults have stopped, and after {REST_STEPS} steps something is still going on"))
     }

@@ -123,13 +123,17 @@ const STEPS_MAX: u64 = 20_000;
 impl<'a> World<'a> {
     pub(super) fn begin(plan: &'a EnginePlan) -> Checked<Self> {
         let mut choices = Choices::new(&plan.choices);
+        choices.begin_step();
         let shape = Shape {
             shards: 1 + choices.below(3),
             slots: [4, 1, 2, 8][choices.below(4)],
             loaded_max: [100, 1, 2][choices.below(3)],
             mailbox_max: [100, 100, 100, 2][choices.below(4)],
             log_keep_bytes: [u64::MAX, 0, 2_000][choices.below(3)],
-            kinds: (u32::from(choices.next()) << 16) | u32::from(choices.next()),
+            kinds: {
+                choices.begin_step();
+                (u32::from(choices.next()) << 16) | u32::from(choices.next())
+            },
         };
         let log = Arc::new(MemoryLog::new([7; 16]));
         let clock = VirtualClock::at(TestEnvironment::EPOCH);
@@ -237,6 +241,7 @@ impl<'a> World<'a> {
     }
 
     fn step(&mut self) -> Checked {
+        self.choices.begin_step();
         let acts = self.acts();
         let Some(chosen) = self.choices.weighted(acts.iter().map(|(weight, _)| *weight)) else { return Ok(()) };
         let act = acts[chosen].1;
@@ -257,7 +262,7 @@ impl<'a> World<'a> {
                 // A number can be encoded.
                 let _ = self.staged[at].context.heartbeat(&details);
             }
-            Act::NextMoment => self.to_next_moment(),
+            Act::NextMoment => self.pass_to_next_moment(),
             Act::Tick => {
                 let wait = [1, 100, 5_000, 60_000, 3_600_000][self.choices.below(5)];
                 let at = self.clock.now().plus(Duration::from_millis(wait));
@@ -328,7 +333,7 @@ impl<'a> World<'a> {
         self.worker.tasks();
     }
 
-    pub(super) fn to_next_moment(&mut self) {
+    pub(super) fn pass_to_next_moment(&mut self) {
         if let Some(at) = self.worker.next_moment() {
             self.worker.advance_to(at.max(self.clock.now()));
         }
@@ -358,6 +363,9 @@ impl<'a> World<'a> {
             self.rare.hit("attempt waited for a slot");
         }
         self.take_answers()?;
+        // The runs that the worker before has left are looked at first, by messages.
+        let messages = self.worker.steps().iter().any(|step| matches!(step, WorkerStep::Message(_)));
+        self.recovering = self.recovering && messages;
         self.failed = !matches!(self.worker.health(), Health::Ready | Health::Draining | Health::Stopped);
         Ok(())
     }
