@@ -168,7 +168,38 @@ impl World<'_> {
                 self.chain_goes_on(all, turns)?;
             }
         }
-        Ok(())
+        if self.deleted.is_empty() { self.signals_between_runs(all) } else { Ok(()) }
+    }
+
+    /// G13, G18: in one chain no signal of a run arrives more often than it was sent. (A signal that is sent again after
+    /// a crash may find another chain open under the workflow id, which has not seen it.)
+    fn signals_between_runs(&self, all: &Histories) -> Checked {
+        let mut sent: BTreeMap<&WorkflowId, u64> = BTreeMap::new();
+        let mut arrived: BTreeMap<(&WorkflowId, RunId), u64> = BTreeMap::new();
+        for turns in all.values() {
+            let Some(started) = guarantees::start_of(turns) else { continue };
+            for event in turns.iter().flat_map(|turn| &turn.events) {
+                match event {
+                    EventKind::SignalExternalWorkflowExecutionInitiated(signal) => {
+                        *sent.entry(&signal.target.workflow_id).or_default() += 1;
+                    }
+                    EventKind::WorkflowExecutionSignaled(signal)
+                        if signal.request_id.as_ref().is_none_or(|id| !id.as_str().starts_with("client-")) =>
+                    {
+                        *arrived.entry((&started.workflow_id, started.first_run)).or_default() += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let mut arrived = arrived.into_iter();
+        match arrived.find(|((id, _), times)| *times > sent.get(id).copied().unwrap_or_default()) {
+            Some(((id, _), times)) => {
+                let why = format!("{times} signals of runs have arrived at {id}, {:?} were sent", sent.get(id));
+                self.broken("G13", why)
+            }
+            None => Ok(()),
+        }
     }
 
     /// G18: a run that says that another follows is followed by it; a child of a closed parent was told.
