@@ -52,8 +52,10 @@ seeded_bugs! {
         Catcher::of("seeded::engine::signals::unconsumed_signals_go_to_the_next_run_once"),
     ];
     /// G14: a restart starts a timer that is started.
-    a_timer_that_is_armed_twice_is_caught: TimerArmedTwice by
-        [Catcher::of("seeded::engine::timers::a_restart_with_work_under_way_arms_no_timer_again")];
+    a_timer_that_is_armed_twice_is_caught: TimerArmedTwice by [
+        Catcher::of(LIVES),
+        Catcher::of("seeded::engine::timers::a_restart_with_work_under_way_arms_no_timer_again"),
+    ];
     /// G13: a signal is acknowledged and forgotten.
     a_signal_that_is_dropped_is_caught: SignalDroppedInFlight by [
         Catcher::of(LIVES),
