@@ -69,7 +69,7 @@ impl Execution {
     ) -> Result<(Execution, Decision), Rejection> {
         let driver = registry.create(&started, run_id)?;
         let first = NextRun { run_id, started, inbox: Vec::new() };
-        Ok(Self::first_turn(first, Code::Live(driver), BTreeMap::new(), environment))
+        Ok(Self::first_turn(first, Code::Live(driver), environment))
     }
 
     /// As [`Execution::start`], for the next run of a chain, which must begin: without code for its type it waits, held,
@@ -86,24 +86,31 @@ impl Execution {
                 Code::Held(Held::Load(LoadError::UnknownWorkflowType(why)))
             }
         };
-        Self::first_turn(next, code, BTreeMap::new(), environment)
+        Self::first_turn(next, code, environment)
     }
 
     /// As [`Execution::start`], for a run that is forked at its beginning: these side effects have their values already.
+    /// `tell` adds what it is told in the same turn.
     pub(super) fn begin_with(
         first: NextRun,
         code: Box<dyn Driver>,
         side_effects: BTreeMap<Seq, Payload>,
         environment: &mut Environment<'_>,
+        tell: impl FnOnce(&mut Execution, &mut Draft<'_, '_>),
     ) -> (Execution, Decision) {
-        Self::first_turn(first, Code::Live(code), side_effects, environment)
+        Self::first_turn_with(first, Code::Live(code), side_effects, environment, tell)
     }
 
-    fn first_turn(
+    fn first_turn(next: NextRun, code: Code, environment: &mut Environment<'_>) -> (Execution, Decision) {
+        Self::first_turn_with(next, code, BTreeMap::new(), environment, |_, _| {})
+    }
+
+    fn first_turn_with(
         next: NextRun,
         code: Code,
         side_effects: BTreeMap<Seq, Payload>,
         environment: &mut Environment<'_>,
+        tell: impl FnOnce(&mut Execution, &mut Draft<'_, '_>),
     ) -> (Execution, Decision) {
         let NextRun { run_id, started, inbox } = next;
         let run = Run::new(run_id, environment.now, environment.build, &started);
@@ -117,6 +124,7 @@ impl Execution {
         }
         draft.push(&mut execution.run, EventKind::WorkflowExecutionStarted(Box::new(started)));
         execution.settle(&mut draft);
+        tell(&mut execution, &mut draft);
         let decision = draft.finish(&mut execution.run);
         (execution, decision)
     }
@@ -224,7 +232,7 @@ impl Execution {
             self.settle(&mut draft);
         }
         if drains {
-            self.drain_inbox(&mut draft);
+            self.drain_inbox(&mut draft, usize::MAX);
         }
         if unpauses && !self.run.is_closed() && !held {
             self.run.queue_waiting(&mut draft);
@@ -237,21 +245,23 @@ impl Execution {
     /// Decides what waits in the inbox of a run that is neither paused nor held any more.
     pub fn decide_inbox(&mut self, environment: &mut Environment<'_>) -> Decision {
         let mut draft = Draft::new(&self.run, environment);
-        self.drain_inbox(&mut draft);
+        self.drain_inbox(&mut draft, usize::MAX);
         draft.finish(&mut self.run)
     }
 
-    /// Decides what was kept, in order, when nothing keeps it waiting any more. A restart that was kept comes first:
-    /// what is decided after it may start attempts, and those are not lost.
-    pub(super) fn drain_inbox(&mut self, draft: &mut Draft<'_, '_>) {
+    /// Decides what was kept, in order, when nothing keeps it waiting any more; at most so many inputs, and says how many
+    /// it were. A restart that was kept comes first: what is decided after it may start attempts, and those are not lost.
+    pub(super) fn drain_inbox(&mut self, draft: &mut Draft<'_, '_>, most: usize) -> usize {
         let decides =
             |this: &Self| !this.run.is_buffering() && matches!(this.code, Code::Live(_)) && !this.run.is_closed();
         if decides(self) && self.run.inbox.contains(&Input::WorkerRestarted) {
             self.run.recover(draft);
             self.settle(draft);
         }
-        while decides(self) {
+        let mut taken = 0;
+        while taken < most && decides(self) {
             let Some(input) = self.run.inbox.pop_front() else { break };
+            taken += 1;
             draft.inbox_taken += 1;
             let decided = input != Input::WorkerRestarted && self.accept(draft, input).is_ok();
             // What no longer applies (a stale attempt) is taken from the inbox and has no further effect.
@@ -259,6 +269,7 @@ impl Execution {
                 self.settle(draft);
             }
         }
+        taken
     }
 
     fn refuse_if_closed(&self, input: &Input) -> Result<(), Rejection> {

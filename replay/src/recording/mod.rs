@@ -155,6 +155,10 @@ impl History {
     pub fn turns(&self) -> &[Turn] {
         &self.turns
     }
+    /// The turns, for who has no more use for the history.
+    pub fn into_turns(self) -> Vec<Turn> {
+        self.turns
+    }
     pub fn events(&self) -> impl Iterator<Item = Event> + '_ {
         self.turns.iter().flat_map(Turn::numbered)
     }

@@ -144,6 +144,9 @@ impl Change {
             Change::Input => Some(EventId(1)),
         }
     }
+    pub(super) fn is_signal(&self, id: EventId) -> bool {
+        matches!(self, Change::Signal { event, .. } if *event == id)
+    }
     pub(super) fn seq(&self) -> Option<Seq> {
         match self {
             Change::Outcome { subject, .. } | Change::SideEffect { subject, .. } => Some(subject.seq),
@@ -187,9 +190,6 @@ impl Change {
             Change::Signal { event, signal } => {
                 let what = format!("signal {} = {}", signal.name, short(&signal.input));
                 let line = ForkTold { event: Some(*event), what, why: ForkTelling::Changed };
-                if at == EventId(0) {
-                    return Err(refused(self.name(), "the fork begins anew, and nothing is signaled to it"));
-                }
                 told.push((*event, EventKind::WorkflowExecutionSignaled(signal.clone()), line));
             }
             Change::Outcome { subject, outcome } => {

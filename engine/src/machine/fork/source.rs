@@ -110,24 +110,6 @@ impl<'a> Source<'a> {
         let later = self.subjects.values().filter(|subject| subject.asked > id);
         later.filter(|subject| subject.family != Family::SideEffect).map(Subject::effect).collect()
     }
-
-    /// Signals after an event, without those that are told at the fork.
-    pub(super) fn signals_after<'b>(&self, id: EventId, told: impl Iterator<Item = &'b SignalName>) -> Vec<SignalName> {
-        let mut left: Vec<SignalName> = self
-            .after(id)
-            .iter()
-            .filter_map(|event| match event.kind {
-                EventKind::WorkflowExecutionSignaled(signal) => Some(signal.name.clone()),
-                _ => None,
-            })
-            .collect();
-        for name in told {
-            if let Some(at) = left.iter().position(|one| one == name) {
-                left.remove(at);
-            }
-        }
-        left
-    }
 }
 
 impl Subject {
