@@ -4,6 +4,7 @@ mod fsync_contract;
 mod full_disk;
 mod kill;
 mod power_cut;
+mod replay_cli;
 mod rig;
 mod rows;
 mod storage_faults;
