@@ -180,8 +180,12 @@ impl ActivityRegistry {
                 Ok(Payload::encode(&running.await?)?)
             })
         });
-        self.functions.insert(activity_type.into(), erased);
+        self.insert(activity_type.into(), erased);
         self
+    }
+    /// Registers a function whose types are erased already.
+    pub(crate) fn insert(&mut self, activity_type: ActivityType, function: ActivityFunction) {
+        self.functions.insert(activity_type, function);
     }
     pub fn get(&self, activity_type: &ActivityType) -> Option<&ActivityFunction> {
         self.functions.get(activity_type)

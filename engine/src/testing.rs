@@ -13,6 +13,8 @@ use crate::clock::{Clock, VirtualClock};
 use crate::log::MemoryLog;
 use crate::machine::{Durable, Effect, SealedEffects};
 use crate::service::{DataDirectory, StartError, Worker, WorkerOptions};
+
+pub use crate::service::{Staged, Stepped, WorkerStep};
 use crate::vocabulary::*;
 use crate::workflow::WorkflowRegistry;
 

@@ -76,6 +76,10 @@ impl Committer {
     pub(crate) fn submit(&self, item: Item) -> bool {
         let mut queue = self.lock();
         while queue.items.len() >= BACKLOG_MAX && !queue.stopped {
+            if queue.committer_waits {
+                // Nobody may have kicked yet for what is there already.
+                self.arrived.notify_one();
+            }
             queue.waiting_for_space += 1;
             queue = self.space.wait(queue).unwrap_or_else(PoisonError::into_inner);
             queue.waiting_for_space -= 1;
@@ -142,17 +146,13 @@ impl Committer {
     fn commit_all(&self, shared: &Arc<Shared>, role: MutexGuard<'_, ()>) {
         while let Some(mut batch) = self.take_batch() {
             let outcome = self.commit(shared, &mut batch);
-            for item in batch {
-                // Durable, hence readable: that is what eviction waits for.
-                self.released[item.shard].fetch_add(1, Ordering::AcqRel);
-                release_item(shared, item, &outcome);
-                shared.idle.end();
-            }
+            self.release(shared, batch, &outcome);
         }
         drop(role);
     }
 
-    fn take_batch(&self) -> Option<Vec<Item>> {
+    /// The first of three steps that only one at a time may take, in this order: what belongs into one group.
+    pub(super) fn take_batch(&self) -> Option<Vec<Item>> {
         let mut queue = self.lock();
         if queue.items.is_empty() {
             return None;
@@ -174,7 +174,8 @@ impl Committer {
         Some(batch)
     }
 
-    fn commit(&self, shared: &Shared, batch: &mut [Item]) -> Result<Durable, Rejection> {
+    /// The second step: the group becomes durable, or the worker has failed.
+    pub(super) fn commit(&self, shared: &Shared, batch: &mut [Item]) -> Result<Durable, Rejection> {
         if let Some(failed) = shared.health.storage_failure() {
             return Err(failed.refusal().unwrap_or(Rejection::ShuttingDown));
         }
@@ -193,6 +194,20 @@ impl Committer {
                 Err(health::rejection_of(&error))
             }
         }
+    }
+
+    /// The third step: effects and answers go out.
+    pub(super) fn release(&self, shared: &Arc<Shared>, batch: Vec<Item>, outcome: &Result<Durable, Rejection>) {
+        for item in batch {
+            // Durable, hence readable: that is what eviction waits for.
+            self.released[item.shard].fetch_add(1, Ordering::AcqRel);
+            release_item(shared, item, outcome);
+            shared.idle.end();
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().items.is_empty()
     }
 }
 

@@ -238,6 +238,10 @@ impl Mailbox {
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().messages.is_empty()
     }
+    /// Everything that waits, for whoever ends a worker at once.
+    pub(crate) fn clear(&self) -> VecDeque<Message> {
+        std::mem::take(&mut self.lock().messages)
+    }
     /// No more than what is here now: an outcome that was delivered before the stop is not lost.
     pub(crate) fn stop(&self) {
         let mut queue = self.lock();

@@ -23,11 +23,13 @@ mod health;
 mod in_hand;
 mod mailbox;
 mod options;
+mod pace;
 mod release;
 mod runner;
 mod shard;
 mod shared;
 mod start;
+mod stepped;
 mod turn;
 mod waiters;
 mod watchdog;
@@ -35,6 +37,7 @@ mod worker;
 
 pub use health::Health;
 pub use options::{DataDirectory, Interceptor, WorkerOptions};
+pub use stepped::{Staged, Stepped, WorkerStep};
 pub use worker::{StartError, Worker};
 
 pub(crate) use mailbox::{Answered, Closed, Message, Reply, RunRef, StartThen};

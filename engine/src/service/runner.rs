@@ -7,12 +7,13 @@
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::watch;
 
 use super::committer::RunName;
+use super::pace::Pace;
 use super::shared::Shared;
 use crate::activity::*;
 use crate::vocabulary::*;
@@ -25,7 +26,8 @@ struct Running {
     name: RunName,
     cancel: watch::Sender<bool>,
     interval: Duration,
-    last_beat: Option<Instant>,
+    /// When the last heartbeat was written, by the pace of the runner.
+    last_beat: Option<Duration>,
     pending: Option<Option<Payload>>,
     flush_planned: bool,
 }
@@ -34,6 +36,7 @@ struct Running {
 pub(crate) struct Runner {
     registry: ActivityRegistry,
     handle: tokio::runtime::Handle,
+    pace: Pace,
     running: Arc<Mutex<BTreeMap<TaskToken, Running>>>,
     finished: watch::Sender<usize>,
     /// Where all attempts send their heartbeats.
@@ -41,8 +44,15 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    pub(crate) fn new(registry: ActivityRegistry, handle: tokio::runtime::Handle) -> Self {
-        Runner { registry, handle, running: Arc::default(), finished: watch::Sender::new(0), sink: OnceLock::new() }
+    pub(crate) fn new(registry: ActivityRegistry, handle: tokio::runtime::Handle, pace: Pace) -> Self {
+        Runner {
+            registry,
+            handle,
+            pace,
+            running: Arc::default(),
+            finished: watch::Sender::new(0),
+            sink: OnceLock::new(),
+        }
     }
     pub(crate) fn handle(&self) -> &tokio::runtime::Handle {
         &self.handle
@@ -79,7 +89,8 @@ impl Runner {
         self.handle.spawn(async move {
             // Made here, not on the committer's thread: making it runs user code.
             let function = Box::pin(async { shared.runner.future(&shared, &task, context).await });
-            let running = attempt(function, canceled, shared.options.cancel_grace);
+            let grace = || shared.runner.pace.sleep(shared.options.cancel_grace);
+            let running = attempt(function, canceled, grace);
             // Dropping what a panic or a cancellation left of the function may panic too.
             let ended = AssertUnwindSafe(running).catch_unwind().await;
             let outcome = ended.unwrap_or_else(|panic| ActivityOutcome::Failed(panicked(panic.as_ref())));
@@ -135,7 +146,8 @@ impl Runner {
     fn heartbeat(&self, shared: &Arc<Shared>, token: TaskToken, details: Option<Payload>) {
         let mut all = self.lock();
         let Some(running) = all.get_mut(&token) else { return };
-        let since = running.last_beat.map(|last| last.elapsed());
+        let now = self.pace.now();
+        let since = running.last_beat.map(|last| now.saturating_sub(last));
         match since {
             Some(since) if since < running.interval => {
                 running.pending = Some(details);
@@ -143,13 +155,13 @@ impl Runner {
                     running.flush_planned = true;
                     let (shared, wait) = (shared.clone(), running.interval - since);
                     self.handle.spawn(async move {
-                        tokio::time::sleep(wait).await;
+                        shared.runner.pace.sleep(wait).await;
                         shared.runner.flush(&shared, token);
                     });
                 }
             }
             Some(_) | None => {
-                running.last_beat = Some(Instant::now());
+                running.last_beat = Some(now);
                 running.pending = None;
                 let name = running.name.clone();
                 drop(all);
@@ -164,7 +176,7 @@ impl Runner {
         let Some(running) = all.get_mut(&token) else { return };
         running.flush_planned = false;
         let Some(details) = running.pending.take() else { return };
-        running.last_beat = Some(Instant::now());
+        running.last_beat = Some(self.pace.now());
         let name = running.name.clone();
         drop(all);
         let TaskToken { seq, attempt, .. } = token;
@@ -173,16 +185,17 @@ impl Runner {
 }
 
 /// Runs the function until it ends, or until it has ignored its cancellation for too long.
-async fn attempt<F>(function: F, mut canceled: watch::Receiver<bool>, grace: Duration) -> ActivityOutcome
+async fn attempt<F, G>(function: F, mut canceled: watch::Receiver<bool>, grace: impl FnOnce() -> G) -> ActivityOutcome
 where
     F: Future<Output = Result<Payload, ActivityError>>,
+    G: Future<Output = ()>,
 {
     let function = AssertUnwindSafe(function).catch_unwind();
     let overdue = async move {
         if canceled.wait_for(|canceled| *canceled).await.is_err() {
             std::future::pending::<()>().await;
         }
-        tokio::time::sleep(grace).await;
+        grace().await;
     };
     tokio::select! {
         biased;

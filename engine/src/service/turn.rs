@@ -35,14 +35,17 @@ impl TurnThread {
         // Begun where the thread was made: a virtual clock must not move before the deadlines are known.
         self.shared.idle.end();
         while !self.in_hand.is_replaced() {
+            self.publish_wake();
             let deadline = self.shard.next_deadline();
-            self.shared.wake_at[self.shard.number]
-                .store(deadline.map_or(i64::MAX, Timestamp::as_micros), Ordering::Release);
-            let due = deadline.is_some_and(|at| at <= self.shared.clock.now());
+            let due = self.is_due();
             let wait = if due { Some(std::time::Duration::ZERO) } else { self.real_wait(deadline) };
             if due {
-                self.fire_due();
+                self.fire_due(|thread| thread.shared.committer.kick(&thread.shared, false));
                 self.commit();
+                if self.in_hand.is_replaced() {
+                    // The next message is the new thread's.
+                    break;
+                }
             }
             match self.shared.mailboxes[self.shard.number].next(wait) {
                 Arrival::Message(message) => {
@@ -53,12 +56,29 @@ impl TurnThread {
                 }
                 Arrival::Deadline => {}
                 Arrival::Stopped => {
-                    self.in_hand.leave();
-                    self.shard.snapshot_all();
+                    self.leave();
                     break;
                 }
             }
         }
+    }
+
+    /// The worker stops: what can be resumed from a snapshot is.
+    pub(crate) fn leave(&mut self) {
+        self.in_hand.leave();
+        self.shard.snapshot_all();
+    }
+
+    /// One message, decided and handed to the committer; whoever calls this sees to the commit.
+    pub(crate) fn turn(&mut self, message: Message) {
+        self.in_hand.take_message();
+        self.handle(message);
+        self.finish_message();
+    }
+
+    /// Whether a run has a deadline that has come.
+    pub(crate) fn is_due(&self) -> bool {
+        self.shard.next_deadline().is_some_and(|at| at <= self.shared.clock.now())
     }
 
     /// With nothing else under way, this thread commits itself; otherwise it goes on deciding while the committer
@@ -81,14 +101,15 @@ impl TurnThread {
     }
 
     /// A virtual clock looks at this as soon as nothing is under way.
-    fn publish_wake(&self) {
+    pub(crate) fn publish_wake(&self) {
         let deadline = self.shard.next_deadline();
         self.shared.wake_at[self.shard.number]
             .store(deadline.map_or(i64::MAX, Timestamp::as_micros), Ordering::Release);
     }
 
-    /// Wakes a bounded number of runs whose deadline has come, so that messages get their turn too.
-    fn fire_due(&mut self) {
+    /// Wakes a bounded number of runs whose deadline has come, so that messages get their turn too. What one has decided
+    /// need not wait for the others: `decided` is called between them.
+    pub(crate) fn fire_due(&mut self, decided: impl Fn(&Self)) {
         self.shared.idle.begin();
         self.in_hand.take_message();
         let now = self.shared.clock.now();
@@ -98,6 +119,7 @@ impl TurnThread {
             }
             let Some(name) = self.shard.pop_due(now) else { break };
             self.input(&name, Input::Deadline, None);
+            decided(self);
         }
         self.finish_message();
     }

@@ -27,11 +27,7 @@ pub(crate) struct TurnThreads {
 impl TurnThreads {
     /// Starts a thread for every shard.
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Arc<Self>> {
-        let mut known: Vec<Known> = vec![Known::new(); shared.mailboxes.len()];
-        for (run, namespace, workflow_id, outlook) in shared.journal.open_runs() {
-            known[shared.shard_of(&namespace, &workflow_id)].push((run, namespace, workflow_id, outlook));
-        }
-        let threads = known
+        let threads = known_runs(shared)
             .into_iter()
             .enumerate()
             .map(|(number, known)| spawn(shared, number, 0, known))
@@ -87,7 +83,31 @@ impl TurnThreads {
 }
 
 /// The open runs of a shard, as the index knows them.
-type Known = Vec<(RunId, Namespace, WorkflowId, Outlook)>;
+pub(super) type Known = Vec<(RunId, Namespace, WorkflowId, Outlook)>;
+
+/// The open runs of every shard.
+pub(super) fn known_runs(shared: &Shared) -> Vec<Known> {
+    let mut known: Vec<Known> = vec![Known::new(); shared.mailboxes.len()];
+    for (run, namespace, workflow_id, outlook) in shared.journal.open_runs() {
+        known[shared.shard_of(&namespace, &workflow_id)].push((run, namespace, workflow_id, outlook));
+    }
+    known
+}
+
+/// What runs the turns of a shard.
+pub(super) fn turn_thread(
+    shared: Arc<Shared>,
+    number: usize,
+    generation: u64,
+    known: Known,
+    in_hand: Arc<InHand>,
+) -> TurnThread {
+    let mut shard = Shard::new(shared, number, generation, in_hand);
+    for (run, namespace, workflow_id, outlook) in known {
+        shard.know(namespace, workflow_id, run, outlook);
+    }
+    TurnThread::new(shard)
+}
 
 /// The shard is made on its thread: loaded workflow code never leaves the thread it runs on.
 fn spawn(
@@ -99,11 +119,7 @@ fn spawn(
     let in_hand = Arc::new(InHand::default());
     let (counted, shared, hand) = (shared.clone(), shared.clone(), in_hand.clone());
     let run = move || {
-        let mut shard = Shard::new(shared, number, generation, hand);
-        for (run, namespace, workflow_id, outlook) in known {
-            shard.know(namespace, workflow_id, run, outlook);
-        }
-        TurnThread::new(shard).run();
+        turn_thread(shared, number, generation, known, hand).run();
     };
     let name = format!("bosun-turn-{number}");
     counted.idle.begin();

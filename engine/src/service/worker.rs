@@ -14,6 +14,7 @@ use super::committer::Committer;
 use super::health::{Health, HealthCell};
 use super::mailbox::{Mailbox, Message};
 use super::options::{DataDirectory, WorkerOptions};
+use super::pace::Pace;
 use super::runner::Runner;
 use super::shared::{Idle, Shared};
 use super::waiters::Waiters;
@@ -47,30 +48,7 @@ impl Worker {
     /// Opens the log, recovers and begins to work. Must be called within a tokio runtime, on which activities run.
     pub fn start(options: WorkerOptions) -> Result<Worker, StartError> {
         let handle = tokio::runtime::Handle::try_current()?;
-        let medium: Arc<dyn Log> = match &options.data {
-            DataDirectory::Path(path) => Arc::new(SledLog::open(path, SledOptions::default())?),
-            DataDirectory::Log(log) => log.clone(),
-        };
-        let journal = Arc::new(Journal::open(medium, options.journal.clone())?);
-        let shards = options.shards.max(1);
-        let shared = Arc::new(Shared {
-            clock: options.clock.not_before(journal.last_at()),
-            build: options.workflows.build_id(),
-            mailboxes: (0..shards).map(|_| Mailbox::new(options.mailbox_max)).collect(),
-            committer: Committer::new(shards),
-            queues: Mutex::new(TaskQueues::new(options.slots, options.task_queues.clone())),
-            runner: Runner::new(options.activities.clone(), handle),
-            waiters: Waiters::default(),
-            health: HealthCell::new(),
-            idle: Idle::new(options.clock.as_virtual().is_some()),
-            committed: broadcast::Sender::new(1_024),
-            held: Mutex::default(),
-            wake_at: (0..shards).map(|_| AtomicI64::new(i64::MAX)).collect(),
-            run_ids: AtomicU64::new(0),
-            sleepers: Mutex::default(),
-            journal,
-            options,
-        });
+        let shared = open(options, handle, Pace::real())?;
         // What needs a look is put into the mailboxes before the first request can arrive.
         recover(&shared);
         let turns = TurnThreads::start(&shared)?;
@@ -166,9 +144,41 @@ impl Drop for Worker {
     }
 }
 
+/// Opens the log and makes what the threads of a worker share. Nothing runs yet.
+pub(super) fn open(
+    options: WorkerOptions,
+    handle: tokio::runtime::Handle,
+    pace: Pace,
+) -> Result<Arc<Shared>, StartError> {
+    let medium: Arc<dyn Log> = match &options.data {
+        DataDirectory::Path(path) => Arc::new(SledLog::open(path, SledOptions::default())?),
+        DataDirectory::Log(log) => log.clone(),
+    };
+    let journal = Arc::new(Journal::open(medium, options.journal.clone())?);
+    let shards = options.shards.max(1);
+    Ok(Arc::new(Shared {
+        clock: options.clock.not_before(journal.last_at()),
+        build: options.workflows.build_id(),
+        mailboxes: (0..shards).map(|_| Mailbox::new(options.mailbox_max)).collect(),
+        committer: Committer::new(shards),
+        queues: Mutex::new(TaskQueues::new(options.slots, options.task_queues.clone())),
+        runner: Runner::new(options.activities.clone(), handle, pace),
+        waiters: Waiters::default(),
+        health: HealthCell::new(),
+        idle: Idle::new(options.clock.as_virtual().is_some()),
+        committed: broadcast::Sender::new(1_024),
+        held: Mutex::default(),
+        wake_at: (0..shards).map(|_| AtomicI64::new(i64::MAX)).collect(),
+        run_ids: AtomicU64::new(0),
+        sleepers: Mutex::default(),
+        journal,
+        options,
+    }))
+}
+
 /// Asks the shards to look at runs that had something under way, at closed ones whose messages have not arrived, and at
 /// children whose parent may have closed.
-fn recover(shared: &Arc<Shared>) {
+pub(super) fn recover(shared: &Arc<Shared>) {
     let mut looked_at = 0;
     let open = shared.journal.open_runs();
     let known = open.len();
@@ -224,16 +234,24 @@ impl Housekeeping {
                 continue;
             }
             (done_at, looked_at) = (last, now);
-            match housekeep(shared) {
-                Ok(done) => tracing::debug!(?done, "housekeeping"),
-                Err(error) => {
-                    tracing::error!(%error, "housekeeping failed; nothing is acknowledged any more");
-                    shared.health.worsen(super::health::of_storage(&error));
-                    return;
-                }
+            if !housekeep_or_fail(shared) {
+                return;
             }
         }
     }
+}
+
+/// Says whether the worker may go on: like every storage error, one of housekeeping is the last.
+pub(super) fn housekeep_or_fail(shared: &Shared) -> bool {
+    match housekeep(shared) {
+        Ok(done) => tracing::debug!(?done, "housekeeping"),
+        Err(error) => {
+            tracing::error!(%error, "housekeeping failed; nothing is acknowledged any more");
+            shared.health.worsen(super::health::of_storage(&error));
+            return false;
+        }
+    }
+    true
 }
 
 /// Checkpoints, archives, deletes what is past retention: a bounded piece of each (engine.md E32).

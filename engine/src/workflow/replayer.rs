@@ -55,6 +55,8 @@ pub struct Replayer<'a> {
     activations: u64,
     commands: u64,
     hasher: blake3::Hasher,
+    /// Where commands are encoded for the digest, one after the other.
+    encoded: Vec<u8>,
     produced: Vec<Command>,
 }
 
@@ -79,6 +81,7 @@ impl<'a> Replayer<'a> {
             activations: 0,
             commands: 0,
             hasher: blake3::Hasher::new(),
+            encoded: Vec::new(),
             produced: Vec::new(),
         }
     }
@@ -148,8 +151,9 @@ impl<'a> Replayer<'a> {
         self.commands += commands.len() as u64;
         for command in commands {
             // Commands are plain data; encoding them cannot fail.
-            let encoded = rmp_serde::to_vec(command).unwrap_or_default();
-            self.hasher.update(&(encoded.len() as u64).to_be_bytes()).update(&encoded);
+            self.encoded.clear();
+            let _ = rmp_serde::encode::write(&mut self.encoded, command);
+            self.hasher.update(&(self.encoded.len() as u64).to_be_bytes()).update(&self.encoded);
         }
         self.hasher.update(&u64::MAX.to_be_bytes());
         watch(Step { event, commands, driver: driver.as_mut() });

@@ -28,6 +28,24 @@ fn code() -> WorkflowRegistry {
             ctx.signal_external(to, "word", "hello").await?;
             ctx.signal_channel::<()>("go").recv().await
         })
+        .workflow("brief-parent", |ctx: WfContext, cancels: bool| async move {
+            let child = ctx.child_workflow::<String>("helper", "helper", &(), ChildWorkflowOptions::default());
+            child.started().await?;
+            let options = ActivityOptions { retry_policy: attempts(1), ..quick() };
+            let worked: String = ctx.activity("work", "job", options).await?;
+            if cancels {
+                child.cancel("not needed");
+                ctx.signal_channel::<()>("go").recv().await?;
+            }
+            Ok(worked)
+        })
+        .workflow("brief-talker", |ctx: WfContext, (): ()| async move {
+            let to = ExternalTarget { workflow_id: "listener".into(), run_id: None };
+            let told = ctx.signal_external(to, "word", "hello");
+            let worked: String = ctx.activity("work", "job", quick()).await?;
+            drop(told);
+            Ok(worked)
+        })
         .workflow("listener", |ctx: WfContext, (): ()| async move {
             ctx.signal_channel::<()>("stop").recv().await?;
             let heard: Vec<Result<String, Failure>> = ctx.signal_channel::<String>("word").drain();
@@ -241,4 +259,84 @@ async fn the_runs_after_a_fork_are_ordinary_runs() {
     assert_eq!(last.forked_from, None);
     let of_fork = client.list(ListRequest { query: "WorkflowId = 'fork'".into(), limit: 10 }).await.unwrap();
     assert_eq!(of_fork.len(), 2);
+}
+
+/// The outcome that a fork is given for the only activity of its source.
+fn given(value: &str) -> ForkChange {
+    let of = ForkSubject::Name { name: "work".into(), nth: None };
+    ForkChange::Outcome { of, outcome: Ok(payload(value)) }
+}
+
+fn waits_for(seen: &Description, signal: &str) -> bool {
+    seen.awaiting.iter().any(|awaited| awaited.what == format!("signal {signal}"))
+}
+
+/// E15, G18: a fork that ends at once, or that cancels the child it was told of, leaves the source's child alone: the
+/// child is not the fork's to end.
+#[tokio::test]
+async fn the_end_of_a_fork_does_not_touch_the_child_of_its_source() {
+    for cancels in [false, true] {
+        let (mut stage, activities) = Stage::new();
+        let environment = environment_with(code(), activities);
+        let client = environment.client();
+        client.start(start("brief-parent", "source", &cancels)).await.unwrap();
+        let of_source = stage.next().await;
+        client.fork(fork("source", "fork").change(given("given"))).await.unwrap();
+        // What the fork does to others arrives before what is asked after it.
+        let told = |seen: &Description| if cancels { waits_for(seen, "go") } else { !seen.info.status.is_open() };
+        until(&client, "fork", told).await;
+        let helper = client.describe(&target("helper")).await.unwrap();
+        assert_eq!(helper.info.status, WorkflowStatus::Running, "cancels: {cancels}");
+        assert!(!helper.cancel_requested);
+        check(&client, "fork").await;
+        of_source.complete("of the source");
+        until(&client, "source", told).await;
+        let helper = client.describe(&target("helper")).await.unwrap();
+        let touched = !helper.info.status.is_open() || helper.cancel_requested;
+        assert!(touched, "it is the source's to end");
+    }
+}
+
+/// G13, G18: a message that the source had under way is not sent again by a fork that ends at once, also not by the
+/// recovery after it.
+#[tokio::test]
+async fn the_end_of_a_fork_does_not_repeat_a_message_of_its_source() {
+    let (mut stage, activities) = Stage::new();
+    let environment = environment_with(code(), activities);
+    let client = environment.client();
+    client.start(start("listener", "listener", &())).await.unwrap();
+    client.start(start("brief-talker", "source", &())).await.unwrap();
+    let of_source = stage.next().await;
+    until(&client, "source", |seen| seen.info.history.events >= 5).await;
+    let events = client.history(&target("source"), EventId(1), 100).await.unwrap();
+    let arrived = events.iter().find(|event| event.kind.name() == "ExternalWorkflowExecutionSignaled");
+    let before = EventId(arrived.expect("the listener was told").id.0 - 1);
+    let forked = client.fork(fork("source", "fork").at(before).change(given("given"))).await.unwrap();
+    assert_eq!(forked.plan.event, before, "the message is under way there");
+    assert_eq!(output::<String>(&client, "fork").await, "given");
+    let last = client.turns(&target("fork")).await.unwrap().pop().expect("turns");
+    assert!(!last.outlook.attention, "the fork has nothing to deliver: {:?}", last.outlook);
+    of_source.complete("late");
+    let environment = environment.restart(|_| {}).unwrap();
+    let client = environment.client();
+    client.signal(&target("listener"), signal("stop", &())).await.unwrap();
+    assert_eq!(output::<usize>(&client, "listener").await, 1, "heard once");
+    check(&client, "fork").await;
+}
+
+/// E08: an activity that was paused by hand in the source runs again in the fork: whoever forks wants it to go on.
+#[tokio::test]
+async fn an_activity_paused_in_the_source_runs_in_the_fork() {
+    let (mut stage, activities) = Stage::new();
+    let environment = environment_with(code(), activities);
+    let client = environment.client();
+    client.start(start("work", "source", &())).await.unwrap();
+    let of_source = stage.next().await;
+    let activity = client.describe(&target("source")).await.unwrap().pending_activities[0].activity_id.clone();
+    client.pause_activity(&target("source"), &activity, "by hand".into(), None).await.unwrap();
+    client.fork(fork("source", "fork")).await.unwrap();
+    stage.next().await.complete("of the fork");
+    assert_eq!(output::<String>(&client, "fork").await, "of the fork");
+    check(&client, "fork").await;
+    of_source.complete("late");
 }

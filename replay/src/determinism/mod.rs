@@ -35,12 +35,15 @@
 //! gives the same answer every time. `BOSUN_CASES` tries more, `BOSUN_MASTER_SEED` others, `BOSUN_SEED` exactly one.
 
 mod cases;
+mod many;
 mod report;
 mod search;
+mod steps;
 mod strategies;
 pub mod wires;
 
 use std::panic::Location;
+use std::sync::Arc;
 
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
@@ -67,6 +70,9 @@ pub struct DeterminismTest {
     pub(crate) drawn: Drawn,
     pub(crate) doubts: Doubts,
     pub(crate) lives: u32,
+    /// How often each drawn plan is lived again with other steps.
+    pub(crate) schedules: u32,
+    pub(crate) threads: usize,
     pub(crate) order_independent: bool,
     pub(crate) must_meet: Vec<&'static str>,
     pub(crate) place: &'static Location<'static>,
@@ -96,6 +102,8 @@ impl DeterminismTest {
             },
             doubts: Doubts::default(),
             lives: 256,
+            schedules: 0,
+            threads: 1,
             order_independent: false,
             must_meet: Vec::new(),
             place: Location::caller(),
@@ -204,7 +212,7 @@ impl DeterminismTest {
         name: impl Into<String>,
         holds: impl Fn(&View<'_>) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        self.doubts.invariants.push((name.into(), Box::new(holds)));
+        self.doubts.invariants.push((name.into(), Arc::new(holds)));
         self
     }
     /// The next version of the code, which is deployed in the middle of lives and must fit all of their histories.
@@ -237,6 +245,18 @@ impl DeterminismTest {
     /// How many lives are tried. Default 256; `BOSUN_CASES` overrides.
     pub fn lives(mut self, lives: u32) -> Self {
         self.lives = lives;
+        self
+    }
+    /// For very many lives: each drawn plan is also lived so many times with other steps. These lives are judged by the
+    /// guarantees, the invariants and one whole replay; each sixteenth has every prefix replayed. The seed of a failure
+    /// repeats the drawn plan with all of its steps.
+    pub fn schedules(mut self, schedules: u32) -> Self {
+        self.schedules = schedules;
+        self
+    }
+    /// Lives on as many threads as there are cores. What is found is the same.
+    pub fn on_all_cores(mut self) -> Self {
+        self.threads = std::thread::available_parallelism().map_or(1, usize::from);
         self
     }
     /// How many steps a life has at most. Default 30.

@@ -15,6 +15,10 @@ use crate::simulate::{Finding, Life, Plan, RARE};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     pub lives: u64,
+    /// Of these, how many were drawn as a whole, and would shrink as a whole, where each drawn plan is lived often.
+    pub drawn: u64,
+    /// Runs that came to be: a life has more than one if the run goes on as another, or has children.
+    pub histories: u64,
     pub commits: u64,
     pub events: u64,
     /// Lives by how they ended; `Waiting` for those that came to rest.
@@ -26,8 +30,10 @@ pub struct Report {
 }
 
 impl Report {
-    pub(crate) fn add(&mut self, life: &Life) {
+    /// Adds one life.
+    pub fn add(&mut self, life: &Life) {
         self.lives += 1;
+        self.histories += life.histories.len() as u64;
         self.commits += u64::from(life.commits);
         self.events += life.histories.iter().flatten().map(|turn| turn.events.len() as u64).sum::<u64>();
         let end = life.outcome.as_ref().map_or_else(|| "Waiting".to_owned(), |outcome| outcome.status().to_string());
@@ -39,11 +45,22 @@ impl Report {
     /// Adds what another search has looked at.
     pub fn merge(&mut self, other: &Report) {
         self.lives += other.lives;
+        self.drawn += other.drawn;
+        self.histories += other.histories;
         self.commits += other.commits;
         self.events += other.events;
         self.trip_wires |= other.trip_wires;
         other.ends.iter().for_each(|(end, n)| *self.ends.entry(end.clone()).or_default() += n);
         other.rare.iter().for_each(|(name, n)| *self.rare.entry(name).or_default() += n);
+    }
+    /// Workers that died.
+    pub fn crashes(&self) -> u64 {
+        self.rare.iter().filter(|(name, _)| name.starts_with("crash ")).map(|(_, n)| n).sum()
+    }
+    /// How often each rare state was met, one a line.
+    pub fn sometimes(&self) -> String {
+        let line = |name: &&'static str| format!("{:>12}  {name}\n", self.rare.get(name).copied().unwrap_or(0));
+        RARE.iter().map(line).collect()
     }
     /// Rare states that were never met.
     pub fn never_met(&self) -> Vec<&'static str> {
@@ -53,7 +70,12 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} lives, {} commits, {} events; ", self.lives, self.commits, self.events)?;
+        write!(f, "{} lives", self.lives)?;
+        if self.drawn > 0 {
+            write!(f, " ({} drawn by proptest)", self.drawn)?;
+        }
+        let Report { histories, commits, events, .. } = self;
+        write!(f, ", {histories} histories, {commits} commits, {events} events, {} crashes; ", self.crashes())?;
         for (end, n) in &self.ends {
             write!(f, "{end} {n}, ")?;
         }

@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use bosun_engine::SignalName;
-use proptest::strategy::{Strategy, ValueTree};
+use proptest::strategy::{BoxedStrategy, Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::DeterminismTest;
+use super::many::lived;
 use super::report::{Failed, Report};
 use super::wires::armed;
-use crate::simulate::{Finding, Life, Plan, Step, live, order_independent};
+use crate::simulate::{Finding, Life, Plan, Step};
 
 /// Shrinking stops here: a failure that is told late is not told.
 const SHRINK_TIME: Duration = Duration::from_secs(4);
@@ -37,24 +38,34 @@ impl DeterminismTest {
         }
         let asked = |name| if self.fuzz.is_some() { None } else { number(name) };
         if let Some(seed) = asked("BOSUN_SEED").or(self.fuzz.and_then(|fuzz| fuzz.only)) {
-            let life = self.try_seed(seed, &report)?;
-            report.add(&life);
+            match self.schedules {
+                0 => self.try_seed(&self.drawn.plans(), seed, &mut report)?,
+                _ => self.many(std::iter::once(seed), &mut report)?,
+            }
             return Ok(report);
         }
         let lives = asked("BOSUN_CASES").unwrap_or(u64::from(self.lives));
         let master = asked("BOSUN_MASTER_SEED").or(self.fuzz.map(|fuzz| fuzz.master));
         let master = master.unwrap_or_else(|| self.own_seed());
-        for n in 0..lives {
-            let life = self.try_seed(mix(master.wrapping_add(n)), &report)?;
-            report.add(&life);
+        let seeds = (0..lives).map(|n| mix(master.wrapping_add(n)));
+        if self.schedules > 0 || self.threads > 1 {
+            self.many(seeds, &mut report)?;
+        } else {
+            let plans = self.drawn.plans();
+            seeds.into_iter().try_for_each(|seed| self.try_seed(&plans, seed, &mut report))?;
         }
         self.all_met(&report)?;
         Ok(report)
     }
 
+    /// What a seed stands for: the plan that is lived with all doubts. Nothing if the strategies give no values.
+    pub fn plan(&self, seed: u64) -> Option<Plan> {
+        tree(&self.drawn.plans(), seed).map(|tree| tree.current())
+    }
+
     /// The signals that a few lives ended up waiting for. What is wrong with those lives is found again later.
     pub(super) fn signals_waited_for(&self) -> Vec<SignalName> {
-        let lives = (0..32_u64).filter_map(|n| self.life(&self.tree(mix(n))?.current()).ok());
+        let lives = (0..32_u64).filter_map(|n| self.life(&self.plan(mix(n))?).ok());
         let awaited = lives.flat_map(|life| life.awaiting);
         let names: BTreeSet<SignalName> =
             awaited.filter_map(|one| SignalName::new(one.what.strip_prefix("signal ")?).ok()).collect();
@@ -62,49 +73,61 @@ impl DeterminismTest {
     }
 
     /// One life from one seed; a failure is made small.
-    fn try_seed(&self, seed: u64, report: &Report) -> Result<Life, Box<Failed>> {
-        let Some(mut tree) = self.tree(seed) else {
-            let why = "the strategies of the test give no values: too many are filtered out".into();
-            return Err(self.failed(Finding::Setup { why }, self.empty_plan(), Some(seed), report));
-        };
+    fn try_seed(&self, plans: &BoxedStrategy<Plan>, seed: u64, report: &mut Report) -> Result<(), Box<Failed>> {
+        let Some(mut tree) = tree(plans, seed) else { return Err(self.no_values(seed, report)) };
         let plan = tree.current();
         match self.life(&plan) {
-            Ok(life) => Ok(life),
-            Err(finding @ Finding::Setup { .. }) => Err(self.failed(finding, plan, Some(seed), report)),
-            Err(finding) => {
-                let (plan, finding) = self.shrink(tree.as_mut(), plan, finding);
-                let mut failed = self.failed(finding, plan, Some(seed), report);
-                failed.case = self.keep(&failed.plan, &failed.finding);
-                Err(failed)
+            Ok(life) => {
+                report.add(&life);
+                Ok(())
             }
+            Err(finding) => Err(self.found(tree.as_mut(), plan, finding, seed, report)),
         }
     }
 
-    fn tree(&self, seed: u64) -> Option<Box<dyn ValueTree<Value = Plan>>> {
-        let mut bytes = [0; 32];
-        for (n, part) in bytes.chunks_mut(8).enumerate() {
-            part.copy_from_slice(&mix(seed.wrapping_add(n as u64)).to_le_bytes());
+    pub(super) fn no_values(&self, seed: u64, report: &Report) -> Box<Failed> {
+        let why = "the strategies of the test give no values: too many are filtered out".into();
+        self.failed(Finding::Setup { why }, self.empty_plan(), Some(seed), report)
+    }
+
+    /// Makes a failure small, keeps it, and tells it. The plan may have other steps than the tree.
+    pub(super) fn found(
+        &self,
+        tree: &mut dyn ValueTree<Value = Plan>,
+        plan: Plan,
+        finding: Finding,
+        seed: u64,
+        report: &Report,
+    ) -> Box<Failed> {
+        if let Finding::Setup { .. } = finding {
+            return self.failed(finding, plan, Some(seed), report);
         }
-        let config = Config { failure_persistence: None, ..Config::default() };
-        let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-        self.drawn.plans().new_tree(&mut runner).ok().map(|tree| Box::new(tree) as Box<dyn ValueTree<Value = Plan>>)
+        let (plan, finding) = self.shrink(tree, plan, finding);
+        let mut failed = self.failed(finding, plan, Some(seed), report);
+        failed.case = self.keep(&failed.plan, &failed.finding);
+        failed
     }
 
     fn life(&self, plan: &Plan) -> Result<Life, Finding> {
-        if self.order_independent {
-            order_independent(plan, &self.versions, &self.doubts)?;
-        }
-        live(plan, &self.versions, &self.doubts, &[])
+        lived(plan, &self.versions, &self.doubts, self.order_independent)
     }
 
     fn shrink(&self, tree: &mut dyn ValueTree<Value = Plan>, plan: Plan, finding: Finding) -> (Plan, Finding) {
         let (begun, mut tries) = (Instant::now(), 0);
-        let mut smallest = (plan, finding);
         let goes_on = |tries: u32| tries < SHRINK_TRIES && begun.elapsed() < SHRINK_TIME;
+        // Steps that were thrown are not the tree's: it makes the rest of the plan small.
+        let own_steps = tree.current().steps == plan.steps;
+        let mut smallest = (plan, finding);
+        if !own_steps {
+            self.drop_steps(&mut smallest, &mut tries, &goes_on);
+        }
         let mut moved = tree.simplify();
         while moved && goes_on(tries) {
             tries += 1;
-            let plan = tree.current();
+            let mut plan = tree.current();
+            if !own_steps {
+                plan.steps.clone_from(&smallest.0.steps);
+            }
             moved = match self.life(&plan) {
                 Err(finding) if finding.is_like(&smallest.1) => {
                     smallest = (plan, finding);
@@ -113,10 +136,15 @@ impl DeterminismTest {
                 _ => tree.complicate(),
             };
         }
-        // Steps that only make sense together, and ticks that one tick replaces.
+        self.drop_steps(&mut smallest, &mut tries, &goes_on);
+        smallest
+    }
+
+    /// Drops steps one by one, also those that only make sense together, and ticks that one tick replaces.
+    fn drop_steps(&self, smallest: &mut (Plan, Finding), tries: &mut u32, goes_on: &dyn Fn(u32) -> bool) {
         let mut at = 0;
-        while at < smallest.0.steps.len() && goes_on(tries) {
-            tries += 1;
+        while at < smallest.0.steps.len() && goes_on(*tries) {
+            *tries += 1;
             let mut plan = smallest.0.clone();
             let dropped = plan.steps.remove(at);
             if let (Step::Tick { ms: a } | Step::Delay { ms: a }, Some(Step::Tick { ms: b })) =
@@ -126,11 +154,10 @@ impl DeterminismTest {
                 *b = b.saturating_add(a);
             }
             match self.life(&plan) {
-                Err(finding) if finding.is_like(&smallest.1) => smallest = (plan, finding),
+                Err(finding) if finding.is_like(&smallest.1) => *smallest = (plan, finding),
                 _ => at += 1,
             }
         }
-        smallest
     }
 
     fn failed(&self, finding: Finding, plan: Plan, seed: Option<u64>, report: &Report) -> Box<Failed> {
@@ -165,6 +192,17 @@ impl DeterminismTest {
             format!("the lives never met: {}; try more lives, or give the test what it needs", missing.join(", "));
         Err(self.failed(Finding::Setup { why }, self.empty_plan(), None, report))
     }
+}
+
+/// The plan of a seed, as something that can be made smaller.
+pub(super) fn tree(plans: &BoxedStrategy<Plan>, seed: u64) -> Option<Box<dyn ValueTree<Value = Plan>>> {
+    let mut bytes = [0; 32];
+    for (n, part) in bytes.chunks_mut(8).enumerate() {
+        part.copy_from_slice(&mix(seed.wrapping_add(n as u64)).to_le_bytes());
+    }
+    let config = Config { failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    plans.new_tree(&mut runner).ok()
 }
 
 /// The command that repeats a life: tests run on threads that bear their names.

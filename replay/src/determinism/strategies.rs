@@ -7,9 +7,9 @@
 use bosun_engine::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::strategy::Union;
 
-use crate::simulate::{Boundary, Plan, Step};
+use super::steps::Possible;
+use crate::simulate::{Plan, Step};
 
 /// What is drawn for a plan.
 #[derive(Clone)]
@@ -88,43 +88,18 @@ impl Drawn {
             .boxed()
     }
 
-    fn steps(&self) -> BoxedStrategy<Vec<Step>> {
-        let (this, most) = (self.clone(), self.steps_max);
-        any::<u32>().no_shrink().prop_flat_map(move |mask| vec(this.step(mask), 0..=most)).boxed()
+    pub(super) fn possible(&self) -> Possible {
+        Possible {
+            signals: !self.signals.is_empty(),
+            queries: !self.queries.is_empty(),
+            updates: !self.updates.is_empty(),
+            deploys: self.deploys,
+        }
     }
 
-    /// A step of one of the kinds that the mask lets through; time and deliveries always come through.
-    fn step(&self, mask: u32) -> BoxedStrategy<Step> {
-        let mut kinds: Vec<(u32, BoxedStrategy<Step>)> = vec![
-            (10, (0_u16..4, 0_u16..6).prop_map(|(pick, result)| Step::Deliver { pick, result }).boxed()),
-            (3, Just(Step::Tick { ms: 0 }).boxed()),
-        ];
-        let pick = || 0_u16..4;
-        let ms = || prop_oneof![1_u32..2_000, Just(60_000_u32), Just(3_600_000_u32)];
-        let mut bit = 0;
-        let mut add = |weight: u32, possible: bool, step: BoxedStrategy<Step>| {
-            if possible && mask & (1 << bit) != 0 {
-                kinds.push((weight, step));
-            }
-            bit += 1;
-        };
-        add(2, true, (pick(), 0_u16..6).prop_map(|(pick, result)| Step::Duplicate { pick, result }).boxed());
-        add(1, true, pick().prop_map(|pick| Step::Lose { pick }).boxed());
-        add(2, true, (pick(), 0_u16..6).prop_map(|(pick, result)| Step::Zombie { pick, result }).boxed());
-        add(1, true, pick().prop_map(|pick| Step::Heartbeat { pick }).boxed());
-        add(4, !self.signals.is_empty(), (0_u16..6).prop_map(|pick| Step::Signal { pick }).boxed());
-        add(1, true, Just(Step::Repeat).boxed());
-        add(1, true, Just(Step::Cancel).boxed());
-        add(2, !self.queries.is_empty(), pick().prop_map(|pick| Step::Query { pick }).boxed());
-        add(2, !self.updates.is_empty(), (0_u16..6).prop_map(|pick| Step::Update { pick }).boxed());
-        add(1, true, prop_oneof![Just(Step::Pause), Just(Step::Unpause)].boxed());
-        add(2, true, ms().prop_map(|ms| Step::Tick { ms }).boxed());
-        add(2, true, ms().prop_map(|ms| Step::Delay { ms }).boxed());
-        add(1, true, (-100_000_i32..100_000).prop_map(|seconds| Step::WallJump { seconds }).boxed());
-        add(3, true, proptest::sample::select(&Boundary::ALL[..]).prop_map(|at| Step::Crash { at }).boxed());
-        add(2, true, any::<bool>().prop_map(|snapshot| Step::Evict { snapshot }).boxed());
-        add(1, self.deploys, Just(Step::Deploy).boxed());
-        Union::new_weighted(kinds).boxed()
+    fn steps(&self) -> BoxedStrategy<Vec<Step>> {
+        let (possible, most) = (self.possible(), self.steps_max);
+        any::<u32>().no_shrink().prop_flat_map(move |mask| vec(possible.strategy(mask), 0..=most)).boxed()
     }
 }
 

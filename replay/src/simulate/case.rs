@@ -195,6 +195,8 @@ impl fmt::Display for Boundary {
             Boundary::AfterSync => f.write_str("after-sync"),
             Boundary::AfterRelease => f.write_str("after-release"),
             Boundary::InRecovery { commits } => write!(f, "in-recovery {commits}"),
+            Boundary::InSnapshot { kept: false } => f.write_str("in-snapshot-lost"),
+            Boundary::InSnapshot { kept: true } => f.write_str("in-snapshot-kept"),
         }
     }
 }
@@ -243,6 +245,8 @@ fn boundary(word: &str, number: &dyn Fn(usize) -> Result<u16, String>) -> Result
         "unsynced-kept" => Boundary::Unsynced { kept: true },
         "after-sync" => Boundary::AfterSync,
         "after-release" => Boundary::AfterRelease,
+        "in-snapshot-lost" => Boundary::InSnapshot { kept: false },
+        "in-snapshot-kept" => Boundary::InSnapshot { kept: true },
         "in-recovery" => Boundary::InRecovery { commits: u8::try_from(number(2)?).unwrap_or(u8::MAX) },
         other => return Err(format!("unknown boundary {other:?}")),
     })

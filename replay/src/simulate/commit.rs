@@ -92,12 +92,20 @@ impl World<'_> {
 
     /// Takes a run out of its place; whoever takes it puts it back.
     pub(super) fn load(&mut self, run_id: RunId) -> Result<Execution, Finding> {
-        let registry = self.registry();
         let run = self.runs.entry(run_id).or_default();
         if let Some(execution) = run.execution.take() {
             return Ok(execution);
         }
-        let execution = Execution::load(&run.turns, registry, registry.build_id()).map_err(broken)?;
+        if run.snapshot.is_some() {
+            return self.resume(run_id);
+        }
+        self.replay_whole(run_id)
+    }
+
+    pub(super) fn replay_whole(&mut self, run_id: RunId) -> Result<Execution, Finding> {
+        let registry = self.registry();
+        let turns = self.runs.get(&run_id).map_or(&[][..], |run| &run.turns);
+        let execution = Execution::load(turns, registry, registry.build_id()).map_err(broken)?;
         let relived = watch::take();
         self.fits(&execution)?;
         self.doubts.same_again(&self.runs[&run_id].lived, relived)?;
@@ -177,7 +185,7 @@ impl World<'_> {
             }
             effects.push((run, sealed));
         }
-        if matches!(boundary, None | Some(Boundary::AfterRelease | Boundary::InRecovery { .. })) {
+        if boundary.is_none_or(Boundary::releases) {
             for (run, sealed) in effects {
                 let opened = bosun_engine::testing::release_simulated(sealed);
                 opened.into_iter().for_each(|effect| self.release(run, effect));
@@ -189,6 +197,7 @@ impl World<'_> {
         self.doubts.calls()?;
         match boundary {
             Some(boundary) => self.crash(boundary).map(|()| true),
+            None if self.evicts && writes => self.evict(false).map(|()| false),
             None => Ok(false),
         }
     }
@@ -208,6 +217,9 @@ impl World<'_> {
     /// The worker dies, and another one starts on what is durable.
     pub(super) fn crash(&mut self, boundary: Boundary) -> Result<(), Finding> {
         self.rare.note_crash(boundary);
+        if let Boundary::InSnapshot { kept } = boundary {
+            self.snapshot_all(kept)?;
+        }
         for run in self.runs.values_mut() {
             run.execution = None;
         }
@@ -256,7 +268,9 @@ impl World<'_> {
         let Some(run) = self.runs.get(&run_id) else { return Ok(()) };
         if self.version == 0 {
             self.doubts.ended_well(&run.turns)?;
-            self.doubts.replay(registry, run)?;
+            if self.doubts.wants(&run.turns) {
+                self.doubts.replay(registry, run)?;
+            }
         }
         watch::take();
         let view = View::new(&run.turns, run.execution.as_ref(), self.now);

@@ -5,18 +5,19 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use bosun_engine::machine::Execution;
-use bosun_engine::workflow::{ReplayError, Replayed, Replayer, WorkflowRegistry, take_stray_request};
+use bosun_engine::workflow::{ReplayError, Replayed, Replayer, Step, WorkflowRegistry, take_stray_request};
 use bosun_engine::*;
 use serde_json::Value;
 
 use super::finding::Finding;
-use super::watch::Seen;
+use super::watch::{self, Seen};
 use super::world::{SimulatedRun, World};
 use crate::determinism::{Call, Perturbation, perturbed, take_trips};
 
-type InvariantCheck = Box<dyn Fn(&View<'_>) -> Result<(), String> + Send + Sync>;
+type InvariantCheck = Arc<dyn Fn(&View<'_>) -> Result<(), String> + Send + Sync>;
 
 /// What is looked at, and what may be.
 pub struct Doubts {
@@ -27,6 +28,8 @@ pub struct Doubts {
     pub(crate) panics_allowed: bool,
     pub(crate) runs_for_ever: bool,
     pub(crate) heal_commits: Option<u32>,
+    /// Whether every prefix is replayed, as the run grows, or the whole only, at rest.
+    pub(crate) prefixes: bool,
 }
 
 impl Default for Doubts {
@@ -38,6 +41,7 @@ impl Default for Doubts {
             panics_allowed: false,
             runs_for_ever: false,
             heal_commits: None,
+            prefixes: true,
         }
     }
 }
@@ -46,6 +50,13 @@ impl Doubts {
     /// Only the replay of every prefix: for those who live very many lives.
     pub fn without_twins() -> Self {
         Doubts { twins: 0, ..Doubts::default() }
+    }
+    /// The same for a life that is one of very many: no twins, and each history is replayed at every prefix, or only
+    /// whole, once, at rest. The other doubts (guarantees, invariants, states that come back from eviction, loads after
+    /// crashes) stand.
+    pub(crate) fn of_one_in_many(&self, prefixes: bool) -> Doubts {
+        let (invariants, allowed) = (self.invariants.clone(), self.allowed.clone());
+        Doubts { invariants, allowed, twins: 0, prefixes, ..*self }
     }
 }
 
@@ -165,45 +176,59 @@ impl Doubts {
 
     /// Replays a history with fresh code and compares everything that can be seen.
     pub(super) fn replay(&self, registry: &WorkflowRegistry, run: &SimulatedRun) -> Result<(), Finding> {
-        let length = run.turns.len();
-        let closed = run.turns.last().and_then(|turn| turn.events.last()).is_some_and(|end| end.closes().is_some());
-        if length > EVERY_PREFIX && !length.is_multiple_of(8) && !closed {
-            return Ok(());
-        }
-        let (replayed, again) = self.relive(registry, &run.turns)?;
+        let mut seen = 0;
+        let mut differs = None;
+        let replayed = self.relive(registry, &run.turns, &mut |step| {
+            let lived = run.lived.get(seen).map_or(&[][..], Vec::as_slice);
+            seen += 1;
+            if differs.is_none() {
+                differs = same_commands(lived, step.commands).err();
+            }
+        })?;
         self.calls()?;
-        compare(&run.lived, &again)?;
-        if let Some(execution) = &run.execution {
-            self.same_state(&execution.state_json(), &replayed.driver.state_json())?;
+        differs.map_or(Ok(()), Err)?;
+        match &run.execution {
+            Some(execution) => self.same_state(&execution.state_json(), &replayed.driver.state_json()),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// Replays turns; also what the code asked for, activation by activation.
-    fn relive(&self, registry: &WorkflowRegistry, turns: &[Turn]) -> Result<(Replayed, Vec<Vec<Command>>), Finding> {
-        let mut asked = Vec::new();
+    /// Whether a run that has grown is replayed now.
+    pub(super) fn wants(&self, turns: &[Turn]) -> bool {
+        let closed = || turns.last().and_then(|turn| turn.events.last()).is_some_and(|end| end.closes().is_some());
+        self.prefixes && (turns.len() <= EVERY_PREFIX || turns.len().is_multiple_of(8) || closed())
+    }
+
+    /// Replays turns, with a look at every activation.
+    fn relive(
+        &self,
+        registry: &WorkflowRegistry,
+        turns: &[Turn],
+        look: &mut dyn FnMut(Step<'_>),
+    ) -> Result<Replayed, Finding> {
         let mut replayer = Replayer::new(registry);
         let mut told = |why: ReplayError| match why {
             ReplayError::NonDeterminism(card) => self.calls().err().unwrap_or(Finding::ReplayMismatch(card)),
             other => Finding::Guarantee { id: "G21", why: other.to_string() },
         };
-        for turn in turns {
-            replayer.turn(turn, &mut |step| asked.push(step.commands.to_vec())).map_err(&mut told)?;
-        }
-        Ok((replayer.finish().map_err(told)?, asked))
+        watch::unseen(|| {
+            turns.iter().try_for_each(|turn| replayer.turn(turn, look)).map_err(&mut told)?;
+            replayer.finish().map_err(told)
+        })
     }
 }
 
-fn compare(lived: &[Vec<Command>], again: &[Vec<Command>]) -> Result<(), Finding> {
-    let pairs = lived.iter().zip(again);
+fn same_commands(lived: &[Command], again: &[Command]) -> Result<(), Finding> {
     // Commands hold floats that are not equal to themselves; their text is.
-    let Some((first, second)) =
-        pairs.into_iter().find(|(first, second)| first != second && format!("{first:?}") != format!("{second:?}"))
-    else {
+    if lived == again || format!("{lived:?}") == format!("{again:?}") {
         return Ok(());
-    };
+    }
     let text = |commands: &[Command]| format!("{commands:?}").chars().take(400).collect::<String>();
-    Err(Finding::Unstable { what: "commands", event_id: None, first: text(first), second: text(second) })
+    Err(Finding::Unstable { what: "commands", event_id: None, first: text(lived), second: text(again) })
+}
+
+fn compare(lived: &[Vec<Command>], again: &[Vec<Command>]) -> Result<(), Finding> {
+    lived.iter().zip(again).try_for_each(|(lived, again)| same_commands(lived, again))
 }
 
 /// What one twin has seen of a history.
@@ -222,13 +247,22 @@ impl Doubts {
         turns: &[Turn],
         queries: &[(QueryName, Payload)],
     ) -> Result<Twin, Finding> {
-        let (mut replayed, asked) = self.relive(registry, turns)?;
+        let mut asked = Vec::new();
+        let mut replayed = self.relive(registry, turns, &mut |step| asked.push(step.commands.to_vec()))?;
         let answers = queries.iter().map(|(name, input)| format!("{:?}", replayed.driver.query(name, input))).collect();
         Ok(Twin { digest: replayed.digest, state: replayed.driver.state_json(), asked, answers })
     }
 }
 
 impl World<'_> {
+    /// Replays every history whole, if that was not done as it grew.
+    pub(super) fn whole(&mut self) -> Result<(), Finding> {
+        if self.version > 0 || self.doubts.prefixes {
+            return Ok(());
+        }
+        self.runs.values().try_for_each(|run| self.doubts.replay(self.registry(), run))
+    }
+
     /// Runs the code over its histories again, on other threads, with other memory, clocks and hash keys.
     pub(super) fn twins(&mut self) -> Result<(), Finding> {
         if self.version > 0 || self.doubts.twins == 0 {
@@ -253,7 +287,7 @@ impl World<'_> {
                 Some(first) => differs(first, &seen)?,
             }
         }
-        super::watch::take();
+        watch::take();
         Ok(())
     }
 }

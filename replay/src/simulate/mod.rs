@@ -18,6 +18,7 @@ mod guarantees;
 mod plan;
 mod rare;
 mod rest;
+mod snapshot;
 mod under_way;
 mod watch;
 mod world;
@@ -27,7 +28,7 @@ use bosun_engine::workflow::WorkflowRegistry;
 pub use case::{CaseError, case_text};
 pub use doubts::{Doubts, View};
 pub use finding::Finding;
-pub use plan::{Boundary, Plan, Step};
+pub use plan::{Boundary, Faults, Plan, Step};
 pub use rare::RARE;
 pub use world::{Life, SIMULATED_ID};
 
@@ -53,17 +54,13 @@ impl Versions {
 
 /// Lives a plan on a fresh thread, crashing at the commits that are listed by number.
 pub fn live(plan: &Plan, versions: &Versions, doubts: &Doubts, crashes: &[(u32, Boundary)]) -> Result<Life, Finding> {
-    on_a_fresh_thread(|| World::new(plan, &versions.0, doubts, crashes).live())
+    let faults = Faults { crashes: crashes.to_vec(), ..Faults::default() };
+    on_a_fresh_thread(|| World::new(plan, &versions.0, doubts, &faults).live())
 }
 
 /// Lives a plan on this thread, which must not be within a runtime. Cheaper than [`live`] where many lives are lived.
-pub fn live_here(
-    plan: &Plan,
-    versions: &Versions,
-    doubts: &Doubts,
-    crashes: &[(u32, Boundary)],
-) -> Result<Life, Finding> {
-    World::new(plan, &versions.0, doubts, crashes).live()
+pub fn live_here(plan: &Plan, versions: &Versions, doubts: &Doubts, faults: &Faults) -> Result<Life, Finding> {
+    World::new(plan, &versions.0, doubts, faults).live()
 }
 
 /// Lives a plan without its steps twice, with everything arriving in opposite orders: the outcome must be the same.
@@ -71,7 +68,7 @@ pub fn order_independent(plan: &Plan, versions: &Versions, doubts: &Doubts) -> R
     let plan = Plan { steps: Vec::new(), ..plan.clone() };
     let lived = |order| {
         on_a_fresh_thread(|| {
-            let mut world = World::new(&plan, &versions.0, doubts, &[]);
+            let mut world = World::new(&plan, &versions.0, doubts, &Faults::default());
             world.order = order;
             world.live()
         })

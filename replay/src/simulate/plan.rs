@@ -90,6 +90,17 @@ pub enum Step {
     Deploy,
 }
 
+/// What happens beside the plan, wherever it can: for those who go through all of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Crashes at commits by number.
+    pub crashes: Vec<(u32, Boundary)>,
+    /// Every run leaves memory after every commit.
+    pub evict: bool,
+    /// Everything that arrives when the world comes to rest arrives twice.
+    pub duplicate: bool,
+}
+
 /// Where a crash strikes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Boundary {
@@ -106,11 +117,15 @@ pub enum Boundary {
     InRecovery {
         commits: u8,
     },
+    /// After the release, while snapshots are written: they are on disk, or lost. Code that has none is as after release.
+    InSnapshot {
+        kept: bool,
+    },
 }
 
 impl Boundary {
     /// Each kind, for those who go through all.
-    pub const ALL: [Boundary; 7] = [
+    pub const ALL: [Boundary; 9] = [
         Boundary::BeforeAppend,
         Boundary::Unsynced { kept: false },
         Boundary::Unsynced { kept: true },
@@ -118,7 +133,14 @@ impl Boundary {
         Boundary::AfterRelease,
         Boundary::InRecovery { commits: 0 },
         Boundary::InRecovery { commits: 1 },
+        Boundary::InSnapshot { kept: false },
+        Boundary::InSnapshot { kept: true },
     ];
+
+    /// Whether the effects of the commit are released before the crash.
+    pub(super) fn releases(self) -> bool {
+        matches!(self, Boundary::AfterRelease | Boundary::InRecovery { .. } | Boundary::InSnapshot { .. })
+    }
 }
 
 impl Plan {

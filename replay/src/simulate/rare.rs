@@ -17,6 +17,8 @@ pub const RARE: &[&str] = &[
     "crash after sync",
     "crash after release",
     "crash in recovery",
+    "crash with a snapshot lost",
+    "crash with a snapshot kept",
     "delivered out of order",
     "duplicate completion refused",
     "late completion refused",
@@ -40,6 +42,7 @@ pub const RARE: &[&str] = &[
     "paused",
     "deployed",
     "resumed from a snapshot",
+    "resumed from a snapshot and turns after it",
     "child completed",
     "child start repeated",
     "child told after a crash that its parent has closed",
@@ -71,7 +74,7 @@ impl Rare {
             Boundary::Unsynced { kept: false } => "crash with the group unsynced and lost",
             Boundary::Unsynced { kept: true } => "crash with the group unsynced and kept",
             Boundary::AfterSync => "crash after sync",
-            Boundary::AfterRelease | Boundary::InRecovery { .. } => "crash after release",
+            Boundary::AfterRelease | Boundary::InRecovery { .. } | Boundary::InSnapshot { .. } => "crash after release",
         });
     }
 

@@ -1,14 +1,12 @@
-//! Evictions, deploys, and the rest at the end: faults stop, and everything must end or wait for something named.
+//! Deploys, and the rest at the end: faults stop, and everything must end or wait for something named.
 //!
-//! Invariant: nothing is lost by an eviction or a deploy, and the code that comes back has the state that went (engine.md
-//! E37, G22). A world that heals gives every success it can; so what does not come to rest then never does (G16).
+//! Invariant: nothing is lost by a deploy (engine.md G22). A world that heals gives every success it can; so what does not come to rest then never does (G16).
 
-use bosun_engine::machine::Execution;
 use bosun_engine::*;
 
 use super::finding::Finding;
 use super::plan::Boundary;
-use super::world::{World, broken};
+use super::world::World;
 
 /// A heal that needs more commits than this does not come to rest.
 const HEAL_COMMITS: u32 = 2_000;
@@ -16,37 +14,6 @@ const HEAL_COMMITS: u32 = 2_000;
 const IDLE_MAX: u32 = 500;
 
 impl World<'_> {
-    /// All runs that are in memory leave it, and come back.
-    pub(super) fn evict(&mut self, snapshot: bool) -> Result<(), Finding> {
-        let loaded = self.runs.iter().filter(|(_, run)| run.execution.is_some());
-        let loaded: Vec<RunId> = loaded.map(|(id, _)| *id).collect();
-        loaded.into_iter().try_for_each(|run_id| self.evict_run(run_id, snapshot))
-    }
-
-    fn evict_run(&mut self, run_id: RunId, snapshot: bool) -> Result<(), Finding> {
-        let execution = self.load(run_id)?;
-        let state = execution.state_json();
-        let taken = if snapshot { execution.snapshot() } else { None };
-        let facts = execution.run().clone();
-        drop(execution);
-        self.doubts.stray()?;
-        if let Some(bytes) = taken {
-            let registry = self.registry();
-            let restored = registry.restore(&facts.info().workflow_type.clone(), run_id, &bytes).map_err(|why| {
-                Finding::Unstable { what: "state", event_id: None, first: "a snapshot".into(), second: why.to_string() }
-            })?;
-            let resumed = Execution::resume(facts, restored, &[], registry.build_id()).map_err(broken)?;
-            self.rare.hit("resumed from a snapshot");
-            self.doubts.same_state(&state, &resumed.state_json())?;
-            self.keep(run_id, resumed);
-        } else {
-            let loaded = self.load(run_id)?;
-            self.doubts.same_state(&state, &loaded.state_json())?;
-            self.keep(run_id, loaded);
-        }
-        Ok(())
-    }
-
     pub(super) fn deploy(&mut self) -> Result<(), Finding> {
         self.version = (self.version + 1).min(self.versions.len() - 1);
         self.rare.hit("deployed");
@@ -59,7 +26,7 @@ impl World<'_> {
         if let Some(boundary) = self.armed.take() {
             // No commit came for it to strike at.
             self.crash(match boundary {
-                Boundary::InRecovery { .. } => boundary,
+                _ if boundary.releases() => boundary,
                 _ => Boundary::AfterRelease,
             })?;
         }

@@ -192,7 +192,12 @@ impl World<'_> {
         };
         let Some(at) = at else { return Ok(false) };
         let item = self.under_way.remove(at);
-        self.arrive(item, 0, false)?;
+        if self.duplicates {
+            self.arrive(item.clone(), 0, false)?;
+            self.arrive(item, 0, true)?;
+        } else {
+            self.arrive(item, 0, false)?;
+        }
         Ok(true)
     }
 

@@ -29,6 +29,14 @@ pub(crate) fn begin() {
     SEEN.with(|seen| *seen.borrow_mut() = Some(Vec::new()));
 }
 
+/// Does something that is not seen, and forgets what was seen before: whoever looks for himself needs no copies.
+pub(crate) fn unseen<T>(work: impl FnOnce() -> T) -> T {
+    SEEN.with(|seen| *seen.borrow_mut() = None);
+    let done = work();
+    begin();
+    done
+}
+
 /// What was seen since the last time.
 pub(crate) fn take() -> Vec<Seen> {
     SEEN.with(|seen| seen.borrow_mut().as_mut().map(std::mem::take).unwrap_or_default())

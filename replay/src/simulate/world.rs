@@ -20,8 +20,9 @@ use bosun_engine::*;
 
 use super::doubts::Doubts;
 use super::finding::Finding;
-use super::plan::{Boundary, Plan, Step};
+use super::plan::{Boundary, Faults, Plan, Step};
 use super::rare::Rare;
+use super::snapshot::Snapshot;
 use super::under_way::{Mock, UnderWay};
 use super::watch;
 
@@ -32,6 +33,8 @@ pub(super) struct SimulatedRun {
     /// What the code asked for when it lived, one entry an activation in `turns`.
     pub(super) lived: Vec<Vec<Command>>,
     pub(super) execution: Option<Execution>,
+    /// The newest snapshot on disk.
+    pub(super) snapshot: Option<Snapshot>,
     /// When it began, counted in runs.
     pub(super) born: u32,
 }
@@ -94,6 +97,8 @@ pub(super) struct World<'a> {
     pub(super) armed: Option<Boundary>,
     /// Crashes at commits by number, for those who go through all boundaries.
     pub(super) crash_at: BTreeMap<u32, Boundary>,
+    pub(super) evicts: bool,
+    pub(super) duplicates: bool,
     pub(super) recovering: Option<u8>,
     pub(super) commits: u32,
     pub(super) running: usize,
@@ -106,12 +111,7 @@ pub(super) struct World<'a> {
 pub const SIMULATED_ID: &str = "simulated";
 
 impl<'a> World<'a> {
-    pub(super) fn new(
-        plan: &'a Plan,
-        versions: &'a [WorkflowRegistry],
-        doubts: &'a Doubts,
-        crash_at: &[(u32, Boundary)],
-    ) -> Self {
+    pub(super) fn new(plan: &'a Plan, versions: &'a [WorkflowRegistry], doubts: &'a Doubts, faults: &Faults) -> Self {
         watch::begin();
         doubts.forget();
         World {
@@ -129,7 +129,9 @@ impl<'a> World<'a> {
             zombies: Vec::new(),
             sent: Vec::new(),
             armed: None,
-            crash_at: crash_at.iter().copied().collect(),
+            crash_at: faults.crashes.iter().copied().collect(),
+            evicts: faults.evict,
+            duplicates: faults.duplicate,
             recovering: None,
             commits: 0,
             running: 0,
@@ -156,6 +158,7 @@ impl<'a> World<'a> {
             self.step(*step)?;
         }
         self.heal()?;
+        self.whole()?;
         super::guarantees::check(&self)?;
         self.twins()?;
         let doubts = self.doubts;

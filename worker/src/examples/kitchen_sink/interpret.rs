@@ -3,6 +3,8 @@
 //! Invariant: all that steps share are the variables; a failure, a cancellation and continue-as-new leave every level of
 //! steps at once, and only `try` and `saga` act on their way out.
 
+use std::rc::Rc;
+
 use bosun_engine::workflow::{
     FAILURE_CONTINUE_AS_NEW, LocalBoxFuture, Saga, StateCell, WfContext, branch, join_all, race, with_timeout,
 };
@@ -20,7 +22,7 @@ pub async fn kitchen_sink(context: WfContext, input: Value) -> Result<Value, Fai
     let interpreter = Interpreter {
         vars: context.state("vars", program.vars),
         position: context.state("position", String::new()),
-        program: input,
+        program: Rc::new(input),
     };
     interpreter.answer(&context);
     let flow = interpreter.clone().run(context.clone(), program.steps).await?;
@@ -46,7 +48,8 @@ enum Flow {
 struct Interpreter {
     vars: StateCell<Map<String, Value>>,
     position: StateCell<String>,
-    program: Value,
+    /// Shared: every branch has its interpreter.
+    program: Rc<Value>,
 }
 
 #[derive(Deserialize)]

@@ -1,0 +1,105 @@
+//! Evictions and snapshots: runs leave memory, and come back by replay or from a snapshot and the turns after it.
+//!
+//! Invariant: the code that comes back has the state that went, and asks for the same things as in a replay of the whole
+//! history (engine.md E37). A snapshot is a cache: it may be lost in a crash, and one of another build is none.
+
+use bosun_engine::machine::{Execution, Run};
+use bosun_engine::*;
+
+use super::finding::Finding;
+use super::watch;
+use super::world::{World, broken};
+
+/// A run as it was after some of its turns.
+pub(super) struct Snapshot {
+    facts: Run,
+    code: Vec<u8>,
+    build: BuildId,
+    turns: usize,
+    /// Activations in these turns.
+    lived: usize,
+}
+
+impl World<'_> {
+    /// All runs that are in memory leave it, and come back.
+    pub(super) fn evict(&mut self, snapshot: bool) -> Result<(), Finding> {
+        self.loaded().into_iter().try_for_each(|run_id| self.evict_run(run_id, snapshot))
+    }
+
+    fn loaded(&self) -> Vec<RunId> {
+        self.runs.iter().filter(|(_, run)| run.execution.is_some()).map(|(id, _)| *id).collect()
+    }
+
+    fn evict_run(&mut self, run_id: RunId, snapshot: bool) -> Result<(), Finding> {
+        let execution = self.load(run_id)?;
+        let state = execution.state_json();
+        if snapshot {
+            let taken = self.snapshot_of(run_id, &execution);
+            self.put(run_id, taken);
+        }
+        drop(execution);
+        self.doubts.stray()?;
+        let loaded = self.load(run_id)?;
+        self.doubts.same_state(&state, &loaded.state_json())?;
+        self.keep(run_id, loaded);
+        Ok(())
+    }
+
+    fn snapshot_of(&self, run_id: RunId, execution: &Execution) -> Option<Snapshot> {
+        let (code, run) = (execution.snapshot()?, self.runs.get(&run_id)?);
+        let (facts, build) = (execution.run().clone(), self.registry().build_id());
+        Some(Snapshot { facts, code, build, turns: run.turns.len(), lived: run.lived.len() })
+    }
+
+    fn put(&mut self, run_id: RunId, snapshot: Option<Snapshot>) {
+        if let (Some(run), Some(snapshot)) = (self.runs.get_mut(&run_id), snapshot) {
+            run.snapshot = Some(snapshot);
+        }
+    }
+
+    /// The worker snapshots what it has in memory, and dies of it.
+    pub(super) fn snapshot_all(&mut self, kept: bool) -> Result<(), Finding> {
+        for run_id in self.loaded() {
+            let execution = self.load(run_id)?;
+            let taken = self.snapshot_of(run_id, &execution);
+            if taken.is_some() {
+                self.rare.hit(if kept { "crash with a snapshot kept" } else { "crash with a snapshot lost" });
+            }
+            if kept {
+                self.put(run_id, taken);
+            }
+            self.keep(run_id, execution);
+        }
+        Ok(())
+    }
+
+    /// A run from its snapshot and the turns after it, compared with the replay of all turns.
+    pub(super) fn resume(&mut self, run_id: RunId) -> Result<Execution, Finding> {
+        let whole = self.replay_whole(run_id)?;
+        let registry = self.registry();
+        let Some(run) = self.runs.get(&run_id) else { return Ok(whole) };
+        let usable = run.snapshot.as_ref().filter(|snapshot| snapshot.build == registry.build_id());
+        let Some(snapshot) = usable else { return Ok(whole) };
+        let restored = registry.restore(&snapshot.facts.info().workflow_type, run_id, &snapshot.code);
+        let restored = restored.map_err(|why| Finding::Unstable {
+            what: "state",
+            event_id: None,
+            first: "a snapshot".into(),
+            second: why.to_string(),
+        })?;
+        let after = &run.turns[snapshot.turns..];
+        let resumed = Execution::resume(snapshot.facts.clone(), restored, after, snapshot.build).map_err(broken)?;
+        self.doubts.same_again(&run.lived[snapshot.lived..], watch::take())?;
+        self.doubts.same_state(&whole.state_json(), &resumed.state_json())?;
+        if whole.run() != resumed.run() {
+            let why = "a run resumed from its snapshot differs from the run its events add up to".into();
+            return Err(Finding::Guarantee { id: "E37", why });
+        }
+        let tail = !after.is_empty();
+        self.rare.hit("resumed from a snapshot");
+        if tail {
+            self.rare.hit("resumed from a snapshot and turns after it");
+        }
+        Ok(resumed)
+    }
+}
