@@ -253,7 +253,7 @@ impl Execution {
     pub(super) fn drain_inbox(&mut self, draft: &mut Draft<'_, '_>, most: usize) -> usize {
         let decides =
             |this: &Self| !this.run.is_buffering() && matches!(this.code, Code::Live(_)) && !this.run.is_closed();
-        if decides(self) && self.run.inbox.contains(&Input::WorkerRestarted) {
+        if most > 0 && decides(self) && self.run.inbox.contains(&Input::WorkerRestarted) {
             self.run.recover(draft);
             self.settle(draft);
         }

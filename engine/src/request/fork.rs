@@ -166,6 +166,9 @@ pub struct ForkEffect {
     /// `activity`, `child workflow`, `signal` or `cancel request`.
     pub kind: String,
     pub name: String,
+    /// What the code of the source said it is for.
+    #[serde(default)]
+    pub summary: Option<String>,
     pub seq: Seq,
     /// How often it was tried in the source.
     pub attempts: u32,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bosun_engine::*;
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use reqwest::{Method, Response, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -360,14 +360,7 @@ impl Backend for HttpClient {
         })
     }
     fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>> {
-        Box::pin(async move {
-            let mut lines = std::pin::pin!(self.lines(run_path(&target, "/turns")));
-            let mut turns = Vec::new();
-            while let Some(turn) = lines.next().await {
-                turns.push(turn?);
-            }
-            Ok(turns)
-        })
+        Box::pin(self.lines(run_path(&target, "/turns")).try_collect())
     }
     fn events(&self, target: Target, from: EventId, follow: bool) -> EventStream {
         let path = run_path(&target, "/events").map(|path| format!("{path}from={from}&follow={follow}"));

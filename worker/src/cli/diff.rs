@@ -49,7 +49,10 @@ fn print(screen: &mut Screen, args: &DiffArgs, told: &HistoryDiff) {
         lines.truncate(limit);
     }
     screen.object("workflow.diff", object);
-    screen.line(printable(&format!("{} | {}: {} events are the same", told.left, told.right, told.same)));
+    screen.line(printable(&format!(
+        "{} | {}: {} events are the same, starts of attempts aside",
+        told.left, told.right, told.same
+    )));
     let Some(divergence) = &told.divergence else { return screen.line("no difference".into()) };
     screen.line(format!("first difference: {}", divergence.cause));
     for line in told.lines.iter().take(limit) {

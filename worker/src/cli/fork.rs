@@ -24,7 +24,7 @@ use super::list::shell_word;
 use super::locate::Readable;
 use super::output::Screen;
 use super::replay::Bench;
-use super::replay::source::{is_file, load_file};
+use super::replay::source::{is_file, load_file, spell_the_file};
 use super::resolve::{find, resolve};
 use super::start::fresh_id;
 use super::time_format::short;
@@ -200,8 +200,8 @@ pub(super) async fn fork(cx: &mut Context, args: ForkArgs) -> Result<Exit, CliEr
         let (request, history) = args.of_file(&cx.namespace)?;
         ForkRequest { source: ForkSource::History(history.into_turns()), ..request }
     } else {
-        let target = resolve(cx, Some(&args.source), &ExactRun::default()).await?;
-        args.of_run(target, &cx.namespace)?
+        let target = resolve(cx, Some(&args.source), &ExactRun::default()).await;
+        args.of_run(target.map_err(|why| spell_the_file(why, Some(&args.source)))?, &cx.namespace)?
     };
     let from_run = matches!(request.source, ForkSource::Run(_));
     let forked = cx.backend.fork(request).await?;
@@ -314,8 +314,9 @@ fn print(screen: &mut Screen, forked: &Forked) {
     }
     let effect = |one: &ForkEffect| {
         let times =
-            if one.attempts > 0 { format!(", tried {} times in the source", one.attempts) } else { String::new() };
-        printable(&format!("{} {} (command {}{times})", one.kind, one.name, one.seq))
+            if one.attempts > 0 { format!(", attempts in the source: {}", one.attempts) } else { String::new() };
+        let summary = one.summary.as_ref().map(|summary| format!(", {summary}")).unwrap_or_default();
+        printable(&format!("{} {}{summary} (command {}{times})", one.kind, one.name, one.seq))
     };
     for one in runs_again {
         screen.field("runs again", effect(one));

@@ -33,6 +33,8 @@ pub(super) struct Subject {
     pub(super) family: Family,
     pub(super) type_name: String,
     pub(super) id_name: String,
+    /// What its code said it is for.
+    pub(super) summary: Option<String>,
     pub(super) asked: EventId,
     pub(super) ended: Option<EventId>,
     pub(super) attempts: u32,
@@ -72,7 +74,8 @@ impl<'a> Source<'a> {
         for event in &self.events {
             if let Some((seq, family, type_name, id_name)) = asks(event.kind) {
                 let ended = (family == Family::SideEffect).then_some(event.id);
-                let subject = Subject { seq, family, type_name, id_name, asked: event.id, ended, attempts: 0 };
+                let summary = summary(event.kind);
+                let subject = Subject { seq, family, type_name, id_name, summary, asked: event.id, ended, attempts: 0 };
                 self.subjects.insert(seq, subject);
             }
             match event.kind {
@@ -121,7 +124,13 @@ impl Subject {
             Family::Signal => "signal",
             Family::CancelRequest => "cancel request",
         };
-        ForkEffect { kind: kind.into(), name: self.type_name.clone(), seq: self.seq, attempts: self.attempts }
+        ForkEffect {
+            kind: kind.into(),
+            name: self.type_name.clone(),
+            summary: self.summary.clone(),
+            seq: self.seq,
+            attempts: self.attempts,
+        }
     }
     pub(super) fn is_pending_at(&self, event: EventId) -> bool {
         self.asked <= event && self.ended.is_none_or(|ended| ended > event)
@@ -149,6 +158,14 @@ fn asks(event: &EventKind) -> Option<(Seq, Family, String, String)> {
         }
         _ => return None,
     })
+}
+
+fn summary(event: &EventKind) -> Option<String> {
+    match event {
+        EventKind::ActivityTaskScheduled(scheduled) => scheduled.options.summary.clone(),
+        EventKind::StartChildWorkflowExecutionInitiated(child) => child.options.summary.clone(),
+        _ => None,
+    }
 }
 
 /// The number of what an event ends.

@@ -95,7 +95,7 @@ fn no_history(name: &str) -> CliError {
 }
 
 /// What was taken for a run and is none may have been meant as a file.
-fn spell_the_file(why: CliError, name: Option<&str>) -> CliError {
+pub(in crate::cli) fn spell_the_file(why: CliError, name: Option<&str>) -> CliError {
     match name {
         Some(name) if why.code == Code::NotFound && Path::new(name).is_file() => {
             why.help(format!("there is a file of this name; a file is spelt ./{name}"))

@@ -381,8 +381,11 @@ async fn a_missing_file_is_one_error_everywhere() {
         assert!(ran.stderr.contains("the file ./no.json cannot be read\n  cause: No such file"), "{}", ran.stderr);
     }
     // The tests of a package run in its directory.
-    let spelt = ran(old_code(), "replay show src/lib.rs").await;
-    assert!(spelt.stderr.contains("a file is spelt ./src/lib.rs"), "{}", spelt.stderr);
+    for line in ["replay show src/lib.rs", "diff src/lib.rs o1", "fork src/lib.rs --at 3", "fork src/lib.rs --dry-run"]
+    {
+        let spelt = ran(old_code(), line).await;
+        assert!(spelt.stderr.contains("a file is spelt ./src/lib.rs"), "{line}: {}", spelt.stderr);
+    }
 }
 
 #[tokio::test]
