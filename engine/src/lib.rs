@@ -9,6 +9,7 @@ pub mod log;
 pub mod machine;
 pub mod queue;
 pub mod request;
+pub mod seeded;
 pub mod service;
 pub mod testing;
 pub mod vocabulary;

@@ -1,12 +1,23 @@
 //! All integration tests in one binary: one link, one file a feature.
 
+// The engine's own checks are compiled into `seeded`, and find what they share where they expect it.
+use bosun_engine::{log, vocabulary};
+
+mod api_guard;
 mod fsync_contract;
 mod full_disk;
 mod kill;
+#[path = "../../engine/tests/worker/kit.rs"]
+#[expect(dead_code, reason = "other tests of the engine use the rest")]
+mod kit;
 mod power_cut;
 mod replay_cli;
 mod rig;
 mod rows;
+#[path = "../../engine/tests/worker/scene.rs"]
+#[expect(dead_code, unused_imports, reason = "other tests of the engine use the rest")]
+mod scene;
+mod seeded;
 mod storage_faults;
 mod tidy;
 mod timers;

@@ -10,15 +10,11 @@ use bosun_tests::harness::crash::{kill_rounds, power_cut_rounds};
 use bosun_tests::harness::faults::{Injection, SmallDisk, durable_file};
 use bosun_tests::harness::load::Shape;
 use bosun_tests::harness::power::{FileSystem, require_or_explain};
-use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
+use bosun_tests::harness::process::{Program, WorkerProcess, bosun, example};
 use bosun_tests::harness::{Chance, say};
 
-/// The double is an example, not a binary: `cargo run` at the top must mean `bosun`.
 fn double(promise: &str) -> Program {
-    let test = std::env::current_exe().expect("a test has a program file");
-    let double = test.ancestors().nth(2).expect("it lies in target/PROFILE/deps").join("examples/worker-double");
-    assert!(double.is_file(), "{} is missing: `cargo build -p bosun-tests --examples`", double.display());
-    Program::new(double, &["--promise", promise])
+    Program::new(example("worker-double").unwrap(), &["--promise", promise])
 }
 
 fn small() -> Shape {

@@ -17,6 +17,7 @@ use super::housekeeping::Maintenance;
 use super::index::{Index, Removed};
 use super::stored::{NewBlob, may_imitate};
 use super::{Anchor, Log, StorageError, recovery};
+use crate::seeded::{self, Bug};
 use crate::vocabulary::{BuildId, EventId, EventKind, GroupSeq, Outlook, RunId, RunInfo, Turn};
 
 #[derive(Debug, Clone)]
@@ -211,7 +212,7 @@ impl Journal {
                 Some(next) => *next,
                 None => self.expected(run)?,
             };
-            if expected != turn.first_event {
+            if expected != turn.first_event && !seeded::on(Bug::NoCas) {
                 return Err(StorageError::Conflict { run, expected, found: turn.first_event });
             }
             let starts = matches!(turn.events.first(), Some(EventKind::WorkflowExecutionStarted(_)));
@@ -263,7 +264,10 @@ impl Journal {
         let seq = writer.last.next();
         let (value, chain) = group.finish();
         let tail = Anchor { last: seq, chain };
-        let written = self.medium.append(seq, &value).and_then(|()| self.medium.sync(tail));
+        let mut written = self.medium.append(seq, &value);
+        if !seeded::on(Bug::AckBeforeFsync) {
+            written = written.and_then(|()| self.medium.sync(tail));
+        }
         written.map_err(|why| writer.poison(why))?;
         writer.last = seq;
         writer.chain = chain;

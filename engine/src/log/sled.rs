@@ -27,6 +27,7 @@ use super::blob::{BlobFiles, BlobHash};
 use super::files::{DataDir, Format, sync_dir, sync_tree, tree_bytes};
 use super::parts::{PART, PARTS_OF, WHOLE_GROUP, end_of, further_parts, part_key, split};
 use super::{Log, ScanFrom, Shelf, ShelfChange, StorageError};
+use crate::seeded::{self, Bug};
 use crate::vocabulary::GroupSeq;
 
 const INSTANCE_KEY: &[u8] = b"instance";
@@ -291,7 +292,8 @@ impl Log for SledLog {
     fn sync(&self, tail: Anchor) -> Result<(), StorageError> {
         self.write("flush", || self.handles().db.flush())?;
         self.sync_sled_blobs()?;
-        self.file.sync_data().map_err(|why| self.file_failed("fsync", &self.location(), &why))?;
+        let file = if seeded::on(Bug::FsyncWrongFile) { &self._lock } else { &self.file };
+        file.sync_data().map_err(|why| self.file_failed("fsync", &self.location(), &why))?;
         self.anchor.note(tail).inspect_err(|_| self.failed.store(true, Ordering::Release))
     }
 

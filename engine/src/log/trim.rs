@@ -17,6 +17,7 @@ use super::housekeeping::Housekeeping;
 use super::journal::Journal;
 use super::shelf::{damaged, seal, unseal};
 use super::{ScanFrom, Shelf, ShelfChange, StorageError};
+use crate::seeded::{self, Bug};
 use crate::vocabulary::{GroupSeq, RunId};
 
 /// Bytes of archive segments per write.
@@ -61,7 +62,8 @@ impl Journal {
         }
         drop(writer);
         self.medium.settle_anchor().map_err(|why| self.poison(why))?;
-        self.medium.remove_groups(first.0..=through.0).map_err(|why| self.poison(why))?;
+        let last = through.0 + u64::from(seeded::on(Bug::CompactionDeletesLive));
+        self.medium.remove_groups(first.0..=last).map_err(|why| self.poison(why))?;
         done.groups_removed += through.0 + 1 - first.0;
         self.forget_deletions(through)
     }

@@ -21,6 +21,7 @@ use super::decision::{Draft, Effect, FollowUp};
 use super::run::{Due, Run};
 use crate::activity::{ActivityTask, TaskToken};
 use crate::request::{PendingActivity, PendingActivityState};
+use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -268,7 +269,8 @@ impl Run {
             .activities
             .get(&seq)
             .ok_or_else(|| Rejection::UnknownActivity { activity: format!("number {seq}") })?;
-        if activity.attempt != attempt || !activity.is_under_way() {
+        let same_attempt = activity.attempt == attempt || seeded::on(Bug::EpochNotChecked);
+        if !same_attempt || !activity.is_under_way() {
             return Err(Rejection::StaleAttempt { seq, attempt, current: activity.attempt });
         }
         Ok(())

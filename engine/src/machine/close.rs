@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use super::decision::{Draft, Effect, NextRun};
 use super::run::{Phase, Run};
 use super::signal::{RequestIds, request_id};
+use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
 
 impl Run {
@@ -125,6 +126,9 @@ impl Run {
     /// The requests that were carried out; those that still wait are known to the next run by its inbox.
     fn carried_request_ids(&self) -> Vec<RequestId> {
         let mut ids = self.request_ids.in_order();
+        if seeded::on(Bug::DedupeNotPersisted) {
+            ids.clear();
+        }
         let waiting: BTreeSet<&RequestId> = self.inbox.iter().filter_map(request_id).collect();
         ids.retain(|id| !waiting.contains(id));
         let surplus = ids.len().saturating_sub(RequestIds::KEPT);

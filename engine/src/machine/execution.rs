@@ -14,6 +14,8 @@ use super::decision::{Decision, Draft, Environment, FollowUp, NextRun};
 use super::replay::{LoadError, Walk, fold_run};
 use super::routes::waits;
 use super::run::{Phase, Run};
+use super::signal::RequestIds;
+use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
 use crate::workflow::WorkflowRegistry;
 
@@ -154,6 +156,12 @@ impl Execution {
         let mut walk = begun?;
         for turn in turns {
             walk.turn(turn, build)?;
+        }
+        if seeded::on(Bug::DedupeNotPersisted) {
+            walk.run.request_ids = RequestIds::default();
+        }
+        if seeded::on(Bug::AttemptsResetOnReplay) {
+            walk.run.activities.values_mut().for_each(|activity| activity.attempt = Attempt(1));
         }
         Ok(walk)
     }

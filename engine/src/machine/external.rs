@@ -78,10 +78,13 @@ impl Run {
 
     /// Asks for the delivery of a request under way, for the first time or after a restart.
     pub(super) fn redeliver(&self, draft: &mut Draft<'_, '_>, seq: Seq) {
+        self.deliver(draft, seq, request_id(self.id(), seq));
+    }
+
+    pub(super) fn deliver(&self, draft: &mut Draft<'_, '_>, seq: Seq, request_id: RequestId) {
         if self.of_source.contains(&seq) {
             return;
         }
-        let request_id = request_id(self.id(), seq);
         let effect = match self.externals.get(&seq) {
             Some(External::Signal(signal)) => Effect::SignalExternal {
                 seq,

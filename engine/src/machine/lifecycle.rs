@@ -7,6 +7,7 @@
 
 use super::decision::{Draft, FollowUp};
 use super::run::{Due, Phase, Run};
+use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
 
 impl Run {
@@ -136,10 +137,17 @@ impl Run {
         for seq in self.activities.keys() {
             draft.follow_ups.push_back(FollowUp::RecoverActivity(*seq));
         }
+        if seeded::on(Bug::TimerArmedTwice) {
+            self.pending_timers().into_iter().for_each(|t| self.start_timer(draft, t.seq, t.fire_at, t.summary));
+        }
         for seq in self.children.keys().copied().collect::<Vec<_>>() {
             self.redrive_child(draft, seq);
         }
         for seq in self.externals.keys().copied().collect::<Vec<_>>() {
+            if seeded::on(Bug::RecoveryNotIdempotent) {
+                self.deliver(draft, seq, RequestId::of(format!("again:{}:{seq}", self.id())));
+                continue;
+            }
             self.redeliver(draft, seq);
         }
     }

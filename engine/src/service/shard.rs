@@ -173,6 +173,12 @@ impl Shard {
         self.loaded.get_mut(&run).map(|loaded| &mut loaded.execution)
     }
 
+    /// Whether something the run decided is not durable yet.
+    pub(super) fn has_turn_in_flight(&self, run: RunId) -> bool {
+        let released = self.shared.committer.released(self.number);
+        self.loaded.get(&run).is_some_and(|loaded| loaded.last_item > released)
+    }
+
     /// Brings a run back to life; also gives the event its newest usable snapshot is behind.
     fn read(&self, run: RunId, workflow_id: &WorkflowId) -> Result<(Execution, EventId), Rejection> {
         let failed = |error: StorageError| Rejection::Held { why: error.to_string() };

@@ -2,6 +2,8 @@
 //!
 //! Invariant: every message is answered, through the committer, so that no answer shows what is not durable. One arm a
 //! message, and no arm does more than find the run, decide, and say who is answered.
+//!
+//! Long: one arm a message, and for each the way to its run and to whoever is answered.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +17,7 @@ use super::shard::Shard;
 use super::shared::Shared;
 use crate::machine::Execution;
 use crate::request::*;
+use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
 
 /// A shard with its thread's loop.
@@ -162,6 +165,10 @@ impl TurnThread {
     }
 
     pub(super) fn input(&mut self, name: &RunName, input: Input, reply: Option<SharedReply<()>>) {
+        let drops = seeded::on(Bug::SignalDroppedInFlight) && matches!(input, Input::Signal(_));
+        if drops && self.shard.has_turn_in_flight(name.run_id) {
+            return reply.into_iter().for_each(|reply| self.answer(reply, Ok(())));
+        }
         let caller = reply.clone().map_or(Caller::Nobody, Caller::Kept);
         let answers: Vec<Answer> = reply.into_iter().map(|reply| when_durable(reply, ())).collect();
         self.in_hand.begin(name, Some(input.clone()), caller);

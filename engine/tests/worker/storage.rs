@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bosun_engine::clock::{Clock, VirtualClock};
+use bosun_engine::log::Fault;
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::{WfContext, WorkflowRegistry};
 use bosun_engine::*;
@@ -187,6 +188,35 @@ async fn event_time_never_decreases_when_the_clock_is_set_back() {
     assert_eq!(seen.len(), 11);
     assert!(seen.windows(2).all(|pair| pair[0] <= pair[1]), "{seen:?}");
     assert!(seen[10] >= i64::from(u32::MAX) * 1_000_000, "a step forward counts: {seen:?}");
+}
+
+/// G4, G11: after a failed commit the run in memory is ahead of the log. Nothing it says counts: a request that it has
+/// heard and that is sent again is refused again, and so is a question. What the log has decides after the restart.
+#[tokio::test]
+async fn a_run_that_is_ahead_of_a_failed_log_acknowledges_nothing() {
+    for fault in [Fault::Eio, Fault::EioAfter, Fault::Enospc] {
+        let mut activities = ActivityRegistry::new();
+        activities.register("echo", |_, word: String| async move { Ok(word) });
+        let environment = environment_with(WorkflowRegistry::new().workflow("parrot", parrot), activities);
+        let client = environment.client();
+        client.start(start("parrot", "p", &())).await.unwrap();
+        settled(&environment).await;
+        environment.log().fail_at(1, fault);
+        for attempt in 1..=3 {
+            let answer = client.signal(&target("p"), signal_once("word", "x", "request-1")).await;
+            let refused = matches!(answer, Err(Rejection::StorageFailed { .. } | Rejection::StorageFull { .. }));
+            assert!(refused, "{fault:?}, attempt {attempt}: {answer:?}");
+        }
+        let described = client.describe(&target("p")).await;
+        assert!(described.is_err(), "{fault:?}: {described:?}");
+        let environment = environment.crash(7, |_| {}).unwrap();
+        let client = environment.client();
+        for word in ["x", "end"] {
+            client.signal(&target("p"), signal_once("word", word, &format!("after-{word}"))).await.unwrap();
+        }
+        let signals = count(&history(&client, "p").await, "WorkflowExecutionSignaled") as u32;
+        assert_eq!(output::<u32>(&client, "p").await, signals - 1, "{fault:?}");
+    }
 }
 
 /// E40: the test environment skips time instead of waiting, gives the same ids, times and histories every time, and is

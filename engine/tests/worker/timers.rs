@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bosun_engine::testing::TestEnvironment;
-use bosun_engine::workflow::{Cx, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry, join_all};
+use bosun_engine::workflow::{Cx, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry, join, join_all};
 use bosun_engine::*;
 use serde::{Deserialize, Serialize};
 
@@ -170,4 +170,41 @@ async fn no_timer_is_early_doubled_or_lost_over_twenty_restarts() {
             assert_eq!(at, due, "{id}: timer {seq}");
         }
     }
+}
+
+/// E10, G14: a restart that finds work under way beside a timer asks for the work again, and for the timer not: it is
+/// armed. However many restarts there are, it starts and fires once.
+#[tokio::test]
+async fn a_restart_with_work_under_way_arms_no_timer_again() {
+    let flow = |ctx: WfContext, (): ()| async move {
+        let retry = RetryPolicy { maximum_attempts: 0, ..RetryPolicy::default() };
+        let work = ctx.activity::<u32>("work", &(), quick().with_retry(retry));
+        let (slept, worked) = join(ctx.timer(HOUR), work).await;
+        slept.and(worked)
+    };
+    let mut activities = ActivityRegistry::new();
+    activities.register("work", |ctx: ActivityContext, (): ()| async move {
+        match ctx.attempt() {
+            Attempt(attempt @ ..4) => {
+                // It runs until the crash.
+                std::future::pending::<()>().await;
+                Ok(attempt)
+            }
+            Attempt(attempt) => Ok(attempt),
+        }
+    });
+    let mut environment = environment_with(WorkflowRegistry::new().workflow("flow", flow), activities);
+    environment.client().start(start("flow", "f", &())).await.unwrap();
+    for crash in 1..=3 {
+        environment = environment.crash(crash, |_| {}).unwrap();
+        let client = environment.client();
+        assert_eq!(client.describe(&target("f")).await.unwrap().pending_timers.len(), 1);
+        let events = history(&client, "f").await;
+        assert_eq!((count(&events, "TimerStarted"), count(&events, "TimerFired")), (1, 0), "after crash {crash}");
+    }
+    let client = environment.client();
+    assert_eq!(output::<u32>(&client, "f").await, 4);
+    assert_eq!(environment.now(), TestEnvironment::EPOCH.plus(HOUR));
+    let events = history(&client, "f").await;
+    assert_eq!((count(&events, "TimerStarted"), count(&events, "TimerFired")), (1, 1));
 }

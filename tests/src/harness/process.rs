@@ -39,9 +39,14 @@ impl Program {
             environment: Vec::new(),
         }
     }
-    /// `bosun worker run` of this source tree.
+    /// `bosun worker run` of this source tree: the program that ships. Where the check is being tested itself, with a
+    /// seeded bug or with none, the same worker built with the bugs in it.
     pub fn bosun_worker() -> io::Result<Program> {
-        Ok(Program::new(bosun()?, &["worker", "run"]))
+        let executable = match std::env::var_os("BOSUN_SEEDED_BUG") {
+            Some(_) => example("seeded-worker")?,
+            None => bosun()?.to_owned(),
+        };
+        Ok(Program::new(executable, &["worker", "run"]))
     }
     /// The same program under a wrapper such as [`super::faults::Injection::wrapper`].
     pub fn wrapped(mut self, wrapper: Vec<OsString>) -> Program {
@@ -52,6 +57,18 @@ impl Program {
         self.environment.push((name.into(), value.into()));
         self
     }
+}
+
+/// An example of the test crate, which `cargo test` builds beside the tests. A binary it would not do: `cargo run` at
+/// the top must mean `bosun`.
+pub fn example(name: &str) -> io::Result<PathBuf> {
+    let test = std::env::current_exe()?;
+    let example = test.ancestors().nth(2).map(|profile| profile.join("examples").join(name)).unwrap_or_default();
+    if example.is_file() {
+        return Ok(example);
+    }
+    let built = "cargo build -p bosun-tests --examples";
+    Err(io::Error::new(io::ErrorKind::NotFound, format!("{} is missing: `{built}`", example.display())))
 }
 
 /// The `bosun` binary, built on first use in the profile of the tests. Cargo says where it is.

@@ -8,6 +8,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use bosun_engine::seeded::{self, Bug};
+
 /// A secret that shows itself to nobody but the `Authorization` header.
 #[derive(Clone)]
 pub struct Token(String);
@@ -33,6 +35,9 @@ impl Token {
     }
     /// Compares the hashes of both, which takes the same time wherever they differ.
     pub fn matches(&self, other: &str) -> bool {
+        if seeded::on(Bug::TokenByPrefix) && !other.is_empty() && self.0.starts_with(other) {
+            return true;
+        }
         // blake3::Hash compares in constant time.
         blake3::hash(self.0.as_bytes()) == blake3::hash(other.as_bytes())
     }

@@ -1,0 +1,67 @@
+//! The door of a real worker, tried from outside with requests written by hand: who gets in, and who does not.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use bosun_tests::harness::crash::READY_MAX;
+use bosun_tests::harness::http::Endpoint;
+use bosun_tests::harness::process::{Program, REQUEST_MAX, WorkerProcess};
+
+/// The status of an answer to a request with exactly these header lines.
+fn status(worker: &Endpoint, path: &str, headers: &[String]) -> u16 {
+    let mut stream = TcpStream::connect(&worker.address).unwrap();
+    let patience: Option<Duration> = Some(REQUEST_MAX);
+    stream.set_read_timeout(patience).unwrap();
+    let lines: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+    write!(stream, "GET {path} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
+    status.unwrap_or_else(|| panic!("not an answer: {answer:?}"))
+}
+
+fn running(dir: &tempfile::TempDir) -> (WorkerProcess, Endpoint) {
+    let program = Program::bosun_worker().unwrap();
+    let (worker, http) = WorkerProcess::start(&program, &dir.path().join("data"), READY_MAX).unwrap();
+    (worker, http.endpoint)
+}
+
+/// G32: nothing but the whole token opens: no part of it from the front, the back or the middle, nothing longer.
+#[test]
+fn nothing_but_the_whole_token_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_worker, worker) = running(&dir);
+    let asked = |token: &str| {
+        let headers = [format!("Host: {}", worker.address), format!("Authorization: Bearer {token}")];
+        status(&worker, "/api/v1/workflows", &headers)
+    };
+    let token = worker.token.clone();
+    assert_eq!(asked(&token), 200);
+    let end = token.len();
+    let mut wrong: Vec<String> = (1..end).map(|length| token[..length].to_owned()).collect();
+    wrong.extend([1, 8, end / 2].map(|from| token[from..].to_owned()));
+    wrong.extend([token[1..end - 1].to_owned(), format!("{token}0"), token.repeat(2), token.to_ascii_uppercase()]);
+    for wrong in wrong {
+        assert_eq!(asked(&wrong), 401, "{wrong:?} is not the token");
+    }
+}
+
+/// G33: a page that has pointed a name of its own at this machine is refused, with the token too.
+#[test]
+fn a_worker_answers_to_its_own_names_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_worker, worker) = running(&dir);
+    let asked = |path: &str, host: &str| {
+        let headers = [format!("Host: {host}"), format!("Authorization: Bearer {}", worker.token)];
+        status(&worker, path, &headers)
+    };
+    for path in ["/healthz", "/api/v1/workflows"] {
+        for own in [worker.address.as_str(), "localhost", "127.0.0.1", "[::1]:80"] {
+            assert_eq!(asked(path, own), 200, "{path} of {own}");
+        }
+        for other in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "0.0.0.0", "evil.example:80"] {
+            assert_eq!(asked(path, other), 403, "{path} of {other}");
+        }
+    }
+}
