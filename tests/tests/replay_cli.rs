@@ -114,7 +114,7 @@ fn a_fork_over_kill_9_exists_once_and_completes() {
     http.start(&two_steps("source")).acknowledged().unwrap();
     http.result("source", PATIENCE).unwrap().expect("it ends");
     let (mut acknowledged, mut unanswered) = (0, 0);
-    let rounds = count_from_env("BOSUN_FORK_KILLS", 12);
+    let rounds = count_from_env("BOSUN_FORK_KILLS", 9);
     for round in 0..rounds {
         let id = format!("fork-{round}");
         let first = if round % 3 == 2 {
