@@ -271,7 +271,10 @@ impl Client {
         let target = Target { run_id: Some(run_id), ..target_of(&info) };
         let identity = self.shared.options.identity.clone();
         let input = Input::ActivityOutcome { seq, attempt, outcome, identity };
-        self.input("complete-activity", &target, input).await
+        self.input("complete-activity", &target, input).await?;
+        // If the function still runs here, nobody waits for it any more.
+        self.shared.runner.cancel(token);
+        Ok(())
     }
 
     pub async fn query(&self, target: &Target, name: &QueryName, input: Payload) -> Result<Payload, Rejection> {

@@ -18,6 +18,7 @@ mod rows;
 #[expect(dead_code, unused_imports, reason = "other tests of the engine use the rest")]
 mod scene;
 mod seeded;
+mod simulation;
 mod storage_faults;
 mod tidy;
 mod timers;

@@ -6,7 +6,7 @@
 use super::StorageError;
 use super::group::Record;
 use super::journal::Journal;
-use crate::vocabulary::{GroupSeq, Timestamp, Turn};
+use crate::vocabulary::{EventId, GroupSeq, Timestamp, Turn};
 
 impl Journal {
     /// The newest group that is durable.
@@ -36,13 +36,25 @@ impl Journal {
         Ok(turns)
     }
 
-    /// The newest time in the log's last groups: a clock that starts must not be behind it (engine.md G15).
+    /// The newest time of any turn: a clock that starts must not be behind it (engine.md G15). Times in the log do not go
+    /// back, so the last group that holds turns tells; when all of them are in the archive, the runs do.
     pub fn last_at(&self) -> Timestamp {
-        let last = self.last_group().0;
-        let newest = |seq| {
-            let turns = self.group_turns(GroupSeq(seq)).unwrap_or_default();
-            turns.iter().map(|turn| turn.at).max()
-        };
-        (last.saturating_sub(16).max(1)..=last).rev().filter_map(newest).max().unwrap_or(Timestamp::ZERO)
+        let newest = |turns: Vec<Turn>| turns.iter().map(|turn| turn.at).max();
+        let mut groups = (self.first_group().0..=self.last_group().0).rev();
+        let in_log = groups.find_map(|seq| newest(self.group_turns(GroupSeq(seq)).ok()?));
+        in_log.unwrap_or_else(|| self.last_at_of_runs())
+    }
+
+    fn last_at_of_runs(&self) -> Timestamp {
+        let mut last = Timestamp::ZERO;
+        self.scan_runs(&mut |info| {
+            let ended = info.closed_at.or_else(|| {
+                let turns = self.turns(info.run_id, EventId(info.history.events.max(1))).ok()?;
+                turns.last().map(|turn| turn.at)
+            });
+            last = last.max(info.started_at).max(ended.unwrap_or(Timestamp::ZERO));
+            true
+        });
+        last
     }
 }

@@ -101,10 +101,11 @@ impl MemoryLog {
         let state = State { live: image.clone(), durable: image, ..State::default() };
         MemoryLog { instance: self.instance, state: Mutex::new(state) }
     }
-    /// What kill -9 at this moment leaves: everything written.
+    /// What kill -9 at this moment leaves: everything written. What was not synced is not durable by that.
     pub fn kill(&self) -> MemoryLog {
-        let live = self.lock().live.clone();
-        let state = State { durable: live.clone(), live, ..State::default() };
+        let State { durable, live, pending, .. } = &*self.lock();
+        let state =
+            State { durable: durable.clone(), live: live.clone(), pending: pending.clone(), ..State::default() };
         MemoryLog { instance: self.instance, state: Mutex::new(state) }
     }
     /// Makes the n-th call from now that changes or syncs anything fail (the first is 1), and all after it.

@@ -45,6 +45,7 @@ impl Run {
             draft.effect(Effect::NotifyParent { parent: parent.clone(), outcome: outcome.clone() });
         }
         draft.effect(Effect::Closed { outcome, next_run: self.info.next_run });
+        self.hear_what_waits(draft);
     }
 
     pub(super) fn complete(

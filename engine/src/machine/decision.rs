@@ -267,8 +267,7 @@ impl<'a, 'b> Draft<'a, 'b> {
         self.next_run = Some(next);
     }
     pub(super) fn finish(self, run: &mut Run) -> Decision {
-        run.info.build = self.environment.build;
-        Decision {
+        let decision = Decision {
             turn: Turn {
                 run: run.id(),
                 first_event: self.first_event,
@@ -283,6 +282,11 @@ impl<'a, 'b> Draft<'a, 'b> {
             },
             effects: self.effects,
             next_run: self.next_run,
+        };
+        if !decision.is_empty() {
+            // What is not written has not happened.
+            run.info.build = decision.turn.build;
         }
+        decision
     }
 }

@@ -49,6 +49,17 @@ impl Run {
         true
     }
 
+    /// What a run that was paused or held has heard about its messages, and could not take in before its end.
+    pub(super) fn hear_what_waits(&mut self, draft: &mut Draft<'_, '_>) {
+        let heard = self.inbox.iter().filter(|input| {
+            let of_messages = matches!(input, Input::SignalDelivered { .. } | Input::CancelDelivered { .. });
+            of_messages || matches!(input, Input::ChildStarted { .. } | Input::WorkerRestarted)
+        });
+        for input in heard.cloned().collect::<Vec<Input>>() {
+            self.hears_after_its_end(draft, &input);
+        }
+    }
+
     /// The message needs nothing more, whether it arrived or cannot.
     fn arrived(&mut self, draft: &mut Draft<'_, '_>, seq: Seq) {
         if self.externals.contains_key(&seq) || self.children.contains_key(&seq) {

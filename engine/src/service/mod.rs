@@ -31,6 +31,7 @@ mod shared;
 mod start;
 mod stepped;
 mod turn;
+mod update;
 mod waiters;
 mod watchdog;
 mod worker;

@@ -51,6 +51,9 @@ pub(crate) struct Shared {
     pub(crate) committed: broadcast::Sender<Arc<CommittedGroup>>,
     /// Runs that are held, and why. Kept here so that lists and a replaced turn thread know.
     pub(crate) held: Mutex<BTreeMap<RunId, String>>,
+    /// How many runs of each shard are still to be looked at after the start. No deadline fires before: it would start an
+    /// attempt that the look then takes for one that the worker before has lost.
+    pub(crate) recovering: Vec<AtomicUsize>,
     /// When each shard wants to be woken, for the virtual clock.
     pub(crate) wake_at: Vec<AtomicI64>,
     /// How many run ids were made, for the virtual clock.
@@ -105,6 +108,12 @@ impl Shared {
             Target { namespace: to.namespace.clone(), workflow_id: to.workflow_id.clone(), run_id: Some(to.run_id) };
         let message = Message::Input { run: super::mailbox::RunRef::Target(target), input, reply: None };
         self.deliver(&to.namespace, &to.workflow_id, message);
+    }
+    /// Asks for a look at a run, before anything else is done with it.
+    pub(crate) fn recover(&self, namespace: Namespace, workflow_id: WorkflowId, run: RunId) {
+        let shard = self.shard_of(&namespace, &workflow_id);
+        self.recovering[shard].fetch_add(1, Ordering::AcqRel);
+        self.deliver_to(shard, Message::Recover { target: Target { namespace, workflow_id, run_id: Some(run) } });
     }
     pub(crate) fn take_slot(&self, queue: &TaskQueue) -> bool {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).take(queue)

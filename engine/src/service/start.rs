@@ -33,7 +33,15 @@ impl TurnThread {
     pub(super) fn start(&mut self, run_id: RunId, start: StartWorkflow, then: StartThen, reply: SharedReply<Started>) {
         match self.verdict(run_id, &start, &then) {
             Verdict::StartNew { after } => self.start_new(run_id, start, (None, after), then, reply),
-            Verdict::Use { run_id, newly_started } => self.use_run(run_id, newly_started, start, then, reply),
+            Verdict::Use { run_id, newly_started } => {
+                let child =
+                    start.parent.clone().map(|parent| (start.namespace.clone(), start.workflow_id.clone(), parent));
+                self.use_run(run_id, newly_started, start, then, reply);
+                if let Some((namespace, workflow_id, parent)) = child {
+                    // A parent that asks again after a crash may have missed the end too.
+                    self.watch_child(namespace, workflow_id, run_id, parent);
+                }
+            }
             Verdict::TerminateFirst { open, after } => {
                 let name = RunName {
                     namespace: start.namespace.clone(),

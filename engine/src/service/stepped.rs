@@ -220,7 +220,7 @@ impl Stepped {
     }
 
     /// Stops in order, as [`super::Worker::stop`] does: what was delivered is decided, what was decided is durable.
-    pub fn stop(mut self) -> Result<(), StorageError> {
+    pub fn stop(&mut self) -> Result<(), StorageError> {
         self.shared.health.worsen(Health::Draining);
         self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner).close();
         for mailbox in &self.shared.mailboxes {

@@ -79,9 +79,10 @@ impl TurnThread {
         self.finish_message();
     }
 
-    /// Whether a run has a deadline that has come.
+    /// Whether a run has a deadline that has come, and all runs were looked at that the worker before has left.
     pub(crate) fn is_due(&self) -> bool {
-        self.shard.next_deadline().is_some_and(|at| at <= self.shared.clock.now())
+        let recovered = self.shared.recovering[self.shard.number].load(Ordering::Acquire) == 0;
+        recovered && self.shard.next_deadline().is_some_and(|at| at <= self.shared.clock.now())
     }
 
     /// With nothing else under way, this thread commits itself; otherwise it goes on deciding while the committer
@@ -154,7 +155,11 @@ impl TurnThread {
             Message::WatchChild { namespace, workflow_id, first_run, parent } => {
                 self.watch_child(namespace, workflow_id, first_run, parent);
             }
-            Message::Recover { target } => self.recover(target),
+            Message::Recover { target } => {
+                // Counted first: if the code does not come back, the message is not handled a second time.
+                self.shared.recovering[self.shard.number].fetch_sub(1, Ordering::AcqRel);
+                self.recover(target);
+            }
             Message::Wake => {}
         }
     }
@@ -223,77 +228,6 @@ impl TurnThread {
         }
     }
 
-    pub(super) fn update(&mut self, run: RunRef, request: UpdateRequest, reply: SharedReply<UpdateOutcome>) {
-        let name = match self.shard.find(&run) {
-            Ok(name) => name,
-            Err(why) => return self.answer(reply, Err(why)),
-        };
-        let known = match self.look(&name, reply.caller(), |execution| execution.run().update(&request.update_id)) {
-            Ok(known) => known,
-            Err(why) => return self.answer(reply, Err(why)),
-        };
-        match (known, request.wait) {
-            (Some(outcome @ UpdateOutcome::Completed(_)), _) => return self.answer(reply, Ok(outcome)),
-            (Some(UpdateOutcome::Accepted), UpdateWait::Accepted) => {
-                return self.answer(reply, Ok(UpdateOutcome::Accepted));
-            }
-            (Some(UpdateOutcome::Accepted), UpdateWait::Completed) => {
-                return self.await_update(&name, request.update_id, &reply);
-            }
-            (None, _) => {}
-        }
-        let UpdateRequest { update_id, name: update, input, identity, wait } = request;
-        let input = Input::Update { update_id: update_id.clone(), name: update, input, identity };
-        let (answers, waits) = match wait {
-            UpdateWait::Accepted => (vec![when_durable(reply.clone(), UpdateOutcome::Accepted)], false),
-            UpdateWait::Completed => {
-                self.await_update(&name, update_id.clone(), &reply);
-                (Vec::new(), true)
-            }
-        };
-        let caller = if waits { self.update_waiter(name.run_id, update_id.clone()) } else { reply.caller() };
-        self.in_hand.begin(&name, None, caller);
-        let decided = self.shard.decide(&name, input, answers);
-        self.in_hand.end();
-        if let Err((why, answers)) = decided {
-            if waits {
-                self.shared.waiters.refuse_update(name.run_id, update_id, &why);
-            }
-            self.refuse_in_order(answers, why);
-        }
-    }
-
-    pub(super) fn await_update(&self, name: &RunName, update_id: UpdateId, reply: &SharedReply<UpdateOutcome>) {
-        if let Some(reply) = reply.take() {
-            self.shared.waiters.await_update(&self.shared.health, name.run_id, update_id, reply);
-        }
-    }
-
-    /// A caller who is among the waiters already.
-    pub(super) fn update_waiter(&self, run: RunId, update_id: UpdateId) -> Caller {
-        let shared = self.shared.clone();
-        Caller::Refused(Box::new(move |why| shared.waiters.refuse_update(run, update_id, &why)))
-    }
-
-    fn update_result(&mut self, target: Target, update_id: UpdateId, reply: SharedReply<UpdateOutcome>) {
-        let name = match self.shard.find(&RunRef::Target(target)) {
-            Ok(name) => name,
-            Err(why) => return self.answer(reply, Err(why)),
-        };
-        match self.look(&name, reply.caller(), |execution| execution.run().update(&update_id)) {
-            Ok(Some(UpdateOutcome::Accepted)) => self.await_update(&name, update_id, &reply),
-            Ok(Some(done)) => self.answer(reply, Ok(done)),
-            Ok(None) => {
-                let why = Rejection::Invalid {
-                    what: format!("update {update_id}"),
-                    why: "this run has not accepted an update of that id".into(),
-                };
-                self.answer(reply, Err(why));
-            }
-            Err(why) => self.answer(reply, Err(why)),
-        }
-    }
-
     fn pause_activity(
         &mut self,
         target: Target,
@@ -355,7 +289,13 @@ impl TurnThread {
         self.answer(reply, closed);
     }
 
-    fn watch_child(&mut self, namespace: Namespace, workflow_id: WorkflowId, first_run: RunId, parent: Parent) {
+    pub(super) fn watch_child(
+        &mut self,
+        namespace: Namespace,
+        workflow_id: WorkflowId,
+        first_run: RunId,
+        parent: Parent,
+    ) {
         let Some(last) = self.shard.last_of_chain(first_run) else { return };
         let name = RunName { namespace: namespace.clone(), workflow_id, run_id: last };
         let outcome = self.look(&name, Caller::Nobody, |execution| execution.run().outcome().cloned());
@@ -414,7 +354,8 @@ fn describe(execution: &Execution, held: Option<String>, limits: &crate::machine
         pending_updates: run.pending_updates(),
         inbox: run.inbox_len(),
         held: held.or_else(|| execution.held().map(ToString::to_string)),
-        awaiting: execution.awaiting(),
+        // The code of a closed run waits for nothing, whatever it was in the middle of.
+        awaiting: if run.is_closed() { Vec::new() } else { execution.awaiting() },
         cancel_requested: run.cancel_requested(),
         warnings,
         result: run.outcome().cloned(),

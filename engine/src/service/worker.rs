@@ -3,7 +3,7 @@
 //! Invariant: recovery loads only runs that had something under way; a parked run costs an index entry. A drain ends in
 //! bounded time, and whatever it leaves undone is found again by the next start.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -22,7 +22,6 @@ use super::watchdog::TurnThreads;
 use crate::client::Client;
 use crate::log::{Journal, Log, SledLog, SledOptions, StorageError};
 use crate::queue::TaskQueues;
-use crate::request::Target;
 use crate::vocabulary::*;
 
 /// Why a worker cannot start.
@@ -168,6 +167,7 @@ pub(super) fn open(
         idle: Idle::new(options.clock.as_virtual().is_some()),
         committed: broadcast::Sender::new(1_024),
         held: Mutex::default(),
+        recovering: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
         wake_at: (0..shards).map(|_| AtomicI64::new(i64::MAX)).collect(),
         run_ids: AtomicU64::new(0),
         sleepers: Mutex::default(),
@@ -185,14 +185,12 @@ pub(super) fn recover(shared: &Arc<Shared>) {
     for (run, namespace, workflow_id, outlook) in open {
         let has_parent = || shared.journal.run(run).is_some_and(|entry| entry.info.parent.is_some());
         if outlook.attention || has_parent() {
-            let target = Target { namespace: namespace.clone(), workflow_id: workflow_id.clone(), run_id: Some(run) };
-            shared.deliver(&namespace, &workflow_id, Message::Recover { target });
+            shared.recover(namespace, workflow_id, run);
             looked_at += 1;
         }
     }
     for (run, namespace, workflow_id) in shared.journal.closed_with_messages() {
-        let target = Target { namespace: namespace.clone(), workflow_id: workflow_id.clone(), run_id: Some(run) };
-        shared.deliver(&namespace, &workflow_id, Message::Recover { target });
+        shared.recover(namespace, workflow_id, run);
         looked_at += 1;
     }
     tracing::info!(open_runs = known, looked_at, "recovered");

@@ -19,16 +19,19 @@ fn broken(id: &'static str, why: impl Into<String>) -> Checked {
 
 /// Checks every history, and what they say together.
 pub(super) fn check(world: &World<'_>) -> Checked {
-    for run in world.runs.values() {
-        order(&run.turns)?;
-        activities(&run.turns)?;
-        timers(&run.turns)?;
-        children(&run.turns)?;
-    }
+    world.runs.values().try_for_each(|run| of_history(&run.turns))?;
     one_open_run(world)?;
     orphans(world)?;
     chains(world)?;
     requests(world)
+}
+
+/// What one history shows alone.
+pub(super) fn of_history(turns: &[Turn]) -> Checked {
+    order(turns)?;
+    activities(turns)?;
+    timers(turns)?;
+    children(turns)
 }
 
 /// G11, G15: events are numbered without a gap, time does not go back, and nothing follows the end.
@@ -238,4 +241,23 @@ pub(super) fn outcome_of(turns: &[Turn]) -> Option<CloseOutcome> {
         // The chain goes on.
         _ => return None,
     })
+}
+
+/// The closing event of a history as what it says to those who wait for the end; `None` if the run is open.
+pub(super) fn end_of(turns: &[Turn]) -> Option<CloseOutcome> {
+    let end = turns.iter().rev().flat_map(|turn| turn.events.iter().rev()).find(|event| event.closes().is_some())?;
+    Some(match end {
+        EventKind::WorkflowExecutionFailed { failure, .. } => CloseOutcome::Failed(failure.clone()),
+        EventKind::WorkflowExecutionTimedOut { timeout, .. } => CloseOutcome::TimedOut(*timeout),
+        EventKind::WorkflowExecutionContinuedAsNew(next) => CloseOutcome::ContinuedAsNew { new_run: next.new_run },
+        _ => return outcome_of(turns),
+    })
+}
+
+/// The start event of a history.
+pub(super) fn start_of(turns: &[Turn]) -> Option<&WorkflowExecutionStarted> {
+    match turns.first()?.events.first()? {
+        EventKind::WorkflowExecutionStarted(started) => Some(started),
+        _ => None,
+    }
 }

@@ -13,6 +13,7 @@ mod case;
 mod client;
 mod commit;
 mod doubts;
+pub mod engine;
 mod finding;
 mod guarantees;
 mod plan;

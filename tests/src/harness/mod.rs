@@ -14,6 +14,7 @@ pub mod load;
 pub mod mount;
 pub mod power;
 pub mod process;
+pub mod simulated;
 pub mod workload;
 
 /// Prints a line past the capture of the test runner, which hides what passing tests print.

@@ -12,9 +12,10 @@ mod log;
 
 use bosun_engine::seeded::Bug;
 
-use catch::{Catcher, STRACE, caught};
+use catch::{Catcher, POWER_CUTS, STRACE, caught};
 
 const FSYNC_CONTRACT: &str = "fsync_contract::every_answer_comes_after_the_sync_of_what_it_acknowledges";
+const POWER_CUT: &str = "power_cut::a_power_cut_on_ext4_loses_nothing_acknowledged";
 const CRASH_SWEEP: &str = "seeded::engine::crashes::a_crash_after_any_write_changes_nothing_that_can_be_seen";
 const TWO_CRASHES: &str = "seeded::engine::crashes::a_second_crash_during_the_recovery_from_the_first_changes_nothing";
 
@@ -28,9 +29,10 @@ macro_rules! seeded_bugs {
 seeded_bugs! {
     /// G1, G3: acknowledged before it is synced.
     an_acknowledgement_before_the_sync_is_caught: AckBeforeFsync by
-        [Catcher::of(CRASH_SWEEP), Catcher::with(STRACE, FSYNC_CONTRACT)];
+        [Catcher::of(CRASH_SWEEP), Catcher::with(STRACE, FSYNC_CONTRACT), Catcher::with(POWER_CUTS, POWER_CUT)];
     /// G3: something is synced, but not what was written.
-    a_sync_of_another_file_is_caught: FsyncWrongFile by [Catcher::with(STRACE, FSYNC_CONTRACT)];
+    a_sync_of_another_file_is_caught: FsyncWrongFile by
+        [Catcher::with(STRACE, FSYNC_CONTRACT), Catcher::with(POWER_CUTS, POWER_CUT)];
     /// G3: a file whose name a power cut may take.
     a_directory_that_is_not_synced_is_caught: SkipDirFsync by [Catcher::with(STRACE, FSYNC_CONTRACT)];
     /// G11: a decision that was taken on an older state of the run is written.

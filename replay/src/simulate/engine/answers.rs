@@ -1,0 +1,155 @@
+//! Requests of simulated clients, and what they were answered.
+//!
+//! Invariant: a request that was answered is never forgotten, also over crashes: what was promised is looked for until
+//! the end of the life. A request in flight when the worker dies is never answered; its client does not know.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bosun_engine::activity::TaskToken;
+use bosun_engine::testing::Stepped;
+use bosun_engine::*;
+
+/// What a client asks for.
+#[derive(Debug, Clone)]
+pub(super) enum Ask {
+    Start { start: Box<StartWorkflow>, signal: Option<SignalRequest> },
+    Signal { target: Target, signal: SignalRequest },
+    Update { target: Target, update: UpdateRequest },
+    Query { target: Target, name: QueryName, input: Payload },
+    Describe { target: Target },
+    Result { target: Target },
+    Cancel { target: Target, request_id: RequestId },
+    Terminate { target: Target },
+    Pause { target: Target },
+    Unpause { target: Target },
+    PauseActivity { target: Target, activity: ActivityId },
+    UnpauseActivity { target: Target, activity: ActivityId },
+    Complete { token: TaskToken, completion: ActivityCompletion },
+    Delete { target: Target },
+}
+
+/// A good answer.
+#[derive(Debug, Clone)]
+pub(super) enum Reply {
+    Done,
+    Started(Started),
+    Updated(UpdateOutcome),
+    Queried,
+    Described(Box<Description>),
+    Ended(RunResult),
+}
+
+pub(super) type Answer = Result<Reply, Rejection>;
+
+/// A request, from its sending to the end of the life.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    pub(super) ask: Ask,
+    pub(super) sent: u64,
+    pub(super) answer: Option<Answer>,
+    /// The step at which the answer was seen.
+    pub(super) answered: u64,
+    /// The life of the worker it was sent to.
+    pub(super) incarnation: u32,
+}
+
+/// Answers that have arrived and were not looked at yet.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Arrived(Arc<Mutex<Vec<(usize, Answer)>>>);
+
+impl Arrived {
+    pub(super) fn take(&self) -> Vec<(usize, Answer)> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+    /// Sends a request; its answer will arrive here under its number.
+    pub(super) fn send(&self, worker: &Stepped, number: usize, ask: Ask) {
+        let (client, arrived) = (worker.client(), self.0.clone());
+        worker.spawn(async move {
+            let answer = carry_out(&client, ask).await;
+            arrived.lock().unwrap_or_else(PoisonError::into_inner).push((number, answer));
+        });
+        worker.tasks();
+    }
+}
+
+async fn carry_out(client: &Client, ask: Ask) -> Answer {
+    let reason = || "simulated".to_owned();
+    Ok(match ask {
+        Ask::Start { start, signal: None } => Reply::Started(client.start(*start).await?),
+        Ask::Start { start, signal: Some(signal) } => Reply::Started(client.signal_with_start(*start, signal).await?),
+        Ask::Signal { target, signal } => done(client.signal(&target, signal).await?),
+        Ask::Update { target, update } => Reply::Updated(client.update(&target, update).await?),
+        Ask::Query { target, name, input } => {
+            client.query(&target, &name, input).await?;
+            Reply::Queried
+        }
+        Ask::Describe { target } => Reply::Described(Box::new(client.describe(&target).await?)),
+        Ask::Result { target } => {
+            let request = ResultRequest { follow_runs: false, timeout: None };
+            match client.result(&target, request).await? {
+                Some(ended) => Reply::Ended(ended),
+                None => Reply::Done,
+            }
+        }
+        Ask::Cancel { target, request_id } => done(client.cancel(&target, reason(), None, Some(request_id)).await?),
+        Ask::Terminate { target } => done(client.terminate(&target, reason(), None).await?),
+        Ask::Pause { target } => done(client.pause(&target, reason(), None).await?),
+        Ask::Unpause { target } => done(client.unpause(&target, reason(), None).await?),
+        Ask::PauseActivity { target, activity } => {
+            done(client.pause_activity(&target, &activity, reason(), None).await?)
+        }
+        Ask::UnpauseActivity { target, activity } => done(client.unpause_activity(&target, &activity, None).await?),
+        Ask::Complete { token, completion } => done(client.complete_activity(token, completion).await?),
+        // Deleted where it is asked for.
+        Ask::Delete { .. } => Reply::Done,
+    })
+}
+
+fn done((): ()) -> Reply {
+    Reply::Done
+}
+
+impl Ask {
+    /// The workflow id it is about, if it names one.
+    pub(super) fn workflow_id(&self) -> Option<&WorkflowId> {
+        match self {
+            Ask::Start { start, .. } => Some(&start.workflow_id),
+            Ask::Signal { target, .. }
+            | Ask::Update { target, .. }
+            | Ask::Query { target, .. }
+            | Ask::Describe { target }
+            | Ask::Result { target }
+            | Ask::Cancel { target, .. }
+            | Ask::Terminate { target }
+            | Ask::Pause { target }
+            | Ask::Unpause { target }
+            | Ask::PauseActivity { target, .. }
+            | Ask::UnpauseActivity { target, .. }
+            | Ask::Delete { target } => Some(&target.workflow_id),
+            Ask::Complete { .. } => None,
+        }
+    }
+    /// The request id by which history remembers it.
+    pub(super) fn request_id(&self) -> Option<&RequestId> {
+        match self {
+            Ask::Start { signal: Some(signal), .. } | Ask::Signal { signal, .. } => signal.request_id.as_ref(),
+            Ask::Cancel { request_id, .. } => Some(request_id),
+            _ => None,
+        }
+    }
+    /// Whether it can be sent again without meaning something else.
+    pub(super) fn is_repeatable(&self) -> bool {
+        matches!(self, Ask::Start { .. } | Ask::Signal { .. } | Ask::Cancel { .. } | Ask::Update { .. })
+    }
+}
+
+/// Whether a refusal leaves open what the log holds: the worker was leaving when it was given.
+pub(super) fn is_passing(why: &Rejection) -> bool {
+    matches!(
+        why,
+        Rejection::ShuttingDown
+            | Rejection::StorageFailed { .. }
+            | Rejection::StorageFull { .. }
+            | Rejection::Held { .. }
+    )
+}

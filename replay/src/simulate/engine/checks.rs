@@ -1,0 +1,380 @@
+//! What must hold of a simulated life of the engine, over its histories, its answers and its log.
+//!
+//! Invariant: a check compares what was seen from outside with what the log holds; none knows how the engine came to
+//! it. Each names the guarantee that is broken (engine.md §2).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bosun_engine::log::{Journal, JournalOptions, Shelf};
+use bosun_engine::*;
+
+use super::super::finding::Finding;
+use super::super::guarantees;
+use super::answers::{Ask, Reply, Request, is_passing};
+use super::world::{Checked, World};
+
+type Histories = BTreeMap<RunId, Vec<Turn>>;
+
+impl World<'_> {
+    fn read_all(&self) -> Checked<Histories> {
+        let mut runs = Vec::new();
+        self.worker.journal().scan_runs(&mut |info| {
+            runs.push(info.run_id);
+            true
+        });
+        let mut all = Histories::new();
+        for run in runs {
+            match self.worker.journal().turns(run, EventId(1)) {
+                Ok(turns) => drop(all.insert(run, turns)),
+                Err(why) => return self.broken("G2", format!("the run {run} cannot be read: {why}")),
+            }
+        }
+        Ok(all)
+    }
+
+    /// After a restart, before the first step: everything that anybody has heard of is there.
+    pub(super) fn check_kept(&self) -> Checked {
+        let all = self.read_all()?;
+        self.attempts_are_recorded(&all)?;
+        self.answers_are_recorded(&all)
+    }
+
+    /// G4: no attempt runs that the log does not know.
+    fn attempts_are_recorded(&self, all: &Histories) -> Checked {
+        for token in self.tokens.keys() {
+            let Some(turns) = all.get(&token.run_id) else {
+                if self.deleted.is_empty() {
+                    return self.broken("G4", format!("{token} has started, and its run is not in the log"));
+                }
+                continue;
+            };
+            let mut events = turns.iter().flat_map(|turn| &turn.events);
+            let recorded = events.any(|event| {
+                matches!(event, EventKind::ActivityTaskStarted { seq, attempt }
+                    if *seq == token.seq && *attempt == token.attempt)
+            });
+            if !recorded {
+                return self.broken("G4", format!("{token} has started, and the log does not say so"));
+            }
+        }
+        Ok(())
+    }
+
+    /// G1, G13: what was acknowledged is in the log, once in a chain; what was refused is not.
+    fn answers_are_recorded(&self, all: &Histories) -> Checked {
+        let found = Found::of(all);
+        for (number, request) in self.requests.iter().enumerate() {
+            if request.ask.workflow_id().is_some_and(|id| self.deleted.contains(id)) {
+                continue;
+            }
+            let fail = |why: String| self.broken("G1", format!("client {number}: {why}"));
+            match (&request.ask, &request.answer) {
+                (_, Some(Ok(Reply::Started(started)))) if !all.contains_key(&started.run_id) => {
+                    return fail(format!("the run {} was started and is not there", started.run_id));
+                }
+                (Ask::Update { update, .. }, Some(Ok(Reply::Updated(told)))) => {
+                    let held = found.updates.get(&update.update_id);
+                    // One id may name an update of several runs.
+                    let kept = match (held, told) {
+                        (Some(_), UpdateOutcome::Accepted) => true,
+                        (Some(held), UpdateOutcome::Completed(told)) => held.contains(&told),
+                        (None, _) => false,
+                    };
+                    if !kept {
+                        return fail(format!("the answer {told:?} was given, the log holds {held:?}"));
+                    }
+                }
+                (_, Some(Ok(Reply::Ended(ended)))) => {
+                    let held = all.get(&ended.run_id).map(|turns| guarantees::end_of(turns));
+                    if held != Some(Some(ended.outcome.clone())) {
+                        return fail(format!("the end {:?} was told, the log holds {held:?}", ended.outcome));
+                    }
+                }
+                _ => {}
+            }
+            let Some(id) = request.ask.request_id() else { continue };
+            let times = found.requests.get(id).map_or(0, |chains| chains.values().copied().max().unwrap_or(0));
+            if times > 1 {
+                return self.broken("G13", format!("client {number}: {id} was applied {times} times"));
+            }
+            let there = times == 1 || found.kept.contains(id);
+            // A cancel of a run that is canceled already is answered, and not written again.
+            let is_signal = !matches!(request.ask, Ask::Cancel { .. });
+            if matches!(request.answer, Some(Ok(_))) && is_signal && !there {
+                return fail(format!("{id} was acknowledged and is not in the log"));
+            }
+            if self.only_refused(request) && there {
+                return self.broken("G1", format!("client {number}: {id} was refused, and is in the log"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every sending of this request was refused for good.
+    fn only_refused(&self, request: &Request) -> bool {
+        let same = |other: &&Request| other.ask.request_id() == request.ask.request_id();
+        self.requests.iter().filter(same).all(|sent| matches!(&sent.answer, Some(Err(why)) if !is_passing(why)))
+    }
+
+    /// When faults have stopped and nothing moves.
+    pub(super) fn check_at_rest(&mut self) -> Checked {
+        let all = self.read_all()?;
+        self.check_histories(&all)?;
+        self.attempts_are_recorded(&all)?;
+        self.answers_are_recorded(&all)?;
+        self.order_of_signals(&all)?;
+        self.nothing_under_way()?;
+        let before = self.descriptions(&all)?;
+        self.stop_and_start()?;
+        self.settle()?;
+        let after = self.read_all()?;
+        if let Some((run, turns)) = all.iter().find(|(run, turns)| after.get(run) != Some(turns)) {
+            let now = after.get(run).map(|turns| turns.iter().skip(turns.len().saturating_sub(2)).collect::<Vec<_>>());
+            let last = turns.last();
+            let why = format!("a restart at rest has changed the run {run}: it ended with {last:?}, now with {now:?}");
+            return self.broken("G6", why);
+        }
+        let again = self.descriptions(&after)?;
+        if let Some((run, was)) = before.iter().find(|(run, was)| again.get(run) != Some(was)) {
+            let why = format!("a restart at rest has changed what is shown of {run}:\n  {was}\n  {:?}", again.get(run));
+            return self.broken("G6", why);
+        }
+        self.index_fits_the_log(&after)
+    }
+
+    fn check_histories(&self, all: &Histories) -> Checked {
+        let code = &self.plan.code[self.version];
+        let mut open = BTreeSet::new();
+        for (run, turns) in all {
+            if let Err(finding) = guarantees::of_history(turns) {
+                let (id, why) = match finding {
+                    Finding::Guarantee { id, why } => (id, why),
+                    other => ("G11", other.to_string()),
+                };
+                return self.broken(id, format!("run {run}: {why}"));
+            }
+            let started = guarantees::start_of(turns);
+            let known = started.is_some_and(|started| code.contains(&started.workflow_type));
+            if known && let Err(why) = bosun_engine::workflow::replay(code, turns) {
+                return self.broken("G21", format!("run {run} does not replay: {why}"));
+            }
+            let ended = turns.iter().flat_map(|turn| &turn.events).any(|event| event.closes().is_some());
+            if let (false, Some(started)) = (ended, started)
+                && !open.insert(started.workflow_id.clone())
+            {
+                return self.broken("G17", format!("{} has two open runs", started.workflow_id));
+            }
+            if self.deleted.is_empty() {
+                self.chain_goes_on(all, turns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// G18: a run that says that another follows is followed by it; a child of a closed parent was told.
+    fn chain_goes_on(&self, all: &Histories, turns: &[Turn]) -> Checked {
+        let next = turns.iter().flat_map(|turn| &turn.events).find_map(|event| match event {
+            EventKind::WorkflowExecutionContinuedAsNew(next) => Some(next.new_run),
+            EventKind::WorkflowExecutionFailed { new_run, .. }
+            | EventKind::WorkflowExecutionTimedOut { new_run, .. } => *new_run,
+            _ => None,
+        });
+        match next.filter(|next| !all.contains_key(next)) {
+            Some(next) => self.broken("G18", format!("the run {next} was to follow and is not there")),
+            None => Ok(()),
+        }
+    }
+
+    /// G13: of two signals of one sender to one workflow id, where the first was answered before the second was sent,
+    /// the first comes first.
+    fn order_of_signals(&self, all: &Histories) -> Checked {
+        let found = Found::of(all);
+        let sent = || self.requests.iter().filter(|request| matches!(request.ask, Ask::Signal { .. }));
+        for first in sent().filter(|request| matches!(request.answer, Some(Ok(_)))) {
+            for second in sent().filter(|second| second.sent > first.answered) {
+                let place = |request: &Request| request.ask.request_id().and_then(|id| found.places.get(id));
+                let (Some(a), Some(b)) = (place(first), place(second)) else { continue };
+                let repeated = |request: &Request| {
+                    self.requests.iter().filter(|r| r.ask.request_id() == request.ask.request_id()).count() > 1
+                };
+                if a.0 == b.0 && a > b && !repeated(first) && !repeated(second) {
+                    return self.broken("G13", format!("{:?} comes after {:?}", first.ask, second.ask));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// G16, G36: at rest no attempt runs, no slot is taken, no run is held, and open runs wait for something.
+    fn nothing_under_way(&self) -> Checked {
+        let (free, waiting) = self.worker.slots();
+        let under_way = self.lost.len();
+        if waiting > 0 || free + under_way != self.shape.slots {
+            let why = format!("at rest {free} of {} slots are free, {waiting} attempts wait", self.shape.slots);
+            return self.broken("G36", why);
+        }
+        for (run, _, workflow_id, outlook) in self.worker.journal().open_runs() {
+            if let Some(why) = self.worker.held_why(run) {
+                return self.broken("G22", format!("{workflow_id} is held: {why}"));
+            }
+            if outlook.next_deadline.is_some() {
+                return self.broken("G14", format!("{workflow_id} has a deadline, and nothing is due"));
+            }
+        }
+        match self.worker.journal().closed_with_messages().first() {
+            Some((_, _, workflow_id)) => self.broken("G18", format!("messages of {workflow_id} have not arrived")),
+            None => Ok(()),
+        }
+    }
+
+    /// What is shown of every run.
+    fn descriptions(&mut self, all: &Histories) -> Checked<BTreeMap<RunId, String>> {
+        let mut shown = BTreeMap::new();
+        for (run, turns) in all {
+            let Some(started) = guarantees::start_of(turns) else { continue };
+            let target = Target::run(started.workflow_id.clone(), *run);
+            let number = self.requests.len();
+            self.ask(Ask::Describe { target });
+            self.settle()?;
+            match &self.requests[number].answer {
+                Some(Ok(Reply::Described(seen))) => {
+                    if seen.info.status.is_open() && seen.awaiting.is_empty() && !self.is_machine(&seen.info) {
+                        let why = format!("{} is open and waits for nothing that has a name", seen.info.workflow_id);
+                        return self.broken("G16", why);
+                    }
+                    let mut seen = seen.clone();
+                    // A state that comes from a snapshot does not know which line asked.
+                    seen.awaiting.iter_mut().for_each(|awaited| awaited.location = None);
+                    drop(shown.insert(*run, format!("{seen:?}")));
+                }
+                other => return self.broken("G6", format!("the run {run} cannot be described: {other:?}")),
+            }
+        }
+        Ok(shown)
+    }
+
+    fn is_machine(&self, info: &RunInfo) -> bool {
+        self.plan.code[self.version].supports_snapshot(&info.workflow_type)
+    }
+
+    /// G2: the log is sound, and the index is what a rebuild from the log makes.
+    fn index_fits_the_log(&self, all: &Histories) -> Checked {
+        let report = self.worker.journal().verify();
+        if !report.is_sound() {
+            return self.broken("G2", format!("the log is not sound: {report:?}"));
+        }
+        let bare = self.log.kill();
+        for shelf in Shelf::ALL.into_iter().filter(|shelf| !matches!(shelf, Shelf::Archive | Shelf::Deleted)) {
+            bare.damage_shelf(shelf, |_, _| false);
+        }
+        let options = JournalOptions { log_keep_bytes: u64::MAX, ..JournalOptions::default() };
+        let rebuilt = match Journal::open(std::sync::Arc::new(bare), options) {
+            Ok(rebuilt) => rebuilt,
+            Err(why) => return self.broken("G2", format!("the index cannot be rebuilt: {why}")),
+        };
+        for run in all.keys() {
+            let (kept, made) = (self.worker.journal().run(*run), rebuilt.run(*run));
+            if kept != made {
+                let why = format!("the index holds {kept:?}, and the log makes {made:?}");
+                return self.broken("G2", why);
+            }
+        }
+        Ok(())
+    }
+
+    /// When every run is over.
+    pub(super) fn check_at_the_end(&mut self) -> Checked<Histories> {
+        let all = self.read_all()?;
+        self.check_histories(&all)?;
+        self.answers_are_recorded(&all)?;
+        self.nothing_under_way()?;
+        if let Some(at) = self.worker.next_moment() {
+            return self.broken("G16", format!("every run is over, and something is due at {at}"));
+        }
+        self.pages_are_the_history(&all)?;
+        Ok(all)
+    }
+
+    /// E33: a history that is read in pages is the history.
+    fn pages_are_the_history(&self, all: &Histories) -> Checked {
+        for (run, turns) in all.iter().take(2) {
+            let Some(started) = guarantees::start_of(turns) else { continue };
+            let target = Target::run(started.workflow_id.clone(), *run);
+            let whole: Vec<Event> = turns.iter().flat_map(Turn::numbered).collect();
+            let mut paged: Vec<Event> = Vec::new();
+            loop {
+                let from = EventId(paged.last().map_or(1, |event| event.id.0 + 1));
+                let client = self.worker.client();
+                let page = self.worker.block_on(client.history(&target, from, 3));
+                match page {
+                    Some(Ok(page)) if page.is_empty() => break,
+                    Some(Ok(page)) if paged.len() <= whole.len() => paged.extend(page),
+                    other => return self.broken("G2", format!("the history of {run} cannot be paged: {other:?}")),
+                }
+            }
+            if paged != whole {
+                return self.broken("G2", format!("the pages of {run} are not its history: {paged:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where requests are found in the log.
+#[derive(Default)]
+struct Found<'a> {
+    /// How often each was applied, by chain.
+    requests: BTreeMap<&'a RequestId, BTreeMap<RunId, u32>>,
+    /// Those that wait, or waited, in an inbox.
+    kept: BTreeSet<&'a RequestId>,
+    /// The workflow id, the start of the run and the event of each signal.
+    places: BTreeMap<&'a RequestId, (&'a WorkflowId, Timestamp, EventId)>,
+    /// Updates that were accepted, with their answers.
+    updates: BTreeMap<&'a UpdateId, Vec<&'a Result<Payload, Failure>>>,
+}
+
+impl<'a> Found<'a> {
+    fn of(all: &'a Histories) -> Self {
+        let mut found = Found::default();
+        for turns in all.values() {
+            let Some(started) = guarantees::start_of(turns) else { continue };
+            let (begun, chain) = (turns.first().map_or(Timestamp::ZERO, |turn| turn.at), started.first_run);
+            for turn in turns {
+                found.kept.extend(turn.inbox_added.iter().filter_map(id_of));
+                for (index, event) in turn.events.iter().enumerate() {
+                    let place = (&started.workflow_id, begun, EventId(turn.first_event.0 + index as u64));
+                    found.note(event, chain, place);
+                }
+            }
+        }
+        found
+    }
+
+    fn note(&mut self, event: &'a EventKind, chain: RunId, place: (&'a WorkflowId, Timestamp, EventId)) {
+        let id = match event {
+            EventKind::WorkflowExecutionSignaled(signal) => signal.request_id.as_ref(),
+            EventKind::WorkflowExecutionCancelRequested { request_id, .. } => request_id.as_ref(),
+            EventKind::WorkflowExecutionUpdateAccepted { update_id, .. } => {
+                self.updates.entry(update_id).or_default();
+                None
+            }
+            EventKind::WorkflowExecutionUpdateCompleted { update_id, result } => {
+                self.updates.entry(update_id).or_default().push(result);
+                None
+            }
+            _ => None,
+        };
+        if let Some(id) = id {
+            *self.requests.entry(id).or_default().entry(chain).or_default() += 1;
+            self.places.insert(id, place);
+        }
+    }
+}
+
+fn id_of(input: &Input) -> Option<&RequestId> {
+    match input {
+        Input::Signal(signal) => signal.request_id.as_ref(),
+        Input::RequestCancel { request_id, .. } => request_id.as_ref(),
+        _ => None,
+    }
+}

@@ -1,0 +1,280 @@
+//! Simulated clients: what they ask for, in which words, and what their answers may be.
+//!
+//! Invariant: every request that changes something carries a request id of its own, so that it can be found in history
+//! and sent again. What a client may rely on is checked when its answer arrives, or later against the log.
+
+use bosun_engine::activity::TaskToken;
+use bosun_engine::*;
+
+use super::answers::{Answer, Ask, Reply, Request};
+use super::world::{Checked, World};
+
+/// The kinds of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ClientAct {
+    Start,
+    Signal,
+    Result,
+    SignalWithStart,
+    Update,
+    Query,
+    Describe,
+    Cancel,
+    Terminate,
+    Pause,
+    Unpause,
+    PauseActivity,
+    Complete,
+    Repeat,
+    Delete,
+}
+
+impl ClientAct {
+    /// All of them with their weights; the first three are known to every life.
+    pub(super) const ALL: [(u32, ClientAct); 15] = [
+        (4, ClientAct::Start),
+        (4, ClientAct::Signal),
+        (1, ClientAct::Result),
+        (2, ClientAct::SignalWithStart),
+        (2, ClientAct::Update),
+        (1, ClientAct::Query),
+        (1, ClientAct::Describe),
+        (1, ClientAct::Cancel),
+        (1, ClientAct::Terminate),
+        (1, ClientAct::Pause),
+        (2, ClientAct::Unpause),
+        (1, ClientAct::PauseActivity),
+        (2, ClientAct::Complete),
+        (2, ClientAct::Repeat),
+        (1, ClientAct::Delete),
+    ];
+}
+
+impl World<'_> {
+    pub(super) fn client(&mut self, act: ClientAct) {
+        match self.asked(act) {
+            Some(Ask::Delete { target }) => self.delete(&target),
+            Some(ask) => self.ask(ask),
+            None => {}
+        }
+    }
+
+    /// Deleting needs no turn; it waits for a thread of the runtime, so it is waited for.
+    fn delete(&mut self, target: &Target) {
+        let client = self.worker.client();
+        let deleted = self.worker.block_on(client.delete(target));
+        self.note(format_args!("the run {:?} is deleted: {deleted:?}", target.run_id));
+        // Also after an error: it may have come after the write.
+        self.deleted.insert(target.workflow_id.clone());
+        if matches!(deleted, Some(Ok(()))) {
+            self.durable = self.durable.max(self.worker.journal().last_group());
+            self.rare.hit("run deleted");
+        }
+    }
+
+    pub(super) fn ask(&mut self, ask: Ask) {
+        let number = self.requests.len();
+        self.note(format_args!("client {number} asks {}", text_of(&ask)));
+        let (sent, incarnation) = (self.steps, self.incarnation);
+        self.requests.push(Request { ask: ask.clone(), sent, answer: None, answered: 0, incarnation });
+        self.arrived.send(&self.worker, number, ask);
+    }
+
+    fn own_id(&self) -> RequestId {
+        RequestId::of(format!("client-{}", self.requests.len()))
+    }
+
+    fn target(&mut self) -> Option<Target> {
+        let starts = &self.plan.starts;
+        let start = starts.get(self.choices.below(starts.len()))?;
+        Some(Target::workflow(start.workflow_id.clone()))
+    }
+
+    fn signal_request(&mut self) -> Option<SignalRequest> {
+        let at = self.choices.below(self.plan.signals.len());
+        let (name, input) = self.plan.signals.get(at)?.clone();
+        Some(SignalRequest { name, input, identity: None, request_id: Some(self.own_id()) })
+    }
+
+    fn start_request(&mut self) -> Option<Box<StartWorkflow>> {
+        let at = self.choices.below(self.plan.starts.len());
+        let mut start = self.plan.starts.get(at)?.clone();
+        start.request_id = Some(self.own_id());
+        start.id_conflict_policy = [
+            IdConflictPolicy::Fail,
+            IdConflictPolicy::UseExisting,
+            IdConflictPolicy::Fail,
+            IdConflictPolicy::TerminateExisting,
+        ][self.choices.below(4)];
+        Some(Box::new(start))
+    }
+
+    // long: one exhaustive match; a kind more is an arm more.
+    fn asked(&mut self, act: ClientAct) -> Option<Ask> {
+        Some(match act {
+            ClientAct::Start => Ask::Start { start: self.start_request()?, signal: None },
+            ClientAct::SignalWithStart => {
+                let start = self.start_request()?;
+                let mut signal = self.signal_request()?;
+                signal.request_id = start.request_id.clone();
+                Ask::Start { start, signal: Some(signal) }
+            }
+            ClientAct::Signal => Ask::Signal { target: self.target()?, signal: self.signal_request()? },
+            ClientAct::Result => Ask::Result { target: self.target()? },
+            ClientAct::Update => {
+                let at = self.choices.below(self.plan.updates.len());
+                let (name, input) = self.plan.updates.get(at)?.clone();
+                let wait = [UpdateWait::Completed, UpdateWait::Accepted][self.choices.below(2)];
+                let update_id = UpdateId::of(self.own_id().as_str());
+                let update = UpdateRequest { update_id, name, input, identity: None, wait };
+                Ask::Update { target: self.target()?, update }
+            }
+            ClientAct::Query => {
+                let at = self.choices.below(self.plan.queries.len());
+                let (name, input) = self.plan.queries.get(at)?.clone();
+                Ask::Query { target: self.target()?, name, input }
+            }
+            ClientAct::Describe => Ask::Describe { target: self.target()? },
+            ClientAct::Cancel => Ask::Cancel { target: self.target()?, request_id: self.own_id() },
+            ClientAct::Terminate => Ask::Terminate { target: self.target()? },
+            ClientAct::Pause => Ask::Pause { target: self.target()? },
+            ClientAct::Unpause => Ask::Unpause { target: self.target()? },
+            ClientAct::PauseActivity => {
+                let at = self.choices.below(self.staged.len());
+                let task = self.staged.get(at)?.context.task();
+                let (target, activity) = (Target::run(task.workflow_id.clone(), task.run_id), task.activity_id.clone());
+                self.paused_activities.push((target.clone(), activity.clone()));
+                Ask::PauseActivity { target, activity }
+            }
+            ClientAct::Complete => self.completion()?,
+            ClientAct::Repeat => {
+                let known: Vec<&Request> = self.requests.iter().filter(|sent| sent.ask.is_repeatable()).collect();
+                let ask = known.get(self.choices.below(known.len()))?.ask.clone();
+                self.rare.hit("request repeated");
+                ask
+            }
+            ClientAct::Delete => {
+                let closed = self.requests.iter().rev().find_map(|sent| match &sent.answer {
+                    Some(Ok(Reply::Ended(ended))) => Some((ended.workflow_id.clone(), ended.run_id)),
+                    _ => None,
+                });
+                let (workflow_id, run_id) = closed?;
+                Ask::Delete { target: Target::run(workflow_id, run_id) }
+            }
+        })
+    }
+
+    /// An attempt that runs, or one that is over, is completed (or heard of) from outside.
+    fn completion(&mut self) -> Option<Ask> {
+        let at = self.choices.below(self.tokens.len());
+        let (token, _) = self.tokens.iter().nth(at)?;
+        let token = *token;
+        let completion = match self.choices.below(4) {
+            0 => ActivityCompletion::Complete(Payload::null()),
+            1 => ActivityCompletion::Heartbeat(Some(Payload::null())),
+            2 => ActivityCompletion::Fail(Failure::application("Outside", "from outside")),
+            _ => ActivityCompletion::Cancel(None),
+        };
+        Some(Ask::Complete { token, completion })
+    }
+
+    /// Takes in what was answered.
+    pub(super) fn take_answers(&mut self) -> Checked {
+        for (number, answer) in self.arrived.take() {
+            self.note(format_args!("client {number} hears {}", heard(&answer)));
+            let incarnation = self.requests[number].incarnation;
+            if incarnation != self.incarnation {
+                return self.broken("G1", format!("client {number} hears from a worker that has crashed"));
+            }
+            if self.failed && !self.durable_in_flight && answer.is_ok() {
+                return self.broken("G5", format!("client {number} was acknowledged after the log had failed"));
+            }
+            self.judge(number, &answer)?;
+            let request = &mut self.requests[number];
+            (request.answered, request.answer) = (self.steps, Some(answer));
+        }
+        Ok(())
+    }
+
+    /// What an answer alone shows.
+    fn judge(&mut self, number: usize, answer: &Answer) -> Checked {
+        let ask = self.requests[number].ask.clone();
+        match (&ask, answer) {
+            (Ask::Start { signal, .. }, Ok(Reply::Started(started))) => {
+                if signal.is_some() {
+                    self.rare.hit("signal with start");
+                }
+                if !started.newly_started {
+                    self.rare.hit("start found its own run");
+                }
+                self.same_start(number, started)?;
+            }
+            (Ask::Start { .. }, Err(Rejection::AlreadyOpen { .. })) => self.rare.hit("start refused: open"),
+            (_, Err(Rejection::Overloaded { .. })) => self.rare.hit("request refused: overloaded"),
+            (_, Err(Rejection::StorageFailed { .. } | Rejection::StorageFull { .. })) => {
+                self.rare.hit("request refused after a storage error");
+            }
+            (Ask::Complete { token, .. }, Ok(_)) => {
+                let sent = self.requests[number].sent;
+                let later = |newer: &TaskToken| newer.run_id == token.run_id && newer.seq == token.seq && newer > token;
+                if self.tokens.iter().any(|(newer, started)| later(newer) && *started < sent) {
+                    return self.broken("G20", format!("{token} is over and was heard"));
+                }
+                self.rare.hit("completed from outside");
+            }
+            (Ask::Complete { .. }, Err(Rejection::StaleAttempt { .. })) => self.rare.hit("zombie refused"),
+            (Ask::Update { .. }, Err(Rejection::UpdateRefused { .. })) => self.rare.hit("update refused"),
+            (Ask::Query { .. }, Ok(_)) => self.rare.hit("query answered"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// G17: a start repeated with its request id finds the run it made, unless another start came between.
+    fn same_start(&self, number: usize, started: &Started) -> Checked {
+        let Ask::Start { start, .. } = &self.requests[number].ask else { return Ok(()) };
+        let mut of_id = self.requests.iter().filter_map(|other| match &other.ask {
+            Ask::Start { start: other_start, .. } if other_start.workflow_id == start.workflow_id => {
+                Some((other_start, &other.answer))
+            }
+            _ => None,
+        });
+        if self.deleted.contains(&start.workflow_id)
+            || of_id.clone().any(|(other, _)| other.request_id != start.request_id)
+        {
+            return Ok(());
+        }
+        let other_run = of_id.find_map(|(_, answer)| match answer {
+            Some(Ok(Reply::Started(before))) if before.newly_started && started.newly_started => {
+                (before.run_id != started.run_id).then_some(before.run_id)
+            }
+            _ => None,
+        });
+        match other_run {
+            Some(before) => {
+                let why = format!("one request has started {before} and {}", started.run_id);
+                self.broken("G17", why)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn text_of(ask: &Ask) -> String {
+    match ask {
+        Ask::Start { start, signal } => {
+            let with = if signal.is_some() { " with a signal" } else { "" };
+            let policy = start.id_conflict_policy;
+            format!("start {}{with}, {policy:?}, request {:?}", start.workflow_id, start.request_id)
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn heard(answer: &Answer) -> String {
+    match answer {
+        Ok(Reply::Described(seen)) => format!("{} with {} events", seen.info.status, seen.info.history.events),
+        Ok(reply) => format!("{reply:?}"),
+        Err(why) => format!("no: {why}"),
+    }
+}
