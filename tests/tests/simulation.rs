@@ -39,7 +39,7 @@ fn case_of(seed: u64) -> Case {
     Case { why: format!("seed {seed}"), programs, choices }
 }
 
-fn plan_of(seed: u64) -> EnginePlan {
+pub(crate) fn plan_of(seed: u64) -> EnginePlan {
     case_of(seed).plan()
 }
 

@@ -91,11 +91,16 @@ fn activities(turns: &[Turn]) -> Checked {
 
 /// G14: a timer is never early, and ends once.
 fn timers(turns: &[Turn]) -> Checked {
-    let mut armed: BTreeMap<Seq, Timestamp> = BTreeMap::new();
+    let (mut armed, mut known): (BTreeMap<Seq, Timestamp>, BTreeSet<Seq>) = Default::default();
     for turn in turns {
         for event in &turn.events {
             match event {
-                EventKind::TimerStarted { seq, fire_at, .. } => drop(armed.insert(*seq, *fire_at)),
+                EventKind::TimerStarted { seq, fire_at, .. } => {
+                    if !known.insert(*seq) {
+                        return broken("G14", format!("timer {seq} is armed twice"));
+                    }
+                    armed.insert(*seq, *fire_at);
+                }
                 EventKind::TimerFired { seq } => match armed.remove(seq) {
                     Some(fire_at) if fire_at <= turn.at => {}
                     Some(fire_at) => {

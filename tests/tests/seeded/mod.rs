@@ -8,6 +8,7 @@
 
 mod catch;
 mod engine;
+mod lives;
 mod log;
 
 use bosun_engine::seeded::Bug;
@@ -15,6 +16,7 @@ use bosun_engine::seeded::Bug;
 use catch::{Catcher, POWER_CUTS, STRACE, caught};
 
 const FSYNC_CONTRACT: &str = "fsync_contract::every_answer_comes_after_the_sync_of_what_it_acknowledges";
+const LIVES: &str = "seeded::lives::the_first_lives_of_the_simulator_keep_the_word";
 const POWER_CUT: &str = "power_cut::a_power_cut_on_ext4_loses_nothing_acknowledged";
 const CRASH_SWEEP: &str = "seeded::engine::crashes::a_crash_after_any_write_changes_nothing_that_can_be_seen";
 const TWO_CRASHES: &str = "seeded::engine::crashes::a_second_crash_during_the_recovery_from_the_first_changes_nothing";
@@ -28,8 +30,12 @@ macro_rules! seeded_bugs {
 
 seeded_bugs! {
     /// G1, G3: acknowledged before it is synced.
-    an_acknowledgement_before_the_sync_is_caught: AckBeforeFsync by
-        [Catcher::of(CRASH_SWEEP), Catcher::with(STRACE, FSYNC_CONTRACT), Catcher::with(POWER_CUTS, POWER_CUT)];
+    an_acknowledgement_before_the_sync_is_caught: AckBeforeFsync by [
+        Catcher::of(LIVES),
+        Catcher::of(CRASH_SWEEP),
+        Catcher::with(STRACE, FSYNC_CONTRACT),
+        Catcher::with(POWER_CUTS, POWER_CUT),
+    ];
     /// G3: something is synced, but not what was written.
     a_sync_of_another_file_is_caught: FsyncWrongFile by
         [Catcher::with(STRACE, FSYNC_CONTRACT), Catcher::with(POWER_CUTS, POWER_CUT)];
@@ -40,18 +46,24 @@ seeded_bugs! {
         [Catcher::of("seeded::log::journal::a_turn_that_does_not_fit_is_refused_with_its_whole_group")];
     /// G13: a repeated request is carried out again, after a restart or in the next run.
     a_request_id_that_is_forgotten_is_caught: DedupeNotPersisted by [
+        Catcher::of(LIVES),
+        Catcher::of(CRASH_SWEEP),
         Catcher::of("seeded::engine::signals::every_signal_is_delivered_once_and_in_order_of_its_sender"),
         Catcher::of("seeded::engine::signals::unconsumed_signals_go_to_the_next_run_once"),
-        Catcher::of(CRASH_SWEEP),
     ];
     /// G14: a restart starts a timer that is started.
-    a_timer_that_is_armed_twice_is_caught: TimerArmedTwice by
-        [Catcher::of("seeded::engine::timers::a_restart_with_work_under_way_arms_no_timer_again")];
+    a_timer_that_is_armed_twice_is_caught: TimerArmedTwice by [
+        Catcher::of(LIVES),
+        Catcher::of("seeded::engine::timers::a_restart_with_work_under_way_arms_no_timer_again"),
+    ];
     /// G13: a signal is acknowledged and forgotten.
-    a_signal_that_is_dropped_is_caught: SignalDroppedInFlight by
-        [Catcher::of("seeded::engine::signals::every_signal_is_delivered_once_and_in_order_of_its_sender")];
+    a_signal_that_is_dropped_is_caught: SignalDroppedInFlight by [
+        Catcher::of(LIVES),
+        Catcher::of("seeded::engine::signals::every_signal_is_delivered_once_and_in_order_of_its_sender"),
+    ];
     /// G20: an attempt that has lost its place completes or heartbeats the one that has it.
     a_lease_that_is_not_checked_is_caught: EpochNotChecked by [
+        Catcher::of(LIVES),
         Catcher::of("seeded::engine::completion_by_token::a_token_that_is_over_changes_nothing"),
         Catcher::of("seeded::engine::storage::repeated_and_late_outcomes_are_refused_and_change_nothing"),
     ];
@@ -60,15 +72,20 @@ seeded_bugs! {
         [Catcher::of(CRASH_SWEEP), Catcher::of(TWO_CRASHES)];
     /// E32: space is taken back that holds a run.
     a_compaction_that_takes_a_live_record_is_caught: CompactionDeletesLive by [
+        Catcher::of(LIVES),
         Catcher::of("seeded::log::journal::a_long_lived_run_does_not_hold_the_log"),
         Catcher::of("seeded::log::journal::a_deleted_run_does_not_come_back"),
     ];
     /// G4, G11: what is in memory and not in the log is acknowledged.
-    a_run_that_goes_on_after_a_failed_commit_is_caught: CacheNotEvicted by
-        [Catcher::of("seeded::engine::storage::a_run_that_is_ahead_of_a_failed_log_acknowledges_nothing")];
+    a_run_that_goes_on_after_a_failed_commit_is_caught: CacheNotEvicted by [
+        Catcher::of(LIVES),
+        Catcher::of("seeded::engine::storage::a_run_that_is_ahead_of_a_failed_log_acknowledges_nothing"),
+    ];
     /// E33: a reader of a history misses an event at the beginning of a page.
-    a_page_that_begins_too_late_is_caught: PageOffByOne by
-        [Catcher::of("seeded::engine::visibility::the_events_of_a_run_are_followed_without_gap_or_repetition")];
+    a_page_that_begins_too_late_is_caught: PageOffByOne by [
+        Catcher::of(LIVES),
+        Catcher::of("seeded::engine::visibility::the_events_of_a_run_are_followed_without_gap_or_repetition"),
+    ];
     /// G32: a part of the token opens.
     a_token_compared_by_prefix_is_caught: TokenByPrefix by
         [Catcher::of("api_guard::nothing_but_the_whole_token_opens")];
@@ -77,6 +94,7 @@ seeded_bugs! {
         [Catcher::of("api_guard::a_worker_answers_to_its_own_names_only")];
     /// E05, G12: a restart gives an activity attempts that it has used.
     a_count_of_attempts_that_is_reset_is_caught: AttemptsResetOnReplay by [
+        Catcher::of(LIVES),
         Catcher::of("seeded::engine::activities::crashes_never_add_attempts"),
         Catcher::of("seeded::engine::activities::the_backoff_of_an_activity_survives_crashes"),
     ];

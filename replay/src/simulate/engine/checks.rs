@@ -11,6 +11,7 @@ use bosun_engine::*;
 use super::super::finding::Finding;
 use super::super::guarantees;
 use super::answers::{Ask, Reply, Request, is_passing};
+use super::found::Found;
 use super::world::{Checked, World};
 
 type Histories = BTreeMap<RunId, Vec<Turn>>;
@@ -168,7 +169,38 @@ impl World<'_> {
                 self.chain_goes_on(all, turns)?;
             }
         }
-        Ok(())
+        if self.deleted.is_empty() { self.signals_between_runs(all) } else { Ok(()) }
+    }
+
+    /// G13, G18: in one chain no signal of a run arrives more often than it was sent. (A signal that is sent again after
+    /// a crash may find another chain open under the workflow id, which has not seen it.)
+    fn signals_between_runs(&self, all: &Histories) -> Checked {
+        let mut sent: BTreeMap<&WorkflowId, u64> = BTreeMap::new();
+        let mut arrived: BTreeMap<(&WorkflowId, RunId), u64> = BTreeMap::new();
+        for turns in all.values() {
+            let Some(started) = guarantees::start_of(turns) else { continue };
+            for event in turns.iter().flat_map(|turn| &turn.events) {
+                match event {
+                    EventKind::SignalExternalWorkflowExecutionInitiated(signal) => {
+                        *sent.entry(&signal.target.workflow_id).or_default() += 1;
+                    }
+                    EventKind::WorkflowExecutionSignaled(signal)
+                        if signal.request_id.as_ref().is_none_or(|id| !id.as_str().starts_with("client-")) =>
+                    {
+                        *arrived.entry((&started.workflow_id, started.first_run)).or_default() += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let mut arrived = arrived.into_iter();
+        match arrived.find(|((id, _), times)| *times > sent.get(id).copied().unwrap_or_default()) {
+            Some(((id, _), times)) => {
+                let why = format!("{times} signals of runs have arrived at {id}, {:?} were sent", sent.get(id));
+                self.broken("G13", why)
+            }
+            None => Ok(()),
+        }
     }
 
     /// G18: a run that says that another follows is followed by it; a child of a closed parent was told.
@@ -317,64 +349,5 @@ impl World<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Where requests are found in the log.
-#[derive(Default)]
-struct Found<'a> {
-    /// How often each was applied, by chain.
-    requests: BTreeMap<&'a RequestId, BTreeMap<RunId, u32>>,
-    /// Those that wait, or waited, in an inbox.
-    kept: BTreeSet<&'a RequestId>,
-    /// The workflow id, the start of the run and the event of each signal.
-    places: BTreeMap<&'a RequestId, (&'a WorkflowId, Timestamp, EventId)>,
-    /// Updates that were accepted, with their answers.
-    updates: BTreeMap<&'a UpdateId, Vec<&'a Result<Payload, Failure>>>,
-}
-
-impl<'a> Found<'a> {
-    fn of(all: &'a Histories) -> Self {
-        let mut found = Found::default();
-        for turns in all.values() {
-            let Some(started) = guarantees::start_of(turns) else { continue };
-            let (begun, chain) = (turns.first().map_or(Timestamp::ZERO, |turn| turn.at), started.first_run);
-            for turn in turns {
-                found.kept.extend(turn.inbox_added.iter().filter_map(id_of));
-                for (index, event) in turn.events.iter().enumerate() {
-                    let place = (&started.workflow_id, begun, EventId(turn.first_event.0 + index as u64));
-                    found.note(event, chain, place);
-                }
-            }
-        }
-        found
-    }
-
-    fn note(&mut self, event: &'a EventKind, chain: RunId, place: (&'a WorkflowId, Timestamp, EventId)) {
-        let id = match event {
-            EventKind::WorkflowExecutionSignaled(signal) => signal.request_id.as_ref(),
-            EventKind::WorkflowExecutionCancelRequested { request_id, .. } => request_id.as_ref(),
-            EventKind::WorkflowExecutionUpdateAccepted { update_id, .. } => {
-                self.updates.entry(update_id).or_default();
-                None
-            }
-            EventKind::WorkflowExecutionUpdateCompleted { update_id, result } => {
-                self.updates.entry(update_id).or_default().push(result);
-                None
-            }
-            _ => None,
-        };
-        if let Some(id) = id {
-            *self.requests.entry(id).or_default().entry(chain).or_default() += 1;
-            self.places.insert(id, place);
-        }
-    }
-}
-
-fn id_of(input: &Input) -> Option<&RequestId> {
-    match input {
-        Input::Signal(signal) => signal.request_id.as_ref(),
-        Input::RequestCancel { request_id, .. } => request_id.as_ref(),
-        _ => None,
     }
 }

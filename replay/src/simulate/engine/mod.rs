@@ -19,6 +19,7 @@ mod checks;
 mod choices;
 mod clients;
 mod faults;
+mod found;
 mod plan;
 mod rare;
 mod rest;
