@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bosun_engine::EventId;
+use bosun_engine::{EventId, ForkRequest, ForkSource, WorkflowId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -77,7 +77,8 @@ fn read(history: &History, original: &History) {
     let timeline = Timeline::new(&code, history.clone());
     for at in 0..=history.len() as u64 + 1 {
         let _ = (timeline.at(EventId(at)), timeline.code_at(EventId(at)), timeline.diff(EventId(1), EventId(at)));
-        let _ = plan_fork(history, Some(EventId(at)), Vec::new(), Some(&code)).map(drop);
+        let request = ForkRequest::new(ForkSource::History(Vec::new()), WorkflowId::of("fork")).at(EventId(at));
+        let _ = plan_fork(history, &request, Some(&code)).map(drop);
     }
     let _ = explain(&code, history, &|_| None).map(|card| card.to_string());
     let _ = what_if(&code, history, &WhatIf::default()).map(|found| found.to_string());

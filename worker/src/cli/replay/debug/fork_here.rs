@@ -4,7 +4,7 @@
 //! command is one that a shell takes as it stands.
 
 use bosun_engine::workflow::WorkflowRegistry;
-use bosun_engine::{Event, EventId, EventKind};
+use bosun_engine::{Event, EventId, EventKind, ForkRequest, ForkSource};
 use bosun_replay::{Timeline, plan_fork};
 
 use crate::cli::fork::plan_lines;
@@ -41,7 +41,10 @@ fn change(event: &Event) -> Option<String> {
 
 /// The plan and the command, for the screen.
 pub(super) fn told(timeline: &Timeline<'_>, code: &WorkflowRegistry, source: &str, at: EventId) -> String {
-    let plan = match plan_fork(timeline.history(), Some(at), Vec::new(), Some(code)) {
+    // The plan looks at the history it is given, not at the source of the request.
+    let source_of_plan = ForkSource::History(Vec::new());
+    let request = ForkRequest::new(source_of_plan, timeline.history().started().workflow_id.clone()).at(at);
+    let plan = match plan_fork(timeline.history(), &request, Some(code)) {
         Ok(plan) => plan_lines(&plan).into_iter().map(|(name, told)| format!("{name:<14} {told}\n")).collect(),
         Err(why) => format!("a fork that keeps all up to here is refused: {why}\n"),
     };

@@ -22,14 +22,13 @@ use self::draw::{Scene, draw};
 use self::state::{Key, View, update};
 use super::Bench;
 use super::record::write;
-use super::source::HistoryOf;
+use super::source::{HistoryOf, is_file};
 use super::verdict::source_text;
 use crate::cli::args::Global;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
 use crate::cli::list::shell_word;
-use crate::cli::source::is_file;
 
 /// Keys: j/k an event, J/K a workflow task, c/C to the next or last breakpoint, b breakpoint, g go to, / search, Enter
 /// payload, d difference, f fork here, w watch, x export, r restart, ? help, q quit.
