@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bosun_engine::{RunId, WorkflowStatus};
 use bosun_tests::harness::crash::READY_MAX;
+use bosun_tests::harness::http::escape;
 use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
 use bosun_tests::harness::{Chance, count_from_env, say, workload};
 use serde_json::{Value, json};
@@ -48,7 +49,7 @@ fn replay_check_reads_the_runs_of_a_running_worker() {
     let (mut worker, http) = WorkerProcess::start(&Program::bosun_worker().unwrap(), data, READY_MAX).unwrap();
     for id in ["closed/1", "closed/2"] {
         http.start(&two_steps(id)).acknowledged().unwrap();
-        http.result(id, PATIENCE).unwrap().expect("it ends");
+        http.result(&escape(id), PATIENCE).unwrap().expect("it ends");
     }
     http.start(&workload::mixed("open", 1)).acknowledged().unwrap();
 
