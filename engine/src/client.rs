@@ -1,25 +1,22 @@
 //! The client: what can be asked of a worker, from inside its process. The control API offers the same over HTTP.
 //!
 //! Invariant: an `Ok` means that what it says is durable; an `Err` means that nothing has changed. Reading calls
-//! (history, events, list) see durable facts only and go past the turn threads. A client is cheap to clone.
+//! (history, events, list) see durable facts only and go past the turn threads: they are in `reading`. A client is cheap
+//! to clone.
 //!
 //! Long: one method a request, in one place, is what a reader of a client looks for.
 #![expect(clippy::disallowed_methods, reason = "edge: reads of the log leave the async threads")]
 
-use std::collections::VecDeque;
+mod reading;
+
 use std::path::Path;
 use std::sync::Arc;
 
-use futures_core::Stream;
-use tokio::sync::broadcast;
-
 use crate::activity::TaskToken;
-use crate::filter::Filter;
-use crate::log::{BackupReport, Housekeeping, StorageError, StoreInfo, VerifyReport};
+use crate::log::{BackupReport, Housekeeping, StoreInfo, VerifyReport};
 use crate::machine::Fork;
 use crate::request::*;
-use crate::seeded::{self, Bug};
-use crate::service::{Answered, Closed, Health, Hurry, Message, Reply, RunRef, Shared, StartThen};
+use crate::service::{Answered, Closed, Hurry, Message, Reply, RunRef, Shared, StartThen};
 use crate::vocabulary::*;
 
 /// The most runs or events one page has (engine.md G34).
@@ -90,17 +87,22 @@ impl Client {
         }
     }
 
-    fn check_size(&self, payload: &Payload) -> Result<(), Rejection> {
+    /// Whether a payload can be taken as data.
+    fn check_payload(&self, payload: &Payload) -> Result<(), Rejection> {
         let limit = self.shared.options.limits.payload_max;
         if payload.len() > limit {
             return Err(Rejection::PayloadTooLarge { length: payload.len(), limit });
+        }
+        if payload.encoding == ENCODING_REDACTED {
+            let why = "it was redacted: it holds a digest of the data, not the data".to_owned();
+            return Err(Rejection::Invalid { what: "payload".into(), why });
         }
         Ok(())
     }
 
     fn check_start(&self, start: &StartWorkflow) -> Result<(), Rejection> {
-        self.check_size(&start.input)?;
-        start.memo.values().try_for_each(|payload| self.check_size(payload))?;
+        self.check_payload(&start.input)?;
+        start.memo.values().try_for_each(|payload| self.check_payload(payload))?;
         let wrong = start.retry_policy.as_ref().and_then(|policy| policy.check().err());
         wrong.map_or(Ok(()), |why| Err(Rejection::Invalid { what: "start request".into(), why }))
     }
@@ -120,18 +122,18 @@ impl Client {
 
     /// Forks a run: a new run under a new workflow id that begins with the history of the source, up to an event, and
     /// goes on from there with what the request changes. With `dry_run` it says what would happen and writes nothing.
-    pub async fn fork(&self, request: ForkRequest) -> Result<Forked, Rejection> {
+    pub async fn fork(&self, mut request: ForkRequest) -> Result<Forked, Rejection> {
         for change in &request.changes {
             match change {
                 ForkChange::Outcome { outcome: Ok(payload), .. }
                 | ForkChange::Signal { input: payload, .. }
-                | ForkChange::Input(payload) => self.check_size(payload)?,
+                | ForkChange::Input(payload) => self.check_payload(payload)?,
                 ForkChange::Outcome { outcome: Err(_), .. } => {}
             }
         }
-        let turns = match &request.source {
-            ForkSource::Run(target) => self.turns(target).await?,
-            ForkSource::History(turns) => turns.clone(),
+        let turns = match std::mem::replace(&mut request.source, ForkSource::History(Vec::new())) {
+            ForkSource::Run(target) => self.turns(&target).await?,
+            ForkSource::History(turns) => turns,
         };
         let (run_id, now, dry_run) = (self.shared.new_run_id(), self.shared.clock.now(), request.dry_run);
         let (namespace, workflow_id) = (request.namespace.clone(), request.workflow_id.clone());
@@ -144,7 +146,7 @@ impl Client {
     /// Signals the open run of the workflow id, or starts one and signals it, atomically (engine.md E12).
     pub async fn signal_with_start(&self, start: StartWorkflow, signal: SignalRequest) -> Result<Started, Rejection> {
         self.check_start(&start)?;
-        self.check_size(&signal.input)?;
+        self.check_payload(&signal.input)?;
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
         self.ask("signal-with-start", &namespace, &workflow_id, |reply| Message::Start {
             run_id: self.shared.new_run_id(),
@@ -163,7 +165,7 @@ impl Client {
         update: UpdateRequest,
     ) -> Result<(Started, UpdateOutcome), Rejection> {
         self.check_start(&start)?;
-        self.check_size(&update.input)?;
+        self.check_payload(&update.input)?;
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
         let hurry = Hurry::new(&self.shared);
         let (update_reply, update_answer) = Reply::new(Some(hurry.clone()));
@@ -189,7 +191,7 @@ impl Client {
     }
 
     pub async fn signal(&self, target: &Target, signal: SignalRequest) -> Result<(), Rejection> {
-        self.check_size(&signal.input)?;
+        self.check_payload(&signal.input)?;
         self.input("signal", target, Input::Signal(signal.into())).await
     }
     pub async fn cancel(
@@ -256,7 +258,7 @@ impl Client {
         let info = self.info_of(run_id).ok_or(Rejection::UnknownActivity { activity: token.to_string() })?;
         let outcome = match completion {
             ActivityCompletion::Complete(result) => {
-                self.check_size(&result)?;
+                self.check_payload(&result)?;
                 ActivityOutcome::Completed(result)
             }
             ActivityCompletion::Fail(failure) => ActivityOutcome::Failed(failure),
@@ -276,7 +278,7 @@ impl Client {
     }
 
     pub async fn query(&self, target: &Target, name: &QueryName, input: Payload) -> Result<Payload, Rejection> {
-        self.check_size(&input)?;
+        self.check_payload(&input)?;
         self.ask("query", &target.namespace, &target.workflow_id, |reply| Message::Query {
             target: target.clone(),
             name: name.clone(),
@@ -288,7 +290,7 @@ impl Client {
 
     /// Sends an update and waits until it is accepted or completed, as asked (engine.md E14).
     pub async fn update(&self, target: &Target, request: UpdateRequest) -> Result<UpdateOutcome, Rejection> {
-        self.check_size(&request.input)?;
+        self.check_payload(&request.input)?;
         self.ask_in_time("update", target, |reply| Message::Update { target: target.clone(), request, reply }).await
     }
 
@@ -355,218 +357,6 @@ impl Client {
         }
     }
 
-    fn info_of(&self, run: RunId) -> Option<RunInfo> {
-        self.shared.journal.run(run).map(|entry| entry.info)
-    }
-
-    /// The run that a target means, of those that are durable.
-    fn resolve(&self, target: &Target) -> Result<RunInfo, Rejection> {
-        let not_found = || Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id };
-        let journal = &self.shared.journal;
-        // An entry that cannot be read (damage, a missing key) is not the same as none.
-        let failed = |why: StorageError| Rejection::StorageFailed { why: why.to_string() };
-        let run = match target.run_id {
-            Some(run) => run,
-            None => {
-                journal.try_latest_run(&target.namespace, &target.workflow_id).map_err(failed)?.ok_or_else(not_found)?
-            }
-        };
-        let info = journal.try_run(run).map_err(failed)?.map(|entry| entry.info);
-        info.filter(|info| info.workflow_id == target.workflow_id).ok_or_else(not_found)
-    }
-
-    /// Reads in a thread that may block.
-    async fn read<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&Shared) -> Result<T, StorageError> + Send + 'static,
-    ) -> Result<T, Rejection> {
-        let shared = self.shared.clone();
-        match tokio::task::spawn_blocking(move || read(&shared)).await {
-            Ok(result) => result.map_err(|error| Rejection::StorageFailed { why: error.to_string() }),
-            Err(error) => Err(Rejection::StorageFailed { why: format!("the reading task ended: {error}") }),
-        }
-    }
-
-    /// Up to `limit` events of a run, from an event id on.
-    pub async fn history(&self, target: &Target, from: EventId, limit: usize) -> Result<Vec<Event>, Rejection> {
-        self.admit_reading("history", Some(&target.workflow_id))?;
-        let run = self.resolve(target)?.run_id;
-        self.events_of(run, from, limit.clamp(1, PAGE_MAX)).await
-    }
-
-    async fn events_of(&self, run: RunId, from: EventId, limit: usize) -> Result<Vec<Event>, Rejection> {
-        self.read(move |shared| {
-            let turns = shared.journal.turns(run, from)?;
-            let from = if seeded::on(Bug::PageOffByOne) && from > EventId(1) { from.next() } else { from };
-            Ok(turns.iter().flat_map(Turn::numbered).filter(|event| event.id >= from).take(limit).collect())
-        })
-        .await
-    }
-
-    /// All turns of a run, for replay and export.
-    pub async fn turns(&self, target: &Target) -> Result<Vec<Turn>, Rejection> {
-        self.admit_reading("turns", Some(&target.workflow_id))?;
-        let run = self.resolve(target)?.run_id;
-        self.read(move |shared| shared.journal.turns(run, EventId(1))).await
-    }
-
-    /// The events of a run from an event id on, each once and in order. With `follow`, until the run has ended;
-    /// otherwise up to what is there now (engine.md E33).
-    pub fn events(
-        &self,
-        target: Target,
-        from: EventId,
-        follow: bool,
-    ) -> impl Stream<Item = Result<Event, Rejection>> + Send + 'static {
-        let client = self.clone();
-        async_stream::try_stream! {
-            client.admit_reading("events", Some(&target.workflow_id))?;
-            let run = client.resolve(&target)?.run_id;
-            let mut next = EventId(from.0.max(1));
-            loop {
-                // Subscribed, and looked for the end, before reading, so that nothing falls between.
-                let mut committed = client.shared.committed.subscribe();
-                let closed = client.info_of(run).is_none_or(|info| !info.status.is_open());
-                let events = client.events_of(run, next, PAGE_MAX).await?;
-                let page_was_full = events.len() == PAGE_MAX;
-                let mut ended = false;
-                for event in events {
-                    ended = event.kind.closes().is_some();
-                    next = event.id.next();
-                    yield event;
-                }
-                if ended || (!page_was_full && (!follow || closed)) {
-                    break;
-                }
-                if !page_was_full {
-                    client.news_of(&mut committed, run).await?;
-                }
-            }
-        }
-    }
-
-    /// Waits until a group with a turn of the run is durable.
-    async fn news_of(
-        &self,
-        committed: &mut broadcast::Receiver<Arc<crate::service::CommittedGroup>>,
-        run: RunId,
-    ) -> Result<(), Rejection> {
-        let mut health = self.shared.health.watch();
-        loop {
-            let news = tokio::select! {
-                news = committed.recv() => news,
-                left = health.wait_for(|health| gone(health).is_some()) => {
-                    return Err(left.ok().and_then(|health| gone(&health)).unwrap_or(Rejection::ShuttingDown));
-                }
-            };
-            match news {
-                Ok(group) if group.turns.iter().any(|turn| turn.run == run) => return Ok(()),
-                Ok(_) => {}
-                // Too much has happened to tell one by one: look again.
-                Err(broadcast::error::RecvError::Lagged(_)) => return Ok(()),
-                Err(broadcast::error::RecvError::Closed) => return Err(Rejection::ShuttingDown),
-            }
-        }
-    }
-
-    /// Committed events of all runs that fit the filter, as they happen (engine.md E33). `after` is the last group the
-    /// subscriber has seen; `None` begins now. Ends with an error when the worker leaves, and when groups that were not
-    /// seen yet have left the log: no gap goes unnoticed.
-    pub fn watch(
-        &self,
-        query: String,
-        after: Option<GroupSeq>,
-    ) -> impl Stream<Item = Result<RunEvent, Rejection>> + Send + 'static {
-        let client = self.clone();
-        async_stream::try_stream! {
-            client.admit_reading("watch", None)?;
-            let filter = parse(&query)?;
-            let mut committed = client.shared.committed.subscribe();
-            let mut health = client.shared.health.watch();
-            let mut seen = after.unwrap_or_else(|| client.shared.journal.last_group());
-            loop {
-                // Looked at before reading: what was decided before the worker left is still shown.
-                let gone = gone(&health.borrow_and_update());
-                let upto = client.shared.journal.last_group();
-                while seen < upto {
-                    seen = seen.next();
-                    let group = seen;
-                    let turns = client.group_turns(group).await?;
-                    for turn in turns {
-                        let Some(info) = client.info_of(turn.run) else { continue };
-                        if filter.matches(&info) {
-                            for event in turn.numbered() {
-                                let (workflow_id, run_id) = (info.workflow_id.clone(), turn.run);
-                                yield RunEvent { group, workflow_id, run_id, event };
-                            }
-                        }
-                    }
-                }
-                if let Some(why) = gone {
-                    Err(why)?;
-                }
-                tokio::select! {
-                    // Lagging behind costs nothing: the log is read from where the subscriber stands.
-                    _ = committed.recv() => {}
-                    _ = health.changed() => {}
-                }
-            }
-        }
-    }
-
-    async fn group_turns(&self, group: GroupSeq) -> Result<Vec<Turn>, Rejection> {
-        let turns = self.read(move |shared| shared.journal.group_turns(group)).await?;
-        let first = self.shared.journal.first_group();
-        if turns.is_empty() && group < first {
-            let why = format!("the log begins at group {first}; older events are in the histories of their runs");
-            return Err(Rejection::Invalid { what: format!("watch from group {group}"), why });
-        }
-        Ok(turns)
-    }
-
-    /// Runs that fit a filter, in its order, by default newest start first (engine.md E23).
-    pub async fn list(&self, request: ListRequest) -> Result<Vec<RunInfo>, Rejection> {
-        self.admit_reading("list", None)?;
-        let filter = parse(&request.query)?;
-        let limit = request.limit.clamp(1, PAGE_MAX);
-        self.read(move |shared| {
-            let mut found: VecDeque<RunInfo> = VecDeque::new();
-            let by_start = filter.is_default_order();
-            shared.journal.scan_runs(&mut |info| {
-                if filter.matches(info) {
-                    found.push_back(info.clone());
-                }
-                !(by_start && found.len() >= limit)
-            });
-            let mut found: Vec<RunInfo> = found.into();
-            if !by_start {
-                found.sort_by(|a, b| filter.compare(a, b));
-            }
-            found.truncate(limit);
-            Ok(found)
-        })
-        .await
-    }
-
-    pub async fn count(&self, query: &str) -> Result<u64, Rejection> {
-        self.admit_reading("count", None)?;
-        let filter = parse(query)?;
-        self.read(move |shared| {
-            let mut count = 0;
-            shared.journal.scan_runs(&mut |info| {
-                count += u64::from(filter.matches(info));
-                true
-            });
-            Ok(count)
-        })
-        .await
-    }
-
-    /// Reading goes on while the worker drains.
-    fn admit_reading(&self, call: &'static str, workflow_id: Option<&WorkflowId>) -> Result<(), Rejection> {
-        self.shared.options.interceptors.iter().try_for_each(|interceptor| interceptor.client_call(call, workflow_id))
-    }
-
     /// Removes a closed run and what only it refers to (engine.md E32).
     pub async fn delete(&self, target: &Target) -> Result<(), Rejection> {
         self.admit("delete", Some(&target.workflow_id))?;
@@ -576,7 +366,13 @@ impl Client {
             return Err(Rejection::Invalid { what: format!("delete of run {}", info.run_id), why });
         }
         let run = info.run_id;
-        self.read(move |shared| shared.journal.delete_run(run)).await.map(|_| ())
+        if self.read(move |shared| shared.journal.delete_run(run)).await? {
+            return Ok(());
+        }
+        // Somebody else may have deleted it meanwhile; then there is none.
+        self.resolve(target)?;
+        let why = "messages that it sent have not arrived yet; ask again".to_owned();
+        Err(Rejection::Invalid { what: format!("delete of run {run}"), why })
     }
 
     /// Does now what a worker does now and then: checkpoints, archives, deletes runs past retention, collects blobs; a
@@ -600,19 +396,6 @@ impl Client {
         self.admit_reading("store-info", None)?;
         self.read(|shared| Ok(shared.journal.info())).await
     }
-}
-
-/// Why nothing more will be committed, if so. A worker that drains still commits.
-fn gone(health: &Health) -> Option<Rejection> {
-    match health {
-        Health::Ready | Health::Draining => None,
-        Health::StorageFull { .. } | Health::StorageFailed { .. } | Health::Stopped => health.refusal(),
-    }
-}
-
-fn parse(query: &str) -> Result<Filter, Rejection> {
-    Filter::parse(query)
-        .map_err(|error| Rejection::Invalid { what: format!("list filter {query:?}"), why: error.to_string() })
 }
 
 fn target_of(info: &RunInfo) -> Target {

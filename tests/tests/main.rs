@@ -11,6 +11,7 @@ mod kill;
 #[expect(dead_code, reason = "other tests of the engine use the rest")]
 mod kit;
 mod power_cut;
+mod replay_cli;
 mod rig;
 mod rows;
 #[path = "../../engine/tests/worker/scene.rs"]

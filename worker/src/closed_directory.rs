@@ -64,19 +64,7 @@ impl Histories for ClosedDirectory {
             let ListRequest { query, limit } = request;
             let filter = Filter::parse(&query)
                 .map_err(|why| Rejection::Invalid { what: format!("list filter {query:?}"), why: why.to_string() })?;
-            let limit = limit.clamp(1, PAGE_MAX);
-            let mut found: Vec<RunInfo> = Vec::new();
-            journal.scan_runs(&mut |info| {
-                if filter.matches(info) {
-                    found.push(info.clone());
-                }
-                found.len() < limit || !filter.is_default_order()
-            });
-            if !filter.is_default_order() {
-                found.sort_by(|a, b| filter.compare(a, b));
-            }
-            found.truncate(limit);
-            Ok(found)
+            Ok(journal.list(&filter, limit.clamp(1, PAGE_MAX)))
         })
     }
 
@@ -93,16 +81,6 @@ fn failed(why: StorageError) -> Rejection {
 }
 
 fn resolve(journal: &Journal, target: &Target) -> Result<RunInfo, Rejection> {
-    let run = match target.run_id {
-        Some(run) => Some(run),
-        None => journal.try_latest_run(&target.namespace, &target.workflow_id).map_err(failed)?,
-    };
-    let entry = match run {
-        Some(run) => journal.try_run(run).map_err(failed)?,
-        None => None,
-    };
-    match entry {
-        Some(entry) if entry.info.workflow_id == target.workflow_id => Ok(entry.info),
-        Some(_) | None => Err(Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id }),
-    }
+    let not_found = || Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id };
+    journal.find(target).map_err(failed)?.ok_or_else(not_found)
 }

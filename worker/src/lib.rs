@@ -19,3 +19,8 @@ pub(crate) mod stage;
 pub mod supervisor;
 
 pub use app::App;
+
+/// The Rust of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

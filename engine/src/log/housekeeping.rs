@@ -61,7 +61,8 @@ impl Journal {
         Ok(done)
     }
 
-    /// Deletes a closed run for good; `false` if there is no such closed run. Durable on return.
+    /// Deletes a closed run for good. `false`, and nothing is deleted, if there is no such run, it is open, or messages
+    /// that it sent at its end have not arrived. Durable on return.
     pub fn delete_run(&self, run: RunId) -> Result<bool, StorageError> {
         let _maintenance = self.maintenance();
         self.writer().check()?;

@@ -191,7 +191,9 @@ impl Journal {
             (writer.last, writer.log_bytes)
         };
         let index = self.index();
-        let closed_in_memory = index.runs().filter(|(_, state)| !state.is_live()).count() as u64;
+        // In memory are closed runs too: those that the shelf does not know yet, or that wait for their last messages.
+        let runs_open = index.runs().filter(|(_, state)| state.info.status.is_open()).count() as u64;
+        let closed_in_memory = index.runs().count() as u64 - runs_open;
         let first_group = index.trimmed.through.next();
         let removed_on_shelf = index.removed.values().filter(|removed| removed.was_closed_on_shelf).count() as u64;
         StoreInfo {
@@ -203,7 +205,7 @@ impl Journal {
             log_bytes,
             // A size that cannot be read is no reason to refuse the rest.
             bytes_on_disk: self.medium.bytes_on_disk().unwrap_or(0),
-            runs_open: index.open,
+            runs_open,
             runs_closed: (index.meta.closed + closed_in_memory).saturating_sub(removed_on_shelf),
         }
     }

@@ -14,6 +14,8 @@ use super::journal::{Journal, RunEntry};
 use super::refs::TurnRef;
 use super::shelf::{damaged, id_prefix, parse_start_key, start_key, unseal};
 use super::{ScanFrom, Shelf, StorageError};
+use crate::filter::Filter;
+use crate::request::Target;
 use crate::vocabulary::{EventId, GroupSeq, Namespace, Outlook, RunId, RunInfo, Timestamp, Turn, WorkflowId};
 
 /// How many list entries are gathered under one lock.
@@ -245,6 +247,34 @@ impl Journal {
                 return;
             }
         }
+    }
+
+    /// The run that a target names: the newest of its workflow id unless it names one. An entry that cannot be read is an
+    /// error, not a run that is not there.
+    pub fn find(&self, target: &Target) -> Result<Option<RunInfo>, StorageError> {
+        let run = match target.run_id {
+            Some(run) => Some(run),
+            None => self.try_latest_run(&target.namespace, &target.workflow_id)?,
+        };
+        let entry = run.map_or(Ok(None), |run| self.try_run(run))?;
+        Ok(entry.map(|entry| entry.info).filter(|info| info.workflow_id == target.workflow_id))
+    }
+
+    /// At most so many of the runs that fit a filter, in its order.
+    pub fn list(&self, filter: &Filter, limit: usize) -> Vec<RunInfo> {
+        let mut found: Vec<RunInfo> = Vec::new();
+        let by_start = filter.is_default_order();
+        self.scan_runs(&mut |info| {
+            if filter.matches(info) {
+                found.push(info.clone());
+            }
+            !by_start || found.len() < limit
+        });
+        if !by_start {
+            found.sort_by(|a, b| filter.compare(a, b));
+        }
+        found.truncate(limit);
+        found
     }
 
     /// The runs that started before a place, newest first, and whether there may be more behind them.

@@ -8,8 +8,6 @@
 //! - Damage can make sled panic: every call is caught and becomes a typed error.
 //! - After a failed write the handle is leaked: dropping it would write again.
 //!
-//! Longer than other files, because sled is named nowhere else.
-//!
 //! Invariant: `sync` returns only when everything written before is on the disk. Nothing here knows what a group holds.
 //!
 //! Long: sled is named in one file only, and so are all the traps it has.

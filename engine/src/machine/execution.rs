@@ -6,14 +6,13 @@
 //!
 //! Invariant: one activating event is one activation, and the commands it causes follow it in the same turn before the
 //! next activating event. A held execution has no driver: it remembers, keeps inputs in the inbox and decides nothing.
-//!
-//! Long: its two routers have one arm an input and one a command.
+//! Which family an input or a command belongs to stands in `routes`.
 
 use std::collections::BTreeMap;
 
 use super::decision::{Decision, Draft, Environment, FollowUp, NextRun};
-use super::limit::too_large;
 use super::replay::{LoadError, Walk, fold_run};
+use super::routes::waits;
 use super::run::{Phase, Run};
 use super::signal::RequestIds;
 use crate::seeded::{self, Bug};
@@ -23,10 +22,10 @@ use crate::workflow::WorkflowRegistry;
 /// A loaded run.
 pub struct Execution {
     pub(super) run: Run,
-    code: Code,
+    pub(super) code: Code,
 }
 
-enum Code {
+pub(super) enum Code {
     Live(Box<dyn Driver>),
     Held(Held),
     /// The run is closed and nobody asked its code anything yet.
@@ -71,7 +70,7 @@ impl Execution {
     ) -> Result<(Execution, Decision), Rejection> {
         let driver = registry.create(&started, run_id)?;
         let first = NextRun { run_id, started, inbox: Vec::new() };
-        Ok(Self::first_turn(first, Code::Live(driver), BTreeMap::new(), environment))
+        Ok(Self::first_turn(first, Code::Live(driver), environment))
     }
 
     /// As [`Execution::start`], for the next run of a chain, which must begin: without code for its type it waits, held,
@@ -88,24 +87,31 @@ impl Execution {
                 Code::Held(Held::Load(LoadError::UnknownWorkflowType(why)))
             }
         };
-        Self::first_turn(next, code, BTreeMap::new(), environment)
+        Self::first_turn(next, code, environment)
     }
 
     /// As [`Execution::start`], for a run that is forked at its beginning: these side effects have their values already.
+    /// `tell` adds what it is told in the same turn.
     pub(super) fn begin_with(
         first: NextRun,
         code: Box<dyn Driver>,
         side_effects: BTreeMap<Seq, Payload>,
         environment: &mut Environment<'_>,
+        tell: impl FnOnce(&mut Execution, &mut Draft<'_, '_>),
     ) -> (Execution, Decision) {
-        Self::first_turn(first, Code::Live(code), side_effects, environment)
+        Self::first_turn_with(first, Code::Live(code), side_effects, environment, tell)
     }
 
-    fn first_turn(
+    fn first_turn(next: NextRun, code: Code, environment: &mut Environment<'_>) -> (Execution, Decision) {
+        Self::first_turn_with(next, code, BTreeMap::new(), environment, |_, _| {})
+    }
+
+    fn first_turn_with(
         next: NextRun,
         code: Code,
         side_effects: BTreeMap<Seq, Payload>,
         environment: &mut Environment<'_>,
+        tell: impl FnOnce(&mut Execution, &mut Draft<'_, '_>),
     ) -> (Execution, Decision) {
         let NextRun { run_id, started, inbox } = next;
         let run = Run::new(run_id, environment.now, environment.build, &started);
@@ -119,6 +125,7 @@ impl Execution {
         }
         draft.push(&mut execution.run, EventKind::WorkflowExecutionStarted(Box::new(started)));
         execution.settle(&mut draft);
+        tell(&mut execution, &mut draft);
         let decision = draft.finish(&mut execution.run);
         (execution, decision)
     }
@@ -232,7 +239,7 @@ impl Execution {
             self.settle(&mut draft);
         }
         if drains {
-            self.drain_inbox(&mut draft);
+            self.drain_inbox(&mut draft, usize::MAX);
         }
         if unpauses && !self.run.is_closed() && !held {
             self.run.queue_waiting(&mut draft);
@@ -245,21 +252,23 @@ impl Execution {
     /// Decides what waits in the inbox of a run that is neither paused nor held any more.
     pub fn decide_inbox(&mut self, environment: &mut Environment<'_>) -> Decision {
         let mut draft = Draft::new(&self.run, environment);
-        self.drain_inbox(&mut draft);
+        self.drain_inbox(&mut draft, usize::MAX);
         draft.finish(&mut self.run)
     }
 
-    /// Decides what was kept, in order, when nothing keeps it waiting any more. A restart that was kept comes first:
-    /// what is decided after it may start attempts, and those are not lost.
-    pub(super) fn drain_inbox(&mut self, draft: &mut Draft<'_, '_>) {
+    /// Decides what was kept, in order, when nothing keeps it waiting any more; at most so many inputs, and says how many
+    /// it were. A restart that was kept comes first: what is decided after it may start attempts, and those are not lost.
+    pub(super) fn drain_inbox(&mut self, draft: &mut Draft<'_, '_>, most: usize) -> usize {
         let decides =
             |this: &Self| !this.run.is_buffering() && matches!(this.code, Code::Live(_)) && !this.run.is_closed();
-        if decides(self) && self.run.inbox.contains(&Input::WorkerRestarted) {
+        if most > 0 && decides(self) && self.run.inbox.contains(&Input::WorkerRestarted) {
             self.run.recover(draft);
             self.settle(draft);
         }
-        while decides(self) {
+        let mut taken = 0;
+        while taken < most && decides(self) {
             let Some(input) = self.run.inbox.pop_front() else { break };
+            taken += 1;
             draft.inbox_taken += 1;
             let decided = input != Input::WorkerRestarted && self.accept(draft, input).is_ok();
             // What no longer applies (a stale attempt) is taken from the inbox and has no further effect.
@@ -267,6 +276,7 @@ impl Execution {
                 self.settle(draft);
             }
         }
+        taken
     }
 
     fn refuse_if_closed(&self, input: &Input) -> Result<(), Rejection> {
@@ -306,68 +316,6 @@ impl Execution {
         Ok(())
     }
 
-    /// Routes an input to its family. No arm does more.
-    fn accept(&mut self, draft: &mut Draft<'_, '_>, input: Input) -> Result<(), Rejection> {
-        let run = &mut self.run;
-        match input {
-            Input::Signal(signal) => draft.push(run, EventKind::WorkflowExecutionSignaled(signal)),
-            Input::RequestCancel { reason, identity, request_id } => {
-                run.request_cancel(draft, reason, identity, request_id);
-            }
-            Input::Terminate { reason, identity } => run.terminate(draft, reason, identity),
-            Input::Update { update_id, name, input, identity } => {
-                return self.accept_update(draft, update_id, name, input, identity);
-            }
-            Input::Pause { reason, identity } => run.pause(draft, reason, identity)?,
-            Input::Unpause { reason, identity } => run.unpause(draft, reason, identity)?,
-            Input::PauseActivity { seq, reason, identity } => run.pause_activity(draft, seq, reason, identity),
-            Input::UnpauseActivity { seq, identity } => run.unpause_activity(draft, seq, identity),
-            Input::StartActivity { seq, attempt } => run.slot_granted(draft, seq, attempt),
-            Input::ActivityOutcome { seq, attempt, outcome, identity } => {
-                run.check_attempt(seq, attempt)?;
-                run.activity_outcome(draft, seq, outcome, identity);
-            }
-            Input::Heartbeat { seq, attempt, details } => {
-                run.check_attempt(seq, attempt)?;
-                let beat = Heartbeat { seq, attempt, details };
-                run.apply_heartbeat(draft.at(), &beat);
-                draft.heartbeats.push(beat);
-            }
-            Input::Deadline => {
-                let held = matches!(self.code, Code::Held(_));
-                while !self.run.is_closed() && self.run.do_next_due(draft, held) {
-                    self.activate_pending(draft);
-                }
-            }
-            Input::WorkerRestarted => run.recover(draft),
-            Input::ChildStarted { seq, result } => run.child_started(draft, seq, result),
-            Input::ChildClosed { seq, outcome, .. } => run.child_closed(draft, seq, outcome),
-            Input::SignalDelivered { seq, result } => run.signal_delivered(draft, seq, result),
-            Input::CancelDelivered { seq, result } => run.cancel_delivered(draft, seq, result),
-        }
-        Ok(())
-    }
-
-    fn accept_update(
-        &mut self,
-        draft: &mut Draft<'_, '_>,
-        update_id: UpdateId,
-        name: UpdateName,
-        input: Payload,
-        identity: Option<Identity>,
-    ) -> Result<(), Rejection> {
-        if self.run.update(&update_id).is_some() {
-            return Ok(());
-        }
-        if let Code::Live(driver) = &mut self.code {
-            driver
-                .validate_update(&name, &input)
-                .map_err(|failure| Rejection::UpdateRefused { update_id: update_id.clone(), failure })?;
-        }
-        draft.push(&mut self.run, EventKind::WorkflowExecutionUpdateAccepted { update_id, name, input, identity });
-        Ok(())
-    }
-
     /// Lets the code hear what was pushed, and does what follows from that, until nothing is left.
     pub(super) fn settle(&mut self, draft: &mut Draft<'_, '_>) {
         loop {
@@ -385,7 +333,7 @@ impl Execution {
         }
     }
 
-    fn activate_pending(&mut self, draft: &mut Draft<'_, '_>) {
+    pub(super) fn activate_pending(&mut self, draft: &mut Draft<'_, '_>) {
         while let Some(job) = draft.jobs.pop_front() {
             if self.run.is_closed() {
                 continue;
@@ -405,70 +353,5 @@ impl Execution {
                 self.command(draft, command);
             }
         }
-    }
-
-    /// Routes a command to its family. No arm does more.
-    fn command(&mut self, draft: &mut Draft<'_, '_>, command: Command) {
-        let run = &mut self.run;
-        if let Some(failure) = too_large(&command, draft.limits().payload_max) {
-            return run.refuse_command(draft, command, failure);
-        }
-        match command {
-            Command::ScheduleActivity { seq, activity_id, activity_type, input, options } => {
-                run.schedule_activity(draft, ActivityTaskScheduled { seq, activity_id, activity_type, input, options })
-            }
-            Command::RequestCancelActivity { seq } => run.request_cancel_activity(draft, seq),
-            Command::StartTimer { seq, fire_at, summary } => run.start_timer(draft, seq, fire_at, summary),
-            Command::CancelTimer { seq } => run.cancel_timer(draft, seq),
-            Command::StartChildWorkflow { seq, workflow_id, workflow_type, input, options } => {
-                run.start_child(draft, ChildWorkflowInitiated { seq, workflow_id, workflow_type, input, options })
-            }
-            Command::CancelChildWorkflow { seq, reason } => run.cancel_child(draft, seq, reason),
-            Command::SignalExternalWorkflow { seq, target, name, input } => {
-                run.signal_external(draft, SignalExternalInitiated { seq, target, name, input });
-            }
-            Command::RequestCancelExternalWorkflow { seq, target, reason } => {
-                run.cancel_external(draft, seq, target, reason);
-            }
-            Command::RecordMarker(marker) => draft.push(run, EventKind::MarkerRecorded(marker)),
-            Command::UpsertSearchAttributes { attributes } => {
-                draft.push(run, EventKind::UpsertWorkflowSearchAttributes { attributes });
-            }
-            Command::ModifyMemo { memo } => draft.push(run, EventKind::WorkflowPropertiesModified { memo }),
-            Command::CompleteUpdate { update_id, result } => run.complete_update(draft, update_id, result),
-            Command::CompleteWorkflow { result, unhandled_signals } => {
-                run.complete(draft, result, unhandled_signals);
-            }
-            Command::FailWorkflow { failure, unhandled_signals } => run.fail(draft, failure, unhandled_signals),
-            Command::CancelWorkflow { details, unhandled_signals } => {
-                run.end_canceled(draft, details, unhandled_signals);
-            }
-            Command::ContinueAsNew { workflow_type, input, options, unconsumed_signals } => {
-                run.continue_as_new(draft, workflow_type, input, options, unconsumed_signals);
-            }
-        }
-    }
-}
-
-/// Whether an input can wait in the inbox. The others act on the run from outside its code.
-fn waits(input: &Input) -> bool {
-    match input {
-        Input::Signal(_)
-        | Input::RequestCancel { .. }
-        | Input::Update { .. }
-        | Input::ActivityOutcome { .. }
-        | Input::WorkerRestarted
-        | Input::ChildStarted { .. }
-        | Input::ChildClosed { .. }
-        | Input::SignalDelivered { .. }
-        | Input::CancelDelivered { .. } => true,
-        Input::Terminate { .. }
-        | Input::Pause { .. }
-        | Input::Unpause { .. }
-        | Input::PauseActivity { .. }
-        | Input::UnpauseActivity { .. }
-        | Input::StartActivity { .. }
-        | Input::Heartbeat { .. }
-        | Input::Deadline => false,
     }
 }

@@ -21,6 +21,7 @@ mod lifecycle;
 mod limit;
 mod outliving;
 mod replay;
+mod routes;
 mod run;
 mod signal;
 mod timer;

@@ -51,6 +51,17 @@ pub enum ForkChange {
     Input(Payload),
 }
 
+/// What reached the source after the fork and is sent to the fork again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForkReapply {
+    /// Signals, each once and in their order. Updates and cancel requests are not: somebody waits for their answer, or
+    /// meant that very run.
+    #[default]
+    Signals,
+    None,
+}
+
 /// A request to fork a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ForkRequest {
@@ -61,6 +72,8 @@ pub struct ForkRequest {
     /// The last event to keep. `None`: as much as the changes allow.
     pub at: Option<EventId>,
     pub changes: Vec<ForkChange>,
+    #[serde(default)]
+    pub reapply: ForkReapply,
     /// Makes the request idempotent.
     pub request_id: Option<RequestId>,
     pub identity: Option<Identity>,
@@ -78,6 +91,7 @@ impl ForkRequest {
             workflow_id,
             at: None,
             changes: Vec::new(),
+            reapply: ForkReapply::default(),
             request_id: None,
             identity: None,
             reason: String::new(),
@@ -92,6 +106,10 @@ impl ForkRequest {
         self.changes.push(change);
         self
     }
+    pub fn reapply(mut self, reapply: ForkReapply) -> Self {
+        self.reapply = reapply;
+        self
+    }
 }
 
 /// What a fork does, in words and numbers: the dry run, and the answer to a fork.
@@ -103,7 +121,7 @@ pub struct ForkPlan {
     pub moved: Option<String>,
     /// How many events of the source come after it and are not kept.
     pub dropped: usize,
-    /// What is told to the code right after the fork, in order.
+    /// What is told to the code right after the fork, in order; signals that are sent again among it.
     pub told: Vec<ForkTold>,
     /// Activities that were under way at the fork: each runs again, from its first attempt, with an idempotency key of
     /// its own.
@@ -112,7 +130,7 @@ pub struct ForkPlan {
     pub may_run_again: Vec<ForkEffect>,
     /// Timers that were running: each waits for as long as was left at the fork.
     pub timers: Vec<PlannedTimer>,
-    /// Signals that reached the source after the fork and are not sent again.
+    /// Signals that reached the source after the fork and are not sent again: with [`ForkReapply::None`] only.
     pub signals_dropped: Vec<SignalName>,
     /// Inputs that were accepted and not yet decided: the fork decides them.
     pub inbox: usize,
@@ -138,6 +156,8 @@ pub enum ForkTelling {
     NotShared,
     /// A message that the source has sent or will send: it is not sent again.
     SentBySource,
+    /// A signal that reached the source later, and reaches the fork again.
+    Reapplied,
 }
 
 /// Something that happens in the world.
@@ -146,6 +166,9 @@ pub struct ForkEffect {
     /// `activity`, `child workflow`, `signal` or `cancel request`.
     pub kind: String,
     pub name: String,
+    /// What the code of the source said it is for.
+    #[serde(default)]
+    pub summary: Option<String>,
     pub seq: Seq,
     /// How often it was tried in the source.
     pub attempts: u32,

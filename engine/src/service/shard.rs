@@ -204,7 +204,8 @@ impl Shard {
         }
         let registry = &self.shared.options.workflows;
         let execution = Execution::load(&turns, registry, self.shared.build).map_err(not_a_history)?;
-        if let Some(held) = execution.held() {
+        if let Some(held) = execution.held().filter(|_| !execution.run().is_closed()) {
+            // A run that is over needs no code, also where its messages have not arrived yet.
             self.shared.note_held(run, Some(held.to_string()));
         }
         Ok((execution, EventId(1)))

@@ -1,11 +1,9 @@
-//! Events: the stored facts of a run, in the past tense, with Temporal's names. **This file is the disk contract.**
+//! Events: the stored facts of a run, in the past tense, with Temporal's names. **This file is the disk contract**, with
+//! `options`, which events carry.
 //!
 //! Invariant: changes are additive only. Structs are stored as arrays, so a new field goes last, with
 //! `#[serde(default)]`; a variant is never renamed or removed. Folding the events of a run in order rebuilds it exactly.
-//! Every event has an [`Origin`]: an *activating* event is given to the workflow code as one job, a *command* event is
-//! what the code asked for in answer to the activating event before it, and *bookkeeping* never reaches the code.
-//!
-//! Long: the disk contract stands in one place, every event beside its origin and its name.
+//! Every event has an [`Origin`], which says who causes it.
 
 use std::time::Duration;
 
@@ -22,14 +20,6 @@ pub struct Event {
     /// The build of the workflow code that decided the turn (engine.md E22).
     pub build: BuildId,
     pub kind: EventKind,
-}
-
-/// Who causes an event, which is how replay treats it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    Activating,
-    Command,
-    Bookkeeping,
 }
 
 /// The facts. Names are Temporal's; where Temporal refers to an event id, `seq` (the number of the command) stands.
@@ -296,62 +286,6 @@ pub struct ActivityTaskScheduled {
     pub options: ActivityOptions,
 }
 
-/// What limits and guides an activity (engine.md E04). One of the two close timeouts is required.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct ActivityOptions {
-    /// `None`: the queue of the workflow.
-    pub task_queue: Option<TaskQueue>,
-    pub schedule_to_close: Option<Duration>,
-    pub schedule_to_start: Option<Duration>,
-    pub start_to_close: Option<Duration>,
-    pub heartbeat: Option<Duration>,
-    /// `None`: the default policy.
-    pub retry_policy: Option<RetryPolicy>,
-    pub cancellation: CancellationType,
-    pub summary: Option<String>,
-}
-
-/// What a cancellation of an activity or child means to the code that waits for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum CancellationType {
-    /// Ask for cancellation and report `Canceled` at once (default).
-    #[default]
-    TryCancel,
-    /// Ask, and wait until the other side has ended, however it ends.
-    WaitCancellationCompleted,
-    /// Do not ask; report `Canceled` at once.
-    Abandon,
-    /// Children only: wait until the request has been delivered.
-    WaitCancellationRequested,
-}
-
-/// What happens to a child when its parent closes (engine.md E15).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum ParentClosePolicy {
-    #[default]
-    Terminate,
-    Abandon,
-    RequestCancel,
-}
-
-/// What a start does when a closed run of the same id exists (engine.md E01).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum IdReusePolicy {
-    #[default]
-    AllowDuplicate,
-    AllowDuplicateFailedOnly,
-    RejectDuplicate,
-}
-
-/// What a start does when a run of the same id is open (engine.md E01).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum IdConflictPolicy {
-    #[default]
-    Fail,
-    UseExisting,
-    TerminateExisting,
-}
-
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChildWorkflowInitiated {
     pub seq: Seq,
@@ -359,20 +293,6 @@ pub struct ChildWorkflowInitiated {
     pub workflow_type: WorkflowType,
     pub input: Payload,
     pub options: ChildWorkflowOptions,
-}
-
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ChildWorkflowOptions {
-    pub task_queue: Option<TaskQueue>,
-    pub execution_timeout: Option<Duration>,
-    pub run_timeout: Option<Duration>,
-    pub retry_policy: Option<RetryPolicy>,
-    pub parent_close_policy: ParentClosePolicy,
-    pub cancellation: CancellationType,
-    pub id_reuse_policy: IdReusePolicy,
-    pub memo: Memo,
-    pub search_attributes: SearchAttributes,
-    pub summary: Option<String>,
 }
 
 /// Another run, named by its workflow id; without a run id the open one is meant.
@@ -407,141 +327,4 @@ pub struct ContinuedAsNew {
     pub input: Payload,
     pub options: ContinueAsNewOptions,
     pub unconsumed_signals: Vec<WorkflowExecutionSignaled>,
-}
-
-/// What the next run changes; `None` keeps what this run has.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ContinueAsNewOptions {
-    pub task_queue: Option<TaskQueue>,
-    pub run_timeout: Option<Duration>,
-    pub retry_policy: Option<RetryPolicy>,
-    pub memo: Option<Memo>,
-    pub search_attributes: Option<SearchAttributes>,
-}
-
-impl EventKind {
-    /// How replay treats the event.
-    // long: one exhaustive match; a variant more is a line more.
-    pub fn origin(&self) -> Origin {
-        use EventKind::*;
-        match self {
-            // A delayed start does not activate; the end of its backoff does.
-            WorkflowExecutionStarted(started) if started.start_at.is_some() => Origin::Bookkeeping,
-            WorkflowExecutionStarted(_)
-            | FirstWorkflowTaskScheduled
-            | WorkflowExecutionSignaled(_)
-            | WorkflowExecutionCancelRequested { .. }
-            | WorkflowExecutionUpdateAccepted { .. }
-            | ActivityTaskCompleted { .. }
-            | ActivityTaskFailed { .. }
-            | ActivityTaskTimedOut { .. }
-            | ActivityTaskCanceled { .. }
-            | TimerFired { .. }
-            | StartChildWorkflowExecutionFailed { .. }
-            | ChildWorkflowExecutionStarted { .. }
-            | ChildWorkflowExecutionCompleted { .. }
-            | ChildWorkflowExecutionFailed { .. }
-            | ChildWorkflowExecutionCanceled { .. }
-            | ChildWorkflowExecutionTimedOut { .. }
-            | ChildWorkflowExecutionTerminated { .. }
-            | ExternalWorkflowExecutionSignaled { .. }
-            | SignalExternalWorkflowExecutionFailed { .. }
-            | ExternalWorkflowExecutionCancelRequested { .. }
-            | RequestCancelExternalWorkflowExecutionFailed { .. } => Origin::Activating,
-            ActivityTaskScheduled(_)
-            | ActivityTaskCancelRequested { .. }
-            | TimerStarted { .. }
-            | TimerCanceled { .. }
-            | StartChildWorkflowExecutionInitiated(_)
-            | ChildWorkflowExecutionCancelRequested { .. }
-            | SignalExternalWorkflowExecutionInitiated(_)
-            | RequestCancelExternalWorkflowExecutionInitiated { .. }
-            | MarkerRecorded(_)
-            | UpsertWorkflowSearchAttributes { .. }
-            | WorkflowPropertiesModified { .. }
-            | WorkflowExecutionUpdateCompleted { .. }
-            | WorkflowExecutionCompleted { .. }
-            | WorkflowExecutionFailed { .. }
-            | WorkflowExecutionCanceled { .. }
-            | WorkflowExecutionContinuedAsNew(_) => Origin::Command,
-            ActivityTaskStarted { .. }
-            | ActivityTaskAttemptFailed { .. }
-            | ActivityTaskPaused { .. }
-            | ActivityTaskUnpaused { .. }
-            | ActivityTaskAwaitingCompletion { .. }
-            | WorkflowExecutionPaused { .. }
-            | WorkflowExecutionUnpaused { .. }
-            | WorkflowExecutionTimedOut { .. }
-            | WorkflowExecutionTerminated { .. }
-            | WorkflowExecutionForked { .. } => Origin::Bookkeeping,
-        }
-    }
-
-    /// The name of the variant, as in Temporal.
-    // long: one exhaustive match; a variant more is a line more.
-    pub fn name(&self) -> &'static str {
-        use EventKind::*;
-        match self {
-            WorkflowExecutionStarted(_) => "WorkflowExecutionStarted",
-            FirstWorkflowTaskScheduled => "FirstWorkflowTaskScheduled",
-            WorkflowExecutionSignaled(_) => "WorkflowExecutionSignaled",
-            WorkflowExecutionCancelRequested { .. } => "WorkflowExecutionCancelRequested",
-            WorkflowExecutionUpdateAccepted { .. } => "WorkflowExecutionUpdateAccepted",
-            WorkflowExecutionUpdateCompleted { .. } => "WorkflowExecutionUpdateCompleted",
-            WorkflowExecutionPaused { .. } => "WorkflowExecutionPaused",
-            WorkflowExecutionUnpaused { .. } => "WorkflowExecutionUnpaused",
-            ActivityTaskScheduled(_) => "ActivityTaskScheduled",
-            ActivityTaskStarted { .. } => "ActivityTaskStarted",
-            ActivityTaskAttemptFailed { .. } => "ActivityTaskAttemptFailed",
-            ActivityTaskCompleted { .. } => "ActivityTaskCompleted",
-            ActivityTaskFailed { .. } => "ActivityTaskFailed",
-            ActivityTaskTimedOut { .. } => "ActivityTaskTimedOut",
-            ActivityTaskCancelRequested { .. } => "ActivityTaskCancelRequested",
-            ActivityTaskCanceled { .. } => "ActivityTaskCanceled",
-            ActivityTaskPaused { .. } => "ActivityTaskPaused",
-            ActivityTaskUnpaused { .. } => "ActivityTaskUnpaused",
-            ActivityTaskAwaitingCompletion { .. } => "ActivityTaskAwaitingCompletion",
-            TimerStarted { .. } => "TimerStarted",
-            TimerFired { .. } => "TimerFired",
-            TimerCanceled { .. } => "TimerCanceled",
-            StartChildWorkflowExecutionInitiated(_) => "StartChildWorkflowExecutionInitiated",
-            StartChildWorkflowExecutionFailed { .. } => "StartChildWorkflowExecutionFailed",
-            ChildWorkflowExecutionStarted { .. } => "ChildWorkflowExecutionStarted",
-            ChildWorkflowExecutionCancelRequested { .. } => "ChildWorkflowExecutionCancelRequested",
-            ChildWorkflowExecutionCompleted { .. } => "ChildWorkflowExecutionCompleted",
-            ChildWorkflowExecutionFailed { .. } => "ChildWorkflowExecutionFailed",
-            ChildWorkflowExecutionCanceled { .. } => "ChildWorkflowExecutionCanceled",
-            ChildWorkflowExecutionTimedOut { .. } => "ChildWorkflowExecutionTimedOut",
-            ChildWorkflowExecutionTerminated { .. } => "ChildWorkflowExecutionTerminated",
-            SignalExternalWorkflowExecutionInitiated(_) => "SignalExternalWorkflowExecutionInitiated",
-            ExternalWorkflowExecutionSignaled { .. } => "ExternalWorkflowExecutionSignaled",
-            SignalExternalWorkflowExecutionFailed { .. } => "SignalExternalWorkflowExecutionFailed",
-            RequestCancelExternalWorkflowExecutionInitiated { .. } => "RequestCancelExternalWorkflowExecutionInitiated",
-            ExternalWorkflowExecutionCancelRequested { .. } => "ExternalWorkflowExecutionCancelRequested",
-            RequestCancelExternalWorkflowExecutionFailed { .. } => "RequestCancelExternalWorkflowExecutionFailed",
-            MarkerRecorded(_) => "MarkerRecorded",
-            UpsertWorkflowSearchAttributes { .. } => "UpsertWorkflowSearchAttributes",
-            WorkflowPropertiesModified { .. } => "WorkflowPropertiesModified",
-            WorkflowExecutionCompleted { .. } => "WorkflowExecutionCompleted",
-            WorkflowExecutionFailed { .. } => "WorkflowExecutionFailed",
-            WorkflowExecutionTimedOut { .. } => "WorkflowExecutionTimedOut",
-            WorkflowExecutionCanceled { .. } => "WorkflowExecutionCanceled",
-            WorkflowExecutionTerminated { .. } => "WorkflowExecutionTerminated",
-            WorkflowExecutionContinuedAsNew(_) => "WorkflowExecutionContinuedAsNew",
-            WorkflowExecutionForked { .. } => "WorkflowExecutionForked",
-        }
-    }
-
-    /// How the run closed, if this event closes it.
-    pub fn closes(&self) -> Option<WorkflowStatus> {
-        match self {
-            EventKind::WorkflowExecutionCompleted { .. } => Some(WorkflowStatus::Completed),
-            EventKind::WorkflowExecutionFailed { .. } => Some(WorkflowStatus::Failed),
-            EventKind::WorkflowExecutionTimedOut { .. } => Some(WorkflowStatus::TimedOut),
-            EventKind::WorkflowExecutionCanceled { .. } => Some(WorkflowStatus::Canceled),
-            EventKind::WorkflowExecutionTerminated { .. } => Some(WorkflowStatus::Terminated),
-            EventKind::WorkflowExecutionContinuedAsNew(_) => Some(WorkflowStatus::ContinuedAsNew),
-            _ => None,
-        }
-    }
 }

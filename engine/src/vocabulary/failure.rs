@@ -12,10 +12,10 @@ use super::{ActivityId, ActivityType, Payload, RetryState, RunId, WorkflowId, Wo
 /// The failure type of a panic in workflow or activity code.
 pub const FAILURE_PANIC: &str = "Panic";
 
-/// The failure type of a payload above the limit (engine.md E31).
 /// A child workflow of the run that was forked: a fork does not share it.
 pub const FAILURE_CHILD_OF_SOURCE: &str = "ChildOfForkedRun";
 
+/// The failure type of a payload above the limit (engine.md E31).
 pub const FAILURE_PAYLOAD_TOO_LARGE: &str = "PayloadTooLarge";
 
 /// What went wrong in user code, with its cause.

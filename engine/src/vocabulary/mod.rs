@@ -1,7 +1,7 @@
 //! The words of the engine: plain data that every other module speaks in.
 //!
 //! Invariant: nothing here reads a clock, a disk, a socket or a random source; every type is ordered, comparable and
-//! serialisable. `event` is the disk contract. This module decides nothing: the machines do.
+//! serialisable. `event` and `options` are the disk contract. This module decides nothing: the machines do.
 
 pub mod command;
 pub mod event;
@@ -11,6 +11,8 @@ pub mod history_builder;
 pub mod id;
 pub mod input;
 pub mod job;
+pub mod options;
+pub mod origin;
 pub mod payload;
 pub mod payloads_visit;
 pub mod retry;
@@ -25,6 +27,8 @@ pub use history_builder::*;
 pub use id::*;
 pub use input::*;
 pub use job::*;
+pub use options::*;
+pub use origin::*;
 pub use payload::*;
 pub use retry::*;
 pub use time::*;

@@ -23,6 +23,9 @@ pub const ENCODING_BYTES: &str = "bytes";
 /// The data is a blob reference: 32 bytes of blake3 hash and the length as u64, big-endian.
 pub const ENCODING_BLOB: &str = "blob";
 
+/// The data is the digest of a payload that was left out of an export. Never data of a run.
+pub const ENCODING_REDACTED: &str = "redacted";
+
 /// Bytes with the name of their encoding.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Payload {

@@ -209,3 +209,26 @@ impl RunInfo {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// G9: a turn written with an empty `delivered`, as some versions did, reads as one without.
+    #[test]
+    fn a_turn_with_an_explicit_empty_field_at_its_end_is_the_same_turn() {
+        let events = vec![EventKind::TimerFired { seq: Seq(3) }];
+        let turn = Turn::of(RunId([7; 16]), EventId(4), Timestamp(5), BuildId(6), events);
+        let short = rmp_serde::to_vec(&turn).unwrap();
+        // Nine fields in an array; the tenth is an empty array.
+        assert_eq!(short[0], 0x99);
+        let mut long = short.clone();
+        long[0] = 0x9a;
+        long.push(0x90);
+        for bytes in [&short, &long] {
+            assert_eq!(rmp_serde::from_slice::<Turn>(bytes).unwrap(), turn);
+        }
+        let with = Turn { delivered: vec![Seq(1)], ..turn };
+        assert_eq!(rmp_serde::from_slice::<Turn>(&rmp_serde::to_vec(&with).unwrap()).unwrap(), with);
+    }
+}

@@ -274,3 +274,29 @@ async fn encrypted_payloads_are_nowhere_on_the_disk() {
         }
     }
 }
+
+/// G34, E38: what a redaction left of a payload is a digest, and is not taken for data anywhere.
+#[tokio::test]
+async fn a_redacted_payload_is_not_data() {
+    let environment =
+        environment(WorkflowRegistry::new().workflow("echo", |_: WfContext, input: u64| async move { Ok(input) }));
+    let client = environment.client();
+    let redacted = || Payload { encoding: ENCODING_REDACTED.into(), data: vec![7; 32].into() };
+    let mut with_memo = start("echo", "memo", &1);
+    with_memo.memo = [(FieldName::of("note"), redacted())].into();
+    let name = |name: &str| name.into();
+    let refusals = [
+        client.start(StartWorkflow::new("echo".into(), "input".into()).input(redacted())).await.err(),
+        client.start(with_memo).await.err(),
+        client.signal(&target("x"), SignalRequest { input: redacted(), ..signal("s", &()) }).await.err(),
+        client.query(&target("x"), &name("q"), redacted()).await.err(),
+        client
+            .fork(ForkRequest::new(ForkSource::Run(target("x")), "y".into()).change(ForkChange::Input(redacted())))
+            .await
+            .err(),
+    ];
+    for refused in refusals {
+        let Some(Rejection::Invalid { what, why }) = refused else { panic!("{refused:?}") };
+        assert_eq!((what.as_str(), why.contains("redacted")), ("payload", true), "{why}");
+    }
+}

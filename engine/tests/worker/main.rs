@@ -17,6 +17,7 @@ mod deploys;
 mod draining;
 mod fork_crashes;
 mod forks;
+mod forks_signals;
 mod forks_under_way;
 mod interceptors;
 mod isolation;

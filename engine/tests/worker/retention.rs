@@ -1,9 +1,9 @@
 //! Retention and deletion: closed runs go, open ones stay, and space comes back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use bosun_engine::log::Log;
-use bosun_engine::log::MemoryLog;
+use bosun_engine::log::{Journal, JournalOptions, Log, MemoryLog};
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::{WfContext, WorkflowRegistry};
 use bosun_engine::*;
@@ -141,5 +141,34 @@ async fn the_space_of_deleted_runs_comes_back() {
     assert!(client.verify().await.unwrap().is_sound());
     // 12 MB went through; what is left does not grow with it.
     assert!(sizes[3] < sizes[0] + 2_000_000 && sizes[3] < 8_000_000, "{sizes:?}");
+    worker.stop().unwrap();
+}
+
+/// E32: a closed run whose last messages have not arrived is closed in the figures of the store, and is not deleted: whoever
+/// asks is told why, instead of being told that it is gone.
+#[tokio::test]
+async fn a_run_that_still_has_something_to_say_is_not_deleted_silently() {
+    let log = Arc::new(MemoryLog::new([3; 16]));
+    let mut told = HistoryBuilder::started("order", "parting", Payload::null());
+    told.completed(Payload::null());
+    let mut turns = told.turns();
+    // As the closing turn of a run with a message under way says. There is none here, so it never arrives.
+    turns.last_mut().unwrap().outlook.attention = true;
+    let journal = Journal::open(log.clone(), JournalOptions::default()).unwrap();
+    journal.commit(&turns).unwrap();
+    let target = target("parting");
+    assert_eq!(journal.delete_run(turns[0].run), Ok(false));
+    assert_eq!((journal.info().runs_open, journal.info().runs_closed), (0, 1));
+    assert_eq!(journal.find(&target).unwrap().map(|info| info.status), Some(WorkflowStatus::Completed));
+    assert_eq!(journal.list(&Filter::parse("").unwrap(), 10).len(), 1);
+
+    drop(journal);
+    let worker = Worker::start(WorkerOptions::new(DataDirectory::Log(log))).unwrap();
+    let client = worker.client();
+    let Err(Rejection::Invalid { why, .. }) = client.delete(&target).await else { panic!("it was deleted") };
+    assert_eq!(why, "messages that it sent have not arrived yet; ask again");
+    let info = client.store_info().await.unwrap();
+    assert_eq!((info.runs_open, info.runs_closed), (0, 1));
+    assert_eq!(client.describe(&target).await.unwrap().info.status, WorkflowStatus::Completed);
     worker.stop().unwrap();
 }

@@ -34,9 +34,6 @@ use crate::strict_json::JsonLimits;
 /// The format that is written. Additive changes keep the number; readers refuse what they do not know.
 pub const SCHEMA: &str = "bosun.history/1";
 
-/// The encoding of a payload that was replaced by its digest.
-pub const ENCODING_REDACTED: &str = "redacted";
-
 /// How much of a history from outside is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -44,8 +41,8 @@ pub struct Limits {
     pub events: usize,
     pub payload_bytes: usize,
     pub text_bytes: usize,
-    /// Whether a payload may name an encoding of storage. In a file from outside it would claim to be a reference into
-    /// somebody's store; in our own log it is what a user called it.
+    /// Whether a payload may name an encoding of storage, or of redaction without a word of it in the header. In a file
+    /// from outside it would claim to be a reference into somebody's store; in our own log it is what a user called it.
     pub storage_encodings: bool,
 }
 
@@ -122,7 +119,7 @@ impl History {
     }
 
     fn checked(mut turns: Vec<Turn>, redaction: Redaction, limits: &Limits) -> Result<Self, InvalidHistory> {
-        validate::validate(&mut turns, limits)?;
+        validate::validate(&mut turns, redaction, limits)?;
         let first = turns.iter().find_map(|turn| turn.events.first());
         match first {
             Some(EventKind::WorkflowExecutionStarted(started)) => {
@@ -154,6 +151,10 @@ impl History {
 
     pub fn turns(&self) -> &[Turn] {
         &self.turns
+    }
+    /// The turns, for who has no more use for the history.
+    pub fn into_turns(self) -> Vec<Turn> {
+        self.turns
     }
     pub fn events(&self) -> impl Iterator<Item = Event> + '_ {
         self.turns.iter().flat_map(Turn::numbered)

@@ -97,6 +97,17 @@ impl Numbered {
         }
     }
 
+    /// A message of a closed run that has arrived: a start or cancel request of a child, or a request to another run, that
+    /// was under way when the run ended at `closed_at`.
+    pub(super) fn delivered(&mut self, seq: Seq, closed_at: EventId) -> Result<(), Problem> {
+        let wanted = match self.things.get(&seq).map(|thing| thing.family) {
+            Some(family @ (Family::ChildWorkflow | Family::ExternalCancel)) => family,
+            Some(_) | None => Family::ExternalSignal,
+        };
+        self.pending(seq, wanted)?.over_since = Some(closed_at);
+        Ok(())
+    }
+
     fn ask(&mut self, id: EventId, seq: Seq, family: Family, event: &EventKind) -> Result<(), Problem> {
         if seq <= self.last {
             return Err(Problem::SeqOutOfOrder { last: self.last, found: seq });

@@ -100,6 +100,8 @@ pub enum Problem {
     AfterClose { closed_at: EventId },
     #[error("a command without an activating event before it in its turn: nothing asked the code")]
     CommandWithoutActivation,
+    #[error("message {seq} of a closed run has arrived, and the run is open")]
+    DeliveredWhileOpen { seq: Seq },
     #[error("{taken} inputs leave the inbox, which holds {held}")]
     InboxUnderrun { taken: u32, held: usize },
     #[error("the next run has the id of this one")]
@@ -166,6 +168,8 @@ pub enum Problem {
     PayloadTooLarge { length: usize, limit: usize },
     #[error("a payload is encoded as {encoding:?}, which only storage uses: it would refer to somebody's store")]
     StorageEncoding { encoding: String },
+    #[error("a payload is a digest that a redaction left, and the history does not say that it is redacted")]
+    RedactedPayload,
     #[error("a text of {length} bytes; at most {limit} are read")]
     TextTooLong { length: usize, limit: usize },
     #[error("a failure with a chain of {length} causes; at most {limit} can be written and read back")]

@@ -8,7 +8,6 @@ use std::borrow::Cow;
 
 use bosun_engine::*;
 
-use super::ENCODING_REDACTED;
 use super::visit::{self, Visitor};
 
 /// What an export leaves out.

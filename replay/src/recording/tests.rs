@@ -306,6 +306,9 @@ const STORIES: &[(&str, Story)] = &[
     ("NotAFork", |h| _ = h.turn(forked(EventId(14)))),
     ("ClosedCanceledUnasked", |h| _ = h.signaled("x", Payload::null()).canceled(None)),
     ("PayloadTooLarge", |h| _ = h.signaled("x", Payload::bytes(vec![0; 1_001]))),
+    ("RedactedPayload", |h| {
+        h.signaled("x", Payload { encoding: ENCODING_REDACTED.into(), data: vec![0; 32].into() });
+    }),
     ("StorageEncoding", |h| _ = h.signaled("x", Payload { encoding: ENCODING_BLOB.into(), data: vec![0; 40].into() })),
     ("TextTooLong", |h| _ = h.paused(&"x".repeat(1_001))),
     ("CausesTooDeep", |h| {
@@ -340,6 +343,22 @@ fn fork_of_itself(turns: &mut [Turn]) {
     }));
 }
 
+/// The run sends a message as number 4 and ends; then these messages are said to have arrived.
+fn delivered(turns: &mut Vec<Turn>, seqs: &[u64]) {
+    let mut h = sample();
+    h.signaled("x", Payload::null());
+    assert_eq!(h.external_signal_initiated("other", "word", Payload::null()), Seq(4));
+    h.completed(Payload::null());
+    *turns = h.turns();
+    let last = turns.last().expect("a turn").clone();
+    turns.push(Turn {
+        first_event: last.next_event(),
+        events: Vec::new(),
+        delivered: seqs.iter().copied().map(Seq).collect(),
+        ..last
+    });
+}
+
 /// Damage that no story tells: turns changed by hand.
 type Change = fn(&mut Vec<Turn>);
 
@@ -359,6 +378,12 @@ const CHANGES: &[(&str, Change)] = &[
     ("TimeOutOfRange", |turns| turns[3].at = Timestamp::MAX),
     ("OtherRun", |turns| turns[3].run = RunId([9; 16])),
     ("InboxUnderrun", |turns| turns[3].inbox_taken = 1),
+    ("DeliveredWhileOpen", |turns| turns[3].delivered.push(Seq(1))),
+    ("Valid", |turns| delivered(turns, &[4])),
+    ("AlreadyOver", |turns| delivered(turns, &[4, 4])),
+    ("AlreadyOver", |turns| delivered(turns, &[3])),
+    ("OtherFamily", |turns| delivered(turns, &[1])),
+    ("UnknownSeq", |turns| delivered(turns, &[9])),
     ("UnknownSeq", |turns| {
         turns[3].heartbeats.push(Heartbeat { seq: Seq(5), attempt: Attempt(1), details: None });
     }),

@@ -10,14 +10,14 @@ use bosun_engine::*;
 
 use super::numbered::Numbered;
 use super::visit::{self, Visitor};
-use super::{Family, InvalidHistory, Limits, Place, Problem, STORAGE_ENCODINGS};
+use super::{Family, InvalidHistory, Limits, Place, Problem, Redaction, STORAGE_ENCODINGS};
 use crate::rfc3339;
 
-pub(super) fn validate(turns: &mut [Turn], limits: &Limits) -> Result<(), InvalidHistory> {
+pub(super) fn validate(turns: &mut [Turn], redaction: Redaction, limits: &Limits) -> Result<(), InvalidHistory> {
     let Some(first) = turns.first() else { return Err(at(Place::default(), Problem::Empty)) };
     let mut checker = Checker::new(first);
     for (index, turn) in turns.iter_mut().enumerate() {
-        let mut contents = Contents { limits, found: None };
+        let mut contents = Contents { limits, redacted: redaction != Redaction::None, found: None };
         visit::turn(turn, &mut contents);
         checker.place = Place { turn: Some(index + 1), event: None };
         contents
@@ -102,6 +102,10 @@ impl Checker {
         }
         self.place.event = None;
         turn.heartbeats.iter().try_for_each(|beat| self.numbered.heartbeat(beat))?;
+        for seq in &turn.delivered {
+            let closed_at = self.closed_at.ok_or(Problem::DeliveredWhileOpen { seq: *seq })?;
+            self.numbered.delivered(*seq, closed_at)?;
+        }
         let taken = usize::try_from(turn.inbox_taken).unwrap_or(usize::MAX);
         if taken > self.inbox {
             return Err(Problem::InboxUnderrun { taken: turn.inbox_taken, held: self.inbox });
@@ -198,6 +202,8 @@ impl Checker {
 /// Sizes and encodings of what users wrote. The first problem is kept.
 struct Contents<'a> {
     limits: &'a Limits,
+    /// The history says that payloads were left out.
+    redacted: bool,
     found: Option<Problem>,
 }
 
@@ -207,6 +213,8 @@ impl Visitor for Contents<'_> {
         if payload.len() > self.limits.payload_bytes {
             let limit = self.limits.payload_bytes;
             self.found.get_or_insert(Problem::PayloadTooLarge { length: payload.len(), limit });
+        } else if payload.encoding == ENCODING_REDACTED && !self.redacted && !self.limits.storage_encodings {
+            self.found.get_or_insert(Problem::RedactedPayload);
         } else if of_storage && !self.limits.storage_encodings {
             self.found.get_or_insert(Problem::StorageEncoding { encoding: payload.encoding.clone().into_owned() });
         }

@@ -1,4 +1,7 @@
 //! A peer that is a crate: duroxide on a SQLite file, with its polling interval tuned down to 5 ms.
+//!
+//! CI does not compile this file: the peer brings SQLite and some two hundred crates that nothing else needs. Whoever
+//! changes it, or the dependency, runs `cargo bench -p bosun-tests --bench side_by_side --features peers` once.
 
 use std::sync::Arc;
 use std::time::Duration;

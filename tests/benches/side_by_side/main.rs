@@ -1,7 +1,7 @@
 //! The figures of engine.md §4, each beside its physical limit in the same run, as medians and ratios.
 //!
 //! `cargo bench -p bosun-tests --bench side_by_side` measures Bosun and the raw disk; with `--features peers` also
-//! duroxide on SQLite. Everything Bosun acknowledges here is durable: group commit with fdatasync. A figure is the
+//! duroxide on SQLite (that file is not part of CI's build). Everything Bosun acknowledges here is durable: group commit with fdatasync. A figure is the
 //! median of [`ROUNDS`] rounds; rounds of the contenders take turns, so that a noisy machine hits all alike.
 
 mod decide;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bosun_engine::*;
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use reqwest::{Method, Response, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -245,6 +245,8 @@ impl HttpClient {
                 }
             };
             let mut buffer = BytesMut::new();
+            // Of a line that is not complete: what has been looked through.
+            let mut searched = 0;
             while let Some(chunk) = chunks.next().await {
                 match chunk {
                     Ok(chunk) => buffer.extend_from_slice(&chunk),
@@ -253,12 +255,14 @@ impl HttpClient {
                         return;
                     }
                 }
-                while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
-                    let line = buffer.split_to(end + 1).freeze();
+                while let Some(end) = buffer[searched..].iter().position(|byte| *byte == b'\n') {
+                    let line = buffer.split_to(searched + end + 1).freeze();
+                    searched = 0;
                     if !line.trim_ascii().is_empty() {
                         yield inner.item(&line);
                     }
                 }
+                searched = buffer.len();
             }
         }
     }
@@ -356,7 +360,7 @@ impl Backend for HttpClient {
         })
     }
     fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>> {
-        self.run_get(target, "/turns".to_owned())
+        Box::pin(self.lines(run_path(&target, "/turns")).try_collect())
     }
     fn events(&self, target: Target, from: EventId, follow: bool) -> EventStream {
         let path = run_path(&target, "/events").map(|path| format!("{path}from={from}&follow={follow}"));

@@ -14,9 +14,11 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bosun_engine::seeded::{self, Bug};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::problem::Problem;
-use super::routes::OPEN_PATH;
+use super::routes::{FORK_PATH, OPEN_PATH};
+use super::serve::Limits;
 use super::token::Token;
 
 /// What a request must satisfy.
@@ -26,12 +28,15 @@ pub struct Guard {
     /// Host names without a port, lower case.
     hosts: Arc<[String]>,
     body_max: usize,
+    history_body_max: usize,
     body_timeout: Duration,
+    /// Places for bodies above `body_max`, so that memory stays bounded.
+    large: Arc<Semaphore>,
 }
 
 impl Guard {
     /// `bound` and loopback are allowed as hosts, and the names given.
-    pub fn new(token: Token, bound: SocketAddr, names: &[String], body_max: usize, body_timeout: Duration) -> Self {
+    pub fn new(token: Token, bound: SocketAddr, names: &[String], limits: &Limits) -> Self {
         let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).into();
         if !bound.ip().is_unspecified() {
             hosts.push(match bound.ip() {
@@ -40,7 +45,14 @@ impl Guard {
             });
         }
         hosts.extend(names.iter().map(|name| name.to_ascii_lowercase()));
-        Guard { token, hosts: hosts.into(), body_max, body_timeout }
+        Guard {
+            token,
+            hosts: hosts.into(),
+            body_max: limits.body,
+            history_body_max: limits.history_body.max(limits.body),
+            body_timeout: limits.body_timeout,
+            large: Arc::new(Semaphore::new(limits.history_bodies)),
+        }
     }
 
     fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
@@ -87,24 +99,40 @@ impl Guard {
         }
     }
 
-    /// The whole body, within the limits.
-    async fn body(&self, headers: &HeaderMap, body: Body) -> Result<Body, Problem> {
+    /// The whole body, within the limits, and the place that it holds if it is a large one.
+    async fn body(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<(Body, Option<OwnedSemaphorePermit>), Problem> {
+        let max = if uri.path() == FORK_PATH { self.history_body_max } else { self.body_max };
         let too_large = || {
-            let message = format!("the body is larger than {} bytes", self.body_max);
+            let message = format!("the body is larger than {max} bytes");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
         };
         let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-        if length.is_some_and(|length| length > self.body_max) {
+        if length.is_some_and(|length| length > max) {
             return Err(too_large());
         }
-        match tokio::time::timeout(self.body_timeout, to_bytes(body, self.body_max)).await {
-            Ok(Ok(bytes)) => Ok(Body::from(bytes)),
+        // A body of unknown length may become as large as is allowed.
+        let place = match length.unwrap_or(max) > self.body_max {
+            true => Some(self.large.clone().try_acquire_owned().map_err(|_| busy())?),
+            false => None,
+        };
+        match tokio::time::timeout(self.body_timeout, to_bytes(body, max)).await {
+            Ok(Ok(bytes)) => Ok((Body::from(bytes), place)),
             // Without a length the limit is the only thing that stops a complete, well-formed body.
             Ok(Err(_)) if length.is_none() => Err(too_large()),
             Ok(Err(why)) => Err(Problem::bad_request(format!("the body broke off: {why}"))),
             Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", "the body came too slowly")),
         }
     }
+}
+
+fn busy() -> Problem {
+    let message = "other large requests are being read; try again in a second";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message)
 }
 
 /// The host without its port; `None` when it is malformed.
@@ -157,8 +185,12 @@ pub async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> 
     if let Err(problem) = guard.check(&parts.method, &parts.uri, &parts.headers) {
         return problem.into_response();
     }
-    match guard.body(&parts.headers, body).await {
-        Ok(body) => next.run(Request::from_parts(parts, body)).await,
+    match guard.body(&parts.uri, &parts.headers, body).await {
+        Ok((body, place)) => {
+            let answer = next.run(Request::from_parts(parts, body)).await;
+            drop(place);
+            answer
+        }
         Err(problem) => problem.into_response(),
     }
 }

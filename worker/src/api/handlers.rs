@@ -19,9 +19,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::json_depth::{JSON_DEPTH_MAX, json_depth};
+use super::json_depth::{HISTORY_DEPTH_MAX, JSON_DEPTH_MAX, json_depth};
 use super::problem::Problem;
-use super::stream::{json_lines, run_event_lines};
+use super::stream::{json_lines, run_event_lines, turn_lines};
 use crate::backend::{Backend, Because, Health};
 
 /// A page has at most this many rows (engine.md G34).
@@ -86,8 +86,12 @@ fn query_of<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
 }
 
 fn body_of<T: DeserializeOwned>(body: &Bytes) -> Result<T, Problem> {
-    if json_depth(body) > JSON_DEPTH_MAX {
-        let message = format!("the JSON is nested more than {JSON_DEPTH_MAX} levels deep");
+    body_within(JSON_DEPTH_MAX, body)
+}
+
+fn body_within<T: DeserializeOwned>(depth: usize, body: &Bytes) -> Result<T, Problem> {
+    if json_depth(body) > depth {
+        let message = format!("the JSON is nested more than {depth} levels deep");
         return Err(Problem::new(StatusCode::BAD_REQUEST, "json_too_deep", message));
     }
     serde_json::from_slice(body)
@@ -143,14 +147,16 @@ pub async fn start(State(api): State<Api>, body: Bytes) -> Result<(StatusCode, J
     Ok((status, Json(started)))
 }
 
-/// A fork. Turns that the client sends are hostile input and are checked as a history file is.
+/// A fork. Turns that the client sends are hostile input and are checked as a history file is; they may be as many and as
+/// deep as in a file (the guard lets this route have larger bodies).
 pub async fn fork(State(api): State<Api>, body: Bytes) -> Answer<Forked> {
-    let mut request: ForkRequest = body_of(&body)?;
+    let mut request: ForkRequest = body_within(HISTORY_DEPTH_MAX, &body)?;
+    drop(body);
     if let ForkSource::History(turns) = request.source {
         let history = History::from_turns(turns, &Limits::default());
         let history =
             history.map_err(|why| Rejection::Invalid { what: "the history to fork".into(), why: why.to_string() })?;
-        request.source = ForkSource::History(history.turns().to_vec());
+        request.source = ForkSource::History(history.into_turns());
     }
     Ok(Json(api.backend.fork(request).await?))
 }
@@ -225,8 +231,8 @@ pub async fn history(State(api): State<Api>, at: At, uri: Uri) -> Answer<Vec<Eve
     Ok(Json(api.backend.history(at.target, query.from(), limit).await?))
 }
 
-pub async fn turns(State(api): State<Api>, at: At) -> Answer<Vec<Turn>> {
-    Ok(Json(api.backend.turns(at.target).await?))
+pub async fn turns(State(api): State<Api>, at: At) -> Result<Response, Problem> {
+    Ok(turn_lines(api.backend.turns(at.target).await?))
 }
 
 pub async fn events(State(api): State<Api>, at: At, uri: Uri) -> Result<Response, Problem> {

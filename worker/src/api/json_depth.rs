@@ -5,6 +5,9 @@
 /// The deepest nesting the control API reads.
 pub const JSON_DEPTH_MAX: usize = 64;
 
+/// And where a history may be sent: as deep as the parser goes. What a history may be is checked behind that.
+pub const HISTORY_DEPTH_MAX: usize = 127;
+
 /// How deeply arrays and objects are nested.
 pub fn json_depth(text: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0usize, 0usize);

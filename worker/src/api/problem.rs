@@ -94,7 +94,10 @@ impl From<CallError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let wait = self.rejection.as_ref().and_then(retry_after);
+        let wait = match &self.rejection {
+            Some(rejection) => retry_after(rejection),
+            None => (self.status == StatusCode::SERVICE_UNAVAILABLE).then_some(Duration::from_secs(1)),
+        };
         let mut response = (self.status, axum::Json(&self)).into_response();
         if let Some(wait) = wait {
             // Whole seconds, rounded up: a client that waits this long has waited long enough.

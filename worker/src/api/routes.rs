@@ -20,6 +20,9 @@ pub struct Route {
 /// The one path that needs no token.
 pub const OPEN_PATH: &str = "/healthz";
 
+/// The one path whose body may be a whole history.
+pub const FORK_PATH: &str = "/api/v1/fork";
+
 const fn route(method: Method, path: &'static str, about: &'static str, handler: fn() -> MethodRouter<Api>) -> Route {
     Route { method, path, about, handler }
 }
@@ -33,14 +36,14 @@ pub const ROUTES: &[Route] = &[
     route(Method::POST, "/api/v1/workflows", "start", || post(h::start)),
     route(Method::GET, "/api/v1/workflows", "list", || get(h::list)),
     route(Method::GET, "/api/v1/workflow-count", "count", || get(h::count)),
-    route(Method::POST, "/api/v1/fork", "a new run that begins with the history of another one", || post(h::fork)),
+    route(Method::POST, FORK_PATH, "a new run that begins with the history of another one", || post(h::fork)),
     route(Method::POST, "/api/v1/signal-with-start", "signal, starting the run if none is open", || post(h::signal_with_start)),
     route(Method::POST, "/api/v1/update-with-start", "update, starting the run if none is open", || post(h::update_with_start)),
     route(Method::GET, "/api/v1/watch", "events of all runs that match, as JSON lines", || get(h::watch)),
     route(Method::GET, "/api/v1/workflows/{id}", "describe", || get(h::describe)),
     route(Method::DELETE, "/api/v1/workflows/{id}", "delete a closed run", || delete(h::delete)),
     route(Method::GET, "/api/v1/workflows/{id}/history", "a page of events", || get(h::history)),
-    route(Method::GET, "/api/v1/workflows/{id}/turns", "the whole history, turn by turn, for replay and export", || get(h::turns)),
+    route(Method::GET, "/api/v1/workflows/{id}/turns", "the whole history as JSON lines, a turn each, for replay and export", || get(h::turns)),
     route(Method::GET, "/api/v1/workflows/{id}/events", "events as JSON lines", || get(h::events)),
     route(Method::GET, "/api/v1/workflows/{id}/result", "wait for the result; 204: ask again", || get(h::result)),
     route(Method::POST, "/api/v1/workflows/{id}/signal", "signal", || post(h::signal)),

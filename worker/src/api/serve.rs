@@ -13,6 +13,7 @@ use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::{Extension, Router};
+use bosun_replay::JsonLimits;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -31,6 +32,10 @@ use super::token::Token;
 #[derive(Debug, Clone)]
 pub struct Limits {
     pub body: usize,
+    /// Of the one route that takes a whole history.
+    pub history_body: usize,
+    /// Bodies above `body` that are in memory at once; one more is told to come again.
+    pub history_bodies: usize,
     pub headers: usize,
     pub connections: usize,
     pub header_timeout: Duration,
@@ -42,6 +47,9 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             body: 4 * 1024 * 1024,
+            // A file has at most 64 MiB, and payloads that are written as text there may be hexadecimal here.
+            history_body: 2 * JsonLimits::default().bytes,
+            history_bodies: 2,
             headers: 16 * 1024,
             connections: 512,
             header_timeout: Duration::from_secs(10),
@@ -85,7 +93,7 @@ impl Server {
 
     /// Serves until `stop` is true; then ends idle connections and lets requests in flight finish.
     pub async fn serve(self, api: Api, token: Token, hosts: &[String], mut stop: watch::Receiver<bool>) {
-        let guarding = Guard::new(token, self.address, hosts, self.limits.body, self.limits.body_timeout);
+        let guarding = Guard::new(token, self.address, hosts, &self.limits);
         let router = routes::router()
             .with_state(api)
             .layer(middleware::from_fn_with_state(guarding, guard))

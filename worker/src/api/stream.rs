@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use bosun_engine::{Event, RunEvent};
+use bosun_engine::{Event, RunEvent, Turn};
 use futures_core::Stream;
 use futures_util::StreamExt;
 use serde::Serialize;
@@ -28,6 +28,11 @@ pub fn json_lines(events: EventStream) -> Response {
 /// The events of many runs.
 pub fn run_event_lines(events: RunEventStream) -> Response {
     respond(lines::<RunEvent>(events))
+}
+
+/// The turns of one run: line by line, so that a long history is neither built as one text nor cut as an idle answer.
+pub fn turn_lines(turns: Vec<Turn>) -> Response {
+    respond(lines(futures_util::stream::iter(turns.into_iter().map(Ok::<Turn, CallError>))))
 }
 
 fn respond(lines: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static) -> Response {

@@ -525,3 +525,85 @@ async fn the_server_stops_with_connections_open() {
     served.stop.send(true).unwrap();
     tokio::time::timeout(Duration::from_secs(3), served.task).await.unwrap().unwrap();
 }
+
+/// A history of about so many bytes, with failures as deep as a history may have them.
+fn long_history(bytes: usize) -> Vec<Turn> {
+    let mut told = HistoryBuilder::started("order", "order-7", Payload::null());
+    let deep = (0..50)
+        .fold(Failure::application("Busy", "later"), |cause, _| Failure::application("Busy", "later").because(cause));
+    let charge = told.activity_scheduled("charge", Payload::null());
+    told.activity_started(charge, 1);
+    told.activity_attempt_failed(charge, 1, deep, Duration::from_secs(1));
+    for _ in 0..bytes.div_ceil(10_000) {
+        told.signaled("word", Payload::encode(&"x".repeat(10_000)).unwrap());
+    }
+    told.turns()
+}
+
+/// G34: a fork takes a whole history, as large and as deep as a file may be, and no other request takes so much; so many
+/// of them are read at once.
+#[tokio::test]
+async fn a_fork_may_be_as_large_as_a_history_and_nothing_else_may() {
+    let limits = Limits { body: 1_000, history_body: 200_000, history_bodies: 1, ..Limits::default() };
+    let served = serve(Fake::new(), limits).await;
+    let client = served.client();
+    let fork = |bytes| ForkRequest::new(ForkSource::History(long_history(bytes)), "f".into());
+    assert_eq!(client.fork(fork(100_000)).await.map(|forked| forked.newly_started), Ok(true));
+    let Err(CallError::Refused { status, code, .. }) = client.fork(fork(300_000)).await else {
+        panic!("it is too large")
+    };
+    assert_eq!((status, code.as_str()), (413, "body_too_large"));
+    let other = SignalRequest {
+        name: "s".into(),
+        input: Payload::encode(&"x".repeat(2_000)).unwrap(),
+        identity: None,
+        request_id: None,
+    };
+    assert!(matches!(
+        client.signal(Target::workflow("o".into()), other).await,
+        Err(CallError::Refused { status: 413, .. })
+    ));
+
+    // One that is slow to come holds the place.
+    let mut slow = served.connect().await;
+    let head =
+        format!("POST /api/v1/fork HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{JSON}\r\nContent-Length: 100000\r\n\r\n{{");
+    slow.write_all(head.as_bytes()).await.unwrap();
+    let until = async |busy: bool| {
+        let begun = Instant::now();
+        loop {
+            match client.fork(fork(100_000)).await {
+                Err(CallError::Refused { status: 503, code, .. }) if code == "busy" && busy => break,
+                Ok(_) if !busy => break,
+                other => assert!(begun.elapsed() < Duration::from_secs(10), "{other:?}"),
+            }
+        }
+    };
+    until(true).await;
+    drop(slow);
+    until(false).await;
+}
+
+/// G34: the turns of a long history come whole to a reader that is slower than the idle timeout.
+#[tokio::test]
+async fn a_long_history_is_not_cut_while_it_is_read() {
+    let mut fake = Fake::new();
+    let turns = long_history(12 << 20);
+    fake.turns.insert("order-7".into(), turns.clone());
+    let served = serve(fake, Limits { idle_timeout: Duration::from_millis(100), ..Limits::default() }).await;
+    let mut stream = served.connect().await;
+    let request =
+        format!("GET /api/v1/workflows/order-7/turns HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let (mut read, mut buffer) = (0, vec![0; 1 << 20]);
+    loop {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let n = stream.read(&mut buffer).await.unwrap();
+        read += n;
+        if n == 0 {
+            break;
+        }
+    }
+    assert!(read > 12 << 20, "{read} bytes");
+    assert_eq!(served.client().turns(Target::workflow("order-7".into())).await, Ok(turns));
+}

@@ -1,7 +1,7 @@
 //! `export`: the history of a run as a file, for replay elsewhere, for bug reports, or for Temporal's tools.
 //!
 //! Invariant: an export in our format reads back as the same turns, bit for bit, unless something was left out on
-//! request; then it says so itself. Temporal's form is for viewing only.
+//! request; then it says so itself. Temporal's form is for viewing only. Reading carries no run on.
 
 use std::path::PathBuf;
 
@@ -10,14 +10,14 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::args::RunOf;
-use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::list::shell_word;
 use super::output::Format;
+use super::replay::Bench;
 use super::replay::record::{Redact, write};
-use super::resolve::run_of;
+use super::resolve::find;
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
@@ -45,9 +45,10 @@ enum Form {
     Temporal,
 }
 
-pub(super) async fn export(cx: &mut Context, args: ExportArgs) -> Result<Exit, CliError> {
-    let target = run_of(cx, &args.run).await?;
-    let turns = cx.backend.turns(target.clone()).await?;
+pub(super) async fn export(bench: &mut Bench<'_>, args: ExportArgs) -> Result<Exit, CliError> {
+    let histories = bench.histories().await?;
+    let target = find(&*histories, &bench.namespace, args.run.id.as_deref(), &args.run.exact).await?;
+    let turns = histories.turns(target.clone()).await?;
     let history = History::new(turns).map_err(|why| {
         CliError::new(Code::UnreadableHistory, format!("{} cannot be exported", target.workflow_id)).cause(why)
     })?;
@@ -57,13 +58,13 @@ pub(super) async fn export(cx: &mut Context, args: ExportArgs) -> Result<Exit, C
         Form::Temporal => format!("{:#}\n", to_temporal(&history)),
     };
     let Some(out) = &args.out else {
-        cx.screen.document(Format::Text, &text);
-        cx.screen.document(Format::Json, &text);
+        bench.screen.document(Format::Text, &text);
+        bench.screen.document(Format::Json, &text);
         return Ok(Exit::Ok);
     };
     write(out, &text, args.force)?;
-    cx.screen.object("workflow.export", json!({ "file": out, "events": history.len() }));
-    cx.screen.field("written", format!("{} ({} events)", out.display(), history.len()));
-    cx.screen.next(&format!("bosun replay show {}", shell_word(&out.display().to_string())));
+    bench.screen.object("workflow.export", json!({ "file": out, "events": history.len() }));
+    bench.screen.field("written", format!("{} ({} events)", out.display(), history.len()));
+    bench.screen.next(&format!("bosun replay show {}", shell_word(&out.display().to_string())));
     Ok(Exit::Ok)
 }

@@ -1,32 +1,38 @@
 //! `fork ID|FILE`: a new run that begins with the history of another one and goes another way.
 //!
-//! Invariant: `--dry-run` writes nothing and says the same as the fork itself would; code that does not fit the copied
-//! part is refused before anything is written. What a fork means is the engine's affair; this file reads and prints.
+//! Invariant: `--dry-run` writes nothing, starts no engine and says the same as the fork itself would; code that does not
+//! fit the copied part is refused before anything is written. What a fork means is the engine's affair; this file reads
+//! and prints.
 
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
+
 use bosun_engine::*;
-use bosun_replay::{History, Redaction};
-use clap::Args;
+use bosun_replay::{History, Redaction, plan_fork};
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::args::ExactRun;
-use super::context::Context;
+use super::context::{Context, identity};
 use super::error::{CliError, printable};
 use super::exit::Exit;
 use super::explain::Code;
 use super::input::{parse, payload};
 use super::list::shell_word;
+use super::locate::Readable;
 use super::output::Screen;
-use super::resolve::resolve;
-use super::source::{Source, is_file};
+use super::replay::Bench;
+use super::replay::source::{is_file, load_file, spell_the_file};
+use super::resolve::{find, resolve};
 use super::start::fresh_id;
 use super::time_format::short;
+use crate::backend::{Backend, CallError, Histories};
 
 #[derive(Debug, Args)]
 pub struct ForkArgs {
-    /// A run (as for `show`), or a history file (a path, or a name that ends in .json).
+    /// A run (as for `show`), or a history file (ends in .json, or begins with / or ./ or ../).
     #[arg(value_name = "ID|FILE")]
     pub source: String,
     /// The last event to keep; moved to the end of the turn before if it lies inside one [default: as much as the
@@ -52,6 +58,9 @@ pub struct ForkArgs {
     /// Another input of the run, which then begins anew: JSON, `@file`, or `-`.
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     pub set_input: Option<String>,
+    /// What reached the source after the fork and is sent to the fork again.
+    #[arg(long, value_name = "WHAT", default_value = "signals")]
+    pub reapply: Reapply,
     /// Only say what would happen.
     #[arg(long)]
     pub dry_run: bool,
@@ -63,10 +72,19 @@ pub struct ForkArgs {
     pub reason: Option<String>,
 }
 
+/// Temporal's reset has the same option with the same default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Reapply {
+    /// Signals, each once and in their order.
+    Signals,
+    /// Nothing; signals that are dropped are named.
+    None,
+}
+
 impl ForkArgs {
     /// A file can be forked into a directory that does not exist yet.
     pub(super) fn makes_a_store(&self) -> bool {
-        is_file(&self.source) && !self.dry_run
+        is_file(&self.source)
     }
 
     /// What goes another way, in the order in which it is said.
@@ -92,42 +110,49 @@ impl ForkArgs {
         Ok(changes)
     }
 
-    async fn request(&self, cx: &Context) -> Result<ForkRequest, CliError> {
-        let changes = self.changes()?;
-        let (source, name) = if is_file(&self.source) {
-            let history = history_of(&self.source)?;
-            (ForkSource::History(history.turns().to_vec()), history.started().workflow_id.clone())
-        } else {
-            let target = resolve(cx, Some(&self.source), &ExactRun::default()).await?;
-            let name = target.workflow_id.clone();
-            (ForkSource::Run(target), name)
-        };
+    /// The request, from a source with the workflow id `name`.
+    fn request(&self, source: ForkSource, name: &WorkflowId, namespace: &Namespace) -> Result<ForkRequest, CliError> {
         let id = match &self.new_id {
             Some(id) => id.clone(),
             None => fresh_id(&format!("{name}-fork"))?,
         };
         Ok(ForkRequest {
-            namespace: cx.namespace.clone(),
+            namespace: namespace.clone(),
             at: self.at.map(EventId),
-            changes,
+            changes: self.changes()?,
+            reapply: match self.reapply {
+                Reapply::Signals => ForkReapply::Signals,
+                Reapply::None => ForkReapply::None,
+            },
             request_id: self.request_id.as_ref().map(RequestId::new).transpose()?,
-            identity: Some(cx.identity.clone()),
+            identity: Some(identity()),
             reason: self.reason.clone().unwrap_or_default(),
             dry_run: self.dry_run,
             ..ForkRequest::new(source, WorkflowId::new(id)?)
         })
     }
+
+    fn of_file(&self, namespace: &Namespace) -> Result<(ForkRequest, History), CliError> {
+        let history = to_be_carried_on(&self.source)?;
+        let request =
+            self.request(ForkSource::History(Vec::new()), &history.started().workflow_id.clone(), namespace)?;
+        Ok((request, history))
+    }
+
+    fn of_run(&self, target: Target, namespace: &Namespace) -> Result<ForkRequest, CliError> {
+        let name = target.workflow_id.clone();
+        self.request(ForkSource::Run(target), &name, namespace)
+    }
 }
 
-/// A history that can go on: of ours, with its results in it.
-pub(super) fn history_of(name: &str) -> Result<History, CliError> {
-    let why = match Source::read(name)? {
-        Source::File { history, .. } if history.redaction() == Redaction::None => return Ok(history),
-        Source::File { .. } => "it is redacted: what activities gave is not in it",
-        Source::Temporal { .. } => "it is an export of Temporal's: its events are not those of this engine",
-        Source::Run { .. } => "it is no file",
-    };
-    Err(CliError::new(Code::UnreadableHistory, format!("{name} cannot be carried on")).cause(why))
+/// The history of a file that can go on: of ours, with its results in it.
+fn to_be_carried_on(name: &str) -> Result<History, CliError> {
+    let (name, history) = load_file(Path::new(name))?.replayable()?;
+    if history.redaction() == Redaction::None {
+        return Ok(history);
+    }
+    Err(CliError::new(Code::UnreadableHistory, format!("{name} cannot be carried on"))
+        .cause("it is redacted: what activities gave is not in it"))
 }
 
 fn pair<'a>(option: &str, text: &'a str) -> Result<(&'a str, &'a str), CliError> {
@@ -171,28 +196,109 @@ fn subject(text: &str) -> Result<ForkSubject, CliError> {
 }
 
 pub(super) async fn fork(cx: &mut Context, args: ForkArgs) -> Result<Exit, CliError> {
-    let request = args.request(cx).await?;
+    let request = if is_file(&args.source) {
+        let (request, history) = args.of_file(&cx.namespace)?;
+        ForkRequest { source: ForkSource::History(history.into_turns()), ..request }
+    } else {
+        let target = resolve(cx, Some(&args.source), &ExactRun::default()).await;
+        args.of_run(target.map_err(|why| spell_the_file(why, Some(&args.source)))?, &cx.namespace)?
+    };
     let from_run = matches!(request.source, ForkSource::Run(_));
     let forked = cx.backend.fork(request).await?;
-    let mut object = json!(forked);
-    object["dry_run"] = json!(args.dry_run);
-    cx.screen.object("workflow.fork", object);
-    let id = &forked.workflow_id;
-    match forked.run_id {
-        Some(run) if forked.newly_started => cx.screen.line(format!("forked {id} (run {run})")),
-        Some(run) => cx.screen.line(format!("already forked: {id} (run {run})")),
-        None => cx.screen.line("dry run: nothing is written".into()),
-    }
-    print(&mut cx.screen, &forked);
-    if !cx.carried_on && !args.dry_run {
+    say(&mut cx.screen, &forked, false);
+    if !cx.carried_on {
         cx.screen.note("no worker runs: it goes on when one does (`bosun worker run`)");
     }
-    if forked.run_id.is_some() {
-        let (source, id) = (shell_word(forked.from.workflow_id.as_str()), shell_word(id.as_str()));
-        let compare = if from_run { format!(" · bosun diff {source} {id}") } else { String::new() };
-        cx.screen.next(&format!("bosun result {id}{compare}"));
-    }
+    let (source, id) = (shell_word(forked.from.workflow_id.as_str()), shell_word(forked.workflow_id.as_str()));
+    let compare = if from_run { format!(" · bosun diff {source} {id}") } else { String::new() };
+    cx.screen.next(&format!("bosun result {id}{compare}"));
     Ok(Exit::Ok)
+}
+
+/// What the fork would do. A worker that holds the directory is asked, since its code would carry the fork on; without
+/// one it is planned here, with the code of this program.
+pub(super) async fn dry_run(bench: &mut Bench<'_>, args: ForkArgs) -> Result<Exit, CliError> {
+    let namespace = bench.namespace.clone();
+    let file = if is_file(&args.source) { Some(args.of_file(&namespace)?) } else { None };
+    let worker = match bench.readable().await {
+        Ok(Readable::Attached(client)) => Some(client.clone()),
+        Ok(Readable::Closed(_)) => None,
+        // A file can be forked into a directory that does not exist yet.
+        Err(why) if why.code == Code::NoStore && file.is_some() => None,
+        Err(why) => return Err(why),
+    };
+    let forked = match (worker, file) {
+        (Some(worker), Some((request, history))) => {
+            worker.fork(ForkRequest { source: ForkSource::History(history.into_turns()), ..request }).await?
+        }
+        (Some(worker), None) => {
+            let histories = bench.histories().await?;
+            let target = find(&*histories, &namespace, Some(&args.source), &ExactRun::default()).await?;
+            worker.fork(args.of_run(target, &namespace)?).await?
+        }
+        (None, Some((request, history))) => planned(bench, &request, &history).await?,
+        (None, None) => {
+            let (_, history) = bench.named(&args.source).await?.replayable()?;
+            let name = history.started().workflow_id.clone();
+            let request = args.request(ForkSource::History(Vec::new()), &name, &namespace)?;
+            planned(bench, &request, &history).await?
+        }
+    };
+    say(bench.screen, &forked, true);
+    Ok(Exit::Ok)
+}
+
+/// The answer to a dry run, without an engine.
+async fn planned(bench: &mut Bench<'_>, request: &ForkRequest, history: &History) -> Result<Forked, CliError> {
+    let made_before = match bench.readable().await {
+        Ok(readable) => found_or_free(&*readable.histories(), request).await?,
+        Err(why) if why.code == Code::NoStore => None,
+        Err(why) => return Err(why),
+    };
+    let plan = plan_fork(history, request, Some(&bench.workflows))?;
+    let started = history.started();
+    Ok(Forked {
+        workflow_id: request.workflow_id.clone(),
+        run_id: made_before,
+        newly_started: false,
+        from: ForkPoint { workflow_id: started.workflow_id.clone(), run_id: history.run_id(), event: plan.event },
+        workflow_type: started.workflow_type.clone(),
+        plan,
+    })
+}
+
+/// The run that the same request made before; or nothing, if the workflow id was never used, as the engine asks it.
+async fn found_or_free(histories: &dyn Histories, request: &ForkRequest) -> Result<Option<RunId>, CliError> {
+    let id = &request.workflow_id;
+    let target = Target { namespace: request.namespace.clone(), ..Target::workflow(id.clone()) };
+    let info = match histories.run(target).await {
+        Ok(info) => info,
+        Err(CallError::Rejected(Rejection::NotFound { .. })) => return Ok(None),
+        Err(why) => return Err(why.into()),
+    };
+    if request.request_id.is_some() && info.start_request_id == request.request_id {
+        return Ok(Some(info.run_id));
+    }
+    let RunInfo { workflow_id, run_id, status, .. } = info;
+    Err(if status.is_open() {
+        Rejection::AlreadyOpen { workflow_id, run_id }.into()
+    } else {
+        let policy = IdReusePolicy::RejectDuplicate;
+        Rejection::IdReused { workflow_id, run_id, status, policy }.into()
+    })
+}
+
+fn say(screen: &mut Screen, forked: &Forked, dry_run: bool) {
+    let mut object = json!(forked);
+    object["dry_run"] = json!(dry_run);
+    screen.object("workflow.fork", object);
+    let id = &forked.workflow_id;
+    match forked.run_id {
+        Some(run) if forked.newly_started => screen.line(format!("forked {id} (run {run})")),
+        Some(run) => screen.line(format!("already forked: {id} (run {run})")),
+        None => screen.line("dry run: nothing is written".into()),
+    }
+    print(screen, forked);
 }
 
 fn print(screen: &mut Screen, forked: &Forked) {
@@ -203,12 +309,14 @@ fn print(screen: &mut Screen, forked: &Forked) {
     screen.field("keeps", format!("events 1 to {event}, drops {dropped}{moved}"));
     for one in told {
         let place = one.event.map(|event| format!(" (event {event})")).unwrap_or_default();
-        screen.field("tells", format!("{}{place}: {}", one.what, why(one.why)));
+        let label = if one.why == ForkTelling::Reapplied { "sends again" } else { "tells" };
+        screen.field(label, format!("{}{place}: {}", one.what, why(one.why)));
     }
     let effect = |one: &ForkEffect| {
         let times =
-            if one.attempts > 0 { format!(", tried {} times in the source", one.attempts) } else { String::new() };
-        printable(&format!("{} {} (command {}{times})", one.kind, one.name, one.seq))
+            if one.attempts > 0 { format!(", attempts in the source: {}", one.attempts) } else { String::new() };
+        let summary = one.summary.as_ref().map(|summary| format!(", {summary}")).unwrap_or_default();
+        printable(&format!("{} {}{summary} (command {}{times})", one.kind, one.name, one.seq))
     };
     for one in runs_again {
         screen.field("runs again", effect(one));
@@ -234,5 +342,6 @@ fn why(telling: ForkTelling) -> &'static str {
         ForkTelling::AsRecorded => "as the source recorded it",
         ForkTelling::NotShared => "a child of the source is not shared",
         ForkTelling::SentBySource => "the source sends it",
+        ForkTelling::Reapplied => "it reached the source after the fork",
     }
 }

@@ -63,12 +63,27 @@ pub(super) async fn locate(global: &Global, opener: &dyn OpenEngine, purpose: &P
     }
 }
 
-/// Where the histories of a data directory can be read: from the worker that holds it, or, when nobody does, from the
-/// directory itself without an engine.
-pub(super) async fn locate_histories(global: &Global, opener: &dyn OpenEngine) -> Result<Arc<dyn Histories>, CliError> {
-    let of = |client: HttpClient| Arc::new(OfEngine(Arc::new(client))) as Arc<dyn Histories>;
+/// Where recorded runs can be read.
+pub(super) enum Readable {
+    /// From the worker that holds the directory.
+    Attached(HttpClient),
+    /// From the directory itself, which nobody holds, without an engine.
+    Closed(Arc<dyn Histories>),
+}
+
+impl Readable {
+    pub(super) fn histories(&self) -> Arc<dyn Histories> {
+        match self {
+            Readable::Attached(client) => Arc::new(OfEngine(Arc::new(client.clone()))),
+            Readable::Closed(histories) => histories.clone(),
+        }
+    }
+}
+
+/// Where the histories of a data directory can be read. Starts no engine and makes no directory.
+pub(super) async fn locate_histories(global: &Global, opener: &dyn OpenEngine) -> Result<Readable, CliError> {
     if let Some(address) = &global.address {
-        return attach(address, global).await.map(of);
+        return attach(address, global).await.map(Readable::Attached);
     }
     let began = Instant::now();
     loop {
@@ -76,10 +91,10 @@ pub(super) async fn locate_histories(global: &Global, opener: &dyn OpenEngine) -
         if let Some(file) = &file
             && let Some(client) = attach_to(file, global).await?
         {
-            return Ok(of(client));
+            return Ok(Readable::Attached(client));
         }
         match opener.histories(&global.data).await {
-            Ok(histories) => return Ok(histories),
+            Ok(histories) => return Ok(Readable::Closed(histories)),
             Err(OpenError::Locked(_)) if began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
             Err(why @ OpenError::Locked(_)) => return Err(locked(why, file.as_ref(), &global.data)),
             Err(why) => return Err(why.into()),

@@ -27,7 +27,6 @@ mod replay;
 mod resolve;
 mod result;
 mod show;
-mod source;
 mod start;
 mod store;
 #[cfg(test)]
@@ -119,10 +118,13 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
             return worker::run(screen, &global, &*program.opener, args).await;
         }
         Noun::Replay(verb) => return interruptible(replay::replay(screen, &global, program, verb), false).await,
-        Noun::Verb(WorkflowVerb::Diff(args)) | Noun::Workflow(WorkflowVerb::Diff(args)) if args.is_of_files() => {
-            return diff::diff_files(screen, &args);
-        }
-        Noun::Verb(verb) | Noun::Workflow(verb) => Verb::Workflow(verb),
+        Noun::Verb(verb) | Noun::Workflow(verb) => match Reading::of(verb) {
+            Ok(verb) => {
+                let mut bench = replay::Bench::new(screen, &global, program)?;
+                return interruptible(verb.run(&mut bench), false).await;
+            }
+            Err(verb) => Verb::Workflow(verb),
+        },
         Noun::Activity(verb) => Verb::Activity(verb),
         Noun::Store(verb) => Verb::Store(verb),
     };
@@ -174,6 +176,33 @@ fn version(screen: &mut Screen, program: &Program) -> Exit {
     Exit::Ok
 }
 
+/// The verbs that read recorded runs, without an engine: looking at a run does not carry it on.
+enum Reading {
+    Export(export::ExportArgs),
+    Diff(diff::DiffArgs),
+    DryFork(fork::ForkArgs),
+}
+
+impl Reading {
+    /// Gives back a verb that does more.
+    fn of(verb: WorkflowVerb) -> Result<Reading, WorkflowVerb> {
+        match verb {
+            WorkflowVerb::Export(args) => Ok(Reading::Export(args)),
+            WorkflowVerb::Diff(args) => Ok(Reading::Diff(args)),
+            WorkflowVerb::Fork(args) if args.dry_run => Ok(Reading::DryFork(args)),
+            more => Err(more),
+        }
+    }
+
+    async fn run(self, bench: &mut replay::Bench<'_>) -> Result<Exit, CliError> {
+        match self {
+            Reading::Export(args) => export::export(bench, args).await,
+            Reading::Diff(args) => diff::diff_verb(bench, args).await,
+            Reading::DryFork(args) => fork::dry_run(bench, args).await,
+        }
+    }
+}
+
 /// The verbs that need an engine.
 enum Verb {
     Workflow(WorkflowVerb),
@@ -213,9 +242,9 @@ async fn workflow(cx: &mut Context, verb: WorkflowVerb) -> Result<Exit, CliError
         WorkflowVerb::Count(args) => list::count(cx, args).await,
         WorkflowVerb::Describe(args) => describe::describe(cx, args).await,
         WorkflowVerb::Show(args) => show::show(cx, args).await,
-        WorkflowVerb::Export(args) => export::export(cx, args).await,
         WorkflowVerb::Fork(args) => fork::fork(cx, args).await,
-        WorkflowVerb::Diff(args) => diff::diff_runs(cx, args).await,
+        // `Reading` takes these before an engine is opened.
+        WorkflowVerb::Export(_) | WorkflowVerb::Diff(_) => Err(CliError::usage("this verb needs no engine")),
         WorkflowVerb::Result(args) => result::result(cx, args).await,
         WorkflowVerb::Signal(args) => message::signal(cx, args).await,
         WorkflowVerb::Query(args) => message::query(cx, args).await,

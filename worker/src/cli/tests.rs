@@ -128,15 +128,14 @@ async fn every_verb_makes_its_call() {
         ("store backup /tmp/b", "backup /tmp/b".into()),
         ("show -w order-7 --from 2", "history order-7 2 1000".into()),
         (
-            "fork order-7 --at 4 --id f --set-result review#2=good --set-failure 9=no --set-signal go=[1] --dry-run",
+            "fork order-7 --at 4 --id f --set-result review#2=good --set-failure 9=no --set-signal go=[1]",
             r#"fork order-7 to f at Some(4) [Outcome { of: Name { name: "review", nth: Some(2) }, outcome: Ok(json:"good") }, "#
                 .to_owned()
                 + r#"Outcome { of: Event(EventId(9)), outcome: Err("#
                 + &format!("{:?}", Failure::application("SetByFork", "no"))
-                + r#") }, Signal { name: SignalName("go"), nth: None, input: json:[1] }] dry"#,
+                + r#") }, Signal { name: SignalName("go"), nth: None, input: json:[1] }]"#,
         ),
         ("fork order-7 --id f --set-input {}", "fork order-7 to f at None [Input(json:{})]".into()),
-        ("diff order-7 @1", "history order-7/0707 1 1000".into()),
         ("result -w order-7 --no-follow-runs", "result order-7 false".into()),
         ("describe -w order-7", "describe order-7".into()),
     ];

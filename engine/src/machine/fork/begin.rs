@@ -3,7 +3,7 @@
 //! Invariant: the code is checked against the copied events before anything is decided; code that does not fit refuses
 //! the fork, with the card. The copied turns and the turn decided here are written together or not at all.
 
-use super::Fork;
+use super::{Fork, Tell};
 use crate::machine::decision::{Draft, FollowUp};
 use crate::machine::execution::Execution;
 use crate::machine::run::Run;
@@ -11,20 +11,47 @@ use crate::machine::{Decision, Environment, NextRun};
 use crate::vocabulary::*;
 use crate::workflow::WorkflowRegistry;
 
+/// What a fork begins with once the code has been checked.
+enum Checked {
+    GoesOn(Execution),
+    BeginsAnew(Box<dyn Driver>),
+}
+
+impl Tell {
+    fn signal(&self) -> Option<Input> {
+        match &self.event {
+            EventKind::WorkflowExecutionSignaled(signal) => Some(Input::Signal(signal.clone())),
+            _ => None,
+        }
+    }
+}
+
 impl Fork {
-    /// Checks the code against what would be copied. `None`: nothing is, the run begins anew.
-    pub fn check(&self, registry: &WorkflowRegistry, build: BuildId) -> Result<Option<Execution>, Rejection> {
+    /// Checks the code against what would be copied.
+    pub fn check(&self, registry: &WorkflowRegistry, build: BuildId) -> Result<(), Rejection> {
+        self.checked(registry, build).map(|_| ())
+    }
+
+    fn checked(&self, registry: &WorkflowRegistry, build: BuildId) -> Result<Checked, Rejection> {
         if self.prefix.is_empty() {
             // There is code for the type, at least.
-            registry.create(&self.started, self.run_id)?;
-            return Ok(None);
+            return registry.create(&self.started, self.run_id).map(Checked::BeginsAnew);
         }
         let execution = Execution::load(&self.prefix, registry, build)
             .map_err(|why| super::refused("the source", why.to_string()))?;
         match execution.held() {
             Some(held) => Err(Rejection::DoesNotFit { why: held.to_string() }),
-            None => Ok(Some(execution)),
+            None => Ok(Checked::GoesOn(execution)),
         }
+    }
+
+    /// Begins with nothing of the source but its input, or another one.
+    fn begin_anew(self, code: Box<dyn Driver>, environment: &mut Environment<'_>) -> (Execution, Decision) {
+        let Fork { told, side_effects, run_id, started, .. } = self;
+        let first = NextRun { run_id, started, inbox: Vec::new() };
+        Execution::begin_with(first, code, side_effects, environment, |execution, draft| {
+            execution.tell_in_order(draft, told)
+        })
     }
 
     /// Begins the run. The turns come first in the commit, the decision's turn follows.
@@ -33,11 +60,12 @@ impl Fork {
         registry: &WorkflowRegistry,
         environment: &mut Environment<'_>,
     ) -> Result<(Execution, Vec<Turn>, Decision), Rejection> {
-        let Some(mut execution) = self.check(registry, environment.build)? else {
-            let code = registry.create(&self.started, self.run_id)?;
-            let first = NextRun { run_id: self.run_id, started: self.started, inbox: Vec::new() };
-            let (execution, decision) = Execution::begin_with(first, code, self.side_effects, environment);
-            return Ok((execution, Vec::new(), decision));
+        let mut execution = match self.checked(registry, environment.build)? {
+            Checked::GoesOn(execution) => execution,
+            Checked::BeginsAnew(code) => {
+                let (execution, decision) = self.begin_anew(code, environment);
+                return Ok((execution, Vec::new(), decision));
+            }
         };
         let Fork { prefix, told, side_effects, reason, run_id, point, started, .. } = self;
         let identity = started.identity;
@@ -71,15 +99,9 @@ impl Run {
 }
 
 impl Execution {
-    fn tell(&mut self, draft: &mut Draft<'_, '_>, told: Vec<EventKind>) {
-        for event in told {
-            // What the code did with the one before may have made it meaningless.
-            if !self.run.is_closed() && self.run.waits_for(&event) {
-                draft.push(&mut self.run, event);
-                self.settle(draft);
-            }
-        }
-        self.drain_inbox(draft);
+    /// Tells what is told, and lets everything that was under way go on.
+    fn tell(&mut self, draft: &mut Draft<'_, '_>, told: Vec<Tell>) {
+        self.tell_in_order(draft, told);
         if !self.run.is_closed() {
             for seq in self.run.canceled_activities() {
                 let canceled = EventKind::ActivityTaskCanceled { seq, details: None };
@@ -92,5 +114,51 @@ impl Execution {
             draft.follow_up(Input::Deadline);
             self.settle(draft);
         }
+    }
+
+    /// Tells everything, in order, and decides what was accepted before the fork. Signals stand in the inbox until they
+    /// are told, so that a run that ends before reports them, or leaves them to the next of its chain, as any run does.
+    fn tell_in_order(&mut self, draft: &mut Draft<'_, '_>, told: Vec<Tell>) {
+        let mut accepted = self.run.inbox.len();
+        for input in told.iter().filter_map(Tell::signal) {
+            self.run.note_request(&input);
+            self.run.inbox.push_back(input);
+        }
+        for Tell { event, replaces } in told {
+            if matches!(event, EventKind::WorkflowExecutionSignaled(_)) {
+                accepted -= self.decide_accepted(draft, accepted, replaces.as_ref());
+                // A run that cannot decide now decides it later, from its inbox.
+                if self.run.is_closed() || self.run.is_buffering() {
+                    continue;
+                }
+                self.run.inbox.remove(accepted);
+            }
+            // What the code did with the one before may have made it meaningless.
+            if !self.run.is_closed() && self.run.waits_for(&event) {
+                draft.push(&mut self.run, event);
+                self.settle(draft);
+            }
+        }
+        accepted -= self.drain_inbox(draft, accepted);
+        draft.inbox_added.extend(self.run.inbox.iter().skip(accepted).cloned());
+    }
+
+    /// Decides the `accepted` first inputs of the inbox, before a signal that came after them, but for the one whose place
+    /// that signal takes. Says how many have left the inbox.
+    fn decide_accepted(
+        &mut self,
+        draft: &mut Draft<'_, '_>,
+        accepted: usize,
+        replaced: Option<&WorkflowExecutionSignaled>,
+    ) -> usize {
+        let is_it = |input: &Input| matches!(input, Input::Signal(signal) if Some(signal) == replaced);
+        let place = self.run.inbox.iter().take(accepted).position(is_it);
+        let decided = self.drain_inbox(draft, place.unwrap_or(accepted));
+        if place == Some(decided) && !self.run.is_closed() {
+            self.run.inbox.pop_front();
+            draft.inbox_taken += 1;
+            return decided + 1;
+        }
+        decided
     }
 }

@@ -102,9 +102,12 @@ fn known(source: &Source<'_>) -> Vec<String> {
 }
 
 fn listed(name: &str, several: &[&Subject]) -> String {
-    let one = |(i, subject): (usize, &&Subject)| match subject.ended {
-        Some(ended) => format!("{name}#{} (ended at event {ended})", i + 1),
-        None => format!("{name}#{} (asked for at event {})", i + 1, subject.asked),
+    let one = |(i, subject): (usize, &&Subject)| {
+        let summary = subject.summary.as_ref().map(|summary| format!(", {summary}")).unwrap_or_default();
+        match subject.ended {
+            Some(ended) => format!("{name}#{} (ended at event {ended}{summary})", i + 1),
+            None => format!("{name}#{} (asked for at event {}{summary})", i + 1, subject.asked),
+        }
     };
     several.iter().enumerate().map(one).collect::<Vec<_>>().join(", ")
 }
@@ -143,6 +146,9 @@ impl Change {
             Change::Signal { event, .. } => Some(*event),
             Change::Input => Some(EventId(1)),
         }
+    }
+    pub(super) fn is_signal(&self, id: EventId) -> bool {
+        matches!(self, Change::Signal { event, .. } if *event == id)
     }
     pub(super) fn seq(&self) -> Option<Seq> {
         match self {
@@ -187,9 +193,6 @@ impl Change {
             Change::Signal { event, signal } => {
                 let what = format!("signal {} = {}", signal.name, short(&signal.input));
                 let line = ForkTold { event: Some(*event), what, why: ForkTelling::Changed };
-                if at == EventId(0) {
-                    return Err(refused(self.name(), "the fork begins anew, and nothing is signaled to it"));
-                }
                 told.push((*event, EventKind::WorkflowExecutionSignaled(signal.clone()), line));
             }
             Change::Outcome { subject, outcome } => {
@@ -276,7 +279,9 @@ fn tell_outcome(subject: &Subject, outcome: &Result<Payload, Failure>, kept: Opt
 
 /// A payload for people, shortened.
 pub(super) fn short(payload: &Payload) -> String {
-    let text = format!("{payload:?}");
-    let text = text.strip_prefix("json:").unwrap_or(&text);
-    if text.chars().count() <= 120 { text.to_owned() } else { text.chars().take(119).chain(['…']).collect() }
+    let text = match std::str::from_utf8(&payload.data) {
+        Ok(text) if payload.encoding == ENCODING_JSON => text.to_owned(),
+        Ok(_) | Err(_) => format!("{payload:?}"),
+    };
+    if text.chars().count() <= 120 { text } else { text.chars().take(119).chain(['…']).collect() }
 }

@@ -8,7 +8,8 @@
 //! - children belong to the source: the end that the source recorded is told at once; without one the code is told that
 //!   the child was terminated. They are neither shared nor started again;
 //! - messages to other runs were sent by the source, and are told as it recorded, else as delivered;
-//! - inputs that were accepted and not decided are decided by the fork; a pause ends.
+//! - inputs that were accepted and not decided are decided by the fork; a pause ends;
+//! - signals that reached the source later reach the fork again, in their order, unless the request says otherwise.
 //!
 //! Invariant: planning reads a history and gives data; nothing is written, no code runs. The history is cut where turns
 //! end, except right before an event that is replaced; the copied events are the source's own. What is told at the fork
@@ -17,12 +18,13 @@
 mod begin;
 mod change;
 mod cut;
+mod signals;
 mod source;
 mod under_way;
 
 use std::collections::BTreeMap;
 
-use self::change::{Change, changes};
+use self::change::{Change, Told, changes};
 use self::cut::Cut;
 use self::source::Source;
 use super::replay::fold_run;
@@ -37,13 +39,21 @@ pub struct Fork {
     pub(super) started: WorkflowExecutionStarted,
     /// The copied turns, with the ids of the new run. Empty: the run begins anew.
     pub(super) prefix: Vec<Turn>,
-    pub(super) told: Vec<EventKind>,
+    pub(super) told: Vec<Tell>,
     /// Values that side effects of the first activation give instead of being carried out.
     pub(super) side_effects: BTreeMap<Seq, Payload>,
     pub(super) reason: String,
     pub(super) run_id: RunId,
     pub(super) point: ForkPoint,
     pub(super) plan: ForkPlan,
+}
+
+/// One event that is told at the fork.
+#[derive(Debug, Clone)]
+pub(super) struct Tell {
+    pub(super) event: EventKind,
+    /// The signal of the source that this one takes the place of. It may wait in the inbox of what is copied.
+    pub(super) replaces: Option<WorkflowExecutionSignaled>,
 }
 
 /// Something that cannot be forked as asked.
@@ -56,7 +66,7 @@ impl Fork {
     pub fn plan(request: &ForkRequest, turns: &[Turn], run_id: RunId, now: Timestamp) -> Result<Fork, Rejection> {
         let not_a_history = |why: super::LoadError| refused("the source", why.to_string());
         // Says what is wrong with the history as a whole, before its parts are looked at.
-        fold_run(turns).map_err(not_a_history)?;
+        let whole = fold_run(turns).map_err(not_a_history)?;
         let source = Source::of(turns)?;
         let changes = changes(&source, &request.changes)?;
         let (cut, moved) = cut::place(&source, request.at, &changes)?;
@@ -80,7 +90,10 @@ impl Fork {
             run_id,
             point,
         };
-        fork.tell(&source, kept.as_ref(), &changes, cut)?;
+        let (mut told, at) = (Vec::new(), fork.point.event);
+        let dropped = signals::later((&source, &whole), (kept.as_ref(), at), &changes, request.reapply, &mut told);
+        fork.plan.signals_dropped = dropped;
+        fork.tell(&source, kept.as_ref(), (&changes, cut), told)?;
         fork.effects(&source, kept.as_ref());
         Ok(fork)
     }
@@ -100,8 +113,13 @@ impl Fork {
     }
 
     /// Everything that the code is told at the fork, in the order in which it happened to the source.
-    fn tell(&mut self, source: &Source<'_>, kept: Option<&Run>, changes: &[Change], cut: Cut) -> Result<(), Rejection> {
-        let mut told: Vec<(EventId, EventKind, ForkTold)> = Vec::new();
+    fn tell(
+        &mut self,
+        source: &Source<'_>,
+        kept: Option<&Run>,
+        (changes, cut): (&[Change], Cut),
+        mut told: Told,
+    ) -> Result<(), Rejection> {
         // Values of side effects last: the activation they belong to may be told already, in another way.
         let (values, others): (Vec<&Change>, Vec<&Change>) =
             changes.iter().partition(|change| matches!(change, Change::SideEffect { .. }));
@@ -115,8 +133,14 @@ impl Fork {
             cut::refused_in_the_same_turn(source, cut, &mut told);
         }
         told.sort_by_key(|(place, ..)| *place);
-        for (_, event, line) in told {
-            self.told.push(event);
+        for (place, event, line) in told {
+            let replaces = match source.event(place).map(|event| event.kind) {
+                Some(EventKind::WorkflowExecutionSignaled(signal)) if line.why == ForkTelling::Changed => {
+                    Some(signal.clone())
+                }
+                _ => None,
+            };
+            self.told.push(Tell { event, replaces });
             self.plan.told.push(line);
         }
         Ok(())
@@ -126,20 +150,12 @@ impl Fork {
     fn effects(&mut self, source: &Source<'_>, kept: Option<&Run>) {
         let at = self.point.event;
         if let Some(run) = kept {
-            let ended: Vec<Seq> = self.told.iter().filter_map(source::ends).collect();
+            let ended: Vec<Seq> = self.told.iter().filter_map(|tell| source::ends(&tell.event)).collect();
             self.plan.runs_again = under_way::activities(source, run, &ended);
             self.plan.timers = under_way::timers(run);
             self.plan.inbox = run.inbox_len();
         }
         self.plan.may_run_again = source.asked_after(at);
-        self.plan.signals_dropped = source.signals_after(at, self.told.iter().filter_map(signal_of));
-    }
-}
-
-fn signal_of(event: &EventKind) -> Option<&SignalName> {
-    match event {
-        EventKind::WorkflowExecutionSignaled(signal) => Some(&signal.name),
-        _ => None,
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) struct Subject {
     pub(super) family: Family,
     pub(super) type_name: String,
     pub(super) id_name: String,
+    /// What its code said it is for.
+    pub(super) summary: Option<String>,
     pub(super) asked: EventId,
     pub(super) ended: Option<EventId>,
     pub(super) attempts: u32,
@@ -72,7 +74,8 @@ impl<'a> Source<'a> {
         for event in &self.events {
             if let Some((seq, family, type_name, id_name)) = asks(event.kind) {
                 let ended = (family == Family::SideEffect).then_some(event.id);
-                let subject = Subject { seq, family, type_name, id_name, asked: event.id, ended, attempts: 0 };
+                let summary = summary(event.kind);
+                let subject = Subject { seq, family, type_name, id_name, summary, asked: event.id, ended, attempts: 0 };
                 self.subjects.insert(seq, subject);
             }
             match event.kind {
@@ -110,24 +113,6 @@ impl<'a> Source<'a> {
         let later = self.subjects.values().filter(|subject| subject.asked > id);
         later.filter(|subject| subject.family != Family::SideEffect).map(Subject::effect).collect()
     }
-
-    /// Signals after an event, without those that are told at the fork.
-    pub(super) fn signals_after<'b>(&self, id: EventId, told: impl Iterator<Item = &'b SignalName>) -> Vec<SignalName> {
-        let mut left: Vec<SignalName> = self
-            .after(id)
-            .iter()
-            .filter_map(|event| match event.kind {
-                EventKind::WorkflowExecutionSignaled(signal) => Some(signal.name.clone()),
-                _ => None,
-            })
-            .collect();
-        for name in told {
-            if let Some(at) = left.iter().position(|one| one == name) {
-                left.remove(at);
-            }
-        }
-        left
-    }
 }
 
 impl Subject {
@@ -139,7 +124,13 @@ impl Subject {
             Family::Signal => "signal",
             Family::CancelRequest => "cancel request",
         };
-        ForkEffect { kind: kind.into(), name: self.type_name.clone(), seq: self.seq, attempts: self.attempts }
+        ForkEffect {
+            kind: kind.into(),
+            name: self.type_name.clone(),
+            summary: self.summary.clone(),
+            seq: self.seq,
+            attempts: self.attempts,
+        }
     }
     pub(super) fn is_pending_at(&self, event: EventId) -> bool {
         self.asked <= event && self.ended.is_none_or(|ended| ended > event)
@@ -167,6 +158,14 @@ fn asks(event: &EventKind) -> Option<(Seq, Family, String, String)> {
         }
         _ => return None,
     })
+}
+
+fn summary(event: &EventKind) -> Option<String> {
+    match event {
+        EventKind::ActivityTaskScheduled(scheduled) => scheduled.options.summary.clone(),
+        EventKind::StartChildWorkflowExecutionInitiated(child) => child.options.summary.clone(),
+        _ => None,
+    }
 }
 
 /// The number of what an event ends.

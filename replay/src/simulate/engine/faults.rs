@@ -11,6 +11,7 @@ use bosun_engine::log::{Fault, MemoryLog};
 use bosun_engine::testing::WorkerStep;
 use bosun_engine::*;
 
+use super::plan::Faults;
 use super::world::{Checked, World, start};
 
 /// The kinds of faults.
@@ -31,6 +32,19 @@ impl FaultAct {
         (1, FaultAct::Stop),
         (2, FaultAct::Stall),
     ];
+}
+
+impl Faults {
+    /// Whether lives of this profile meet such a fault.
+    pub(super) fn include(self, act: FaultAct) -> bool {
+        match self {
+            Faults::None => false,
+            Faults::Crashes => matches!(act, FaultAct::PowerCut | FaultAct::Kill | FaultAct::Stop),
+            Faults::Storage => act == FaultAct::StorageError,
+            Faults::Stalls => act == FaultAct::Stall,
+            Faults::All => true,
+        }
+    }
 }
 
 impl World<'_> {

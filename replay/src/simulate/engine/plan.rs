@@ -9,12 +9,18 @@ use bosun_engine::*;
 
 use super::choices::{StepChoices, choices_of};
 
-/// Which faults a life may meet.
+/// Which faults a life may meet: its profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Faults {
     /// None: only the order of things is chosen.
     None,
-    /// Crashes, storage errors, restarts, stalls, clocks set back.
+    /// Workers are killed, lose power, or stop in order, and are started again.
+    Crashes,
+    /// The storage fails, before or after a write, or is full; then another worker takes over.
+    Storage,
+    /// Threads of shards stand still for a while.
+    Stalls,
+    /// Everything.
     All,
 }
 

@@ -18,7 +18,7 @@ use super::answers::{Arrived, Request};
 use super::choices::Choices;
 use super::clients::ClientAct;
 use super::faults::FaultAct;
-use super::plan::{EnginePlan, Faults};
+use super::plan::EnginePlan;
 use super::rare::Rare;
 
 /// How a life went.
@@ -220,14 +220,12 @@ impl<'a> World<'a> {
         for (bit, (weight, act)) in ClientAct::ALL.into_iter().enumerate() {
             add(bit < 3 || self.knows(3 + bit as u32), weight, Act::Client(act));
         }
-        if self.plan.faults == Faults::All {
-            for (bit, (weight, act)) in FaultAct::ALL.into_iter().enumerate() {
-                add(self.knows(20 + bit as u32), weight, Act::Fault(act));
-            }
-            // A worker whose storage has failed is soon replaced.
-            add(self.failed, 20, Act::Fault(FaultAct::PowerCut));
-            add(self.failed, 20, Act::Fault(FaultAct::Kill));
+        for (bit, (weight, act)) in FaultAct::ALL.into_iter().enumerate() {
+            add(self.plan.faults.include(act) && self.knows(20 + bit as u32), weight, Act::Fault(act));
         }
+        // A worker whose storage has failed is soon replaced.
+        add(self.failed, 20, Act::Fault(FaultAct::PowerCut));
+        add(self.failed, 20, Act::Fault(FaultAct::Kill));
         acts
     }
 

@@ -10,6 +10,8 @@ use super::*;
 use crate::api::handlers::Api;
 use crate::api::{HttpClient, Limits as ServerLimits, Server, Token};
 use crate::backend::{Backend, CallError, OpenEngine, Purpose};
+use crate::cli::Program;
+use crate::cli::tests::run_line;
 use crate::embedded::Registries;
 
 #[test]
@@ -142,4 +144,63 @@ async fn a_visit_forks_a_file_and_a_worker_carries_it_on() {
     assert_eq!(result.outcome, CloseOutcome::Completed(Payload::raw_json("\"published tea\"")));
     assert_eq!(worker.backend().verify().await.unwrap()["ok"], json!(true));
     worker.drain(Duration::ZERO).await;
+}
+
+/// G12, E20: whoever looks at a run does not carry it on. `fork --dry-run`, `diff` and `export` of a directory that nobody
+/// holds leave a due timer unfired; the plan is the one that the fork then has, and an id that is taken is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn looking_at_a_run_that_nobody_holds_carries_nothing_on() {
+    let mut registries = registries();
+    registries.workflows = registries.workflows.workflow("nap", |cx, draft: String| async move {
+        let options = ActivityOptions { start_to_close: Some(Duration::from_secs(5)), ..Default::default() };
+        cx.timer(Duration::from_millis(20)).await?;
+        cx.activity::<String>("publish", &draft, options).await
+    });
+    let data = tempfile::tempdir().unwrap();
+    let visit = registries.open(data.path(), &Purpose::Visit { create: true }).await.unwrap();
+    for id in ["one", "two"] {
+        let start = StartWorkflow::new("nap".into(), id.into()).input(Payload::raw_json("\"tea\""));
+        visit.backend().start(start).await.unwrap();
+    }
+    visit.drain(Duration::ZERO).await;
+    drop(visit);
+    let turns = async || {
+        let histories = registries.histories(data.path()).await.unwrap();
+        let one = histories.turns(Target::workflow("one".into())).await.unwrap();
+        (one, histories.turns(Target::workflow("two".into())).await.unwrap())
+    };
+    let before = turns().await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+
+    let program = Program { opener: Arc::new(registries.clone()), plans: None };
+    let run = async |line: &str| run_line(&program, data.path(), line).await;
+    let dry = run("fork one --id fork --dry-run -o json").await;
+    assert_eq!(dry.exit.number(), 0, "{}", dry.stderr);
+    let differ = run("diff one two").await;
+    assert_eq!(differ.exit.number(), 0, "{}{}", differ.stdout, differ.stderr);
+    let file = data.path().join("one.json");
+    let exported = run(&format!("export one --out {}", file.display())).await;
+    assert_eq!(exported.exit.number(), 0, "{}", exported.stderr);
+    let taken = run("fork one --id two --dry-run").await;
+    assert_eq!(taken.exit.number(), 32, "{}", taken.stderr);
+    let of_file = run(&format!("fork {} --id two --dry-run", file.display())).await;
+    assert_eq!(of_file.exit.number(), 32, "{}", of_file.stderr);
+    assert_eq!(turns().await, before, "nothing was carried on");
+
+    let nowhere = data.path().join("nowhere");
+    let of_file = run_line(&program, &nowhere, &format!("fork {} --id new --dry-run", file.display())).await;
+    assert_eq!(of_file.exit.number(), 0, "{}", of_file.stderr);
+    assert!(of_file.stdout.starts_with("dry run: nothing is written\n"), "{}", of_file.stdout);
+    assert!(!nowhere.exists());
+
+    let forked = run("fork one --id fork --at 2 --request-id r -o json").await;
+    assert_eq!(forked.exit.number(), 0, "{}", forked.stderr);
+    let (dry, forked) = (dry.json(), forked.json());
+    // The fork itself opened an engine, which fired the timer of its source.
+    for part in ["event", "told", "timers"] {
+        assert_eq!(dry["plan"][part], forked["plan"][part]);
+    }
+    assert_eq!((&dry["run_id"], &dry["dry_run"]), (&Value::Null, &Value::Bool(true)));
+    let again = run("fork one --id fork --request-id r --dry-run -o json").await;
+    assert_eq!(again.json()["run_id"], forked["run_id"], "{}", again.stderr);
 }

@@ -1,7 +1,8 @@
 //! `replay …`: recorded histories and the workflow code of this program.
 //!
 //! Invariant: no verb here starts an engine, calls an activity, or changes a recorded run; a data directory that no
-//! worker holds is read without one. A verb stands in a file of its own; this one declares and routes.
+//! worker holds is read without one. A verb stands in a file of its own; this one declares and routes. The verbs `diff`,
+//! `export` and `fork --dry-run` read through the same [`Bench`].
 
 mod check;
 mod debug;
@@ -10,7 +11,7 @@ mod fuzz;
 mod junit;
 pub(in crate::cli) mod record;
 mod show;
-mod source;
+pub(in crate::cli) mod source;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -26,7 +27,7 @@ use super::Program;
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::locate::locate_histories;
+use super::locate::{Readable, locate_histories};
 use super::output::Screen;
 use crate::backend::{Histories, OpenEngine};
 
@@ -54,14 +55,7 @@ pub(super) async fn replay(
     program: &Program,
     verb: ReplayVerb,
 ) -> Result<Exit, CliError> {
-    let mut bench = Bench {
-        workflows: program.opener.workflows(),
-        namespace: Namespace::new(&global.namespace)?,
-        opener: program.opener.clone(),
-        global,
-        screen,
-        histories: None,
-    };
+    let mut bench = Bench::new(screen, global, program)?;
     match verb {
         ReplayVerb::Check(args) => check::check(&mut bench, args).await,
         ReplayVerb::Explain(args) => explain::explain(&mut bench, args).await,
@@ -73,24 +67,38 @@ pub(super) async fn replay(
     }
 }
 
-/// What a verb of this noun works with: the code, a screen, and recorded runs when it asks for them.
+/// What a verb that reads works with: the code, a screen, and recorded runs when it asks for them.
 pub(super) struct Bench<'a> {
     pub(super) workflows: WorkflowRegistry,
     pub(super) namespace: Namespace,
     pub(super) global: &'a Global,
     pub(super) screen: &'a mut Screen,
     opener: Arc<dyn OpenEngine>,
-    histories: Option<Arc<dyn Histories>>,
+    readable: Option<Readable>,
 }
 
-impl Bench<'_> {
-    /// The recorded runs of `--data` or `--address`; found when first asked for, so that files need neither.
+impl<'a> Bench<'a> {
+    pub(super) fn new(screen: &'a mut Screen, global: &'a Global, program: &Program) -> Result<Self, CliError> {
+        Ok(Bench {
+            workflows: program.opener.workflows(),
+            namespace: Namespace::new(&global.namespace)?,
+            opener: program.opener.clone(),
+            global,
+            screen,
+            readable: None,
+        })
+    }
+
+    /// Who has the recorded runs of `--data` or `--address`; found when first asked for, so that files need nobody.
+    pub(super) async fn readable(&mut self) -> Result<&Readable, CliError> {
+        let readable = match self.readable.take() {
+            Some(readable) => readable,
+            None => locate_histories(self.global, &*self.opener).await?,
+        };
+        Ok(self.readable.insert(readable))
+    }
+
     pub(super) async fn histories(&mut self) -> Result<Arc<dyn Histories>, CliError> {
-        if let Some(histories) = &self.histories {
-            return Ok(histories.clone());
-        }
-        let histories = locate_histories(self.global, &*self.opener).await?;
-        self.histories = Some(histories.clone());
-        Ok(histories)
+        Ok(self.readable().await?.histories())
     }
 }

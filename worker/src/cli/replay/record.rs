@@ -22,7 +22,7 @@ pub struct RecordArgs {
     /// Where the history and the test are written; made if it is not there.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// The function that gives your `WorkflowRegistry`, as the test names it.
+    /// The function that gives your `WorkflowRegistry`, as the test names it; the crate that takes the test must have it.
     #[arg(long, value_name = "PATH", default_value = "crate::workflows")]
     registry: String,
     /// What to leave out. A redacted history is for showing, not for replay.
@@ -75,7 +75,13 @@ pub(super) async fn record(bench: &mut Bench<'_>, args: RecordArgs) -> Result<Ex
     );
     bench.screen.field("history", file.display().to_string());
     match &test {
-        Some(test) => bench.screen.field("test", test.display().to_string()),
+        Some(test) => {
+            bench.screen.field("test", test.display().to_string());
+            let registry = &args.registry;
+            bench.screen.note(&format!(
+                "the test calls {registry}(), which must give your WorkflowRegistry; --registry PATH names another function"
+            ));
+        }
         None => bench.screen.note("a redacted history cannot be replayed: no test was written"),
     }
     bench.screen.next(&format!("bosun replay check {}", file.display()));

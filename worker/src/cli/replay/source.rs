@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bosun_engine::*;
-use bosun_replay::{History, HistoryFile, Limits};
+use bosun_replay::{History, HistoryFile, Limits, LoadHistoryError};
 use clap::Args;
 
 use super::Bench;
@@ -17,7 +17,12 @@ use crate::cli::args::ExactRun;
 use crate::cli::error::CliError;
 use crate::cli::explain::Code;
 use crate::cli::resolve::find;
-use crate::cli::source::is_file;
+
+/// Whether a name means a file: by how it is spelt, never by looking what exists. A workflow id may hold a `/`, as those
+/// of children often do.
+pub(in crate::cli) fn is_file(name: &str) -> bool {
+    name.ends_with(".json") || ["/", "./", "../"].iter().any(|start| name.starts_with(start))
+}
 
 /// Names one history: a file, or a recorded run.
 #[derive(Debug, Clone, Default, Args)]
@@ -60,10 +65,17 @@ impl Bench<'_> {
             return load_file(Path::new(text));
         }
         let histories = self.histories().await?;
-        let target = find(&*histories, &self.namespace, of.id.as_deref(), &of.exact).await?;
+        let found = find(&*histories, &self.namespace, of.id.as_deref(), &of.exact).await;
+        let target = found.map_err(|why| spell_the_file(why, of.id.as_deref()))?;
         let turns = histories.turns(target.clone()).await?;
-        let history = History::new(turns).map_err(|why| unreadable(target.workflow_id.as_str(), &why))?;
-        Ok(Recorded { name: target.workflow_id.to_string(), history: HistoryFile::Bosun(history) })
+        let name = target.workflow_id.to_string();
+        let history = History::new(turns).map_err(|why| no_history(&name).cause(why))?;
+        Ok(Recorded { name, history: HistoryFile::Bosun(history) })
+    }
+
+    /// As [`Bench::recorded`], by a name alone.
+    pub(in crate::cli) async fn named(&mut self, name: &str) -> Result<Recorded, CliError> {
+        self.recorded(&HistoryOf { id: Some(name.to_owned()), exact: ExactRun::default() }).await
     }
 }
 
@@ -71,12 +83,25 @@ pub(in crate::cli) fn load_file(path: &Path) -> Result<Recorded, CliError> {
     let name = path.display().to_string();
     match HistoryFile::load(path, &Limits::default()) {
         Ok(history) => Ok(Recorded { name, history }),
-        Err(why) => Err(unreadable(&name, &why)),
+        Err(LoadHistoryError::File { why, .. }) => {
+            Err(CliError::new(Code::UnreadableHistory, format!("the file {name} cannot be read")).cause(why))
+        }
+        Err(LoadHistoryError::Invalid { why, .. }) => Err(no_history(&name).cause(why)),
     }
 }
 
-fn unreadable(name: &str, why: &dyn std::fmt::Display) -> CliError {
-    CliError::new(Code::UnreadableHistory, format!("{name} is not a history that can be read")).cause(why)
+fn no_history(name: &str) -> CliError {
+    CliError::new(Code::UnreadableHistory, format!("{name} is not a history that can be read"))
+}
+
+/// What was taken for a run and is none may have been meant as a file.
+pub(in crate::cli) fn spell_the_file(why: CliError, name: Option<&str>) -> CliError {
+    match name {
+        Some(name) if why.code == Code::NotFound && Path::new(name).is_file() => {
+            why.help(format!("there is a file of this name; a file is spelt ./{name}"))
+        }
+        _ => why,
+    }
 }
 
 /// The files that arguments name: each as it stands, or as a pattern with `*`, `**`, `?` and `[…]`, or as a directory,

@@ -166,7 +166,11 @@ async fn explain_tells_one_run_or_file() {
     assert!(card.stdout.starts_with("error[BOSUN0101]: workflow code no longer matches history\n"), "{}", card.stdout);
     let missing = ran(old_code(), "replay explain nowhere.json").await;
     assert_eq!(missing.exit.number(), 21);
-    assert!(missing.stderr.starts_with("error[BOSUN0039]: nowhere.json is not a history"), "{}", missing.stderr);
+    assert!(
+        missing.stderr.starts_with("error[BOSUN0039]: the file nowhere.json cannot be read\n"),
+        "{}",
+        missing.stderr
+    );
 }
 
 #[tokio::test]
@@ -349,6 +353,39 @@ async fn a_recorded_run_is_a_fixture_with_a_test_that_compiles_and_passes() {
     let redacted = format!("replay record order-7 --redact payloads --out {}", dir.path().join("redacted").display());
     assert_eq!(ran_on(fake(), old_code(), &redacted).await.exit.number(), 0);
     assert!(!dir.path().join("redacted/order_7.rs").exists(), "a redacted history cannot be replayed");
+}
+
+/// Verbs that read histories ask for the turns of each side and for nothing else; an id with a slash is a run.
+#[tokio::test]
+async fn runs_are_compared_whatever_their_ids_look_like() {
+    let runs = || {
+        let closed = WorkflowStatus::Completed;
+        recorded(vec![("order/7", closed, closed_order("order/7")), ("b", closed, closed_order("b"))])
+    };
+    let ran = ran_on(runs(), old_code(), "diff order/7 b").await;
+    assert_eq!(ran.exit.number(), 0, "{}", ran.stderr);
+    assert_eq!(ran.calls, ["describe order/7", "turns order/7", "describe b", "turns b"]);
+    let missing = ran_on(runs(), old_code(), "replay show fixtures/nothing").await;
+    assert_eq!(missing.exit.number(), 30, "{}", missing.stderr);
+}
+
+/// A file that is not there is the same error to every verb that reads one; what was taken for a run says how to spell
+/// a file of that name.
+#[tokio::test]
+async fn a_missing_file_is_one_error_everywhere() {
+    let verbs = ["diff ./no.json ./no.json", "fork ./no.json --id f", "fork ./no.json --id f --dry-run"];
+    let replay = ["replay show ./no.json", "replay explain ./no.json", "replay what-if ./no.json"];
+    for line in verbs.into_iter().chain(replay) {
+        let ran = ran(old_code(), line).await;
+        assert_eq!(ran.exit.number(), 21, "{line}: {}", ran.stderr);
+        assert!(ran.stderr.contains("the file ./no.json cannot be read\n  cause: No such file"), "{}", ran.stderr);
+    }
+    // The tests of a package run in its directory.
+    for line in ["replay show src/lib.rs", "diff src/lib.rs o1", "fork src/lib.rs --at 3", "fork src/lib.rs --dry-run"]
+    {
+        let spelt = ran(old_code(), line).await;
+        assert!(spelt.stderr.contains("a file is spelt ./src/lib.rs"), "{line}: {}", spelt.stderr);
+    }
 }
 
 #[tokio::test]

@@ -30,6 +30,25 @@ fn checked(fork: Fork, slots: bool, now: Timestamp) -> Result<History, String> {
     if report.is_ok() { Ok(forked) } else { Err(report.to_string()) }
 }
 
+/// The signals that a run was given, in order: those it decided, and those that wait.
+fn signals(history: &History) -> Vec<WorkflowExecutionSignaled> {
+    let mut inbox = std::collections::VecDeque::new();
+    let mut found = Vec::new();
+    for turn in history.turns() {
+        found.extend(turn.events.iter().filter_map(|event| match event {
+            EventKind::WorkflowExecutionSignaled(signal) => Some(signal.clone()),
+            _ => None,
+        }));
+        inbox.drain(..turn.inbox_taken as usize);
+        inbox.extend(turn.inbox_added.iter().cloned());
+    }
+    found.extend(inbox.into_iter().filter_map(|input| match input {
+        Input::Signal(signal) => Some(signal),
+        _ => None,
+    }));
+    found
+}
+
 /// What can be replaced in a history, each in its own fork: outcomes, values, signals, the input.
 fn changes(history: &History) -> Vec<(Option<EventId>, ForkChange)> {
     let other = || Payload::raw_json("[\"other\"]");
@@ -82,6 +101,15 @@ fn a_fork_with_anything_replaced_is_a_history_that_replays() {
             }
             let forked = checked(fork, number % 2 == 0, last).unwrap_or_else(|why| panic!("{}: {why}", told()));
             assert_eq!(forked.started().workflow_id, "fork".into());
+            let inputs =
+                |history: &History| signals(history).into_iter().map(|signal| signal.input).collect::<Vec<_>>();
+            let (mut given, of_fork) = (inputs(&history), inputs(&forked));
+            if let ForkChange::Signal { name, nth: Some(nth), input } = change {
+                let of_name = signals(&history).into_iter().enumerate().filter(|(_, signal)| signal.name == name);
+                let place = of_name.map(|(place, _)| place).nth(nth - 1).expect("it is there");
+                given[place] = input;
+            }
+            assert_eq!(of_fork, given, "{}: signals", entry.file);
             forks += 1;
         }
     }
@@ -89,7 +117,8 @@ fn a_fork_with_anything_replaced_is_a_history_that_replays() {
     assert!(forks > 500, "{forks} forks");
 }
 
-/// E20, G18, G21: forked at every event, a day later, with and without free slots.
+/// E20, E26, G13, G18, G21: forked at every event, a day later, with and without free slots; signals after the event reach
+/// the fork again, each once and in order.
 #[test]
 fn a_fork_at_any_event_of_any_history_is_a_history_that_replays() {
     let (mut forks, mut told) = (0, 0);
@@ -100,7 +129,9 @@ fn a_fork_at_any_event_of_any_history_is_a_history_that_replays() {
         let mut seen = None;
         for at in 0..=history.len() as u64 {
             let run_id = history.run_id().derive("fork", at);
-            let request = ForkRequest::new(ForkSource::History(Vec::new()), "fork".into()).at(EventId(at));
+            let reapply = if at % 3 == 0 { ForkReapply::None } else { ForkReapply::Signals };
+            let wish = ForkRequest::new(ForkSource::History(Vec::new()), "fork".into()).reapply(reapply);
+            let request = wish.clone().at(EventId(at));
             let fork = Fork::plan(&request, history.turns(), run_id, now).unwrap_or_else(|why| panic!("{at}: {why}"));
             let event = fork.point().event;
             assert!(event.0 <= at, "{} at {at}", entry.file);
@@ -109,8 +140,11 @@ fn a_fork_at_any_event_of_any_history_is_a_history_that_replays() {
             }
             seen = Some(event);
             told += fork.summary().told.len();
-            assert_eq!(*fork.summary(), plan_fork(&history, Some(event), Vec::new(), Some(&code())).unwrap());
+            assert_eq!(*fork.summary(), plan_fork(&history, &wish.at(event), Some(&code())).unwrap());
             let forked = checked(fork, at % 2 == 0, now).unwrap_or_else(|why| panic!("{} at {at}: {why}", entry.file));
+            if reapply == ForkReapply::Signals {
+                assert_eq!(signals(&forked), signals(&history), "{} at {at}: each once, in order", entry.file);
+            }
             let compared = diff(&history, &forked);
             let parts = compared.divergence.is_none_or(|first| first.line.left().is_none_or(|left| left > event.0));
             assert!(parts, "{} at {at}: what was copied is the same", entry.file);

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use bosun_engine::*;
 use bosun_replay::{History, Limits, Prefixes, WhatIf, replay_history, what_if};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use self::live::{Live, code};
 use self::stories::stories;
@@ -46,8 +47,7 @@ fn folder() -> PathBuf {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    let hash = Payload::bytes(bytes.to_vec()).digest();
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Payload::bytes(bytes.to_vec()).digest())
 }
 
 fn commands_digest(history: &History, prefixes: Prefixes) -> String {
@@ -108,6 +108,8 @@ async fn every_history_of_the_engine_reads_and_replays_as_it_always_did() {
         prefixes += history.turns().len();
     }
     println!("{} histories, replayed at {prefixes} prefixes", index.histories.len());
+    let shown: BTreeSet<String> = index.histories.iter().map(|entry| entry.shows.clone()).collect();
+    assert_eq!(told.difference(&shown).collect::<Vec<_>>(), Vec::<&String>::new(), "every story has a file");
     let listed: BTreeSet<String> = index.histories.into_iter().map(|entry| entry.file).chain([INDEX.into()]).collect();
     let there = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(there.collect::<BTreeSet<String>>(), listed, "every file is listed and every listed one is there");
@@ -145,14 +147,25 @@ fn the_same_code_decides_the_same_what_if() {
     }
 }
 
-/// The generator is deterministic: the same story gives the same bytes.
+/// What the engine writes today is what it wrote then: a story that happens again gives the recorded events. Those of one
+/// moment (an activity and a child that end together) may come in another order, as threads have it.
 #[tokio::test]
-async fn a_story_that_happens_again_gives_the_same_history() {
-    for story in stories().into_iter().step_by(17) {
-        let (first, second) = (Live::tell(&story).await, Live::tell(&story).await);
-        let text =
-            |told: &[(String, History)]| told.iter().map(|(name, h)| format!("{name} {}", h.to_json())).collect();
-        let (first, second): (Vec<String>, Vec<String>) = (text(&first), text(&second));
-        assert_eq!(first, second, "{}", story.name);
+async fn a_story_that_happens_again_gives_the_recorded_history() {
+    let (mut told, mut same) = (0, 0);
+    for story in stories().into_iter().step_by(7) {
+        for (name, history) in Live::tell(&story).await {
+            let (text, recorded) = read(&format!("{name}.json"));
+            let events = |history: &History| {
+                let mut events: Vec<String> =
+                    history.events().map(|event| format!("{} {}", event.at, json!(event.kind))).collect();
+                events.sort();
+                events
+            };
+            assert_eq!(events(&history), events(&recorded), "{name}");
+            same += usize::from(history.to_json() == text);
+            told += 1;
+        }
     }
+    println!("{told} histories told again, {same} of them bit for bit");
+    assert!(same * 10 >= told * 9 && told > 30, "{same} of {told}");
 }
