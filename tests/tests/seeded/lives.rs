@@ -10,7 +10,7 @@ use crate::simulation::plan_of;
 /// G1-G6, G11-G22: the first lives of the simulator are sound.
 #[test]
 fn the_first_lives_of_the_simulator_keep_the_word() {
-    for seed in 0..u64::from(count_from_env("BOSUN_FIRST_LIVES", 200)) {
+    for seed in 0..u64::from(count_from_env("BOSUN_FIRST_LIVES", 800)) {
         if let Err(why) = live_engine(&plan_of(seed)) {
             panic!("life {seed}: {}: {}", why.id, why.why);
         }

@@ -69,7 +69,7 @@ seeded_bugs! {
     ];
     /// G2, G18: what recovery repeats happens twice.
     a_recovery_that_is_not_idempotent_is_caught: RecoveryNotIdempotent by
-        [Catcher::of(CRASH_SWEEP), Catcher::of(TWO_CRASHES)];
+        [Catcher::of(LIVES), Catcher::of(CRASH_SWEEP), Catcher::of(TWO_CRASHES)];
     /// E32: space is taken back that holds a run.
     a_compaction_that_takes_a_live_record_is_caught: CompactionDeletesLive by [
         Catcher::of(LIVES),
