@@ -159,6 +159,9 @@ impl World<'_> {
             if known && let Err(why) = bosun_engine::workflow::replay(code, turns) {
                 return self.broken("G21", format!("run {run} does not replay: {why}"));
             }
+            if let Err(why) = crate::History::new(turns.clone()) {
+                return self.broken("E38", format!("run {run} is no history that an import takes: {why}"));
+            }
             let ended = turns.iter().flat_map(|turn| &turn.events).any(|event| event.closes().is_some());
             if let (false, Some(started)) = (ended, started)
                 && !open.insert(started.workflow_id.clone())
