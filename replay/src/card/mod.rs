@@ -27,6 +27,9 @@ const BEFORE: usize = 3;
 const COMPARED_MAX: usize = 200;
 /// How much is printed of each of the two values at the place where an input differs.
 const VALUE_MAX: usize = 60;
+/// How many requests of each kind of difference are named; code that asks without end would fill the screen.
+const NAMED_MAX: usize = 5;
+
 /// How many lines of the comparison are printed.
 const PRINTED_MAX: usize = 24;
 
@@ -278,8 +281,14 @@ impl Card {
     /// What is extra, missing, changed and moved, each under its name.
     fn named_apart(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, lines) in self.differences() {
-            if !lines.is_empty() {
-                writeln!(f, "  {name:<10} {}", lines.join("; "))?;
+            if lines.is_empty() {
+                continue;
+            }
+            let named = lines.len().min(NAMED_MAX);
+            write!(f, "  {name:<10} {}", lines[..named].join("; "))?;
+            match lines.len() - named {
+                0 => writeln!(f)?,
+                more => writeln!(f, "; and {more} more")?,
             }
         }
         Ok(())

@@ -169,6 +169,16 @@ fn what_was_not_compared_is_counted() {
     assert!(card.to_string().ends_with("\nnote: 8 later events are not compared"), "{card}");
 }
 
+/// Code that asks for far more than history holds does not fill the screen.
+#[test]
+fn only_the_first_differences_are_named_one_by_one() {
+    const MANY: &[Do] = &[Timer(5); 9];
+    let text = card(MANY).to_string();
+    let extra = text.lines().find(|line| line.starts_with("  extra")).unwrap();
+    assert_eq!(extra.matches("StartTimer").count(), 5, "{extra}");
+    assert!(extra.ends_with("; and 3 more"), "{extra}");
+}
+
 /// G22: the result is compared too.
 #[test]
 fn another_result_is_a_change_of_the_result() {
