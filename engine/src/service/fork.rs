@@ -43,8 +43,9 @@ impl TurnThread {
         let started = fork.started();
         let Some(newest) = self.shard.newest(&started.namespace, &started.workflow_id) else { return Ok(None) };
         let Some(info) = self.shard.info(newest) else { return Ok(None) };
-        if started.request_id.is_some() && info.start_request_id == started.request_id {
-            return Ok(Some(Forked { run_id: Some(newest), ..answer_of(fork) }));
+        if self.started_by(&info, started.request_id.as_ref()) {
+            // The fork may have gone on as another run since.
+            return Ok(Some(Forked { run_id: Some(info.first_run), ..answer_of(fork) }));
         }
         let (workflow_id, run_id) = (info.workflow_id, newest);
         if info.status.is_open() {

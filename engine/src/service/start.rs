@@ -67,7 +67,7 @@ impl TurnThread {
         };
         let Some(info) = self.shard.info(newest) else { return Verdict::StartNew { after: None } };
         let after = Some(info.started_at);
-        if start.request_id.is_some() && self.started_by(&info, start) {
+        if self.started_by(&info, start.request_id.as_ref()) {
             return Verdict::Use { run_id: newest, newly_started: false };
         }
         let workflow_id = start.workflow_id.clone();
@@ -94,10 +94,10 @@ impl TurnThread {
         Verdict::Refuse(Rejection::IdReused { workflow_id, run_id: newest, status, policy })
     }
 
-    /// Whether this run, or the first of its chain, came from the same request.
-    fn started_by(&self, info: &RunInfo, start: &StartWorkflow) -> bool {
-        info.start_request_id == start.request_id
-            || self.shard.info(info.first_run).is_some_and(|first| first.start_request_id == start.request_id)
+    /// Whether this run, or the first of its chain, came from this request.
+    pub(super) fn started_by(&self, info: &RunInfo, request_id: Option<&RequestId>) -> bool {
+        let came_from = |info: &RunInfo| request_id.is_some() && info.start_request_id.as_ref() == request_id;
+        came_from(info) || self.shard.info(info.first_run).is_some_and(|first| came_from(&first))
     }
 
     /// Starts the run, ending the one that is in its way in the same commit.

@@ -46,6 +46,10 @@ fn code() -> WorkflowRegistry {
             drop(told);
             Ok(worked)
         })
+        .workflow("rounds", |ctx: WfContext, (): ()| async move {
+            ctx.signal_channel::<()>("go").recv().await?;
+            ctx.continue_as_new::<()>(&(), ContinueAsNewOptions::default())
+        })
         .workflow("listener", |ctx: WfContext, (): ()| async move {
             ctx.signal_channel::<()>("stop").recv().await?;
             let heard: Vec<Result<String, Failure>> = ctx.signal_channel::<String>("word").drain();
@@ -339,4 +343,20 @@ async fn an_activity_paused_in_the_source_runs_in_the_fork() {
     assert_eq!(output::<String>(&client, "fork").await, "of the fork");
     check(&client, "fork").await;
     of_source.complete("late");
+}
+
+/// G17: a fork asked for again finds the run it made, also when that has gone on as another one since.
+#[tokio::test]
+async fn a_repeated_fork_finds_its_run_after_that_has_continued_as_new() {
+    let environment = environment_with(code(), ActivityRegistry::new());
+    let client = environment.client();
+    client.start(start("rounds", "source", &())).await.unwrap();
+    let once = ForkRequest { request_id: Some("r1".into()), ..fork("source", "fork") };
+    let first = client.fork(once.clone()).await.unwrap();
+    client.signal(&target("fork"), signal("go", &())).await.unwrap();
+    settled(&environment).await;
+    let newest = client.describe(&target("fork")).await.unwrap().info;
+    assert_eq!(newest.continued_from, first.run_id);
+    let second = client.fork(once).await.unwrap();
+    assert_eq!((second.run_id, second.newly_started), (first.run_id, false));
 }
