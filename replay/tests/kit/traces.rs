@@ -10,21 +10,13 @@ use bosun_replay::determinism::DeterminismTest;
 use bosun_replay::simulate::{Doubts, Faults, Versions, live_here};
 use proptest::prelude::*;
 
-use crate::clean::code;
+use crate::clean::{code, orders};
 
 const SEEDS: u64 = 1_000;
 const NAME: &str = "traces::the_same_seed_gives_the_same_trace_and_another_seed_another";
 
 fn test() -> DeterminismTest {
-    DeterminismTest::new(code(), "order")
-        .input(0..2_u32)
-        .activity("charge", any::<u32>())
-        .activity("refund", any::<u32>())
-        .activity("fetch", 0..9_u32)
-        .signal("word", "[a-z]{0,4}")
-        .update("approve", any::<bool>())
-        .query("approved", &())
-        .without_case_files()
+    orders().without_case_files()
 }
 
 /// The traces of all seeds, in order, lived on so many threads.
