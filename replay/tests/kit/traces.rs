@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use bosun_engine::hex;
 use bosun_replay::determinism::DeterminismTest;
 use bosun_replay::simulate::{Doubts, Faults, Versions, live_here};
-use proptest::prelude::*;
 
 use crate::clean::{code, orders};
 
