@@ -6,6 +6,9 @@
 mod critic;
 mod execution;
 pub(crate) mod fields;
+pub mod journal;
+pub mod model;
+pub mod outbox;
 mod placeholder;
 mod plan;
 mod plan_run;

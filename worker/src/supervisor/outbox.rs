@@ -1,0 +1,261 @@
+//! What a supervisor's parts ask of the world, and what they note for the log.
+//!
+//! A part (mailbox, approvals, group chat ...) is a pure structure with methods that take what happened and an
+//! [`Outbox`]; it changes its state and leaves asks and notes there. The workflow turns asks into commands and gives
+//! each answer back under the same key.
+//!
+//! Invariant: a key is used for one ask only (it names what is asked for, such as `execute/t1/2`), asks are carried out
+//! in the order they were left, and nothing here happens before the turn is durable. It decides nothing.
+
+use std::time::Duration;
+
+use bosun_engine::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::journal::{Note, NoteKind};
+use super::model::TaskId;
+
+/// Names one ask of a run, for good: `plan/1`, `decide/4`, `execute/t1/2`, `approval/ap-3`.
+pub type Key = String;
+
+/// What a call is for: the activity's name (supervisors.md §5.7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    Plan,
+    Decide,
+    ExecuteWorker,
+    Review,
+    Synthesize,
+    Advise,
+    FetchMemory,
+    RecordDecomposition,
+    AuthorizeTeamAction,
+    NotifyForApproval,
+    LogApprovalResult,
+    EmitProgress,
+    Compensate,
+}
+
+impl Purpose {
+    pub const ALL: [Purpose; 13] = [
+        Purpose::Plan,
+        Purpose::Decide,
+        Purpose::ExecuteWorker,
+        Purpose::Review,
+        Purpose::Synthesize,
+        Purpose::Advise,
+        Purpose::FetchMemory,
+        Purpose::RecordDecomposition,
+        Purpose::AuthorizeTeamAction,
+        Purpose::NotifyForApproval,
+        Purpose::LogApprovalResult,
+        Purpose::EmitProgress,
+        Purpose::Compensate,
+    ];
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Purpose::Plan => "plan",
+            Purpose::Decide => "decide",
+            Purpose::ExecuteWorker => "execute_worker",
+            Purpose::Review => "review",
+            Purpose::Synthesize => "synthesize",
+            Purpose::Advise => "advise",
+            Purpose::FetchMemory => "fetch_memory",
+            Purpose::RecordDecomposition => "record_decomposition",
+            Purpose::AuthorizeTeamAction => "authorize_team_action",
+            Purpose::NotifyForApproval => "notify_for_approval",
+            Purpose::LogApprovalResult => "log_approval_result",
+            Purpose::EmitProgress => "emit_progress",
+            Purpose::Compensate => "compensate",
+        }
+    }
+}
+
+/// One call of a model, worker, critic, policy or sink: an activity, one per key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    pub key: Key,
+    pub purpose: Purpose,
+    /// Who is called, by the name in the spec; nobody in particular for plumbing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskId>,
+    /// The attempt of the task, or the try of a selection; from 1.
+    pub attempt: u32,
+    /// The cycle, iteration or turn of the run it belongs to; from 1.
+    pub round: u32,
+    /// What a model is told: built by a pure function from the state; its hash is recorded with the decision.
+    pub prompt: String,
+    /// The same as data, for agents that are no models.
+    pub context: Value,
+    /// How long the call may take; the agent's own limit if it says none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+}
+
+impl Call {
+    pub fn new(key: impl Into<Key>, purpose: Purpose, context: Value) -> Self {
+        let (prompt, attempt, round) = (String::new(), 1, 1);
+        Call { key: key.into(), purpose, agent: None, task: None, attempt, round, prompt, context, timeout: None }
+    }
+    #[must_use]
+    pub fn agent(mut self, name: impl Into<String>) -> Self {
+        self.agent = Some(name.into());
+        self
+    }
+    #[must_use]
+    pub fn task(mut self, task: TaskId, attempt: u32) -> Self {
+        (self.task, self.attempt) = (Some(task), attempt);
+        self
+    }
+    #[must_use]
+    pub fn attempt(mut self, attempt: u32) -> Self {
+        self.attempt = attempt;
+        self
+    }
+    #[must_use]
+    pub fn round(mut self, round: u32) -> Self {
+        self.round = round;
+        self
+    }
+    #[must_use]
+    pub fn prompt(mut self, prompt: String) -> Self {
+        self.prompt = prompt;
+        self
+    }
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+}
+
+/// Why a call gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct CallFailure {
+    pub kind: CallFailureKind,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallFailureKind {
+    /// The agent said so, or broke.
+    Error,
+    Timeout,
+    /// Asked for by this run.
+    Canceled,
+    /// The process that ran it is gone, and its retries are used up.
+    WorkerLost,
+}
+
+impl CallFailure {
+    pub fn error(message: impl Into<String>) -> Self {
+        CallFailure { kind: CallFailureKind::Error, message: message.into() }
+    }
+}
+
+/// What comes back for a call.
+pub type Answer = Result<Value, CallFailure>;
+
+/// What kind of run a child is (supervisors.md §5.7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChildKind {
+    Supervisor,
+    Dag,
+    SimpleTask,
+}
+
+/// One thing the workflow is to ask of the engine.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ask {
+    Call(Call),
+    /// The call's answer is not wanted any more; one that comes all the same is the caller's to drop.
+    CancelCall {
+        key: Key,
+    },
+    Timer {
+        key: Key,
+        at: Timestamp,
+        label: String,
+    },
+    CancelTimer {
+        key: Key,
+    },
+    /// The child's spec as data. Its start and end are answered under the key.
+    StartChild {
+        key: Key,
+        kind: ChildKind,
+        input: Value,
+    },
+    SignalChild {
+        key: Key,
+        signal: &'static str,
+        input: Value,
+    },
+    CancelChild {
+        key: Key,
+        reason: String,
+    },
+    /// To another run, by workflow id.
+    SignalExternal {
+        key: Key,
+        workflow_id: String,
+        signal: String,
+        input: Value,
+    },
+}
+
+/// Where asks and notes of one turn are left.
+#[derive(Debug)]
+pub struct Outbox {
+    now: Timestamp,
+    run: String,
+    asks: Vec<Ask>,
+    notes: Vec<Note>,
+}
+
+impl Outbox {
+    /// `run` names the run in ids that are made here.
+    pub fn new(run: impl Into<String>, now: Timestamp) -> Self {
+        Outbox { now, run: run.into(), asks: Vec::new(), notes: Vec::new() }
+    }
+    /// Workflow time: the time of the event that is handled.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+    pub fn ask(&mut self, ask: Ask) {
+        self.asks.push(ask);
+    }
+    pub fn call(&mut self, call: Call) {
+        self.asks.push(Ask::Call(call));
+    }
+    pub fn timer(&mut self, key: impl Into<Key>, at: Timestamp, label: impl Into<String>) {
+        self.asks.push(Ask::Timer { key: key.into(), at, label: label.into() });
+    }
+    pub fn cancel_timer(&mut self, key: impl Into<Key>) {
+        self.asks.push(Ask::CancelTimer { key: key.into() });
+    }
+    /// Notes what has happened, for the log.
+    pub fn note(&mut self, kind: NoteKind, data: Value) {
+        self.notes.push(Note { kind, data });
+    }
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+    pub fn asks(&self) -> &[Ask] {
+        &self.asks
+    }
+    /// What was left, in order.
+    pub fn take(&mut self) -> (Vec<Ask>, Vec<Note>) {
+        (std::mem::take(&mut self.asks), std::mem::take(&mut self.notes))
+    }
+}
