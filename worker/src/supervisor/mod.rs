@@ -15,6 +15,7 @@ mod plan_run;
 mod plan_yaml;
 mod report;
 mod shape;
+pub mod spec;
 mod task;
 mod work;
 
