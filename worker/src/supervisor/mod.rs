@@ -3,6 +3,7 @@
 //! Invariant: everything here is pure: what happened comes in as recorded results, what shall happen goes out as
 //! activities of capabilities. No clock, no disk, no socket, no thread, no randomness, no `HashMap`.
 
+pub mod chat;
 mod critic;
 mod execution;
 pub(crate) mod fields;
@@ -13,6 +14,7 @@ mod placeholder;
 mod plan;
 mod plan_run;
 mod plan_yaml;
+pub mod prompts;
 mod report;
 mod shape;
 pub mod spec;

@@ -1,0 +1,394 @@
+//! The group chat: who is asked for what, and when it is over.
+//!
+//! ```text
+//!   Selecting (a model, a function, chance) ──┐
+//!   Choosing  (a human)                     ──┼──► Speaking ──► message stored ──► over, or the next selection
+//!   Ledger    (Magentic-One's orchestrator) ──┘
+//! ```
+//!
+//! Invariant: the stage names the one call or question that is open (none when over); an answer under any other key
+//! changes nothing. While paused, what was asked already is answered and stored, and the next ask waits.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::magentic::Ledger;
+use super::message::{ChatMessage, Said, read_history};
+use super::rules::{ChatAgent, ChatError, ChatRules, OnSpeakerError, RoundCount, SPEAKER_TRIES, Team};
+use super::selecting::{Choosing, Selecting};
+use super::text;
+use super::view::{End, Stop};
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, Key, Outbox, Purpose};
+
+/// A chat and what it waits for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GroupChat {
+    pub(super) rules: ChatRules,
+    pub(super) agents: Vec<ChatAgent>,
+    pub(super) messages: Vec<ChatMessage>,
+    /// Where the messages of this run begin: earlier ones are of runs before, or of a resumed history.
+    pub(super) run_from: usize,
+    /// How many messages opened this run.
+    pub(super) opened: usize,
+    /// Where the conversation begins that agents see: Magentic-One starts afresh with every plan.
+    pub(super) seen_from: usize,
+    /// Turns of this run, those without a message included.
+    pub(super) turns: u32,
+    /// Turns of this run that were lost.
+    pub(super) skipped: u32,
+    /// Who spoke last; in a group chat of 0.2 the sender of the opening counts too.
+    pub(super) last: Option<String>,
+    /// Asks so far: makes each key unique.
+    pub(super) asks: u64,
+    pub(super) stage: Stage,
+    /// The key of the open call, and the call itself if a pause holds it back.
+    pub(super) open: Option<Key>,
+    pub(super) held: Option<Call>,
+    pub(super) paused: bool,
+    pub(super) ledger: Ledger,
+    pub(super) tokens: u64,
+    pub(super) end: Option<End>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Stage {
+    Selecting(Selecting),
+    Choosing(Choosing),
+    Speaking { agent: String, tries: u32 },
+    Ledger(super::magentic::Step),
+    Over,
+}
+
+/// What a resumed chat goes on from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Resumed {
+    pub last_speaker: String,
+    pub last_message: ChatMessage,
+}
+
+impl GroupChat {
+    /// Starts a chat with what is said first: usually one message, or several of a task. Nothing is asked if the rules
+    /// do not hold.
+    pub fn start(
+        rules: ChatRules,
+        agents: Vec<ChatAgent>,
+        opening: Vec<ChatMessage>,
+        out: &mut Outbox,
+    ) -> Result<GroupChat, ChatError> {
+        let mut chat = GroupChat::idle(rules, agents)?;
+        if opening.is_empty() {
+            return Err(ChatError::NoOpening);
+        }
+        chat.open_with(opening, out);
+        Ok(chat)
+    }
+
+    /// Goes on with an earlier chat from its messages (a list or its JSON text), as if the last one were said now. Every
+    /// name must be an agent's, the admin's or the manager's. `without` is taken out of the last message, so that it
+    /// does not end the chat again.
+    pub fn resume(
+        rules: ChatRules,
+        agents: Vec<ChatAgent>,
+        history: &Value,
+        without: Option<&str>,
+        out: &mut Outbox,
+    ) -> Result<(GroupChat, Resumed), ChatError> {
+        let mut chat = GroupChat::idle(rules, agents)?;
+        // Everybody knows each other by now.
+        chat.rules.send_introductions = false;
+        let mut messages = read_history(history, &chat.rules.manager)?;
+        for message in &messages {
+            let known = chat.agent(&message.from).is_some()
+                || message.from == chat.rules.admin_name
+                || message.from == chat.rules.manager;
+            if !known {
+                return Err(ChatError::UnknownInHistory(message.from.clone()));
+            }
+        }
+        let Some(mut last) = messages.pop() else { return Err(ChatError::NothingToResume) };
+        if let Some(text) = without.filter(|text| !text.is_empty()) {
+            last.content = last.content.replace(text, "");
+        }
+        messages.into_iter().for_each(|message| chat.store(message, out));
+        (chat.run_from, chat.opened) = (chat.messages.len(), 1);
+        chat.last = Some(last.from.clone());
+        let resumed = Resumed { last_speaker: last.from.clone(), last_message: last.clone() };
+        let ends = chat.terminates(&last);
+        chat.store(last, out);
+        chat.go_on(ends, out);
+        Ok((chat, resumed))
+    }
+
+    fn idle(rules: ChatRules, agents: Vec<ChatAgent>) -> Result<GroupChat, ChatError> {
+        rules.check(&agents)?;
+        Ok(GroupChat {
+            rules,
+            agents,
+            messages: Vec::new(),
+            run_from: 0,
+            opened: 0,
+            seen_from: 0,
+            turns: 0,
+            skipped: 0,
+            last: None,
+            asks: 0,
+            stage: Stage::Over,
+            open: None,
+            held: None,
+            paused: false,
+            ledger: Ledger::default(),
+            tokens: 0,
+            end: None,
+        })
+    }
+
+    /// Starts another run of a chat that has ended: with a new task, or from where it stopped. Rounds count anew.
+    pub fn go_on_with(&mut self, task: Vec<ChatMessage>, out: &mut Outbox) -> Result<(), ChatError> {
+        if self.end.is_none() {
+            return Err(ChatError::NotEnded);
+        }
+        (self.run_from, self.opened, self.turns, self.skipped) = (self.messages.len(), 0, 0, 0);
+        (self.ledger.rounds, self.end) = (0, None);
+        match task.is_empty() {
+            true => self.go_on(None, out),
+            false => self.open_with(task, out),
+        }
+        Ok(())
+    }
+
+    fn open_with(&mut self, opening: Vec<ChatMessage>, out: &mut Outbox) {
+        let only = |message: &ChatMessage| Some(message.content.trim()) == self.rules.termination.as_deref();
+        let ends = opening.last().filter(|last| only(last)).map(|_| Stop::Termination);
+        if let (Team::GroupChat, Some(last)) = (self.rules.team, opening.last()) {
+            self.last = Some(last.from.clone());
+        }
+        let task: Vec<&str> = opening.iter().map(|message| message.content.as_str()).collect();
+        self.ledger.task = task.join(" ");
+        self.opened = opening.len();
+        opening.into_iter().for_each(|message| self.store(message, out));
+        match (ends, self.rules.team) {
+            (None, Team::Magentic) => self.gather_facts(out),
+            (ends, _) => self.go_on(ends, out),
+        }
+    }
+
+    /// The answer to a call. One that nobody waits for (a late or a strange one) changes nothing.
+    pub fn answered(&mut self, key: &str, answer: Answer, out: &mut Outbox) {
+        if self.open.as_deref() != Some(key) || self.held.is_some() {
+            return;
+        }
+        self.open = None;
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Selecting(selecting) => self.selected(selecting, answer, out),
+            Stage::Speaking { agent, tries } => self.spoken(&agent, tries, answer, out),
+            Stage::Ledger(step) => self.ledger_answered(step, answer, out),
+            // Neither has an open call.
+            stage @ (Stage::Choosing(_) | Stage::Over) => self.stage = stage,
+        }
+    }
+
+    /// A chat starts no timers.
+    pub fn fired(&mut self, _key: &str, _out: &mut Outbox) {}
+
+    /// A human takes the word: the open ask is dropped and the admin speaks next; without an admin among the agents the
+    /// interrupt ends the chat.
+    pub fn interrupt(&mut self, out: &mut Outbox) -> Result<(), ChatError> {
+        if self.end.is_some() {
+            return Err(ChatError::Ended);
+        }
+        self.drop_ask(out);
+        let admin = self.rules.admin_name.clone();
+        match self.agent(&admin).is_some() {
+            true => self.speak(&admin, "interrupt", out),
+            false => {
+                self.close(Stop::Interrupted, "Interrupted by a human.", Some("KeyboardInterrupt".to_owned()), out)
+            }
+        }
+        Ok(())
+    }
+
+    pub fn cancel(&mut self, reason: &str, out: &mut Outbox) {
+        if self.end.is_none() {
+            self.drop_ask(out);
+            self.close(Stop::Cancelled, reason, Some("The group chat was cancelled.".to_owned()), out);
+        }
+    }
+
+    /// Participants are not told of a pause (in AutoGen's base team both hooks do nothing): the conversation is the same
+    /// with and without one, only later.
+    pub fn pause(&mut self) {
+        self.paused = true;
+    }
+    pub fn unpause(&mut self, out: &mut Outbox) {
+        self.paused = false;
+        if let Some(call) = self.held.take() {
+            out.call(call);
+        }
+    }
+
+    // What happens within a turn.
+
+    /// Asks the speaker for what it says.
+    pub(super) fn speak(&mut self, name: &str, by: &str, out: &mut Outbox) {
+        out.note(NoteKind::SpeakerSelected, json!({ "speaker": name, "by": by, "round": self.rounds() }));
+        self.ask_speaker(name, 1, out);
+    }
+
+    fn ask_speaker(&mut self, name: &str, tries: u32, out: &mut Outbox) {
+        let context = json!({ "team": self.rules.team, "speaker": name, "messages": self.heard_by(name) });
+        let prompt = text::conversation(self.seen());
+        self.stage = Stage::Speaking { agent: name.to_owned(), tries };
+        let call = Call::new("", Purpose::ExecuteWorker, context).agent(name).attempt(tries).prompt(prompt);
+        self.ask("speak", call, out);
+    }
+
+    fn spoken(&mut self, name: &str, tries: u32, answer: Answer, out: &mut Outbox) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(failure) => return self.speaker_failed(name, tries, &failure, out),
+        };
+        let said = match Said::read(name, &answer, self.rules.team == Team::Swarm) {
+            Ok(said) => said,
+            // An answer that cannot be read is a failed turn like any other.
+            Err(why) => return self.speaker_failed(name, tries, &CallFailure::error(why.to_string()), out),
+        };
+        self.tokens = self.tokens.saturating_add(said.tokens);
+        self.turns += 1;
+        self.last = Some(name.to_owned());
+        let Some(message) = said.message else {
+            return self.close(Stop::NoReply, &format!("{name} did not reply."), None, out);
+        };
+        let ends = self.terminates(&message);
+        self.store(message, out);
+        self.go_on(ends, out);
+    }
+
+    fn speaker_failed(&mut self, name: &str, tries: u32, failure: &CallFailure, out: &mut Outbox) {
+        let data = json!({ "agent": name, "attempt": tries, "error": failure.message });
+        out.note(NoteKind::AttemptFailed, data);
+        match self.rules.on_speaker_error {
+            OnSpeakerError::Retry if tries < SPEAKER_TRIES => self.ask_speaker(name, tries + 1, out),
+            OnSpeakerError::Skip => {
+                (self.turns, self.skipped) = (self.turns + 1, self.skipped + 1);
+                self.last = Some(name.to_owned());
+                self.go_on(None, out);
+            }
+            OnSpeakerError::Stop | OnSpeakerError::Retry => self.fail(&failure.message, out),
+        }
+    }
+
+    /// Stores a message: from now on it is everybody's.
+    pub(super) fn store(&mut self, mut message: ChatMessage, out: &mut Outbox) {
+        message.index = u32::try_from(self.messages.len()).unwrap_or(u32::MAX);
+        out.note(NoteKind::MessageAdded, json!({ "index": message.index, "from": message.from }));
+        if let Some(to) = &message.handoff {
+            out.note(NoteKind::HandedOff, json!({ "from": message.from, "to": to, "index": message.index }));
+        }
+        self.messages.push(message);
+    }
+
+    fn terminates(&self, message: &ChatMessage) -> Option<Stop> {
+        let text = self.rules.termination.as_deref().filter(|text| !text.is_empty());
+        if text.is_some_and(|text| message.content.contains(text)) {
+            return Some(Stop::Termination);
+        }
+        (message.handoff.is_some() && message.handoff == self.rules.termination_handoff).then_some(Stop::Handoff)
+    }
+
+    /// After a message or a lost turn: the end, or the next selection.
+    pub(super) fn go_on(&mut self, ends: Option<Stop>, out: &mut Outbox) {
+        if let Some(stop) = ends {
+            let reason = match stop {
+                Stop::Handoff => format!("Handed over to {}.", self.rules.termination_handoff.as_deref().unwrap_or("")),
+                _ => format!("Text '{}' mentioned.", self.rules.termination.as_deref().unwrap_or("")),
+            };
+            return self.close(stop, &reason, None, out);
+        }
+        if self.rules.team == Team::Magentic {
+            return self.ask_progress(1, out);
+        }
+        if self.rounds() >= self.rules.max_round {
+            let max = self.rules.max_round;
+            let reason = match self.rules.team {
+                Team::GroupChat => format!("Maximum number of rounds {max} reached."),
+                Team::Selector | Team::Swarm | Team::Magentic => format!("Maximum number of turns {max} reached."),
+            };
+            return self.close(Stop::MaxRounds, &reason, None, out);
+        }
+        self.select(out);
+    }
+
+    /// The rounds of this run, counted as the rules say; a lost turn counts as one with a message.
+    pub(super) fn rounds(&self) -> u32 {
+        if self.rules.team == Team::Magentic {
+            return self.ledger.rounds;
+        }
+        let said = self.messages.len().saturating_sub(self.run_from + self.opened);
+        match self.rules.count {
+            RoundCount::MessagesWithOpening => self.turns + u32::from(self.opened > 0),
+            RoundCount::Turns => self.turns,
+            RoundCount::Messages => u32::try_from(said).unwrap_or(u32::MAX).saturating_add(self.skipped),
+        }
+    }
+
+    /// Leaves a call under a fresh key, or keeps it while paused.
+    pub(super) fn ask(&mut self, what: &str, mut call: Call, out: &mut Outbox) {
+        self.asks += 1;
+        call.key = format!("chat/{what}/{}", self.asks);
+        call.round = self.rounds().max(1);
+        self.open = Some(call.key.clone());
+        match self.paused {
+            true => self.held = Some(call),
+            false => out.call(call),
+        }
+    }
+
+    fn drop_ask(&mut self, out: &mut Outbox) {
+        match (self.open.take(), self.held.take()) {
+            (Some(key), None) => out.ask(Ask::CancelCall { key }),
+            (Some(_) | None, _) => {} // nothing has been asked yet
+        }
+    }
+
+    /// Ends with an error.
+    pub(super) fn fail(&mut self, error: &str, out: &mut Outbox) {
+        self.close(Stop::Error, "An error occurred in the group chat.", Some(error.to_owned()), out);
+    }
+
+    pub(super) fn close(&mut self, stop: Stop, reason: &str, error: Option<String>, out: &mut Outbox) {
+        let data = json!({ "phase": "chat_ended", "stop": stop, "reason": reason, "error": error });
+        out.note(NoteKind::PhaseChanged, data);
+        (self.stage, self.open, self.held) = (Stage::Over, None, None);
+        self.end = Some(End { stop, reason: reason.to_owned(), error });
+    }
+
+    pub(super) fn agent(&self, name: &str) -> Option<&ChatAgent> {
+        self.agents.iter().find(|agent| agent.name == name)
+    }
+    pub(super) fn names(&self) -> Vec<&str> {
+        self.agents.iter().map(|agent| agent.name.as_str()).collect()
+    }
+    /// The conversation that agents see.
+    pub(super) fn seen(&self) -> &[ChatMessage] {
+        self.messages.get(self.seen_from..).unwrap_or_default()
+    }
+    /// The conversation as one agent sees it, with the introduction if the rules have one.
+    pub(super) fn heard_by(&self, name: &str) -> Vec<Value> {
+        let intro = self.rules.send_introductions.then(|| {
+            let content = text::introduction(&self.agents);
+            ChatMessage::new(self.rules.manager.clone(), content).for_reader(name)
+        });
+        intro.into_iter().chain(self.seen().iter().map(|message| message.for_reader(name))).collect()
+    }
+}
+
+/// The choice of chance: one of the candidates by a seed that the chat gave along. For whoever answers such a call.
+pub fn draw<'a>(seed: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let hash = blake3::hash(seed.as_bytes());
+    let mut number = [0; 8];
+    number.copy_from_slice(&hash.as_bytes()[..8]);
+    let count = u64::try_from(candidates.len()).ok().filter(|count| *count > 0)?;
+    candidates.get(usize::try_from(u64::from_be_bytes(number) % count).ok()?).copied()
+}

@@ -1,0 +1,240 @@
+//! Magentic-One's orchestrator: a task ledger (facts and plan) around a progress ledger per round.
+//!
+//! ```text
+//!   facts ──► plan ──► task ledger broadcast ──► progress ledger ──► instruction ──► speaker ──┐
+//!     ▲                                               ▲  │  │                                  │
+//!     └── 3 stalls: facts and plan anew ◄─────────────┼──┘  └──► satisfied: final answer       │
+//!                                                     └────────────────────────────────────────┘
+//! ```
+//!
+//! Invariant: a stall is counted once a round, and one is taken back by a round with progress, never below none; the
+//! number of progress ledgers is bounded by the rounds of the rules, their tries by `max_json_retries`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::machine::{GroupChat, Stage};
+use super::message::ChatMessage;
+use super::rules::ChatError;
+use super::text;
+use super::view::Stop;
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+use crate::supervisor::prompts::prompt_hash;
+
+/// What the orchestrator knows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Ledger {
+    pub(super) task: String,
+    pub(super) facts: String,
+    pub(super) plan: String,
+    pub(super) stalls: u32,
+    /// Progress ledgers of this run.
+    pub(super) rounds: u32,
+}
+
+/// What the orchestrator was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Step {
+    Facts,
+    Plan,
+    Progress { tries: u32 },
+    FactsUpdate,
+    PlanUpdate,
+    FinalAnswer { reason: String },
+}
+
+impl Step {
+    fn name(&self) -> &'static str {
+        match self {
+            Step::Facts => "facts",
+            Step::Plan => "plan",
+            Step::Progress { .. } => "progress_ledger",
+            Step::FactsUpdate => "facts_update",
+            Step::PlanUpdate => "plan_update",
+            Step::FinalAnswer { .. } => "final_answer",
+        }
+    }
+    fn purpose(&self) -> Purpose {
+        match self {
+            Step::Facts | Step::Plan | Step::FactsUpdate | Step::PlanUpdate => Purpose::Plan,
+            Step::Progress { .. } => Purpose::Decide,
+            Step::FinalAnswer { .. } => Purpose::Synthesize,
+        }
+    }
+}
+
+/// One answer of the progress ledger: with its reason, or alone.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+enum Entry<T> {
+    Reasoned { answer: T, reason: String },
+    Plain(T),
+}
+
+impl<T> Entry<T> {
+    fn answer(self) -> T {
+        match self {
+            Entry::Reasoned { answer, .. } | Entry::Plain(answer) => answer,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Progress {
+    is_request_satisfied: Entry<bool>,
+    is_in_loop: Entry<bool>,
+    is_progress_being_made: Entry<bool>,
+    /// May be absent in a team of one.
+    #[serde(default)]
+    next_speaker: Option<Entry<Value>>,
+    #[serde(alias = "instruction_or_question")]
+    instruction: Entry<String>,
+}
+
+/// A progress ledger that was read and checked.
+enum Read {
+    Satisfied { reason: String },
+    Next { stalled: bool, speaker: String, instruction: String },
+}
+
+impl GroupChat {
+    pub(super) fn gather_facts(&mut self, out: &mut Outbox) {
+        self.ledger.stalls = 0;
+        self.ask_orchestrator(Step::Facts, 1, out);
+    }
+
+    /// The next round, or the final answer when there are no more rounds.
+    pub(super) fn ask_progress(&mut self, tries: u32, out: &mut Outbox) {
+        if tries > 1 {
+            return self.ask_orchestrator(Step::Progress { tries }, tries, out);
+        }
+        if self.ledger.rounds >= self.rules.max_round {
+            return self.ask_orchestrator(Step::FinalAnswer { reason: "Max rounds reached.".to_owned() }, 1, out);
+        }
+        self.ledger.rounds += 1;
+        self.ask_orchestrator(Step::Progress { tries }, tries, out);
+    }
+
+    fn ask_orchestrator(&mut self, step: Step, attempt: u32, out: &mut Outbox) {
+        let team = text::roles(&self.agents);
+        let Ledger { task, facts, plan, .. } = &self.ledger;
+        let question = match &step {
+            Step::Facts => text::facts(task),
+            Step::Plan => text::plan(task, facts, &team),
+            Step::Progress { .. } => text::progress(task, &team, &self.names()),
+            Step::FactsUpdate => text::facts_update(task, facts),
+            Step::PlanUpdate => text::plan_update(task, facts, &team),
+            Step::FinalAnswer { .. } => text::final_answer(task),
+        };
+        let prompt = match step {
+            Step::Facts | Step::Plan => question,
+            _ => format!("{}\n\n{question}", text::conversation(self.seen())),
+        };
+        let manager = &self.rules.manager;
+        let messages: Vec<Value> = self.seen().iter().map(|message| message.for_reader(manager)).collect();
+        let context = json!({
+            "team": self.rules.team, "step": step.name(), "task": task, "facts": facts, "plan": plan,
+            "agents": self.names(), "messages": messages, "attempt": attempt,
+        });
+        let note = json!({ "by": step.name(), "attempt": attempt, "prompt_hash": prompt_hash(&prompt) });
+        out.note(NoteKind::DecisionRequested, note);
+        let call = Call::new("", step.purpose(), context).attempt(attempt).prompt(prompt);
+        let name = step.name();
+        self.stage = Stage::Ledger(step);
+        self.ask(name, call, out);
+    }
+
+    pub(super) fn ledger_answered(&mut self, step: Step, answer: Answer, out: &mut Outbox) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(failure) => return self.fail(&failure.message, out),
+        };
+        if let Step::Progress { tries } = step {
+            return self.progress_answered(tries, &answer, out);
+        }
+        let Some(said) = answer.as_str().or_else(|| answer.get("content")?.as_str()).map(str::to_owned) else {
+            let error =
+                ChatError::Answer { speaker: step.name().to_owned(), why: "content: expected a text".to_owned() };
+            return self.fail(&error.to_string(), out);
+        };
+        match step {
+            Step::Facts | Step::FactsUpdate => {
+                self.ledger.facts = said;
+                let next = if step == Step::Facts { Step::Plan } else { Step::PlanUpdate };
+                self.ask_orchestrator(next, 1, out);
+            }
+            Step::Plan | Step::PlanUpdate => {
+                self.ledger.plan = said;
+                self.enter_outer_loop(out);
+            }
+            Step::FinalAnswer { reason } => {
+                self.store(ChatMessage::new(self.rules.manager.clone(), said), out);
+                self.close(Stop::Answered, &reason, None, out);
+            }
+            Step::Progress { .. } => {} // handled above
+        }
+    }
+
+    /// A new conversation begins with the task ledger; what was said before stays in the record.
+    fn enter_outer_loop(&mut self, out: &mut Outbox) {
+        self.seen_from = self.messages.len();
+        let Ledger { task, facts, plan, .. } = &self.ledger;
+        let ledger = text::task_ledger(task, &text::roles(&self.agents), facts, plan);
+        self.store(ChatMessage::new(self.rules.manager.clone(), ledger), out);
+        self.ask_progress(1, out);
+    }
+
+    fn progress_answered(&mut self, tries: u32, answer: &Value, out: &mut Outbox) {
+        let read = self.read_progress(answer);
+        let problem = read.as_ref().err();
+        out.note(NoteKind::DecisionRecorded, json!({ "by": "progress_ledger", "attempt": tries, "problem": problem }));
+        match read {
+            Err(_) if tries < self.rules.max_json_retries => self.ask_progress(tries + 1, out),
+            Err(_) => self.fail(&ChatError::Ledger.to_string(), out),
+            Ok(Read::Satisfied { reason }) => self.ask_orchestrator(Step::FinalAnswer { reason }, 1, out),
+            Ok(Read::Next { stalled, speaker, instruction }) => {
+                let stalls = self.ledger.stalls;
+                self.ledger.stalls = if stalled { stalls + 1 } else { stalls.saturating_sub(1) };
+                if self.ledger.stalls >= self.rules.max_stalls {
+                    // The new plan gets as many stalls as the first one had.
+                    self.ledger.stalls = 0;
+                    out.note(NoteKind::PlanRevised, json!({ "reason": "stalled", "round": self.ledger.rounds }));
+                    return self.ask_orchestrator(Step::FactsUpdate, 1, out);
+                }
+                self.store(ChatMessage::new(self.rules.manager.clone(), instruction), out);
+                self.speak(&speaker, "ledger", out);
+            }
+        }
+    }
+
+    /// Reads a progress ledger, given as JSON or as its text. The error names the field.
+    fn read_progress(&self, answer: &Value) -> Result<Read, String> {
+        let progress: Progress = match answer {
+            Value::String(text) => {
+                let mut reader = serde_json::Deserializer::from_str(text);
+                let read = serde_path_to_error::deserialize(&mut reader).map_err(|why| why.to_string())?;
+                reader.end().map_err(|why| why.to_string())?;
+                read
+            }
+            other => serde_path_to_error::deserialize(other).map_err(|why| why.to_string())?,
+        };
+        let satisfied_because = match &progress.is_request_satisfied {
+            Entry::Reasoned { reason, .. } => reason.clone(),
+            Entry::Plain(_) => "The request is satisfied.".to_owned(),
+        };
+        let next = progress.next_speaker.map(Entry::answer);
+        if progress.is_request_satisfied.answer() {
+            return Ok(Read::Satisfied { reason: satisfied_because });
+        }
+        let speaker = match (self.agents.as_slice(), next) {
+            ([only], _) => only.name.clone(),
+            (_, Some(Value::String(name))) if self.agent(&name).is_some() => name,
+            (_, Some(other)) => return Err(format!("next_speaker: {other} is no participant")),
+            (_, None) => return Err("missing field `next_speaker`".to_owned()),
+        };
+        let stalled = progress.is_in_loop.answer() || !progress.is_progress_being_made.answer();
+        Ok(Read::Next { stalled, speaker, instruction: progress.instruction.answer() })
+    }
+}

@@ -1,0 +1,207 @@
+//! What is said in a group chat, and how an agent's answer becomes a message.
+//!
+//! Invariant: a message is stored once and never changed; its index is its place in the chat. An answer that is neither a
+//! message nor "none" is refused with the name of the field. It does not know who may speak.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::rules::ChatError;
+
+/// One message, seen by everybody but its speaker as theirs to answer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChatMessage {
+    pub index: u32,
+    pub from: String,
+    pub content: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function_call: Option<FunctionCall>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// Whom the speaker hands over to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handoff: Option<String>,
+    /// The other tool calls of the response that handed over, with their results: what the next speaker must know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<ToolCall>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FunctionCall {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub arguments: Value,
+}
+
+/// A call of a tool, read from both spellings: `{id, type, function: {name, arguments}}` and `{id, name, arguments}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "RawToolCall")]
+pub struct ToolCall {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    pub name: String,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub arguments: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// Only functions are run by agents; other kinds of tools run elsewhere.
+    #[serde(rename = "type")]
+    pub kind: String,
+}
+
+#[derive(Deserialize)]
+struct RawToolCall {
+    id: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    function: Option<FunctionCall>,
+    name: Option<String>,
+    #[serde(default)]
+    arguments: Value,
+    result: Option<Value>,
+}
+
+impl TryFrom<RawToolCall> for ToolCall {
+    type Error = &'static str;
+    fn try_from(raw: RawToolCall) -> Result<Self, Self::Error> {
+        let (name, arguments) = match (raw.function, raw.name) {
+            (Some(function), _) => (function.name, function.arguments),
+            (None, Some(name)) => (name, raw.arguments),
+            (None, None) => return Err("missing field `function`"),
+        };
+        let kind = raw.kind.unwrap_or_else(|| "function".to_owned());
+        Ok(ToolCall { id: raw.id, name, arguments, result: raw.result, kind })
+    }
+}
+
+impl ChatMessage {
+    pub fn new(from: impl Into<String>, content: impl Into<String>) -> Self {
+        ChatMessage { from: from.into(), content: content.into(), ..ChatMessage::default() }
+    }
+    /// The functions the message suggests to run.
+    pub fn functions(&self) -> Vec<&str> {
+        let called = self.function_call.iter().map(|call| call.name.as_str());
+        let tools = self.tool_calls.iter().filter(|call| call.kind == "function").map(|call| call.name.as_str());
+        called.chain(tools).collect()
+    }
+    /// The message as `reader` gets it: its own words are the assistant's, the others' are the user's.
+    pub(super) fn for_reader(&self, reader: &str) -> Value {
+        let role = if self.from == reader { "assistant" } else { "user" };
+        let mut seen = json!({ "role": role, "name": self.from, "content": self.content });
+        if let Some(call) = &self.function_call {
+            seen["function_call"] = json!(call);
+        }
+        if !self.tool_calls.is_empty() {
+            seen["tool_calls"] = json!(self.tool_calls);
+        }
+        if let Some(to) = &self.handoff {
+            seen["handoff"] = json!(to);
+        }
+        if !self.context.is_empty() {
+            seen["context"] = json!(self.context);
+        }
+        seen
+    }
+}
+
+/// What a speaker answers: none of it at all is "no reply".
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct Reply {
+    /// The speaker, in histories that are resumed.
+    name: Option<String>,
+    content: Option<String>,
+    function_call: Option<FunctionCall>,
+    tool_calls: Option<Vec<ToolCall>>,
+    handoff: Option<HandOff>,
+    tokens: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+enum HandOff {
+    To(String),
+    Named {
+        #[serde(alias = "target")]
+        to: String,
+    },
+}
+
+/// A speaker's answer, decoded.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Said {
+    pub(super) message: Option<ChatMessage>,
+    pub(super) tokens: u64,
+}
+
+impl Said {
+    /// Reads the answer of `speaker`: a text, an object of [`Reply`], or null. Fields a chat has no use for are left
+    /// alone, as agents add their own; an object with none of a message's fields is refused.
+    ///
+    /// Where speakers hand over (`handing`), a call of a tool such as `transfer_to_bob` hands over to bob.
+    pub(super) fn read(speaker: &str, answer: &Value, handing: bool) -> Result<Self, ChatError> {
+        let refuse = |why: String| ChatError::Answer { speaker: speaker.to_owned(), why };
+        let reply = match answer {
+            Value::Null => return Ok(Said::default()),
+            Value::String(text) => Reply { content: Some(text.clone()), ..Reply::default() },
+            Value::Object(fields) => {
+                const KNOWN: [&str; 4] = ["content", "function_call", "tool_calls", "handoff"];
+                if !KNOWN.iter().any(|field| fields.contains_key(*field)) {
+                    return Err(refuse("content: missing field `content`".to_owned()));
+                }
+                serde_path_to_error::deserialize(answer).map_err(|why| refuse(why.to_string()))?
+            }
+            _ => return Err(refuse("content: expected a text or an object".to_owned())),
+        };
+        Ok(reply.said(speaker, handing))
+    }
+}
+
+impl Reply {
+    fn said(self, speaker: &str, handing: bool) -> Said {
+        let tokens = self.tokens.unwrap_or(0);
+        let tool_calls = self.tool_calls.unwrap_or_default();
+        let handoff = self.handoff.map(|(HandOff::To(to) | HandOff::Named { to })| to);
+        let by_tool = || tool_calls.iter().find_map(handed_to).filter(|_| handing).map(str::to_owned);
+        let handoff = handoff.or_else(by_tool);
+        if self.content.is_none() && self.function_call.is_none() && tool_calls.is_empty() && handoff.is_none() {
+            return Said { message: None, tokens };
+        }
+        let mut message = ChatMessage::new(speaker, self.content.unwrap_or_default());
+        message.function_call = self.function_call;
+        match handoff {
+            // The calls of a response that hands over are done: the next speaker gets them as what has happened.
+            Some(to) => {
+                if message.content.is_empty() {
+                    message.content = format!("Transferred to {to}.");
+                }
+                message.context = tool_calls.into_iter().filter(|call| handed_to(call).is_none()).collect();
+                message.handoff = Some(to);
+            }
+            None => message.tool_calls = tool_calls,
+        }
+        Said { message: Some(message), tokens }
+    }
+}
+
+/// Whom a tool call hands over to: hand-off tools are named after their target.
+fn handed_to(call: &ToolCall) -> Option<&str> {
+    call.name.strip_prefix("transfer_to_").or_else(|| call.name.strip_prefix("handoff_to_"))
+}
+
+/// The messages of an earlier chat: a list, or a JSON text of one. A message without a name is the manager's.
+pub(super) fn read_history(history: &Value, manager: &str) -> Result<Vec<ChatMessage>, ChatError> {
+    let refuse = |why: String| ChatError::Answer { speaker: "the history".to_owned(), why };
+    let replies: Vec<Reply> = match history {
+        Value::String(text) => {
+            let mut reader = serde_json::Deserializer::from_str(text);
+            serde_path_to_error::deserialize(&mut reader).map_err(|why| refuse(why.to_string()))?
+        }
+        other => serde_path_to_error::deserialize(other).map_err(|why| refuse(why.to_string()))?,
+    };
+    let message = |mut reply: Reply| {
+        let name = reply.name.take().filter(|name| !name.is_empty()).unwrap_or_else(|| manager.to_owned());
+        reply.said(&name, false).message.unwrap_or_else(|| ChatMessage::new(name, ""))
+    };
+    Ok(replies.into_iter().map(message).collect())
+}

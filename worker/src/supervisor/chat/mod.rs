@@ -1,0 +1,34 @@
+//! Group chats, as AutoGen has them: several agents, one conversation, one speaker at a time.
+//!
+//! ```text
+//!   opening ──► store, broadcast ──► over? ──► select a speaker ──► the speaker answers ──┐
+//!                    ▲                                                                    │
+//!                    └────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! [`GroupChat`] is one pure machine for four teams ([`Team`]): the group chat and manager of AutoGen 0.2, and the
+//! selector, swarm and Magentic-One teams of its main line. What models, agents, functions and humans answer comes in as
+//! recorded answers; the chat asks for at most one thing at a time.
+//!
+//! Invariant: every message is stored once, in the order it was said, and is for everybody but its speaker; the rounds
+//! are bounded. It starts no agents and knows no engine.
+
+mod machine;
+mod magentic;
+mod message;
+mod names;
+mod rules;
+mod selecting;
+mod text;
+mod view;
+
+pub use machine::{GroupChat, Resumed, draw};
+pub use message::{ChatMessage, FunctionCall, ToolCall};
+pub use names::mentioned;
+pub use rules::{
+    AllowRepeat, ChatAgent, ChatError, ChatRules, Fallback, OnSpeakerError, RoundCount, SPEAKER_TRIES, Team,
+};
+pub use view::{ChatOutcome, ChatView, HumanNeeded, Stop, Waiting};
+
+#[cfg(test)]
+mod tests;

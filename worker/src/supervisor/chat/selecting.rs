@@ -1,0 +1,344 @@
+//! Who speaks next in a group chat, a selector team and a swarm.
+//!
+//! Invariant: the candidates are what the rules leave (function filter, repetition, transitions), in list order; one
+//! candidate speaks without anybody being asked; whoever is asked has a bounded number of attempts and then a fallback.
+//! Only two choices are not held to the candidates, as in AutoGen: the one agent that can run a suggested function, and
+//! the agent a custom function names.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::machine::{GroupChat, Stage};
+use super::names::mentioned;
+use super::rules::{ChatError, Fallback, Method, Team, listed};
+use super::text::{self, Hint};
+use super::view::{HumanNeeded, Stop};
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+use crate::supervisor::prompts::prompt_hash;
+
+/// How often a human may name nobody.
+const HUMAN_TRIES: u32 = 3;
+
+/// A call for a choice is open.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Selecting {
+    pub(super) by: By,
+    pub(super) candidates: Vec<String>,
+    pub(super) attempt: u32,
+}
+
+/// A human is to choose.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Choosing {
+    pub(super) id: String,
+    pub(super) candidates: Vec<String>,
+    pub(super) attempt: u32,
+}
+
+/// Who was asked for the choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum By {
+    Auto,
+    Random,
+    /// 0.2: names an agent, a method, or nobody, which ends the chat.
+    Function,
+    /// Selector: names an agent, or leaves it to the model.
+    SelectorFunction,
+    CandidateFunction,
+}
+
+impl By {
+    fn method(self) -> &'static str {
+        match self {
+            By::Auto => "auto",
+            By::Random => "random",
+            By::Function | By::SelectorFunction => "function",
+            By::CandidateFunction => "candidates",
+        }
+    }
+}
+
+impl GroupChat {
+    pub(super) fn select(&mut self, out: &mut Outbox) {
+        let method = match self.rules.method() {
+            Ok(method) => method,
+            Err(why) => return self.fail(&why.to_string(), out),
+        };
+        let by_function = self.rules.selector_function || method == Method::Function;
+        match self.rules.team {
+            Team::GroupChat if method == Method::Function => {
+                self.ask_choice(By::Function, self.owned_names(), 1, None, out)
+            }
+            Team::Selector if by_function => self.ask_choice(By::SelectorFunction, self.owned_names(), 1, None, out),
+            Team::GroupChat => self.choose_by(method, out),
+            Team::Selector => self.select_candidates(out),
+            Team::Swarm => self.follow_handoff(out),
+            Team::Magentic => self.ask_progress(1, out),
+        }
+    }
+
+    fn select_candidates(&mut self, out: &mut Outbox) {
+        match (self.rules.candidate_function, self.rules.method()) {
+            (true, _) => self.ask_choice(By::CandidateFunction, self.owned_names(), 1, None, out),
+            (false, Ok(method)) => self.choose_by(method, out),
+            (false, Err(why)) => self.fail(&why.to_string(), out),
+        }
+    }
+
+    /// The target of the last hand-over goes on; before the first one, the first participant speaks. A hand-over that
+    /// ended a run went outside, so the one who made it goes on.
+    fn follow_handoff(&mut self, out: &mut Outbox) {
+        let outside = &self.rules.termination_handoff;
+        let inside = |to: &Option<String>| to.is_some() && (outside.is_none() || to != outside);
+        let target = self.messages.iter().rev().map(|message| &message.handoff).find(|to| inside(to));
+        let target = target.and_then(Clone::clone).unwrap_or_else(|| self.agents[0].name.clone());
+        match self.agent(&target).is_some() {
+            true => self.speak(&target, "handoff", out),
+            false => self.fail(&ChatError::HandoffTarget.to_string(), out),
+        }
+    }
+
+    fn choose_by(&mut self, method: Method, out: &mut Outbox) {
+        match self.eligible() {
+            Err(why) => self.fail(&why.to_string(), out),
+            Ok(names) => match names.as_slice() {
+                [] => {
+                    let last = self.last.as_deref().unwrap_or_default();
+                    let reason = format!("Nobody may speak after {last}.");
+                    self.close(Stop::NoEligibleSpeaker, &reason, None, out);
+                }
+                [only] => self.speak(only, "only_candidate", out),
+                _ => self.choose_among(method, names, out),
+            },
+        }
+    }
+
+    /// Who may speak next, by the rules.
+    fn eligible(&self) -> Result<Vec<String>, ChatError> {
+        let functions = match self.messages.last() {
+            Some(last) if self.rules.func_call_filter => last.functions(),
+            Some(_) | None => Vec::new(),
+        };
+        let can =
+            |agent: &&super::rules::ChatAgent| functions.iter().all(|f| agent.functions.iter().any(|own| own == f));
+        let executors: Vec<&str> = self.agents.iter().filter(can).map(|agent| agent.name.as_str()).collect();
+        match executors.as_slice() {
+            [] => return Err(ChatError::NoExecutor(functions.join(", "))),
+            [only] if !functions.is_empty() => return Ok(vec![(*only).to_owned()]),
+            _ => {}
+        }
+        let reachable = self.rules.reachable(self.last.as_deref().unwrap_or_default(), &self.agents);
+        let names = reachable.iter().map(|agent| &agent.name).filter(|name| executors.contains(&name.as_str()));
+        Ok(names.cloned().collect())
+    }
+
+    fn choose_among(&mut self, method: Method, candidates: Vec<String>, out: &mut Outbox) {
+        match method {
+            Method::RoundRobin => {
+                let next = self.next_in_order(&candidates);
+                self.speak(&next, "round_robin", out);
+            }
+            Method::Manual => self.ask_human(candidates, 1, out),
+            Method::Random => self.ask_choice(By::Random, candidates, 1, None, out),
+            Method::Auto | Method::Function => self.ask_choice(By::Auto, candidates, 1, None, out),
+        }
+    }
+
+    fn ask_choice(&mut self, by: By, candidates: Vec<String>, attempt: u32, hint: Option<Hint>, out: &mut Outbox) {
+        let hint = hint.map(|hint| hint.text(&candidates));
+        let mut context = json!({
+            "team": self.rules.team, "method": by.method(), "candidates": candidates, "attempt": attempt,
+            "last_speaker": self.last, "round": self.rounds(),
+        });
+        let mut call = Call::new("", Purpose::Decide, Value::Null).attempt(attempt);
+        match by {
+            By::Random => {
+                // One draw a turn: the seed names it, and the answer is recorded like every other.
+                context["seed"] = json!(format!("{}/{}/{}", out.run(), self.run_from, self.turns));
+            }
+            By::Auto => {
+                context["attempts"] = json!(self.rules.attempts());
+                context["hint"] = json!(hint);
+                call.prompt = text::selection(&self.agents, &candidates, self.seen(), hint.as_deref());
+            }
+            By::Function | By::SelectorFunction | By::CandidateFunction => {}
+        }
+        let manager = &self.rules.manager;
+        context["messages"] = json!(self.seen().iter().map(|message| message.for_reader(manager)).collect::<Vec<_>>());
+        call.context = context;
+        out.note(
+            NoteKind::DecisionRequested,
+            json!({ "by": by, "attempt": attempt, "candidates": candidates, "prompt_hash": prompt_hash(&call.prompt) }),
+        );
+        self.stage = Stage::Selecting(Selecting { by, candidates, attempt });
+        self.ask("select", call, out);
+    }
+
+    /// The answer to a call for a choice.
+    pub(super) fn selected(&mut self, selecting: Selecting, answer: Answer, out: &mut Outbox) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(failure) => return self.fail(&failure.message, out),
+        };
+        out.note(
+            NoteKind::DecisionRecorded,
+            json!({ "by": selecting.by, "attempt": selecting.attempt, "answer": answer }),
+        );
+        match selecting.by {
+            By::Auto => self.named_by_model(selecting, &answer, out),
+            By::Random => {
+                let drawn = name_of(&answer).filter(|name| selecting.candidates.iter().any(|own| own == name));
+                match drawn {
+                    Some(name) => self.speak(name, "random", out),
+                    None => self.fall_back(&selecting.candidates, out),
+                }
+            }
+            By::Function => self.named_by_function(&answer, out),
+            By::SelectorFunction if answer.is_null() => self.select_candidates(out),
+            By::SelectorFunction => match name_of(&answer).filter(|name| self.agent(name).is_some()) {
+                Some(name) => self.speak(name, "function", out),
+                None => {
+                    let name = name_of(&answer).map_or_else(|| answer.to_string(), str::to_owned);
+                    let expected = listed(self.names());
+                    self.fail(&ChatError::SelectorFunction { name, expected }.to_string(), out);
+                }
+            },
+            By::CandidateFunction => match self.read_candidates(&answer) {
+                Err(why) => self.fail(&why.to_string(), out),
+                Ok(names) if names.len() == 1 => self.speak(&names[0], "only_candidate", out),
+                Ok(names) => self.choose_among(Method::Auto, names, out),
+            },
+        }
+    }
+
+    /// A model's text must name one candidate. In a selector team it is held against all participants, so that naming
+    /// one that may not speak is told apart from naming nobody.
+    fn named_by_model(&mut self, selecting: Selecting, answer: &Value, out: &mut Outbox) {
+        let Selecting { by, candidates, attempt } = selecting;
+        let pool = if self.rules.team == Team::Selector { self.owned_names() } else { candidates.clone() };
+        let named = mentioned(name_of(answer).unwrap_or_default(), pool.iter().map(String::as_str));
+        let hint = match named.as_slice() {
+            [name] if candidates.iter().any(|own| own == name) => return self.speak(name, "auto", out),
+            [] => Hint::None,
+            [_] => Hint::Repeated,
+            _ => Hint::Several,
+        };
+        match attempt < self.rules.attempts() {
+            true => self.ask_choice(by, candidates, attempt + 1, Some(hint), out),
+            false => self.fall_back(&candidates, out),
+        }
+    }
+
+    fn named_by_function(&mut self, answer: &Value, out: &mut Outbox) {
+        if answer.is_null() {
+            let reason = "Custom speaker selection function returned None. Terminating conversation.";
+            return self.close(Stop::NoEligibleSpeaker, reason, None, out);
+        }
+        let Some(name) = name_of(answer) else {
+            let why = format!("name: expected a text, found {answer}");
+            let error = ChatError::Answer { speaker: "the speaker selection function".to_owned(), why };
+            return self.fail(&error.to_string(), out);
+        };
+        match Method::read(name) {
+            _ if self.agent(name).is_some() => self.speak(name, "function", out),
+            _ if answer.is_object() => self.fail(&ChatError::FunctionAgent(name.to_owned()).to_string(), out),
+            Some(method) => self.choose_by(method, out),
+            None => self.fail(&ChatError::UnknownMethod(name.to_owned()).to_string(), out),
+        }
+    }
+
+    fn read_candidates(&self, answer: &Value) -> Result<Vec<String>, ChatError> {
+        let mut names: Vec<String> = match answer {
+            Value::Null => Vec::new(),
+            list => serde_path_to_error::deserialize(list).map_err(|why| {
+                let speaker = "the candidate function".to_owned();
+                ChatError::Answer { speaker, why: why.to_string() }
+            })?,
+        };
+        if names.is_empty() {
+            return Err(ChatError::NoCandidates);
+        }
+        if names.iter().any(|name| self.agent(name).is_none()) {
+            let names = listed(names.iter().map(String::as_str));
+            return Err(ChatError::Candidates { names, expected: listed(self.names()) });
+        }
+        // Twice the same is one candidate.
+        let mut seen = std::collections::BTreeSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        Ok(names)
+    }
+
+    /// Nobody was named in all attempts.
+    fn fall_back(&mut self, candidates: &[String], out: &mut Outbox) {
+        let previous = self.last.clone().filter(|last| self.agent(last).is_some());
+        let name = match (self.rules.fallback, previous) {
+            (Fallback::Next, _) => self.next_in_order(candidates),
+            (Fallback::Previous, Some(previous)) => previous,
+            (Fallback::Previous, None) => candidates.first().cloned().unwrap_or_default(),
+        };
+        self.speak(&name, "fallback", out);
+    }
+
+    /// The candidate that comes after the last speaker in the list of agents, around its end.
+    fn next_in_order(&self, candidates: &[String]) -> String {
+        let last = self.agents.iter().position(|agent| Some(&agent.name) == self.last.as_ref());
+        let start = last.map_or(0, |at| at + 1);
+        let around = self.agents.iter().cycle().skip(start).take(self.agents.len());
+        let next = around.map(|agent| &agent.name).find(|name| candidates.contains(name));
+        next.or(candidates.first()).cloned().unwrap_or_default()
+    }
+
+    fn owned_names(&self) -> Vec<String> {
+        self.names().into_iter().map(str::to_owned).collect()
+    }
+
+    // A human chooses.
+
+    fn ask_human(&mut self, candidates: Vec<String>, attempt: u32, out: &mut Outbox) {
+        self.asks += 1;
+        let id = format!("chat/human/{}", self.asks);
+        out.note(NoteKind::DecisionRequested, json!({ "by": "human", "id": id, "attempt": attempt }));
+        self.stage = Stage::Choosing(Choosing { id, candidates, attempt });
+    }
+
+    /// The question to a human that is open now.
+    pub fn human_needed(&self) -> Option<HumanNeeded> {
+        let Stage::Choosing(Choosing { id, candidates, attempt }) = &self.stage else { return None };
+        let prompt = text::human_choice(candidates, *attempt > 1);
+        Some(HumanNeeded { id: id.clone(), prompt, candidates: candidates.clone(), attempt: *attempt })
+    }
+
+    /// A human's answer to the question of that id: the number of a candidate or its name. Nothing, or `q`, leaves the
+    /// choice to the order of the list, as three invalid answers do.
+    pub fn human(&mut self, id: &str, answer: &Value, out: &mut Outbox) -> Result<(), ChatError> {
+        let Stage::Choosing(Choosing { candidates, attempt, .. }) = &self.stage else {
+            return Err(ChatError::NotAsked(id.to_owned()));
+        };
+        let (candidates, attempt) = (candidates.clone(), *attempt);
+        if self.human_needed().is_none_or(|asked| asked.id != id) {
+            return Err(ChatError::NotAsked(id.to_owned()));
+        }
+        let said = match answer {
+            Value::Number(number) => number.to_string(),
+            other => name_of(other).unwrap_or_default().trim().to_owned(),
+        };
+        out.note(NoteKind::DecisionRecorded, json!({ "by": "human", "id": id, "attempt": attempt, "answer": answer }));
+        let number = said.parse::<usize>().ok().and_then(|number| candidates.get(number.checked_sub(1)?));
+        match number.or_else(|| candidates.iter().find(|name| **name == said)).cloned() {
+            Some(name) => self.speak(&name, "manual", out),
+            None if said.is_empty() || said == "q" || attempt >= HUMAN_TRIES => {
+                let next = self.next_in_order(&candidates);
+                self.speak(&next, "fallback", out);
+            }
+            None => self.ask_human(candidates, attempt + 1, out),
+        }
+        Ok(())
+    }
+}
+
+/// A name, answered as a text or as `{"name": ...}`.
+fn name_of(answer: &Value) -> Option<&str> {
+    answer.as_str().or_else(|| answer.get("name")?.as_str())
+}

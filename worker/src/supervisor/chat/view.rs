@@ -1,0 +1,136 @@
+//! What can be seen of a group chat from outside: where it is, whom it waits for, how it ended.
+//!
+//! Invariant: views are copies of the state; asking for one changes nothing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::machine::{GroupChat, Stage};
+use super::message::ChatMessage;
+use super::rules::{ChatAgent, Team};
+
+/// Why a chat ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    MaxRounds,
+    Termination,
+    /// Handed over to somebody outside of the chat.
+    Handoff,
+    NoReply,
+    NoEligibleSpeaker,
+    /// Magentic-One: the final answer has been given.
+    Answered,
+    Interrupted,
+    Cancelled,
+    Error,
+}
+
+impl Stop {
+    fn ok(self) -> bool {
+        !matches!(self, Stop::Interrupted | Stop::Cancelled | Stop::Error)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct End {
+    pub(super) stop: Stop,
+    pub(super) reason: String,
+    pub(super) error: Option<String>,
+}
+
+/// How a run of a chat ended, with the messages of that run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChatOutcome {
+    pub ok: bool,
+    pub stop: Stop,
+    pub reason: String,
+    pub messages: Vec<ChatMessage>,
+    pub last_speaker: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    pub tokens: u64,
+}
+
+/// A human is to choose the next speaker. Each time one is asked has its own id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HumanNeeded {
+    pub id: String,
+    pub prompt: String,
+    pub candidates: Vec<String>,
+    pub attempt: u32,
+}
+
+/// What the chat waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Waiting {
+    Selection { candidates: Vec<String>, attempt: u32 },
+    Human(HumanNeeded),
+    Speaker { agent: String },
+    Orchestrator,
+}
+
+/// A chat at a glance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChatView {
+    pub team: Team,
+    pub agents: Vec<String>,
+    pub round: u32,
+    pub max_round: u32,
+    pub messages: usize,
+    pub last_speaker: Option<String>,
+    pub paused: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
+    /// Magentic-One: rounds without progress, the facts and the plan as they stand.
+    pub stalls: u32,
+    pub facts: String,
+    pub plan: String,
+}
+
+impl GroupChat {
+    pub fn view(&self) -> ChatView {
+        ChatView {
+            team: self.rules.team,
+            agents: self.names().into_iter().map(str::to_owned).collect(),
+            round: self.rounds(),
+            max_round: self.rules.max_round,
+            messages: self.messages.len(),
+            last_speaker: self.last.clone(),
+            paused: self.paused,
+            waiting: self.waiting(),
+            stalls: self.ledger.stalls,
+            facts: self.ledger.facts.clone(),
+            plan: self.ledger.plan.clone(),
+        }
+    }
+    fn waiting(&self) -> Option<Waiting> {
+        match &self.stage {
+            Stage::Selecting(s) => Some(Waiting::Selection { candidates: s.candidates.clone(), attempt: s.attempt }),
+            Stage::Choosing(_) => self.human_needed().map(Waiting::Human),
+            Stage::Speaking { agent, .. } => Some(Waiting::Speaker { agent: agent.clone() }),
+            Stage::Ledger(_) => Some(Waiting::Orchestrator),
+            Stage::Over => None,
+        }
+    }
+    pub fn messages(&self) -> &[ChatMessage] {
+        &self.messages
+    }
+    pub fn agents(&self) -> &[ChatAgent] {
+        &self.agents
+    }
+    /// Who gets a message: all agents but its speaker, in list order.
+    pub fn receivers(&self, message: &ChatMessage) -> Vec<&str> {
+        self.names().into_iter().filter(|name| *name != message.from).collect()
+    }
+    pub fn is_over(&self) -> bool {
+        self.end.is_some()
+    }
+    pub fn outcome(&self) -> Option<ChatOutcome> {
+        let End { stop, reason, error } = self.end.clone()?;
+        let messages = self.messages.get(self.run_from..).unwrap_or_default().to_vec();
+        let (last_speaker, tokens) = (self.last.clone(), self.tokens);
+        Some(ChatOutcome { ok: stop.ok(), stop, reason, messages, last_speaker, error, tokens })
+    }
+}
