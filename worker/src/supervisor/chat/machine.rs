@@ -346,9 +346,9 @@ impl GroupChat {
     }
 
     fn drop_ask(&mut self, out: &mut Outbox) {
-        match (self.open.take(), self.held.take()) {
-            (Some(key), None) => out.ask(Ask::CancelCall { key }),
-            (Some(_) | None, _) => {} // nothing has been asked yet
+        // A call that is held back has not been asked yet.
+        if let (Some(key), None) = (self.open.take(), self.held.take()) {
+            out.ask(Ask::CancelCall { key });
         }
     }
 

@@ -182,7 +182,7 @@ impl ChatRules {
     pub(super) fn attempts(&self) -> u32 {
         self.max_retries_for_selecting_speaker.saturating_add(1)
     }
-    /// What the number of rounds so far is compared with.
+    /// What a chat of these agents is refused for.
     pub(super) fn check(&self, agents: &[ChatAgent]) -> Result<(), ChatError> {
         self.method()?;
         if !self.manager_tools.is_empty() {

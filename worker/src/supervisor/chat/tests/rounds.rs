@@ -196,7 +196,7 @@ fn an_interrupt_gives_the_word_to_the_admin() {
     let open = chat.last_call().key.clone();
     chat.chat.interrupt(&mut chat.out).unwrap();
     chat.collect();
-    assert_eq!(chat.cancelled, [open.clone()]);
+    assert_eq!(chat.cancelled, std::slice::from_ref(&open));
     assert_eq!(chat.speakers(), ["alice", "Admin"]);
     // What alice says too late is dropped.
     chat.chat.answered(&open, Ok(json!("late")), &mut chat.out);
@@ -289,7 +289,7 @@ fn a_cancelled_chat_drops_its_ask_and_ends() {
     let open = world.last_call().key.clone();
     world.chat.cancel("not needed", &mut world.out);
     world.collect();
-    assert_eq!(world.cancelled, [open.clone()]);
+    assert_eq!(world.cancelled, std::slice::from_ref(&open));
     let outcome = world.chat.outcome().unwrap();
     assert_eq!((outcome.ok, outcome.stop, outcome.reason.as_str()), (false, Stop::Cancelled, "not needed"));
     world.chat.answered(&open, Ok(json!("late")), &mut world.out);
