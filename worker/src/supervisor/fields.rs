@@ -175,7 +175,7 @@ pub(crate) fn kind(value: &Value) -> &'static str {
 }
 
 /// The known key that was probably meant: one contains the other, as in `dependencies` and `sub_task_dependencies`.
-fn similar<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
+pub(crate) fn similar<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     let key = key.to_lowercase();
     let shared = |known: &str| known.bytes().zip(key.bytes()).take_while(|(a, b)| a == b).count();
     known

@@ -20,6 +20,7 @@ mod shape;
 pub mod spec;
 mod task;
 mod work;
+mod yaml;
 
 pub use critic::Verdict;
 pub use execution::{AttemptRecord, Dispatch, Execution, TaskResult, TaskRun};

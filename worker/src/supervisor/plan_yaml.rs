@@ -8,9 +8,10 @@ use serde_json::Value;
 use super::fields::{FieldError, Fields, kind};
 use super::plan::{MAX_ATTEMPTS_DEFAULT, Plan, PlanError, REASONING_DEFAULT, SeedPlan, TaskItem};
 use super::task::{TaskId, TaskStatus};
+use super::yaml::{self, YAML_BYTES_MAX};
 
 /// The longest plan file, in bytes.
-pub const PLAN_BYTES_MAX: usize = 1024 * 1024;
+pub const PLAN_BYTES_MAX: usize = YAML_BYTES_MAX;
 
 /// Why a file is no plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,28 +61,13 @@ fn read(text: &str) -> Result<Plan, PlanProblem> {
     if text.len() > PLAN_BYTES_MAX {
         return Err(PlanProblem::TooLarge { length: text.len() });
     }
-    let value = parse(text)?;
-    Ok(Plan::from_file(seed(&value)?)?)
+    let value = yaml::parse(text).map_err(|why| PlanProblem::Yaml { why })?;
+    plan_of(&value)
 }
 
-/// YAML to data, within a budget that a plan never needs and a bomb soon spends.
-fn parse(text: &str) -> Result<Value, PlanProblem> {
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_events: 100_000,
-            max_aliases: 0,
-            max_anchors: 0,
-            max_depth: 32,
-            max_documents: 1,
-            max_nodes: 50_000,
-            max_total_scalar_bytes: PLAN_BYTES_MAX,
-            max_merge_keys: 0,
-        },
-        strict_booleans: true,
-        reject_unsupported_tags: true,
-        with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options(text, options).map_err(|why| PlanProblem::Yaml { why: why.to_string() })
+/// The plan of data in the form of a plan file.
+pub(super) fn plan_of(value: &Value) -> Result<Plan, PlanProblem> {
+    Ok(Plan::from_file(seed(value)?)?)
 }
 
 fn seed(value: &Value) -> Result<SeedPlan, PlanProblem> {

@@ -1,8 +1,40 @@
 //! What a supervisor run is told to do: the spec, read strictly and resolved once (supervisors.md §5.6).
 //!
+//! ```text
+//!   preset ─► file ─► overrides ─► types ─► checks ─► resolved spec + hash ─► first event of the run
+//! ```
+//!
 //! Invariant: a spec that was read has no key that nobody knows; a resolved spec holds every value, so that nothing
 //! reads the file or the environment later. It runs nothing.
 
+mod agent;
+mod builder;
+mod check;
+mod error;
+mod foreign;
+mod number;
+mod preset;
+mod read;
+mod resolve;
+mod script;
+mod sections;
+mod shorthand;
 mod span;
+mod template;
+#[cfg(test)]
+mod tests;
+mod typed;
+mod whole;
 
+pub use agent::{Agent, AgentKind, Limits, MemoryScope, Model, Role, Tool, Via, ViaHttp, ViaProcess, ViaSupervisor};
+pub use builder::SpecBuilder;
+pub use check::delegate_tool;
+pub use error::InvalidSpec;
+pub use number::{Money, Ratio};
+pub use preset::{Family, Preset};
+pub use read::{Files, SpecFile, read_spec, read_spec_with};
+pub use resolve::ResolvedSpec;
+pub use script::{Script, ScriptFailure, ScriptRule, Scripted, answer};
+pub use sections::*;
 pub use span::{InvalidSpan, Span};
+pub use whole::{Authority, Kind, SeedPlanSource, SupervisorSpec};

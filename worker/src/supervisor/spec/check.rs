@@ -1,0 +1,281 @@
+//! What a spec must be as a whole, beyond the types of its values.
+//!
+//! Invariant: a spec that passes can be run: names are unique, bounds are not zero, every system's own conditions hold,
+//! with that system's own texts. It changes nothing.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::agent::{Agent, MemoryScope, Via};
+use super::preset::{Family, Preset};
+use super::script::Script;
+use super::sections::{ChatTeam, PlanningMode, Selection};
+use super::template;
+use super::whole::SupervisorSpec;
+use crate::supervisor::fields::FieldError;
+use crate::supervisor::plan::Plan;
+use crate::supervisor::plan_yaml::{self, PlanProblem};
+
+mod bounds;
+
+type Check = Result<(), FieldError>;
+
+/// Why the spec cannot be run, or what is odd about it.
+pub(super) fn check(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
+    if spec.name.trim().is_empty() {
+        return Err(FieldError::at("name", "the text is empty"));
+    }
+    planning(spec)?;
+    agents(spec)?;
+    workers(spec)?;
+    crew(spec)?;
+    chat(spec)?;
+    handoff(spec)?;
+    roles(spec)?;
+    scripts(spec)?;
+    bounds::check(spec)?;
+    Ok(warnings(spec))
+}
+
+/// The seed plan of a spec.
+pub(super) fn seed_plan(plan: &Map<String, Value>) -> Result<Plan, FieldError> {
+    plan_yaml::plan_of(&Value::Object(plan.clone())).map_err(|why| match why {
+        PlanProblem::Field(why) => FieldError::at(format!("seed_plan.plan.{}", why.path), why.problem),
+        other => FieldError::at("seed_plan.plan", other.to_string()),
+    })
+}
+
+/// PDT-28.
+fn planning(spec: &SupervisorSpec) -> Check {
+    let needs_plan = matches!(spec.planning.mode, PlanningMode::Fixed | PlanningMode::Hybrid);
+    if needs_plan && spec.seed_plan.is_none() {
+        let why = "seed_plan must be provided when planning_mode is 'fixed' or 'hybrid'";
+        return Err(FieldError::at("planning.mode", why));
+    }
+    spec.plan().map(|_| ())
+}
+
+/// LGS-04, CUG-36: names are there, are unique, and stay unique as names of tools.
+fn agents(spec: &SupervisorSpec) -> Check {
+    let mut tools: BTreeMap<String, &str> = BTreeMap::new();
+    for (i, agent) in spec.agents.iter().enumerate() {
+        let at = format!("agents[{i}].name");
+        if agent.name.trim().is_empty() {
+            return Err(FieldError::at(at, "every agent needs a name; this one has none"));
+        }
+        if spec.agents[..i].iter().any(|other| other.name == agent.name) {
+            let why = format!("agent names must be unique; `{}` is given twice", agent.name);
+            return Err(FieldError::at(at, why));
+        }
+        let tool = delegate_tool(&agent.name);
+        if let Some(other) = tools.get(&tool) {
+            let why = format!("the agents `{other}` and `{}` would both be the tool `{tool}`", agent.name);
+            return Err(FieldError::at(at, why));
+        }
+        tools.insert(tool, &agent.name);
+        one_agent(agent, &format!("agents[{i}]"))?;
+    }
+    spec.manager_agent.as_ref().map_or(Ok(()), |manager| one_agent(manager, "manager_agent"))
+}
+
+/// The name of the tool that delegates to an agent: what is no letter, digit or `_` becomes `_` (CUG-36).
+pub fn delegate_tool(agent: &str) -> String {
+    let word = |c: char| if c.is_alphanumeric() || c == '_' { c } else { '_' };
+    format!("delegate_to_{}", agent.chars().map(word).collect::<String>())
+}
+
+fn one_agent(agent: &Agent, at: &str) -> Check {
+    match &agent.via {
+        Via::Process(process) if process.argv.first().is_none_or(|program| program.is_empty()) => {
+            Err(FieldError::at(format!("{at}.via.process.argv"), "the list is empty; it begins with the program"))
+        }
+        Via::Http(http) if !http.url.starts_with("http://") && !http.url.starts_with("https://") => {
+            let why = format!("expected an http or https address, found `{}`", http.url);
+            Err(FieldError::at(format!("{at}.via.http.url"), why))
+        }
+        Via::Activity(name) if name.trim().is_empty() => {
+            Err(FieldError::at(format!("{at}.via.activity"), "the text is empty"))
+        }
+        Via::Supervisor(inner) if inner.spec.is_none() => {
+            Err(FieldError::at(format!("{at}.via.supervisor"), "needs the `file` or the `spec` of the supervisor"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// FSS-32, and whoever else is nothing without agents.
+fn workers(spec: &SupervisorSpec) -> Check {
+    let Some(preset) = spec.preset else { return Ok(()) };
+    match preset {
+        Preset::FlowSupervisor
+        | Preset::FlowSupervisorPerTask
+        | Preset::FlowPlanAndExecute
+        | Preset::FlowCoordinator
+            if spec.agents.is_empty() =>
+        {
+            let why = format!("[supervisor] \"{}\" requires either worker or workers", spec.name);
+            Err(FieldError::at("agents", why))
+        }
+        Preset::SupyagentDelegation | Preset::SwarmHandoff | Preset::CugaStructured | Preset::CugaConversational
+            if spec.agents.is_empty() =>
+        {
+            Err(FieldError::at("agents", format!("{preset} needs at least one agent")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// CRW-01, CRW-02.
+fn crew(spec: &SupervisorSpec) -> Check {
+    if spec.preset != Some(Preset::CrewaiHierarchical) {
+        return Ok(());
+    }
+    let Some(manager) = &spec.manager_agent else {
+        return match &spec.manager_llm {
+            Some(_) => Ok(()),
+            None => {
+                let why = "Attribute `manager_llm` or `manager_agent` is required when using hierarchical process.";
+                Err(FieldError::at("manager_llm", why))
+            }
+        };
+    };
+    if manager.name.trim().is_empty() {
+        return Err(FieldError::at("manager_agent.name", "every agent needs a name; this one has none"));
+    }
+    if spec.agents.iter().any(|agent| agent.name == manager.name) {
+        return Err(FieldError::at("manager_agent", "Manager agent should not be included in agents list."));
+    }
+    if !manager.tools.is_empty() {
+        return Err(FieldError::at("manager_agent.tools", "Manager agent should not have tools"));
+    }
+    Ok(())
+}
+
+/// AGC-05, AGC-09, AGC-15.
+fn chat(spec: &SupervisorSpec) -> Check {
+    if spec.family() != Family::Chat {
+        return Ok(());
+    }
+    let count = spec.agents.len();
+    let least = if matches!(spec.speaker.team, ChatTeam::GroupChat | ChatTeam::Selector) { 2 } else { 1 };
+    if count < least {
+        let why = format!(
+            "GroupChat is underpopulated with {count} agents. Please add more agents to the GroupChat or use direct \
+             communication instead."
+        );
+        return Err(FieldError::at("agents", why));
+    }
+    let speaker = &spec.speaker;
+    if speaker.transitions.is_empty() {
+        return Ok(());
+    }
+    if speaker.allow_repeat.is_some() {
+        let why = "Don't provide both allowed_or_disallowed_speaker_transitions and allow_repeat_speaker in group \
+                   chat. Please set one of them to None.";
+        return Err(FieldError::at("speaker.transitions", why));
+    }
+    if speaker.transitions_type.is_none() {
+        let why = "GroupChat allowed_or_disallowed_speaker_transitions is not None, but speaker_transitions_type is \
+                   None. Please set speaker_transitions_type to either 'allowed' or 'disallowed'.";
+        return Err(FieldError::at("speaker.transitions_type", why));
+    }
+    let known = |name: &String| spec.agents.iter().any(|agent| agent.name == *name);
+    let named = speaker.transitions.iter().flat_map(|(from, to)| std::iter::once(from).chain(to));
+    match named.into_iter().find(|name| !known(name)) {
+        Some(name) => Err(FieldError::at("speaker.transitions", format!("`{name}` is not an agent of the chat"))),
+        None => Ok(()),
+    }
+}
+
+/// LGS-04: custom hand-off tools lead to all agents.
+fn handoff(spec: &SupervisorSpec) -> Check {
+    let Some(tools) = &spec.handoff.tools else { return Ok(()) };
+    if let Some(name) = tools.iter().find(|name| spec.agent(name).is_none()) {
+        return Err(FieldError::at("handoff.tools", format!("`{name}` is not an agent")));
+    }
+    let missing: Vec<String> = spec
+        .agents
+        .iter()
+        .filter(|agent| !tools.contains(&agent.name))
+        .map(|agent| format!("'{}'", agent.name))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let why = format!(
+        "When providing custom handoff tools, you must provide them for all subagents. Missing handoff tools for \
+         agents '{{{}}}'.",
+        missing.join(", ")
+    );
+    Err(FieldError::at("handoff.tools", why))
+}
+
+/// Whoever is named does exist.
+fn roles(spec: &SupervisorSpec) -> Check {
+    let own = [
+        ("planner", &spec.planner),
+        ("supervisor", &spec.supervisor),
+        ("reviewer", &spec.reviewer),
+        ("synthesizer", &spec.synthesizer),
+        ("advisor", &spec.advisor),
+    ];
+    let services = spec.services.iter().map(|(purpose, role)| (format!("services.{}", purpose.as_str()), role));
+    let roles = own.iter().filter_map(|(at, role)| role.as_ref().map(|role| ((*at).to_owned(), role))).chain(services);
+    for (at, role) in roles {
+        if let Some(name) = role.agent.as_deref().filter(|name| spec.agent(name).is_none()) {
+            return Err(FieldError::at(format!("{at}.agent"), format!("`{name}` is not an agent")));
+        }
+        one_agent(&Agent { via: role.via.clone(), ..Agent::new("role") }, &at)?;
+    }
+    match spec.delegation.root.as_deref().filter(|name| spec.agent(name).is_none()) {
+        Some(name) => Err(FieldError::at("delegation.root", format!("`{name}` is not an agent"))),
+        None => Ok(()),
+    }
+}
+
+fn scripts(spec: &SupervisorSpec) -> Check {
+    script(&spec.script, "script")?;
+    for (i, agent) in spec.agents.iter().enumerate() {
+        script(&agent.script, &format!("agents[{i}].script"))?;
+    }
+    let own = [&spec.planner, &spec.supervisor, &spec.reviewer, &spec.synthesizer, &spec.advisor];
+    for (role, at) in own.iter().zip(["planner", "supervisor", "reviewer", "synthesizer", "advisor"]) {
+        role.as_ref().map_or(Ok(()), |role| script(&role.script, &format!("{at}.script")))?;
+    }
+    Ok(())
+}
+
+fn script(script: &Script, at: &str) -> Check {
+    for (i, rule) in script.0.iter().enumerate() {
+        let at = format!("{at}[{i}]");
+        if rule.say.is_some() == rule.fail.is_some() {
+            return Err(FieldError::at(at, "a rule has either `say` or `fail`"));
+        }
+        let texts = rule.fail.as_ref().and_then(|fail| template::unknown_name_in(&fail.message));
+        let unknown = rule.say.as_ref().and_then(template::unknown_name).or(texts);
+        if let Some(name) = unknown {
+            let known = template::NAMES.join(", ");
+            return Err(FieldError::at(at, format!("`{{{{{name}}}}}` means nothing; known names: {known}")));
+        }
+    }
+    Ok(())
+}
+
+/// What runs, but perhaps not as meant.
+fn warnings(spec: &SupervisorSpec) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (i, agent) in spec.agents.iter().enumerate() {
+        for name in agent.delegates.iter().filter(|name| spec.agent(name).is_none()) {
+            // SUP-04: a delegate without an entry is no tool.
+            warnings.push(format!("agents[{i}].delegates: `{name}` is not an agent; it becomes no tool"));
+        }
+        if agent.memory_scope == MemoryScope::Call && spec.family() == Family::Chat {
+            warnings.push(format!("agents[{i}].memory_scope: who takes part in a chat sees all of it"));
+        }
+    }
+    if spec.dispatch.selection == Selection::One && spec.dispatch.max_concurrency != Some(1) {
+        warnings.push("dispatch.max_concurrency: `selection: one` runs one task at a time".to_owned());
+    }
+    warnings
+}

@@ -1,0 +1,37 @@
+//! Why something is no spec.
+//!
+//! Invariant: the error names the file, the place and the problem; a builder's has no file.
+
+use super::super::fields::FieldError;
+
+/// A spec that cannot be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidSpec {
+    /// The file; empty for a spec that was built by a program.
+    pub path: String,
+    /// The key, such as `hitl.triggers.confidence`; empty for the whole.
+    pub at: String,
+    pub why: String,
+}
+
+impl std::error::Error for InvalidSpec {}
+
+impl std::fmt::Display for InvalidSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Invalid supervisor spec")?;
+        if !self.path.is_empty() {
+            write!(f, " at '{}'", self.path)?;
+        }
+        f.write_str(". ")?;
+        if !self.at.is_empty() {
+            write!(f, "{}: ", self.at)?;
+        }
+        f.write_str(&self.why)
+    }
+}
+
+impl InvalidSpec {
+    pub(super) fn of(path: &str, why: FieldError) -> Self {
+        InvalidSpec { path: path.to_owned(), at: why.path, why: why.problem }
+    }
+}

@@ -1,0 +1,42 @@
+//! Agents as supyagent writes them (SUP-01).
+//!
+//! Invariant: its own keys mean what they mean there; an entry that has none of them is one of ours and stays as it is.
+//! The result is data, for the types to judge.
+
+use serde_json::{Map, Value, json};
+
+use crate::supervisor::fields::{FieldError, kind};
+
+/// Their names for a turn's and an agent's tool calls, and ours.
+const LIMITS: [(&str, &str); 2] = [("max_tool_calls_per_turn", "per_turn"), ("max_total_tool_calls", "total")];
+
+/// An agent of a file, in our words.
+pub(in super::super) fn agent(mut agent: Map<String, Value>) -> Result<Map<String, Value>, FieldError> {
+    if !matches!(agent.get("name"), Some(Value::String(name)) if !name.trim().is_empty()) {
+        return Err(FieldError::at("name", "required key `name` is missing"));
+    }
+    if let Some(Value::Object(model)) = agent.get("model")
+        && model.contains_key("provider")
+    {
+        let model = self::model(model)?;
+        agent.insert("model".to_owned(), model);
+    }
+    if let Some(Value::Object(limits)) = agent.get_mut("limits") {
+        for (theirs, ours) in LIMITS {
+            if let Some(value) = limits.remove(theirs) {
+                limits.insert(ours.to_owned(), value);
+            }
+        }
+    }
+    Ok(agent)
+}
+
+/// `{ provider: anthropic/claude, temperature: 0.7 }`: the provider names the model, the rest is its settings.
+fn model(model: &Map<String, Value>) -> Result<Value, FieldError> {
+    let mut settings = model.clone();
+    match settings.shift_remove("provider") {
+        Some(Value::String(name)) if !name.trim().is_empty() => Ok(json!({ "name": name, "settings": settings })),
+        Some(other) => Err(FieldError::at("model.provider", format!("expected a text, found {}", kind(&other)))),
+        None => Err(FieldError::at("model.provider", "required key `provider` is missing")),
+    }
+}

@@ -1,0 +1,176 @@
+//! The presets: the systems of the field as values of one spec (supervisors.md §5.6).
+//!
+//! Invariant: a preset only sets values, a file or a program may override each. Numbers are those of the rows.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+mod chat;
+mod graph;
+mod shannon;
+
+use super::whole::SupervisorSpec;
+
+/// A known way to supervise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preset {
+    PydantaskFixed,
+    PydantaskLlm,
+    PydantaskHybrid,
+    FlowSupervisor,
+    FlowSupervisorPerTask,
+    FlowPlanAndExecute,
+    FlowCoordinator,
+    CugaConversational,
+    CugaStructured,
+    ShannonSupervisor,
+    ShannonDag,
+    ShannonSimple,
+    SupyagentDelegation,
+    #[serde(rename = "autogen-groupchat")]
+    AutogenGroupChat,
+    #[serde(rename = "autogen-groupchat-selector", alias = "autogen-selector")]
+    AutogenSelector,
+    #[serde(rename = "autogen-groupchat-magentic", alias = "autogen-magentic")]
+    AutogenMagentic,
+    #[serde(rename = "autogen-groupchat-swarm", alias = "autogen-swarm")]
+    AutogenSwarm,
+    CrewaiHierarchical,
+    LanggraphSupervisor,
+    SwarmHandoff,
+}
+
+/// The machine that carries a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// Tasks with dependencies.
+    Graph,
+    /// A conversation with one speaker at a time.
+    Chat,
+    /// Agents that call tools and each other.
+    Agents,
+}
+
+impl Preset {
+    pub const ALL: [Preset; 20] = [
+        Preset::PydantaskFixed,
+        Preset::PydantaskLlm,
+        Preset::PydantaskHybrid,
+        Preset::FlowSupervisor,
+        Preset::FlowSupervisorPerTask,
+        Preset::FlowPlanAndExecute,
+        Preset::FlowCoordinator,
+        Preset::CugaConversational,
+        Preset::CugaStructured,
+        Preset::ShannonSupervisor,
+        Preset::ShannonDag,
+        Preset::ShannonSimple,
+        Preset::SupyagentDelegation,
+        Preset::AutogenGroupChat,
+        Preset::AutogenSelector,
+        Preset::AutogenMagentic,
+        Preset::AutogenSwarm,
+        Preset::CrewaiHierarchical,
+        Preset::LanggraphSupervisor,
+        Preset::SwarmHandoff,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Preset::PydantaskFixed => "pydantask-fixed",
+            Preset::PydantaskLlm => "pydantask-llm",
+            Preset::PydantaskHybrid => "pydantask-hybrid",
+            Preset::FlowSupervisor => "flow-supervisor",
+            Preset::FlowSupervisorPerTask => "flow-supervisor-per-task",
+            Preset::FlowPlanAndExecute => "flow-plan-and-execute",
+            Preset::FlowCoordinator => "flow-coordinator",
+            Preset::CugaConversational => "cuga-conversational",
+            Preset::CugaStructured => "cuga-structured",
+            Preset::ShannonSupervisor => "shannon-supervisor",
+            Preset::ShannonDag => "shannon-dag",
+            Preset::ShannonSimple => "shannon-simple",
+            Preset::SupyagentDelegation => "supyagent-delegation",
+            Preset::AutogenGroupChat => "autogen-groupchat",
+            Preset::AutogenSelector => "autogen-groupchat-selector",
+            Preset::AutogenMagentic => "autogen-groupchat-magentic",
+            Preset::AutogenSwarm => "autogen-groupchat-swarm",
+            Preset::CrewaiHierarchical => "crewai-hierarchical",
+            Preset::LanggraphSupervisor => "langgraph-supervisor",
+            Preset::SwarmHandoff => "swarm-handoff",
+        }
+    }
+
+    pub fn family(self) -> Family {
+        match self {
+            Preset::PydantaskFixed
+            | Preset::PydantaskLlm
+            | Preset::PydantaskHybrid
+            | Preset::FlowSupervisor
+            | Preset::FlowSupervisorPerTask
+            | Preset::FlowPlanAndExecute
+            | Preset::FlowCoordinator
+            | Preset::CugaStructured
+            | Preset::ShannonSupervisor
+            | Preset::ShannonDag
+            | Preset::ShannonSimple => Family::Graph,
+            Preset::AutogenGroupChat | Preset::AutogenSelector | Preset::AutogenMagentic | Preset::AutogenSwarm => {
+                Family::Chat
+            }
+            Preset::CugaConversational
+            | Preset::SupyagentDelegation
+            | Preset::CrewaiHierarchical
+            | Preset::LanggraphSupervisor
+            | Preset::SwarmHandoff => Family::Agents,
+        }
+    }
+
+    /// The preset's values, with neither objective nor agents yet.
+    pub fn values(self) -> SupervisorSpec {
+        let mut spec = SupervisorSpec { preset: Some(self), ..SupervisorSpec::default() };
+        if !matches!(self, Preset::ShannonSupervisor) {
+            alone(&mut spec);
+        }
+        match self {
+            Preset::PydantaskFixed => graph::pydantask_fixed(&mut spec),
+            Preset::PydantaskLlm => graph::pydantask_llm(&mut spec),
+            Preset::PydantaskHybrid => graph::pydantask_hybrid(&mut spec),
+            Preset::FlowSupervisor => graph::flow_supervisor(&mut spec),
+            Preset::FlowSupervisorPerTask => graph::flow_supervisor_per_task(&mut spec),
+            Preset::FlowPlanAndExecute => graph::flow_plan_and_execute(&mut spec),
+            Preset::FlowCoordinator => graph::flow_coordinator(&mut spec),
+            Preset::CugaStructured => graph::cuga_structured(&mut spec),
+            Preset::CugaConversational => graph::cuga_conversational(&mut spec),
+            Preset::ShannonSupervisor => shannon::supervisor(&mut spec),
+            Preset::ShannonDag => shannon::dag(&mut spec),
+            Preset::ShannonSimple => shannon::simple(&mut spec),
+            Preset::SupyagentDelegation => chat::supyagent(&mut spec),
+            Preset::AutogenGroupChat => chat::group_chat(&mut spec),
+            Preset::AutogenSelector => chat::selector(&mut spec),
+            Preset::AutogenMagentic => chat::magentic(&mut spec),
+            Preset::AutogenSwarm => chat::swarm_team(&mut spec),
+            Preset::CrewaiHierarchical => chat::crewai(&mut spec),
+            Preset::LanggraphSupervisor => chat::langgraph(&mut spec),
+            Preset::SwarmHandoff => chat::swarm(&mut spec),
+        }
+        spec
+    }
+}
+
+impl std::fmt::Display for Preset {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What only Shannon's supervisor brings is off elsewhere: its team, escalations, trust, memory, router and threshold.
+fn alone(spec: &mut SupervisorSpec) {
+    spec.team.recruit = false;
+    spec.hitl.enabled = false;
+    spec.trust.enabled = false;
+    (spec.memory.advisor, spec.memory.record) = (false, false);
+    spec.routing.enabled = false;
+    spec.failure.threshold_bp = None;
+    spec.synthesis.bypass_single = false;
+}

@@ -1,0 +1,199 @@
+//! Reading a spec: YAML, the preset below it, overrides above it, then the types and the checks.
+//!
+//! Invariant: a file is refused with its path and the place of the fault; no key is passed over, nothing is coerced. Other
+//! files are asked for by name, and what was in them becomes part of the spec. It opens no file itself.
+
+use serde_json::{Map, Value};
+
+use super::check;
+use super::error::InvalidSpec;
+use super::foreign;
+use super::preset::Preset;
+use super::resolve::ResolvedSpec;
+use super::shorthand;
+use super::typed::typed;
+use super::whole::SupervisorSpec;
+use crate::supervisor::fields::{FieldError, kind};
+use crate::supervisor::plan_yaml::{self, PlanProblem};
+use crate::supervisor::yaml::{self, YAML_BYTES_MAX};
+
+/// How deep supervisors may be nested in one spec.
+const NESTED_MAX: usize = 8;
+
+/// Gives the text of another file, by the name the spec has for it.
+pub type Files<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+
+/// A spec that was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpecFile {
+    pub path: String,
+    pub spec: SupervisorSpec,
+    /// What was understood but is probably not what was meant.
+    pub warnings: Vec<String>,
+}
+
+impl SpecFile {
+    /// The spec of a run. The objective may have been set since the file was read.
+    pub fn resolve(&self) -> Result<ResolvedSpec, InvalidSpec> {
+        self.spec.resolve().map_err(|why| InvalidSpec { path: self.path.clone(), ..why })
+    }
+}
+
+/// A spec that names no other files.
+pub fn read_spec(path: &str, text: &str) -> Result<SpecFile, InvalidSpec> {
+    read_spec_with(path, text, &Value::Null, &|name| Err(format!("the file `{name}` cannot be read from here")))
+}
+
+/// A spec with its files. `overrides` (a mapping like the spec itself) wins over the file, as arguments do (CUG-16).
+pub fn read_spec_with(path: &str, text: &str, overrides: &Value, files: Files<'_>) -> Result<SpecFile, InvalidSpec> {
+    let refuse = |why| InvalidSpec::of(path, why);
+    if text.len() > YAML_BYTES_MAX {
+        let why = format!("the file has {} bytes; at most {YAML_BYTES_MAX} are read", text.len());
+        return Err(refuse(FieldError::at("", why)));
+    }
+    let value = yaml::parse(text).map_err(|why| refuse(FieldError::at("", why)))?;
+    let (spec, warnings) = Reader { files, depth: 0 }.spec(value, overrides).map_err(refuse)?;
+    Ok(SpecFile { path: path.to_owned(), spec, warnings })
+}
+
+struct Reader<'a> {
+    files: Files<'a>,
+    depth: usize,
+}
+
+impl Reader<'_> {
+    fn spec(&self, value: Value, overrides: &Value) -> Result<(SupervisorSpec, Vec<String>), FieldError> {
+        let mut file = mapping(value, "the document")?;
+        let mut warnings = Vec::new();
+        if foreign::cuga::is_one(&file) {
+            (file, warnings) = foreign::cuga::spec(&file)?;
+        }
+        if let Value::Object(overrides) = overrides {
+            overrides.iter().for_each(|(key, value)| merge_key(&mut file, key, value));
+        }
+        self.agent_files(&mut file)?;
+        warnings.extend(shorthand::write_out(&mut file)?);
+        self.seed_plan(&mut file)?;
+        self.nested(&mut file)?;
+        let base = match file.get("preset").filter(|preset| !preset.is_null()) {
+            Some(preset) => typed::<Preset>(preset).map_err(|why| FieldError::at("preset", why.problem))?.values(),
+            None => SupervisorSpec::default(),
+        };
+        let mut whole = serde_json::to_value(base).map_err(|why| FieldError::at("", why.to_string()))?;
+        merge(&mut whole, &Value::Object(file));
+        let spec: SupervisorSpec = typed(&whole)?;
+        warnings.extend(check::check(&spec)?);
+        Ok((spec, warnings))
+    }
+
+    /// `agents: [{ file: planner.yaml }]`: an agent as supyagent writes it, or as we do (SUP-01).
+    fn agent_files(&self, spec: &mut Map<String, Value>) -> Result<(), FieldError> {
+        let Some(Value::Array(agents)) = spec.get_mut("agents") else { return Ok(()) };
+        for (i, agent) in agents.iter_mut().enumerate() {
+            let Some(name) = agent.get("file").and_then(Value::as_str).map(str::to_owned) else { continue };
+            let at = format!("agents[{i}].file");
+            let value = self.other_file(&name, &at)?;
+            let in_file = |why: FieldError| FieldError::at(&at, format!("'{name}': {why}"));
+            let mut entry =
+                foreign::supyagent::agent(mapping(value, "the document").map_err(in_file)?).map_err(in_file)?;
+            if let Value::Object(own) = agent {
+                own.remove("file");
+                own.iter().for_each(|(key, value)| merge_key(&mut entry, key, value));
+            }
+            *agent = Value::Object(entry);
+        }
+        Ok(())
+    }
+
+    /// The seed plan by its own strict contract (PDT-39 to PDT-44), in its normal form.
+    fn seed_plan(&self, spec: &mut Map<String, Value>) -> Result<(), FieldError> {
+        let Some(Value::Object(source)) = spec.get_mut("seed_plan") else { return Ok(()) };
+        let (value, at) = match (source.get("file").and_then(Value::as_str), source.get("plan")) {
+            (Some(_), Some(plan)) if !plan.is_null() => {
+                return Err(FieldError::at("seed_plan", "give either `file` or `plan`, not both"));
+            }
+            (Some(name), _) => (self.other_file(name, "seed_plan.file")?, "seed_plan.file"),
+            (None, Some(plan)) if plan.is_object() => (plan.clone(), "seed_plan.plan"),
+            _ => return Ok(()),
+        };
+        let named = source.get("file").and_then(Value::as_str).map(str::to_owned);
+        let refused = |why: PlanProblem| match (&named, why) {
+            (Some(file), why) => FieldError::at(at, format!("Invalid workflow YAML at '{file}'. {why}")),
+            (None, PlanProblem::Field(why)) => FieldError::at(format!("{at}.{}", why.path), why.problem),
+            (None, why) => FieldError::at(at, why.to_string()),
+        };
+        let mut plan = plan_yaml::plan_of(&value).map_err(refused)?;
+        if source.get("auto_mark_final").and_then(Value::as_bool).unwrap_or(true) {
+            plan = plan.auto_mark_final();
+        }
+        let plan = serde_json::to_value(&plan).map_err(|why| FieldError::at(at, why.to_string()))?;
+        source.insert("plan".to_owned(), plan);
+        source.insert("file".to_owned(), Value::Null);
+        Ok(())
+    }
+
+    /// Agents that are supervisors themselves get their whole spec here.
+    fn nested(&self, spec: &mut Map<String, Value>) -> Result<(), FieldError> {
+        let Some(Value::Array(agents)) = spec.get_mut("agents") else { return Ok(()) };
+        for (i, agent) in agents.iter_mut().enumerate() {
+            let Some(Value::Object(inner)) = agent.pointer_mut("/via/supervisor") else { continue };
+            let at = format!("agents[{i}].via.supervisor");
+            if self.depth + 1 > NESTED_MAX {
+                return Err(FieldError::at(at, format!("supervisors are nested more than {NESTED_MAX} deep")));
+            }
+            let value = match (inner.get("file").and_then(Value::as_str), inner.get("spec")) {
+                (Some(_), Some(Value::Object(_))) => {
+                    return Err(FieldError::at(at, "give either `file` or `spec`, not both"));
+                }
+                (Some(name), _) => self.other_file(name, &format!("{at}.file"))?,
+                (None, Some(spec @ Value::Object(_))) => spec.clone(),
+                _ => return Err(FieldError::at(at, "needs the `file` or the `spec` of the supervisor")),
+            };
+            let reader = Reader { files: self.files, depth: self.depth + 1 };
+            let (whole, _) = reader
+                .spec(value, &Value::Null)
+                .map_err(|why| FieldError::at(format!("{at}.spec.{}", why.path).trim_end_matches('.'), why.problem))?;
+            let whole = serde_json::to_value(whole).map_err(|why| FieldError::at(&at, why.to_string()))?;
+            inner.insert("spec".to_owned(), whole);
+            inner.insert("file".to_owned(), Value::Null);
+        }
+        Ok(())
+    }
+
+    fn other_file(&self, name: &str, at: &str) -> Result<Value, FieldError> {
+        let text = (self.files)(name).map_err(|why| FieldError::at(at, why))?;
+        if text.len() > YAML_BYTES_MAX {
+            let why = format!("'{name}' has {} bytes; at most {YAML_BYTES_MAX} are read", text.len());
+            return Err(FieldError::at(at, why));
+        }
+        yaml::parse(&text).map_err(|why| FieldError::at(at, format!("'{name}': {why}")))
+    }
+}
+
+fn mapping(value: Value, what: &str) -> Result<Map<String, Value>, FieldError> {
+    match value {
+        Value::Object(map) => Ok(map),
+        Value::Null => Ok(Map::new()),
+        other => Err(FieldError::at(what, format!("expected a mapping, found {}", kind(&other)))),
+    }
+}
+
+/// Mappings are merged, everything else is replaced; a section that is empty (`hitl:`) changes nothing.
+fn merge(base: &mut Value, over: &Value) {
+    match (base, over) {
+        (Value::Object(base), Value::Object(over)) => {
+            over.iter().for_each(|(key, value)| merge_key(base, key, value));
+        }
+        (Value::Object(_), Value::Null) => {}
+        (base, over) => *base = over.clone(),
+    }
+}
+
+fn merge_key(base: &mut Map<String, Value>, key: &str, value: &Value) {
+    match base.get_mut(key) {
+        Some(old) => merge(old, value),
+        None => {
+            base.insert(key.to_owned(), value.clone());
+        }
+    }
+}

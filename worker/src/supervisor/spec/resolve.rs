@@ -1,0 +1,87 @@
+//! The resolved spec: every value, and the hash that names it.
+//!
+//! Invariant: the same spec gives the same bytes and the same hash, on every machine and every time: keys are sorted,
+//! numbers have one form. Nothing about a run is read from anywhere else afterwards (supervisors.md §5.8 no. 4).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::check;
+use super::error::InvalidSpec;
+use super::whole::SupervisorSpec;
+use crate::supervisor::fields::FieldError;
+use crate::supervisor::plan::Plan;
+
+/// A spec that can be run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResolvedSpec {
+    pub spec: SupervisorSpec,
+    /// blake3 over the canonical JSON, in hex.
+    pub hash: String,
+}
+
+impl SupervisorSpec {
+    /// Checks the spec as a whole and names it. A run without an objective of its own has its seed plan's.
+    pub fn resolve(&self) -> Result<ResolvedSpec, InvalidSpec> {
+        let refuse = |why| InvalidSpec::of("", why);
+        check::check(self).map_err(refuse)?;
+        let mut spec = self.clone();
+        if spec.objective.trim().is_empty()
+            && let Some(plan) = spec.plan().map_err(refuse)?
+        {
+            plan.objective().clone_into(&mut spec.objective);
+        }
+        if spec.objective.trim().is_empty() {
+            return Err(refuse(FieldError::at("objective", "required key `objective` is missing")));
+        }
+        let hash = hash(&spec).map_err(|why| refuse(FieldError::at("", why)))?;
+        Ok(ResolvedSpec { spec, hash })
+    }
+
+    /// The seed plan, checked (PDT-38, PDT-41).
+    pub fn plan(&self) -> Result<Option<Plan>, FieldError> {
+        let Some(source) = &self.seed_plan else { return Ok(None) };
+        if let Some(file) = &source.file {
+            return Err(FieldError::at("seed_plan.file", format!("the plan file `{file}` has not been read")));
+        }
+        let Some(plan) = &source.plan else {
+            return Err(FieldError::at("seed_plan", "needs the `file` or the `plan` itself"));
+        };
+        let plan = check::seed_plan(plan)?;
+        Ok(Some(if source.auto_mark_final { plan.auto_mark_final() } else { plan }))
+    }
+}
+
+impl ResolvedSpec {
+    /// The bytes that are hashed and stored.
+    pub fn canonical(&self) -> Result<String, String> {
+        canonical(&self.spec)
+    }
+    /// Whether the hash is that of the spec.
+    pub fn is_intact(&self) -> bool {
+        hash(&self.spec).is_ok_and(|hash| hash == self.hash)
+    }
+}
+
+fn hash(spec: &SupervisorSpec) -> Result<String, String> {
+    Ok(blake3::hash(canonical(spec)?.as_bytes()).to_hex().to_string())
+}
+
+fn canonical(spec: &SupervisorSpec) -> Result<String, String> {
+    let value = serde_json::to_value(spec).map_err(|why| why.to_string())?;
+    serde_json::to_string(&sorted(value)).map_err(|why| why.to_string())
+}
+
+/// Every mapping in the order of its keys.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Array(list) => list.into_iter().map(sorted).collect(),
+        Value::Object(map) => {
+            let mut entries: Vec<(String, Value)> = map.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+            entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+            Value::Object(entries.into_iter().collect::<Map<_, _>>())
+        }
+        other => other,
+    }
+}

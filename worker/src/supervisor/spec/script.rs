@@ -1,0 +1,205 @@
+//! Scripted answers: what a model or agent says, written down beforehand.
+//!
+//! Invariant: the answer is a function of the script and the call alone, so a run with scripted agents is the same every
+//! time. The first rule that fits answers; nobody waits here: how long an answer takes is part of it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::span::Span;
+use super::template;
+use crate::supervisor::model::TaskId;
+use crate::supervisor::outbox::{Call, Purpose};
+
+/// The rules, in order.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Script(pub Vec<ScriptRule>);
+
+/// What is answered when a call is like this. All that is given must fit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptRule {
+    pub on: Purpose,
+    #[serde(default)]
+    pub agent: Option<String>,
+    #[serde(default)]
+    pub task: Option<TaskId>,
+    #[serde(default)]
+    pub attempt: Option<u32>,
+    #[serde(default)]
+    pub round: Option<u32>,
+    /// `role` in the call's context.
+    #[serde(default)]
+    pub role: Option<String>,
+    /// The prompt holds this text.
+    #[serde(default)]
+    pub contains: Option<String>,
+    /// The answer: any JSON. `{{task}}`, `{{attempt}}`, `{{round}}`, `{{agent}}`, `{{prompt}}` and `{{context.x.y}}` are
+    /// filled in; a text that is nothing but one of them becomes its value.
+    #[serde(default)]
+    pub say: Option<Value>,
+    /// How long it takes.
+    #[serde(default)]
+    pub after: Span,
+    /// It fails instead; in a file also the message alone.
+    #[serde(default)]
+    pub fail: Option<ScriptFailure>,
+}
+
+/// A failure that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("{message}")]
+#[serde(deny_unknown_fields)]
+pub struct ScriptFailure {
+    pub message: String,
+    #[serde(default)]
+    pub retryable: bool,
+}
+
+/// What a scripted call comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scripted {
+    pub after: Span,
+    pub result: Result<Value, ScriptFailure>,
+}
+
+impl ScriptRule {
+    /// A rule that fits every call of a purpose and says nothing yet.
+    pub fn on(purpose: Purpose) -> Self {
+        ScriptRule {
+            on: purpose,
+            agent: None,
+            task: None,
+            attempt: None,
+            round: None,
+            role: None,
+            contains: None,
+            say: None,
+            after: Span::ZERO,
+            fail: None,
+        }
+    }
+    #[must_use]
+    pub fn agent(mut self, name: impl Into<String>) -> Self {
+        self.agent = Some(name.into());
+        self
+    }
+    #[must_use]
+    pub fn task(mut self, task: TaskId) -> Self {
+        self.task = Some(task);
+        self
+    }
+    #[must_use]
+    pub fn attempt(mut self, attempt: u32) -> Self {
+        self.attempt = Some(attempt);
+        self
+    }
+    #[must_use]
+    pub fn round(mut self, round: u32) -> Self {
+        self.round = Some(round);
+        self
+    }
+    #[must_use]
+    pub fn contains(mut self, text: impl Into<String>) -> Self {
+        self.contains = Some(text.into());
+        self
+    }
+    #[must_use]
+    pub fn say(mut self, answer: Value) -> Self {
+        self.say = Some(answer);
+        self
+    }
+    #[must_use]
+    pub fn after(mut self, span: Span) -> Self {
+        self.after = span;
+        self
+    }
+    #[must_use]
+    pub fn fail(mut self, message: impl Into<String>, retryable: bool) -> Self {
+        self.fail = Some(ScriptFailure { message: message.into(), retryable });
+        self
+    }
+
+    fn fits(&self, call: &Call) -> bool {
+        let agent = self.agent.as_ref().is_none_or(|agent| call.agent.as_ref() == Some(agent));
+        let task = self.task.as_ref().is_none_or(|task| call.task.as_ref() == Some(task));
+        let role = self.role.as_deref().is_none_or(|role| call.context.get("role") == Some(&json!(role)));
+        self.on == call.purpose
+            && agent
+            && task
+            && role
+            && self.attempt.is_none_or(|attempt| attempt == call.attempt)
+            && self.round.is_none_or(|round| round == call.round)
+            && self.contains.as_deref().is_none_or(|text| call.prompt.contains(text))
+    }
+
+    fn answer(&self, call: &Call) -> Scripted {
+        let said = || template::fill(self.say.as_ref().unwrap_or(&Value::Null), call);
+        let failed = |failure: &ScriptFailure| ScriptFailure {
+            message: template::fill_text(&failure.message, call),
+            retryable: failure.retryable,
+        };
+        Scripted { after: self.after, result: self.fail.as_ref().map_or_else(|| Ok(said()), |why| Err(failed(why))) }
+    }
+}
+
+impl Script {
+    /// The first rule that fits the call.
+    pub fn rule(&self, call: &Call) -> Option<&ScriptRule> {
+        self.0.iter().find(|rule| rule.fits(call))
+    }
+}
+
+/// What the script answers to a call.
+pub fn answer(script: &Script, call: &Call) -> Scripted {
+    answer_in_order(&[script], call)
+}
+
+/// The same over several scripts: the rules of an earlier one come first.
+pub(super) fn answer_in_order(scripts: &[&Script], call: &Call) -> Scripted {
+    match scripts.iter().find_map(|script| script.rule(call)) {
+        Some(rule) => rule.answer(call),
+        None => Scripted { after: Span::ZERO, result: without_rule(call) },
+    }
+}
+
+/// Work gets a plain text, and telling somebody succeeds; whoever decides must have been told what.
+fn without_rule(call: &Call) -> Result<Value, ScriptFailure> {
+    match call.purpose {
+        Purpose::ExecuteWorker => Ok(default_text(call).into()),
+        Purpose::RecordDecomposition
+        | Purpose::NotifyForApproval
+        | Purpose::LogApprovalResult
+        | Purpose::EmitProgress => Ok(json!({})),
+        Purpose::Plan
+        | Purpose::Decide
+        | Purpose::Review
+        | Purpose::Synthesize
+        | Purpose::Advise
+        | Purpose::FetchMemory
+        | Purpose::AuthorizeTeamAction
+        | Purpose::Compensate => Err(ScriptFailure { message: no_rule(call), retryable: false }),
+    }
+}
+
+fn default_text(call: &Call) -> String {
+    let who = call.agent.as_deref().unwrap_or("worker");
+    match &call.task {
+        Some(task) => format!("{who}: task {task} done (attempt {})", call.attempt),
+        None => format!("{who}: done (round {})", call.round),
+    }
+}
+
+fn no_rule(call: &Call) -> String {
+    let purpose = call.purpose.as_str();
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
+    let agent = or_none(call.agent.clone());
+    let task = or_none(call.task.as_ref().map(ToString::to_string));
+    format!(
+        "no scripted answer for `{purpose}` (agent: {agent}, task: {task}, attempt: {}, round: {}). Add a rule to \
+         `script:`, such as `- {{ on: {purpose}, round: {}, say: {{ ... }} }}`, or say with `via:` how the agent is run.",
+        call.attempt, call.round, call.round
+    )
+}

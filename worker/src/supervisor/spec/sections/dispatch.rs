@@ -1,0 +1,130 @@
+//! Which tasks run next, how many at once, and what their dependencies mean.
+//!
+//! Invariant: no bound is zero (the spec's check sees to it). It schedules nothing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::supervisor::spec::Span;
+
+/// `dispatch:`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Dispatch {
+    pub parallelism: Parallelism,
+    /// Tasks at once; null is as many as are ready.
+    pub max_concurrency: Option<u32>,
+    pub selection: Selection,
+}
+
+impl Default for Dispatch {
+    fn default() -> Self {
+        Dispatch { parallelism: Parallelism::Dependency, max_concurrency: Some(3), selection: Selection::Supervisor }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Parallelism {
+    /// Whatever waits for nothing runs at once.
+    Dependency,
+    /// One after another, in plan order.
+    Sequential,
+}
+
+/// Who says what runs next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Selection {
+    /// Everything that is ready.
+    All,
+    /// The supervisor chooses among what is ready.
+    Supervisor,
+    /// The first that is ready.
+    One,
+    /// A speaker is chosen.
+    Speaker,
+    /// The plan controller goes through the sub-tasks.
+    Controller,
+    /// The agent whose turn it is, by the tools it calls.
+    Agent,
+}
+
+/// `dependencies:`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Dependencies {
+    /// `false` starts every task of an iteration whatever it depends on (FSS-40).
+    pub honour: bool,
+    pub requires: Requires,
+    pub on_failure: OnDependency,
+    pub on_cancelled: OnDependency,
+    /// What happens to a task whose condition on a result does not hold.
+    pub on_unmet: OnUnmet,
+    /// Whether a cascade reaches tasks that are running (supervisors.md §4.1 no. 9).
+    pub cancel_running: bool,
+    /// How long a task may wait for its dependencies; null is for ever (SHD-04).
+    pub wait_timeout: Option<Span>,
+    pub topics: Topics,
+}
+
+impl Default for Dependencies {
+    fn default() -> Self {
+        Dependencies {
+            honour: true,
+            requires: Requires::Completed,
+            on_failure: OnDependency::Wait,
+            on_cancelled: OnDependency::Cancel,
+            on_unmet: OnUnmet::Wait,
+            cancel_running: false,
+            wait_timeout: None,
+            topics: Topics::default(),
+        }
+    }
+}
+
+/// The status of a dependency that is good enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Requires {
+    Completed,
+    CompletedOrSkipped,
+    /// Any end.
+    Terminal,
+}
+
+/// What becomes of a task whose dependency will never be satisfied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDependency {
+    /// It waits for a repair.
+    Wait,
+    Skip,
+    Cancel,
+    /// It runs all the same, without the result (SHD-03).
+    Run,
+    Block,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnUnmet {
+    Wait,
+    Skip,
+    Fail,
+}
+
+/// Waiting for topics that other tasks produce (SHN-49).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Topics {
+    pub timeout: Span,
+    pub backoff: Span,
+    pub backoff_max: Span,
+}
+
+impl Default for Topics {
+    fn default() -> Self {
+        Topics { timeout: Span::from_secs(360), backoff: Span::from_secs(1), backoff_max: Span::from_secs(30) }
+    }
+}

@@ -1,0 +1,149 @@
+//! What a run gives in the end, what it may cost, what it tells on the way, and what is undone when it is canceled.
+//!
+//! Invariant: a budget that is null is no budget; one that is set ends the run in one stated way. It charges nothing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::supervisor::spec::{Money, Span};
+
+/// `synthesis:`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Synthesis {
+    pub mode: SynthesisMode,
+    /// The shape of the synthesized result, as JSON Schema (FSS-21).
+    pub schema: Option<Value>,
+    /// A single successful result that is no JSON is the result (SHN-48).
+    pub bypass_single: bool,
+    /// The shortest result of a synthesis subtask that is used as it is (SHN-48).
+    pub own_result_chars: u32,
+    /// How often a synthesis is asked for that violates the schema.
+    pub tries: u32,
+}
+
+impl Default for Synthesis {
+    fn default() -> Self {
+        Synthesis {
+            mode: SynthesisMode::Synthesizer,
+            schema: None,
+            bypass_single: true,
+            own_result_chars: 100,
+            tries: 3,
+        }
+    }
+}
+
+/// What the result of a run is (supervisors.md §4.3 no. 44).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SynthesisMode {
+    FinalTask,
+    Synthesizer,
+    /// The results, merged.
+    Merge,
+    /// The output of the last task.
+    LastOutput,
+    LastMessage,
+    /// The tasks as they are (FSP-08).
+    None,
+}
+
+/// `budget:`; null is without end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Budget {
+    pub tokens: Option<u64>,
+    pub llm_calls: Option<u64>,
+    /// Tool calls of one task (CUG-35).
+    pub tool_calls: Option<u64>,
+    /// Tool calls of the whole conversation (CUG-35).
+    pub tool_calls_total: Option<u64>,
+    pub cost: Option<Money>,
+    pub wall: Option<Span>,
+    pub on_exhausted: OnExhausted,
+    /// Strategies step down when few tokens are left; null is never (SHN-72).
+    pub degrade: Option<Degrade>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget {
+            tokens: None,
+            llm_calls: None,
+            tool_calls: None,
+            tool_calls_total: None,
+            cost: None,
+            wall: None,
+            on_exhausted: OnExhausted::Synthesize,
+            degrade: None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExhausted {
+    /// One last synthesis of what there is.
+    Synthesize,
+    /// The run ends with what there is and says why (PDT-09).
+    Stop,
+    Fail,
+}
+
+/// Below so many remaining tokens a strategy steps down (SHN-72).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Degrade {
+    /// To chain of thought.
+    pub tree_of_thoughts: u64,
+    /// To react.
+    pub chain_of_thought: u64,
+    /// To reflection.
+    pub debate: u64,
+}
+
+impl Default for Degrade {
+    fn default() -> Self {
+        Degrade { tree_of_thoughts: 8_000, chain_of_thought: 4_000, debate: 8_000 }
+    }
+}
+
+/// `progress:`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Progress {
+    pub messages: ProgressMessages,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Progress { messages: ProgressMessages::Append }
+    }
+}
+
+/// How a sub-task's status message moves (CUG-44).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProgressMessages {
+    /// A line each time.
+    Append,
+    /// One message a sub-task, changed in place.
+    Update,
+    None,
+}
+
+/// `compensation:`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Compensation {
+    /// A canceled run undoes what its tasks said how to undo, last first (SHN-62).
+    pub on_cancel: bool,
+}
+
+impl Default for Compensation {
+    fn default() -> Self {
+        Compensation { on_cancel: true }
+    }
+}

@@ -1,0 +1,235 @@
+//! Where people come in: approval, escalation and trust.
+//!
+//! Invariant: what is critical is never approved by a timeout (SHH-09). It asks nobody.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::supervisor::spec::{Money, Ratio, Span};
+
+/// `hitl:`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hitl {
+    /// `false` asks nobody but those the plan itself names.
+    pub enabled: bool,
+    pub mode: HitlMode,
+    pub triggers: Triggers,
+    /// Actions that contain one of these, in lower case, need an approval (SHH-13).
+    pub plan_keywords: Vec<String>,
+    pub plan_policy: PlanPolicy,
+    pub approval: Approval,
+    pub order: TriggerOrder,
+    /// Where a sensitive action is caught (SHH-18).
+    pub gates: Vec<Gate>,
+    /// What `human_on_the_loop` asks for all the same (SHH-20).
+    pub exceptions: Vec<HitlException>,
+    /// Triggers that are recorded and hold nothing up (SHH-15).
+    pub notify_only: Vec<Trigger>,
+}
+
+impl Default for Hitl {
+    fn default() -> Self {
+        Hitl {
+            enabled: true,
+            mode: HitlMode::HumanInTheLoop,
+            triggers: Triggers::default(),
+            plan_keywords: ["publish", "send", "delete", "pay", "share"].map(str::to_owned).to_vec(),
+            plan_policy: PlanPolicy::default(),
+            approval: Approval::default(),
+            order: TriggerOrder::Table,
+            gates: vec![Gate::Before, Gate::After],
+            exceptions: vec![HitlException::RiskCritical, HitlException::ConsecutiveFailures],
+            notify_only: Vec::new(),
+        }
+    }
+}
+
+/// How much people are asked (SHH-05).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HitlMode {
+    HumanInCommand,
+    HumanInTheLoop,
+    HumanOnTheLoop,
+}
+
+/// `hitl.triggers:`; null is that a trigger is off (SHH-01).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Triggers {
+    pub confidence: Option<Ratio>,
+    pub action_cost: Option<Money>,
+    pub sensitive: Vec<String>,
+    pub consecutive_failures: Option<u32>,
+    pub decision_timeout: Option<Span>,
+    /// No agent or tool matches the task (SHH-17).
+    pub out_of_scope: bool,
+}
+
+impl Default for Triggers {
+    fn default() -> Self {
+        Triggers {
+            confidence: Some(Ratio::from_bp(6_000)),
+            action_cost: Some(Money::from_micros(1_000_000)),
+            sensitive: ["delete", "publish", "pay", "send_email"].map(str::to_owned).to_vec(),
+            consecutive_failures: Some(3),
+            decision_timeout: Some(Span::from_mins(5)),
+            out_of_scope: true,
+        }
+    }
+}
+
+/// The triggers by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    Sensitive,
+    ActionCost,
+    Confidence,
+    ConsecutiveFailures,
+    DecisionTimeout,
+    OutOfScope,
+}
+
+/// Approval of a whole plan by what it is like (SHH-14).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PlanPolicy {
+    /// A plan at least this complex needs an approval; null is none does.
+    pub complexity: Option<Ratio>,
+    /// A plan that suggests one of these tools needs an approval.
+    pub dangerous_tools: Vec<String>,
+}
+
+impl Default for PlanPolicy {
+    fn default() -> Self {
+        PlanPolicy { complexity: Some(Ratio::from_bp(8_000)), dangerous_tools: Vec::new() }
+    }
+}
+
+/// `hitl.approval:` (SHH-07, SHH-09).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Approval {
+    pub timeout: Span,
+    pub on_timeout: OnApprovalTimeout,
+    /// What is critical is rejected, whatever `on_timeout` says.
+    pub critical: OnCriticalTimeout,
+}
+
+impl Default for Approval {
+    fn default() -> Self {
+        Approval {
+            timeout: Span::from_mins(30),
+            on_timeout: OnApprovalTimeout::Reject,
+            critical: OnCriticalTimeout::Reject,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnApprovalTimeout {
+    Reject,
+    Approve,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnCriticalTimeout {
+    Reject,
+}
+
+/// Which of several triggers is the reason that is named (SHH-03).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TriggerOrder {
+    /// Sensitive, cost, confidence, failures, out of scope.
+    Table,
+    /// Confidence first, as the book's code has it.
+    BookCode,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Gate {
+    /// Before a task whose declared action is sensitive.
+    Before,
+    /// After a task whose result proposes a sensitive action.
+    After,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HitlException {
+    RiskCritical,
+    ConsecutiveFailures,
+    Sensitive,
+    ActionCost,
+    Confidence,
+    OutOfScope,
+}
+
+/// How bad it may get (SHH-06).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RiskLevel {
+    Low,
+    Medium,
+    High,
+    Critical,
+}
+
+/// `trust:`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Trust {
+    /// The level of trust moves `hitl.mode` (SHT-01); otherwise the mode stays what it is.
+    pub enabled: bool,
+    /// Where a run begins; null is the level of `hitl.mode`.
+    pub level: Option<TrustLevel>,
+    /// In a file also `default`.
+    pub rules: TrustRules,
+}
+
+impl Default for Trust {
+    fn default() -> Self {
+        Trust { enabled: true, level: None, rules: TrustRules::default() }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrustLevel {
+    Novice,
+    Proficient,
+    Expert,
+}
+
+/// What the next level takes (SHT-02).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrustRules {
+    pub to_proficient: TrustRule,
+    pub to_expert: TrustRule,
+}
+
+impl Default for TrustRules {
+    fn default() -> Self {
+        let rule = |tasks, bp, days| TrustRule { tasks, success: Ratio::from_bp(bp), days, incident_days: days };
+        TrustRules { to_proficient: rule(50, 9_000, 7), to_expert: rule(200, 9_800, 30) }
+    }
+}
+
+/// All of it must hold.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrustRule {
+    pub tasks: u64,
+    pub success: Ratio,
+    /// Days of running.
+    pub days: u64,
+    /// Days since the last incident.
+    pub incident_days: u64,
+}

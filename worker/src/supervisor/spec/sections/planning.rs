@@ -1,0 +1,116 @@
+//! How a run gets its plan, who sees it first, and when a request deserves one.
+//!
+//! Invariant: planning mode, supervisor mode and strategy are three things and are never merged (supervisors.md §4.3 no.
+//! 40). It plans nothing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::supervisor::spec::Span;
+
+/// `planning:`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Planning {
+    pub mode: PlanningMode,
+    /// Always structured, even for one agent (CUG-11).
+    pub force: bool,
+    /// What a request gets that neither the triggers nor a single step decide: several agents without a cue, or one
+    /// agent with several steps (CUG-12).
+    pub otherwise: PlanningMode,
+    pub supervisor_mode: SupervisorMode,
+    /// How the delegations of a plan that is made upfront are run (CUG-33).
+    pub strategy: Strategy,
+    /// Whether a later plan may replace what is left of the first (FSP-05).
+    pub replan: bool,
+    pub triggers: PlanTriggers,
+    pub approval: PlanApproval,
+}
+
+impl Default for Planning {
+    fn default() -> Self {
+        Planning {
+            mode: PlanningMode::Llm,
+            force: false,
+            otherwise: PlanningMode::Todos,
+            supervisor_mode: SupervisorMode::Conversational,
+            strategy: Strategy::Sequential,
+            replan: true,
+            triggers: PlanTriggers::default(),
+            approval: PlanApproval::default(),
+        }
+    }
+}
+
+impl Planning {
+    /// A plan of delegations is made before the first of them.
+    pub fn is_upfront(&self) -> bool {
+        self.mode == PlanningMode::Upfront || self.supervisor_mode == SupervisorMode::PlanUpfront
+    }
+}
+
+/// Where the plan comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanningMode {
+    /// The seed plan, never changed.
+    Fixed,
+    /// The supervisor makes it.
+    Llm,
+    /// The seed plan, which the supervisor may change.
+    Hybrid,
+    /// No plan at all.
+    None,
+    /// A list of todos the agent keeps for itself.
+    Todos,
+    /// Sub-tasks, each of a named agent, driven by the controller.
+    Agents,
+    /// A list of delegations, made before the first.
+    Upfront,
+}
+
+/// How the supervisor talks with its agents (CUG-33).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SupervisorMode {
+    Conversational,
+    PlanUpfront,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    Sequential,
+    Parallel,
+}
+
+/// When a request gets a structured plan (CUG-09, CUG-13).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PlanTriggers {
+    pub min_agents: u32,
+    /// Words of sequence, whole words in any case; `N` at the end stands for a number.
+    pub cues: Vec<String>,
+}
+
+impl Default for PlanTriggers {
+    fn default() -> Self {
+        let cues = ["first", "then", "after", "before", "finally", "once", "and then", "followed by", "step N"];
+        PlanTriggers { min_agents: 2, cues: cues.map(str::to_owned).to_vec() }
+    }
+}
+
+/// The plan is shown and approved before anything runs (CUG-18, SHH-21).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PlanApproval {
+    pub required: bool,
+    pub timeout: Span,
+    pub max_rounds: u32,
+}
+
+impl Default for PlanApproval {
+    fn default() -> Self {
+        PlanApproval { required: false, timeout: Span::from_mins(15), max_rounds: 10 }
+    }
+}

@@ -1,0 +1,186 @@
+//! Review of results, the bounds of the loop, and what a failure means.
+//!
+//! Invariant: every loop is bounded; thresholds are integers. It judges nothing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::supervisor::spec::{Ratio, Span};
+
+/// `review:`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Review {
+    pub scope: ReviewScope,
+    /// Numbered and verbatim in the reviewer's prompt (FSS-19).
+    pub criteria: Vec<String>,
+    /// Reviews of one task before it has failed.
+    pub max_attempts: u32,
+    /// The name a rejected task has outside (supervisors.md §4.1 no. 1).
+    pub reject_status: RejectStatus,
+    /// The reviewer of an iteration sees the results that were accepted before too (FSS-43).
+    pub include_accepted: bool,
+    /// A verdict `accepted` with a lower score is no acceptance; null is no such rule (supervisors.md §4.2 no. 27).
+    pub accept_below_score: Option<Ratio>,
+    /// An accepted result goes to a person as well (SHH-19).
+    pub human: bool,
+    /// A run may return while a task waits for its human reviewer (FSS-36).
+    pub park_exit: bool,
+    /// An agent looks at its own result again; null is never (SHD-05).
+    pub reflection: Option<Reflection>,
+    /// Retries of a task whose result its guardrail refused (CRW-10).
+    pub guardrail_retries: u32,
+}
+
+impl Default for Review {
+    fn default() -> Self {
+        Review {
+            scope: ReviewScope::Task,
+            criteria: Vec::new(),
+            max_attempts: 3,
+            reject_status: RejectStatus::Rerun,
+            include_accepted: false,
+            accept_below_score: None,
+            human: false,
+            park_exit: false,
+            reflection: None,
+            guardrail_retries: 3,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReviewScope {
+    None,
+    /// Each result as it comes.
+    Task,
+    /// All results of an iteration at once.
+    Iteration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RejectStatus {
+    Rerun,
+    Ready,
+    NeedsRevision,
+    Pending,
+}
+
+/// `review.reflection:`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Reflection {
+    pub retries: u32,
+    pub confidence: Ratio,
+}
+
+impl Default for Reflection {
+    fn default() -> Self {
+        Reflection { retries: 2, confidence: Ratio::from_bp(8_000) }
+    }
+}
+
+/// `loop:`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Loop {
+    /// Cycles of the supervisor (PDT-03); its end is no error.
+    pub max_steps: u32,
+    /// Rounds of plan, work and review in total; 1 is no replanning (supervisors.md §4.2 no. 14).
+    pub max_iterations: u32,
+    /// Rounds of a conversation, in the unit of `count`; null where nobody converses.
+    pub max_rounds: Option<u32>,
+    pub count: RoundCount,
+    /// Cycles without a task that ran before the run stops (PDT-06).
+    pub no_progress: u32,
+    /// What a drain does when nothing is ready; null is that the machine decides (FSS-36).
+    pub on_idle: Option<OnIdle>,
+}
+
+impl Default for Loop {
+    fn default() -> Self {
+        Loop {
+            max_steps: 20,
+            max_iterations: 3,
+            max_rounds: None,
+            count: RoundCount::Turns,
+            no_progress: 3,
+            on_idle: None,
+        }
+    }
+}
+
+/// What a round is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RoundCount {
+    Turns,
+    /// Messages, the opening one included (AGC-02).
+    MessagesWithOpening,
+    /// Messages that were added, those of tools included (SWM-05).
+    Messages,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnIdle {
+    Wait,
+    Complete,
+}
+
+/// `failure:`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Failure {
+    /// Executions of one task in total (SHN-30).
+    pub tries: u32,
+    pub on_subtask_error: OnSubtaskError,
+    /// The part of the planned tasks that may fail, in basis points: research 5000, data analysis 2000, critical 0
+    /// (SHN-33). Null is that failures never end a run.
+    pub threshold_bp: Option<u32>,
+    /// Failures of recruits count as well (supervisors.md §4.2 no. 21).
+    pub count_recruits: bool,
+    /// A task that erred has failed at once (supervisors.md §4.1 no. 4).
+    pub errored_is_terminal: bool,
+    /// How long a task waits before its next try.
+    pub backoff: Span,
+}
+
+impl Default for Failure {
+    fn default() -> Self {
+        Failure {
+            tries: 3,
+            on_subtask_error: OnSubtaskError::Skip,
+            threshold_bp: Some(5_000),
+            count_recruits: false,
+            errored_is_terminal: false,
+            backoff: Span::ZERO,
+        }
+    }
+}
+
+impl Failure {
+    /// The number of failed tasks out of `planned` that ends the run: floor(n * ratio) + 1 (SHN-31, SHN-33).
+    pub fn max_failures(&self, planned: u64) -> Option<u64> {
+        let part = |bp: u32| u64::try_from(u128::from(planned) * u128::from(bp) / 10_000).unwrap_or(u64::MAX);
+        self.threshold_bp.map(|bp| part(bp).saturating_add(1))
+    }
+}
+
+/// What a worker's failure does to its task and the run (FSS-16, FSS-17, FSS-18).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnSubtaskError {
+    /// The task is skipped at once, whatever tries are left.
+    Skip,
+    /// The run ends at once.
+    Fail,
+    /// The tries of the task are used up first; then as `skip`.
+    Retry,
+    /// The tries are used up first; then the task has failed and counts for the threshold (SHN-30).
+    FailTask,
+    /// The task waits for a repair by its supervisor (PDT-16, PDT-26).
+    Repair,
+}

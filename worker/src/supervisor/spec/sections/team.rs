@@ -1,0 +1,113 @@
+//! The team that grows while it works, and its mailbox.
+//!
+//! Invariant: both are bounded. It recruits nobody and delivers nothing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::supervisor::model::TaskId;
+use crate::supervisor::spec::Span;
+
+/// `team:`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Team {
+    /// Members at once (SHN-23).
+    pub max_size: u32,
+    pub recruit: bool,
+    pub recruit_join: RecruitJoin,
+    pub late_recruits: LateRecruits,
+    /// The activity that is asked whether a recruit or a retirement is allowed; null allows all.
+    pub policy: Option<String>,
+    /// Results that call for somebody (SHN-71).
+    pub rules: Vec<RecruitRule>,
+}
+
+impl Default for Team {
+    fn default() -> Self {
+        Team {
+            max_size: 10,
+            recruit: true,
+            recruit_join: RecruitJoin::Dependents,
+            late_recruits: LateRecruits::Refuse,
+            policy: Some("authorize_team_action".to_owned()),
+            rules: Vec::new(),
+        }
+    }
+}
+
+/// Whether the dependents of a task that recruits wait for the recruited work (SHN-70).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RecruitJoin {
+    Dependents,
+    None,
+}
+
+/// What becomes of a recruit that arrives during synthesis (SHN-27).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LateRecruits {
+    Refuse,
+    Wait,
+}
+
+/// When a result is like `when`, somebody is recruited.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecruitRule {
+    pub when: RecruitCondition,
+    /// Empty is a generalist.
+    #[serde(default)]
+    pub role: String,
+    pub description: String,
+}
+
+/// All that is given must hold.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RecruitCondition {
+    pub task: Option<TaskId>,
+    /// The result as text holds this, in any case.
+    pub contains: Option<String>,
+    /// A place in the result, such as `findings.0.kind`.
+    pub field: Option<String>,
+    /// What is there; with no `field`, the whole result.
+    pub equals: Option<Value>,
+}
+
+/// `mailbox:`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Mailbox {
+    /// Messages that are kept (SHN-13).
+    pub limit: u32,
+    /// Messages that wait for delivery; more are dropped and counted (SHN-11).
+    pub queue: u32,
+    pub trim: Trim,
+    /// The longest message, in bytes (SHN-17).
+    pub payload_max: u32,
+    /// How many messages one fetch gives.
+    pub fetch_window: u32,
+    pub ttl: Span,
+}
+
+impl Default for Mailbox {
+    fn default() -> Self {
+        Mailbox {
+            limit: 100,
+            queue: 100,
+            trim: Trim::KeepLatterHalf,
+            payload_max: 1024 * 1024,
+            fetch_window: 200,
+            ttl: Span::from_hours(48),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Trim {
+    KeepLatterHalf,
+}

@@ -1,0 +1,3 @@
+//! The contract of specs, row by row, with the exact texts.
+
+mod reading;

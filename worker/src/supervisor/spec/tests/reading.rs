@@ -1,0 +1,61 @@
+//! Reading specs: strictness, places, presets and overrides.
+
+use serde_json::{Value, json};
+
+use crate::supervisor::spec::{Preset, Ratio, Span, SpecFile, SupervisorSpec, read_spec};
+
+fn read(text: &str) -> SpecFile {
+    read_spec("s.yaml", text).unwrap_or_else(|why| panic!("{why}"))
+}
+
+#[track_caller]
+fn refused(text: &str) -> String {
+    read_spec("s.yaml", text).expect_err("the spec is refused").to_string()
+}
+
+#[test]
+fn an_empty_spec_has_the_defaults() {
+    assert_eq!(read("").spec, SupervisorSpec::default());
+    assert_eq!(read("kind: supervisor\nhitl:\n").spec, SupervisorSpec::default());
+}
+
+#[test]
+fn unknown_keys_are_refused_with_their_place_and_the_likely_key() {
+    let why = refused("kind: supervisor\nhitl: { triggers: { confidance: 0.5 } }");
+    assert_eq!(
+        why,
+        "Invalid supervisor spec at 's.yaml'. hitl.triggers.confidance: unknown key `confidance` (did you mean \
+         `confidence`?); known keys: confidence, action_cost, sensitive, consecutive_failures, decision_timeout, \
+         out_of_scope"
+    );
+}
+
+#[test]
+fn a_file_overrides_its_preset_key_by_key() {
+    let text = "preset: shannon-supervisor\nhitl: { triggers: { confidence: 0.5 } }\nloop: { max_rounds: 4 }";
+    let spec = read(text).spec;
+    assert_eq!(spec.preset, Some(Preset::ShannonSupervisor));
+    assert_eq!(spec.hitl.triggers.confidence, Some(Ratio::from_bp(5_000)));
+    assert_eq!(spec.hitl.triggers.decision_timeout, Some(Span::from_mins(5)));
+    let mut expected = Preset::ShannonSupervisor.values();
+    expected.hitl.triggers.confidence = Some(Ratio::from_bp(5_000));
+    expected.run_loop.max_rounds = Some(4);
+    assert_eq!(spec, expected);
+}
+
+#[test]
+fn null_takes_a_value_away_and_an_empty_section_changes_nothing() {
+    let spec = read("preset: shannon-supervisor\nfailure: { threshold_bp: null }\nteam:\n").spec;
+    assert_eq!(spec.failure.threshold_bp, None);
+    assert_eq!(spec.team, Preset::ShannonSupervisor.values().team);
+}
+
+#[test]
+fn every_preset_survives_its_own_json() {
+    for preset in Preset::ALL {
+        let value: Value = serde_json::to_value(preset.values()).unwrap();
+        let back: SupervisorSpec = serde_json::from_value(value.clone()).unwrap();
+        assert_eq!(back, preset.values(), "{preset}");
+        assert_eq!(value["preset"], json!(preset.name()));
+    }
+}

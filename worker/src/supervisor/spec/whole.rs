@@ -1,0 +1,233 @@
+//! The spec of a supervisor run: every section, with every value (supervisors.md §5.6).
+//!
+//! Invariant: there is one spec for all systems; a preset is nothing but values. It is plain data: reading, checking and
+//! resolving are elsewhere.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::agent::{Agent, Role};
+use super::preset::{Family, Preset};
+use super::script::{Script, Scripted, answer_in_order};
+use super::sections::{
+    Budget, Compensation, Delegation, Dependencies, Dispatch, Failure, Handoff, Hitl, Loop, Mailbox, Memory, Planning,
+    Progress, Review, Routing, Selection, Speaker, Synthesis, Team, Trust,
+};
+use crate::supervisor::outbox::{Call, Purpose};
+
+/// What a supervisor run is told to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Supervisor spec")]
+pub struct SupervisorSpec {
+    pub kind: Kind,
+    pub name: String,
+    /// Everything below overrides the preset.
+    pub preset: Option<Preset>,
+    pub objective: String,
+    pub seed_plan: Option<SeedPlanSource>,
+    /// What the supervisor may do; anything else is refused and told to it.
+    pub authority: Vec<Authority>,
+    pub agents: Vec<Agent>,
+    /// Makes the plan; null is the supervisor's own model.
+    pub planner: Option<Role>,
+    /// Decides: the supervisor, controller, selector or lead.
+    pub supervisor: Option<Role>,
+    /// In a file also `false`: no review (FSS-32).
+    pub reviewer: Option<Role>,
+    /// In a file also `false`: the results as they are (FSP-08).
+    pub synthesizer: Option<Role>,
+    pub advisor: Option<Role>,
+    /// The other activities of a run, by name.
+    pub services: BTreeMap<Purpose, Role>,
+    /// The model of a manager that is made for the run (CRW-01).
+    pub manager_llm: Option<String>,
+    /// A manager of your own; in a file also its name alone (CRW-01, CRW-02).
+    pub manager_agent: Option<Agent>,
+    pub planning: Planning,
+    pub dispatch: Dispatch,
+    pub dependencies: Dependencies,
+    pub review: Review,
+    #[serde(rename = "loop")]
+    pub run_loop: Loop,
+    pub failure: Failure,
+    pub team: Team,
+    pub mailbox: Mailbox,
+    pub delegation: Delegation,
+    pub speaker: Speaker,
+    pub handoff: Handoff,
+    pub hitl: Hitl,
+    pub trust: Trust,
+    pub memory: Memory,
+    pub routing: Routing,
+    pub synthesis: Synthesis,
+    pub budget: Budget,
+    pub progress: Progress,
+    pub compensation: Compensation,
+    /// What scripted agents answer, after their own scripts.
+    pub script: Script,
+}
+
+impl Default for SupervisorSpec {
+    fn default() -> Self {
+        SupervisorSpec {
+            kind: Kind::Supervisor,
+            name: "supervisor".to_owned(),
+            preset: None,
+            objective: String::new(),
+            seed_plan: None,
+            authority: Authority::usual(),
+            agents: Vec::new(),
+            planner: None,
+            supervisor: None,
+            reviewer: None,
+            synthesizer: None,
+            advisor: None,
+            services: BTreeMap::new(),
+            manager_llm: None,
+            manager_agent: None,
+            planning: Planning::default(),
+            dispatch: Dispatch::default(),
+            dependencies: Dependencies::default(),
+            review: Review::default(),
+            run_loop: Loop::default(),
+            failure: Failure::default(),
+            team: Team::default(),
+            mailbox: Mailbox::default(),
+            delegation: Delegation::default(),
+            speaker: Speaker::default(),
+            handoff: Handoff::default(),
+            hitl: Hitl::default(),
+            trust: Trust::default(),
+            memory: Memory::default(),
+            routing: Routing::default(),
+            synthesis: Synthesis::default(),
+            budget: Budget::default(),
+            progress: Progress::default(),
+            compensation: Compensation::default(),
+            script: Script::default(),
+        }
+    }
+}
+
+impl SupervisorSpec {
+    pub fn agent(&self, name: &str) -> Option<&Agent> {
+        self.agents.iter().chain(&self.manager_agent).find(|agent| agent.name == name)
+    }
+    /// The first agent whose capability it is.
+    pub fn agent_for(&self, capability: &str) -> Option<&Agent> {
+        self.agents.iter().find(|agent| agent.capability_name() == capability)
+    }
+    /// Who does a job of the run itself.
+    pub fn role(&self, purpose: Purpose) -> Option<&Role> {
+        let own = match purpose {
+            Purpose::Plan => &self.planner,
+            Purpose::Decide => &self.supervisor,
+            Purpose::Review => &self.reviewer,
+            Purpose::Synthesize => &self.synthesizer,
+            Purpose::Advise => &self.advisor,
+            _ => &None,
+        };
+        own.as_ref().or_else(|| self.services.get(&purpose))
+    }
+    pub fn may(&self, action: Authority) -> bool {
+        self.authority.contains(&action)
+    }
+    /// Which machine carries the run.
+    pub fn family(&self) -> Family {
+        match (self.preset, self.dispatch.selection) {
+            (Some(preset), _) => preset.family(),
+            (None, Selection::Speaker) => Family::Chat,
+            (None, Selection::Agent) => Family::Agents,
+            (None, Selection::All | Selection::Supervisor | Selection::One | Selection::Controller) => Family::Graph,
+        }
+    }
+    /// What a scripted agent answers: its own script first, then that of the job, then that of the run.
+    pub fn scripted(&self, call: &Call) -> Scripted {
+        let own = call.agent.as_deref().and_then(|name| self.agent(name)).map(|agent| &agent.script);
+        let job = self.role(call.purpose).map(|role| &role.script);
+        let scripts: Vec<&Script> = own.into_iter().chain(job).chain([&self.script]).collect();
+        answer_in_order(&scripts, call)
+    }
+}
+
+/// What a spec is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Supervisor,
+}
+
+/// The plan a run begins with, in the strict form of plan files; reading resolves a file to its plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SeedPlanSource {
+    pub file: Option<String>,
+    pub plan: Option<Map<String, Value>>,
+    /// The task with the highest id is final if none is marked (PDT-43).
+    pub auto_mark_final: bool,
+}
+
+impl Default for SeedPlanSource {
+    fn default() -> Self {
+        SeedPlanSource { file: None, plan: None, auto_mark_final: true }
+    }
+}
+
+/// One thing a supervisor may do (supervisors.md §2.2, §5.7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Authority {
+    Select,
+    Add,
+    Patch,
+    Cancel,
+    MarkFinal,
+    UpdateStatus,
+    Feedback,
+    Delegate,
+    HandOff,
+    SelectSpeaker,
+    Recruit,
+    Retire,
+    SendMessage,
+    Broadcast,
+    RequestApproval,
+    RequestInput,
+    Escalate,
+    Replan,
+    Synthesize,
+    Finish,
+}
+
+impl Authority {
+    /// What a supervisor may do if nothing else is said.
+    pub fn usual() -> Vec<Authority> {
+        use Authority::{
+            Add, Broadcast, Cancel, Escalate, Feedback, Finish, MarkFinal, Patch, Recruit, Replan, RequestApproval,
+            RequestInput, Retire, Select, SendMessage, Synthesize, UpdateStatus,
+        };
+        vec![
+            Select,
+            Add,
+            Patch,
+            Cancel,
+            MarkFinal,
+            UpdateStatus,
+            Feedback,
+            Recruit,
+            Retire,
+            SendMessage,
+            Broadcast,
+            RequestApproval,
+            RequestInput,
+            Escalate,
+            Replan,
+            Synthesize,
+            Finish,
+        ]
+    }
+}

@@ -1,0 +1,29 @@
+//! YAML to data, within a budget that nobody's file needs and a bomb soon spends (engine.md G39).
+//!
+//! Invariant: no alias, anchor or merge key is expanded, no value coerced (`yes` is a text), and a hostile text is
+//! refused quickly. It reads no file and knows no contract.
+
+use serde_json::Value;
+
+/// The longest text that is read, in bytes.
+pub(super) const YAML_BYTES_MAX: usize = 1024 * 1024;
+
+/// The data of one document. The caller has checked the length.
+pub(crate) fn parse(text: &str) -> Result<Value, String> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 100_000,
+            max_aliases: 0,
+            max_anchors: 0,
+            max_depth: 32,
+            max_documents: 1,
+            max_nodes: 50_000,
+            max_total_scalar_bytes: YAML_BYTES_MAX,
+            max_merge_keys: 0,
+        },
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|why| why.to_string())
+}
