@@ -1,9 +1,67 @@
-//! The prompts of the supervisors.
+//! The prompts of the supervisors: what models are told, and what people are told of progress.
 //!
-//! Invariant: a prompt is a pure function of plain data that the run has recorded, its time included; the same data make
-//! the same bytes. Its hash is noted with the decision, so that a replay can prove it. No state is kept here.
+//! A call carries data (its context) and a text (its prompt). [`of`] makes the text from the data alone, by the purpose
+//! of the call; the structures of the submodules are the data, as far as prompts have a use for it.
+//!
+//! Invariant: a prompt is a pure function of what the run has recorded, its time included: the same data make the same
+//! bytes, so that the recorded hash can prove a replay. Lists keep the order they are given in. No state is kept here.
+
+mod board;
+mod control;
+mod planner;
+mod progress;
+mod review;
+mod synthesis;
+mod text;
+mod worker;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+pub use board::{BoardTask, Capability, PromptBoard, ToolResult};
+pub use control::{ControllerTurn, EvaluatorTurn, SubTask};
+pub use planner::{PlannedView, PlannerTurn};
+pub use progress::{ProgressTask, plan_completed, plan_proposed, subtask_completed, subtask_failed, subtask_started};
+pub use review::{IterationReview, ReviewedResult, TaskReviewTurn};
+pub use synthesis::{AcceptedResult, SynthesisTurn};
+pub use worker::{Consultation, WorkerTurn};
+
+use crate::supervisor::outbox::Purpose;
 
 /// The hash that is recorded with a decision: BLAKE3 of the text, in hex.
 pub fn prompt_hash(prompt: &str) -> String {
     blake3::hash(prompt.as_bytes()).to_hex().to_string()
 }
+
+/// What a model is told for a call, from the data of the call. Calls that are no model's get no text, and so does data
+/// that is none of a supervisor's.
+pub fn of(purpose: Purpose, context: &Value) -> String {
+    let has = |key: &str| context.get(key).is_some();
+    match purpose {
+        Purpose::Plan => read(context, PlannerTurn::text),
+        Purpose::Decide if has("board") => read(context, PromptBoard::text),
+        Purpose::Decide if has("subtasks") => read(context, ControllerTurn::text),
+        Purpose::Decide if has("tasks") => read(context, EvaluatorTurn::text),
+        Purpose::ExecuteWorker if has("question") => read(context, Consultation::text),
+        Purpose::ExecuteWorker => read(context, WorkerTurn::text),
+        Purpose::Review if has("results") => read(context, IterationReview::text),
+        Purpose::Review => read(context, TaskReviewTurn::text),
+        Purpose::Synthesize => read(context, SynthesisTurn::text),
+        Purpose::Decide
+        | Purpose::Advise
+        | Purpose::FetchMemory
+        | Purpose::RecordDecomposition
+        | Purpose::AuthorizeTeamAction
+        | Purpose::NotifyForApproval
+        | Purpose::LogApprovalResult
+        | Purpose::EmitProgress
+        | Purpose::Compensate => String::new(),
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(context: &'a Value, text: impl FnOnce(&T) -> String) -> String {
+    T::deserialize(context).map(|turn| text(&turn)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

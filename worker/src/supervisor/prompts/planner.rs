@@ -1,0 +1,100 @@
+//! What a planner is told: at first to take the goal apart, later to plan anew only what needs revision (FSS-20).
+//!
+//! Invariant: the second form lists the tasks to be revised with their feedback and nothing that was accepted as work to
+//! do. A replaced planner gets the same data.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::text::{Prompt, bullets, entries, shown};
+use crate::supervisor::model::TaskId;
+
+/// The data of one planning.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PlannerTurn {
+    pub goal: String,
+    /// From 1; a later one plans anew.
+    pub iteration: u32,
+    pub tasks: Vec<PlannedView>,
+    pub needs_revision: Vec<PlannedView>,
+    pub overall_assessment: Option<String>,
+    /// The agents a task may name.
+    pub agents: Vec<String>,
+    /// What the run was given for planning: history, memory, and people's feedback on the last plan.
+    pub given: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedView {
+    pub id: TaskId,
+    #[serde(default)]
+    pub goal: String,
+    #[serde(default)]
+    pub status: String,
+    #[serde(default)]
+    pub feedback: Option<String>,
+}
+
+const FIRST: &str = "\
+Take the goal apart into tasks that agents can do, as few as it needs.
+- Each task has a stable id, and a goal that is complete in itself: its agent sees no more of the plan.
+- Tasks that do not need each other's results do not depend on each other: they run at the same time.
+- Give a task the agent that fits it best, if agents are listed, and no other.";
+
+const LATER: &str = "\
+Plan anew only the tasks listed under \"needs revision\".
+- Keep the id of a task, or name the old one in \"revises\", so that its feedback is not lost.
+- Let every new goal take up the feedback.
+- What is completed or escalated is kept as it is: do not plan it again.
+- An empty list of tasks ends the work.";
+
+const OUTPUT: &str = "\
+Answer with JSON only:
+{\"tasks\": [{\"id\": text, \"goal\": text, \"deps\": [ids], \"priority\": \"high\" or \"medium\" or \"low\", \
+\"agent\": name, \"revises\": id}], \"reasoning\": text}
+Only id and goal are required.";
+
+impl PlannerTurn {
+    pub fn text(&self) -> String {
+        let (given, feedback) = self.given();
+        let prompt = Prompt::new("You plan the work of a team of agents.")
+            .section("goal", &self.goal)
+            .section("agents", &bullets(&self.agents));
+        let prompt = match self.iteration > 1 {
+            false => prompt.section("last plan", &bullets(self.tasks.iter().map(PlannedView::line))),
+            true => {
+                let kept = self.tasks.iter().filter(|task| !self.needs_revision.iter().any(|other| other.id == task.id));
+                prompt
+                    .section("needs revision", &bullets(self.needs_revision.iter().map(PlannedView::line)))
+                    .section("kept as it is", &bullets(kept.map(PlannedView::line)))
+                    .section("assessment of the last round", self.overall_assessment.as_deref().unwrap_or_default())
+            }
+        };
+        prompt
+            .section("given along", &given)
+            .section("feedback on the last plan", &feedback)
+            .section("instruction", if self.iteration > 1 { LATER } else { FIRST })
+            .section("output", OUTPUT)
+            .text()
+    }
+
+    /// What was given along, and apart from it what people said of the last plan (SHH-21).
+    fn given(&self) -> (String, String) {
+        let Value::Object(given) = &self.given else { return (shown(&self.given), String::new()) };
+        let feedback = given.get("feedback").map(shown).unwrap_or_default();
+        let rest: Map<String, Value> =
+            given.iter().filter(|(name, _)| *name != "feedback").map(|(k, v)| (k.clone(), v.clone())).collect();
+        (entries(&rest), feedback)
+    }
+}
+
+impl PlannedView {
+    fn line(&self) -> String {
+        let mut line = format!("{} [{}]: {}", self.id, self.status, self.goal);
+        if let Some(feedback) = &self.feedback {
+            line.push_str(&format!("\nfeedback: {feedback}"));
+        }
+        line
+    }
+}

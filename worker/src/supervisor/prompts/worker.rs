@@ -1,0 +1,100 @@
+//! What a worker is told: its role, its task, what earlier tasks gave, and what was wrong the last time.
+//!
+//! Invariant: feedback stands in the prompt of the task it is for and in no other (PDT-46, FSS-05); whatever else the run
+//! tells the worker (messages, memory) is shown too, by name.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::text::{Prompt, bullets, entries, shown};
+
+/// The data of one attempt.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkerTurn {
+    pub id: Value,
+    pub goal: String,
+    /// The run's; a task of a seed plan may have its own (PDT-53).
+    pub objective: String,
+    pub overall_objective: String,
+    pub role: Option<String>,
+    pub attempt: u32,
+    pub iteration: u32,
+    pub dependency_results: Map<String, Value>,
+    pub previous_results: Map<String, Value>,
+    /// What a reviewer rejected the last attempt with.
+    pub feedback: Option<String>,
+    pub supervisor_feedback: Option<String>,
+    pub parameters: Map<String, Value>,
+    pub tools: Vec<String>,
+    /// What the worker wrote down before it ran out of context (PDT-48).
+    pub notes: Option<String>,
+    pub tool_call_limit: Option<u32>,
+    // Names of who does it: for whoever carries out the call, not for the model.
+    agent: Value,
+    capability: Value,
+    /// Everything else the run gave along.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+impl WorkerTurn {
+    pub fn text(&self) -> String {
+        let opening = match self.role.as_deref().filter(|role| !role.is_empty()) {
+            Some(role) => role_line(role),
+            None => "You carry out one task of a larger plan.".to_owned(),
+        };
+        let objective = if self.overall_objective.is_empty() { &self.objective } else { &self.overall_objective };
+        let earlier = self.previous_results.iter().filter(|(id, _)| !self.dependency_results.contains_key(*id));
+        let parameters = self.parameters.iter().filter(|(name, _)| *name != "supervisor_feedback");
+        let limit = self.tool_call_limit.map(|limit| {
+            format!("You may call tools {limit} times. Keep your context small: read what you need, and no more.")
+        });
+        let resumed = self.notes.as_ref().map(|notes| {
+            format!("You ran out of context before. Go on from your own notes, and finish in few steps:\n{notes}")
+        });
+        Prompt::new(&opening)
+            .section("overall objective", objective)
+            .section(&format!("your task ({})", shown(&self.id)), &self.goal)
+            .section("parameters", &entries(parameters))
+            .section("results of the tasks it depends on", &results(self.dependency_results.iter()))
+            .section("results of earlier tasks", &results(earlier))
+            .section("feedback on your last attempt", self.feedback.as_deref().unwrap_or_default())
+            .section("feedback of the supervisor", self.supervisor_feedback.as_deref().unwrap_or_default())
+            .section("suggested tools", &bullets(&self.tools))
+            .section("given along", &entries(&self.rest))
+            .section("budget", limit.as_deref().unwrap_or_default())
+            .section("your notes", resumed.as_deref().unwrap_or_default())
+            .section("output", "Answer with the result of this task only. Say plainly what you could not do, and why.")
+            .text()
+    }
+}
+
+/// In the order they are given: the order of the plan.
+fn results<'a>(results: impl Iterator<Item = (&'a String, &'a Value)>) -> String {
+    bullets(results.map(|(id, result)| format!("task {id}: {}", shown(result))))
+}
+
+/// The role goes first: it is who the model is to be (SHN-41).
+fn role_line(role: &str) -> String {
+    format!("You are the {role} of a team. You carry out one task of a larger plan.")
+}
+
+/// One bounded question of a running worker to another capability (PDT-49).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Consultation {
+    pub question: String,
+    pub for_task: Value,
+    pub max_tokens: Option<u32>,
+}
+
+impl Consultation {
+    pub fn text(&self) -> String {
+        let limit = self.max_tokens.map(|limit| format!(", in at most {limit} tokens")).unwrap_or_default();
+        Prompt::new("A colleague asks you one question. You have no tools.")
+            .section(&format!("question (for task {})", shown(&self.for_task)), &self.question)
+            .section("output", &format!("Answer from what you know{limit}; say so if you do not know."))
+            .text()
+    }
+}
