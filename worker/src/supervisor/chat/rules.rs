@@ -92,6 +92,8 @@ pub struct ChatRules {
     pub send_introductions: bool,
     /// Attempts after the first.
     pub max_retries_for_selecting_speaker: u32,
+    /// Invalid answers of a person who chooses, before the next agent speaks.
+    pub manual_tries: u32,
     pub fallback: Fallback,
     /// Absent is yes, unless transitions are given.
     pub allow_repeat_speaker: Option<AllowRepeat>,
@@ -127,6 +129,7 @@ impl Default for ChatRules {
             func_call_filter: true,
             send_introductions: false,
             max_retries_for_selecting_speaker: 2,
+            manual_tries: 3,
             fallback: Fallback::Next,
             allow_repeat_speaker: None,
             allowed_or_disallowed_speaker_transitions: None,
@@ -157,9 +160,11 @@ impl ChatRules {
             ..ChatRules::default()
         }
     }
+    /// AutoGen main's Swarm. A hand-over to `user` asks the one who started the run, so it ends the run.
     pub fn swarm() -> Self {
         let (team, manager) = (Team::Swarm, "SwarmGroupChatManager".to_owned());
-        ChatRules { team, manager, ..ChatRules::selector() }
+        let termination_handoff = Some("user".to_owned());
+        ChatRules { team, manager, termination_handoff, ..ChatRules::selector() }
     }
     pub fn magentic() -> Self {
         let (team, manager) = (Team::Magentic, "MagenticOneOrchestrator".to_owned());

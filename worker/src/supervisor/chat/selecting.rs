@@ -17,9 +17,6 @@ use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::prompts::prompt_hash;
 
-/// How often a human may name nobody.
-const HUMAN_TRIES: u32 = 3;
-
 /// A call for a choice is open.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Selecting {
@@ -328,7 +325,7 @@ impl GroupChat {
         let number = said.parse::<usize>().ok().and_then(|number| candidates.get(number.checked_sub(1)?));
         match number.or_else(|| candidates.iter().find(|name| **name == said)).cloned() {
             Some(name) => self.speak(&name, "manual", out),
-            None if said.is_empty() || said == "q" || attempt >= HUMAN_TRIES => {
+            None if said.is_empty() || said == "q" || attempt >= self.rules.manual_tries => {
                 let next = self.next_in_order(&candidates);
                 self.speak(&next, "fallback", out);
             }

@@ -109,10 +109,16 @@ skipped.
 /// What a tool is for, with its arguments.
 fn signature(tool: &str) -> String {
     let about = match tool {
-        "add_task" => "(sub_task_objective, capability, dependencies?, parameters?, metadata?): adds a task; its id comes back",
-        "patch_task" => "(task_id, sub_task_objective?, dependencies?, capability?, parameters?): changes what is given",
+        "add_task" => {
+            "(sub_task_objective, capability, dependencies?, parameters?, metadata?): adds a task; its id comes back"
+        }
+        "patch_task" => {
+            "(task_id, sub_task_objective?, dependencies?, capability?, parameters?): changes what is given"
+        }
         "cancel_task" => "(task_id, reason): the task will not run; it stays in the record",
-        "update_task_status" => "(task_id, status): pending for an errored task, blocked, or cancelled; never completed",
+        "update_task_status" => {
+            "(task_id, status): pending for an errored task, blocked, or cancelled; never completed"
+        }
         "mark_final_task" => "(task_id): makes it the one final task",
         "view_qa_report" => "(task_id): the critic's last report on the task",
         "get_current_datetime" => "(): the time of the run",

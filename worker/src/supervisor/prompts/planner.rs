@@ -64,7 +64,8 @@ impl PlannerTurn {
         let prompt = match self.iteration > 1 {
             false => prompt.section("last plan", &bullets(self.tasks.iter().map(PlannedView::line))),
             true => {
-                let kept = self.tasks.iter().filter(|task| !self.needs_revision.iter().any(|other| other.id == task.id));
+                let kept =
+                    self.tasks.iter().filter(|task| !self.needs_revision.iter().any(|other| other.id == task.id));
                 prompt
                     .section("needs revision", &bullets(self.needs_revision.iter().map(PlannedView::line)))
                     .section("kept as it is", &bullets(kept.map(PlannedView::line)))

@@ -1,5 +1,6 @@
 //! Tests of group chats: a scripted world answers what the chat asks for.
 
+mod from_spec;
 mod properties;
 mod rounds;
 mod selection;

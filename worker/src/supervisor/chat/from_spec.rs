@@ -1,0 +1,66 @@
+//! The rules of a chat from a spec's sections `speaker` and `loop`, and its participants from `agents`.
+//!
+//! Invariant: a chat is bounded even where the spec sets no bound; empty transitions are none. It checks nothing: the
+//! start of the chat does.
+
+use super::rules::{AllowRepeat, ChatAgent, ChatRules, Fallback, OnSpeakerError, RoundCount};
+use crate::supervisor::spec;
+
+impl ChatRules {
+    pub fn from_spec(speaker: &spec::Speaker, run_loop: &spec::Loop) -> Self {
+        let base = match speaker.team {
+            spec::ChatTeam::GroupChat => ChatRules::default(),
+            spec::ChatTeam::Selector => ChatRules::selector(),
+            spec::ChatTeam::Swarm => ChatRules::swarm(),
+            spec::ChatTeam::Magentic => ChatRules::magentic(),
+        };
+        let graph = !speaker.transitions.is_empty();
+        let kind = |kind| match kind {
+            spec::TransitionsType::Allowed => "allowed".to_owned(),
+            spec::TransitionsType::Disallowed => "disallowed".to_owned(),
+        };
+        ChatRules {
+            speaker_selection_method: speaker.method.as_str().to_owned(),
+            max_round: run_loop.max_rounds.unwrap_or(base.max_round),
+            count: match run_loop.count {
+                spec::RoundCount::Turns => RoundCount::Turns,
+                spec::RoundCount::MessagesWithOpening => RoundCount::MessagesWithOpening,
+                spec::RoundCount::Messages => RoundCount::Messages,
+            },
+            admin_name: speaker.admin.clone(),
+            func_call_filter: speaker.func_call_filter,
+            send_introductions: speaker.send_introductions,
+            max_retries_for_selecting_speaker: speaker.retries,
+            manual_tries: speaker.manual_tries,
+            fallback: match speaker.fallback {
+                spec::Fallback::Next => Fallback::Next,
+                spec::Fallback::Previous => Fallback::Previous,
+            },
+            allow_repeat_speaker: speaker.allow_repeat.map(AllowRepeat::Everybody),
+            allowed_or_disallowed_speaker_transitions: graph.then(|| speaker.transitions.clone()),
+            speaker_transitions_type: speaker.transitions_type.map(kind),
+            termination: speaker.termination.clone(),
+            selector_function: speaker.selector_function,
+            candidate_function: speaker.candidate_function,
+            max_stalls: speaker.ledger.max_stalls,
+            max_json_retries: speaker.ledger.json_retries,
+            on_speaker_error: match speaker.on_error {
+                spec::OnSpeakerError::Stop => OnSpeakerError::Stop,
+                spec::OnSpeakerError::Skip => OnSpeakerError::Skip,
+                spec::OnSpeakerError::Retry => OnSpeakerError::Retry,
+            },
+            team: base.team,
+            termination_handoff: base.termination_handoff,
+            manager: base.manager,
+            manager_tools: base.manager_tools,
+        }
+    }
+}
+
+impl From<&spec::Agent> for ChatAgent {
+    /// The tools of an agent are the functions it can run.
+    fn from(agent: &spec::Agent) -> Self {
+        let functions = agent.tools.iter().map(|tool| tool.name.clone()).collect();
+        ChatAgent { name: agent.name.clone(), description: agent.description.clone(), functions }
+    }
+}

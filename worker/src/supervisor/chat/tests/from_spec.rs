@@ -1,0 +1,58 @@
+//! Rules from a spec.
+
+use super::*;
+use crate::supervisor::spec;
+
+/// AGC-01: an empty section `speaker` is AutoGen's group chat; the rounds come from `loop`.
+#[test]
+fn an_empty_section_is_the_default_chat() {
+    let speaker: spec::Speaker = serde_json::from_value(json!({})).unwrap();
+    let run_loop: spec::Loop =
+        serde_json::from_value(json!({ "max_rounds": 10, "count": "messages_with_opening" })).unwrap();
+    assert_eq!(ChatRules::from_spec(&speaker, &run_loop), ChatRules::default());
+    let unbounded = ChatRules::from_spec(&speaker, &spec::Loop::default());
+    assert_eq!((unbounded.max_round, unbounded.count), (10, RoundCount::Turns));
+}
+
+#[test]
+fn what_a_spec_says_is_what_the_chat_does() {
+    let speaker: spec::Speaker = serde_json::from_value(json!({
+        "team": "selector", "method": "Round_Robin", "retries": 5, "fallback": "previous",
+        "transitions": { "alice": ["bob"] }, "transitions_type": "disallowed", "termination": null, "admin": "boss",
+        "func_call_filter": false, "send_introductions": true, "manual_tries": 1, "selector_function": true,
+        "candidate_function": true, "on_error": "retry", "ledger": { "max_stalls": 1, "json_retries": 2 },
+    }))
+    .unwrap();
+    let rules = ChatRules::from_spec(&speaker, &spec::Loop::default());
+    let edges = [("alice".to_owned(), vec!["bob".to_owned()])].into();
+    let expected = ChatRules {
+        speaker_selection_method: "round_robin".to_owned(),
+        max_retries_for_selecting_speaker: 5,
+        allow_repeat_speaker: None,
+        allowed_or_disallowed_speaker_transitions: Some(edges),
+        speaker_transitions_type: Some("disallowed".to_owned()),
+        termination: None,
+        admin_name: "boss".to_owned(),
+        send_introductions: true,
+        manual_tries: 1,
+        selector_function: true,
+        candidate_function: true,
+        on_speaker_error: OnSpeakerError::Retry,
+        max_stalls: 1,
+        max_json_retries: 2,
+        ..ChatRules::selector()
+    };
+    assert_eq!(rules, expected);
+    let agent: spec::Agent =
+        serde_json::from_value(json!({ "name": "alice", "description": "d", "tools": [{ "name": "search" }] }))
+            .unwrap();
+    let (name, description) = ("alice".to_owned(), "d".to_owned());
+    assert_eq!(ChatAgent::from(&agent), ChatAgent { name, description, functions: vec!["search".to_owned()] });
+}
+
+#[test]
+fn one_manual_try_is_one() {
+    let mut chat = world(ChatRules { manual_tries: 1, ..method("manual") }, &["alice", "bob"], "alice", "go");
+    chat.human(json!("x"));
+    assert_eq!(chat.speakers(), ["bob"]);
+}
