@@ -62,7 +62,7 @@ pub struct ToolResult {
 }
 
 const ROLE: &str = "You are the supervisor of a team of agents. You plan the work as tasks that depend on each other and \
-                    choose, cycle by cycle, which of them run next. You execute nothing yourself, and you do not judge \
+                    choose, cycle by cycle, which of them run next. You do none of them yourself, and you do not judge \
                     results: a critic accepts or rejects them. Be brief, decide on what the board shows, and invent no \
                     results.";
 

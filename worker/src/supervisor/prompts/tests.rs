@@ -235,7 +235,7 @@ fn calls_of_no_model_have_no_prompt() {
             "compensate"
         ]
     );
-    assert_eq!(of(Purpose::Review, &json!([1])), "", "what is no supervisor's data has none");
+    assert_eq!(of(Purpose::Review, &json!("text")), "", "what is no supervisor's data has none");
 }
 
 fn subtask(id: &str, agent: Option<&str>, status: &str, after: &[&str]) -> ProgressTask {
