@@ -19,6 +19,7 @@ mod report;
 mod shape;
 pub mod spec;
 mod task;
+pub mod team;
 mod work;
 mod yaml;
 

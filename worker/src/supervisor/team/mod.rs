@@ -1,0 +1,9 @@
+//! The team of a supervisor: who belongs to it, who may join and leave, and how its members reach each other.
+//!
+//! Invariant: every part here is a pure structure that is told what happened and leaves asks and notes; no part knows
+//! the plan, the scheduler or a model.
+
+pub mod mailbox;
+
+#[cfg(test)]
+mod tests;
