@@ -48,6 +48,7 @@ pub enum NoteKind {
     MailboxDropped,
     AgentRegistered,
     AgentRecruited,
+    AgentRemoved,
     AgentRetired,
     AgentClosed,
     RecruitRefused,

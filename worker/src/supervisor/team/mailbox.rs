@@ -193,7 +193,12 @@ impl Mailbox {
     }
 
     /// Appends the message once for every agent but its sender, in the order given.
-    pub fn broadcast(&mut self, draft: &Draft, agents: &[String], out: &mut Outbox) -> Result<Vec<u64>, InvalidMessage> {
+    pub fn broadcast(
+        &mut self,
+        draft: &Draft,
+        agents: &[String],
+        out: &mut Outbox,
+    ) -> Result<Vec<u64>, InvalidMessage> {
         let others = agents.iter().filter(|agent| **agent != draft.from);
         others.map(|to| self.append(Draft { to: to.clone(), ..draft.clone() }, out)).collect()
     }

@@ -3,7 +3,13 @@
 //! Invariant: every part here is a pure structure that is told what happened and leaves asks and notes; no part knows
 //! the plan, the scheduler or a model.
 
+pub mod directory;
+pub mod events;
 pub mod mailbox;
+pub mod recruit;
+pub mod registry;
+pub mod roles;
+pub mod topics;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,314 @@
+//! Recruiting: who may join the team while it works, what a recruit brings back, and who may be sent away.
+//!
+//! ```text
+//! asked -> authorizing -> working -> completed | failed
+//!   |          |            |-> retired (its child is cancelled, what it still says is dropped)
+//!   '-> refused '-> denied
+//! ```
+//!
+//! Invariant: every request ends in one of these, with a note; none is lost. A slot of the team is taken from the
+//! request on and freed by the end, a denial or a retirement. Requests go on side by side. A recruit's result stands
+//! under its own agent id and is apart from the results of the plan. It cancels no task of the plan: it says whose
+//! agent has retired.
+
+mod request;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+pub use request::{LateRecruits, RecruitJoin, RecruitRequest, RecruitRule, TeamOutcome, TeamRefusal, TeamRules};
+
+use request::{RetireRequest, allowed, decode};
+
+use super::directory::{Directory, MemberStatus, Origin};
+use super::events::TeamEvent;
+use super::roles::GENERALIST;
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::model::TaskId;
+use crate::supervisor::outbox::{Answer, Ask, Call, ChildKind, Outbox, Purpose};
+
+pub const SIGNAL_RECRUIT: &str = "recruit_v1";
+pub const SIGNAL_RETIRE: &str = "retire_v1";
+
+/// What a recruit brought back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecruitResult {
+    pub agent_id: String,
+    pub role: String,
+    pub description: String,
+    pub success: bool,
+    /// What it said; if it failed, why.
+    pub response: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Stage {
+    Authorizing,
+    Working { agent_id: String },
+    Ended(RecruitResult),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Recruit {
+    request: RecruitRequest,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+enum Season {
+    #[default]
+    Open,
+    /// Results are being put together.
+    Late,
+    Over,
+}
+
+/// The team: its directory and those who come and go.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Team {
+    rules: TeamRules,
+    pub directory: Directory,
+    /// Under way or with a result, by number from 1 in the order they were asked for.
+    recruits: BTreeMap<u64, Recruit>,
+    recruits_asked: u64,
+    /// Whom a retirement under way is about.
+    retirements: BTreeMap<u64, String>,
+    retirements_asked: u64,
+    season: Season,
+}
+
+impl Team {
+    pub fn new(rules: TeamRules) -> Self {
+        Team { rules, ..Team::default() }
+    }
+
+    /// Takes the input of a `recruit_v1` signal. A refusal is noted and changes nothing else.
+    pub fn recruit_signal(&mut self, input: &Value, out: &mut Outbox) -> Result<(), TeamRefusal> {
+        match decode(input) {
+            Ok(request) => self.recruit(request, "signal", out),
+            Err(why) => self.refuse(why, input, out),
+        }
+    }
+
+    /// Asks the policy for a recruit. `source` says who wants it: a signal, a result, a rule.
+    pub fn recruit(&mut self, mut request: RecruitRequest, source: &str, out: &mut Outbox) -> Result<(), TeamRefusal> {
+        for text in [&mut request.role, &mut request.description] {
+            *text = text.trim().to_owned();
+        }
+        if request.role.is_empty() {
+            GENERALIST.clone_into(&mut request.role);
+        }
+        if let Err(why) = self.may_recruit(&request) {
+            let data = serde_json::to_value(&request).unwrap_or_default();
+            return self.refuse(why, &data, out);
+        }
+        let context = json!({
+            "action": "recruit", "source": source, "role": request.role, "description": request.description,
+            "task": request.task, "team_size": self.size(), "max_size": self.rules.max_size,
+        });
+        self.recruits_asked += 1;
+        let key = format!("recruit/{}/authorize", self.recruits_asked);
+        self.recruits.insert(self.recruits_asked, Recruit { request, stage: Stage::Authorizing });
+        out.call(Call::new(key, Purpose::AuthorizeTeamAction, context));
+        Ok(())
+    }
+
+    /// What a result of the plan wants: recruits its agent asks for (`recruit: [{description, role}]`), and those the
+    /// configured rules bring about. Refusals are noted.
+    pub fn result_seen(&mut self, task: &TaskId, role: &str, result: &Value, out: &mut Outbox) {
+        let asked = match &result["recruit"] {
+            Value::Array(requests) => requests.clone(),
+            Value::Null => Vec::new(),
+            one => vec![one.clone()],
+        };
+        for input in asked {
+            let _ = match decode::<RecruitRequest>(&input) {
+                Ok(request) => self.recruit(RecruitRequest { task: Some(task.clone()), ..request }, "result", out),
+                Err(why) => self.refuse(why, &input, out),
+            };
+        }
+        let fired: Vec<RecruitRule> =
+            self.rules.rules.iter().filter(|rule| rule.applies(task, role, result)).cloned().collect();
+        for RecruitRule { role, description, .. } in fired {
+            let _ = self.recruit(RecruitRequest { description, role, task: Some(task.clone()) }, "rule", out);
+        }
+    }
+
+    /// Takes the input of a `retire_v1` signal: asks the policy whether that agent may leave.
+    pub fn retire_signal(&mut self, input: &Value, out: &mut Outbox) -> Result<(), TeamRefusal> {
+        let agent = match decode::<RetireRequest>(input) {
+            Ok(request) => request.agent_id,
+            Err(why) => return self.refuse(why, input, out),
+        };
+        let Some(member) = self.directory.get(&agent).filter(|member| member.status != MemberStatus::Retired) else {
+            return self.refuse(TeamRefusal::Unknown { agent }, input, out);
+        };
+        if self.retirements.values().any(|other| *other == agent) {
+            return self.refuse(TeamRefusal::Retiring { agent }, input, out);
+        }
+        let context = json!({ "action": "retire", "agent_id": agent, "role": member.role, "team_size": self.size() });
+        self.retirements_asked += 1;
+        self.retirements.insert(self.retirements_asked, agent);
+        let key = format!("retire/{}/authorize", self.retirements_asked);
+        out.call(Call::new(key, Purpose::AuthorizeTeamAction, context));
+        Ok(())
+    }
+
+    /// The answer to a call or the end of a child that was asked for here; `None` if the key is not one of ours.
+    pub fn answered(&mut self, key: &str, answer: Answer, out: &mut Outbox) -> Option<TeamOutcome> {
+        let mut parts = key.split('/');
+        let (what, number, step) = (parts.next()?, parts.next()?, parts.next()?);
+        let number: u64 = number.parse().ok()?;
+        Some(match (what, step) {
+            ("recruit", "authorize") => self.recruit_authorized(number, &answer, out),
+            ("recruit", "child") => self.child_ended(number, answer, out),
+            ("retire", "authorize") => self.retirement_authorized(number, &answer, out),
+            _ => return None,
+        })
+    }
+
+    /// The results are being put together from now on.
+    pub fn synthesizing(&mut self) {
+        self.season = Season::Late;
+    }
+    /// There is work again (a replan, a released takeover).
+    pub fn reopened(&mut self) {
+        self.season = Season::Open;
+    }
+    /// The run is over.
+    pub fn closed(&mut self) {
+        self.season = Season::Over;
+    }
+
+    /// Whom a task with these dependencies waits for before it starts (`recruit_join`).
+    pub fn joins(&self, dependencies: &[TaskId]) -> Vec<String> {
+        if self.rules.recruit_join == RecruitJoin::None || dependencies.is_empty() {
+            return Vec::new();
+        }
+        let joined = |request: &RecruitRequest| request.task.as_ref().is_none_or(|task| dependencies.contains(task));
+        self.alive().filter(|recruit| joined(&recruit.request)).map(Recruit::name).collect()
+    }
+
+    /// How many recruits are on their way or at work: a run that finishes waits for them.
+    pub fn recruits_alive(&self) -> usize {
+        self.alive().count()
+    }
+
+    /// What recruits brought back, in the order they were asked for. Retired ones bring nothing.
+    pub fn results(&self) -> Vec<RecruitResult> {
+        let ended = |recruit: &Recruit| match &recruit.stage {
+            Stage::Ended(result) => Some(result.clone()),
+            Stage::Authorizing | Stage::Working { .. } => None,
+        };
+        self.recruits.values().filter_map(ended).collect()
+    }
+
+    /// Members at work, and those for whom a slot is kept while the policy thinks.
+    pub fn size(&self) -> usize {
+        let authorizing = self.recruits.values().filter(|recruit| recruit.stage == Stage::Authorizing).count();
+        self.directory.running() + authorizing
+    }
+
+    fn alive(&self) -> impl Iterator<Item = &Recruit> {
+        self.recruits.values().filter(|recruit| !matches!(recruit.stage, Stage::Ended(_)))
+    }
+
+    fn may_recruit(&self, request: &RecruitRequest) -> Result<(), TeamRefusal> {
+        match (self.season, self.rules.late_recruits) {
+            _ if !self.rules.recruit => return Err(TeamRefusal::Off),
+            (Season::Over, _) => return Err(TeamRefusal::Over),
+            (Season::Late, LateRecruits::Refuse) => return Err(TeamRefusal::Late),
+            (Season::Late, LateRecruits::Wait) | (Season::Open, _) => {}
+        }
+        if request.description.is_empty() {
+            return Err(TeamRefusal::NoDescription);
+        }
+        let same =
+            |other: &&Recruit| other.request.role == request.role && other.request.description == request.description;
+        if let Some(twin) = self.alive().find(same) {
+            return Err(TeamRefusal::Duplicate { agent: twin.name() });
+        }
+        let (running, max) = (self.size(), self.rules.max_size);
+        if running >= max { Err(TeamRefusal::Full { running, max }) } else { Ok(()) }
+    }
+
+    fn refuse<T>(&mut self, why: TeamRefusal, asked: &Value, out: &mut Outbox) -> Result<T, TeamRefusal> {
+        out.note(NoteKind::RecruitRefused, json!({ "reason": why.to_string(), "asked": asked }));
+        Err(why)
+    }
+
+    fn recruit_authorized(&mut self, number: u64, answer: &Answer, out: &mut Outbox) -> TeamOutcome {
+        let asked = self.recruits.get_mut(&number).filter(|recruit| recruit.stage == Stage::Authorizing);
+        let Some(recruit) = asked else { return TeamOutcome::Dropped };
+        if let Err(reason) = allowed(answer) {
+            let data = json!({ "reason": reason, "denied": true, "asked": recruit.request });
+            self.recruits.remove(&number);
+            out.note(NoteKind::RecruitRefused, data);
+            return TeamOutcome::Denied { reason };
+        }
+        let RecruitRequest { role, description, task } = recruit.request.clone();
+        let agent_id = self.directory.free_id(&format!("dynamic_{role}"));
+        recruit.stage = Stage::Working { agent_id: agent_id.clone() };
+        self.directory.join(agent_id.clone(), &role, Origin::Recruited);
+        let data = json!({ "agent_id": agent_id, "role": role, "description": description, "task": task });
+        out.note(NoteKind::AgentRecruited, data);
+        TeamEvent::Recruited { agent: agent_id.clone(), description: description.clone() }.emit(out);
+        let input = json!({ "query": description, "context": { "role": role }, "agent_id": agent_id });
+        let key = format!("recruit/{number}/child");
+        out.ask(Ask::StartChild { key, kind: ChildKind::SimpleTask, input });
+        TeamOutcome::Recruited { agent_id, role }
+    }
+
+    fn child_ended(&mut self, number: u64, answer: Answer, out: &mut Outbox) -> TeamOutcome {
+        let working = self.recruits.get_mut(&number);
+        let Some(Recruit { request, stage: stage @ Stage::Working { .. } }) = working else {
+            out.note(NoteKind::AttemptDropped, json!({ "recruit": number, "reason": "the agent has left" }));
+            return TeamOutcome::Dropped;
+        };
+        let Stage::Working { agent_id } = stage.clone() else { return TeamOutcome::Dropped };
+        // A child that says `success: false` has failed as one that breaks has.
+        let (success, response) = match answer {
+            Ok(value) => (value["success"].as_bool().unwrap_or(true), value),
+            Err(why) => (false, Value::String(why.to_string())),
+        };
+        let RecruitRequest { role, description, .. } = request.clone();
+        *stage = Stage::Ended(RecruitResult { agent_id: agent_id.clone(), role, description, success, response });
+        self.directory.ended(&agent_id, None, success);
+        out.note(NoteKind::AgentClosed, json!({ "agent_id": agent_id, "succeeded": success }));
+        TeamOutcome::Ended { agent_id, succeeded: success }
+    }
+
+    fn retirement_authorized(&mut self, number: u64, answer: &Answer, out: &mut Outbox) -> TeamOutcome {
+        // Answered once: a second answer finds nobody.
+        let Some(agent_id) = self.retirements.remove(&number) else { return TeamOutcome::Dropped };
+        if let Err(reason) = allowed(answer) {
+            let data = json!({ "reason": reason, "denied": true, "asked": { "AgentID": agent_id } });
+            out.note(NoteKind::RecruitRefused, data);
+            return TeamOutcome::Denied { reason };
+        }
+        let working = Stage::Working { agent_id: agent_id.clone() };
+        if let Some(number) = self.recruits.iter().find(|(_, recruit)| recruit.stage == working).map(|(n, _)| *n) {
+            self.recruits.remove(&number);
+            let key = format!("recruit/{number}/child");
+            out.ask(Ask::CancelChild { key, reason: format!("{agent_id} was retired") });
+        }
+        let tasks = self.directory.retire(&agent_id);
+        out.note(NoteKind::AgentRetired, json!({ "agent_id": agent_id, "tasks": tasks }));
+        TeamEvent::Retired { agent: agent_id.clone() }.emit(out);
+        TeamOutcome::Retired { agent_id, tasks }
+    }
+}
+
+impl Recruit {
+    /// The agent id, or what it is going to be called.
+    fn name(&self) -> String {
+        match &self.stage {
+            Stage::Working { agent_id } => agent_id.clone(),
+            Stage::Ended(result) => result.agent_id.clone(),
+            Stage::Authorizing => format!("dynamic_{}", self.request.role),
+        }
+    }
+}

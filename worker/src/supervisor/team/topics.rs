@@ -1,0 +1,149 @@
+//! Topics: a task may consume what others produce without depending on them.
+//!
+//! Invariant: a wait looks again after 1 s, then twice as long each time up to 30 s, and ends after 360 s at the latest:
+//! then the task goes on without the topic, with a warning. What nobody (else) is going to produce is not waited for.
+//! It starts no task: it says when one need not wait any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bosun_engine::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::events::TeamEvent;
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::model::TaskId;
+use crate::supervisor::outbox::Outbox;
+
+/// How long a topic is waited for, and how often it is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicRules {
+    pub first_delay: Duration,
+    pub delay_max: Duration,
+    pub wait_max: Duration,
+}
+
+impl Default for TopicRules {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        TopicRules { first_delay: seconds(1), delay_max: seconds(30), wait_max: seconds(360) }
+    }
+}
+
+/// What a task is to do about the topics it consumes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TopicState {
+    Wait,
+    /// It may start; `missing` are topics that did not come in time, which its context says as a warning.
+    Go {
+        missing: Vec<String>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Wait {
+    topics: BTreeSet<String>,
+    agent: String,
+    delay: Duration,
+    looks: u32,
+    until: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Topics {
+    rules: TopicRules,
+    produced: BTreeSet<String>,
+    /// Which tasks are going to produce a topic.
+    producers: BTreeMap<String, BTreeSet<TaskId>>,
+    waits: BTreeMap<TaskId, Wait>,
+}
+
+impl Topics {
+    pub fn new(rules: TopicRules) -> Self {
+        Topics { rules, ..Topics::default() }
+    }
+
+    /// A task of the plan is going to produce these topics.
+    pub fn plan(&mut self, task: &TaskId, produces: &[String]) {
+        for topic in produces {
+            self.producers.entry(topic.clone()).or_default().insert(task.clone());
+        }
+    }
+
+    /// The task has ended: with success its topics are there, else they will not come from it.
+    pub fn ended(&mut self, task: &TaskId, succeeded: bool) {
+        for (topic, producers) in &mut self.producers {
+            if producers.remove(task) && succeeded {
+                self.produced.insert(topic.clone());
+            }
+        }
+        self.producers.retain(|_, producers| !producers.is_empty());
+        self.waits.remove(task);
+    }
+
+    /// A task that is ready otherwise wants to start. Asked again while it waits, the answer is the same and no
+    /// further timer is asked for.
+    pub fn begin(&mut self, task: &TaskId, agent: &str, consumes: &[String], out: &mut Outbox) -> TopicState {
+        if self.waits.contains_key(task) {
+            return TopicState::Wait;
+        }
+        let topics: BTreeSet<String> = consumes.iter().filter(|topic| self.is_to_come(topic, task)).cloned().collect();
+        if topics.is_empty() {
+            return TopicState::Go { missing: Vec::new() };
+        }
+        let agent = agent.to_owned();
+        TeamEvent::Waiting { agent: agent.clone(), topics: topics.iter().cloned().collect() }.emit(out);
+        let until = out.now().plus(self.rules.wait_max);
+        let mut wait = Wait { topics, agent, delay: self.rules.first_delay, looks: 0, until };
+        wait.look_later(task, self.rules, out);
+        self.waits.insert(task.clone(), wait);
+        TopicState::Wait
+    }
+
+    /// The timer of a look fired; `None` if the key is not one of ours or its task waits no more.
+    pub fn fired(&mut self, key: &str, out: &mut Outbox) -> Option<(TaskId, TopicState)> {
+        let (task, look) = key.strip_prefix("topic/")?.rsplit_once('/')?;
+        let task = TaskId::new(task).ok()?;
+        let mut wait = self.waits.remove(&task).filter(|wait| wait.looks.to_string() == look)?;
+        let (waiting, settled): (BTreeSet<String>, BTreeSet<String>) =
+            wait.topics.iter().cloned().partition(|topic| self.is_to_come(topic, &task));
+        for topic in settled.into_iter().filter(|topic| self.produced.contains(topic)) {
+            TeamEvent::DependencySatisfied { agent: wait.agent.clone(), topic: Some(topic) }.emit(out);
+        }
+        wait.topics = waiting;
+        if wait.topics.is_empty() {
+            return Some((task, TopicState::Go { missing: Vec::new() }));
+        }
+        if out.now() >= wait.until {
+            let missing: Vec<String> = wait.topics.into_iter().collect();
+            let warning = format!("topic {} did not come in time; going on without it", missing.join(", "));
+            out.note(NoteKind::TimerFired, json!({ "task": task, "warning": warning, "missing": missing }));
+            return Some((task, TopicState::Go { missing }));
+        }
+        wait.look_later(&task, self.rules, out);
+        self.waits.insert(task.clone(), wait);
+        Some((task, TopicState::Wait))
+    }
+
+    /// What a task waits for, for `why_not_running`.
+    pub fn waiting_for(&self, task: &TaskId) -> Vec<String> {
+        self.waits.get(task).map_or_else(Vec::new, |wait| wait.topics.iter().cloned().collect())
+    }
+
+    /// Not there yet, and somebody else is going to produce it.
+    fn is_to_come(&self, topic: &str, consumer: &TaskId) -> bool {
+        let others = self.producers.get(topic).is_some_and(|tasks| tasks.iter().any(|task| task != consumer));
+        others && !self.produced.contains(topic)
+    }
+}
+
+impl Wait {
+    fn look_later(&mut self, task: &TaskId, rules: TopicRules, out: &mut Outbox) {
+        self.looks += 1;
+        let at = out.now().plus(self.delay).min(self.until);
+        let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
+        out.timer(format!("topic/{task}/{}", self.looks), at, format!("wait for topic {}", topics.join(", ")));
+        self.delay = (self.delay * 2).min(rules.delay_max);
+    }
+}
