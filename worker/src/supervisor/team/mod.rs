@@ -6,9 +6,11 @@
 pub mod directory;
 pub mod events;
 pub mod mailbox;
+pub mod native;
 pub mod recruit;
 pub mod registry;
 pub mod roles;
+pub mod synthesis;
 pub mod topics;
 
 #[cfg(test)]

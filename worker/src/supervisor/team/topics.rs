@@ -105,7 +105,8 @@ impl Topics {
     pub fn fired(&mut self, key: &str, out: &mut Outbox) -> Option<(TaskId, TopicState)> {
         let (task, look) = key.strip_prefix("topic/")?.rsplit_once('/')?;
         let task = TaskId::new(task).ok()?;
-        let mut wait = self.waits.remove(&task).filter(|wait| wait.looks.to_string() == look)?;
+        self.waits.get(&task).filter(|wait| wait.looks.to_string() == look)?;
+        let mut wait = self.waits.remove(&task)?;
         let (waiting, settled): (BTreeSet<String>, BTreeSet<String>) =
             wait.topics.iter().cloned().partition(|topic| self.is_to_come(topic, &task));
         for topic in settled.into_iter().filter(|topic| self.produced.contains(topic)) {

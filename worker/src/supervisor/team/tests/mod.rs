@@ -1,9 +1,11 @@
 //! The tests of the team, one file per part.
 
 mod mailbox;
+mod native;
 mod recruit;
 mod registry;
 mod roles;
+mod synthesis;
 mod topics;
 
 use bosun_engine::Timestamp;

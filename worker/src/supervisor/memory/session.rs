@@ -1,0 +1,179 @@
+//! The memory of a run's session: fetched before planning, asked for advice, and told of success.
+//!
+//! ```text
+//! no session: ready        fetch -> advise -> ready
+//!                            '-> fetch-basic -'-> ready (without memory)
+//! ```
+//!
+//! Invariant: without a session nothing is asked; nothing that fails here fails the run. The advisor is a call, hence
+//! recorded; one that fails or answers nonsense is replaced by the pure [`suggest`] on the recorded memory.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::advisor::{Advice, SessionMemory, suggest, warn};
+use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+
+const FETCH: &str = "memory/fetch";
+const FETCH_BASIC: &str = "memory/fetch-basic";
+const ADVISE: &str = "memory/advise";
+const RECORD: &str = "memory/record";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryRules {
+    pub advisor: bool,
+    /// The advised strategy is taken if the confidence is above this.
+    pub override_above_bp: u32,
+}
+
+impl Default for MemoryRules {
+    fn default() -> Self {
+        MemoryRules { advisor: true, override_above_bp: 8_000 }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Stage {
+    #[default]
+    Idle,
+    Fetching,
+    FetchingBasic,
+    Advising,
+    Ready,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct SessionMemoryPart {
+    rules: MemoryRules,
+    session: String,
+    query: String,
+    stage: Stage,
+    /// As it was fetched.
+    fetched: Option<Value>,
+    memory: Option<SessionMemory>,
+    advice: Option<Advice>,
+    recorded: bool,
+}
+
+impl SessionMemoryPart {
+    pub fn new(rules: MemoryRules) -> Self {
+        SessionMemoryPart { rules, ..SessionMemoryPart::default() }
+    }
+
+    /// The run begins. [`SessionMemoryPart::is_ready`] says whether planning may.
+    pub fn start(&mut self, session: Option<&str>, query: &str, out: &mut Outbox) {
+        if self.stage != Stage::Idle {
+            return;
+        }
+        (self.session, self.query) = (session.unwrap_or_default().to_owned(), query.to_owned());
+        if self.session.is_empty() || !self.rules.advisor {
+            self.stage = Stage::Ready;
+            return;
+        }
+        self.stage = Stage::Fetching;
+        self.fetch(FETCH, "supervisor", out);
+    }
+
+    /// The answer to a call that was asked for here; `false` if the key is not one of ours. An answer that is not
+    /// waited for changes nothing.
+    pub fn answered(&mut self, key: &str, answer: &Answer, out: &mut Outbox) -> bool {
+        match (key, self.stage) {
+            (FETCH, Stage::Fetching) => match remembered(answer) {
+                Ok(memory) => self.fetched(answer, memory, out),
+                Err(()) => {
+                    self.stage = Stage::FetchingBasic;
+                    self.fetch(FETCH_BASIC, "basic", out);
+                }
+            },
+            (FETCH_BASIC, Stage::FetchingBasic) => match remembered(answer) {
+                Ok(memory) => self.fetched(answer, memory, out),
+                Err(()) => self.stage = Stage::Ready,
+            },
+            (ADVISE, Stage::Advising) => self.advised(answer),
+            // Fire and forget: whatever becomes of it.
+            (FETCH | FETCH_BASIC | ADVISE | RECORD, _) => {}
+            _ => return false,
+        }
+        true
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.stage == Stage::Ready
+    }
+
+    pub fn advice(&self) -> Option<&Advice> {
+        self.advice.as_ref()
+    }
+
+    /// The strategy to execute a plan with.
+    pub fn strategy_over(&self, planned: &str) -> String {
+        let above = self.rules.override_above_bp;
+        self.advice.as_ref().map_or_else(|| planned.to_owned(), |advice| advice.strategy_over(planned, above))
+    }
+
+    /// The context with what is remembered and warned of; one that is missing is made.
+    pub fn with_memory(&self, context: Option<Value>) -> Value {
+        let mut context = match context {
+            Some(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        };
+        if let Some(fetched) = &self.fetched {
+            context.insert("memory".to_owned(), fetched.clone());
+        }
+        let warnings = self.advice.as_ref().map_or(&[][..], |advice| &advice.warnings);
+        if !warnings.is_empty() {
+            context.insert("memory_warnings".to_owned(), json!(warnings));
+        }
+        Value::Object(context)
+    }
+
+    /// The run has succeeded with this plan: the session learns it. Once, and nobody waits for it.
+    pub fn succeeded(&mut self, strategy: &str, subtasks: &Value, out: &mut Outbox) {
+        if self.session.is_empty() || self.recorded {
+            return;
+        }
+        self.recorded = true;
+        let context = json!({
+            "session_id": self.session, "query_pattern": self.query, "strategy": strategy, "subtasks": subtasks,
+            "success_rate": 1.0,
+        });
+        out.call(Call::new(RECORD, Purpose::RecordDecomposition, context));
+    }
+
+    fn fetch(&self, key: &str, level: &str, out: &mut Outbox) {
+        let context = json!({ "session_id": self.session, "query": self.query, "level": level });
+        out.call(Call::new(key, Purpose::FetchMemory, context));
+    }
+
+    fn fetched(&mut self, answer: &Answer, memory: Option<SessionMemory>, out: &mut Outbox) {
+        let Some(memory) = memory else {
+            self.stage = Stage::Ready;
+            return;
+        };
+        self.fetched = answer.as_ref().ok().cloned();
+        self.memory = Some(memory);
+        self.stage = Stage::Advising;
+        let context = json!({ "query": self.query, "memory": self.fetched });
+        out.call(Call::new(ADVISE, Purpose::Advise, context));
+    }
+
+    fn advised(&mut self, answer: &Answer) {
+        let memory = self.memory.clone().unwrap_or_default();
+        let given = answer.as_ref().ok().and_then(|value| serde_json::from_value::<Advice>(value.clone()).ok());
+        let mut advice = given.unwrap_or_else(|| suggest(&self.query, &memory));
+        // The warnings are rules, not opinions: no advisor talks them away.
+        warn(&self.query, &memory, &mut advice);
+        self.advice = Some(advice);
+        self.stage = Stage::Ready;
+    }
+}
+
+/// What was fetched: nothing, a memory, or an answer that is none.
+fn remembered(answer: &Answer) -> Result<Option<SessionMemory>, ()> {
+    match answer {
+        Ok(Value::Null) => Ok(None),
+        Ok(value) => serde_json::from_value(value.clone()).map(Some).map_err(drop),
+        Err(_) => Err(()),
+    }
+}

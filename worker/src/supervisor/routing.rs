@@ -1,0 +1,128 @@
+//! Routing: which kind of workflow a request is for, by the shape of its decomposition.
+//!
+//! Invariant: the same decomposition and rules give the same route, in integers; thresholds are settings, their defaults
+//! are Shannon's. It starts nothing.
+
+mod decomposition;
+mod degrade;
+
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+pub use decomposition::{Decomposition, DecompositionFailed, Subtask, decomposition};
+pub use degrade::{DegradeRules, Strategy, degrade};
+
+/// Where a request goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Route {
+    /// One execution, no plan.
+    SimpleTask,
+    /// A fixed graph of tasks.
+    Dag,
+    /// A team that is managed.
+    Supervisor,
+}
+
+/// The thresholds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoutingRules {
+    /// More subtasks than this need a supervisor.
+    pub supervisor_above: usize,
+    /// Where subtasks that depend on each other go.
+    pub deps_to: Route,
+    /// Up to this many subtasks are one simple task.
+    pub simple_up_to: usize,
+    /// A supervisor hands on what is less complex than this.
+    pub simple_below_bp: u32,
+    /// No subtasks at all are simple, however complex (as Shannon's code has it).
+    pub zero_subtasks_simple: bool,
+}
+
+impl Default for RoutingRules {
+    fn default() -> Self {
+        let (supervisor_above, deps_to, simple_up_to) = (5, Route::Supervisor, 2);
+        RoutingRules { supervisor_above, deps_to, simple_up_to, simple_below_bp: 3_000, zero_subtasks_simple: false }
+    }
+}
+
+/// What routing looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Shape {
+    pub subtasks: usize,
+    pub has_dependencies: bool,
+    /// Members may join while it runs.
+    pub dynamic: bool,
+    /// Agents talk to each other.
+    pub communicates: bool,
+}
+
+/// The router: many, dynamic or talking subtasks need a supervisor; dependencies go where the rules say; the rest is a
+/// graph, or simple.
+pub fn route(shape: Shape, rules: &RoutingRules) -> Route {
+    if shape.dynamic || shape.communicates || shape.subtasks > rules.supervisor_above {
+        return Route::Supervisor;
+    }
+    match shape.has_dependencies {
+        true => rules.deps_to,
+        false if shape.subtasks <= rules.simple_up_to => Route::SimpleTask,
+        false => Route::Dag,
+    }
+}
+
+/// Whether a supervisor hands a request on to a graph instead of building a team for it.
+pub fn is_simple(decomposition: &Decomposition, rules: &RoutingRules) -> bool {
+    let calm = decomposition.complexity_bp < rules.simple_below_bp;
+    match &decomposition.subtasks[..] {
+        [] => calm || rules.zero_subtasks_simple,
+        [single] => calm && !single.needs_tools(),
+        _ => false,
+    }
+}
+
+impl Route {
+    /// The checkpoint before the workflow of this route starts.
+    pub fn checkpoint(self) -> &'static str {
+        match self {
+            Route::SimpleTask => "pre_simple_workflow",
+            Route::Dag => "pre_dag_workflow",
+            Route::Supervisor => "pre_supervisor_workflow",
+        }
+    }
+}
+
+/// The checkpoint before a request is routed.
+pub const PRE_ROUTING: &str = "pre_routing";
+/// The checkpoints of a child: before its agent works, after it, and before it ends.
+pub const CHILD_CHECKPOINTS: [&str; 3] = ["pre_execution", "post_agent", "pre_completion"];
+
+/// The three of flow-state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowSystem {
+    Coordinator,
+    PlanAndExecute,
+    Supervisor,
+}
+
+impl FlowSystem {
+    /// Which one fits: work that is reviewed and repeated is the Supervisor's; steps that build on each other are for
+    /// Plan-and-Execute; the rest is done at once.
+    pub fn fitting(needs_quality_loop: bool, has_dependencies: bool) -> FlowSystem {
+        match (needs_quality_loop, has_dependencies) {
+            (true, _) => FlowSystem::Supervisor,
+            (false, true) => FlowSystem::PlanAndExecute,
+            (false, false) => FlowSystem::Coordinator,
+        }
+    }
+
+    pub fn preset(self) -> &'static str {
+        match self {
+            FlowSystem::Coordinator => "flow-coordinator",
+            FlowSystem::PlanAndExecute => "flow-plan-and-execute",
+            FlowSystem::Supervisor => "flow-supervisor",
+        }
+    }
+}

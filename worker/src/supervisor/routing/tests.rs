@@ -1,0 +1,172 @@
+//! Routes, simple requests, decompositions, and strategies that step down.
+
+use bosun_engine::Timestamp;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::supervisor::outbox::{Answer, Call, CallFailure, Outbox, Purpose};
+
+fn shape(subtasks: usize, has_dependencies: bool) -> Shape {
+    Shape { subtasks, has_dependencies, ..Shape::default() }
+}
+
+fn decoded(value: Value) -> Decomposition {
+    Decomposition::of(&Ok(value)).unwrap()
+}
+
+/// SHN-01, SHN-04: more than five subtasks or any dependency need a supervisor, as do teams that change or talk; three
+/// to five are a graph, one or two simple.
+#[test]
+fn the_router_goes_by_shape() {
+    let rules = RoutingRules::default();
+    for (subtasks, has_dependencies, to) in [
+        (0, false, Route::SimpleTask),
+        (1, false, Route::SimpleTask),
+        (2, false, Route::SimpleTask),
+        (3, false, Route::Dag),
+        (5, false, Route::Dag),
+        (6, false, Route::Supervisor),
+        (2, true, Route::Supervisor),
+        (5, true, Route::Supervisor),
+        (40, true, Route::Supervisor),
+    ] {
+        assert_eq!(route(shape(subtasks, has_dependencies), &rules), to, "{subtasks} {has_dependencies}");
+    }
+    assert_eq!(route(Shape { dynamic: true, ..shape(1, false) }, &rules), Route::Supervisor);
+    assert_eq!(route(Shape { communicates: true, ..shape(3, false) }, &rules), Route::Supervisor);
+    let talking = decoded(json!({ "subtasks": [{ "id": "a", "produces": ["x"] }, { "id": "b" }, { "id": "c" }] }));
+    assert_eq!(route(talking.shape(), &rules), Route::Supervisor);
+    let dependent = decoded(json!({ "subtasks": [{ "id": "a" }, { "id": "b", "dependencies": ["a"] }] }));
+    assert_eq!(dependent.shape(), shape(2, true));
+}
+
+/// SHN-04: the thresholds are settings.
+#[test]
+fn the_thresholds_can_be_set() {
+    let rules = RoutingRules { supervisor_above: 2, deps_to: Route::Dag, simple_up_to: 0, ..RoutingRules::default() };
+    let routes = [(0, false), (1, false), (2, true), (3, false)].map(|(n, deps)| route(shape(n, deps), &rules));
+    assert_eq!(routes, [Route::SimpleTask, Route::Dag, Route::Dag, Route::Supervisor]);
+}
+
+/// SHN-02: simple is less complex than 0.3 and no subtask, or one that needs no tools; 0.3 is not simple.
+#[test]
+fn a_simple_request_is_handed_on() {
+    let rules = RoutingRules::default();
+    let simple = |complexity: f64, subtasks: Value| {
+        is_simple(&decoded(json!({ "complexity_score": complexity, "subtasks": subtasks })), &rules)
+    };
+    let one = || json!([{ "id": "a" }]);
+    let with_tool = json!([{ "id": "a", "suggested_tools": ["web"] }]);
+    for (complexity, subtasks, is) in [
+        (0.0, json!([]), true),
+        (0.29, json!([]), true),
+        (0.3, json!([]), false),
+        (0.29, one(), true),
+        (0.2999, one(), true),
+        (0.3, one(), false),
+        (0.1, with_tool, false),
+        (0.1, json!([{ "id": "a" }, { "id": "b" }]), false),
+        (0.29, Value::Null, true),
+    ] {
+        assert_eq!(simple(complexity, subtasks.clone()), is, "{complexity} {subtasks}");
+    }
+    // As Shannon's code has it: nothing to do is always simple. One subtask keeps to the rule.
+    let zero = RoutingRules { zero_subtasks_simple: true, ..rules };
+    let complex = |subtasks: Value| decoded(json!({ "complexity_score": 0.9, "subtasks": subtasks }));
+    assert!(is_simple(&complex(json!([])), &zero));
+    assert!(!is_simple(&complex(one()), &zero));
+}
+
+/// SHN-03: tools, dependencies, topics or parameters, each alone; empty or absent ones do not count.
+#[test]
+fn a_subtask_needs_tools_by_what_it_names() {
+    let needs = |mut fields: Value| {
+        fields["id"] = json!("a");
+        serde_json::from_value::<Subtask>(fields).unwrap().needs_tools()
+    };
+    for list in ["suggested_tools", "dependencies", "produces", "consumes"] {
+        assert!(needs(json!({ list: ["x"] })), "{list}");
+        assert!(!needs(json!({ list: [] })), "{list}");
+        assert!(!needs(json!({ list: null })), "{list}");
+    }
+    assert!(needs(json!({ "tool_parameters": { "q": 1 } })));
+    assert!(!needs(json!({ "tool_parameters": {} })));
+    assert!(!needs(json!({ "tool_parameters": null, "description": "long" })));
+}
+
+/// SHN-06: a planner that fails, or says what is no decomposition, ends the run in these words.
+#[test]
+fn a_failed_decomposition_says_so() {
+    let cases: [(Answer, &str); 4] = [
+        (Err(CallFailure::error("model is down")), "decomposition failed: model is down"),
+        (
+            Ok(json!({ "subtasks": [{ "id": 3 }] })),
+            "decomposition failed: subtasks[0].id: invalid type: integer `3`, expected a string",
+        ),
+        (Ok(json!({ "complexity_score": 1.5 })), "decomposition failed: complexity_score: 1.5 is not between 0 and 1"),
+        (Ok(json!("no")), "decomposition failed: .: invalid type: string \"no\", expected struct Decomposition"),
+    ];
+    for (answer, text) in cases {
+        let failed = Decomposition::of(&answer).unwrap_err();
+        assert_eq!(failed.result(), json!({ "success": false, "error": text }));
+    }
+}
+
+/// SHN-06: a decomposition that came with the request is used, and nobody plans.
+#[test]
+fn a_preplanned_decomposition_skips_planning() {
+    let mut out = Outbox::new("run-1", Timestamp::ZERO);
+    let planner = || Call::new("plan/1", Purpose::Plan, json!({}));
+    let plan = json!({ "subtasks": [{ "id": "a" }] });
+    assert_eq!(decomposition(Some(&plan), planner, &mut out).unwrap().unwrap().subtasks[0].id, "a");
+    assert!(decomposition(Some(&json!({ "subtasks": 1 })), planner, &mut out).unwrap().is_err());
+    assert!(out.asks().is_empty());
+    assert_eq!(decomposition(None, planner, &mut out), None);
+    assert_eq!(decomposition(Some(&Value::Null), planner, &mut out), None);
+    assert_eq!(out.asks().len(), 2);
+}
+
+/// SHN-73: the checkpoints of the router and of its children by name.
+#[test]
+fn routes_and_children_have_their_checkpoints() {
+    assert_eq!(PRE_ROUTING, "pre_routing");
+    let checkpoints = [Route::SimpleTask, Route::Supervisor, Route::Dag].map(Route::checkpoint);
+    assert_eq!(checkpoints, ["pre_simple_workflow", "pre_supervisor_workflow", "pre_dag_workflow"]);
+    assert_eq!(CHILD_CHECKPOINTS, ["pre_execution", "post_agent", "pre_completion"]);
+}
+
+/// FSC-04: parallel without review, sequential dependencies, quality loop.
+#[test]
+fn flow_work_goes_to_the_system_that_fits() {
+    let fitting = [(false, false), (false, true), (true, false), (true, true)].map(|(loops, dependencies)| {
+        let system = FlowSystem::fitting(loops, dependencies);
+        system.preset()
+    });
+    assert_eq!(fitting, ["flow-coordinator", "flow-plan-and-execute", "flow-supervisor", "flow-supervisor"]);
+}
+
+/// SHN-72: each strategy steps down below its threshold, as far as needed; react never does, nor a run without a budget.
+#[test]
+fn a_strategy_steps_down_with_the_budget() {
+    use Strategy::*;
+    for (strategy, remaining, degraded) in [
+        (TreeOfThoughts, 8_000, TreeOfThoughts),
+        (TreeOfThoughts, 7_999, ChainOfThought),
+        (TreeOfThoughts, 4_000, ChainOfThought),
+        (TreeOfThoughts, 3_999, React),
+        (ChainOfThought, 4_000, ChainOfThought),
+        (ChainOfThought, 3_999, React),
+        (Debate, 6_000, Debate),
+        (Debate, 5_999, Reflection),
+        (Debate, 2_999, React),
+        (Reflection, 3_000, Reflection),
+        (Reflection, 0, React),
+        (React, 0, React),
+    ] {
+        let rules = DegradeRules::default();
+        assert_eq!(degrade(strategy, Some(remaining), &rules), degraded, "{strategy:?} {remaining}");
+        assert_eq!(degrade(strategy, None, &rules), strategy);
+    }
+    let rules = DegradeRules { tree_of_thoughts: 10, ..DegradeRules::default() };
+    assert_eq!(degrade(TreeOfThoughts, Some(10), &rules), TreeOfThoughts);
+}
