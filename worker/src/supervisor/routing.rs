@@ -11,8 +11,10 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+use super::spec::{DepsTo, Routing as RoutingRules};
+
 pub use decomposition::{Decomposition, DecompositionFailed, Subtask, decomposition};
-pub use degrade::{DegradeRules, Strategy, degrade};
+pub use degrade::{ThinkingStrategy, degrade};
 
 /// Where a request goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,28 +26,6 @@ pub enum Route {
     Dag,
     /// A team that is managed.
     Supervisor,
-}
-
-/// The thresholds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RoutingRules {
-    /// More subtasks than this need a supervisor.
-    pub supervisor_above: usize,
-    /// Where subtasks that depend on each other go.
-    pub deps_to: Route,
-    /// Up to this many subtasks are one simple task.
-    pub simple_up_to: usize,
-    /// A supervisor hands on what is less complex than this.
-    pub simple_below_bp: u32,
-    /// No subtasks at all are simple, however complex (as Shannon's code has it).
-    pub zero_subtasks_simple: bool,
-}
-
-impl Default for RoutingRules {
-    fn default() -> Self {
-        let (supervisor_above, deps_to, simple_up_to) = (5, Route::Supervisor, 2);
-        RoutingRules { supervisor_above, deps_to, simple_up_to, simple_below_bp: 3_000, zero_subtasks_simple: false }
-    }
 }
 
 /// What routing looks at.
@@ -62,19 +42,20 @@ pub struct Shape {
 /// The router: many, dynamic or talking subtasks need a supervisor; dependencies go where the rules say; the rest is a
 /// graph, or simple.
 pub fn route(shape: Shape, rules: &RoutingRules) -> Route {
-    if shape.dynamic || shape.communicates || shape.subtasks > rules.supervisor_above {
+    if shape.dynamic || shape.communicates || shape.subtasks > rules.supervisor_above as usize {
         return Route::Supervisor;
     }
-    match shape.has_dependencies {
-        true => rules.deps_to,
-        false if shape.subtasks <= rules.simple_up_to => Route::SimpleTask,
-        false => Route::Dag,
+    match (shape.has_dependencies, rules.deps_to) {
+        (true, DepsTo::Supervisor) => Route::Supervisor,
+        (true, DepsTo::Dag) => Route::Dag,
+        (false, _) if shape.subtasks <= rules.simple_up_to as usize => Route::SimpleTask,
+        (false, _) => Route::Dag,
     }
 }
 
 /// Whether a supervisor hands a request on to a graph instead of building a team for it.
 pub fn is_simple(decomposition: &Decomposition, rules: &RoutingRules) -> bool {
-    let calm = decomposition.complexity_bp < rules.simple_below_bp;
+    let calm = decomposition.complexity_bp < rules.simple_below.as_bp();
     match &decomposition.subtasks[..] {
         [] => calm || rules.zero_subtasks_simple,
         [single] => calm && !single.needs_tools(),

@@ -1,7 +1,7 @@
 //! The advisor: what earlier decompositions suggest for a query, and what went wrong before.
 //!
-//! A pattern counts if it is similar (more than 0.8) and went well (more than 0.7); the advice's confidence is the product of
-//! both, or 0.5 where no pattern counts. Similarity is Jaccard's: of the different words of both queries (lower case,
+//! A pattern counts if it is similar (more than 0.8) and went well (more than 0.7); the advice's confidence is the
+//! product of both, or 0.5 where no pattern counts. Similarity is Jaccard's: of the different words of both queries (lower case,
 //! letters and digits), the share that both have.
 //!
 //! Invariant: integers only (basis points), lists in their order, ties to the earlier pattern: the same memory gives the
@@ -12,19 +12,12 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::supervisor::spec::Memory;
+
 /// The whole, in basis points.
 pub const WHOLE_BP: u32 = 10_000;
-/// A pattern must be more similar than this.
-pub const SIMILARITY_ABOVE_BP: u32 = 8_000;
-/// A pattern must have gone better than this.
-pub const SUCCESS_ABOVE_BP: u32 = 7_000;
-/// The confidence of advice that no pattern backs.
-pub const NO_PATTERN_BP: u32 = 5_000;
 /// The pattern of failures that parallel work causes.
 pub const RATE_LIMIT: &str = "rate_limit";
-/// Words that say a query wants everything at once.
-pub const HASTE: [&str; 5] = ["quickly", "fast", "urgent", "asap", "immediately"];
-
 /// A decomposition of an earlier run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pattern {
@@ -42,7 +35,7 @@ pub struct Pattern {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailurePattern {
     pub pattern: String,
-    /// Words that call it to mind; for `rate_limit` without any, [`HASTE`].
+    /// Words that call it to mind; for `rate_limit` without any, the words of haste in the spec.
     #[serde(default)]
     pub indicators: Vec<String>,
     #[serde(default)]
@@ -73,8 +66,10 @@ pub struct Advice {
 }
 
 impl Advice {
-    pub fn none() -> Self {
-        Advice { strategy: None, confidence_bp: NO_PATTERN_BP, warnings: Vec::new(), force_sequential: false }
+    /// No pattern backs it.
+    pub fn none(rules: &Memory) -> Self {
+        let confidence_bp = rules.default_confidence.as_bp();
+        Advice { strategy: None, confidence_bp, warnings: Vec::new(), force_sequential: false }
     }
 
     /// The strategy to take instead of the planned one.
@@ -88,12 +83,13 @@ impl Advice {
 }
 
 /// What the memory suggests for a query.
-pub fn suggest(query: &str, memory: &SessionMemory) -> Advice {
-    let mut advice = Advice::none();
+pub fn suggest(query: &str, memory: &SessionMemory, rules: &Memory) -> Advice {
+    let mut advice = Advice::none(rules);
+    let (similar, succeeded) = (rules.similar_above.as_bp(), rules.success_above.as_bp());
     let mut best = None;
     for pattern in &memory.decomposition_history {
         let similarity = similarity_bp(query, &pattern.query_pattern);
-        if similarity <= SIMILARITY_ABOVE_BP || pattern.success_bp <= SUCCESS_ABOVE_BP {
+        if similarity <= similar || pattern.success_bp <= succeeded {
             continue;
         }
         let confidence = product_bp(pattern.success_bp, similarity);
@@ -102,14 +98,14 @@ pub fn suggest(query: &str, memory: &SessionMemory) -> Advice {
             (advice.strategy, advice.confidence_bp) = (Some(pattern.strategy.clone()), confidence);
         }
     }
-    warn(query, memory, &mut advice);
+    warn(query, memory, rules, &mut advice);
     advice
 }
 
 /// Adds what went wrong before with queries like this one.
-pub(super) fn warn(query: &str, memory: &SessionMemory, advice: &mut Advice) {
+pub(super) fn warn(query: &str, memory: &SessionMemory, rules: &Memory, advice: &mut Advice) {
     let words = sequence(query);
-    for failure in memory.failure_patterns.iter().filter(|failure| failure.matches(&words)) {
+    for failure in memory.failure_patterns.iter().filter(|failure| failure.matches(&words, rules)) {
         let warning = if failure.mitigation.is_empty() { &failure.pattern } else { &failure.mitigation };
         if !advice.warnings.contains(warning) {
             advice.warnings.push(warning.clone());
@@ -119,13 +115,14 @@ pub(super) fn warn(query: &str, memory: &SessionMemory, advice: &mut Advice) {
 }
 
 impl FailurePattern {
-    fn matches(&self, words: &[String]) -> bool {
+    fn matches(&self, words: &[String], rules: &Memory) -> bool {
         let named = |indicator: &str| {
             let wanted = sequence(indicator);
             !wanted.is_empty() && words.windows(wanted.len()).any(|window| window == wanted)
         };
         let hasty = self.indicators.is_empty() && self.pattern == RATE_LIMIT;
-        self.indicators.iter().any(|indicator| named(indicator)) || (hasty && HASTE.into_iter().any(named))
+        self.indicators.iter().any(|indicator| named(indicator))
+            || (hasty && rules.rate_limit_words.iter().any(|word| named(word)))
     }
 }
 
@@ -134,7 +131,7 @@ pub fn similarity_bp(a: &str, b: &str) -> u32 {
     let words = |text| sequence(text).into_iter().collect::<BTreeSet<String>>();
     let (a, b) = (words(a), words(b));
     let (common, all) = (a.intersection(&b).count() as u64, a.union(&b).count() as u64);
-    let share = if all == 0 { 0 } else { common * u64::from(WHOLE_BP) / all };
+    let share = (common * u64::from(WHOLE_BP)).checked_div(all).unwrap_or(0);
     u32::try_from(share).unwrap_or(WHOLE_BP)
 }
 

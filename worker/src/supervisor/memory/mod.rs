@@ -9,4 +9,4 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use session::{MemoryRules, SessionMemoryPart};
+pub use session::SessionMemoryPart;

@@ -13,24 +13,12 @@ use serde_json::{Map, Value, json};
 
 use super::advisor::{Advice, SessionMemory, suggest, warn};
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+use crate::supervisor::spec::Memory as MemoryRules;
 
 const FETCH: &str = "memory/fetch";
 const FETCH_BASIC: &str = "memory/fetch-basic";
 const ADVISE: &str = "memory/advise";
 const RECORD: &str = "memory/record";
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemoryRules {
-    pub advisor: bool,
-    /// The advised strategy is taken if the confidence is above this.
-    pub override_above_bp: u32,
-}
-
-impl Default for MemoryRules {
-    fn default() -> Self {
-        MemoryRules { advisor: true, override_above_bp: 8_000 }
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -108,7 +96,7 @@ impl SessionMemoryPart {
 
     /// The strategy to execute a plan with.
     pub fn strategy_over(&self, planned: &str) -> String {
-        let above = self.rules.override_above_bp;
+        let above = self.rules.override_above.as_bp();
         self.advice.as_ref().map_or_else(|| planned.to_owned(), |advice| advice.strategy_over(planned, above))
     }
 
@@ -130,7 +118,7 @@ impl SessionMemoryPart {
 
     /// The run has succeeded with this plan: the session learns it. Once, and nobody waits for it.
     pub fn succeeded(&mut self, strategy: &str, subtasks: &Value, out: &mut Outbox) {
-        if self.session.is_empty() || self.recorded {
+        if self.session.is_empty() || !self.rules.record || self.recorded {
             return;
         }
         self.recorded = true;
@@ -161,9 +149,9 @@ impl SessionMemoryPart {
     fn advised(&mut self, answer: &Answer) {
         let memory = self.memory.clone().unwrap_or_default();
         let given = answer.as_ref().ok().and_then(|value| serde_json::from_value::<Advice>(value.clone()).ok());
-        let mut advice = given.unwrap_or_else(|| suggest(&self.query, &memory));
+        let mut advice = given.unwrap_or_else(|| suggest(&self.query, &memory, &self.rules));
         // The warnings are rules, not opinions: no advisor talks them away.
-        warn(&self.query, &memory, &mut advice);
+        warn(&self.query, &memory, &self.rules, &mut advice);
         self.advice = Some(advice);
         self.stage = Stage::Ready;
     }

@@ -3,9 +3,14 @@
 use bosun_engine::Timestamp;
 use serde_json::{Value, json};
 
-use super::advisor::*;
+use super::advisor::{Advice, Pattern, SessionMemory, similarity_bp};
 use super::*;
 use crate::supervisor::outbox::{Answer, Ask, CallFailure, Outbox};
+use crate::supervisor::spec::{Memory, Ratio};
+
+fn suggest(query: &str, memory: &SessionMemory) -> Advice {
+    super::advisor::suggest(query, memory, &Memory::default())
+}
 
 const QUERY: &str = "Analyze the AI agent market quickly";
 
@@ -94,8 +99,14 @@ fn only_a_confidence_above_the_limit_overrides() {
     }
     let unnamed = advised(json!({}), Ok(json!({ "confidence": 1.0 })));
     assert_eq!(unnamed.strategy_over("parallel"), "parallel");
-    let rules = MemoryRules { override_above_bp: 4_999, ..MemoryRules::default() };
-    assert_eq!(Advice::none().strategy_over("parallel", rules.override_above_bp), "parallel");
+    // The limits are settings.
+    let rules = Memory { override_above: Ratio::from_bp(4_999), similar_above: Ratio::ZERO, ..Memory::default() };
+    let (mut part, mut out) = (SessionMemoryPart::new(rules), outbox());
+    part.start(Some("s-1"), QUERY, &mut out);
+    let fetched = json!({ "decomposition_history": [pattern("Analyze the AI agent market", "hybrid", 0.71)] });
+    part.answered("memory/fetch", &Ok(fetched), &mut out);
+    part.answered("memory/advise", &Err(CallFailure::error("down")), &mut out);
+    assert_eq!(part.strategy_over("parallel"), "hybrid");
 }
 
 /// SHN-43: confidence is success times similarity of a pattern above 0.8 and 0.7, else 0.5.
@@ -120,7 +131,7 @@ fn confidence_is_success_times_similarity() {
     // The best one counts, the earlier of two equals.
     let many = memory(vec![pattern(ten, "a", 0.8), pattern(ten, "b", 0.95), pattern(ten, "c", 0.95)], json!([]));
     assert_eq!(suggest(ten, &many).strategy.as_deref(), Some("b"));
-    assert_eq!(suggest(ten, &SessionMemory::default()), Advice::none());
+    assert_eq!(suggest(ten, &SessionMemory::default()), Advice::none(&Memory::default()));
 }
 
 /// Similarity is that of the sets of words: case, order, repetition and punctuation do not matter.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, Outbox, Purpose};
+use crate::supervisor::spec::{Degrade, DepsTo, Routing as RoutingRules};
 
 fn shape(subtasks: usize, has_dependencies: bool) -> Shape {
     Shape { subtasks, has_dependencies, ..Shape::default() }
@@ -43,7 +44,7 @@ fn the_router_goes_by_shape() {
 /// SHN-04: the thresholds are settings.
 #[test]
 fn the_thresholds_can_be_set() {
-    let rules = RoutingRules { supervisor_above: 2, deps_to: Route::Dag, simple_up_to: 0, ..RoutingRules::default() };
+    let rules = RoutingRules { supervisor_above: 2, deps_to: DepsTo::Dag, simple_up_to: 0, ..RoutingRules::default() };
     let routes = [(0, false), (1, false), (2, true), (3, false)].map(|(n, deps)| route(shape(n, deps), &rules));
     assert_eq!(routes, [Route::SimpleTask, Route::Dag, Route::Dag, Route::Supervisor]);
 }
@@ -148,7 +149,8 @@ fn flow_work_goes_to_the_system_that_fits() {
 /// SHN-72: each strategy steps down below its threshold, as far as needed; react never does, nor a run without a budget.
 #[test]
 fn a_strategy_steps_down_with_the_budget() {
-    use Strategy::*;
+    use ThinkingStrategy::*;
+    let rules = Degrade { debate: 6_000, ..Degrade::default() };
     for (strategy, remaining, degraded) in [
         (TreeOfThoughts, 8_000, TreeOfThoughts),
         (TreeOfThoughts, 7_999, ChainOfThought),
@@ -158,15 +160,13 @@ fn a_strategy_steps_down_with_the_budget() {
         (ChainOfThought, 3_999, React),
         (Debate, 6_000, Debate),
         (Debate, 5_999, Reflection),
-        (Debate, 2_999, React),
-        (Reflection, 3_000, Reflection),
-        (Reflection, 0, React),
+        (Debate, 0, Reflection),
+        (Reflection, 0, Reflection),
         (React, 0, React),
     ] {
-        let rules = DegradeRules::default();
         assert_eq!(degrade(strategy, Some(remaining), &rules), degraded, "{strategy:?} {remaining}");
         assert_eq!(degrade(strategy, None, &rules), strategy);
     }
-    let rules = DegradeRules { tree_of_thoughts: 10, ..DegradeRules::default() };
-    assert_eq!(degrade(TreeOfThoughts, Some(10), &rules), TreeOfThoughts);
+    let low = Degrade { tree_of_thoughts: 10, ..Degrade::default() };
+    assert_eq!(degrade(TreeOfThoughts, Some(10), &low), TreeOfThoughts);
 }

@@ -9,7 +9,6 @@
 //! on average. It does not know who exists: a message to a name nobody bears waits in that name's queue.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
 use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -17,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Ask, Outbox};
+use crate::supervisor::spec::Mailbox as MailboxRules;
 
 /// The signal that appends to a mailbox, of this run or of another one.
 pub const SIGNAL_MAILBOX: &str = "mailbox_v1";
@@ -24,28 +24,6 @@ pub const SIGNAL_MAILBOX: &str = "mailbox_v1";
 pub const SUPERVISOR: &str = "supervisor";
 /// The most recipients with a queue and a numbering of their own: names come from outside.
 pub const RECIPIENTS_MAX: usize = 1_000;
-
-/// The bounds of a mailbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MailboxRules {
-    /// The most messages kept.
-    pub limit: usize,
-    /// The most messages that wait for one recipient.
-    pub queue: usize,
-    /// The most bytes of one content.
-    pub content_max: usize,
-    /// How many messages a fetch looks back if it does not say.
-    pub window: usize,
-    /// How old a message may be that a fetch shows.
-    pub shown_for: Duration,
-}
-
-impl Default for MailboxRules {
-    fn default() -> Self {
-        let shown_for = Duration::from_secs(48 * 3_600);
-        MailboxRules { limit: 100, queue: 100, content_max: 1_048_576, window: 200, shown_for }
-    }
-}
 
 /// What a message is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, schemars::JsonSchema)]
@@ -144,7 +122,7 @@ struct Recipient {
     unread: VecDeque<MailboxMessage>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Mailbox {
     rules: MailboxRules,
     messages: VecDeque<MailboxMessage>,
@@ -176,7 +154,7 @@ impl Mailbox {
 
     /// Appends a message and queues it for its recipient; gives its number.
     pub fn append(&mut self, draft: Draft, out: &mut Outbox) -> Result<u64, InvalidMessage> {
-        let (bytes, max) = (draft.content.len(), self.rules.content_max);
+        let (bytes, max) = (draft.content.len(), self.rules.payload_max as usize);
         if bytes > max {
             return Err(InvalidMessage::TooLarge { bytes, max });
         }
@@ -205,7 +183,7 @@ impl Mailbox {
 
     /// Sends a message to the mailbox of another run.
     pub fn send_elsewhere(&mut self, workflow_id: &str, draft: &Draft, out: &mut Outbox) -> Result<(), InvalidMessage> {
-        let (bytes, max) = (draft.content.len(), self.rules.content_max);
+        let (bytes, max) = (draft.content.len(), self.rules.payload_max as usize);
         if bytes > max {
             return Err(InvalidMessage::TooLarge { bytes, max });
         }
@@ -241,8 +219,8 @@ impl Mailbox {
     pub fn fetch(&self, agent: &str, since: u64, window: Option<usize>, now: Timestamp) -> Vec<MailboxMessage> {
         let to_agent = self.messages.iter().rev().filter(|message| message.draft.to == agent);
         let mut newest: Vec<MailboxMessage> = to_agent
-            .take(window.unwrap_or(self.rules.window))
-            .take_while(|message| now.since(message.at) <= self.rules.shown_for)
+            .take(window.unwrap_or(self.rules.fetch_window as usize))
+            .take_while(|message| now.since(message.at) <= self.rules.ttl.duration())
             .filter(|message| message.agent_seq > since)
             .cloned()
             .collect();
@@ -276,7 +254,7 @@ impl Mailbox {
     fn queue(&mut self, message: &MailboxMessage, out: &mut Outbox) {
         let to = &message.draft.to;
         let room = match self.recipients.get_mut(to) {
-            Some(recipient) if recipient.unread.len() < self.rules.queue => {
+            Some(recipient) if recipient.unread.len() < self.rules.queue as usize => {
                 recipient.unread.push_back(message.clone());
                 self.counts.queued += 1;
                 return;
@@ -292,7 +270,7 @@ impl Mailbox {
     /// Keeps the latter half once there is one message too many.
     fn trim(&mut self, out: &mut Outbox) {
         let count = self.messages.len();
-        if count <= self.rules.limit {
+        if count <= self.rules.limit as usize {
             return;
         }
         // A limit of 0 keeps nothing.

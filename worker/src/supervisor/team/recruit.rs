@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use request::{LateRecruits, RecruitJoin, RecruitRequest, RecruitRule, TeamOutcome, TeamRefusal, TeamRules};
+pub use request::{RecruitRequest, TeamOutcome, TeamRefusal};
 
-use request::{RetireRequest, allowed, decode};
+use request::{RetireRequest, allowed, applies, decode};
 
 use super::directory::{Directory, MemberStatus, Origin};
 use super::events::TeamEvent;
@@ -28,9 +28,13 @@ use super::roles::GENERALIST;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Ask, Call, ChildKind, Outbox, Purpose};
+use crate::supervisor::spec::{LateRecruits, RecruitJoin, RecruitRule, Team as TeamRules};
 
 pub const SIGNAL_RECRUIT: &str = "recruit_v1";
 pub const SIGNAL_RETIRE: &str = "retire_v1";
+
+/// What a request came to at once: nothing as long as the policy thinks, or why it was refused.
+pub type Requested = Result<Option<TeamOutcome>, TeamRefusal>;
 
 /// What a recruit brought back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -86,7 +90,7 @@ impl Team {
     }
 
     /// Takes the input of a `recruit_v1` signal. A refusal is noted and changes nothing else.
-    pub fn recruit_signal(&mut self, input: &Value, out: &mut Outbox) -> Result<(), TeamRefusal> {
+    pub fn recruit_signal(&mut self, input: &Value, out: &mut Outbox) -> Requested {
         match decode(input) {
             Ok(request) => self.recruit(request, "signal", out),
             Err(why) => self.refuse(why, input, out),
@@ -94,7 +98,7 @@ impl Team {
     }
 
     /// Asks the policy for a recruit. `source` says who wants it: a signal, a result, a rule.
-    pub fn recruit(&mut self, mut request: RecruitRequest, source: &str, out: &mut Outbox) -> Result<(), TeamRefusal> {
+    pub fn recruit(&mut self, mut request: RecruitRequest, source: &str, out: &mut Outbox) -> Requested {
         for text in [&mut request.role, &mut request.description] {
             *text = text.trim().to_owned();
         }
@@ -110,15 +114,17 @@ impl Team {
             "task": request.task, "team_size": self.size(), "max_size": self.rules.max_size,
         });
         self.recruits_asked += 1;
-        let key = format!("recruit/{}/authorize", self.recruits_asked);
-        self.recruits.insert(self.recruits_asked, Recruit { request, stage: Stage::Authorizing });
-        out.call(Call::new(key, Purpose::AuthorizeTeamAction, context));
-        Ok(())
+        let number = self.recruits_asked;
+        self.recruits.insert(number, Recruit { request, stage: Stage::Authorizing });
+        if self.asks_policy(format!("recruit/{number}/authorize"), context, out) {
+            return Ok(None);
+        }
+        Ok(Some(self.recruit_authorized(number, Ok(()), out)))
     }
 
     /// What a result of the plan wants: recruits its agent asks for (`recruit: [{description, role}]`), and those the
     /// configured rules bring about. Refusals are noted.
-    pub fn result_seen(&mut self, task: &TaskId, role: &str, result: &Value, out: &mut Outbox) {
+    pub fn result_seen(&mut self, task: &TaskId, result: &Value, out: &mut Outbox) {
         let asked = match &result["recruit"] {
             Value::Array(requests) => requests.clone(),
             Value::Null => Vec::new(),
@@ -131,14 +137,14 @@ impl Team {
             };
         }
         let fired: Vec<RecruitRule> =
-            self.rules.rules.iter().filter(|rule| rule.applies(task, role, result)).cloned().collect();
+            self.rules.rules.iter().filter(|rule| applies(&rule.when, task, result)).cloned().collect();
         for RecruitRule { role, description, .. } in fired {
             let _ = self.recruit(RecruitRequest { description, role, task: Some(task.clone()) }, "rule", out);
         }
     }
 
     /// Takes the input of a `retire_v1` signal: asks the policy whether that agent may leave.
-    pub fn retire_signal(&mut self, input: &Value, out: &mut Outbox) -> Result<(), TeamRefusal> {
+    pub fn retire_signal(&mut self, input: &Value, out: &mut Outbox) -> Requested {
         let agent = match decode::<RetireRequest>(input) {
             Ok(request) => request.agent_id,
             Err(why) => return self.refuse(why, input, out),
@@ -151,10 +157,12 @@ impl Team {
         }
         let context = json!({ "action": "retire", "agent_id": agent, "role": member.role, "team_size": self.size() });
         self.retirements_asked += 1;
-        self.retirements.insert(self.retirements_asked, agent);
-        let key = format!("retire/{}/authorize", self.retirements_asked);
-        out.call(Call::new(key, Purpose::AuthorizeTeamAction, context));
-        Ok(())
+        let number = self.retirements_asked;
+        self.retirements.insert(number, agent);
+        if self.asks_policy(format!("retire/{number}/authorize"), context, out) {
+            return Ok(None);
+        }
+        Ok(Some(self.retirement_authorized(number, Ok(()), out)))
     }
 
     /// The answer to a call or the end of a child that was asked for here; `None` if the key is not one of ours.
@@ -163,9 +171,9 @@ impl Team {
         let (what, number, step) = (parts.next()?, parts.next()?, parts.next()?);
         let number: u64 = number.parse().ok()?;
         Some(match (what, step) {
-            ("recruit", "authorize") => self.recruit_authorized(number, &answer, out),
+            ("recruit", "authorize") => self.recruit_authorized(number, allowed(&answer), out),
             ("recruit", "child") => self.child_ended(number, answer, out),
-            ("retire", "authorize") => self.retirement_authorized(number, &answer, out),
+            ("retire", "authorize") => self.retirement_authorized(number, allowed(&answer), out),
             _ => return None,
         })
     }
@@ -212,6 +220,16 @@ impl Team {
         self.directory.running() + authorizing
     }
 
+    /// Without a policy all is allowed, at once: `false`.
+    fn asks_policy(&self, key: String, context: Value, out: &mut Outbox) -> bool {
+        let Some(policy) = &self.rules.policy else { return false };
+        let call = Call::new(key, Purpose::AuthorizeTeamAction, context);
+        // A policy by another name than the activity's is an agent of the spec.
+        let plumbing = policy == Purpose::AuthorizeTeamAction.as_str();
+        out.call(if plumbing { call } else { call.agent(policy.as_str()) });
+        true
+    }
+
     fn alive(&self) -> impl Iterator<Item = &Recruit> {
         self.recruits.values().filter(|recruit| !matches!(recruit.stage, Stage::Ended(_)))
     }
@@ -231,7 +249,7 @@ impl Team {
         if let Some(twin) = self.alive().find(same) {
             return Err(TeamRefusal::Duplicate { agent: twin.name() });
         }
-        let (running, max) = (self.size(), self.rules.max_size);
+        let (running, max) = (self.size(), self.rules.max_size as usize);
         if running >= max { Err(TeamRefusal::Full { running, max }) } else { Ok(()) }
     }
 
@@ -240,10 +258,10 @@ impl Team {
         Err(why)
     }
 
-    fn recruit_authorized(&mut self, number: u64, answer: &Answer, out: &mut Outbox) -> TeamOutcome {
+    fn recruit_authorized(&mut self, number: u64, allowed: Result<(), String>, out: &mut Outbox) -> TeamOutcome {
         let asked = self.recruits.get_mut(&number).filter(|recruit| recruit.stage == Stage::Authorizing);
         let Some(recruit) = asked else { return TeamOutcome::Dropped };
-        if let Err(reason) = allowed(answer) {
+        if let Err(reason) = allowed {
             let data = json!({ "reason": reason, "denied": true, "asked": recruit.request });
             self.recruits.remove(&number);
             out.note(NoteKind::RecruitRefused, data);
@@ -281,10 +299,10 @@ impl Team {
         TeamOutcome::Ended { agent_id, succeeded: success }
     }
 
-    fn retirement_authorized(&mut self, number: u64, answer: &Answer, out: &mut Outbox) -> TeamOutcome {
+    fn retirement_authorized(&mut self, number: u64, allowed: Result<(), String>, out: &mut Outbox) -> TeamOutcome {
         // Answered once: a second answer finds nobody.
         let Some(agent_id) = self.retirements.remove(&number) else { return TeamOutcome::Dropped };
-        if let Err(reason) = allowed(answer) {
+        if let Err(reason) = allowed {
             let data = json!({ "reason": reason, "denied": true, "asked": { "AgentID": agent_id } });
             out.note(NoteKind::RecruitRefused, data);
             return TeamOutcome::Denied { reason };

@@ -6,8 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How long a synthesis task's own text must be to be taken for the report.
-pub const REPORT_CHARS_MIN: usize = 100;
+use crate::supervisor::spec::Synthesis as SynthesisRules;
 
 /// One result as synthesis sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,17 +65,18 @@ pub fn prepared(results: &[Contribution]) -> Vec<Contribution> {
 }
 
 /// How the report is made. `citations` is how many sources the results cite: only a synthesis weaves them in.
-pub fn synthesis(results: &[Contribution], citations: usize, bypass_single: bool) -> Synthesis {
+pub fn synthesis(results: &[Contribution], citations: usize, rules: &SynthesisRules) -> Synthesis {
     let kept = prepared(results);
     let bypass = |result: &Contribution| Synthesis::Bypass { id: result.id.clone(), text: result.text() };
     let report = |result: &&Contribution| {
-        result.is_synthesis && result.text().chars().count() >= REPORT_CHARS_MIN && result.tokens > 0 && citations == 0
+        let long = result.text().chars().count() >= rules.own_result_chars as usize;
+        result.is_synthesis && long && result.tokens > 0 && citations == 0
     };
     let successful = results.iter().filter(|result| result.success).count();
     match (&kept[..], kept.iter().rev().find(report)) {
         ([], _) => Synthesis::Nothing,
         (_, Some(written)) => bypass(written),
-        ([single], None) if bypass_single && successful == 1 && !single.is_json() => bypass(single),
+        ([single], None) if rules.bypass_single && successful == 1 && !single.is_json() => bypass(single),
         _ => Synthesis::Ask(kept),
     }
 }

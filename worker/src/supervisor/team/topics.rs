@@ -15,21 +15,7 @@ use super::events::TeamEvent;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
-
-/// How long a topic is waited for, and how often it is looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TopicRules {
-    pub first_delay: Duration,
-    pub delay_max: Duration,
-    pub wait_max: Duration,
-}
-
-impl Default for TopicRules {
-    fn default() -> Self {
-        let seconds = Duration::from_secs;
-        TopicRules { first_delay: seconds(1), delay_max: seconds(30), wait_max: seconds(360) }
-    }
-}
+use crate::supervisor::spec::Topics as TopicRules;
 
 /// What a task is to do about the topics it consumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +36,7 @@ struct Wait {
     until: Timestamp,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Topics {
     rules: TopicRules,
     produced: BTreeSet<String>,
@@ -94,9 +80,9 @@ impl Topics {
         }
         let agent = agent.to_owned();
         TeamEvent::Waiting { agent: agent.clone(), topics: topics.iter().cloned().collect() }.emit(out);
-        let until = out.now().plus(self.rules.wait_max);
-        let mut wait = Wait { topics, agent, delay: self.rules.first_delay, looks: 0, until };
-        wait.look_later(task, self.rules, out);
+        let until = out.now().plus(self.rules.timeout.duration());
+        let mut wait = Wait { topics, agent, delay: self.rules.backoff.duration(), looks: 0, until };
+        wait.look_later(task, &self.rules, out);
         self.waits.insert(task.clone(), wait);
         TopicState::Wait
     }
@@ -122,7 +108,7 @@ impl Topics {
             out.note(NoteKind::TimerFired, json!({ "task": task, "warning": warning, "missing": missing }));
             return Some((task, TopicState::Go { missing }));
         }
-        wait.look_later(&task, self.rules, out);
+        wait.look_later(&task, &self.rules, out);
         self.waits.insert(task.clone(), wait);
         Some((task, TopicState::Wait))
     }
@@ -140,11 +126,11 @@ impl Topics {
 }
 
 impl Wait {
-    fn look_later(&mut self, task: &TaskId, rules: TopicRules, out: &mut Outbox) {
+    fn look_later(&mut self, task: &TaskId, rules: &TopicRules, out: &mut Outbox) {
         self.looks += 1;
         let at = out.now().plus(self.delay).min(self.until);
         let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
         out.timer(format!("topic/{task}/{}", self.looks), at, format!("wait for topic {}", topics.join(", ")));
-        self.delay = (self.delay * 2).min(rules.delay_max);
+        self.delay = (self.delay * 2).min(rules.backoff_max.duration());
     }
 }

@@ -8,43 +8,7 @@ use serde_json::Value;
 
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Answer;
-
-/// Which tasks wait for recruits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RecruitJoin {
-    /// Those that depend on the task that recruited; if that is not known, every task that depends on anything.
-    #[default]
-    Dependents,
-    None,
-}
-
-/// What happens to a recruit asked for while the results are being put together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LateRecruits {
-    #[default]
-    Refuse,
-    Wait,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TeamRules {
-    pub max_size: usize,
-    /// Whether anybody may be recruited at all.
-    pub recruit: bool,
-    pub recruit_join: RecruitJoin,
-    pub late_recruits: LateRecruits,
-    /// Recruits that results bring about.
-    pub rules: Vec<RecruitRule>,
-}
-
-impl Default for TeamRules {
-    fn default() -> Self {
-        let (recruit_join, late_recruits) = (RecruitJoin::Dependents, LateRecruits::Refuse);
-        TeamRules { max_size: 10, recruit: true, recruit_join, late_recruits, rules: Vec::new() }
-    }
-}
+use crate::supervisor::spec::RecruitCondition;
 
 /// What `recruit_v1` carries. The names are Shannon's; lower case is understood too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,23 +20,6 @@ pub struct RecruitRequest {
     /// The task whose agent asks, if one does.
     #[serde(rename = "Task", alias = "task", default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskId>,
-}
-
-/// A result that has this brings a recruit about. All that is said must hold.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RecruitRule {
-    /// Only results of this task.
-    pub task: Option<TaskId>,
-    /// Only results of agents in this role.
-    pub from_role: Option<String>,
-    /// The result's text contains this, whatever the case.
-    pub contains: Option<String>,
-    /// The field at this JSON pointer is there (and equals `equals`, if given).
-    pub pointer: Option<String>,
-    pub equals: Option<Value>,
-    pub role: String,
-    pub description: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -138,22 +85,28 @@ pub enum TeamOutcome {
     Dropped,
 }
 
-impl RecruitRule {
-    pub(super) fn applies(&self, task: &TaskId, role: &str, result: &Value) -> bool {
-        let text = || result.as_str().map_or_else(|| result.to_string(), str::to_owned).to_lowercase();
-        let field = |pointer: &String| result.pointer(pointer);
-        let conditions = [
-            self.task.as_ref().map(|wanted| wanted == task),
-            self.from_role.as_ref().map(|wanted| wanted == role),
-            self.contains.as_ref().map(|wanted| text().contains(&wanted.to_lowercase())),
-            self.pointer.as_ref().map(|at| match &self.equals {
-                Some(wanted) => field(at) == Some(wanted),
-                None => field(at).is_some_and(|value| !value.is_null()),
-            }),
-        ];
-        // A rule without any condition would recruit at every result: it never applies.
-        conditions.iter().flatten().count() > 0 && conditions.iter().flatten().all(|holds| *holds)
-    }
+/// Whether a result brings the rule's recruit about: all that the condition says must hold. One that says nothing would
+/// recruit at every result: it never holds.
+pub(super) fn applies(when: &RecruitCondition, task: &TaskId, result: &Value) -> bool {
+    let RecruitCondition { task: of, contains, field, equals } = when;
+    let text = || result.as_str().map_or_else(|| result.to_string(), str::to_owned).to_lowercase();
+    let at = field.as_ref().map_or(Some(result), |path| at_path(result, path));
+    let conditions = [
+        of.as_ref().map(|wanted| wanted == task),
+        contains.as_ref().map(|wanted| text().contains(&wanted.to_lowercase())),
+        equals.as_ref().map(|wanted| at == Some(wanted)),
+        field.as_ref().map(|_| at.is_some_and(|value| !value.is_null())),
+    ];
+    let mut said = conditions.iter().flatten().peekable();
+    said.peek().is_some() && said.all(|holds| *holds)
+}
+
+/// What is at `findings.0.kind`.
+fn at_path<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(value, |value, part| match value {
+        Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+        other => other.get(part),
+    })
 }
 
 pub(super) fn decode<T: serde::de::DeserializeOwned>(input: &Value) -> Result<T, TeamRefusal> {

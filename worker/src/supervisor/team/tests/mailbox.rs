@@ -5,9 +5,10 @@ use serde_json::json;
 
 use super::*;
 use crate::supervisor::outbox::Ask;
+use crate::supervisor::spec::Mailbox as MailboxRules;
 use crate::supervisor::team::mailbox::*;
 
-fn filled(count: usize, limit: usize) -> (Mailbox, Outbox) {
+fn filled(count: usize, limit: u32) -> (Mailbox, Outbox) {
     let (mut mailbox, mut out) = (Mailbox::new(MailboxRules { limit, ..MailboxRules::default() }), outbox(0));
     for i in 1..=count {
         mailbox.append(Draft::new("a", "b", format!("m{i}")), &mut out).unwrap();
@@ -228,7 +229,7 @@ proptest! {
     /// counts add up, and a snapshot is the same mailbox.
     #[test]
     fn bounds_order_and_counts_hold(
-        steps in proptest::collection::vec(step(), 0..120), limit in 0..20_usize, queue in 0..10_usize,
+        steps in proptest::collection::vec(step(), 0..120), limit in 0..20_u32, queue in 0..10_u32,
     ) {
         let mut mailbox = Mailbox::new(MailboxRules { limit, queue, ..MailboxRules::default() });
         let mut out = outbox(0);
@@ -243,7 +244,7 @@ proptest! {
                 }
             }
             let (counts, view) = (mailbox.counts(), mailbox.view());
-            prop_assert!(view.len() <= limit);
+            prop_assert!(view.len() <= limit as usize);
             prop_assert_eq!(counts.received, counts.kept + counts.trimmed);
             prop_assert_eq!(counts.received, counts.queued + counts.read + counts.dropped);
             let newest: Vec<u64> = (counts.trimmed + 1..=counts.received).collect();
@@ -251,7 +252,7 @@ proptest! {
             let mut unread = 0;
             for to in 0..4 {
                 let waiting = seqs(&mailbox.unread(&format!("a{to}")));
-                prop_assert!(waiting.len() <= queue && waiting.is_sorted());
+                prop_assert!(waiting.len() <= queue as usize && waiting.is_sorted());
                 unread += waiting.len() as u64;
             }
             prop_assert_eq!(unread, counts.queued);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, CallFailure, ChildKind, Purpose};
+use crate::supervisor::spec::{LateRecruits, RecruitJoin, RecruitRule, Team as TeamRules};
 use crate::supervisor::team::directory::*;
 use crate::supervisor::team::recruit::*;
 
@@ -13,7 +14,7 @@ fn yes() -> Answer {
     Ok(json!({ "allow": true }))
 }
 
-fn ask_for(team: &mut Team, description: &str, role: &str) -> Result<(), TeamRefusal> {
+fn ask_for(team: &mut Team, description: &str, role: &str) -> Requested {
     team.recruit_signal(&json!({ "Description": description, "Role": role }), &mut outbox(0))
 }
 
@@ -352,37 +353,57 @@ fn the_same_recruit_twice_is_refused_while_the_first_lives() {
 fn recruits_come_from_signals_results_and_rules() {
     let rule = |rule: Value| serde_json::from_value::<RecruitRule>(rule).unwrap();
     let rules = vec![
-        rule(json!({ "contains": "Patent", "role": "patent_analyst", "description": "look into patents" })),
-        rule(json!({ "task": "c", "from_role": "analyst", "pointer": "/deep", "equals": true, "role": "deep",
+        rule(json!({ "when": { "contains": "Patent" }, "role": "patent_analyst", "description": "look into patents" })),
+        rule(json!({ "when": { "task": "c", "field": "deep.0.much", "equals": true }, "role": "deep",
                      "description": "dig" })),
-        rule(json!({ "pointer": "/gap", "role": "filler", "description": "fill the gap" })),
-        rule(json!({ "role": "everywhere", "description": "no condition" })),
+        rule(json!({ "when": { "field": "gap" }, "role": "filler", "description": "fill the gap" })),
+        rule(json!({ "when": { "equals": "help" }, "description": "help" })),
+        rule(json!({ "when": {}, "role": "everywhere", "description": "no condition" })),
     ];
-    let seen = |task: &str, role: &str, result: Value| {
+    let seen = |task: &str, result: Value| {
         let (mut team, mut out) = (Team::new(TeamRules { rules: rules.clone(), ..TeamRules::default() }), outbox(0));
-        team.result_seen(&TaskId::of(task), role, &result, &mut out);
+        team.result_seen(&TaskId::of(task), &result, &mut out);
         let line = |ask: &Ask| match ask {
             Ask::Call(call) => {
-                format!("{} {} of {}", call.context["source"], call.context["role"], call.context["task"])
+                let text = |field: &str| call.context[field].as_str().unwrap_or("-").to_owned();
+                format!("{} {} of {}", text("source"), text("role"), text("task"))
             }
             other => panic!("{other:?}"),
         };
         (out.asks().iter().map(line).collect::<Vec<_>>(), refusals(&out).len())
     };
-    let patents = r#""rule" "patent_analyst" of "a""#.to_owned();
-    assert_eq!(seen("a", "x", json!("many PATENTS found")), (vec![patents.clone()], 0));
-    assert_eq!(seen("a", "x", json!({ "text": ["patent"] })), (vec![patents], 0));
-    assert_eq!(seen("a", "x", json!("nothing")), (vec![], 0));
-    let deep = json!({ "deep": true });
-    assert_eq!(seen("c", "analyst", deep.clone()), (vec![r#""rule" "deep" of "c""#.to_owned()], 0));
-    assert_eq!(seen("c", "writer", deep.clone()), (vec![], 0));
-    assert_eq!(seen("d", "analyst", deep), (vec![], 0));
-    assert_eq!(seen("c", "analyst", json!({ "deep": false })), (vec![], 0));
-    assert_eq!(seen("c", "analyst", json!({ "gap": null })), (vec![], 0));
-    assert_eq!(seen("c", "analyst", json!({ "gap": 0 })), (vec![r#""rule" "filler" of "c""#.to_owned()], 0));
+    let one = |line: &str| (vec![line.to_owned()], 0);
+    assert_eq!(seen("a", json!("many PATENTS found")), one("rule patent_analyst of a"));
+    assert_eq!(seen("a", json!({ "text": ["patent"] })), one("rule patent_analyst of a"));
+    assert_eq!(seen("a", json!("nothing")), (vec![], 0));
+    let deep = |much: bool| json!({ "deep": [{ "much": much }] });
+    assert_eq!(seen("c", deep(true)), one("rule deep of c"));
+    assert_eq!(seen("d", deep(true)), (vec![], 0));
+    assert_eq!(seen("c", deep(false)), (vec![], 0));
+    assert_eq!(seen("c", json!({ "deep": [] })), (vec![], 0));
+    assert_eq!(seen("c", json!({ "gap": null })), (vec![], 0));
+    assert_eq!(seen("c", json!({ "gap": 0 })), one("rule filler of c"));
+    assert_eq!(seen("c", json!("help")), one("rule generalist of c"));
     let asks =
         json!({ "recruit": [{ "description": "pricing", "role": "p" }, { "role": "q" }, { "description": " " }] });
-    assert_eq!(seen("c", "analyst", asks), (vec![r#""result" "p" of "c""#.to_owned()], 2));
+    assert_eq!(seen("c", asks), (vec!["result p of c".to_owned()], 2));
+}
+
+/// SHN-20, SHN-22: without a policy all is allowed at once; one with a name of its own is an agent of the spec.
+#[test]
+fn the_policy_can_be_off_or_somebody() {
+    let (mut team, mut out) = (Team::new(TeamRules { policy: None, ..TeamRules::default() }), outbox(0));
+    let recruited = team.recruit_signal(&json!({ "Description": "a", "Role": "r" }), &mut out);
+    assert_eq!(recruited, Ok(Some(TeamOutcome::Recruited { agent_id: "dynamic_r".into(), role: "r".into() })));
+    let retired = team.retire_signal(&json!({ "AgentID": "dynamic_r" }), &mut out);
+    assert_eq!(retired, Ok(Some(TeamOutcome::Retired { agent_id: "dynamic_r".into(), tasks: vec![] })));
+    assert_eq!(asked(&out), ["start SimpleTask recruit/1/child", "cancel recruit/1/child"]);
+
+    let named = TeamRules { policy: Some("head_of_people".into()), ..TeamRules::default() };
+    let (mut team, mut out) = (Team::new(named), outbox(0));
+    team.recruit_signal(&json!({ "Description": "a" }), &mut out).unwrap();
+    let Ask::Call(call) = &out.asks()[0] else { panic!("{:?}", out.asks()) };
+    assert_eq!(call.agent.as_deref(), Some("head_of_people"));
 }
 
 /// Recruiting can be off, and an ill-formed signal is refused with the field's name.
@@ -427,7 +448,7 @@ proptest! {
     /// SHN-23, SHN-25, SHN-27: in whatever order things come, the team keeps to its size, every child started is ended
     /// or cancelled once or still alive, every result stands under an id of its own, and no request is lost.
     #[test]
-    fn no_request_is_lost_and_the_size_holds(steps in proptest::collection::vec(step(), 0..80), max in 0..4_usize) {
+    fn no_request_is_lost_and_the_size_holds(steps in proptest::collection::vec(step(), 0..80), max in 0..4_u32) {
         let mut team = Team::new(TeamRules { max_size: max, ..TeamRules::default() });
         let mut out = outbox(0);
         let (mut requested, mut refused) = (0, 0);
@@ -451,7 +472,7 @@ proptest! {
                 }
                 Step::Late => team.synthesizing(),
             }
-            prop_assert!(team.size() <= max);
+            prop_assert!(team.size() <= max as usize);
             prop_assert!(team.recruits_alive() == team.size());
         }
         let lines = asked(&out);

@@ -1,8 +1,9 @@
 //! Roles and what people are told.
 
 use super::*;
+use crate::supervisor::spec::Mailbox as MailboxRules;
 use crate::supervisor::team::events::TeamEvent;
-use crate::supervisor::team::mailbox::{Mailbox, MailboxRules};
+use crate::supervisor::team::mailbox::Mailbox;
 use crate::supervisor::team::roles::*;
 
 /// SHN-40: the planner's role of that task, else the one the run was given, else the generalist.

@@ -2,7 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::supervisor::team::synthesis::*;
+use crate::supervisor::spec::Synthesis as SynthesisRules;
+use crate::supervisor::team::synthesis::{Contribution, Synthesis};
+
+fn synthesis(results: &[Contribution], citations: usize, bypass_single: bool) -> Synthesis {
+    let rules = SynthesisRules { bypass_single, ..SynthesisRules::default() };
+    crate::supervisor::team::synthesis::synthesis(results, citations, &rules)
+}
 
 fn said(id: &str, response: Value) -> Contribution {
     Contribution { id: id.into(), success: true, response, tokens: 10, is_synthesis: false }

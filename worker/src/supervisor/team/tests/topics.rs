@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::supervisor::model::TaskId;
+use crate::supervisor::spec::{Span, Topics as TopicRules};
 use crate::supervisor::team::topics::*;
 
 fn task(id: &str) -> TaskId {
@@ -53,7 +54,7 @@ fn a_topic_is_waited_for_six_minutes_at_most() {
 /// SHN-49: the warning names the topic.
 #[test]
 fn going_on_without_a_topic_warns() {
-    let rules = TopicRules { wait_max: std::time::Duration::from_secs(1), ..TopicRules::default() };
+    let rules = TopicRules { timeout: Span::from_secs(1), ..TopicRules::default() };
     let (mut waits, mut out) = (Topics::new(rules), outbox(0));
     waits.plan(&task("p"), &topics(&["prices"]));
     waits.begin(&task("c"), "agent-c", &topics(&["prices"]), &mut out);
