@@ -27,7 +27,9 @@ impl fmt::Display for TaskId {
 }
 
 /// Where a task stands. `rerun` and `needs_review` are the names that pydantask plans use for two of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
     #[default]
@@ -64,7 +66,7 @@ pub enum Actor {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("[tasks] illegal status transition for task \"{task}\": {from} -> {to} (asked by the {by})")]
 pub struct IllegalTransition {
-    pub task: TaskId,
+    pub task: String,
     pub from: TaskStatus,
     pub to: TaskStatus,
     pub by: Actor,
@@ -133,8 +135,9 @@ impl TaskStatus {
     }
 
     /// The new status, or the same one if it is the one asked for, or why not.
-    pub fn change(self, task: TaskId, to: TaskStatus, by: Actor) -> Result<TaskStatus, IllegalTransition> {
-        if self == to || self.may_become(to, by) { Ok(to) } else { Err(IllegalTransition { task, from: self, to, by }) }
+    pub fn change(self, task: impl fmt::Display, to: TaskStatus, by: Actor) -> Result<TaskStatus, IllegalTransition> {
+        let refused = || IllegalTransition { task: task.to_string(), from: self, to, by };
+        if self == to || self.may_become(to, by) { Ok(to) } else { Err(refused()) }
     }
 
     pub fn as_str(self) -> &'static str {

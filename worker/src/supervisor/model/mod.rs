@@ -2,6 +2,15 @@
 //!
 //! Invariant: what is compared is an integer (basis points, micros); what reaches a model or a decision has one order.
 
+mod condition;
 mod id;
+mod plan;
+mod task;
 
+pub use condition::{Condition, at};
 pub use id::{InvalidTaskId, TaskId};
+pub use plan::{PlanChangeError, PlanOrigin, TaskPlan};
+pub use task::{
+    Attempt, AttemptOutcome, CancelReason, Edge, Feedback, FeedbackFrom, OnUnmet, Priority, Requires, Risk, SkipReason,
+    SupervisorFeedback, Task, TaskError,
+};

@@ -1,0 +1,392 @@
+//! What planners, deciders, workers and reviewers answer, read strictly.
+//!
+//! Invariant: an answer that does not conform is an error that names the field, and nothing of it is used. A worker may
+//! answer anything (FSS-42): only an object with `success: false` is a failure, and only an object with `result` is
+//! read as a reply with meta data.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::supervisor::model::{Condition, Edge, OnUnmet, Priority, Requires, Risk, Task, TaskId};
+
+/// Reads an answer; the error says where it does not conform.
+pub fn read<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, String> {
+    let parsed = match value {
+        // Models answer with the text of JSON; objects are taken as they are.
+        Value::String(text) => match serde_json::from_str::<Value>(text) {
+            Ok(value) => serde_path_to_error::deserialize(&value),
+            Err(why) => return Err(format!("the {what} is no JSON: {why}")),
+        },
+        value => serde_path_to_error::deserialize(value),
+    };
+    parsed.map_err(|why| match why.path().to_string() {
+        path if path == "." => format!("the {what} does not conform: {}", why.inner()),
+        path => format!("the {what} does not conform at {path}: {}", why.inner()),
+    })
+}
+
+/// A number from 0 to 1 as basis points.
+pub fn basis_points(share: f64) -> Option<u32> {
+    (0.0..=1.0).contains(&share).then(|| (share * 10_000.0).round() as u32)
+}
+
+fn share<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let Some(share) = Option::<f64>::deserialize(deserializer)? else { return Ok(None) };
+    let refuse = || serde::de::Error::custom(format!("{share} is not between 0 and 1"));
+    basis_points(share).map(Some).ok_or_else(refuse)
+}
+
+fn dollars<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let Some(dollars) = Option::<f64>::deserialize(deserializer)? else { return Ok(None) };
+    if !(0.0..=1e12).contains(&dollars) {
+        return Err(serde::de::Error::custom(format!("{dollars} is no amount in dollars")));
+    }
+    Ok(Some((dollars * 1e6).round() as u64))
+}
+
+/// A dependency as planners write it: an id, or an id with conditions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Dependency {
+    Id(TaskId),
+    Edge(PlannedEdge),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedEdge {
+    pub on: TaskId,
+    #[serde(default)]
+    pub requires: Option<Requires>,
+    #[serde(default)]
+    pub when: Option<Condition>,
+    #[serde(default)]
+    pub on_failure: Option<OnUnmet>,
+}
+
+/// A task as planners write it (FSS-04 and its superset).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedTask {
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "task_id")]
+    pub id: Option<TaskId>,
+    #[serde(alias = "description", alias = "task", alias = "objective", alias = "sub_task_objective")]
+    pub goal: String,
+    #[serde(default, alias = "dependencies", alias = "depends_on", alias = "sub_task_dependencies")]
+    pub deps: Vec<Dependency>,
+    #[serde(default)]
+    pub priority: Priority,
+    #[serde(default)]
+    pub revises: Option<TaskId>,
+    #[serde(default, alias = "agent_name")]
+    pub agent: Option<String>,
+    #[serde(default)]
+    pub capability: Option<String>,
+    #[serde(default)]
+    pub role: Option<String>,
+    #[serde(default)]
+    pub action: Option<String>,
+    #[serde(default)]
+    pub required: bool,
+    #[serde(default, alias = "risk_level")]
+    pub risk: Risk,
+    #[serde(default)]
+    pub requires_approval: bool,
+    #[serde(default, deserialize_with = "dollars", skip_serializing_if = "Option::is_none", alias = "est_cost")]
+    pub cost: Option<u64>,
+    #[serde(default)]
+    pub produces: Vec<String>,
+    #[serde(default)]
+    pub consumes: Vec<String>,
+    #[serde(default, alias = "suggested_tools")]
+    pub tools: Vec<String>,
+    #[serde(default, alias = "parameters", alias = "tool_parameters")]
+    pub params: Map<String, Value>,
+    #[serde(default)]
+    pub metadata: Map<String, Value>,
+    #[serde(default)]
+    pub compensation: Option<Value>,
+    #[serde(default)]
+    pub overall_objective: Option<String>,
+    #[serde(default)]
+    pub max_attempts: Option<u32>,
+    #[serde(default)]
+    pub is_final: bool,
+}
+
+impl PlannedTask {
+    pub fn edges(&self, requires: Requires) -> Vec<Edge> {
+        let edge = |dependency: &Dependency| match dependency {
+            Dependency::Id(on) => Edge { on: on.clone(), requires, when: None, on_failure: None },
+            Dependency::Edge(edge) => Edge {
+                on: edge.on.clone(),
+                requires: edge.requires.unwrap_or(requires),
+                when: edge.when.clone(),
+                on_failure: edge.on_failure,
+            },
+        };
+        self.deps.iter().map(edge).collect()
+    }
+
+    pub fn task(self, id: TaskId, requires: Requires, max_attempts: u32) -> Task {
+        Task {
+            edges: self.edges(requires),
+            revises: self.revises,
+            overall_objective: self.overall_objective.unwrap_or_default(),
+            capability: self.capability,
+            agent: self.agent,
+            role: self.role,
+            action: self.action,
+            produces: self.produces,
+            consumes: self.consumes,
+            tools: self.tools,
+            priority: self.priority,
+            required: self.required,
+            risk: self.risk,
+            requires_approval: self.requires_approval,
+            est_cost_micros: self.cost,
+            compensation: self.compensation,
+            params: self.params,
+            metadata: self.metadata,
+            max_attempts: self.max_attempts.unwrap_or(max_attempts).max(1),
+            is_final: self.is_final,
+            ..Task::new(id, self.goal)
+        }
+    }
+}
+
+/// What a planner answers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannerOutput {
+    #[serde(alias = "subtasks", alias = "sub_tasks")]
+    pub tasks: Vec<PlannedTask>,
+    #[serde(default, alias = "thoughts")]
+    pub reasoning: Option<String>,
+    #[serde(default, alias = "execution_strategy")]
+    pub strategy: Option<String>,
+    #[serde(default, deserialize_with = "share", alias = "complexity_score")]
+    pub complexity: Option<u32>,
+    /// The role of each task by position (SHN-40).
+    #[serde(default)]
+    pub agent_types: Vec<String>,
+    #[serde(default, alias = "estimated_tokens")]
+    pub tokens: u64,
+}
+
+/// One call of a tool by a decider.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolCall {
+    #[serde(alias = "name")]
+    pub tool: String,
+    #[serde(default, alias = "arguments")]
+    pub args: Map<String, Value>,
+}
+
+/// What the supervisor decides in a cycle (PDT-02), with the tools it called on the way.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SupervisorDecision {
+    #[serde(default)]
+    pub reasoning: String,
+    #[serde(default)]
+    pub tasks_to_execute: Vec<TaskId>,
+    #[serde(default, deserialize_with = "feedback")]
+    pub feedback_to_subagents: BTreeMap<TaskId, String>,
+    #[serde(default)]
+    pub all_tasks_completed: bool,
+    #[serde(default)]
+    pub tool_calls: Vec<ToolCall>,
+    #[serde(default)]
+    pub tokens: u64,
+}
+
+/// Keys of JSON objects are texts, whatever they name; absent and null mean none.
+fn feedback<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<TaskId, String>, D::Error> {
+    let texts = Option::<BTreeMap<String, String>>::deserialize(deserializer)?.unwrap_or_default();
+    let read = |(id, text): (String, String)| Ok((TaskId::new(id).map_err(serde::de::Error::custom)?, text));
+    texts.into_iter().map(read).collect()
+}
+
+/// What a plan controller decides (CUG-42).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControllerDecision {
+    #[serde(default)]
+    pub thoughts: Value,
+    pub subtasks_progress: Vec<SubtaskProgress>,
+    /// What is to be done next, by id or by refined words; nothing: whatever may run.
+    #[serde(default)]
+    pub next_subtask: String,
+    #[serde(default, rename = "type")]
+    pub kind: Option<String>,
+    #[serde(default)]
+    pub app: Option<String>,
+    #[serde(default)]
+    pub conclude_task: bool,
+    #[serde(default)]
+    pub conclude_final_answer: Option<String>,
+    #[serde(default)]
+    pub tokens: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SubtaskProgress {
+    Completed,
+    NotStarted,
+    InProgress,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VerdictKind {
+    #[serde(alias = "approve", alias = "passed")]
+    Accepted,
+    #[serde(alias = "needs-revision", alias = "reject", alias = "failed")]
+    NeedsRevision,
+    #[serde(alias = "escalated")]
+    Escalate,
+}
+
+/// What a reviewer says of one task. pydantask's critic says `passed` and `reasoning`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskReview {
+    #[serde(default)]
+    pub verdict: Option<VerdictKind>,
+    #[serde(default)]
+    pub passed: Option<bool>,
+    #[serde(default, alias = "reasoning")]
+    pub feedback: String,
+    #[serde(default, deserialize_with = "share")]
+    pub score: Option<u32>,
+    #[serde(default)]
+    pub criteria: Value,
+    #[serde(default)]
+    pub tokens: u64,
+}
+
+/// One verdict of a review of an iteration (FSS-08).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Assessment {
+    #[serde(rename = "taskId", alias = "task_id")]
+    pub task_id: TaskId,
+    pub verdict: VerdictKind,
+    pub feedback: String,
+    #[serde(deserialize_with = "share")]
+    pub score: Option<u32>,
+}
+
+/// What a reviewer of an iteration answers (FSS-08).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReviewOutput {
+    pub assessments: Vec<Assessment>,
+    #[serde(rename = "needsReplanning", alias = "needs_replanning")]
+    pub needs_replanning: bool,
+    #[serde(rename = "overallAssessment", alias = "overall_assessment")]
+    pub overall_assessment: String,
+    #[serde(default)]
+    pub tokens: u64,
+}
+
+/// What an evaluator of Plan-and-Execute answers (FSP-05, FSP-06).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evaluation {
+    pub decision: EvaluationKind,
+    #[serde(default)]
+    pub reason: String,
+    /// Bypasses the replanner.
+    #[serde(default)]
+    pub tasks: Option<Vec<PlannedTask>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvaluationKind {
+    Continue,
+    Replan,
+    Complete,
+}
+
+/// What a worker said, taken apart.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reply {
+    pub result: Value,
+    #[serde(default = "yes")]
+    pub success: bool,
+    #[serde(default, alias = "error", skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, deserialize_with = "share")]
+    pub confidence: Option<u32>,
+    /// In dollars on the wire, in micros here.
+    #[serde(default, deserialize_with = "dollars", alias = "cost_usd")]
+    pub cost: Option<u64>,
+    #[serde(default)]
+    pub tokens: u64,
+    #[serde(default)]
+    pub model: Option<String>,
+    /// What the result proposes to do (SHH-18): `publish`.
+    #[serde(default, alias = "proposed_action")]
+    pub action: Option<String>,
+    /// People the worker asks for (SHN-26).
+    #[serde(default)]
+    pub recruit: Vec<Value>,
+    /// Messages to others (SHN-14).
+    #[serde(default)]
+    pub send: Vec<Value>,
+    /// A question to a person (LGI-01): the payload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupt: Option<Value>,
+    /// What the worker wrote down before it ran out of context (PDT-48).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overflow: Option<String>,
+    /// One bounded question to another capability (PDT-49).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consult: Option<Value>,
+    #[serde(default)]
+    pub out_of_scope: bool,
+    #[serde(default)]
+    pub variables: Map<String, Value>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Reply {
+    /// Never fails: what is no reply is a result.
+    pub fn of(value: Value) -> Result<Reply, String> {
+        let Value::Object(map) = &value else { return Ok(Reply { result: value, success: true, ..Reply::default() }) };
+        let failed = map.get("success") == Some(&Value::Bool(false));
+        let meta = ["interrupt", "overflow", "consult"].iter().any(|key| map.contains_key(*key));
+        if !map.contains_key("result") && !failed && !meta {
+            return Ok(Reply { result: value, success: true, ..Reply::default() });
+        }
+        if failed {
+            let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
+            let reason = text("reason").or_else(|| text("error")).or_else(|| text("error_message"));
+            return Ok(Reply { reason, success: false, ..Reply::default() });
+        }
+        let mut map = map.clone();
+        map.entry("result").or_insert(Value::Null);
+        read("worker's reply", &Value::Object(map))
+    }
+}
+
+/// The text of a result as people read it.
+pub fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,85 @@
+//! What stands between a task and its start or its end: the parts of the run that the graph asks (people, team, budget).
+//!
+//! Invariant: the graph asks at the same points whatever the preset; a gate answers from recorded state, and may leave
+//! asks of its own (an approval's timer and notice). [`Open`] is the gate of a run without any.
+
+use serde_json::{Map, Value};
+
+use crate::supervisor::model::Task;
+use crate::supervisor::outbox::Outbox;
+
+/// Whether a task may start now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    Go,
+    /// A person must approve first; the request has been made.
+    NeedsApproval,
+    /// Not now, for this reason; ask again later.
+    Wait(String),
+    /// Never.
+    Refused(String),
+}
+
+/// Whether a result may be taken as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Take {
+    Go,
+    /// A person must say so first; the request has been made.
+    NeedsApproval,
+}
+
+/// The moments of a plan that are told (CUG-14).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Moment<'a> {
+    Decomposed,
+    Started(&'a Task),
+    Completed(&'a Task),
+    Failed(&'a Task),
+    Finished,
+}
+
+pub trait Gates {
+    /// Why nothing may start at all: paused, in human hands.
+    fn held(&self) -> Option<String> {
+        None
+    }
+    fn may_start(&mut self, task: &Task, out: &mut Outbox) -> Start {
+        let _ = (task, out);
+        Start::Go
+    }
+    /// Asked with the meta data of the reply before the result counts.
+    fn may_take(&mut self, task: &Task, reply: &super::Reply, out: &mut Outbox) -> Take {
+        let _ = (task, reply, out);
+        Take::Go
+    }
+    /// What the worker is told beyond the task itself: messages, role, memory.
+    fn context(&mut self, task: &Task, out: &mut Outbox) -> Map<String, Value> {
+        let _ = (task, out);
+        Map::new()
+    }
+    /// A task has ended for good.
+    fn ended(&mut self, task: &Task, out: &mut Outbox) {
+        let _ = (task, out);
+    }
+    fn moment(&mut self, moment: Moment<'_>, plan: &crate::supervisor::model::TaskPlan, out: &mut Outbox) {
+        let _ = (moment, plan, out);
+    }
+    /// What else must be over before the run may end or synthesize: recruits, children.
+    fn busy(&self) -> Option<String> {
+        None
+    }
+    /// Results that are no task's of the plan: recruits. In order.
+    fn more_results(&self) -> Vec<(String, Value)> {
+        Vec::new()
+    }
+    /// The run begins to synthesize: from now on no recruits (SHN-27).
+    fn synthesizing(&mut self, out: &mut Outbox) {
+        let _ = out;
+    }
+}
+
+/// No gates.
+#[derive(Debug)]
+pub struct Open;
+
+impl Gates for Open {}

@@ -1,0 +1,243 @@
+//! The rules by which a task graph is planned, run, reviewed and ended: what a preset chooses (supervisors.md §5.6).
+//!
+//! Invariant: plain data, fixed when the run starts; nothing of it is read from anywhere later.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::supervisor::model::{OnUnmet, Requires};
+
+/// Where the plan comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Planning {
+    /// It is given and nobody adds to it.
+    Fixed,
+    /// The decider builds it by its actions, cycle by cycle.
+    Llm,
+    /// It is given, and the decider may change it.
+    Hybrid,
+    /// A planner is called for it.
+    Planner,
+    /// One execution, no plan (SHD-06).
+    None,
+}
+
+/// Who chooses what runs next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Selection {
+    /// All that may run.
+    All,
+    /// The supervisor's decision, cycle by cycle.
+    Supervisor,
+    /// One at a time, in plan order.
+    One,
+    /// A controller's decision after every end of a sub-task (CUG-07).
+    Controller,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReviewScope {
+    None,
+    Task,
+    Iteration,
+}
+
+/// What becomes of a task whose tries are used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExhausted {
+    /// It stays errored until somebody repairs it (PDT-26).
+    Errored,
+    /// It is failed; others go on.
+    Failed,
+    /// It is skipped with its error; others go on (FSS-16).
+    Skip,
+    /// The run fails with that error (FSS-17).
+    Abort,
+}
+
+/// Where the result of the run comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Synthesis {
+    FinalTask,
+    Synthesizer,
+    /// The results themselves, by task.
+    Merge,
+    LastOutput,
+}
+
+/// What a decider is allowed to do (§2.2); the machine refuses the rest.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Authority {
+    Select,
+    Add,
+    Patch,
+    Cancel,
+    UpdateStatus,
+    MarkFinal,
+    Feedback,
+    Recruit,
+    Retire,
+    SendMessage,
+    AskHuman,
+    Replan,
+    Finish,
+}
+
+/// The rules of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GraphRules {
+    /// The name in messages: `[supervisor:<name>]`.
+    pub name: String,
+    pub planning: Planning,
+    pub selection: Selection,
+    pub authority: BTreeSet<Authority>,
+    /// Workers at once; no limit if absent.
+    pub max_concurrency: Option<u32>,
+    /// One after the other in plan order (§4.3 no. 30).
+    pub sequential: bool,
+    /// Whether dependencies count (FSS-40).
+    pub honour: bool,
+    pub requires: Requires,
+    pub on_failure: OnUnmet,
+    pub on_cancelled: OnUnmet,
+    /// Whether a cancelled dependency also cancels dependents that run.
+    pub cancel_running: bool,
+    /// How long a task may wait for its dependencies, in ms; for ever if absent (SHD-04).
+    pub dependency_timeout_ms: Option<u64>,
+    pub review: ReviewScope,
+    pub criteria: Vec<String>,
+    /// Reviews per task until it has failed.
+    pub max_attempts: u32,
+    /// Whether the reviewer of an iteration also sees what it accepted before (FSS-43).
+    pub review_sees_accepted: bool,
+    /// Accepted only from this score on, if given (§4.2 no. 27).
+    pub accept_below_score_bp: Option<u32>,
+    /// Appends feedback to the objective of the next attempt (PDT-24).
+    pub append_feedback: bool,
+    pub max_steps: Option<u32>,
+    /// Iterations in total (§4.2 no. 14).
+    pub max_iterations: u32,
+    /// Cycles without an executed task until the run stops (PDT-06).
+    pub no_progress: u32,
+    /// Executions of a task until its tries are used up.
+    pub tries: u32,
+    /// How long after a failed try the next one starts, in ms.
+    pub retry_backoff_ms: u64,
+    pub on_exhausted: OnExhausted,
+    /// The share of failed tasks at which the run is aborted: `floor(n * share) + 1` failures (SHN-33); never if absent.
+    pub threshold_bp: Option<u32>,
+    pub count_recruits: bool,
+    pub errored_is_terminal: bool,
+    pub synthesis: Synthesis,
+    /// What the synthesized result must look like (FSS-21).
+    pub output_schema: Option<Value>,
+    /// One successful result that is no JSON needs no synthesis (SHN-48).
+    pub bypass_single: bool,
+    /// The whole run ends with the first answer's failure text of planning as result (SHN-06).
+    pub token_budget: Option<u64>,
+    /// Runs what tasks registered as their undoing when the run is cancelled, in reverse (§4.4 no. 56).
+    pub compensate: bool,
+    /// Capabilities that exist; all are accepted if empty (PDT-18).
+    pub capabilities: Vec<CapabilityCard>,
+    /// Agents that tasks may name; all are accepted if empty (CUG-03).
+    pub agents: Vec<String>,
+    /// Progress messages at the four moments of a plan (CUG-14).
+    pub progress: ProgressMode,
+    /// Asks the planner again when an evaluator says so (FSP-05).
+    pub evaluator: bool,
+    /// Most turns of the loop (FSP-09).
+    pub max_turns: Option<u32>,
+    /// The plan is given beforehand, so no planner is called (SHN-06).
+    pub max_tasks: u32,
+}
+
+/// How progress is told (CUG-44).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProgressMode {
+    #[default]
+    Off,
+    Append,
+    Update,
+}
+
+/// What a capability is and what it needs (PDT-19).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CapabilityCard {
+    pub name: String,
+    #[serde(default)]
+    pub description: String,
+    /// Parameters that a plain callable must be given.
+    #[serde(default)]
+    pub required_parameters: Vec<String>,
+}
+
+impl Default for GraphRules {
+    fn default() -> Self {
+        GraphRules {
+            name: "supervisor".into(),
+            planning: Planning::Planner,
+            selection: Selection::All,
+            authority: BTreeSet::new(),
+            max_concurrency: Some(3),
+            sequential: false,
+            honour: true,
+            requires: Requires::Completed,
+            on_failure: OnUnmet::Wait,
+            on_cancelled: OnUnmet::Cancel,
+            cancel_running: false,
+            dependency_timeout_ms: None,
+            review: ReviewScope::None,
+            criteria: Vec::new(),
+            max_attempts: 3,
+            review_sees_accepted: false,
+            accept_below_score_bp: None,
+            append_feedback: false,
+            max_steps: None,
+            max_iterations: 3,
+            no_progress: 3,
+            tries: 1,
+            retry_backoff_ms: 0,
+            on_exhausted: OnExhausted::Failed,
+            threshold_bp: None,
+            count_recruits: false,
+            errored_is_terminal: false,
+            synthesis: Synthesis::Synthesizer,
+            output_schema: None,
+            bypass_single: false,
+            token_budget: None,
+            compensate: true,
+            capabilities: Vec::new(),
+            agents: Vec::new(),
+            progress: ProgressMode::Off,
+            evaluator: false,
+            max_turns: None,
+            max_tasks: 20_000,
+        }
+    }
+}
+
+impl GraphRules {
+    pub fn may(&self, authority: Authority) -> bool {
+        self.authority.contains(&authority)
+    }
+    /// How many may run at once.
+    pub fn slots(&self) -> usize {
+        match (self.sequential || self.selection == Selection::One, self.max_concurrency) {
+            (true, _) => 1,
+            (false, Some(limit)) => limit.max(1) as usize,
+            (false, None) => usize::MAX,
+        }
+    }
+}

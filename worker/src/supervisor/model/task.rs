@@ -1,0 +1,303 @@
+//! One task of a plan: what is to be done, on what it waits, and all that has happened to it (supervisors.md §5.5).
+//!
+//! Invariant: the status changes through [`Task::change`] only, so by the table of `supervisor/task.rs`; attempts and
+//! feedback are only ever added to. It schedules nothing.
+
+use std::collections::BTreeSet;
+
+use bosun_engine::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::condition::Condition;
+use super::id::TaskId;
+use crate::supervisor::task::{Actor, IllegalTransition, TaskStatus};
+
+/// When a dependency lets its dependent run (§4.1 no. 7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Requires {
+    #[default]
+    Completed,
+    CompletedOrSkipped,
+    /// Any end, also a failed one.
+    Terminal,
+}
+
+/// What becomes of a task whose dependency will not be satisfied (§4.1 no. 8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnUnmet {
+    /// It waits: somebody may repair the plan.
+    #[default]
+    Wait,
+    Skip,
+    Cancel,
+    /// It runs without that result.
+    Run,
+    Block,
+}
+
+/// One thing a task waits for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Edge {
+    pub on: TaskId,
+    #[serde(default)]
+    pub requires: Requires,
+    /// Beyond its end, what its result must say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Condition>,
+    /// Overrides the run's policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<OnUnmet>,
+}
+
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Priority {
+    High,
+    Medium,
+    Low,
+    #[default]
+    None,
+}
+
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Risk {
+    #[default]
+    Low,
+    Medium,
+    High,
+    Critical,
+}
+
+/// Why a task was skipped (§5.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SkipReason {
+    DependencyFailed,
+    ApprovalRejected,
+    WorkerError,
+    PolicyDenied,
+    ConditionNotMet,
+    Budget,
+    NotNeeded,
+}
+
+/// Why a task was cancelled (§5.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelReason {
+    Requested,
+    Upstream,
+    Superseded,
+    ParentClosed,
+    Killed,
+    RunCancelled,
+}
+
+/// What went wrong, for programs (`kind`) and for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskError {
+    pub kind: String,
+    pub message: String,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptOutcome {
+    Running,
+    Completed,
+    Failed,
+    /// Its end came after the task had been cancelled or completed by hand.
+    Dropped,
+}
+
+/// One execution of the task by a worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    pub n: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    pub started_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    pub outcome: AttemptOutcome,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    pub tokens: u64,
+    pub cost_micros: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence_bp: Option<u32>,
+    pub prompt_hash: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FeedbackFrom {
+    Critic,
+    Reviewer,
+    Supervisor,
+    Human,
+}
+
+/// What somebody said about an attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Feedback {
+    pub from: FeedbackFrom,
+    pub attempt: u32,
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score_bp: Option<u32>,
+    /// Whether it approved.
+    pub passed: bool,
+}
+
+/// What the supervisor told the worker in its last decision (PDT-46, PDT-47): only the newest counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SupervisorFeedback {
+    pub text: String,
+    pub cycle: u32,
+}
+
+/// A task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    pub id: TaskId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revises: Option<TaskId>,
+    /// The objective of the plan it comes from; it may differ from the run's (PDT-53).
+    pub overall_objective: String,
+    /// What is to be done.
+    pub goal: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capability: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// What it does in the world, for gates: `publish report`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    pub edges: Vec<Edge>,
+    pub produces: Vec<String>,
+    pub consumes: Vec<String>,
+    pub tools: Vec<String>,
+    pub priority: Priority,
+    /// Where it stands in the plan: the tie-break of every order.
+    pub position: u32,
+    pub required: bool,
+    pub risk: Risk,
+    pub requires_approval: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub est_cost_micros: Option<u64>,
+    /// What undoes it when the run is cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compensation: Option<Value>,
+    pub params: Map<String, Value>,
+    pub metadata: Map<String, Value>,
+    pub status: TaskStatus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<SkipReason>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelled: Option<CancelReason>,
+    pub attempts: Vec<Attempt>,
+    /// Reviews so far (PDT-21) and errors, as the plan counts them.
+    pub attempt_count: u32,
+    pub max_attempts: u32,
+    /// Executions so far, of whatever end.
+    pub tries: u32,
+    pub feedback: Vec<Feedback>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supervisor_feedback: Option<SupervisorFeedback>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<TaskError>,
+    pub is_final: bool,
+    /// The iteration that planned it; from 1.
+    pub iteration: u32,
+    pub labels: BTreeSet<String>,
+    /// Completed by a person (§5.2).
+    pub by_human: bool,
+    /// A person has approved that it may run.
+    pub approved: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+impl Task {
+    /// A pending task of a plan.
+    pub fn new(id: TaskId, goal: impl Into<String>) -> Self {
+        Task {
+            id,
+            revises: None,
+            overall_objective: String::new(),
+            goal: goal.into(),
+            capability: None,
+            agent: None,
+            role: None,
+            action: None,
+            edges: Vec::new(),
+            produces: Vec::new(),
+            consumes: Vec::new(),
+            tools: Vec::new(),
+            priority: Priority::None,
+            position: 0,
+            required: false,
+            risk: Risk::Low,
+            requires_approval: false,
+            est_cost_micros: None,
+            compensation: None,
+            params: Map::new(),
+            metadata: Map::new(),
+            status: TaskStatus::Pending,
+            skipped: None,
+            cancelled: None,
+            attempts: Vec::new(),
+            attempt_count: 0,
+            max_attempts: 3,
+            tries: 0,
+            feedback: Vec::new(),
+            supervisor_feedback: None,
+            result: None,
+            error: None,
+            is_final: false,
+            iteration: 1,
+            labels: BTreeSet::new(),
+            by_human: false,
+            approved: false,
+            ended_at: None,
+        }
+    }
+
+    /// Moves the task on; a move that the table does not allow changes nothing.
+    pub fn change(&mut self, to: TaskStatus, by: Actor) -> Result<TaskStatus, IllegalTransition> {
+        let from = self.status;
+        self.status = from.change(&self.id, to, by)?;
+        Ok(from)
+    }
+    pub fn depends_on(&self, id: &TaskId) -> bool {
+        self.edges.iter().any(|edge| edge.on == *id)
+    }
+    pub fn dependencies(&self) -> Vec<TaskId> {
+        self.edges.iter().map(|edge| edge.on.clone()).collect()
+    }
+    /// The text that a reviewer sent the task back with, if the last word was a rejection.
+    pub fn open_feedback(&self) -> Option<&str> {
+        let last = self.feedback.iter().rev().find(|feedback| feedback.from != FeedbackFrom::Supervisor)?;
+        (!last.passed).then_some(last.text.as_str())
+    }
+    pub fn is_in_flight(&self) -> bool {
+        matches!(self.status, TaskStatus::Running | TaskStatus::AwaitingInput | TaskStatus::AwaitingReview)
+    }
+}
