@@ -7,6 +7,7 @@ pub mod chat;
 mod critic;
 mod execution;
 pub(crate) mod fields;
+pub mod graph;
 pub mod journal;
 pub mod memory;
 pub mod model;

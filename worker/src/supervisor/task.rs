@@ -126,7 +126,11 @@ impl TaskStatus {
             AwaitingInput => matches!(self, Running | AwaitingReview),
             AwaitingReview => matches!(self, Running),
             NeedsRevision => matches!(self, AwaitingApproval | AwaitingReview),
-            Errored => matches!(self, Running),
+            // A task that cannot be started as it is written (PDT-18, PDT-19) is the scheduler's to say.
+            Errored => {
+                let unstarted = matches!(self, Pending | Ready | NeedsRevision | Blocked);
+                matches!(self, Running) || (by == Actor::Scheduler && unstarted)
+            }
             Blocked => matches!(self, Pending | Ready | NeedsRevision),
             Failed => matches!(self, Pending | Ready | Blocked | AwaitingApproval | Errored | AwaitingReview),
             Escalated => matches!(self, AwaitingReview),
@@ -192,17 +196,17 @@ mod tests {
     use super::*;
 
     /// The whole table of §5.2 as text: a change of behaviour shows up here.
-    /// `x` is for everybody; `w`, `c` for the worker, the critic (and a human); `h` for a human only.
+    /// `x` is for everybody; `w`, `c` for the worker, the critic (and a human); `h` for a human only; `s` for the scheduler.
     const TABLE: &str = "
-pending            ready blocked completed:h failed skipped cancelled
-ready              pending awaiting_approval running blocked completed:h failed skipped cancelled
+pending            ready errored:s blocked completed:h failed skipped cancelled
+ready              pending awaiting_approval running errored:s blocked completed:h failed skipped cancelled
 awaiting_approval  ready needs_revision completed:h failed skipped cancelled
 running            ready awaiting_input awaiting_review errored completed:w cancelled
 awaiting_input     running completed:h cancelled
 awaiting_review    awaiting_input needs_revision completed:c failed escalated cancelled
-needs_revision     awaiting_approval running blocked completed:h cancelled
+needs_revision     awaiting_approval running errored:s blocked completed:h cancelled
 errored            pending ready completed:h failed skipped cancelled
-blocked            pending completed:h failed skipped cancelled
+blocked            pending errored:s completed:h failed skipped cancelled
 completed
 failed
 escalated
@@ -215,6 +219,7 @@ cancelled
         let actors = [Actor::Scheduler, Actor::Worker, Actor::Critic, Actor::Supervisor, Actor::Human];
         match actors.map(allowed) {
             [true, true, true, true, true] => Some(""),
+            [true, false, false, false, false] => Some(":s"),
             [false, true, false, false, true] => Some(":w"),
             [false, false, true, false, true] => Some(":c"),
             [false, false, false, false, true] => Some(":h"),

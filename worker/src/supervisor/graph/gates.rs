@@ -29,7 +29,7 @@ pub enum Take {
 }
 
 /// The moments of a plan that are told (CUG-14).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Moment<'a> {
     Decomposed,
     Started(&'a Task),
@@ -42,6 +42,11 @@ pub trait Gates {
     /// Why nothing may start at all: paused, in human hands.
     fn held(&self) -> Option<String> {
         None
+    }
+    /// Whether a person must approve the plan before anything of it starts; the request has been made.
+    fn plan_needs_approval(&mut self, plan: &crate::supervisor::model::TaskPlan, out: &mut Outbox) -> bool {
+        let _ = (plan, out);
+        false
     }
     fn may_start(&mut self, task: &Task, out: &mut Outbox) -> Start {
         let _ = (task, out);

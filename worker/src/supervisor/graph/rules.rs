@@ -73,9 +73,7 @@ pub enum Synthesis {
 }
 
 /// What a decider is allowed to do (§2.2); the machine refuses the rest.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Authority {
     Select,

@@ -1,0 +1,318 @@
+//! Cycles: a decider is shown the board, decides, and what it decided is carried out and reviewed (PDT-01).
+//!
+//! Invariant: what is not runnable is skipped without a trace on the task (PDT-14, PDT-55), nothing is dispatched twice
+//! in a cycle, and a run that makes no progress ends (PDT-06). A decision that does not conform changes nothing and
+//! counts as a cycle without progress.
+
+use serde_json::{Map, json};
+
+use super::schedule::Dependencies;
+use super::*;
+use crate::supervisor::model::SupervisorFeedback;
+
+pub(super) const NO_CHANGES: &str = "No scheduler changes this cycle.";
+
+impl Graph {
+    /// The loop of a supervisor that selects: starts what was chosen; when all of that is over, the next decision.
+    pub(super) fn next_cycle(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        self.claim_chosen(gates, out);
+        let busy = !self.calls.is_empty() || !self.timers.is_empty() || !self.chosen.is_empty();
+        let waits = |task: &Task| task.is_in_flight() || task.status == TaskStatus::AwaitingApproval;
+        if busy || self.open.iter().filter_map(|id| self.task(id)).any(waits) || gates.busy().is_some() {
+            return;
+        }
+        if self.in_cycle {
+            self.end_cycle(gates, out);
+        }
+        if self.phase != Phase::Executing {
+            return;
+        }
+        if self.rules.max_steps.is_some_and(|most| self.cycle >= most) {
+            return self.stop(gates, out);
+        }
+        if let Some(budget) = self.rules.token_budget.filter(|budget| self.spent.tokens >= *budget) {
+            let used = self.spent.tokens;
+            let text = format!(
+                "Global token budget exceeded: tokens_used={used} >= token_budget={budget}. Stopping execution."
+            );
+            out.note(NoteKind::BudgetExhausted, json!({ "tokens_used": used, "token_budget": budget }));
+            self.errors.push(text);
+            return self.stop(gates, out);
+        }
+        self.ask_decision(out);
+    }
+
+    fn claim_chosen(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        let slots = self.rules.slots();
+        let chosen = std::mem::take(&mut self.chosen);
+        for id in chosen {
+            if self.in_flight.len() >= slots {
+                self.chosen.push(id);
+            } else if !self.claim(&id, gates, out) && self.task(&id).is_some_and(|task| self.may_run(task)) {
+                self.note_skipped(&id);
+            }
+        }
+        self.schedule(gates, out);
+    }
+
+    fn ask_decision(&mut self, out: &mut Outbox) {
+        self.cycle += 1;
+        self.executed_in_cycle = false;
+        self.in_cycle = true;
+        let notes = std::mem::take(&mut self.board_notes);
+        let notes = if notes.is_empty() { NO_CHANGES.to_owned() } else { notes.join("\n") };
+        let answers = std::mem::take(&mut self.tool_answers);
+        let bootstrap = self.plan.tasks.is_empty();
+        let board: Vec<Value> = self.plan.tasks.values().map(|task| json!(self.board_line(task))).collect();
+        let capabilities: Vec<Value> = self.rules.capabilities.iter().map(|card| json!(card)).collect();
+        let context = json!({
+            "objective": self.plan.objective, "cycle": self.cycle,
+            "instruction": if bootstrap { "bootstrap" } else { "orchestration" },
+            "board": board, "tools": tools::tools_of(&self.rules), "capabilities": capabilities,
+            "scheduler_notes": notes, "tool_results": answers, "now_ms": out.now().0 / 1000,
+            "tokens_used": self.spent.tokens,
+        });
+        let prompt = prompt_of(Purpose::Decide, &context);
+        let call =
+            Call::new(format!("decide/{}", self.cycle), Purpose::Decide, context).round(self.cycle).prompt(prompt);
+        self.call(Pending::Decide, call, out);
+    }
+
+    pub(super) fn decided(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
+        let read =
+            answer.map_err(|why| why.to_string()).and_then(|value| read::<SupervisorDecision>("decision", &value));
+        let decision = match read {
+            Ok(decision) => decision,
+            Err(why) => {
+                out.note(NoteKind::ActionRefused, json!({ "cycle": self.cycle, "why": why }));
+                self.board_notes.push(format!("Your last decision was not understood: {why}"));
+                return;
+            }
+        };
+        self.charge(decision.tokens, 0);
+        out.note(NoteKind::DecisionRecorded, json!({ "cycle": self.cycle, "decision": decision }));
+        for call in &decision.tool_calls {
+            self.use_tool(call, gates, out);
+        }
+        self.schedule(gates, out);
+        self.take_feedback(&decision.feedback_to_subagents, out);
+        self.choose(&decision.tasks_to_execute);
+        if decision.all_tasks_completed {
+            self.claims_to_be_done(gates, out);
+        }
+    }
+
+    /// PDT-46, PDT-47: the newest word counts; it is stored before the dispatch that carries it.
+    fn take_feedback(&mut self, feedback: &BTreeMap<TaskId, String>, out: &mut Outbox) {
+        for (id, text) in feedback {
+            if !self.rules.may(Authority::Feedback) {
+                out.note(NoteKind::ActionRefused, json!({ "action": "feedback", "task": id, "why": "no authority" }));
+                self.board_notes.push(format!("Feedback to task {id} was refused: not allowed in this mode."));
+                continue;
+            }
+            let cycle = self.cycle;
+            let Some(task) = self.plan.tasks.get_mut(id) else {
+                self.board_notes.push(format!("Feedback to task {id} was skipped: no such task."));
+                continue;
+            };
+            task.supervisor_feedback = Some(SupervisorFeedback { text: text.clone(), cycle });
+            task.params.insert("supervisor_feedback".into(), text.clone().into());
+            out.note(
+                NoteKind::FeedbackAttached,
+                json!({ "task": id, "text": text, "cycle": cycle, "from": "supervisor" }),
+            );
+        }
+    }
+
+    /// Keeps of what was chosen what may run, each once, in the order chosen.
+    fn choose(&mut self, ids: &[TaskId]) {
+        let mut seen = BTreeSet::new();
+        for id in ids {
+            if !seen.insert(id.clone()) {
+                continue;
+            }
+            match self.task(id) {
+                Some(task) if self.may_run(task) => self.chosen.push(id.clone()),
+                _ => self.note_skipped(id),
+            }
+        }
+    }
+
+    /// PDT-55: the next board says why.
+    fn note_skipped(&mut self, id: &TaskId) {
+        let reason = self.why_not(id).unwrap_or_else(|| "not runnable".to_owned());
+        self.board_notes.push(format!("Task {id} was not executed: {reason}"));
+    }
+
+    /// PDT-08: the claim is looked at; it holds only when the final task says so.
+    fn claims_to_be_done(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        let reasons = self.why_not_done();
+        if reasons.is_empty() {
+            self.chosen.clear();
+            return self.finish(gates, out);
+        }
+        let text = format!("all_tasks_completed was overridden: {}", reasons.join("; "));
+        out.note(NoteKind::ActionRefused, json!({ "action": "finish", "cycle": self.cycle, "reasons": reasons }));
+        self.board_notes.push(text);
+    }
+
+    fn why_not_done(&self) -> Vec<String> {
+        let finals: Vec<&Task> = self.plan.tasks.values().filter(|task| task.is_final).collect();
+        match finals.as_slice() {
+            [] => vec!["no task is marked Final: True".to_owned()],
+            [task] => {
+                let mut reasons = Vec::new();
+                if task.status != TaskStatus::Completed {
+                    let status = task.status;
+                    reasons.push(format!("final task {} status is '{status}' (expected 'completed')", task.id));
+                }
+                if task.result.is_none() {
+                    reasons.push(format!("final task {} has no TaskResult", task.id));
+                }
+                reasons
+            }
+            several => {
+                let ids: Vec<String> = several.iter().map(|task| task.id.to_string()).collect();
+                vec![format!("multiple tasks are marked Final: True ([{}])", ids.join(", "))]
+            }
+        }
+    }
+
+    /// A cycle is over: did a task run?
+    fn end_cycle(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        self.in_cycle = false;
+        if self.executed_in_cycle {
+            self.idle_cycles = 0;
+            return;
+        }
+        // In the first cycle there is nothing to execute yet (PDT-05).
+        self.idle_cycles += 1;
+        let report = self.make_deadlock_report();
+        out.note(NoteKind::NoProgress, json!({ "cycle": self.cycle, "report": report }));
+        self.deadlock_report = Some(report);
+        if self.idle_cycles >= self.rules.no_progress {
+            let n = self.idle_cycles;
+            let report = self.deadlock_report.clone().unwrap_or_default();
+            self.errors.push(format!(
+                "No progress after {n} consecutive cycles (no tasks executed). Stopping to avoid infinite loop. {report}"
+            ));
+            self.stop(gates, out);
+        }
+    }
+
+    /// CUG-07: after every end of a sub-task the controller says what is next; plans of at most one task need none
+    /// (CUG-42).
+    pub(super) fn control(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        if self.plan.tasks.len() <= 1 {
+            self.claim_all(gates, out);
+            return self.end_of_iteration(gates, out);
+        }
+        self.claim_chosen(gates, out);
+        if !self.calls.is_empty() || !self.in_flight.is_empty() || !self.chosen.is_empty() || !self.timers.is_empty() {
+            return;
+        }
+        let anything = self.open.iter().filter_map(|id| self.task(id)).any(|task| self.may_run(task));
+        if !anything {
+            return self.end_of_iteration(gates, out);
+        }
+        if self.rules.max_steps.is_some_and(|most| self.cycle >= most) {
+            let most = self.rules.max_steps.unwrap_or_default();
+            self.errors.push(format!(
+                "Maximum step limit ({most}) reached. The task has exceeded the allowed number of execution cycles. \
+                 Please simplify your request or break it into smaller tasks."
+            ));
+            return self.stop(gates, out);
+        }
+        self.ask_controller(out);
+    }
+
+    fn ask_controller(&mut self, out: &mut Outbox) {
+        self.cycle += 1;
+        let view =
+            |task: &Task| json!({ "id": task.id, "goal": task.goal, "agent": task.agent, "status": task.status });
+        let subtasks: Vec<Value> = self.plan.in_order().into_iter().map(view).collect();
+        let mut variables: Map<String, Value> = Map::new();
+        for task in self.plan.in_order() {
+            if let Some(result) = &task.result {
+                variables.insert(format!("task_{}", task.id), result.clone());
+            }
+        }
+        let context = json!({
+            "intent": self.plan.objective, "subtasks": subtasks, "variables": variables, "cycle": self.cycle,
+        });
+        let prompt = prompt_of(Purpose::Decide, &context);
+        let call =
+            Call::new(format!("decide/{}", self.cycle), Purpose::Decide, context).round(self.cycle).prompt(prompt);
+        self.call(Pending::Control, call.agent("controller"), out);
+    }
+
+    pub(super) fn controlled(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
+        let length = self.plan.tasks.len();
+        let read = answer.map_err(|why| why.to_string()).and_then(|value| {
+            let decision = read::<ControllerDecision>("controller's decision", &value)?;
+            match decision.subtasks_progress.len() == length {
+                true => Ok(decision),
+                false => Err(format!(
+                    "subtasks_progress has {} entries for {length} sub-tasks",
+                    decision.subtasks_progress.len()
+                )),
+            }
+        });
+        let decision = match read {
+            Ok(decision) => decision,
+            Err(why) => {
+                return self.abort(
+                    "controller_failed",
+                    format!("the plan controller failed: {why}"),
+                    Value::Null,
+                    gates,
+                    out,
+                );
+            }
+        };
+        self.charge(decision.tokens, 0);
+        out.note(NoteKind::DecisionRecorded, json!({ "cycle": self.cycle, "decision": decision }));
+        let next = decision.next_subtask.trim();
+        if decision.conclude_task && next.is_empty() {
+            self.overall_assessment = decision.conclude_final_answer.clone();
+            return self.finish(gates, out);
+        }
+        self.choose_subtask(next);
+    }
+
+    /// By id, by words that name a task that may run, or whatever may run (CUG-20).
+    fn choose_subtask(&mut self, next: &str) {
+        let may: Vec<&Task> =
+            self.runnable.iter().filter_map(|(_, _, id)| self.task(id)).filter(|task| self.may_run(task)).collect();
+        let named =
+            may.iter().find(|task| task.id.as_str() == next).or_else(|| may.iter().find(|task| task.goal == next));
+        let chosen: Vec<TaskId> = match named {
+            Some(task) => vec![task.id.clone()],
+            None if next.is_empty() => may.iter().map(|task| task.id.clone()).collect(),
+            // Refined words are for the next one in plan order.
+            None => may.iter().min_by_key(|task| task.position).map(|task| task.id.clone()).into_iter().collect(),
+        };
+        let refined = (named.is_none() && !next.is_empty()).then(|| next.to_owned());
+        if let (Some(text), Some(task)) = (refined, chosen.first().and_then(|id| self.plan.tasks.get_mut(id))) {
+            task.goal = text;
+        }
+        self.chosen = chosen;
+    }
+
+    /// Why a task that somebody wants to run does not.
+    pub(super) fn why_not(&self, id: &TaskId) -> Option<String> {
+        let Some(task) = self.task(id) else { return Some(format!("there is no task {id}")) };
+        let list = |ids: &[TaskId]| ids.iter().map(TaskId::to_string).collect::<Vec<_>>().join(", ");
+        if let Some(error) = task.error.as_ref().filter(|error| error.kind == "unknown_capability") {
+            return Some(error.message.to_lowercase());
+        }
+        match self.dependencies(task) {
+            _ if task.status.is_terminal() => Some(format!("it is {}", task.status)),
+            Dependencies::Missing(ids) => Some(format!("missing deps [{}]", list(&ids))),
+            Dependencies::Waiting(ids) => Some(format!("waiting on deps [{}]", list(&ids))),
+            Dependencies::Unmet { on, .. } => Some(format!("waiting on deps [{on}]")),
+            Dependencies::Satisfied if task.status.is_runnable() => None,
+            Dependencies::Satisfied => Some(format!("not runnable (status {})", task.status)),
+        }
+    }
+}

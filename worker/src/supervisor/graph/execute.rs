@@ -1,0 +1,408 @@
+//! Executing: claims, what a worker is told, and what becomes of its answer.
+//!
+//! Invariant: a claim is atomic and looks at dependencies, gates and slots once more (PDT-15); one call per (task,
+//! attempt); an answer of a task that does not run any more changes nothing (PDT-52); an error is never reviewed
+//! (PDT-26).
+
+use std::time::Duration;
+
+use serde_json::{Map, json};
+
+use super::schedule::Dependencies;
+use super::*;
+use crate::supervisor::model::{Attempt, AttemptOutcome, SkipReason, TaskError};
+use crate::supervisor::outbox::CallFailureKind;
+
+/// Resumes of a worker that ran out of context (PDT-48).
+const OVERFLOWS_MAX: u32 = 2;
+/// Characters of notes that a resumed worker is shown.
+const NOTES_MAX: usize = 6_000;
+/// Tool calls a worker may make: at first, and when it resumes.
+const TOOL_CALLS: (u32, u32) = (20, 10);
+/// Characters of a consulted answer (PDT-49).
+const CONSULT_ANSWER_MAX: usize = 3_000;
+const CONSULT_TOKENS_MAX: u32 = 1_200;
+
+impl Graph {
+    /// Claims all that may start, in order, while there is room.
+    pub(super) fn claim_all(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        let mut passed: BTreeSet<TaskId> = BTreeSet::new();
+        let slots = self.rules.slots();
+        while self.in_flight.len() < slots && self.phase == Phase::Executing {
+            let next = self.runnable.iter().map(|(_, _, id)| id).find(|id| !passed.contains(id)).cloned();
+            let Some(id) = next else { return };
+            if self.rules.sequential && self.an_earlier_one_is_open(&id) {
+                return;
+            }
+            if !self.claim(&id, gates, out) {
+                passed.insert(id);
+            }
+            self.schedule(gates, out);
+        }
+    }
+
+    /// One after the other means in plan order: a later task does not overtake one that waits for a person.
+    fn an_earlier_one_is_open(&self, id: &TaskId) -> bool {
+        let position = self.task(id).map_or(0, |task| task.position);
+        let waits = |task: &&Task| {
+            matches!(task.status, TaskStatus::AwaitingApproval | TaskStatus::Errored) && task.position < position
+        };
+        self.open.iter().filter_map(|id| self.task(id)).any(|task| waits(&task))
+    }
+
+    /// Starts a task if it may start. Whether it did.
+    pub(super) fn claim(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) -> bool {
+        let Some(task) = self.copy(id) else { return false };
+        if !task.status.is_runnable() || self.dependencies(&task) != Dependencies::Satisfied {
+            return false;
+        }
+        match gates.may_start(&task, out) {
+            Start::Go => {}
+            Start::NeedsApproval => {
+                self.set(id, TaskStatus::AwaitingApproval, Actor::Scheduler, "approval_requested", out);
+                return false;
+            }
+            Start::Wait(_) => return false,
+            Start::Refused(why) => {
+                self.give_up(id, SkipReason::PolicyDenied, why, gates, out);
+                return false;
+            }
+        }
+        if !self.set(id, TaskStatus::Running, Actor::Scheduler, "claimed_for_execution", out) {
+            return false;
+        }
+        out_timer_off(&mut self.timers, id, out);
+        let extra = gates.context(&task, out);
+        self.start_attempt(id, extra, out);
+        self.executed_in_cycle = true;
+        if let Some(task) = self.copy(id) {
+            gates.moment(Moment::Started(&task), &self.plan, out);
+        }
+        true
+    }
+
+    fn start_attempt(&mut self, id: &TaskId, extra: Map<String, Value>, out: &mut Outbox) {
+        let context = self.context_of(id, extra);
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        task.tries += 1;
+        let attempt = task.tries;
+        let mut call = Call::new(format!("execute/{id}/{attempt}"), Purpose::ExecuteWorker, context)
+            .task(id.clone(), attempt)
+            .round(self.iteration.max(self.cycle));
+        call.agent = task.agent.clone().or_else(|| task.capability.clone());
+        call.prompt = prompt_of(Purpose::ExecuteWorker, &call.context);
+        task.attempts.push(Attempt {
+            n: attempt,
+            agent: call.agent.clone(),
+            model: None,
+            started_at: out.now(),
+            ended_at: None,
+            outcome: AttemptOutcome::Running,
+            error: None,
+            tokens: 0,
+            cost_micros: 0,
+            confidence_bp: None,
+            prompt_hash: prompt_hash(&call),
+        });
+        let data = json!({ "task": id, "attempt": attempt, "agent": call.agent, "prompt_hash": prompt_hash(&call) });
+        out.note(NoteKind::AttemptStarted, data);
+        self.call(Pending::Execute { task: id.clone(), attempt }, call, out);
+    }
+
+    /// What the worker is told: the task, what earlier ones gave under their own ids (SHN-35), and feedback (FSS-05).
+    fn context_of(&self, id: &TaskId, extra: Map<String, Value>) -> Value {
+        let Some(task) = self.task(id) else { return Value::Null };
+        let result = |id: &TaskId| Some((id.to_string(), self.task(id)?.result.clone()?));
+        let dependencies: Map<String, Value> = task.dependencies().iter().filter_map(result).collect();
+        let mut context = json!({
+            "id": task.id, "goal": task.goal, "objective": self.plan.objective,
+            "overall_objective": task.overall_objective, "attempt": task.tries + 1, "iteration": self.iteration,
+            "dependency_results": dependencies,
+        });
+        let Value::Object(map) = &mut context else { return context };
+        let mut put = |key: &str, value: Option<Value>| value.map(|value| map.insert(key.into(), value));
+        put("feedback", task.open_feedback().map(Value::from));
+        put("supervisor_feedback", task.supervisor_feedback.as_ref().map(|feedback| feedback.text.clone().into()));
+        put("role", task.role.clone().map(Value::from));
+        put("agent", task.agent.clone().map(Value::from));
+        put("capability", task.capability.clone().map(Value::from));
+        put("action", task.action.clone().map(Value::from));
+        put("parameters", (!task.params.is_empty()).then(|| Value::Object(task.params.clone())));
+        put("tools", (!task.tools.is_empty()).then(|| json!(task.tools)));
+        put("notes", task.metadata.get("scratch_notes").cloned());
+        let overflows = task.metadata.get("overflows").and_then(Value::as_array).map_or(0, Vec::len);
+        if overflows > 0 {
+            put("tool_call_limit", Some(TOOL_CALLS.1.into()));
+        } else if self.rules.selection == Selection::Supervisor {
+            put("tool_call_limit", Some(TOOL_CALLS.0.into()));
+        }
+        if self.rules.selection == Selection::All && self.rules.threshold_bp.is_some() {
+            put("previous_results", Some(self.previous_results(task)));
+        }
+        map.extend(extra);
+        context
+    }
+
+    /// The results of earlier successful tasks under their own ids, in plan order (SHN-35).
+    fn previous_results(&self, task: &Task) -> Value {
+        let earlier = |other: &&&Task| other.position < task.position && other.status == TaskStatus::Completed;
+        // Of a long plan only what the task names is told: a context must not grow with the plan.
+        let ordered: Vec<&Task> = match self.plan.tasks.len() {
+            0..=100 => self.plan.in_order(),
+            _ => task.edges.iter().filter_map(|edge| self.task(&edge.on)).collect(),
+        };
+        let results =
+            ordered.iter().filter(earlier).filter_map(|task| Some((task.id.to_string(), task.result.clone()?)));
+        Value::Object(results.collect())
+    }
+
+    /// The end of an attempt.
+    pub(super) fn executed(
+        &mut self,
+        id: &TaskId,
+        attempt: u32,
+        answer: Answer,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        let now = out.now();
+        let running = task.status == TaskStatus::Running && task.tries == attempt;
+        let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) else { return };
+        record.ended_at = Some(now);
+        if !running {
+            record.outcome = AttemptOutcome::Dropped;
+            out.note(NoteKind::AttemptDropped, json!({ "task": id, "attempt": attempt, "status": task.status }));
+            return;
+        }
+        let reply = match answer {
+            Ok(value) => Reply::of(value),
+            Err(failure) if failure.kind == CallFailureKind::Timeout => Err(format!("timeout: {}", failure.message)),
+            Err(failure) => Err(failure.message),
+        };
+        match reply {
+            Ok(reply) if reply.success => self.replied(id, attempt, reply, gates, out),
+            Ok(reply) => {
+                let why = reply.reason.clone().unwrap_or_else(|| "Task did not produce a result".to_owned());
+                self.errored(id, attempt, why, gates, out);
+            }
+            Err(why) => self.errored(id, attempt, why, gates, out),
+        }
+    }
+
+    fn replied(&mut self, id: &TaskId, attempt: u32, reply: Reply, gates: &mut dyn Gates, out: &mut Outbox) {
+        self.charge(reply.tokens, reply.cost.unwrap_or(0));
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        if let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) {
+            record.outcome = AttemptOutcome::Completed;
+            record.tokens += reply.tokens;
+            record.cost_micros += reply.cost.unwrap_or(0);
+            record.confidence_bp = reply.confidence;
+            record.model.clone_from(&reply.model);
+        }
+        if let Some(notes) = &reply.overflow {
+            return self.overflowed(id, attempt, notes, gates, out);
+        }
+        if let Some(question) = &reply.consult {
+            return self.consult(id, attempt, question.clone(), out);
+        }
+        // Nothing is no result.
+        task.result = Some(reply.result.clone()).filter(|result| reply.interrupt.is_none() && !result.is_null());
+        task.error = None;
+        out.note(NoteKind::AttemptCompleted, json!({ "task": id, "attempt": attempt, "tokens": reply.tokens }));
+        let Some(task) = self.copy(id) else { return };
+        if gates.may_take(&task, &reply, out) == Take::NeedsApproval || reply.interrupt.is_some() {
+            self.set(id, TaskStatus::AwaitingInput, Actor::Worker, "asks_a_person", out);
+            return;
+        }
+        self.take(id, attempt, gates, out);
+    }
+
+    /// The result counts: it goes to the reviewer, or the task is done.
+    pub(super) fn take(&mut self, id: &TaskId, attempt: u32, gates: &mut dyn Gates, out: &mut Outbox) {
+        match self.rules.review {
+            ReviewScope::None => {
+                if self.set(id, TaskStatus::Completed, Actor::Worker, "result", out) {
+                    self.tell_ended(id, gates, out);
+                }
+            }
+            ReviewScope::Task => {
+                self.set(id, TaskStatus::AwaitingReview, Actor::Worker, "result", out);
+                self.ask_review(id, attempt, out);
+            }
+            ReviewScope::Iteration => {
+                self.set(id, TaskStatus::AwaitingReview, Actor::Worker, "result", out);
+            }
+        }
+    }
+
+    /// No result: the task is errored, and tried again, repaired, skipped, failed, or the run ends.
+    pub(super) fn errored(&mut self, id: &TaskId, attempt: u32, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        if let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) {
+            (record.outcome, record.error) = (AttemptOutcome::Failed, Some(why.clone()));
+        }
+        task.error = Some(TaskError { kind: "worker-error".into(), message: why.clone() });
+        task.attempt_count += u32::from(self.rules.selection == Selection::Supervisor);
+        let (failures, limit) =
+            (task.attempts.iter().filter(|record| record.outcome == AttemptOutcome::Failed).count(), self.rules.tries);
+        out.note(NoteKind::AttemptFailed, json!({ "task": id, "attempt": attempt, "error": why }));
+        self.set(id, TaskStatus::Errored, Actor::Worker, "worker-error", out);
+        if failures < limit as usize {
+            if self.rules.retry_backoff_ms == 0 {
+                return self.retry(id, gates, out);
+            }
+            let key = format!("retry/{id}/{attempt}");
+            let at = out.now().plus(Duration::from_millis(self.rules.retry_backoff_ms));
+            out.timer(key.clone(), at, format!("next try of task {id}"));
+            self.timers.insert(key, id.clone());
+            return;
+        }
+        self.exhausted(id, why, gates, out);
+    }
+
+    fn exhausted(&mut self, id: &TaskId, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
+        let terminal = if self.rules.errored_is_terminal { OnExhausted::Failed } else { self.rules.on_exhausted };
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            task.labels.insert("worker-error".to_owned());
+        }
+        match terminal {
+            OnExhausted::Errored => self.errored_for_good(id, gates, out),
+            OnExhausted::Failed => {
+                self.set(id, TaskStatus::Failed, Actor::Scheduler, "tries_exhausted", out);
+                self.tell_ended(id, gates, out);
+                self.check_threshold(gates, out);
+            }
+            OnExhausted::Skip => {
+                if let Some(task) = self.plan.tasks.get_mut(id) {
+                    task.skipped = Some(SkipReason::WorkerError);
+                }
+                self.set(id, TaskStatus::Skipped, Actor::Scheduler, "worker_error", out);
+                let text = format!("[supervisor:{}] skipped task \"{id}\": {why}", self.rules.name);
+                out.note(NoteKind::ProgressEmitted, json!({ "key": format!("skipped/{id}"), "text": text }));
+                self.tell_ended(id, gates, out);
+            }
+            OnExhausted::Abort => {
+                self.set(id, TaskStatus::Failed, Actor::Scheduler, "tries_exhausted", out);
+                self.tell_ended(id, gates, out);
+                self.abort("subtask_failed", why, json!({ "task": id }), gates, out);
+            }
+        }
+    }
+
+    /// pydantask: it waits for the supervisor's repair; its attempts are used up some day.
+    fn errored_for_good(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        if task.attempt_count < task.max_attempts {
+            return;
+        }
+        let last = task.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
+        let message = format!("Max retries reached ({}/{}). Last error: {last}", task.attempt_count, task.max_attempts);
+        task.error = Some(TaskError { kind: "worker-error".into(), message });
+        self.set(id, TaskStatus::Failed, Actor::Scheduler, "tries_exhausted", out);
+        self.tell_ended(id, gates, out);
+        self.check_threshold(gates, out);
+    }
+
+    /// The next try of an errored task.
+    pub(super) fn retry(&mut self, id: &TaskId, _gates: &mut dyn Gates, out: &mut Outbox) {
+        if self.task(id).is_some_and(|task| task.status == TaskStatus::Errored) {
+            self.set(id, TaskStatus::Ready, Actor::Scheduler, "retry", out);
+        }
+    }
+
+    /// A task that will not be done because somebody or some policy said so.
+    pub(super) fn give_up(
+        &mut self,
+        id: &TaskId,
+        reason: SkipReason,
+        why: String,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        task.error = Some(TaskError { kind: "not_run".into(), message: why });
+        let to = if task.status == TaskStatus::NeedsRevision { TaskStatus::Cancelled } else { TaskStatus::Skipped };
+        if to == TaskStatus::Skipped {
+            task.skipped = Some(reason);
+        }
+        if self.set(id, to, Actor::Scheduler, "given_up", out) {
+            self.tell_ended(id, gates, out);
+        }
+    }
+
+    pub(super) fn charge(&mut self, tokens: u64, cost_micros: u64) {
+        self.spent.tokens = self.spent.tokens.saturating_add(tokens);
+        self.spent.cost_micros = self.spent.cost_micros.saturating_add(cost_micros);
+    }
+
+    /// PDT-48: the worker ran out of context. It goes on with its notes, twice at most.
+    fn overflowed(&mut self, id: &TaskId, attempt: u32, notes: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        let so_far = task.metadata.get("overflows").and_then(Value::as_array).cloned().unwrap_or_default();
+        let count = so_far.len() as u32;
+        let notes: String = notes.chars().take(NOTES_MAX).collect();
+        let overflows: Vec<Value> = so_far.into_iter().chain([json!({ "attempt": attempt, "notes": notes })]).collect();
+        task.metadata.insert("overflows".into(), Value::Array(overflows));
+        task.metadata.insert("scratch_notes".into(), notes.into());
+        if count >= OVERFLOWS_MAX {
+            return self.errored(id, attempt, "context overflow: the resumes are used up".to_owned(), gates, out);
+        }
+        let Some(copy) = self.copy(id) else { return };
+        let extra = gates.context(&copy, out);
+        self.start_attempt(id, extra, out);
+    }
+
+    /// PDT-49: one bounded question to another capability; the worker goes on with the answer.
+    fn consult(&mut self, id: &TaskId, attempt: u32, question: Value, out: &mut Outbox) {
+        let text = |key: &str| question.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let n =
+            self.task(id).and_then(|task| task.metadata.get("consultations")?.as_array().map(Vec::len)).unwrap_or(0);
+        let context = json!({
+            "question": text("question"), "capability": text("capability"), "for_task": id, "tools": [],
+            "max_tokens": CONSULT_TOKENS_MAX,
+        });
+        let call = Call::new(format!("consult/{id}/{attempt}/{}", n + 1), Purpose::ExecuteWorker, context)
+            .agent(text("capability"))
+            .task(id.clone(), attempt);
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            let list = task.metadata.entry("consultations").or_insert_with(|| json!([]));
+            if let Some(list) = list.as_array_mut() {
+                list.push(question);
+            }
+        }
+        self.call(Pending::Consult { task: id.clone(), attempt }, call, out);
+    }
+
+    pub(super) fn consulted(
+        &mut self,
+        id: &TaskId,
+        attempt: u32,
+        answer: Answer,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
+        let text = match answer {
+            Ok(value) => text_of(value.get("result").unwrap_or(&value)),
+            Err(failure) => format!("Consultation failed: {failure}"),
+        };
+        let text: String = text.chars().take(CONSULT_ANSWER_MAX).collect();
+        let Some(task) = self.plan.tasks.get_mut(id).filter(|task| task.status == TaskStatus::Running) else { return };
+        let log = task.metadata.get_mut("consultations").and_then(Value::as_array_mut);
+        if let Some(Value::Object(last)) = log.and_then(|list| list.last_mut()) {
+            last.insert("answer".into(), text.clone().into());
+        }
+        let _ = attempt;
+        let Some(copy) = self.copy(id) else { return };
+        let mut extra = gates.context(&copy, out);
+        extra.insert("consultations".into(), copy.metadata.get("consultations").cloned().unwrap_or_default());
+        self.start_attempt(id, extra, out);
+    }
+}
+
+fn out_timer_off(timers: &mut BTreeMap<Key, TaskId>, id: &TaskId, out: &mut Outbox) {
+    let key = format!("deps/{id}");
+    if timers.remove(&key).is_some() {
+        out.cancel_timer(key);
+    }
+}

@@ -1,0 +1,308 @@
+//! The end of a run: thresholds, synthesis, the final result, cancellation with compensation.
+//!
+//! Invariant: a run closes once, with an outcome that lists every failure; nothing is in flight when it closes; what
+//! was done stays in the outcome also when the run failed. Shares are compared in integers (§4.2 no. 20).
+
+use serde_json::{Map, json};
+
+use super::*;
+use crate::supervisor::model::{CancelReason, TaskError};
+use crate::supervisor::shape::Shape;
+
+/// Tries of a synthesis that does not have the shape it must have (FSS-21).
+const SYNTHESIS_TRIES_MAX: u32 = 3;
+/// From how many characters a synthesis task's own result is good enough (SHN-48).
+const SYNTHESIS_TASK_CHARS: usize = 100;
+
+/// How a run ended and what it gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GraphOutcome {
+    pub phase: Phase,
+    /// For programs: `too_many_failures`, `planning_failed` ...
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    #[serde(default)]
+    pub details: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub final_result: Option<Value>,
+}
+
+impl Graph {
+    /// How many tasks may fail: `floor(n * share) + 1` ends the run (SHN-31, SHN-33).
+    pub fn max_failures(&self) -> Option<u32> {
+        let share = u64::from(self.rules.threshold_bp?);
+        Some((u64::from(self.planned_tasks()) * share / 10_000) as u32 + 1)
+    }
+
+    pub(super) fn check_threshold(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(most) = self.max_failures() else { return };
+        let failed = self.failed;
+        if failed >= most && !self.phase.is_terminal() && self.phase != Phase::Compensating {
+            let details = json!({ "failed": failed, "total": self.planned_tasks(), "max_failures": most });
+            self.abort("too_many_failures", "Too many failures".to_owned(), details, gates, out);
+        }
+    }
+
+    /// The run fails: what runs is cancelled, what waits is not done.
+    pub fn abort(&mut self, code: &str, error: String, details: Value, gates: &mut dyn Gates, out: &mut Outbox) {
+        let outcome = GraphOutcome {
+            phase: Phase::Failed,
+            code: Some(code.to_owned()),
+            error: Some(error.clone()),
+            details,
+            final_result: None,
+        };
+        self.errors.push(error);
+        self.give_up_all(CancelReason::RunCancelled, "the run failed", gates, out);
+        self.close(outcome, out);
+    }
+
+    /// The run is cancelled (SHN-62): what was done is undone first, where tasks say how.
+    pub fn cancel(&mut self, text: String, gates: &mut dyn Gates, out: &mut Outbox) {
+        if self.phase.is_terminal() || self.phase == Phase::Compensating {
+            return;
+        }
+        self.give_up_all(CancelReason::RunCancelled, &text, gates, out);
+        let outcome = GraphOutcome {
+            phase: Phase::Cancelled,
+            code: None,
+            error: Some(text),
+            details: Value::Null,
+            final_result: None,
+        };
+        let mut done: Vec<&Task> = self
+            .plan
+            .tasks
+            .values()
+            .filter(|task| task.status == TaskStatus::Completed && task.compensation.is_some())
+            .collect();
+        done.sort_by_key(|task| (task.ended_at, task.position));
+        self.compensating = done.into_iter().map(|task| task.id.clone()).collect();
+        if !self.rules.compensate || self.compensating.is_empty() {
+            return self.close(outcome, out);
+        }
+        self.closing = Some(outcome);
+        self.enter(Phase::Compensating, out);
+        self.compensate_next(out);
+    }
+
+    /// The one completed last is undone first.
+    fn compensate_next(&mut self, out: &mut Outbox) {
+        let Some(id) = self.compensating.pop() else {
+            if let Some(outcome) = self.closing.take() {
+                self.close(outcome, out);
+            }
+            return;
+        };
+        let Some(task) = self.task(&id) else { return };
+        let context = json!({ "id": id, "compensation": task.compensation, "result": task.result });
+        let mut call = Call::new(format!("compensate/{id}"), Purpose::Compensate, context).task(id.clone(), 1);
+        call.agent.clone_from(&task.agent);
+        self.call(Pending::Compensate { task: id }, call, out);
+    }
+
+    pub(super) fn compensated(&mut self, id: &TaskId, answer: Answer, _gates: &mut dyn Gates, out: &mut Outbox) {
+        let error = answer.err().map(|why| why.to_string());
+        out.note(NoteKind::CompensationRun, json!({ "task": id, "error": error }));
+        self.errors.extend(error.map(|why| format!("compensation of task {id} failed: {why}")));
+        self.compensate_next(out);
+    }
+
+    fn give_up_all(&mut self, reason: CancelReason, text: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        for key in self.calls.keys() {
+            out.ask(Ask::CancelCall { key: key.clone() });
+        }
+        for key in std::mem::take(&mut self.timers).into_keys() {
+            out.cancel_timer(key);
+        }
+        self.calls.clear();
+        self.chosen.clear();
+        let open: Vec<TaskId> = self.open.iter().cloned().collect();
+        for id in open {
+            if let Some(task) = self.plan.tasks.get_mut(&id) {
+                task.cancelled = Some(reason);
+                task.error.get_or_insert_with(|| TaskError { kind: "run_ended".into(), message: text.to_owned() });
+            }
+            self.set(&id, TaskStatus::Cancelled, Actor::Supervisor, "run_ended", out);
+            if let Some(task) = self.copy(&id) {
+                gates.ended(&task, out);
+            }
+        }
+        self.dirty.clear();
+    }
+
+    pub(super) fn close(&mut self, outcome: GraphOutcome, out: &mut Outbox) {
+        if self.phase.is_terminal() {
+            return;
+        }
+        self.enter(outcome.phase, out);
+        out.note(NoteKind::RunClosed, json!({ "status": outcome.phase, "error": outcome.error }));
+        self.outcome = Some(outcome);
+    }
+
+    /// A selecting run ends as it stands, without error of its own (PDT-03).
+    pub(super) fn stop(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        self.finish(gates, out);
+    }
+
+    /// Everything that could be done is done: the result is made of it.
+    pub(super) fn finish(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        gates.synthesizing(out);
+        gates.moment(Moment::Finished, &self.plan, out);
+        match self.rules.synthesis {
+            Synthesis::FinalTask => {
+                let result = final_result(&self.plan).and_then(|id| self.task(&id)?.result.clone());
+                self.end_with(result, out);
+            }
+            Synthesis::LastOutput => {
+                let last = self.plan.in_order().into_iter().rev().find_map(|task| task.result.clone());
+                self.end_with(last, out);
+            }
+            Synthesis::Merge => {
+                let merged = self.results(gates).into_iter().collect::<Map<_, _>>();
+                self.end_with(Some(Value::Object(merged)), out);
+            }
+            Synthesis::Synthesizer => self.synthesize(gates, out),
+        }
+    }
+
+    /// What was accepted, in plan order, then what recruits gave (FSS-42, SHN-26, SHN-34).
+    pub fn results(&self, gates: &dyn Gates) -> Vec<(String, Value)> {
+        let accepted = |task: &&Task| task.status == TaskStatus::Completed;
+        let result = |task: &Task| Some((task.id.to_string(), task.result.clone()?));
+        let mut results: Vec<(String, Value)> =
+            self.plan.in_order().into_iter().filter(accepted).filter_map(result).collect();
+        results.extend(gates.more_results());
+        results
+    }
+
+    fn synthesize(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        let mut results = self.results(gates);
+        if let Some(own) = self.own_synthesis() {
+            return self.end_with(Some(own), out);
+        }
+        if self.rules.bypass_single
+            && let [(_, only)] = results.as_slice()
+            && let Value::String(text) = only
+            && serde_json::from_str::<Value>(text).is_err()
+        {
+            let text = Value::String(text.clone());
+            return self.end_with(Some(text), out);
+        }
+        // The same text twice says nothing more (SHN-48).
+        let mut seen = BTreeSet::new();
+        results.retain(|(_, value)| !text_of(value).trim().is_empty() && seen.insert(value.to_string()));
+        let listed: Vec<Value> =
+            results.into_iter().map(|(id, result)| json!({ "id": id, "result": result })).collect();
+        let failures = self.failures();
+        self.synthesis_tries += 1;
+        let first_error = failures.first().cloned();
+        let context = json!({
+            "goal": self.plan.objective, "results": listed, "failures": failures, "first_error": first_error,
+            "overall_assessment": self.overall_assessment, "schema": self.rules.output_schema,
+            "error": (self.synthesis_tries > 1).then(|| self.errors.last().cloned()).flatten(),
+        });
+        let prompt = prompt_of(Purpose::Synthesize, &context);
+        let call = Call::new(format!("synthesize/{}", self.synthesis_tries), Purpose::Synthesize, context)
+            .attempt(self.synthesis_tries)
+            .round(self.iteration)
+            .prompt(prompt);
+        self.enter(Phase::Synthesizing, out);
+        self.call(Pending::Synthesize, call, out);
+    }
+
+    /// SHN-48: a task that is a synthesis itself, is long enough, cost tokens and cites nothing.
+    fn own_synthesis(&self) -> Option<Value> {
+        let is_synthesis = |task: &&Task| {
+            self.rules.bypass_single
+                && task.status == TaskStatus::Completed
+                && task.role.as_deref() == Some("synthesis")
+        };
+        let task = self.plan.in_order().into_iter().rev().find(is_synthesis)?;
+        let result = task.result.clone()?;
+        let tokens: u64 = task.attempts.iter().map(|attempt| attempt.tokens).sum();
+        let cites = result.get("citations").is_some_and(|list| list.as_array().is_none_or(|list| !list.is_empty()));
+        (text_of(&result).chars().count() >= SYNTHESIS_TASK_CHARS && tokens > 0 && !cites).then_some(result)
+    }
+
+    pub(super) fn synthesized(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
+        let checked = answer.map_err(|why| why.to_string()).and_then(|value| match self.breaks_schema(&value) {
+            None => Ok(value),
+            Some(why) => Err(format!("the synthesis does not have the required shape: {why}")),
+        });
+        match checked {
+            Ok(value) => {
+                out.note(NoteKind::SynthesisRecorded, json!({ "try": self.synthesis_tries }));
+                self.end_with(Some(value), out);
+            }
+            Err(why) if self.synthesis_tries < SYNTHESIS_TRIES_MAX => {
+                self.errors.push(why);
+                self.synthesize(gates, out);
+            }
+            Err(why) => self.abort("synthesis_failed", format!("synthesis failed: {why}"), Value::Null, gates, out),
+        }
+    }
+
+    fn breaks_schema(&self, value: &Value) -> Option<String> {
+        let schema = self.rules.output_schema.as_ref()?;
+        match Shape::read("schema", schema) {
+            Ok(shape) => shape.broken("result", value),
+            Err(why) => Some(why.to_string()),
+        }
+    }
+
+    /// Tasks that gave nothing, each with its reason, in plan order.
+    pub fn failures(&self) -> Vec<String> {
+        let failed = |task: &&Task| {
+            !matches!(task.status, TaskStatus::Completed)
+                && !matches!(task.cancelled, Some(CancelReason::Superseded))
+                && !matches!(task.skipped, Some(crate::supervisor::model::SkipReason::NotNeeded))
+        };
+        let text = |task: &Task| {
+            let why = task.error.as_ref().map(|error| format!(": {}", error.message));
+            let why = why.or_else(|| self.why_not(&task.id).map(|why| format!(": {why}"))).unwrap_or_default();
+            format!("Task {} is {}{why}", task.id, task.status)
+        };
+        self.plan.in_order().into_iter().filter(failed).map(text).collect()
+    }
+
+    fn end_with(&mut self, result: Option<Value>, out: &mut Outbox) {
+        let failures = self.failures();
+        let none_completed =
+            !self.plan.tasks.is_empty() && !self.plan.tasks.values().any(|task| task.status == TaskStatus::Completed);
+        let without = self.rules.synthesis == Synthesis::FinalTask && result.is_none();
+        let stuck = self.rules.on_exhausted == OnExhausted::Failed
+            && none_completed
+            && self.rules.synthesis != Synthesis::Merge;
+        let phase = match (failures.is_empty() && self.errors.is_empty(), without || (stuck && result.is_none())) {
+            (_, true) => Phase::Failed,
+            (true, false) => Phase::Completed,
+            (false, false) => Phase::Partial,
+        };
+        let error = (phase == Phase::Failed).then(|| {
+            self.errors.first().cloned().unwrap_or_else(|| match failures.is_empty() {
+                true => "the run has no result".to_owned(),
+                false => failures.join("; "),
+            })
+        });
+        let details = json!({ "failures": failures });
+        let code = (phase == Phase::Failed).then(|| "no_result".to_owned());
+        self.close(GraphOutcome { phase, code, error, details, final_result: result }, out);
+    }
+}
+
+/// The task whose result is the run's (PDT-10): completed and final; else completed with a text; else a completed
+/// producer; else the one completed last. Ties go to the highest id.
+pub fn final_result(plan: &TaskPlan) -> Option<TaskId> {
+    let completed = || plan.tasks.values().filter(|task| task.status == TaskStatus::Completed);
+    let last = |wanted: &dyn Fn(&Task) -> bool| {
+        completed().filter(|task| wanted(task)).map(|task| task.id.clone()).next_back()
+    };
+    let has_text = |task: &Task| task.result.as_ref().is_some_and(|result| !text_of(result).trim().is_empty());
+    last(&|task| task.is_final)
+        .or_else(|| last(&has_text))
+        .or_else(|| last(&|task| task.capability.as_deref() == Some("producer_agent")))
+        .or_else(|| completed().max_by_key(|task| (task.ended_at, task.id.clone())).map(|task| task.id.clone()))
+}

@@ -1,0 +1,284 @@
+//! Iterations: review of all results at once, replanning, and Plan-and-Execute's evaluator.
+//!
+//! Invariant: accepted and escalated tasks survive every new plan unchanged and are never done again (FSS-12); the
+//! number of plannings is bounded (FSS-11); exhausted iterations are no error (FSS-14).
+
+use serde_json::{Map, json};
+
+use super::*;
+use crate::supervisor::model::{CancelReason, Feedback, FeedbackFrom, PlanOrigin};
+
+impl Graph {
+    /// Whether nothing runs and nothing may: what is left waits for something that will not come by itself.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.calls.is_empty()
+            && self.timers.is_empty()
+            && self.in_flight.is_empty()
+            && self.open.iter().filter_map(|id| self.task(id)).all(|task| {
+                task.status != TaskStatus::AwaitingApproval
+                    && task.status != TaskStatus::AwaitingInput
+                    && !self.may_run(task)
+            })
+    }
+
+    /// All that could be done in this iteration is done.
+    pub(super) fn end_of_iteration(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        if self.phase != Phase::Executing {
+            return;
+        }
+        if !self.is_at_rest() || gates.busy().is_some() {
+            return;
+        }
+        let awaiting =
+            self.open.iter().filter_map(|id| self.task(id)).any(|task| task.status == TaskStatus::AwaitingReview);
+        match self.rules.review {
+            ReviewScope::Iteration if awaiting => self.ask_iteration_review(out),
+            _ => self.finish(gates, out),
+        }
+    }
+
+    fn ask_iteration_review(&mut self, out: &mut Outbox) {
+        let shown = |task: &&Task| {
+            task.status == TaskStatus::AwaitingReview
+                || (self.rules.review_sees_accepted && task.status == TaskStatus::Completed)
+        };
+        let view =
+            |task: &Task| json!({ "taskId": task.id, "goal": task.goal, "result": task.result, "status": task.status });
+        let results: Vec<Value> = self.plan.in_order().into_iter().filter(shown).map(view).collect();
+        let context = json!({
+            "goal": self.plan.objective, "iteration": self.iteration, "results": results,
+            "criteria": self.rules.criteria,
+        });
+        let prompt = prompt_of(Purpose::Review, &context);
+        let call = Call::new(format!("review/{}", self.iteration), Purpose::Review, context)
+            .round(self.iteration)
+            .prompt(prompt);
+        self.enter(Phase::Reviewing, out);
+        self.call(Pending::ReviewIteration, call, out);
+    }
+
+    /// FSS-08, FSS-09: a review that does not conform ends the run; one that does is applied task by task.
+    pub(super) fn iteration_reviewed(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
+        let review = match answer
+            .map_err(|why| why.to_string())
+            .and_then(|value| read::<ReviewOutput>("review", &value))
+        {
+            Ok(review) => review,
+            Err(why) => return self.abort("review_failed", format!("review failed: {why}"), Value::Null, gates, out),
+        };
+        self.charge(review.tokens, 0);
+        self.overall_assessment = Some(review.overall_assessment.clone());
+        for assessment in &review.assessments {
+            self.apply_assessment(assessment, gates, out);
+        }
+        self.after_review(review.needs_replanning, gates, out);
+    }
+
+    pub(super) fn apply_assessment(&mut self, assessment: &Assessment, gates: &mut dyn Gates, out: &mut Outbox) {
+        let id = &assessment.task_id;
+        // An unknown task is ignored, and so is one that is not up for review: accepted work stays accepted.
+        let Some(task) = self.plan.tasks.get_mut(id).filter(|task| task.status == TaskStatus::AwaitingReview) else {
+            return;
+        };
+        task.attempt_count += 1;
+        task.feedback.push(Feedback {
+            from: FeedbackFrom::Reviewer,
+            attempt: task.tries,
+            text: assessment.feedback.clone(),
+            score_bp: assessment.score,
+            passed: assessment.verdict == VerdictKind::Accepted,
+        });
+        let data = json!({ "task": id, "verdict": assessment.verdict, "feedback": assessment.feedback, "score_bp": assessment.score });
+        out.note(NoteKind::ReviewRecorded, data);
+        let to = match assessment.verdict {
+            VerdictKind::Accepted => TaskStatus::Completed,
+            VerdictKind::Escalate => TaskStatus::Escalated,
+            VerdictKind::NeedsRevision => TaskStatus::NeedsRevision,
+        };
+        if self.set(id, to, Actor::Critic, "reviewed", out) && to.is_terminal() {
+            self.tell_ended(id, gates, out);
+        }
+    }
+
+    fn after_review(&mut self, needs_replanning: bool, gates: &mut dyn Gates, out: &mut Outbox) {
+        if needs_replanning && self.iteration < self.rules.max_iterations {
+            return self.replan(gates, out);
+        }
+        self.finish(gates, out);
+    }
+
+    /// Asks the planner again; it sees the state, and what was wrong with what (FSS-20).
+    pub(super) fn replan(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        self.iteration += 1;
+        self.enter(Phase::Replanning, out);
+        self.ask_planner(gates, out);
+    }
+
+    /// Takes a new plan beside what is kept (FSS-12, FSS-13).
+    pub(super) fn merge_plan(
+        &mut self,
+        planned: Vec<PlannedTask>,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) -> Result<(), String> {
+        let kept = |status: TaskStatus| matches!(status, TaskStatus::Completed | TaskStatus::Escalated);
+        let (mut renamed, mut fresh, mut again) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for task in planned {
+            let id = task.id.clone().unwrap_or_else(|| self.plan.fresh_id());
+            match self.task(&id).map(|task| task.status) {
+                Some(status) if kept(status) => {} // accepted work is never redone
+                Some(status) if status.is_terminal() => {
+                    let new = self.free_name(&id, &fresh);
+                    renamed.insert(id.clone(), new.clone());
+                    fresh.push((new, PlannedTask { revises: Some(id), ..task }));
+                }
+                Some(_) => again.push((id, task)),
+                None => fresh.push((id, task)),
+            }
+        }
+        let mentioned: BTreeSet<TaskId> = again.iter().map(|(id, _)| id.clone()).collect();
+        let left: Vec<TaskId> = self.open.iter().filter(|id| !mentioned.contains(*id)).cloned().collect();
+        let new = self.built(fresh, &renamed);
+        self.plan.add(new.clone()).map_err(|why| why.to_string())?;
+        self.plan.origin = PlanOrigin::Replan;
+        for id in left {
+            self.supersede(&id, gates, out);
+        }
+        for task in new {
+            out.note(NoteKind::TaskAdded, json!({ "task": task.id, "revises": task.revises, "goal": task.goal }));
+            self.index(&task.id);
+        }
+        for (id, planned) in again {
+            self.again(&id, planned, &renamed, out)?;
+        }
+        out.note(NoteKind::PlanRevised, json!({ "version": self.plan.version, "iteration": self.iteration }));
+        Ok(())
+    }
+
+    /// A name nobody has (FSP-06).
+    fn free_name(&self, id: &TaskId, fresh: &[(TaskId, PlannedTask)]) -> TaskId {
+        let taken = |id: &TaskId| self.plan.tasks.contains_key(id) || fresh.iter().any(|(other, _)| other == id);
+        let named = |n: u64| TaskId::new(format!("{id}-replan-{n}")).unwrap_or_else(|_| TaskId::from(n));
+        (1..).map(named).find(|name| !taken(name)).unwrap_or_else(|| id.clone())
+    }
+
+    /// Tasks of a new plan, with the feedback of what they revise and dependencies renamed.
+    fn built(&self, fresh: Vec<(TaskId, PlannedTask)>, renamed: &BTreeMap<TaskId, TaskId>) -> Vec<Task> {
+        let build = |(id, planned): (TaskId, PlannedTask)| {
+            let mut task = planned.task(id, self.rules.requires, self.rules.max_attempts);
+            task.iteration = self.iteration;
+            for edge in &mut task.edges {
+                if let Some(new) = renamed.get(&edge.on) {
+                    edge.on = new.clone();
+                }
+            }
+            if let Some(old) = task.revises.as_ref().and_then(|id| self.task(id)) {
+                task.feedback.clone_from(&old.feedback);
+                task.attempt_count = old.attempt_count;
+            }
+            task
+        };
+        fresh.into_iter().map(build).collect()
+    }
+
+    fn supersede(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) {
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            task.cancelled = Some(CancelReason::Superseded);
+        }
+        if self.set(id, TaskStatus::Cancelled, Actor::Supervisor, "superseded", out) {
+            self.cancel_calls_of(id, out);
+            self.tell_ended(id, gates, out);
+        }
+    }
+
+    /// A task that the new plan names again goes on under its id, with its feedback.
+    fn again(
+        &mut self,
+        id: &TaskId,
+        planned: PlannedTask,
+        renamed: &BTreeMap<TaskId, TaskId>,
+        out: &mut Outbox,
+    ) -> Result<(), String> {
+        let mut edges = planned.edges(self.rules.requires);
+        for edge in &mut edges {
+            if let Some(new) = renamed.get(&edge.on) {
+                edge.on = new.clone();
+            }
+        }
+        self.plan.set_edges(id, edges).map_err(|why| why.to_string())?;
+        let iteration = self.iteration;
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            (task.goal, task.priority, task.iteration) = (planned.goal, planned.priority, iteration);
+            out.note(NoteKind::TaskPatched, json!({ "task": id, "goal": task.goal }));
+        }
+        self.runnable.retain(|(_, _, other)| other != id);
+        self.index(id);
+        Ok(())
+    }
+
+    /// Whether nothing may start because the evaluator has a word to say first.
+    pub(super) fn evaluates(&mut self, gates: &mut dyn Gates, out: &mut Outbox) -> bool {
+        if !self.rules.evaluator {
+            return false;
+        }
+        if self.news && self.in_flight.is_empty() && self.calls.is_empty() {
+            self.ask_evaluator(gates, out);
+        }
+        self.calls.values().any(|pending| *pending == Pending::Evaluate)
+    }
+
+    /// FSP-05: after every step somebody may say that the rest is not needed, or must be planned again.
+    fn ask_evaluator(&mut self, _gates: &mut dyn Gates, out: &mut Outbox) {
+        self.news = false;
+        self.cycle += 1;
+        let view = |task: &Task| {
+            (task.id.to_string(), json!({ "status": task.status, "result": task.result, "goal": task.goal }))
+        };
+        let tasks: Map<String, Value> = self.plan.in_order().into_iter().map(view).collect();
+        let context = json!({ "goal": self.plan.objective, "iteration": self.iteration, "tasks": tasks });
+        let prompt = prompt_of(Purpose::Decide, &context);
+        let call =
+            Call::new(format!("evaluate/{}", self.cycle), Purpose::Decide, context).round(self.cycle).prompt(prompt);
+        self.call(Pending::Evaluate, call.agent("evaluator"), out);
+    }
+
+    pub(super) fn evaluated(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
+        let read = answer.map_err(|why| why.to_string()).and_then(|value| read::<Evaluation>("evaluation", &value));
+        let evaluation = match read {
+            Ok(evaluation) => evaluation,
+            Err(why) => {
+                return self.abort("evaluation_failed", format!("evaluation failed: {why}"), Value::Null, gates, out);
+            }
+        };
+        out.note(NoteKind::DecisionRecorded, json!({ "decision": evaluation.decision, "reason": evaluation.reason }));
+        match evaluation.decision {
+            EvaluationKind::Continue => {}
+            EvaluationKind::Complete => self.not_needed(&evaluation.reason, gates, out),
+            EvaluationKind::Replan if self.iteration > self.rules.max_iterations => {
+                self.not_needed("max iterations reached", gates, out);
+            }
+            EvaluationKind::Replan => match evaluation.tasks {
+                Some(tasks) => {
+                    self.iteration += 1;
+                    self.take_replan(tasks, gates, out);
+                }
+                None => self.replan(gates, out),
+            },
+        }
+    }
+
+    fn not_needed(&mut self, why: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        use crate::supervisor::model::SkipReason;
+        let ids: Vec<TaskId> = self.open.iter().cloned().collect();
+        for id in ids {
+            self.give_up(&id, SkipReason::NotNeeded, format!("Skipped: {why}"), gates, out);
+        }
+    }
+
+    pub(super) fn take_replan(&mut self, tasks: Vec<PlannedTask>, gates: &mut dyn Gates, out: &mut Outbox) {
+        if let Err(why) = self.merge_plan(tasks, gates, out) {
+            return self.abort("planning_failed", format!("planning failed: {why}"), Value::Null, gates, out);
+        }
+        self.enter(Phase::Executing, out);
+    }
+}

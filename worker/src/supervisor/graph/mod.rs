@@ -1,0 +1,347 @@
+//! The graph machine: a plan of tasks that is planned, scheduled, executed, reviewed and brought to a result.
+//!
+//! ```text
+//!   planning ──► executing ⇄ reviewing ──► replanning ──► executing ... ──► synthesizing ──► the outcome
+//!                 schedule → gates → claim → answer → review → schedule
+//! ```
+//!
+//! One machine for pydantask, flow-state, CUGA's structured planning, and Shannon: what differs is in [`GraphRules`].
+//!
+//! Invariant: it changes only when told what happened (`answered`, `fired`, a person's or a signal's request), asks for
+//! everything through the outbox, and after every change has started all that may start. Every task's status follows
+//! the table; results belong to tasks by id, never by place. It knows no people, team or mailbox: these are [`Gates`].
+
+mod answers;
+mod decide;
+mod execute;
+mod finish;
+mod gates;
+mod iterate;
+mod phase;
+mod planning;
+mod review;
+mod rules;
+mod schedule;
+mod tools;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+pub use answers::*;
+pub use finish::{GraphOutcome, final_result};
+pub use gates::{Gates, Moment, Open, Start, Take};
+pub use phase::{IllegalPhase, Phase};
+pub use rules::*;
+pub use tools::ToolAnswer;
+pub use view::{TaskBoardLine, WhyNotRunning};
+
+use super::journal::NoteKind;
+use super::model::{Priority, Task, TaskId, TaskPlan};
+use super::outbox::{Answer, Ask, Call, Key, Outbox, Purpose};
+use super::task::{Actor, TaskStatus};
+
+/// What a call that is under way is for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Pending {
+    Plan,
+    Decide,
+    Control,
+    Evaluate,
+    Execute { task: TaskId, attempt: u32 },
+    Review { task: TaskId, attempt: u32 },
+    ReviewIteration,
+    Synthesize,
+    Compensate { task: TaskId },
+    Consult { task: TaskId, attempt: u32 },
+}
+
+/// Money, tokens and calls so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    pub tokens: u64,
+    pub cost_micros: u64,
+    pub calls: u64,
+}
+
+/// The machine and all it remembers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Graph {
+    pub rules: GraphRules,
+    pub phase: Phase,
+    pub plan: TaskPlan,
+    /// The planning round (FSS-11) it is in; from 1.
+    pub iteration: u32,
+    /// Decisions asked for so far.
+    pub cycle: u32,
+    pub spent: Spent,
+    pub errors: Vec<String>,
+    /// What the scheduler changed since the last decision (PDT-04), and what the decider's own requests came to.
+    pub board_notes: Vec<String>,
+    pub tool_answers: Vec<ToolAnswer>,
+    /// The state that a custom planner keeps through iterations: the last review's overall words.
+    pub overall_assessment: Option<String>,
+    pub outcome: Option<GraphOutcome>,
+    pub deadlock_report: Option<String>,
+    /// The context the planner was given from outside: memory, advice.
+    pub planning_context: Value,
+    /// How the planner wants it done, its complexity, and the order it gave roles in.
+    pub strategy: Option<String>,
+    pub complexity_bp: Option<u32>,
+    calls: BTreeMap<Key, Pending>,
+    timers: BTreeMap<Key, TaskId>,
+    synthesis_tries: u32,
+    planning_tries: u32,
+    compensating: Vec<TaskId>,
+    /// What the run ends with once compensation is done.
+    closing: Option<GraphOutcome>,
+    /// Tasks whose edges must be looked at again.
+    dirty: BTreeSet<TaskId>,
+    /// Ready and sent-back tasks in the order in which they may be claimed (FSS-41).
+    runnable: BTreeSet<(Priority, u32, TaskId)>,
+    in_flight: BTreeSet<TaskId>,
+    /// Tasks that are not over.
+    open: BTreeSet<TaskId>,
+    dependents: BTreeMap<TaskId, BTreeSet<TaskId>>,
+    failed: u32,
+    /// What a decision chose and has not been started yet.
+    chosen: Vec<TaskId>,
+    executed_in_cycle: bool,
+    idle_cycles: u32,
+    /// Whether an answer to the last decision is being carried out.
+    in_cycle: bool,
+    /// Tasks that ended since the controller or evaluator was asked last.
+    news: bool,
+}
+
+impl Graph {
+    /// A run of these rules over a plan that is given, or over none yet.
+    pub fn new(rules: GraphRules, plan: TaskPlan) -> Self {
+        let mut graph = Graph {
+            rules,
+            phase: Phase::Created,
+            plan,
+            iteration: 1,
+            cycle: 0,
+            spent: Spent::default(),
+            errors: Vec::new(),
+            board_notes: Vec::new(),
+            tool_answers: Vec::new(),
+            overall_assessment: None,
+            outcome: None,
+            deadlock_report: None,
+            planning_context: Value::Null,
+            strategy: None,
+            complexity_bp: None,
+            calls: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            synthesis_tries: 0,
+            planning_tries: 0,
+            compensating: Vec::new(),
+            closing: None,
+            dirty: BTreeSet::new(),
+            runnable: BTreeSet::new(),
+            in_flight: BTreeSet::new(),
+            open: BTreeSet::new(),
+            dependents: BTreeMap::new(),
+            failed: 0,
+            chosen: Vec::new(),
+            executed_in_cycle: false,
+            idle_cycles: 0,
+            in_cycle: false,
+            news: false,
+        };
+        let ids: Vec<TaskId> = graph.plan.tasks.keys().cloned().collect();
+        ids.iter().for_each(|id| graph.index(id));
+        graph
+    }
+
+    /// Takes the answer of a call. One that nobody waits for is dropped.
+    pub fn answered(&mut self, key: &str, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(pending) = self.calls.remove(key) else { return };
+        if self.phase.is_terminal() {
+            return;
+        }
+        match pending {
+            Pending::Plan => self.planned(answer, gates, out),
+            Pending::Decide => self.decided(answer, gates, out),
+            Pending::Control => self.controlled(answer, gates, out),
+            Pending::Evaluate => self.evaluated(answer, gates, out),
+            Pending::Execute { task, attempt } => self.executed(&task, attempt, answer, gates, out),
+            Pending::Consult { task, attempt } => self.consulted(&task, attempt, answer, gates, out),
+            Pending::Review { task, attempt } => self.reviewed(&task, attempt, answer, gates, out),
+            Pending::ReviewIteration => self.iteration_reviewed(answer, gates, out),
+            Pending::Synthesize => self.synthesized(answer, gates, out),
+            Pending::Compensate { task } => self.compensated(&task, answer, gates, out),
+        }
+        self.advance(gates, out);
+    }
+
+    /// A timer of a task has fired: a backoff is over, or it has waited too long for its dependencies.
+    pub fn fired(&mut self, key: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(id) = self.timers.remove(key) else { return };
+        if key.starts_with("deps/") {
+            self.waited_too_long(&id, gates, out);
+        } else {
+            self.retry(&id, gates, out);
+        }
+        self.advance(gates, out);
+    }
+
+    pub fn waits_for(&self, key: &str) -> bool {
+        self.calls.contains_key(key) || self.timers.contains_key(key)
+    }
+
+    /// Does all that can be done now. Called after every change, also of what gates answer.
+    pub fn advance(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        if self.phase != Phase::Executing {
+            return;
+        }
+        self.schedule(gates, out);
+        if self.phase != Phase::Executing || gates.held().is_some() {
+            return;
+        }
+        match self.rules.selection {
+            Selection::All | Selection::One => {
+                if !self.evaluates(gates, out) {
+                    self.claim_all(gates, out);
+                    self.end_of_iteration(gates, out);
+                }
+            }
+            Selection::Supervisor => self.next_cycle(gates, out),
+            Selection::Controller => self.control(gates, out),
+        }
+    }
+
+    /// Leaves a call, and remembers what it is for. The hash of what is asked is noted with it.
+    fn call(&mut self, pending: Pending, call: Call, out: &mut Outbox) {
+        if matches!(call.purpose, Purpose::Decide | Purpose::Plan | Purpose::Review | Purpose::Synthesize) {
+            let data = json!({ "key": call.key, "purpose": call.purpose, "prompt_hash": prompt_hash(&call) });
+            out.note(NoteKind::DecisionRequested, data);
+        }
+        self.spent.calls += 1;
+        self.calls.insert(call.key.clone(), pending);
+        out.call(call);
+    }
+
+    fn enter(&mut self, phase: Phase, out: &mut Outbox) {
+        match self.phase.change(phase) {
+            Ok(next) if next != self.phase => {
+                out.note(NoteKind::PhaseChanged, json!({ "from": self.phase, "to": next }));
+                self.phase = next;
+            }
+            Ok(_) => {}
+            Err(why) => self.errors.push(why.to_string()),
+        }
+    }
+
+    /// Moves a task, keeps the indexes, notes it. The table has the last word; `false` if it refused.
+    fn set(&mut self, id: &TaskId, to: TaskStatus, by: Actor, reason: &str, out: &mut Outbox) -> bool {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return false };
+        let from = match task.change(to, by) {
+            Ok(from) if from == to => return true,
+            Ok(from) => from,
+            Err(why) => {
+                out.note(NoteKind::TransitionRefused, json!({ "task": id, "from": why.from, "to": to, "by": by }));
+                return false;
+            }
+        };
+        if to.is_terminal() {
+            task.ended_at = Some(out.now());
+        }
+        let reason = Some(reason).filter(|reason| !reason.is_empty());
+        out.note(
+            NoteKind::TaskStatusChanged,
+            json!({ "task": id, "from": from, "to": to, "by": by, "reason": reason }),
+        );
+        self.index(id);
+        if from.is_terminal() != to.is_terminal() {
+            let waiting = self.dependents.get(id).cloned().unwrap_or_default();
+            self.dirty.extend(waiting);
+            self.news = true;
+        }
+        if matches!(to, TaskStatus::Failed) {
+            self.failed += 1;
+        }
+        true
+    }
+
+    /// Brings the indexes in line with a task.
+    fn index(&mut self, id: &TaskId) {
+        let Some(task) = self.plan.tasks.get(id) else { return };
+        let place = (task.priority, task.position, id.clone());
+        if task.status.is_runnable() {
+            self.runnable.insert(place)
+        } else {
+            self.runnable.remove(&place)
+        };
+        // What awaits the review of its iteration holds no slot.
+        let parked = task.status == TaskStatus::AwaitingReview && self.rules.review == ReviewScope::Iteration;
+        if task.is_in_flight() && !parked {
+            self.in_flight.insert(id.clone())
+        } else {
+            self.in_flight.remove(id)
+        };
+        if task.status.is_terminal() {
+            self.open.remove(id)
+        } else {
+            self.open.insert(id.clone())
+        };
+        for edge in &task.edges {
+            self.dependents.entry(edge.on.clone()).or_default().insert(id.clone());
+        }
+        if !task.status.is_terminal() {
+            self.dirty.insert(id.clone());
+        }
+    }
+
+    fn task(&self, id: &TaskId) -> Option<&Task> {
+        self.plan.tasks.get(id)
+    }
+
+    /// A copy for gates, which must not see a task half changed.
+    fn copy(&self, id: &TaskId) -> Option<Task> {
+        self.plan.tasks.get(id).cloned()
+    }
+
+    fn cancel_calls_of(&mut self, id: &TaskId, out: &mut Outbox) {
+        let of_task = |pending: &Pending| matches!(pending, Pending::Execute { task, .. } | Pending::Review { task, .. } | Pending::Consult { task, .. } if task == id);
+        let keys: Vec<Key> =
+            self.calls.iter().filter(|(_, pending)| of_task(pending)).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            out.ask(Ask::CancelCall { key });
+        }
+        let timers: Vec<Key> = self.timers.iter().filter(|(_, task)| *task == id).map(|(key, _)| key.clone()).collect();
+        for key in timers {
+            self.timers.remove(&key);
+            out.cancel_timer(key);
+        }
+    }
+
+    /// Tasks that were planned, recruits and replanned ones aside (§4.2 no. 21).
+    fn planned_tasks(&self) -> u32 {
+        self.plan.tasks.values().filter(|task| self.rules.count_recruits || !task.labels.contains("recruited")).count()
+            as u32
+    }
+}
+
+/// What a call asks, as a hash: the same question gives the same hash (§5.8 no. 6).
+pub fn prompt_hash(call: &Call) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(call.prompt.as_bytes());
+    hasher.update(&[0]);
+    hasher.update(call.context.to_string().as_bytes());
+    hasher.finalize().to_hex()[..16].to_owned()
+}
+
+/// What a model is told for a call, from the data of the call alone.
+fn prompt_of(purpose: Purpose, context: &Value) -> String {
+    let _ = (purpose, context);
+    String::new()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! Planning: the start of a run, the planner's call, and what becomes of its answer.
+//!
+//! Invariant: nothing is dispatched before a conforming, checked plan is in the log (FSS-04, CUG-45), and approved where
+//! that is asked for; a plan with an agent that is not there is refused as a whole (CUG-03).
+
+use serde_json::json;
+
+use super::*;
+use crate::supervisor::model::PlanOrigin;
+
+/// The role of a task that was given none (SHN-40).
+const GENERALIST: &str = "generalist";
+
+impl Graph {
+    /// Starts the run: by its plan, by a planner, or by a decider.
+    pub fn start(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        match self.rules.planning {
+            Planning::Planner if self.plan.tasks.is_empty() => {
+                self.enter(Phase::Planning, out);
+                self.ask_planner(gates, out);
+            }
+            Planning::None => {
+                let id = TaskId::from(1);
+                let task = Task {
+                    is_final: true,
+                    max_attempts: self.rules.max_attempts,
+                    ..Task::new(id, self.plan.objective.clone())
+                };
+                if self.plan.tasks.is_empty() && self.plan.add(vec![task]).is_ok() {
+                    self.index(&TaskId::from(1));
+                }
+                self.execute_plan(gates, out);
+            }
+            _ => {
+                let ids: Vec<TaskId> = self.plan.tasks.keys().cloned().collect();
+                for id in ids {
+                    out.note(NoteKind::TaskAdded, json!({ "task": id }));
+                }
+                if !self.plan.tasks.is_empty() {
+                    out.note(
+                        NoteKind::PlanProposed,
+                        json!({ "version": self.plan.version, "origin": self.plan.origin }),
+                    );
+                    gates.moment(Moment::Decomposed, &self.plan, out);
+                    if gates.plan_needs_approval(&self.plan, out) {
+                        return self.await_plan_approval(out);
+                    }
+                }
+                self.execute_plan(gates, out);
+            }
+        }
+    }
+
+    /// The plan may be carried out.
+    pub fn execute_plan(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        self.enter(Phase::Executing, out);
+        self.advance(gates, out);
+    }
+
+    /// Waits for a person's word on the plan; [`Graph::execute_plan`] goes on.
+    fn await_plan_approval(&mut self, out: &mut Outbox) {
+        self.enter(Phase::AwaitingPlanApproval, out);
+    }
+
+    pub(super) fn ask_planner(&mut self, _gates: &mut dyn Gates, out: &mut Outbox) {
+        self.planning_tries += 1;
+        let view = |task: &Task| {
+            json!({
+                "id": task.id, "goal": task.goal, "status": task.status, "feedback": task.open_feedback(),
+                "result": task.result,
+            })
+        };
+        let tasks: Vec<Value> = self.plan.in_order().into_iter().map(view).collect();
+        let revise: Vec<Value> = self
+            .plan
+            .in_order()
+            .into_iter()
+            .filter(|task| task.status == TaskStatus::NeedsRevision)
+            .map(view)
+            .collect();
+        let context = json!({
+            "goal": self.plan.objective, "iteration": self.iteration, "tasks": tasks, "needs_revision": revise,
+            "overall_assessment": self.overall_assessment, "agents": self.rules.agents,
+            "given": self.planning_context,
+        });
+        let prompt = prompt_of(Purpose::Plan, &context);
+        let call = Call::new(format!("plan/{}", self.planning_tries), Purpose::Plan, context)
+            .round(self.iteration)
+            .prompt(prompt);
+        self.call(Pending::Plan, call, out);
+    }
+
+    /// Asks for the plan once more, with what people said of the last one (SHH-21).
+    pub fn ask_plan_again(&mut self, feedback: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        if let Value::Object(given) = &mut self.planning_context {
+            given.insert("feedback".into(), feedback.into());
+        } else {
+            self.planning_context = json!({ "feedback": feedback });
+        }
+        self.ask_planner(gates, out);
+    }
+
+    pub(super) fn planned(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
+        let output = answer.map_err(|why| why.to_string()).and_then(|value| read::<PlannerOutput>("plan", &value));
+        let output = output.and_then(|output| self.checked(output));
+        let mut output = match output {
+            Ok(output) => output,
+            Err(why) => {
+                let text = format!("decomposition failed: {why}");
+                return self.abort("planning_failed", text, Value::Null, gates, out);
+            }
+        };
+        self.charge(output.tokens, 0);
+        assign_roles(&mut output);
+        if self.iteration > 1 {
+            return self.take_replan(output.tasks, gates, out);
+        }
+        self.strategy.clone_from(&output.strategy);
+        self.complexity_bp = output.complexity;
+        self.plan.reasoning.clone_from(&output.reasoning);
+        self.propose(output.tasks, gates, out);
+    }
+
+    /// Takes the first plan, or in a review conversation the next version of it.
+    fn propose(&mut self, planned: Vec<PlannedTask>, gates: &mut dyn Gates, out: &mut Outbox) {
+        let version = self.plan.version;
+        let mut plan = TaskPlan::new(self.plan.objective.clone());
+        (plan.version, plan.reasoning) = (version, self.plan.reasoning.clone());
+        plan.origin = PlanOrigin::Planner;
+        let build = |planned: PlannedTask| {
+            let id = planned.id.clone().unwrap_or_else(|| plan.fresh_id());
+            planned.task(id, self.rules.requires, self.rules.max_attempts)
+        };
+        let mut tasks = Vec::new();
+        let mut next = 1;
+        for mut task in planned {
+            if task.id.is_none() {
+                task.id = Some(TaskId::from(next));
+            }
+            next += 1;
+            tasks.push(task);
+        }
+        let mut build = build;
+        let tasks: Vec<Task> = tasks.into_iter().map(&mut build).collect();
+        if let Err(why) = plan.add(tasks) {
+            return self.abort("planning_failed", format!("decomposition failed: {why}"), Value::Null, gates, out);
+        }
+        plan.version = version + 1;
+        self.plan = plan;
+        self.forget_indexes();
+        let ids: Vec<TaskId> = self.plan.tasks.keys().cloned().collect();
+        for id in &ids {
+            self.index(id);
+            out.note(NoteKind::TaskAdded, json!({ "task": id, "goal": self.task(id).map(|task| &task.goal) }));
+        }
+        out.note(NoteKind::PlanProposed, json!({ "version": self.plan.version, "tasks": ids }));
+        gates.moment(Moment::Decomposed, &self.plan, out);
+        if gates.plan_needs_approval(&self.plan, out) {
+            self.await_plan_approval(out);
+        } else {
+            self.enter(Phase::Executing, out);
+        }
+    }
+
+    fn forget_indexes(&mut self) {
+        self.dirty.clear();
+        self.runnable.clear();
+        self.in_flight.clear();
+        self.open.clear();
+        self.dependents.clear();
+    }
+
+    fn checked(&self, output: PlannerOutput) -> Result<PlannerOutput, String> {
+        let known = |agent: &String| self.rules.agents.is_empty() || self.rules.agents.contains(agent);
+        for (place, task) in output.tasks.iter().enumerate() {
+            if let Some(agent) = task.agent.as_ref().filter(|agent| !known(agent)) {
+                let known = self.rules.agents.join(", ");
+                return Err(format!("tasks[{place}].agent: there is no agent '{agent}'; available: {known}"));
+            }
+        }
+        if output.tasks.len() > self.rules.max_tasks as usize {
+            return Err(format!(
+                "the plan has {} tasks; at most {} are taken",
+                output.tasks.len(),
+                self.rules.max_tasks
+            ));
+        }
+        Ok(output)
+    }
+}
+
+/// SHN-40: by position, where the planner gave roles.
+fn assign_roles(output: &mut PlannerOutput) {
+    let types = std::mem::take(&mut output.agent_types);
+    if types.is_empty() {
+        return;
+    }
+    for (place, task) in output.tasks.iter_mut().enumerate() {
+        let given = types.get(place).filter(|role| !role.is_empty()).cloned();
+        task.role.get_or_insert_with(|| given.unwrap_or_else(|| GENERALIST.to_owned()));
+    }
+}

@@ -1,0 +1,118 @@
+//! Review of one task's result, as soon as it is there (pydantask's critic, the flow board's reviewer).
+//!
+//! Invariant: only a review (or a person) completes a task that awaits one (PDT-25); every review counts an attempt
+//! (PDT-21); a review of a task that is over changes nothing.
+
+use serde_json::json;
+
+use super::*;
+use crate::supervisor::model::{Feedback, FeedbackFrom, TaskError};
+
+impl Graph {
+    pub(super) fn ask_review(&mut self, id: &TaskId, attempt: u32, out: &mut Outbox) {
+        let Some(task) = self.task(id) else { return };
+        let context = json!({
+            "id": id, "goal": task.goal, "objective": self.plan.objective, "attempt": attempt,
+            "result": task.result, "criteria": self.rules.criteria,
+        });
+        let prompt = prompt_of(Purpose::Review, &context);
+        let call = Call::new(format!("review/{id}/{attempt}"), Purpose::Review, context)
+            .task(id.clone(), attempt)
+            .round(self.iteration.max(self.cycle))
+            .prompt(prompt);
+        self.call(Pending::Review { task: id.clone(), attempt }, call, out);
+    }
+
+    pub(super) fn reviewed(
+        &mut self,
+        id: &TaskId,
+        attempt: u32,
+        answer: Answer,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
+        let review = answer.map_err(|why| why.to_string()).and_then(|value| read::<TaskReview>("review", &value));
+        let review = review.and_then(|review| match (review.verdict, review.passed) {
+            (None, None) => Err("the review says neither `verdict` nor `passed`".to_owned()),
+            _ => Ok(review),
+        });
+        if self.task(id).is_none_or(|task| task.status != TaskStatus::AwaitingReview || task.tries != attempt) {
+            out.note(NoteKind::AttemptDropped, json!({ "task": id, "attempt": attempt, "what": "review" }));
+            return;
+        }
+        match review {
+            Ok(review) => self.judge(id, attempt, review, gates, out),
+            Err(why) => self.reviewer_failed(id, why, gates, out),
+        }
+    }
+
+    fn judge(&mut self, id: &TaskId, attempt: u32, review: TaskReview, gates: &mut dyn Gates, out: &mut Outbox) {
+        self.charge(review.tokens, 0);
+        let too_low =
+            matches!((self.rules.accept_below_score_bp, review.score), (Some(least), Some(score)) if score < least);
+        let verdict = match (review.verdict, review.passed) {
+            (Some(VerdictKind::Escalate), _) => VerdictKind::Escalate,
+            (Some(VerdictKind::Accepted), _) | (None, Some(true)) if !too_low => VerdictKind::Accepted,
+            _ => VerdictKind::NeedsRevision,
+        };
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        task.attempt_count += 1;
+        let (count, limit) = (task.attempt_count, task.max_attempts);
+        let feedback = Feedback {
+            from: FeedbackFrom::Critic,
+            attempt,
+            text: review.feedback.clone(),
+            score_bp: review.score,
+            passed: verdict == VerdictKind::Accepted,
+        };
+        task.feedback.push(feedback);
+        out.note(
+            NoteKind::ReviewRecorded,
+            json!({ "task": id, "attempt": attempt, "verdict": verdict, "feedback": review.feedback, "score_bp": review.score }),
+        );
+        match verdict {
+            VerdictKind::Accepted => {
+                task.error = None;
+                self.set(id, TaskStatus::Completed, Actor::Critic, "accepted", out);
+                self.tell_ended(id, gates, out);
+            }
+            VerdictKind::Escalate => {
+                self.set(id, TaskStatus::Escalated, Actor::Critic, "escalated", out);
+                self.tell_ended(id, gates, out);
+            }
+            VerdictKind::NeedsRevision if count >= limit => {
+                task.error = Some(TaskError {
+                    kind: "failed-review".into(),
+                    message: format!("Max retries reached ({count}/{limit})."),
+                });
+                task.labels.insert("failed-review".to_owned());
+                self.set(id, TaskStatus::Failed, Actor::Critic, "attempts_exhausted", out);
+                self.tell_ended(id, gates, out);
+                self.check_threshold(gates, out);
+            }
+            VerdictKind::NeedsRevision => self.send_back(id, &review.feedback, out),
+        }
+    }
+
+    /// The next attempt is told what was wrong; pydantask also writes it into the objective, each time (PDT-24).
+    fn send_back(&mut self, id: &TaskId, text: &str, out: &mut Outbox) {
+        let append = self.rules.append_feedback;
+        if let Some(task) = self.plan.tasks.get_mut(id).filter(|_| append) {
+            task.goal += "\n\nPrevious attempt failed review; feedback: ";
+            task.goal += text;
+        }
+        out.note(NoteKind::FeedbackAttached, json!({ "task": id, "text": text }));
+        self.set(id, TaskStatus::NeedsRevision, Actor::Critic, "rejected", out);
+    }
+
+    /// FSS-31: a reviewer that throws leaves the task without a verdict; that is an error of its own.
+    fn reviewer_failed(&mut self, id: &TaskId, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            task.labels.insert("reviewer-error".to_owned());
+            task.error = Some(TaskError { kind: "reviewer-error".into(), message: why });
+        }
+        self.set(id, TaskStatus::Failed, Actor::Scheduler, "reviewer_error", out);
+        self.tell_ended(id, gates, out);
+        self.check_threshold(gates, out);
+    }
+}

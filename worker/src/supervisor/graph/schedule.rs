@@ -1,0 +1,259 @@
+//! The scheduler pass: pending and ready follow the dependencies, and what cannot run any more is ended.
+//!
+//! Invariant: tasks are visited in ascending id (PDT-04) and only those whose surroundings changed, so that a pass costs
+//! what has changed, not the size of the plan; a pass is repeated until it changes nothing. It starts nothing.
+
+use serde_json::json;
+
+use super::*;
+use crate::supervisor::model::{CancelReason, Edge, OnUnmet, Requires, SkipReason, TaskError};
+
+/// How the dependencies of a task stand.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Dependencies {
+    Satisfied,
+    Waiting(Vec<TaskId>),
+    Missing(Vec<TaskId>),
+    /// One will never be satisfied, and this is to happen.
+    Unmet {
+        on: TaskId,
+        policy: OnUnmet,
+        cancelled: bool,
+        condition: bool,
+    },
+}
+
+impl Graph {
+    /// How one edge stands: satisfied, waiting, or never.
+    fn edge(&self, edge: &Edge) -> Result<bool, (OnUnmet, bool, bool)> {
+        use TaskStatus::*;
+        let Some(on) = self.task(&edge.on) else { return Ok(false) };
+        let satisfied = match (edge.requires, on.status) {
+            (_, Completed) => true,
+            (Requires::CompletedOrSkipped, Skipped) => on.skipped != Some(SkipReason::DependencyFailed),
+            (Requires::Terminal, status) => status.is_terminal(),
+            _ => false,
+        };
+        if satisfied {
+            let holds = edge.when.as_ref().is_none_or(|when| when.holds(on.result.as_ref().unwrap_or(&Value::Null)));
+            let policy = edge.on_failure.unwrap_or(OnUnmet::Skip);
+            return if holds { Ok(true) } else { Err((policy, false, true)) };
+        }
+        match on.status {
+            Cancelled => Err((edge.on_failure.unwrap_or(self.rules.on_cancelled), true, false)),
+            Failed | Skipped | Escalated => Err((edge.on_failure.unwrap_or(self.rules.on_failure), false, false)),
+            _ => Ok(false),
+        }
+    }
+
+    pub(super) fn dependencies(&self, task: &Task) -> Dependencies {
+        if !self.rules.honour {
+            return Dependencies::Satisfied;
+        }
+        let (mut waiting, mut missing) = (Vec::new(), Vec::new());
+        for edge in &task.edges {
+            match self.edge(edge) {
+                Ok(true) => {}
+                Ok(false) if !self.plan.tasks.contains_key(&edge.on) => missing.push(edge.on.clone()),
+                Ok(false) | Err((OnUnmet::Wait, ..)) => waiting.push(edge.on.clone()),
+                Err((OnUnmet::Run, ..)) => {}
+                Err((policy, cancelled, condition)) => {
+                    return Dependencies::Unmet { on: edge.on.clone(), policy, cancelled, condition };
+                }
+            }
+        }
+        match (missing.is_empty(), waiting.is_empty()) {
+            (false, _) => Dependencies::Missing(missing),
+            (true, false) => Dependencies::Waiting(waiting),
+            (true, true) => Dependencies::Satisfied,
+        }
+    }
+
+    pub(super) fn may_run(&self, task: &Task) -> bool {
+        task.status.is_runnable() && self.dependencies(task) == Dependencies::Satisfied
+    }
+
+    /// Looks at every task whose surroundings changed, until nothing changes any more.
+    pub(super) fn schedule(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        while let Some(id) = self.dirty.pop_first() {
+            let Some(task) = self.task(&id) else { continue };
+            if task.status.is_terminal() || (task.is_in_flight() && !self.rules.cancel_running) {
+                continue;
+            }
+            let (before, was_ready) = (task.status, task.status.is_runnable());
+            if !self.capability_is_fine(&id, out) {
+                self.note_for_board(&id, before);
+                continue;
+            }
+            let Some(task) = self.task(&id) else { continue };
+            let task_status = task.status;
+            match self.dependencies(task) {
+                Dependencies::Satisfied if task_status == TaskStatus::Pending => {
+                    self.set(&id, TaskStatus::Ready, Actor::Scheduler, "dependencies_satisfied", out);
+                }
+                Dependencies::Waiting(_) | Dependencies::Missing(_) if task_status == TaskStatus::Ready => {
+                    self.set(&id, TaskStatus::Pending, Actor::Scheduler, "dependencies_unmet", out);
+                    self.watch_wait(&id, out);
+                }
+                Dependencies::Waiting(_) if task_status == TaskStatus::Pending => self.watch_wait(&id, out),
+                Dependencies::Unmet { on, policy, cancelled, condition } => {
+                    self.unmet(&id, &on, policy, (cancelled, condition), gates, out);
+                }
+                _ => {}
+            }
+            let status = self.task(&id).map(|task| task.status);
+            if was_ready && status.is_some_and(TaskStatus::is_runnable) {
+                self.dirty.remove(&id);
+            }
+            self.note_for_board(&id, before);
+        }
+    }
+
+    fn note_for_board(&mut self, id: &TaskId, before: TaskStatus) {
+        let Some(task) = self.plan.tasks.get(id) else { return };
+        if task.status != before && self.rules.selection == Selection::Supervisor {
+            let why = task.error.as_ref().map(|error| format!(" ({})", error.message)).unwrap_or_default();
+            self.board_notes.push(format!("Task {id}: {before} -> {}{why}", task.status));
+        }
+        if task.status != before {
+            self.dirty.remove(id);
+        }
+    }
+
+    /// A task whose capability does not exist, or lacks what it needs, is errored; one that has been healed comes back
+    /// (PDT-18, PDT-19). Whether the task may go on.
+    fn capability_is_fine(&mut self, id: &TaskId, out: &mut Outbox) -> bool {
+        let Some(task) = self.plan.tasks.get(id) else { return false };
+        let Some(name) = task.capability.clone() else { return true };
+        let card = self.rules.capabilities.iter().find(|card| card.name == name);
+        let errored = |kind: &str| task.error.as_ref().is_some_and(|error| error.kind == kind);
+        let Some(card) = card else {
+            if self.rules.capabilities.is_empty() {
+                return true;
+            }
+            if task.status != TaskStatus::Errored {
+                self.errored_before_start(id, "unknown_capability", format!("Unknown capability: '{name}'"), out);
+            }
+            return false;
+        };
+        let given = |name: &&String| task.params.get(*name).is_some_and(|value| !value.is_null());
+        let missing: Vec<String> = card.required_parameters.iter().filter(|name| !given(name)).cloned().collect();
+        if missing.is_empty() {
+            let healed = errored("missing_required_parameters") || errored("unknown_capability");
+            if task.status == TaskStatus::Errored && healed {
+                let to = match self.dependencies(task) {
+                    Dependencies::Satisfied => TaskStatus::Ready,
+                    _ => TaskStatus::Pending,
+                };
+                if let Some(task) = self.plan.tasks.get_mut(id) {
+                    task.error = None;
+                    task.metadata.remove("missing_required_parameters");
+                }
+                self.set(id, to, Actor::Scheduler, "inputs_healed", out);
+            }
+            return true;
+        }
+        let message = format!("Missing required parameters: {}", missing.join(", "));
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            task.metadata.insert("missing_required_parameters".into(), json!(missing));
+        }
+        if self.task(id).is_some_and(|task| task.status != TaskStatus::Errored) {
+            self.errored_before_start(id, "missing_required_parameters", message, out);
+        }
+        false
+    }
+
+    fn errored_before_start(&mut self, id: &TaskId, kind: &str, message: String, out: &mut Outbox) {
+        if self.task(id).is_some_and(|task| task.is_in_flight()) {
+            return;
+        }
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            task.error = Some(TaskError { kind: kind.into(), message });
+        }
+        self.set(id, TaskStatus::Errored, Actor::Scheduler, kind, out);
+    }
+
+    /// Does what is to be done with a task whose dependency will never be satisfied.
+    fn unmet(
+        &mut self,
+        id: &TaskId,
+        on: &TaskId,
+        policy: OnUnmet,
+        (cancelled, condition): (bool, bool),
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
+        let skipped_text = match condition {
+            true => format!("Skipped: the condition on '{on}' does not hold"),
+            // The one that failed is named, also further down the line.
+            false => match self.task(on).filter(|on| on.skipped == Some(SkipReason::DependencyFailed)) {
+                Some(skipped) => skipped.error.as_ref().map(|error| error.message.clone()).unwrap_or_default(),
+                None => format!("Skipped: dependency '{on}' failed"),
+            },
+        };
+        let upstream = if cancelled { "was cancelled" } else { "has failed" };
+        let (to, kind, message) = match policy {
+            OnUnmet::Wait | OnUnmet::Run => return,
+            OnUnmet::Skip => (TaskStatus::Skipped, "dependency_failed", skipped_text),
+            OnUnmet::Cancel => {
+                (TaskStatus::Cancelled, "upstream", format!("Upstream dependency Task {on} {upstream}."))
+            }
+            OnUnmet::Block => (TaskStatus::Blocked, "blocked", format!("Blocked: dependency '{on}' {upstream}")),
+        };
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        if task.status == to || (to == TaskStatus::Skipped && task.is_in_flight()) {
+            return;
+        }
+        task.error = Some(TaskError { kind: kind.into(), message });
+        match to {
+            TaskStatus::Skipped if condition => task.skipped = Some(SkipReason::ConditionNotMet),
+            TaskStatus::Skipped => task.skipped = Some(SkipReason::DependencyFailed),
+            TaskStatus::Cancelled => task.cancelled = Some(CancelReason::Upstream),
+            _ => {}
+        }
+        // What was sent back or is errored can only be given up by cancelling; the table knows no other way.
+        let from = task.status;
+        let to =
+            if to == TaskStatus::Skipped && from == TaskStatus::NeedsRevision { TaskStatus::Cancelled } else { to };
+        if self.set(id, to, Actor::Scheduler, kind, out) && to.is_terminal() {
+            self.cancel_calls_of(id, out);
+            self.tell_ended(id, gates, out);
+        }
+    }
+
+    /// Starts to count how long a task waits, if there is a limit.
+    fn watch_wait(&mut self, id: &TaskId, out: &mut Outbox) {
+        let Some(limit) = self.rules.dependency_timeout_ms else { return };
+        let key = format!("deps/{id}");
+        if self.timers.contains_key(&key) {
+            return;
+        }
+        let at = out.now().plus(std::time::Duration::from_millis(limit));
+        out.timer(key.clone(), at, format!("dependencies of task {id}"));
+        self.timers.insert(key, id.clone());
+    }
+
+    /// SHD-04: too long is a failure.
+    pub(super) fn waited_too_long(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        if task.status != TaskStatus::Pending {
+            return;
+        }
+        let message = "timeout waiting for dependencies".to_owned();
+        task.error = Some(TaskError { kind: "dependency_timeout".into(), message });
+        if self.set(id, TaskStatus::Failed, Actor::Scheduler, "dependency_timeout", out) {
+            self.tell_ended(id, gates, out);
+            self.check_threshold(gates, out);
+        }
+    }
+
+    pub(super) fn tell_ended(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.copy(id) else { return };
+        gates.ended(&task, out);
+        let moment = match task.status {
+            TaskStatus::Completed => Moment::Completed(&task),
+            _ => Moment::Failed(&task),
+        };
+        gates.moment(moment, &self.plan, out);
+    }
+}

@@ -1,0 +1,6 @@
+//! The graph machine by itself: flow-state's loops, pydantask's cycles, CUGA's controller, Shannon's failures.
+
+mod flow;
+mod pydantask;
+mod shannon;
+mod stage;

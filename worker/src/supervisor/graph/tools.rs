@@ -1,0 +1,293 @@
+//! The tools by which a decider changes the plan, gated by authority (PDT-29).
+//!
+//! Invariant: a tool that is not registered for the mode does not exist: the call is refused and the plan stays as it
+//! is, byte for byte. Every answer is a text that the decider sees in the next cycle; nothing here executes a task.
+
+use serde_json::{Map, json};
+
+use super::*;
+use crate::supervisor::model::{CancelReason, Edge, TaskError};
+
+/// What a tool answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolAnswer {
+    pub tool: String,
+    pub answer: Value,
+}
+
+const TOOLS: [(&str, Option<Authority>); 8] = [
+    ("update_task_status", Some(Authority::UpdateStatus)),
+    ("cancel_task", Some(Authority::Cancel)),
+    ("view_qa_report", None),
+    ("get_current_datetime", None),
+    ("think_tool", None),
+    ("add_task", Some(Authority::Add)),
+    ("patch_task", Some(Authority::Patch)),
+    ("mark_final_task", Some(Authority::MarkFinal)),
+];
+
+/// The tools of a mode.
+pub(super) fn tools_of(rules: &GraphRules) -> Vec<&'static str> {
+    let granted = |(_, authority): &&(&str, Option<Authority>)| authority.is_none_or(|authority| rules.may(authority));
+    TOOLS.iter().filter(granted).map(|(name, _)| *name).collect()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfTask {
+    task_id: TaskId,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    status: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AddTask {
+    sub_task_objective: String,
+    capability: String,
+    #[serde(default)]
+    dependencies: Option<Vec<TaskId>>,
+    #[serde(default)]
+    metadata: Option<Map<String, Value>>,
+    #[serde(default)]
+    parameters: Option<Map<String, Value>>,
+    #[serde(default)]
+    max_attempts: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PatchTask {
+    task_id: TaskId,
+    #[serde(default)]
+    sub_task_objective: Option<String>,
+    #[serde(default)]
+    dependencies: Option<Vec<TaskId>>,
+    #[serde(default)]
+    capability: Option<String>,
+    #[serde(default)]
+    parameters: Option<Map<String, Value>>,
+}
+
+impl Graph {
+    /// Carries out a tool call and keeps its answer for the next board.
+    pub(super) fn use_tool(&mut self, call: &ToolCall, gates: &mut dyn Gates, out: &mut Outbox) {
+        let answer = self.tool(&call.tool, &call.args, Actor::Supervisor, gates, out);
+        let answer = answer.unwrap_or_else(|why| {
+            out.note(NoteKind::ActionRefused, json!({ "tool": call.tool, "args": call.args, "why": why }));
+            why.into()
+        });
+        self.tool_answers.push(ToolAnswer { tool: call.tool.clone(), answer });
+    }
+
+    /// The answer of a tool, or why the call is refused. A person may use every tool.
+    pub fn tool(
+        &mut self,
+        name: &str,
+        args: &Map<String, Value>,
+        by: Actor,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) -> Result<Value, String> {
+        let known = TOOLS.iter().any(|(tool, _)| *tool == name);
+        if !known || (by != Actor::Human && !tools_of(&self.rules).contains(&name)) {
+            let tools = tools_of(&self.rules).join(", ");
+            return Err(format!("Error: there is no tool '{name}' here; the tools are: {tools}"));
+        }
+        let args = Value::Object(args.clone());
+        match name {
+            "get_current_datetime" => Ok(now_text(out).into()),
+            "think_tool" => Ok("Thought recorded.".into()),
+            "add_task" => self.add_task(&read::<AddTask>("call of add_task", &args)?, out),
+            "patch_task" => self.patch_task(&read::<PatchTask>("call of patch_task", &args)?, out),
+            other => {
+                let of: OfTask = read(&format!("call of {other}"), &args)?;
+                match other {
+                    "cancel_task" => self.cancel_tool(&of, by, gates, out),
+                    "view_qa_report" => Ok(self.view_qa_report(&of.task_id)),
+                    "mark_final_task" => self.mark_final(&of.task_id, out),
+                    _ => self.update_status(&of, by, gates, out),
+                }
+            }
+        }
+    }
+
+    /// PDT-31: a fresh id; the next scheduler pass looks at its dependencies.
+    fn add_task(&mut self, add: &AddTask, out: &mut Outbox) -> Result<Value, String> {
+        if self.plan.tasks.len() >= self.rules.max_tasks as usize {
+            return Err(format!("Error: the plan has {} tasks; no more are taken", self.plan.tasks.len()));
+        }
+        let id = self.plan.fresh_id();
+        let mut task = Task::new(id.clone(), add.sub_task_objective.clone());
+        task.capability = Some(add.capability.clone());
+        task.edges = self.plain_edges(add.dependencies.as_deref().unwrap_or_default());
+        task.metadata = add.metadata.clone().unwrap_or_default();
+        task.params = add.parameters.clone().unwrap_or_default();
+        task.max_attempts = add.max_attempts.unwrap_or(self.rules.max_attempts).max(1);
+        task.status = TaskStatus::Ready;
+        self.plan.add(vec![task]).map_err(|why| format!("Error: {why}"))?;
+        out.note(NoteKind::TaskAdded, json!({ "task": id, "goal": add.sub_task_objective }));
+        self.index(&id);
+        Ok(id.number().map_or_else(|| json!(id), |number| json!(number)))
+    }
+
+    fn plain_edges(&self, ids: &[TaskId]) -> Vec<Edge> {
+        let edge = |on: &TaskId| Edge { on: on.clone(), requires: self.rules.requires, when: None, on_failure: None };
+        ids.iter().map(edge).collect()
+    }
+
+    /// PDT-32, PDT-54: only what is given changes; what has been done is locked.
+    fn patch_task(&mut self, patch: &PatchTask, out: &mut Outbox) -> Result<Value, String> {
+        let id = &patch.task_id;
+        let Some(task) = self.task(id) else { return Err("Task not found.".to_owned()) };
+        if task.status.is_terminal() || task.is_in_flight() {
+            return Err(format!("Error: Task {id} is {} and cannot be patched.", task.status));
+        }
+        let edges = patch.dependencies.as_deref().map(|ids| self.plain_edges(ids));
+        let mut changed = Vec::new();
+        if let Some(edges) = edges
+            && self.plan.set_edges(id, edges).map_err(|why| format!("Error: {why}"))?
+        {
+            changed.push("dependencies");
+        }
+        let Some(task) = self.plan.tasks.get_mut(id) else { return Err("Task not found.".to_owned()) };
+        if let Some(goal) = patch.sub_task_objective.as_ref().filter(|goal| **goal != task.goal) {
+            task.goal.clone_from(goal);
+            changed.push("sub_task_objective");
+        }
+        if patch.capability.is_some() && patch.capability != task.capability {
+            task.capability.clone_from(&patch.capability);
+            changed.push("capability");
+        }
+        let mut merged = task.params.clone();
+        merged.extend(patch.parameters.clone().unwrap_or_default());
+        if merged != task.params {
+            task.params = merged;
+            changed.push("parameters");
+        }
+        if !changed.is_empty() {
+            out.note(NoteKind::TaskPatched, json!({ "task": id, "changed": changed }));
+            self.plan.version += 1;
+            self.repaired(id, out);
+            self.index(id);
+        }
+        Ok(format!("Task {id} updated successfully.").into())
+    }
+
+    /// An errored task that was patched may be tried again (§5.2: supervisor repair).
+    fn repaired(&mut self, id: &TaskId, out: &mut Outbox) {
+        let Some(task) = self.task(id).filter(|task| task.status == TaskStatus::Errored) else { return };
+        // What waits for its inputs comes back by itself once it has them all.
+        if task.error.as_ref().is_some_and(|error| error.kind == "worker-error") {
+            self.set(id, TaskStatus::Pending, Actor::Supervisor, "repaired", out);
+        }
+    }
+
+    fn cancel_tool(
+        &mut self,
+        of: &OfTask,
+        by: Actor,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) -> Result<Value, String> {
+        let reason = of.reason.clone().unwrap_or_default();
+        let id = &of.task_id;
+        match self.task(id).map(|task| task.status) {
+            None => Err(format!("Error: Task {id} not found.")),
+            Some(status) if status.is_terminal() && status != TaskStatus::Cancelled => {
+                Err(format!("Error: Task {id} is {status} and cannot be cancelled."))
+            }
+            Some(_) => {
+                self.cancel_task(id, &reason, by, gates, out);
+                Ok(format!("Task {id} cancelled. Reason: {reason}").into())
+            }
+        }
+    }
+
+    /// Cancels one task; its dependents follow by the run's policy.
+    pub fn cancel_task(
+        &mut self,
+        id: &TaskId,
+        reason: &str,
+        by: Actor,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) -> bool {
+        let Some(task) = self.plan.tasks.get_mut(id).filter(|task| !task.status.is_terminal()) else { return false };
+        task.cancelled = Some(CancelReason::Requested);
+        task.error =
+            Some(TaskError { kind: "cancelled".into(), message: format!("Task {id} cancelled. Reason: {reason}") });
+        self.set(id, TaskStatus::Cancelled, by, "requested", out);
+        self.cancel_calls_of(id, out);
+        self.chosen.retain(|other| other != id);
+        self.tell_ended(id, gates, out);
+        self.schedule(gates, out);
+        true
+    }
+
+    /// PDT-35.
+    fn view_qa_report(&mut self, id: &TaskId) -> Value {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return format!("No task with id {id}.").into() };
+        let Some(last) = task.feedback.last() else { return format!("No QA feedback found for task {id}.").into() };
+        let report = json!(last).to_string();
+        task.metadata.insert("qa.report_viewed".into(), true.into());
+        report.into()
+    }
+
+    /// PDT-36.
+    fn mark_final(&mut self, id: &TaskId, out: &mut Outbox) -> Result<Value, String> {
+        if !self.plan.tasks.contains_key(id) {
+            return Err(format!("Error: No task with id {id} found in plan."));
+        }
+        for task in self.plan.tasks.values_mut() {
+            task.is_final = task.id == *id;
+        }
+        out.note(NoteKind::FinalMarked, json!({ "task": id }));
+        Ok(format!("Task {id} marked as final.").into())
+    }
+
+    /// §4.1 no. 2: a supervisor may repair, hold back and cancel; it never approves (PDT-25).
+    fn update_status(
+        &mut self,
+        of: &OfTask,
+        by: Actor,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) -> Result<Value, String> {
+        use TaskStatus::*;
+        let id = &of.task_id;
+        let Some(from) = self.task(id).map(|task| task.status) else {
+            return Err(format!("Error: No task with {id} found in plan. Be sure task_id actually exists."));
+        };
+        let name = of.status.clone().unwrap_or_default();
+        let Some(to) = TaskStatus::from_name(&name.to_lowercase()) else {
+            return Err(format!("Error: '{name}' is no task status."));
+        };
+        let allowed = match (from, to) {
+            _ if from == to => true,
+            (Errored, Pending) | (Pending | Ready | NeedsRevision, Blocked) | (Blocked, Pending) => true,
+            (from, Cancelled) => !from.is_terminal(),
+            _ => false,
+        };
+        if !allowed {
+            out.note(NoteKind::TransitionRefused, json!({ "task": id, "from": from, "to": to, "by": by }));
+            return Err(format!("Error: [tasks] illegal status transition for task \"{id}\": {from} -> {to}"));
+        }
+        match to {
+            Cancelled if from != to => {
+                self.cancel_task(id, of.reason.as_deref().unwrap_or("by the supervisor"), by, gates, out);
+            }
+            _ => {
+                self.set(id, to, by, "requested", out);
+            }
+        }
+        Ok(format!("Task {id} status updated to {to}.").into())
+    }
+}
+
+/// Workflow time as text (PDT-57).
+fn now_text(out: &Outbox) -> String {
+    jiff::Timestamp::from_microsecond(out.now().0).map(|time| time.to_string()).unwrap_or_default()
+}
