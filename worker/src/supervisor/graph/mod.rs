@@ -39,7 +39,7 @@ pub use tools::ToolAnswer;
 pub use view::{TaskBoardLine, WhyNotRunning};
 
 use super::journal::NoteKind;
-use super::model::{Priority, Task, TaskId, TaskPlan};
+use super::model::{AttemptOutcome, Priority, Task, TaskId, TaskPlan};
 use super::outbox::{Answer, Ask, Call, Key, Outbox, Purpose};
 use super::task::{Actor, TaskStatus};
 
@@ -312,7 +312,13 @@ impl Graph {
         let keys: Vec<Key> =
             self.calls.iter().filter(|(_, pending)| of_task(pending)).map(|(key, _)| key.clone()).collect();
         for key in keys {
+            self.calls.remove(&key);
             out.ask(Ask::CancelCall { key });
+        }
+        if let Some(last) = self.plan.tasks.get_mut(id).and_then(|task| task.attempts.last_mut())
+            && last.outcome == AttemptOutcome::Running
+        {
+            (last.outcome, last.ended_at) = (AttemptOutcome::Dropped, Some(out.now()));
         }
         let timers: Vec<Key> = self.timers.iter().filter(|(_, task)| *task == id).map(|(key, _)| key.clone()).collect();
         for key in timers {

@@ -292,12 +292,13 @@ fn a_controller_drives_the_plan() {
     let tasks = json!([{ "id": "1", "goal": "first", "agent": "a" }, { "id": "2", "goal": "second", "agent": "b", "deps": ["1"] }]);
     let script = |call: &Call| match call.key.as_str() {
         "decide/1" => progress(&["not-started", "not-started"], "first", true),
-        "decide/2" => progress(&["completed", "not-started"], "2", false),
+        "decide/2" => progress(&["in-progress", "not-started"], "1", false),
+        "decide/3" => progress(&["completed", "not-started"], "2", false),
         "execute/1/1" => fails("flaky"),
         _ => says(json!(call.key.clone())),
     };
     let played = Stage::new(controller(), plan("i", tasks.clone()), &script).play();
-    assert_eq!(played.keys(), ["decide/1", "execute/1/1", "execute/1/2", "decide/2", "execute/2/1"]);
+    assert_eq!(played.keys(), ["decide/1", "execute/1/1", "decide/2", "execute/1/2", "decide/3", "execute/2/1"]);
     assert_eq!((played.statuses().as_str(), played.outcome().phase), ("1=completed 2=completed", Phase::Completed));
     let script = |call: &Call| match call.key.as_str() {
         "decide/1" => progress(&["not-started", "not-started"], "", true),
