@@ -41,6 +41,7 @@ pub use view::{TaskBoardLine, WhyNotRunning};
 use super::journal::NoteKind;
 use super::model::{AttemptOutcome, Priority, Task, TaskId, TaskPlan};
 use super::outbox::{Answer, Ask, Call, Key, Outbox, Purpose};
+use super::prompts::of as prompt_of;
 use super::task::{Actor, TaskStatus};
 
 /// What a call that is under way is for.
@@ -341,12 +342,6 @@ pub fn prompt_hash(call: &Call) -> String {
     hasher.update(&[0]);
     hasher.update(call.context.to_string().as_bytes());
     hasher.finalize().to_hex()[..16].to_owned()
-}
-
-/// What a model is told for a call, from the data of the call alone.
-fn prompt_of(purpose: Purpose, context: &Value) -> String {
-    let _ = (purpose, context);
-    String::new()
 }
 
 #[cfg(test)]
