@@ -3,6 +3,7 @@
 //! Invariant: everything here is pure: what happened comes in as recorded results, what shall happen goes out as
 //! activities of capabilities. No clock, no disk, no socket, no thread, no randomness, no `HashMap`.
 
+pub mod agents;
 pub mod chat;
 mod critic;
 mod execution;

@@ -1,0 +1,450 @@
+//! The loop itself: what comes in, by key, and what it is for.
+//!
+//! Four kinds of methods: `start`, `crew` and `steps` make one; `answered`, `fired` and `human` take what happened; `say`,
+//! `cancel`, `pause` and `resume` are what people want; `view`s and `outcome` tell. Everything it wants is in the outbox.
+//!
+//! Invariant: each key that was asked for is waited for once; an answer to any other key changes nothing and is noted as
+//! dropped. While paused nothing starts: what comes in is kept, in order, and used at `resume`. It routes: the turn of a
+//! session is in `turn`, its tool calls are in `dispatch`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::crew::CrewRun;
+use super::memory::{Memory, Thread};
+use super::message::{Message, Variables};
+use super::processes::Process;
+use super::rules::{AgentDef, AgentRules};
+use super::session::{Doing, Home, Session};
+use super::steps::StepsRun;
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::{Answer, Ask, Key, Outbox};
+
+/// Agents that take turns and call tools, until there is an answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentLoop {
+    /// Begins every key, so that several loops fit into one run.
+    pub(super) name: String,
+    pub(super) rules: AgentRules,
+    /// In the order of the spec.
+    pub(super) agents: Vec<AgentDef>,
+    pub(super) thread: Thread,
+    pub(super) sessions: BTreeMap<u32, Session>,
+    pub(super) opened: u32,
+    pub(super) processes: BTreeMap<u32, Process>,
+    pub(super) processes_started: u32,
+    pub(super) memories: BTreeMap<String, Memory>,
+    pub(super) waits: BTreeMap<Key, Wait>,
+    pub(super) humans: BTreeMap<Key, HumanNeeded>,
+    pub(super) work: Work,
+    /// Tool calls charged to this task, and to the conversation as a whole.
+    pub(super) charged_task: u32,
+    pub(super) charged_thread: u32,
+    pub(super) steps: u32,
+    pub(super) tokens: u64,
+    /// Agents that were given work, in order of the first time.
+    pub(super) selected: Vec<String>,
+    pub(super) warnings: Vec<String>,
+    paused: bool,
+    held: Vec<Held>,
+    pub(super) outcome: Option<AgentOutcome>,
+}
+
+/// What a loop is started with.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentInput {
+    /// Begins the keys; `agents` if it is empty.
+    pub name: String,
+    /// Who begins; the first agent if nobody is named.
+    pub agent: Option<String>,
+    /// The conversation so far.
+    pub messages: Vec<Message>,
+    /// What the user says now, if the messages do not end with it.
+    pub task: Option<String>,
+    pub context_variables: Variables,
+    pub thread: Thread,
+    /// Tool calls that this conversation has used already.
+    pub charged_thread: u32,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentOutcome {
+    pub ok: bool,
+    pub result: Value,
+    /// The messages that were added, the input's not among them.
+    pub messages: Vec<Message>,
+    pub active_agent: String,
+    pub context_variables: Variables,
+    pub error: Option<String>,
+    pub policy_blocked: bool,
+    pub selected_agents: Vec<String>,
+}
+
+/// Why agents and rules do not fit together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AgentsRefused {
+    #[error("no agent is given")]
+    NoAgents,
+    #[error("Please specify a name for every agent: agent {0} has none.")]
+    NoName(usize),
+    #[error("Agent with name '{0}' already exists. Agent names must be unique.")]
+    DuplicateName(String),
+    #[error("agents '{0}' and '{1}' have the same tool name '{2}'")]
+    SameToolName(String, String, String),
+    #[error("agent '{0}' not found")]
+    Unknown(String),
+    #[error(
+        "When providing custom handoff tools, you must provide them for all subagents. Missing handoff tools for agents \
+         '{0}'."
+    )]
+    MissingHandoffs(String),
+    #[error("policy id '{0}' must begin with its type '{1}'")]
+    PolicyId(String, &'static str),
+    #[error("{0}")]
+    Crew(#[from] super::crew::CrewRefused),
+    #[error("{}", .0.join("; "))]
+    Steps(Vec<String>),
+}
+
+/// Something only a person can say. The run asks them, and gives the answer to [`AgentLoop::human`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HumanNeeded {
+    pub key: Key,
+    pub kind: HumanKind,
+    pub agent: String,
+    /// What they are asked.
+    pub message: String,
+    /// What it is about: the output of a task, or the call as code.
+    pub about: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HumanKind {
+    /// The output of a task, before it is accepted.
+    TaskFeedback {
+        task: String,
+    },
+    ToolApproval {
+        policy: String,
+    },
+}
+
+/// What they said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HumanAnswer {
+    pub approved: bool,
+    #[serde(default)]
+    pub feedback: String,
+}
+
+/// Nobody was asked under that key, or it is answered already.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("nothing waits for an answer under `{0}`")]
+pub struct NotWaiting(pub Key);
+
+/// What an outstanding key is for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) enum Wait {
+    Step {
+        session: u32,
+    },
+    Format {
+        session: u32,
+    },
+    Function {
+        session: u32,
+        index: usize,
+    },
+    /// The caller of this session waits no longer.
+    Deadline {
+        session: u32,
+    },
+    Sleep {
+        session: u32,
+        index: usize,
+    },
+    Guard {
+        item: usize,
+    },
+    Approval {
+        session: u32,
+        index: usize,
+    },
+    Feedback {
+        item: usize,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+enum Held {
+    Answer(Key, Answer),
+    Fired(Key),
+    Human(Key, HumanAnswer),
+}
+
+/// What the loop works off.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) enum Work {
+    /// One conversation, of this session.
+    Conversation {
+        root: u32,
+    },
+    Crew(CrewRun),
+    Steps(StepsRun),
+}
+
+impl AgentLoop {
+    /// A conversation that begins with one agent.
+    pub fn start(
+        rules: AgentRules,
+        agents: Vec<AgentDef>,
+        input: AgentInput,
+        out: &mut Outbox,
+    ) -> Result<AgentLoop, AgentsRefused> {
+        let first = agents.first().ok_or(AgentsRefused::NoAgents)?.name.clone();
+        let agent = input.agent.clone().unwrap_or(first);
+        let mut it = AgentLoop::new(rules, agents, &input, Work::Conversation { root: 0 })?;
+        it.known(&agent)?;
+        let (mut messages, variables) = (input.messages, input.context_variables);
+        messages.extend(input.task.map(Message::user));
+        let depth = it.rules.delegation.base_depth;
+        let root = it.open(&agent, None, depth, Home::Root { item: 0 }, messages, variables, out);
+        it.work = Work::Conversation { root };
+        it.begin_turn(root, out);
+        Ok(it)
+    }
+
+    pub(super) fn new(
+        rules: AgentRules,
+        agents: Vec<AgentDef>,
+        input: &AgentInput,
+        work: Work,
+    ) -> Result<AgentLoop, AgentsRefused> {
+        super::toolbox::check(&rules, &agents)?;
+        let name = if input.name.is_empty() { "agents".to_owned() } else { input.name.clone() };
+        Ok(AgentLoop {
+            name,
+            rules,
+            agents,
+            thread: input.thread.clone(),
+            sessions: BTreeMap::new(),
+            opened: 0,
+            processes: BTreeMap::new(),
+            processes_started: 0,
+            memories: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            humans: BTreeMap::new(),
+            work,
+            charged_task: 0,
+            charged_thread: input.charged_thread,
+            steps: 0,
+            tokens: 0,
+            selected: Vec::new(),
+            warnings: Vec::new(),
+            paused: false,
+            held: Vec::new(),
+            outcome: None,
+        })
+    }
+
+    /// A call was answered.
+    pub fn answered(&mut self, key: &str, answer: Answer, out: &mut Outbox) {
+        if self.paused {
+            self.hold(key, Held::Answer(key.to_owned(), answer));
+            return;
+        }
+        match self.waits.get(key).cloned() {
+            Some(Wait::Step { session }) => {
+                self.waits.remove(key);
+                self.step_answered(session, answer, out);
+            }
+            Some(Wait::Format { session }) => {
+                self.waits.remove(key);
+                self.formatted(session, answer, out);
+            }
+            Some(Wait::Function { session, index }) => {
+                self.waits.remove(key);
+                self.function_answered(session, index, answer, out);
+            }
+            Some(Wait::Guard { item }) => {
+                self.waits.remove(key);
+                self.guard_answered(item, answer, out);
+            }
+            Some(Wait::Deadline { .. } | Wait::Sleep { .. } | Wait::Approval { .. } | Wait::Feedback { .. }) | None => {
+                out.note(NoteKind::AttemptDropped, json!({"key": key}))
+            }
+        }
+    }
+
+    /// A timer fired.
+    pub fn fired(&mut self, key: &str, out: &mut Outbox) {
+        if self.paused {
+            self.hold(key, Held::Fired(key.to_owned()));
+            return;
+        }
+        match self.waits.get(key).cloned() {
+            Some(Wait::Deadline { session }) => {
+                self.waits.remove(key);
+                self.timed_out(session, out);
+            }
+            Some(Wait::Sleep { session, index }) => {
+                self.waits.remove(key);
+                self.woke(session, index, out);
+            }
+            Some(
+                Wait::Step { .. }
+                | Wait::Format { .. }
+                | Wait::Function { .. }
+                | Wait::Guard { .. }
+                | Wait::Approval { .. }
+                | Wait::Feedback { .. },
+            )
+            | None => {} // a timer that was cancelled too late
+        }
+    }
+
+    /// A person answered.
+    pub fn human(&mut self, key: &str, answer: HumanAnswer, out: &mut Outbox) -> Result<(), NotWaiting> {
+        let twice = self.held.iter().any(|held| matches!(held, Held::Human(of, _) if of == key));
+        if twice || !self.humans.contains_key(key) {
+            return Err(NotWaiting(key.to_owned()));
+        }
+        if self.paused {
+            self.held.push(Held::Human(key.to_owned(), answer));
+            return Ok(());
+        }
+        self.humans.remove(key);
+        match self.waits.remove(key) {
+            Some(Wait::Approval { session, index }) => self.tool_decided(session, index, &answer, out),
+            Some(Wait::Feedback { item }) => self.feedback_given(item, &answer, out),
+            _ => {} // people are asked under these two kinds of keys only
+        }
+        Ok(())
+    }
+
+    /// The user goes on after an answer: a new turn of the same conversation. Refused while one is under way.
+    pub fn say(&mut self, text: &str, out: &mut Outbox) -> bool {
+        let Work::Conversation { root } = self.work else { return false };
+        let again = self.outcome.is_some() && self.sessions.contains_key(&root);
+        if !again || self.paused {
+            return false;
+        }
+        self.outcome = None;
+        self.charged_task = 0;
+        self.steps = 0;
+        self.selected.clear();
+        if let Some(session) = self.sessions.get_mut(&root) {
+            session.messages.push(Message::user(text));
+            session.doing = Doing::Waiting;
+        }
+        self.begin_turn(root, out);
+        true
+    }
+
+    /// Nothing starts until [`AgentLoop::resume`]; what is under way ends.
+    pub fn pause(&mut self) {
+        self.paused = true;
+    }
+
+    pub fn resume(&mut self, out: &mut Outbox) {
+        self.paused = false;
+        for held in std::mem::take(&mut self.held) {
+            match held {
+                Held::Answer(key, answer) => self.answered(&key, answer, out),
+                Held::Fired(key) => self.fired(&key, out),
+                // Looked at when it was taken: it waits still, unless the run was cancelled.
+                Held::Human(key, answer) => {
+                    let _ = self.human(&key, answer, out);
+                }
+            }
+        }
+    }
+
+    /// Ends everything that is under way, background processes too.
+    pub fn cancel(&mut self, reason: &str, out: &mut Outbox) {
+        for key in std::mem::take(&mut self.waits) {
+            retract(key, out);
+        }
+        self.humans.clear();
+        self.held.clear();
+        self.nobody_waits();
+        self.kill_all_processes(out);
+        let open: Vec<u32> =
+            self.sessions.iter().filter(|(_, session)| !session.is_over()).map(|(seq, _)| *seq).collect();
+        for seq in open {
+            self.closed(seq, false, out);
+        }
+        if self.outcome.is_none() {
+            let error = format!("cancelled: {reason}");
+            self.outcome = Some(self.outcome_of(Err(error)));
+        }
+    }
+
+    /// Takes back what was asked under a key, if it is waited for.
+    pub(super) fn take_back(&mut self, key: &str, out: &mut Outbox) {
+        self.humans.remove(key);
+        if let Some(wait) = self.waits.remove(key) {
+            retract((key.to_owned(), wait), out);
+        }
+    }
+
+    pub fn outcome(&self) -> Option<&AgentOutcome> {
+        self.outcome.as_ref()
+    }
+
+    /// Whether this loop waits for that key.
+    pub fn awaits(&self, key: &str) -> bool {
+        self.waits.contains_key(key)
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    pub(super) fn def(&self, agent: &str) -> Option<&AgentDef> {
+        self.agents.iter().find(|def| def.name == agent)
+    }
+
+    pub(super) fn known(&self, agent: &str) -> Result<(), AgentsRefused> {
+        self.def(agent).map(|_| ()).ok_or_else(|| AgentsRefused::Unknown(agent.to_owned()))
+    }
+
+    /// Agents that are given work are remembered once.
+    pub(super) fn select(&mut self, agent: &str) {
+        if !self.selected.iter().any(|name| name == agent) {
+            self.selected.push(agent.to_owned());
+        }
+    }
+
+    /// One input per key that is waited for: whatever else comes is dropped, so this list is bounded.
+    fn hold(&mut self, key: &str, held: Held) {
+        let keys: BTreeSet<&str> = self.held.iter().map(Held::key).collect();
+        if self.waits.contains_key(key) && !keys.contains(key) {
+            self.held.push(held);
+        }
+    }
+}
+
+impl Held {
+    fn key(&self) -> &str {
+        match self {
+            Held::Answer(key, _) | Held::Fired(key) | Held::Human(key, _) => key,
+        }
+    }
+}
+
+fn retract((key, wait): (Key, Wait), out: &mut Outbox) {
+    match wait {
+        Wait::Step { .. } | Wait::Format { .. } | Wait::Function { .. } | Wait::Guard { .. } => {
+            out.ask(Ask::CancelCall { key });
+        }
+        Wait::Deadline { .. } | Wait::Sleep { .. } => out.cancel_timer(key),
+        Wait::Approval { .. } | Wait::Feedback { .. } => {} // the run asks people what the view still shows
+    }
+}

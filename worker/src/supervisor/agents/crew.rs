@@ -1,0 +1,340 @@
+//! A crew: a list of tasks that a manager carries out one after the other, asking coworkers.
+//!
+//! ```text
+//!   condition ──► manager's session ──► guardrail ──► human ──► output     (a skipped task has an empty output)
+//!                        ▲──── not valid, or feedback ◄──┘
+//! ```
+//!
+//! Invariant: tasks start in list order; a task that is not async starts when everything before it has its output. An
+//! output that is there is never made again: a replay, a restored crew and a fork begin with the outputs they were given.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::rules::AgentDef;
+
+/// Who manages, and what is to be done.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Crew {
+    /// The model of a manager made for the purpose.
+    pub manager_llm: Option<String>,
+    /// A manager of your own; no agent of the crew, and without tools.
+    pub manager_agent: Option<AgentDef>,
+    pub tasks: Vec<CrewTask>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CrewTask {
+    pub id: String,
+    pub description: String,
+    pub expected_output: String,
+    /// The only coworker for this task, under the scope `assigned`.
+    pub agent: Option<String>,
+    /// Tasks whose outputs it is told; all earlier ones if none are named.
+    pub context: Option<Vec<String>>,
+    pub async_execution: bool,
+    pub when: Option<Condition>,
+    /// Who validates the output.
+    pub guardrail: Option<String>,
+    pub guardrail_max_retries: u32,
+    pub human_input: bool,
+}
+
+impl Default for CrewTask {
+    fn default() -> Self {
+        CrewTask {
+            id: String::new(),
+            description: String::new(),
+            expected_output: String::new(),
+            agent: None,
+            context: None,
+            async_execution: false,
+            when: None,
+            guardrail: None,
+            guardrail_max_retries: 3,
+            human_input: false,
+        }
+    }
+}
+
+/// What an earlier output must be like; everything that is given must hold.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Condition {
+    /// Whose output; the last one before this task if none is named.
+    pub task: Option<String>,
+    pub contains: Option<String>,
+    pub not_contains: Option<String>,
+    /// A place in an output that is JSON, such as `/count`, and what it must hold.
+    pub pointer: Option<String>,
+    pub equals: Option<Value>,
+}
+
+/// The output of a task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskOutput {
+    pub task: String,
+    pub text: String,
+    #[serde(default)]
+    pub skipped: bool,
+}
+
+/// Everything that is needed to go on later, or elsewhere.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CrewCheckpoint {
+    pub outputs: Vec<TaskOutput>,
+    /// The runs it comes from, the oldest first.
+    pub lineage: Vec<String>,
+}
+
+impl CrewCheckpoint {
+    /// The same outputs, to go on with in another run of that name.
+    #[must_use]
+    pub fn fork(mut self, name: &str) -> Self {
+        self.lineage.push(name.to_owned());
+        self
+    }
+}
+
+/// Where a crew begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum CrewStart {
+    Fresh,
+    /// From that task on, it included; earlier outputs are taken as they are.
+    From(String, Vec<TaskOutput>),
+    /// Behind that task.
+    After(String, Vec<TaskOutput>),
+    /// Where the checkpoint ended.
+    Restore(CrewCheckpoint),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CrewRefused {
+    #[error("Attribute `manager_llm` or `manager_agent` is required when using hierarchical process.")]
+    NoManager,
+    #[error("Manager agent should not be included in agents list.")]
+    ManagerIsAgent,
+    #[error("Manager agent should not have tools")]
+    ManagerHasTools,
+    #[error("a crew needs at least one task")]
+    NoTasks,
+    #[error("Task id '{0}' is used twice or empty.")]
+    TaskId(String),
+    #[error("Task '{0}' names agent '{1}', which is not in the crew.")]
+    UnknownAgent(String, String),
+    #[error("Task '{0}' has a context dependency on a future task '{1}', which is not allowed.")]
+    FutureContext(String, String),
+    #[error("Task '{0}' is asynchronous and cannot include other sequential asynchronous tasks in its context.")]
+    AsyncContext(String),
+    #[error("Task with id {0} not found in the crew's tasks.")]
+    UnknownTask(String),
+    #[error("The crew must end with at most one asynchronous task.")]
+    AsyncTail,
+    #[error("The first task cannot be a ConditionalTask.")]
+    FirstConditional,
+    #[error("Crew must include at least one non-conditional task")]
+    OnlyConditional,
+    #[error("Conditional Task: {0} , cannot be executed asynchronously.")]
+    AsyncConditional(String),
+}
+
+impl Crew {
+    /// The manager of the crew, if crew and agents fit together.
+    pub fn check(&self, agents: &[AgentDef]) -> Result<AgentDef, CrewRefused> {
+        let manager = match (&self.manager_agent, &self.manager_llm) {
+            (Some(manager), _) => manager.clone(),
+            (None, Some(model)) => made_manager(model),
+            (None, None) => return Err(CrewRefused::NoManager),
+        };
+        if agents.iter().any(|agent| agent.name == manager.name) {
+            return Err(CrewRefused::ManagerIsAgent);
+        }
+        if !manager.tools.is_empty() {
+            return Err(CrewRefused::ManagerHasTools);
+        }
+        if self.tasks.is_empty() {
+            return Err(CrewRefused::NoTasks);
+        }
+        for (i, task) in self.tasks.iter().enumerate() {
+            self.check_task(i, task, agents)?;
+        }
+        if self.tasks.iter().rev().take_while(|task| task.async_execution).count() > 1 {
+            return Err(CrewRefused::AsyncTail);
+        }
+        if self.tasks.iter().all(|task| task.when.is_some()) {
+            return Err(CrewRefused::OnlyConditional);
+        }
+        if self.tasks.first().is_some_and(|task| task.when.is_some()) {
+            return Err(CrewRefused::FirstConditional);
+        }
+        Ok(manager)
+    }
+
+    fn check_task(&self, i: usize, task: &CrewTask, agents: &[AgentDef]) -> Result<(), CrewRefused> {
+        let earlier = &self.tasks[..i];
+        if task.id.is_empty() || earlier.iter().any(|other| other.id == task.id) {
+            return Err(CrewRefused::TaskId(task.id.clone()));
+        }
+        for name in task.agent.iter().chain(&task.guardrail) {
+            if task.agent.as_ref() == Some(name) && !agents.iter().any(|agent| agent.name == *name) {
+                return Err(CrewRefused::UnknownAgent(task.id.clone(), name.clone()));
+            }
+        }
+        if task.when.is_some() && task.async_execution {
+            return Err(CrewRefused::AsyncConditional(task.id.clone()));
+        }
+        let told = task.context.iter().flatten().chain(task.when.iter().filter_map(|when| when.task.as_ref()));
+        for id in told {
+            if !self.tasks.iter().any(|other| other.id == *id) {
+                return Err(CrewRefused::UnknownTask(id.clone()));
+            }
+            let Some(at) = earlier.iter().position(|other| other.id == *id) else {
+                return Err(CrewRefused::FutureContext(task.id.clone(), id.clone()));
+            };
+            let joined = earlier[at..].iter().any(|other| !other.async_execution);
+            if task.async_execution && !joined {
+                return Err(CrewRefused::AsyncContext(task.id.clone()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn made_manager(model: &str) -> AgentDef {
+    AgentDef {
+        model: Some(model.to_owned()),
+        instructions: "You manage a crew. Give work to coworkers, judge what they bring, and answer with the finished \
+                       result of the task. Coworkers know nothing but what you tell them."
+            .to_owned(),
+        ..AgentDef::new("Crew Manager")
+    }
+}
+
+/// How far a crew is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct CrewRun {
+    pub(super) manager: String,
+    pub(super) tasks: Vec<CrewTask>,
+    pub(super) outputs: BTreeMap<usize, TaskOutput>,
+    pub(super) running: BTreeMap<usize, TaskRun>,
+    pub(super) lineage: Vec<String>,
+}
+
+/// A task under way.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct TaskRun {
+    /// How often the manager was set to it.
+    pub(super) attempt: u32,
+    /// How often its output was not valid.
+    pub(super) invalid: u32,
+    pub(super) output: String,
+}
+
+impl CrewRun {
+    pub(super) fn new(crew: Crew, manager: &str, start: CrewStart) -> Result<CrewRun, CrewRefused> {
+        let (given, lineage, until) = match start {
+            CrewStart::Fresh => (Vec::new(), Vec::new(), 0),
+            CrewStart::From(task, outputs) => (outputs, Vec::new(), position(&crew, &task)?),
+            CrewStart::After(task, outputs) => (outputs, Vec::new(), position(&crew, &task)? + 1),
+            CrewStart::Restore(checkpoint) => (checkpoint.outputs, checkpoint.lineage, crew.tasks.len()),
+        };
+        let mut outputs = BTreeMap::new();
+        for output in given {
+            let at = position(&crew, &output.task)?;
+            if at < until {
+                outputs.insert(at, output);
+            }
+        }
+        Ok(CrewRun { manager: manager.to_owned(), tasks: crew.tasks, outputs, running: BTreeMap::new(), lineage })
+    }
+
+    /// The next task that may start now.
+    pub(super) fn next(&self) -> Option<usize> {
+        let at = (0..self.tasks.len()).find(|at| !self.outputs.contains_key(at) && !self.running.contains_key(at))?;
+        let task = &self.tasks[at];
+        let free = self.running.is_empty();
+        // A sync task under way holds up everything behind it.
+        let sync_running = self.running.keys().any(|running| !self.tasks[*running].async_execution);
+        (free || (task.async_execution && !sync_running)).then_some(at)
+    }
+
+    /// Outputs of tasks before the last point where everything was awaited: those that are there whatever came first.
+    fn settled_before(&self, at: usize) -> impl Iterator<Item = &TaskOutput> {
+        let behind = if self.tasks[at].async_execution {
+            self.tasks[..at].iter().rposition(|task| !task.async_execution).map_or(0, |sync| sync + 1)
+        } else {
+            at
+        };
+        self.outputs.range(..behind).map(|(_, output)| output)
+    }
+
+    pub(super) fn condition_holds(&self, at: usize) -> bool {
+        let Some(when) = &self.tasks[at].when else { return true };
+        let output = match &when.task {
+            Some(id) => self.outputs.values().find(|output| output.task == *id),
+            None => self.outputs.range(..at).next_back().map(|(_, output)| output),
+        };
+        when.holds(output.map(|output| output.text.as_str()).unwrap_or_default())
+    }
+
+    /// What the manager is told.
+    pub(super) fn prompt(&self, at: usize, correction: Option<&str>) -> String {
+        let task = &self.tasks[at];
+        let mut text = task.description.clone();
+        if !task.expected_output.is_empty() {
+            text.push_str(&format!("\n\nThe expected criteria for your final answer: {}", task.expected_output));
+        }
+        let named: BTreeSet<&String> = task.context.iter().flatten().collect();
+        let told: Vec<&str> = self
+            .settled_before(at)
+            .filter(|output| task.context.is_none() || named.contains(&output.task))
+            .filter(|output| !output.text.is_empty())
+            .map(|output| output.text.as_str())
+            .collect();
+        if !told.is_empty() {
+            text.push_str(&format!(
+                "\n\nThis is the context you're working with:\n{}",
+                told.join("\n\n----------\n\n")
+            ));
+        }
+        if let Some(correction) = correction {
+            text.push_str(&format!("\n\n{correction}"));
+        }
+        text
+    }
+
+    /// The last output that says something.
+    pub(super) fn result(&self) -> String {
+        let last = self.outputs.values().rev().find(|output| !output.text.is_empty());
+        last.map(|output| output.text.clone()).unwrap_or_default()
+    }
+}
+
+fn position(crew: &Crew, id: &str) -> Result<usize, CrewRefused> {
+    crew.tasks.iter().position(|task| task.id == id).ok_or_else(|| CrewRefused::UnknownTask(id.to_owned()))
+}
+
+impl Condition {
+    fn holds(&self, text: &str) -> bool {
+        let place = self.pointer.as_ref().map(|pointer| {
+            let json: Option<Value> = serde_json::from_str(text).ok();
+            json.and_then(|json| json.pointer(pointer).cloned())
+        });
+        let equal = match (&place, &self.equals) {
+            (Some(found), Some(wanted)) => found.as_ref() == Some(wanted),
+            (Some(found), None) => found.is_some(),
+            (None, Some(wanted)) => super::message::text_of(wanted) == text,
+            (None, None) => true,
+        };
+        equal
+            && self.contains.as_ref().is_none_or(|part| text.contains(part))
+            && self.not_contains.as_ref().is_none_or(|part| !text.contains(part))
+    }
+}

@@ -1,0 +1,228 @@
+//! A crew on the loop: sessions of its manager, guardrails, and people who are asked.
+//!
+//! Invariant: an output counts when its guardrail and, after it, the person have let it pass: nobody is bothered with
+//! what is not valid. A task that fails stops the crew. The order of tasks is `crew`'s.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::agent_loop::{
+    AgentInput, AgentLoop, AgentOutcome, AgentsRefused, HumanAnswer, HumanKind, HumanNeeded, Wait, Work,
+};
+use super::crew::{Crew, CrewCheckpoint, CrewRun, CrewStart, TaskOutput, TaskRun};
+use super::message::{Message, Variables};
+use super::rules::{AgentDef, AgentRules, CoworkerScope};
+use super::session::Home;
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+
+/// What a guardrail answers.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Validation {
+    #[serde(alias = "passed", alias = "valid")]
+    success: bool,
+    /// Takes the place of the output.
+    #[serde(default)]
+    result: Option<String>,
+    #[serde(default, alias = "feedback")]
+    error: Option<String>,
+}
+
+impl AgentLoop {
+    /// A crew that begins there.
+    pub fn crew(
+        rules: AgentRules,
+        mut agents: Vec<AgentDef>,
+        crew: Crew,
+        start: CrewStart,
+        input: &AgentInput,
+        out: &mut Outbox,
+    ) -> Result<AgentLoop, AgentsRefused> {
+        let manager = crew.check(&agents)?;
+        let run = CrewRun::new(crew, &manager.name, start)?;
+        agents.push(manager);
+        let mut it = AgentLoop::new(rules, agents, input, Work::Crew(run))?;
+        it.go_on_with_crew(out);
+        Ok(it)
+    }
+
+    /// The outputs so far; to be restored, or forked.
+    pub fn checkpoint(&self) -> Option<CrewCheckpoint> {
+        let Work::Crew(run) = &self.work else { return None };
+        Some(CrewCheckpoint { outputs: run.outputs.values().cloned().collect(), lineage: run.lineage.clone() })
+    }
+
+    fn crew_run(&mut self) -> Option<&mut CrewRun> {
+        match &mut self.work {
+            Work::Crew(run) => Some(run),
+            Work::Conversation { .. } | Work::Steps(_) => None,
+        }
+    }
+
+    /// Starts every task that may start, and ends when there is none left.
+    fn go_on_with_crew(&mut self, out: &mut Outbox) {
+        loop {
+            if self.outcome.is_some() {
+                return;
+            }
+            let Some(run) = self.crew_run() else { return };
+            let Some(at) = run.next() else { break };
+            if !run.condition_holds(at) {
+                self.accept(at, String::new(), true, out);
+                continue;
+            }
+            run.running.insert(at, TaskRun::default());
+            self.start_task(at, None, out);
+        }
+        let Some(run) = self.crew_run() else { return };
+        if run.running.is_empty() {
+            let result = Value::String(run.result());
+            let outcome = self.outcome_of(Ok(result));
+            self.outcome = Some(outcome);
+        }
+    }
+
+    /// Sets the manager to a task, in a session of its own.
+    fn start_task(&mut self, at: usize, correction: Option<&str>, out: &mut Outbox) {
+        let Some(run) = self.crew_run() else { return };
+        let Some(under_way) = run.running.get_mut(&at) else { return };
+        under_way.attempt = under_way.attempt.saturating_add(1);
+        let (attempt, manager) = (under_way.attempt, run.manager.clone());
+        let (prompt, task) = (run.prompt(at, correction), run.tasks[at].clone());
+        out.note(NoteKind::AttemptStarted, json!({"task": task.id, "attempt": attempt, "agent": manager}));
+        let everybody = || self.agents.iter().map(|def| def.name.clone()).filter(|name| *name != manager);
+        let coworkers: Vec<String> = match (self.rules.delegation.scope, &task.agent) {
+            (CoworkerScope::Assigned, Some(agent)) => vec![agent.clone()],
+            (CoworkerScope::Assigned, None) | (CoworkerScope::All, _) => everybody().collect(),
+        };
+        let depth = self.rules.delegation.base_depth;
+        let messages = vec![Message::user(prompt)];
+        let seq = self.open(&manager, None, depth, Home::Root { item: at }, messages, Variables::new(), out);
+        if let Some(session) = self.sessions.get_mut(&seq) {
+            session.coworkers = coworkers;
+        }
+        self.begin_turn(seq, out);
+    }
+
+    /// The manager has an output, or failed.
+    pub(super) fn task_answered(&mut self, at: usize, result: Result<String, String>, out: &mut Outbox) {
+        let Some(run) = self.crew_run() else { return };
+        let Some(task) = run.tasks.get(at).cloned() else { return };
+        let text = match result {
+            Ok(text) => text,
+            Err(why) => {
+                self.stop_crew(format!("Task '{}' failed: {why}", task.id), out);
+                return;
+            }
+        };
+        let Some(under_way) = run.running.get_mut(&at) else { return };
+        under_way.output.clone_from(&text);
+        let attempt = under_way.attempt;
+        match task.guardrail {
+            Some(guardrail) => {
+                let key = format!("{}/task/{}/guard/{attempt}", self.name, task.id);
+                let context = json!({"task": task.id, "description": task.description, "output": text});
+                let prompt = format!("Validate this output of the task \"{}\":\n{text}", task.description);
+                let call = Call::new(&key, Purpose::Review, context).agent(guardrail).attempt(attempt).prompt(prompt);
+                out.call(call);
+                self.waits.insert(key, Wait::Guard { item: at });
+            }
+            None => self.ask_about(at, out),
+        }
+    }
+
+    pub(super) fn guard_answered(&mut self, at: usize, answer: Answer, out: &mut Outbox) {
+        let validation = match answer {
+            Ok(value) => serde_path_to_error::deserialize::<_, Validation>(value)
+                .map_err(|why| format!("the guardrail's answer does not conform at `{}`: {}", why.path(), why.inner())),
+            Err(failure) => Err(failure.message),
+        };
+        let Some(run) = self.crew_run() else { return };
+        let Some(task) = run.tasks.get(at).cloned() else { return };
+        let Some(under_way) = run.running.get_mut(&at) else { return };
+        let validation = match validation {
+            Ok(validation) => validation,
+            Err(why) => {
+                self.stop_crew(format!("Task '{}' failed: {why}", task.id), out);
+                return;
+            }
+        };
+        if validation.success {
+            if let Some(result) = validation.result {
+                under_way.output = result;
+            }
+            self.ask_about(at, out);
+            return;
+        }
+        let error = validation.error.unwrap_or_else(|| "not valid".to_owned());
+        let max = task.guardrail_max_retries;
+        if under_way.invalid >= max {
+            let why = format!("Task failed guardrail validation after {max} retries. Last error: {error}");
+            self.stop_crew(why, out);
+            return;
+        }
+        under_way.invalid = under_way.invalid.saturating_add(1);
+        let correction = format!(
+            "### Previous attempt failed validation: {error}\n\n### Previous result:\n{}\n\nTry again, making sure to \
+             address the validation error.",
+            under_way.output
+        );
+        self.start_task(at, Some(&correction), out);
+    }
+
+    /// Asks the person, if the task wants it; accepts the output otherwise.
+    fn ask_about(&mut self, at: usize, out: &mut Outbox) {
+        let Some(run) = self.crew_run() else { return };
+        let Some(task) = run.tasks.get(at).cloned() else { return };
+        let Some(under_way) = run.running.get(&at).cloned() else { return };
+        if !task.human_input {
+            self.accept(at, under_way.output, false, out);
+            self.go_on_with_crew(out);
+            return;
+        }
+        let manager = run.manager.clone();
+        let key = format!("{}/task/{}/human/{}", self.name, task.id, under_way.attempt);
+        let needed = HumanNeeded {
+            key: key.clone(),
+            kind: HumanKind::TaskFeedback { task: task.id.clone() },
+            agent: manager,
+            message: format!("Is this output of task '{}' right? What is to be changed?", task.id),
+            about: under_way.output,
+        };
+        self.humans.insert(key.clone(), needed);
+        self.waits.insert(key, Wait::Feedback { item: at });
+    }
+
+    /// The person has looked at an output.
+    pub(super) fn feedback_given(&mut self, at: usize, answer: &HumanAnswer, out: &mut Outbox) {
+        let Some(run) = self.crew_run() else { return };
+        let Some(output) = run.running.get(&at).map(|under_way| under_way.output.clone()) else { return };
+        if answer.approved {
+            self.accept(at, output, false, out);
+            self.go_on_with_crew(out);
+            return;
+        }
+        let correction =
+            format!("### Feedback on your previous result:\n{}\n\n### Previous result:\n{output}", answer.feedback);
+        self.start_task(at, Some(&correction), out);
+    }
+
+    fn accept(&mut self, at: usize, text: String, skipped: bool, out: &mut Outbox) {
+        let Some(run) = self.crew_run() else { return };
+        run.running.remove(&at);
+        let task = run.tasks[at].id.clone();
+        let to = if skipped { "skipped" } else { "completed" };
+        out.note(NoteKind::TaskStatusChanged, json!({"task": task, "to": to, "by": "crew"}));
+        run.outputs.insert(at, TaskOutput { task, text, skipped });
+    }
+
+    /// A crew that cannot go on ends everything that is under way.
+    fn stop_crew(&mut self, why: String, out: &mut Outbox) {
+        if self.outcome.is_none() {
+            self.cancel(&why, out);
+            let outcome = self.outcome_of(Err(why));
+            self.outcome = Some(AgentOutcome { ok: false, ..outcome });
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Delegation: work given to another agent, in a session of its own, whose result is the answer of the call.
+//!
+//! Invariant: who may be asked, whether they exist and how deep they would be is looked at, in that order, before
+//! anything is started; a child knows what it is told and nothing else. A refusal is the answer of the call: the caller
+//! goes on and decides.
+
+use serde_json::{Map, Value, json};
+
+use super::agent_loop::{AgentLoop, Wait};
+use super::message::{Message, Role, Variables, json_text, text_of};
+use super::rules::{DelegationKind, OnTimeout};
+use super::session::{ChildKind, Home, Progress, Running, ToolAnswer};
+use super::toolbox::sanitized;
+use crate::supervisor::outbox::Outbox;
+use crate::supervisor::spec::Span;
+
+/// A summary is passed on if there are more messages than this, besides those of the system.
+const SUMMARY_ABOVE: usize = 4;
+/// How many of the last messages it holds, and how much of each.
+const SUMMARY_MESSAGES: usize = 10;
+const SUMMARY_CHARS: usize = 300;
+
+/// What a delegation is to do.
+#[derive(Debug, Default)]
+struct Order {
+    task: String,
+    context: Option<String>,
+    background: bool,
+    timeout: Option<Span>,
+    /// Which variables go along; all if none are named.
+    variables: Option<Vec<String>>,
+}
+
+impl Order {
+    fn read(args: &Map<String, Value>) -> Result<Order, String> {
+        let wrong = |field: &str, what: &str| Err(format!("Invalid tool arguments at `{field}`: {what} is needed"));
+        let mut order = Order::default();
+        match args.get("task") {
+            Some(Value::String(task)) => order.task.clone_from(task),
+            Some(_) | None => return wrong("task", "a text"),
+        }
+        match args.get("context") {
+            None | Some(Value::Null) => {}
+            Some(Value::String(context)) => order.context = Some(context.clone()),
+            Some(_) => return wrong("context", "a text"),
+        }
+        match args.get("background") {
+            None | Some(Value::Null) => {}
+            Some(Value::Bool(background)) => order.background = *background,
+            Some(_) => return wrong("background", "true or false"),
+        }
+        match args.get("timeout") {
+            None | Some(Value::Null) => {}
+            Some(value) => match value.as_f64().filter(|seconds| *seconds > 0.0) {
+                Some(seconds) => order.timeout = Some(Span::from_ms((seconds * 1e3).ceil() as u64)),
+                None => return wrong("timeout", "a positive number of seconds"),
+            },
+        }
+        match args.get("variables") {
+            None | Some(Value::Null) => {}
+            Some(value) => match serde_json::from_value(value.clone()) {
+                Ok(names) => order.variables = Some(names),
+                Err(_) => return wrong("variables", "a list of names"),
+            },
+        }
+        Ok(order)
+    }
+}
+
+impl AgentLoop {
+    /// `delegate_to_<name>`.
+    pub(super) fn delegate(
+        &mut self,
+        seq: u32,
+        index: usize,
+        suffix: &str,
+        args: &Map<String, Value>,
+        out: &mut Outbox,
+    ) -> Option<ToolAnswer> {
+        let session = self.sessions.get(&seq)?;
+        let delegates = self.def(&session.agent).map(|def| def.delegates.clone()).unwrap_or_default();
+        let Some(name) = delegates.into_iter().find(|name| sanitized(name) == suffix) else {
+            return Some(self.failure(&format!("Agent '{suffix}' is not in the delegates list")));
+        };
+        self.delegate_to(seq, index, &name, args, out)
+    }
+
+    /// `spawn_agent`.
+    pub(super) fn spawn(
+        &mut self,
+        seq: u32,
+        index: usize,
+        args: &Map<String, Value>,
+        out: &mut Outbox,
+    ) -> Option<ToolAnswer> {
+        let session = self.sessions.get(&seq)?;
+        let delegates = self.def(&session.agent).map(|def| def.delegates.clone()).unwrap_or_default();
+        let name = args.get("agent_type").map(text_of).unwrap_or_default();
+        if !delegates.contains(&name) {
+            let available = delegates.join(", ");
+            return Some(
+                self.failure(&format!("Cannot spawn '{name}' - not in delegates list. Available: {available}")),
+            );
+        }
+        self.delegate_to(seq, index, &name, args, out)
+    }
+
+    fn delegate_to(
+        &mut self,
+        seq: u32,
+        index: usize,
+        name: &str,
+        args: &Map<String, Value>,
+        out: &mut Outbox,
+    ) -> Option<ToolAnswer> {
+        if self.def(name).is_none() {
+            return Some(self.failure(&format!("Delegation to '{name}' failed: Agent '{name}' not found")));
+        }
+        let depth = match self.child_depth(seq) {
+            Ok(depth) => depth,
+            Err(refusal) => return Some(refusal),
+        };
+        let order = match Order::read(args) {
+            Ok(order) => order,
+            Err(why) => return Some(self.failure(&why)),
+        };
+        if let Some(refusal) = self.out_of_order(seq, name) {
+            return Some(refusal);
+        }
+        let session = self.sessions.get(&seq)?;
+        let variables = passed_on(&session.variables, order.variables.as_deref());
+        let text = match self.rules.delegation.kind {
+            DelegationKind::Process => {
+                let context = self.context_text(seq, &order)?;
+                format!("{context}\n\n---\n\nYour task:\n{}", order.task)
+            }
+            DelegationKind::Variables | DelegationKind::Coworkers => with_variables(&order.task, &variables),
+        };
+        if order.background && self.rules.delegation.kind == DelegationKind::Process {
+            return Some(self.start_in_background(seq, name, &order.task, text, variables, depth, out));
+        }
+        let timeout = order.timeout.unwrap_or(self.rules.delegation.timeout);
+        self.start_child(seq, index, name, &order.task, text, variables, depth, timeout, out);
+        None
+    }
+
+    /// How deep a child would be, if it may be.
+    pub(super) fn child_depth(&self, seq: u32) -> Result<u32, ToolAnswer> {
+        let depth = self.sessions.get(&seq).map_or(0, |session| session.depth);
+        let max = self.rules.delegation.max_depth;
+        if depth >= max {
+            return Err(self.failure(&format!("Maximum delegation depth ({max}) reached. Cannot delegate further.")));
+        }
+        Ok(depth.saturating_add(1))
+    }
+
+    /// A playbook that names an order of agents is kept to.
+    fn out_of_order(&mut self, seq: u32, name: &str) -> Option<ToolAnswer> {
+        let order = self.sessions.get(&seq).map(|session| session.order.clone()).unwrap_or_default();
+        if order.first().is_some_and(|first| first == name) {
+            if let Some(session) = self.sessions.get_mut(&seq) {
+                session.order.remove(0);
+            }
+            return None;
+        }
+        let first = order.first().filter(|_| order.iter().any(|other| other == name))?;
+        Some(self.failure(&format!("The playbook wants '{first}' before '{name}'. Delegate to '{first}' first.")))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are what a child is made of")]
+    fn start_child(
+        &mut self,
+        seq: u32,
+        index: usize,
+        name: &str,
+        task: &str,
+        text: String,
+        variables: Variables,
+        depth: u32,
+        timeout: Span,
+        out: &mut Outbox,
+    ) {
+        self.select(name);
+        let home = Home::Call { session: seq, index };
+        let child = self.open(name, Some(seq), depth, home, vec![Message::user(text)], variables, out);
+        self.set_running(seq, index, Running::Child { session: child, kind: ChildKind::Delegation });
+        let rules = &self.rules.delegation;
+        let patience = match rules.on_timeout {
+            OnTimeout::Wait => timeout.max(rules.hard_timeout),
+            OnTimeout::Background | OnTimeout::Kill | OnTimeout::Fail => timeout,
+        };
+        let key = format!("{}/{child}/deadline", self.name);
+        out.timer(&key, out.now().plus(patience.duration()), format!("delegation to {name}"));
+        self.waits.insert(key.clone(), Wait::Deadline { session: child });
+        if let Some(session) = self.sessions.get_mut(&child) {
+            session.deadline = Some((key, timeout));
+            task.clone_into(&mut session.task);
+        }
+        self.begin_with_memory(child, name, out);
+    }
+
+    /// The caller of a session waits no longer.
+    pub(super) fn timed_out(&mut self, child: u32, out: &mut Outbox) {
+        let Some(session) = self.sessions.get_mut(&child) else { return };
+        let (Home::Call { session: caller, index }, Some((_, waited))) = (session.home, session.deadline.take()) else {
+            return;
+        };
+        let hard = self.rules.delegation.hard_timeout;
+        let seconds = seconds(waited);
+        let answer = match self.rules.delegation.on_timeout {
+            OnTimeout::Background => {
+                let started = self.promote(child, &seconds, out);
+                self.complete(caller, index, started, out);
+                return;
+            }
+            OnTimeout::Kill => self.failure(&format!("Process killed after {seconds}s timeout")),
+            OnTimeout::Wait if waited < hard => {
+                self.failure(&format!("Process killed after {}s hard timeout", self::seconds(hard)))
+            }
+            OnTimeout::Wait => self.failure("Process killed after reaching max execution time"),
+            OnTimeout::Fail => self.failure("Delegation timeout - child took too long"),
+        };
+        self.kill(child, out);
+        self.complete(caller, index, answer, out);
+    }
+
+    /// `Delegate work to coworker` and `Ask question to coworker`.
+    pub(super) fn ask_coworker(
+        &mut self,
+        seq: u32,
+        index: usize,
+        args: &Map<String, Value>,
+        out: &mut Outbox,
+    ) -> Option<ToolAnswer> {
+        let text = |keys: &[&str]| keys.iter().find_map(|key| args.get(*key)).map(text_of).unwrap_or_default();
+        let asked = text(&["coworker", "co_worker"]);
+        let session = self.sessions.get(&seq)?;
+        let wanted = plain_name(first_named(&asked));
+        let Some(name) = session.coworkers.iter().find(|name| plain_name(name) == wanted).cloned() else {
+            let options = session.coworkers.join(", ");
+            return Some(ToolAnswer::failed(format!(
+                "Error executing tool. coworker mentioned not found, it must be one of the following options: {options}"
+            )));
+        };
+        let depth = match self.child_depth(seq) {
+            Ok(depth) => depth,
+            Err(refusal) => return Some(refusal),
+        };
+        let (task, context) = (text(&["task", "question"]), text(&["context"]));
+        let told = if context.is_empty() { task.clone() } else { format!("{task}\n\nContext:\n{context}") };
+        let timeout = self.rules.delegation.timeout;
+        self.start_child(seq, index, &name, &task, told, Variables::new(), depth, timeout, out);
+        None
+    }
+
+    /// What the caller is told of a child that ended.
+    pub(super) fn child_answer(
+        &self,
+        caller: u32,
+        index: usize,
+        child: u32,
+        result: Result<String, String>,
+    ) -> ToolAnswer {
+        let (Some(parent), Some(session)) = (self.sessions.get(&caller), self.sessions.get(&child)) else {
+            return ToolAnswer::default();
+        };
+        if let super::session::Doing::Acting(batch) = &parent.doing
+            && let Some(Progress::Running(Running::Child { kind: ChildKind::Handoff, .. })) =
+                batch.calls.get(index).map(|call| &call.progress)
+        {
+            return self.handed_back(parent, session, result);
+        }
+        let name = &session.agent;
+        match (result, self.rules.delegation.kind) {
+            (Ok(text), DelegationKind::Variables) => {
+                ToolAnswer { variables: session.variables.clone(), ..self.success(&Value::String(text)) }
+            }
+            (Ok(text), DelegationKind::Process | DelegationKind::Coworkers) => self.success(&Value::String(text)),
+            (Err(why), DelegationKind::Coworkers) => {
+                ToolAnswer::failed(format!("Error executing task with agent '{name}'. Error: {why}"))
+            }
+            (Err(why), DelegationKind::Process | DelegationKind::Variables) => self.failure(&format!(
+                "Delegation to '{name}' failed: {why}. The agent may not exist or may have encountered an error."
+            )),
+        }
+    }
+
+    /// What a child is told of its caller; what is absent has no heading.
+    fn context_text(&self, seq: u32, order: &Order) -> Option<String> {
+        let session = self.sessions.get(&seq)?;
+        let mut parts = vec![
+            format!("You are being called by the '{}' agent.", session.agent),
+            format!("Parent's current task: {}", session.task),
+        ];
+        if let Some(summary) = summary(&session.messages).filter(|_| self.rules.delegation.share_summary) {
+            parts.push(format!("\nConversation context:\n{summary}"));
+        }
+        if let Some(fact) = &order.context {
+            parts.push(format!("\nRelevant information:\n- {fact}"));
+        }
+        if !session.variables.is_empty() {
+            parts.push("\nShared data:".to_owned());
+            parts.extend(session.variables.iter().map(|(name, value)| format!("- {name}: {}", text_of(value))));
+        }
+        Some(parts.join("\n"))
+    }
+}
+
+/// The last messages of users and agents, shortened, if there are enough to need it.
+fn summary(messages: &[Message]) -> Option<String> {
+    let spoken: Vec<&Message> = messages.iter().filter(|message| message.role != Role::System).collect();
+    if spoken.len() <= SUMMARY_ABOVE {
+        return None;
+    }
+    let mut lines = Vec::new();
+    for message in &spoken[spoken.len().saturating_sub(SUMMARY_MESSAGES)..] {
+        let who = match message.role {
+            Role::User => "User",
+            Role::Assistant => "Assistant",
+            Role::System | Role::Tool => continue,
+        };
+        let text = message.text();
+        if text.is_empty() {
+            continue;
+        }
+        match text.char_indices().nth(SUMMARY_CHARS) {
+            Some((end, _)) => lines.push(format!("{who}: {}...", &text[..end])),
+            None => lines.push(format!("{who}: {text}")),
+        }
+    }
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+fn passed_on(variables: &Variables, names: Option<&[String]>) -> Variables {
+    match names {
+        None => variables.clone(),
+        Some(names) => variables
+            .iter()
+            .filter(|(name, _)| names.contains(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+    }
+}
+
+fn with_variables(task: &str, variables: &Variables) -> String {
+    if variables.is_empty() {
+        return task.to_owned();
+    }
+    let lines: Vec<String> = variables.iter().map(|(name, value)| format!("- {name}: {}", json_text(value))).collect();
+    format!("{task}\n\nVariables:\n{}", lines.join("\n"))
+}
+
+/// `[a, b]` names its first.
+fn first_named(asked: &str) -> &str {
+    let asked = asked.trim();
+    match asked.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')) {
+        Some(inner) => inner.split(',').next().unwrap_or_default(),
+        None => asked,
+    }
+}
+
+/// A name without quotes, in lower case, with single blanks.
+fn plain_name(name: &str) -> String {
+    let unquoted: String = name.chars().filter(|c| !matches!(c, '"' | '\'' | '`')).collect();
+    unquoted.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+/// `300`, or `1.5`.
+pub(super) fn seconds(span: Span) -> String {
+    let (whole, ms) = (span.as_ms() / 1000, span.as_ms() % 1000);
+    if ms == 0 { whole.to_string() } else { format!("{whole}.{ms:03}").trim_end_matches('0').to_owned() }
+}
+
+/// The start of a long text.
+pub(super) fn beginning(text: &str, chars: usize) -> String {
+    text.chars().take(chars).collect()
+}
+
+/// The answer for work that goes on in the background.
+pub(super) fn backgrounded(id: &str, message: &str) -> Value {
+    // There is no operating-system process and no file: the log of the run holds everything.
+    json!({"status": "backgrounded", "process_id": id, "pid": null, "message": message, "log_file": null})
+}

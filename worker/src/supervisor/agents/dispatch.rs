@@ -1,0 +1,391 @@
+//! Tool calls: which are carried out when, and what becomes of their answers.
+//!
+//! Invariant: calls start in call order, no more at once than the rules allow; their answers are used in call order when
+//! the last is there, whichever came first. A call that is refused tells the model why and changes nothing else.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::agent_loop::{AgentLoop, HumanAnswer, HumanKind, HumanNeeded, Wait};
+use super::counters::Refusal;
+use super::message::{FunctionResult, Message, ToolCall, json_text};
+use super::policies;
+use super::rules::{Builtin, ErrorStyle, ToolDef, ToolLimits};
+use super::session::{Batch, Doing, End, Progress, Running, ToolAnswer};
+use super::todos;
+use super::toolbox::Kind;
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+
+const SLEEP_MAX_SECONDS: u64 = 86_400;
+const INVALID_JSON: &str = "Invalid JSON in tool arguments";
+
+impl AgentLoop {
+    /// Starts queued calls as long as there is room, and uses the answers when all are there.
+    pub(super) fn run_calls(&mut self, seq: u32, out: &mut Outbox) {
+        let parallel = if self.rules.parallel_tool_calls { self.rules.delegation.parallel.max(1) } else { 1 };
+        let Some(batch) = self.batch(seq) else { return };
+        if batch.starting {
+            return;
+        }
+        batch.starting = true;
+        loop {
+            let Some(batch) = self.batch(seq) else { return };
+            if batch.running() >= parallel as usize {
+                break;
+            }
+            let Some(index) = batch.next_queued() else { break };
+            let call = batch.calls[index].call.clone();
+            let id = self.sessions.get(&seq).map(|session| session.id.clone());
+            out.note(NoteKind::ToolCalled, json!({"session": id, "call": call.id, "tool": call.name}));
+            if let Some(answer) = self.admit(seq, index, &call, out) {
+                self.complete(seq, index, answer, out);
+            }
+        }
+        let Some(batch) = self.batch(seq) else { return };
+        batch.starting = false;
+        if batch.is_done() {
+            self.settle(seq, out);
+        }
+    }
+
+    fn batch(&mut self, seq: u32) -> Option<&mut Batch> {
+        self.sessions.get_mut(&seq)?.batch()
+    }
+
+    pub(super) fn set_running(&mut self, seq: u32, index: usize, running: Running) {
+        if let Some(call) = self.batch(seq).and_then(|batch| batch.calls.get_mut(index)) {
+            call.progress = Progress::Running(running);
+        }
+    }
+
+    fn running(&mut self, seq: u32, index: usize) -> Option<Running> {
+        match &self.batch(seq)?.calls.get(index)?.progress {
+            Progress::Running(running) => Some(running.clone()),
+            Progress::Queued | Progress::Done(_) => None,
+        }
+    }
+
+    /// A call has its answer.
+    pub(super) fn complete(&mut self, seq: u32, index: usize, answer: ToolAnswer, out: &mut Outbox) {
+        let id = self.sessions.get(&seq).map(|session| session.id.clone());
+        let Some(batch) = self.batch(seq) else { return };
+        let starting = batch.starting;
+        let Some(call) = batch.calls.get_mut(index) else { return };
+        if matches!(call.progress, Progress::Done(_)) {
+            return;
+        }
+        out.note(
+            NoteKind::ToolAnswered,
+            json!({"session": id, "call": call.call.id, "tool": call.call.name, "ok": answer.ok}),
+        );
+        call.progress = Progress::Done(answer);
+        if !starting {
+            self.run_calls(seq, out);
+        }
+    }
+
+    /// Looks whether a call may be made, and makes it. An answer is what is there at once.
+    fn admit(&mut self, seq: u32, index: usize, call: &ToolCall, out: &mut Outbox) -> Option<ToolAnswer> {
+        let session = self.sessions.get(&seq)?;
+        let kind = self.kind_of(session, &call.name);
+        let limits = self.def(&session.agent).map_or_else(ToolLimits::default, |def| def.limits.clone());
+        let mut counters = session.counters.clone();
+        let admitted = counters.admit(call, &limits, &self.rules);
+        self.sessions.get_mut(&seq)?.counters = counters;
+        if let Err(refusal) = admitted {
+            return Some(self.refused(refusal));
+        }
+        if Self::is_charged(&kind) {
+            if let Some(answer) = self.charge() {
+                return Some(answer);
+            }
+        }
+        if call.arguments().is_none() {
+            return Some(self.failure(INVALID_JSON));
+        }
+        if let Some((policy, message)) = policies::approval(&self.rules.policies, &call.name) {
+            let (policy, message) = (policy.name.clone(), message.to_owned());
+            self.ask_approval(seq, index, call, policy, message);
+            return None;
+        }
+        self.carry_out(seq, index, call, kind, out)
+    }
+
+    fn carry_out(
+        &mut self,
+        seq: u32,
+        index: usize,
+        call: &ToolCall,
+        kind: Kind,
+        out: &mut Outbox,
+    ) -> Option<ToolAnswer> {
+        let args = call.arguments().cloned().unwrap_or_default();
+        match kind {
+            Kind::Function(tool) => self.call_function(seq, index, call, &tool, out),
+            Kind::Handoff(to) => self.hand_over(seq, index, &to, out),
+            Kind::Delegate(suffix) => self.delegate(seq, index, &suffix, &args, out),
+            Kind::Spawn => self.spawn(seq, index, &args, out),
+            Kind::Coworker => self.ask_coworker(seq, index, &args, out),
+            Kind::Process => Some(self.process_tool(&call.name, &args, out)),
+            Kind::Forward => Some(self.forward(seq, &args)),
+            Kind::Builtin(builtin) => self.builtin(seq, index, builtin, &args, out),
+            Kind::Unknown => Some(match self.rules.errors {
+                ErrorStyle::Object => self.failure(&format!("Unknown delegation tool: {}", call.name)),
+                ErrorStyle::Text => ToolAnswer::failed(format!("Error: Tool {} not found.", call.name)),
+            }),
+        }
+    }
+
+    /// Charges one tool call, or says that there is nothing left.
+    fn charge(&mut self) -> Option<ToolAnswer> {
+        if let Some(max) = self.budget_spent() {
+            let text = format!("Tool call budget ({max}) is used up. Answer with what you have.");
+            let answer = self.refused(Refusal { kind: "budget", text, ends: false });
+            return Some(ToolAnswer { end: Some(End::Budget), ..answer });
+        }
+        self.charged_task = self.charged_task.saturating_add(1);
+        self.charged_thread = self.charged_thread.saturating_add(1);
+        None
+    }
+
+    /// The budget that is used up, if one is.
+    pub(super) fn budget_spent(&self) -> Option<u32> {
+        let spent = |max: Option<u32>, used: u32| max.filter(|max| used >= *max);
+        spent(self.rules.budget.per_task, self.charged_task)
+            .or(spent(self.rules.budget.per_thread, self.charged_thread))
+    }
+
+    fn call_function(
+        &mut self,
+        seq: u32,
+        index: usize,
+        call: &ToolCall,
+        tool: &ToolDef,
+        out: &mut Outbox,
+    ) -> Option<ToolAnswer> {
+        let session = self.sessions.get(&seq)?;
+        let key = format!("{}/{seq}/tool/{}/{index}", self.name, session.steps_total);
+        let owner = tool.owner.clone().unwrap_or_else(|| session.agent.clone());
+        let context = json!({
+            "session": session.id,
+            "tool": call.name,
+            "args": call.args,
+            "context_variables": session.variables,
+        });
+        let prompt = code_of(call);
+        out.call(
+            Call::new(&key, Purpose::ExecuteWorker, context).agent(owner).round(session.steps_total).prompt(prompt),
+        );
+        self.waits.insert(key.clone(), Wait::Function { session: seq, index });
+        self.set_running(seq, index, Running::Function { key });
+        None
+    }
+
+    pub(super) fn function_answered(&mut self, seq: u32, index: usize, answer: Answer, out: &mut Outbox) {
+        let answer = match answer {
+            Err(failure) => self.failure(&failure.message),
+            Ok(value) => {
+                let result = FunctionResult::decode(value, |name| self.def(name).is_some());
+                match result.agent {
+                    Some(name) if self.def(&name).is_none() => self.failure(&format!("Agent '{name}' not found")),
+                    agent => ToolAnswer {
+                        content: result.content,
+                        ok: !result.failed,
+                        variables: result.context_variables,
+                        handoff: agent.filter(|_| self.switches()),
+                        ..ToolAnswer::default()
+                    },
+                }
+            }
+        };
+        self.complete(seq, index, answer, out);
+    }
+
+    fn builtin(
+        &mut self,
+        seq: u32,
+        index: usize,
+        builtin: Builtin,
+        args: &Map<String, Value>,
+        out: &mut Outbox,
+    ) -> Option<ToolAnswer> {
+        match builtin {
+            Builtin::ThinkTool => Some(self.success(&json!("Thought noted."))),
+            Builtin::GetCurrentDatetime => Some(self.success(&json!(out.now().to_string()))),
+            Builtin::CreateUpdateTodos => Some(match todos::decode(args) {
+                Ok(list) => {
+                    let answer = self.success(&json!(format!("Todos updated:\n{}", todos::section(&list))));
+                    self.sessions.get_mut(&seq)?.todos = list;
+                    answer
+                }
+                Err(why) => self.failure(&why),
+            }),
+            Builtin::Sleep => {
+                let (after, seconds) = match sleep_for(args) {
+                    Ok(sleep) => sleep,
+                    Err(why) => return Some(self.failure(why)),
+                };
+                let steps = self.sessions.get(&seq)?.steps_total;
+                let key = format!("{}/{seq}/sleep/{steps}/{index}", self.name);
+                out.timer(&key, out.now().plus(after), format!("sleep {seconds} s"));
+                self.waits.insert(key.clone(), Wait::Sleep { session: seq, index });
+                self.set_running(seq, index, Running::Sleep { key, seconds });
+                None
+            }
+        }
+    }
+
+    pub(super) fn woke(&mut self, seq: u32, index: usize, out: &mut Outbox) {
+        if let Some(Running::Sleep { seconds, .. }) = self.running(seq, index) {
+            let answer = self.success(&json!(format!("Slept for {seconds} seconds")));
+            self.complete(seq, index, answer, out);
+        }
+    }
+
+    fn ask_approval(&mut self, seq: u32, index: usize, call: &ToolCall, policy: String, message: String) {
+        let Some(session) = self.sessions.get(&seq) else { return };
+        let key = format!("{}/{seq}/approve/{}/{index}", self.name, session.steps_total);
+        let needed = HumanNeeded {
+            key: key.clone(),
+            kind: HumanKind::ToolApproval { policy },
+            agent: session.agent.clone(),
+            message,
+            about: code_of(call),
+        };
+        self.humans.insert(key.clone(), needed);
+        self.waits.insert(key.clone(), Wait::Approval { session: seq, index });
+        self.set_running(seq, index, Running::Human { key });
+    }
+
+    pub(super) fn tool_decided(&mut self, seq: u32, index: usize, answer: &HumanAnswer, out: &mut Outbox) {
+        let Some(call) = self.batch(seq).and_then(|batch| batch.calls.get(index)).map(|call| call.call.clone()) else {
+            return;
+        };
+        let done = if answer.approved {
+            let Some(session) = self.sessions.get(&seq) else { return };
+            let kind = self.kind_of(session, &call.name);
+            self.carry_out(seq, index, &call, kind, out)
+        } else {
+            let why = if answer.feedback.is_empty() { String::new() } else { format!(": {}", answer.feedback) };
+            let text = format!("The call of '{}' was denied{why}. The task is cancelled.", call.name);
+            Some(ToolAnswer { refused: true, end: Some(End::Denied(text.clone())), ..ToolAnswer::failed(text) })
+        };
+        if let Some(answer) = done {
+            self.complete(seq, index, answer, out);
+        }
+    }
+
+    /// All answers of a response are there: they go into the messages in call order, and the session goes on.
+    fn settle(&mut self, seq: u32, out: &mut Outbox) {
+        let Some(session) = self.sessions.get_mut(&seq) else { return };
+        let Doing::Acting(batch) = std::mem::replace(&mut session.doing, Doing::Waiting) else { return };
+        let (mut outputs, mut ends, mut handoff, mut hidden) = (Vec::new(), Vec::new(), None, Vec::new());
+        let (mut tools, mut round) = (Vec::new(), false);
+        for CallDone { call, answer } in batch.calls.into_iter().filter_map(CallDone::of) {
+            if !answer.refused {
+                session.counters.ended(&call.name, answer.ok);
+            }
+            round |= !answer.outputs.is_empty();
+            if answer.hidden {
+                hidden.push(call.id.clone());
+            } else {
+                tools.push(Message::tool(&call, answer.content));
+            }
+            session.variables.extend(answer.variables);
+            outputs.extend(answer.outputs);
+            ends.extend(answer.end);
+            handoff = answer.handoff.or(handoff);
+        }
+        super::handoff::hide(&mut session.messages, &hidden);
+        session.messages.extend(tools);
+        session.messages.extend(outputs);
+        if let Some(to) = handoff.filter(|to| *to != session.agent) {
+            out.note(NoteKind::HandedOff, json!({"session": session.id, "from": session.agent, "to": to}));
+            session.agent = to;
+        }
+        self.steps = self.steps.saturating_add(u32::from(round));
+        self.go_on(seq, ends, out);
+    }
+
+    fn go_on(&mut self, seq: u32, mut ends: Vec<End>, out: &mut Outbox) {
+        ends.sort_by_key(|end| match end {
+            End::Denied(_) => 0,
+            End::Forward(_) => 1,
+            End::Limit => 2,
+            End::Budget => 3,
+        });
+        let Some(session) = self.sessions.get_mut(&seq) else { return };
+        match ends.into_iter().next() {
+            Some(End::Denied(text)) => self.ended(seq, Err(text), out),
+            Some(End::Forward(text)) => {
+                let message = Message::assistant(&session.agent, text.clone());
+                session.messages.push(message);
+                self.ended(seq, Ok(text), out);
+            }
+            Some(End::Limit) => {
+                let text = session.text_so_far();
+                self.ended(seq, Ok(text), out);
+            }
+            Some(End::Budget) | None => self.begin_step(seq, out),
+        }
+    }
+
+    /// A refusal or failure in the words of the system.
+    pub(super) fn failure(&self, text: &str) -> ToolAnswer {
+        ToolAnswer::failed(match self.rules.errors {
+            ErrorStyle::Object => json_text(&json!({"ok": false, "error": text})),
+            ErrorStyle::Text => format!("Error: {text}"),
+        })
+    }
+
+    pub(super) fn success(&self, data: &Value) -> ToolAnswer {
+        ToolAnswer::ok(match self.rules.errors {
+            ErrorStyle::Object => json_text(&json!({"ok": true, "data": data})),
+            ErrorStyle::Text => super::message::text_of(data),
+        })
+    }
+
+    fn refused(&self, refusal: Refusal) -> ToolAnswer {
+        let content = match self.rules.errors {
+            ErrorStyle::Object => json_text(&json!({"ok": false, "error": refusal.text, "error_type": refusal.kind})),
+            ErrorStyle::Text => format!("Error: {}", refusal.text),
+        };
+        let end = refusal.ends.then_some(End::Limit);
+        ToolAnswer { refused: true, end, ..ToolAnswer::failed(content) }
+    }
+}
+
+/// A call with its answer.
+struct CallDone {
+    call: ToolCall,
+    answer: ToolAnswer,
+}
+
+impl CallDone {
+    fn of(state: super::session::CallState) -> Option<CallDone> {
+        match state.progress {
+            Progress::Done(answer) => Some(CallDone { call: state.call, answer }),
+            Progress::Queued | Progress::Running(_) => None,
+        }
+    }
+}
+
+/// The call as code, for people.
+fn code_of(call: &ToolCall) -> String {
+    format!("{}({})", call.name, json_text(&call.args))
+}
+
+/// How long to sleep, and the number as it was given.
+fn sleep_for(args: &Map<String, Value>) -> Result<(Duration, String), &'static str> {
+    const NOT_POSITIVE: &str = "seconds must be a positive number";
+    let number = args.get("seconds").and_then(Value::as_number).ok_or(NOT_POSITIVE)?;
+    let seconds = number.as_f64().filter(|seconds| *seconds > 0.0).ok_or(NOT_POSITIVE)?;
+    // Compared as micros; a number that is far too large saturates.
+    let micros = (seconds * 1e6).ceil() as u64;
+    if micros > SLEEP_MAX_SECONDS * 1_000_000 {
+        return Err("Maximum sleep is 24 hours (86400 seconds)");
+    }
+    Ok((Duration::from_micros(micros), number.to_string()))
+}

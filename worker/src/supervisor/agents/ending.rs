@@ -1,0 +1,138 @@
+//! How a session ends, and where its result goes: to the call that waits, to its process, or to the loop's own work.
+//!
+//! Invariant: a session ends once, and everything it had asked for is answered or taken back by then; whoever waited for
+//! its memory goes on. It chooses no answer.
+
+use serde_json::{Value, json};
+
+use super::agent_loop::{AgentLoop, AgentOutcome, Work};
+use super::message::Variables;
+use super::session::{Doing, Home, Progress, Running};
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::Outbox;
+
+/// How many sessions that have ended are still shown.
+const ENDED_SHOWN_MAX: usize = 256;
+
+impl AgentLoop {
+    /// A session has its answer, or gave up.
+    pub(super) fn ended(&mut self, seq: u32, result: Result<String, String>, out: &mut Outbox) {
+        let Some(session) = self.sessions.get(&seq) else { return };
+        match session.home {
+            Home::Root { .. } => {
+                let result = match result {
+                    Ok(answer) => match self.format_answer(seq, &answer, out) {
+                        Some(text) => Ok(text),
+                        None => return,
+                    },
+                    Err(why) => Err(why),
+                };
+                self.root_ended(seq, result, out);
+            }
+            Home::Call { session: caller, index } => {
+                let answer = self.child_answer(caller, index, seq, result.clone());
+                self.closed(seq, result.is_ok(), out);
+                self.complete(caller, index, answer, out);
+            }
+            Home::Process { process } => {
+                self.process_ended(process, seq, &result, out);
+                self.closed(seq, result.is_ok(), out);
+            }
+        }
+    }
+
+    /// The loop's own session ended: the conversation is over, or the next item of its list is due.
+    pub(super) fn root_ended(&mut self, seq: u32, result: Result<String, String>, out: &mut Outbox) {
+        let Some(Home::Root { item }) = self.sessions.get(&seq).map(|session| session.home) else { return };
+        self.closed(seq, result.is_ok(), out);
+        match self.work {
+            Work::Conversation { .. } => self.outcome = Some(self.outcome_of(result.map(Value::String))),
+            Work::Crew(_) => self.task_answered(item, result, out),
+            Work::Steps(_) => self.step_ended(item, result, out),
+        }
+    }
+
+    /// The outcome with that result, as things stand.
+    pub(super) fn outcome_of(&self, result: Result<Value, String>) -> AgentOutcome {
+        let root = match self.work {
+            Work::Conversation { root } => self.sessions.get(&root),
+            Work::Crew(_) | Work::Steps(_) => None,
+        };
+        AgentOutcome {
+            ok: result.is_ok(),
+            error: result.as_ref().err().cloned(),
+            result: result.unwrap_or_default(),
+            messages: root.map(|root| root.added().to_vec()).unwrap_or_default(),
+            active_agent: root.map(|root| root.agent.clone()).unwrap_or_default(),
+            context_variables: root.map_or_else(Variables::new, |root| root.variables.clone()),
+            policy_blocked: false,
+            selected_agents: self.selected.clone(),
+        }
+    }
+
+    /// Marks a session as ended and lets go of what it held.
+    pub(super) fn closed(&mut self, seq: u32, ok: bool, out: &mut Outbox) {
+        let Some(session) = self.sessions.get_mut(&seq) else { return };
+        if session.is_over() {
+            return;
+        }
+        session.doing = Doing::Ended { ok };
+        let (deadline, memory) = (session.deadline.take(), session.memory.take());
+        let messages = match session.home {
+            Home::Root { .. } => None,
+            Home::Call { .. } | Home::Process { .. } => Some(std::mem::take(&mut session.messages)),
+        };
+        let status = session.status();
+        out.note(
+            NoteKind::AgentClosed,
+            json!({"id": session.id, "name": session.agent, "status": status, "steps": session.steps_total}),
+        );
+        if let Some((key, _)) = deadline {
+            self.take_back(&key, out);
+        }
+        if let Some(memory) = memory {
+            self.release(&memory, seq, messages.filter(|_| ok), out);
+        }
+    }
+
+    /// Ends a session from outside, with everything below it.
+    pub(super) fn kill(&mut self, seq: u32, out: &mut Outbox) {
+        let Some(session) = self.sessions.get(&seq) else { return };
+        match session.doing.clone() {
+            Doing::Thinking { key } | Doing::Formatting { key, .. } => self.take_back(&key, out),
+            Doing::Acting(batch) => {
+                for call in batch.calls {
+                    match call.progress {
+                        Progress::Running(Running::Child { session, .. }) => self.kill(session, out),
+                        Progress::Running(
+                            Running::Function { key } | Running::Sleep { key, .. } | Running::Human { key },
+                        ) => self.take_back(&key, out),
+                        Progress::Queued | Progress::Done(_) => {}
+                    }
+                }
+            }
+            Doing::Waiting | Doing::Ended { .. } => {}
+        }
+        self.closed(seq, false, out);
+    }
+
+    /// Drops the oldest ended sessions, so that a long run stays small. The log has them all.
+    pub(super) fn forget_old_sessions(&mut self) {
+        let keep = match self.work {
+            Work::Conversation { root } => root,
+            Work::Crew(_) | Work::Steps(_) => 0,
+        };
+        let ended = |(seq, session): &(&u32, &super::session::Session)| session.is_over() && **seq != keep;
+        let count = self.sessions.iter().filter(ended).count();
+        let old: Vec<u32> = self
+            .sessions
+            .iter()
+            .filter(ended)
+            .map(|(seq, _)| *seq)
+            .take(count.saturating_sub(ENDED_SHOWN_MAX))
+            .collect();
+        for seq in old {
+            self.sessions.remove(&seq);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Hand-offs: another agent gets the conversation, for good or until it gives it back.
+//!
+//! Invariant: an agent that is handed over to sees its own tool call and no other of the same response; what comes back
+//! is put behind all answers of the response, in call order. With several hand-offs that switch, the last one wins.
+
+use serde_json::{Map, Value, json};
+
+use super::agent_loop::AgentLoop;
+use super::message::{Message, Role, Tag, ToolCall, switched, text_of};
+use super::rules::{HandoffRules, OutputMode};
+use super::session::{ChildKind, End, Home, Running, Session, ToolAnswer};
+use super::toolbox::handoff_name;
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::Outbox;
+
+impl AgentLoop {
+    /// `transfer_to_<name>`.
+    pub(super) fn hand_over(&mut self, seq: u32, index: usize, to: &str, out: &mut Outbox) -> Option<ToolAnswer> {
+        if self.switches() {
+            return Some(ToolAnswer { handoff: Some(to.to_owned()), ..ToolAnswer::ok(switched(to)) });
+        }
+        let depth = match self.child_depth(seq) {
+            Ok(depth) => depth,
+            Err(refusal) => return Some(refusal),
+        };
+        let session = self.sessions.get_mut(&seq)?;
+        let batch = session.batch()?;
+        let (alone, call) = (batch.calls.len() == 1, batch.calls.get(index)?.call.clone());
+        let mut messages = session.messages.clone();
+        let mut asked = messages.pop()?;
+        if self.rules.handoff.messages {
+            if !alone {
+                asked.tool_calls.retain(|other| other.id == call.id);
+            }
+            messages.push(asked);
+            messages.push(Message::tool(&call, transferred(to)));
+        }
+        let (variables, from, id) = (session.variables.clone(), session.agent.clone(), session.id.clone());
+        out.note(NoteKind::HandedOff, json!({"session": id, "from": from, "to": to}));
+        self.select(to);
+        let home = Home::Call { session: seq, index };
+        let child = self.open(to, Some(seq), depth, home, messages, variables, out);
+        self.set_running(seq, index, Running::Child { session: child, kind: ChildKind::Handoff });
+        self.begin_turn(child, out);
+        None
+    }
+
+    /// What the supervisor keeps of an agent that worked.
+    pub(super) fn handed_back(
+        &self,
+        supervisor: &Session,
+        agent: &Session,
+        result: Result<String, String>,
+    ) -> ToolAnswer {
+        let rules = &self.rules.handoff;
+        let mut outputs = match &result {
+            Ok(_) => output_messages(rules.history, agent.added()),
+            Err(why) => vec![Message::assistant(&agent.agent, format!("Error: {why}"))],
+        };
+        if rules.messages && rules.back_messages {
+            outputs.extend(back_messages(rules, supervisor, agent));
+        }
+        ToolAnswer {
+            content: transferred(&agent.agent),
+            ok: result.is_ok(),
+            variables: agent.variables.clone(),
+            outputs,
+            hidden: !rules.messages,
+            ..ToolAnswer::default()
+        }
+    }
+
+    /// `forward_message`: the last message of an agent becomes the answer, word for word.
+    pub(super) fn forward(&self, seq: u32, args: &Map<String, Value>) -> ToolAnswer {
+        let from = args.get("from_agent").map(text_of).unwrap_or_default();
+        let messages = self.sessions.get(&seq).map(|session| session.messages.as_slice()).unwrap_or_default();
+        let by = |message: &&Message| {
+            let name = message.name.as_deref().unwrap_or_default();
+            message.role == Role::Assistant
+                && message.tag != Some(Tag::HandoffBack)
+                && name.to_lowercase() == from.to_lowercase()
+        };
+        if let Some(message) = messages.iter().rev().find(by) {
+            let text = message.text().to_owned();
+            return ToolAnswer { end: Some(End::Forward(text)), ..ToolAnswer::ok(transferred("user")) };
+        }
+        let mut names: Vec<&str> = Vec::new();
+        for message in messages.iter().filter(|message| message.role == Role::Assistant) {
+            if let Some(name) = message.name.as_deref().filter(|name| !names.contains(name)) {
+                names.push(name);
+            }
+        }
+        ToolAnswer::failed(format!(
+            "Could not find message from source agent {from}. Found names: {}",
+            names.join(", ")
+        ))
+    }
+}
+
+fn transferred(to: &str) -> String {
+    format!("Successfully transferred to {to}")
+}
+
+/// The messages of an agent that its supervisor keeps: the last, with the call it answers if it is a tool's; or all.
+pub fn output_messages(mode: OutputMode, added: &[Message]) -> Vec<Message> {
+    let from = match mode {
+        OutputMode::FullHistory => 0,
+        OutputMode::LastMessage => {
+            let last = if added.last().is_some_and(|message| message.role == Role::Tool) { 2 } else { 1 };
+            added.len().saturating_sub(last)
+        }
+    };
+    added.get(from..).unwrap_or_default().to_vec()
+}
+
+fn back_messages(rules: &HandoffRules, supervisor: &Session, agent: &Session) -> [Message; 2] {
+    let to = &supervisor.agent;
+    let prefix = rules.prefix.strip_suffix("to_").unwrap_or(&rules.prefix);
+    let name = format!("{prefix}back_to_{}", handoff_name(to));
+    let call = ToolCall { id: format!("call_{}_back", agent.id), name, args: json!({}) };
+    let mut said = Message::assistant(&agent.agent, format!("Transferring back to {to}"));
+    said.tool_calls = vec![call.clone()];
+    said.tag = Some(Tag::HandoffBack);
+    let answered = Message::tool(&call, format!("Successfully transferred back to {to}"));
+    [said, Message { tag: Some(Tag::HandoffBack), ..answered }]
+}
+
+/// Takes calls out of the message that made them, and the message if nothing is left of it.
+pub(super) fn hide(messages: &mut Vec<Message>, calls: &[String]) {
+    if calls.is_empty() {
+        return;
+    }
+    if let Some(mut asked) = messages.pop() {
+        asked.tool_calls.retain(|call| !calls.contains(&call.id));
+        if !asked.tool_calls.is_empty() || !asked.text().is_empty() {
+            messages.push(asked);
+        }
+    }
+}

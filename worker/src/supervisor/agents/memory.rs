@@ -1,0 +1,131 @@
+//! What a child agent remembers between calls: its conversation, under an id that belongs to one tenant, user,
+//! supervisor, conversation and agent.
+//!
+//! Invariant: two sessions never use one memory at a time; those that want it wait in the order they came. A memory of
+//! one call is forgotten with it. A call that failed leaves the memory as it was.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::agent_loop::AgentLoop;
+use super::message::Message;
+use crate::supervisor::outbox::Outbox;
+
+/// Whose conversation this is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Thread {
+    pub tenant: String,
+    pub user: String,
+    pub supervisor: String,
+    /// The conversation; the run if none is named.
+    pub thread: String,
+}
+
+/// How long an agent remembers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryScope {
+    Conversation,
+    Call,
+}
+
+impl MemoryScope {
+    /// The scope of that name, and whether the name was unknown: an unknown one keeps nothing, to be on the safe side.
+    pub fn resolve(text: &str) -> (MemoryScope, bool) {
+        match text.trim().to_lowercase().as_str() {
+            "" | "conversation" => (MemoryScope::Conversation, false),
+            "call" => (MemoryScope::Call, false),
+            _ => (MemoryScope::Call, true),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Memory {
+    messages: Vec<Message>,
+    /// The session that uses it now.
+    busy: Option<u32>,
+    waiting: Vec<u32>,
+    kept: bool,
+}
+
+/// The id of a child's memory. Identities are hashed, so that logs show none of them.
+pub fn child_id(thread: &Thread, agent: &str, call: Option<u32>) -> String {
+    let material = json!([1, thread.tenant, thread.user, thread.supervisor, thread.thread, agent, call]);
+    format!("sup_child_{}", &blake3::hash(material.to_string().as_bytes()).to_hex()[..32])
+}
+
+impl AgentLoop {
+    /// Gives a new child its memory and lets it begin, at once or when the memory is free.
+    pub(super) fn begin_with_memory(&mut self, seq: u32, agent: &str, out: &mut Outbox) {
+        let asked = self.def(agent).and_then(|def| def.memory_scope.clone());
+        let asked = asked.unwrap_or_else(|| self.rules.delegation.memory_scope.clone());
+        let (scope, unknown) = MemoryScope::resolve(&asked);
+        if unknown {
+            let warning =
+                format!("Unknown memory scope '{asked}' of agent '{agent}': it remembers nothing between calls");
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+        let mut thread = self.thread.clone();
+        if thread.thread.is_empty() {
+            out.run().clone_into(&mut thread.thread);
+        }
+        let kept = scope == MemoryScope::Conversation;
+        let id = child_id(&thread, agent, (!kept).then_some(seq));
+        let memory = self.memories.entry(id.clone()).or_default();
+        memory.kept = kept;
+        memory.waiting.push(seq);
+        if let Some(session) = self.sessions.get_mut(&seq) {
+            session.memory = Some(id.clone());
+        }
+        self.next_of(&id, out);
+    }
+
+    /// Lets the next session that waits for a free memory begin, with what is remembered before its task.
+    fn next_of(&mut self, id: &str, out: &mut Outbox) {
+        let Some(memory) = self.memories.get_mut(id) else { return };
+        if memory.busy.is_some() {
+            return;
+        }
+        if memory.waiting.is_empty() {
+            if !memory.kept {
+                self.memories.remove(id);
+            }
+            return;
+        }
+        let seq = memory.waiting.remove(0);
+        memory.busy = Some(seq);
+        let remembered = memory.messages.clone();
+        if let Some(session) = self.sessions.get_mut(&seq) {
+            session.messages.splice(0..0, remembered);
+        }
+        self.begin_turn(seq, out);
+    }
+
+    /// A session needs its memory no longer. `messages` are what is remembered from now on, if it ended well.
+    pub(super) fn release(&mut self, id: &str, seq: u32, messages: Option<Vec<Message>>, out: &mut Outbox) {
+        let Some(memory) = self.memories.get_mut(id) else { return };
+        memory.waiting.retain(|waiting| *waiting != seq);
+        if memory.busy == Some(seq) {
+            memory.busy = None;
+            if let Some(messages) = messages.filter(|_| memory.kept) {
+                memory.messages = messages;
+            }
+        }
+        self.next_of(id, out);
+    }
+
+    /// Nobody who waits for a memory will begin any more.
+    pub(super) fn nobody_waits(&mut self) {
+        self.memories.values_mut().for_each(|memory| memory.waiting.clear());
+    }
+
+    /// The memories that are kept, with how many messages each holds.
+    pub(super) fn kept_memories(&self) -> Vec<(String, usize)> {
+        let kept = self.memories.iter().filter(|(_, memory)| memory.kept);
+        kept.map(|(id, memory)| (id.clone(), memory.messages.len())).collect()
+    }
+}

@@ -1,0 +1,287 @@
+//! Messages between models and tools, and what an agent or a function may answer.
+//!
+//! Invariant: an answer is decoded strictly: an unknown or ill-typed field is an error that names it, and nothing of such
+//! an answer is used. Arguments of a tool that are no JSON object are kept as they came, for the model to see.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// Named values that models do not see.
+pub type Variables = BTreeMap<String, Value>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    System,
+    User,
+    Assistant,
+    Tool,
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Message {
+    pub role: Role,
+    #[serde(default)]
+    pub content: Option<String>,
+    /// The agent that said it, or the tool that answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// Set on messages that the loop itself put there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<Tag>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tag {
+    HandoffBack,
+    Correction,
+}
+
+impl Message {
+    fn new(role: Role, content: impl Into<String>) -> Self {
+        let content = Some(content.into());
+        Message { role, content, name: None, tool_calls: Vec::new(), tool_call_id: None, tag: None }
+    }
+    pub fn user(content: impl Into<String>) -> Self {
+        Message::new(Role::User, content)
+    }
+    pub fn system(content: impl Into<String>) -> Self {
+        Message::new(Role::System, content)
+    }
+    pub fn assistant(name: &str, content: impl Into<String>) -> Self {
+        Message { name: Some(name.to_owned()), ..Message::new(Role::Assistant, content) }
+    }
+    pub fn tool(call: &ToolCall, content: impl Into<String>) -> Self {
+        let (name, id) = (Some(call.name.clone()), Some(call.id.clone()));
+        Message { name, tool_call_id: id, ..Message::new(Role::Tool, content) }
+    }
+    pub fn text(&self) -> &str {
+        self.content.as_deref().unwrap_or_default()
+    }
+}
+
+/// A model's wish to call a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    pub id: String,
+    pub name: String,
+    /// An object; anything else is what the model wrote instead.
+    pub args: Value,
+}
+
+impl ToolCall {
+    /// The arguments, if they are an object.
+    pub fn arguments(&self) -> Option<&Map<String, Value>> {
+        self.args.as_object()
+    }
+}
+
+/// One answer of an agent.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AgentAnswer {
+    pub content: Option<String>,
+    pub tool_calls: Vec<ToolCall>,
+    pub context_variables: Variables,
+    pub tokens: u64,
+    pub model: Option<String>,
+}
+
+/// Why an answer cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the answer does not conform at `{at}`: {why}")]
+pub struct InvalidAnswer {
+    pub at: String,
+    pub why: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawAnswer {
+    #[serde(default, rename = "role")]
+    _role: Option<String>,
+    #[serde(default, rename = "name", alias = "sender")]
+    _name: Option<String>,
+    #[serde(default)]
+    content: Option<String>,
+    #[serde(default)]
+    tool_calls: Option<Vec<RawCall>>,
+    #[serde(default)]
+    context_variables: Option<Variables>,
+    #[serde(default)]
+    handoff: Option<RawHandoff>,
+    #[serde(default)]
+    tokens: Option<u64>,
+    #[serde(default, rename = "cost_micros")]
+    _cost_micros: Option<u64>,
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default, rename = "finish_reason")]
+    _finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCall {
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default, rename = "type")]
+    _kind: Option<String>,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default, alias = "arguments")]
+    args: Option<Value>,
+    #[serde(default)]
+    function: Option<RawFunction>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFunction {
+    name: String,
+    #[serde(default, alias = "args")]
+    arguments: Option<Value>,
+}
+
+/// `HandOff{to}` as an action of the answer.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawHandoff {
+    Name(String),
+    To { to: String },
+}
+
+impl AgentAnswer {
+    /// Decodes an answer: a text, or the object of a chat completion. `prefix` begins ids of calls that have none,
+    /// `handoff` names the tool for an agent that is handed over to.
+    pub(crate) fn decode(
+        value: Value,
+        prefix: &str,
+        handoff: impl Fn(&str) -> String,
+    ) -> Result<AgentAnswer, InvalidAnswer> {
+        if let Value::String(text) = value {
+            return Ok(AgentAnswer { content: Some(text), ..AgentAnswer::default() });
+        }
+        let raw: RawAnswer = serde_path_to_error::deserialize(value)
+            .map_err(|why| InvalidAnswer { at: why.path().to_string(), why: why.inner().to_string() })?;
+        let mut tool_calls = Vec::new();
+        for (i, call) in raw.tool_calls.unwrap_or_default().into_iter().enumerate() {
+            tool_calls.push(call.decode(i, prefix)?);
+        }
+        if let Some(RawHandoff::Name(to) | RawHandoff::To { to }) = raw.handoff {
+            let id = format!("{prefix}_{}", tool_calls.len());
+            tool_calls.push(ToolCall { id, name: handoff(&to), args: json!({}) });
+        }
+        Ok(AgentAnswer {
+            content: raw.content,
+            tool_calls,
+            context_variables: raw.context_variables.unwrap_or_default(),
+            tokens: raw.tokens.unwrap_or_default(),
+            model: raw.model,
+        })
+    }
+}
+
+impl RawCall {
+    fn decode(self, i: usize, prefix: &str) -> Result<ToolCall, InvalidAnswer> {
+        let (name, args) = match (self.name, self.function) {
+            (Some(name), None) => (name, self.args),
+            (None, Some(function)) => (function.name, function.arguments),
+            (Some(_), Some(_)) | (None, None) => {
+                let why = "one of `name` and `function` is needed".to_owned();
+                return Err(InvalidAnswer { at: format!("tool_calls[{i}]"), why });
+            }
+        };
+        let args = match args {
+            None | Some(Value::Null) => json!({}),
+            Some(Value::String(text)) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+            Some(other) => other,
+        };
+        Ok(ToolCall { id: self.id.unwrap_or_else(|| format!("{prefix}_{i}")), name, args })
+    }
+}
+
+/// What a function gave back: a plain value, or a `Result{value, agent, context_variables}`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FunctionResult {
+    /// What the model is told.
+    pub content: String,
+    pub agent: Option<String>,
+    pub context_variables: Variables,
+    /// Whether it said of itself that it failed.
+    pub failed: bool,
+}
+
+impl FunctionResult {
+    /// `is_agent` tells which names are agents: `{"assistant": name}` is a hand-off only for those.
+    pub(crate) fn decode(value: Value, is_agent: impl Fn(&str) -> bool) -> FunctionResult {
+        let failed = value.get("ok") == Some(&Value::Bool(false));
+        let Value::Object(fields) = &value else {
+            return FunctionResult { content: text_of(&value), ..FunctionResult::default() };
+        };
+        let named = |key: &str| fields.get(key).and_then(Value::as_str).map(str::to_owned);
+        if let (1, Some(name)) = (fields.len(), named("assistant").filter(|name| is_agent(name))) {
+            return FunctionResult { content: switched(&name), agent: Some(name), ..FunctionResult::default() };
+        }
+        let known = fields.keys().all(|key| matches!(key.as_str(), "value" | "agent" | "context_variables"));
+        let variables = fields.get("context_variables").map(Value::as_object);
+        if !known || fields.is_empty() || variables == Some(None) || fields.get("agent").is_some_and(|a| !a.is_string())
+        {
+            return FunctionResult { content: text_of(&value), failed, ..FunctionResult::default() };
+        }
+        let agent = named("agent");
+        let content = match (fields.get("value"), &agent) {
+            (Some(value), _) => text_of(value),
+            (None, Some(name)) => switched(name),
+            (None, None) => String::new(),
+        };
+        let context_variables = variables.flatten().map(|map| map.clone().into_iter().collect()).unwrap_or_default();
+        FunctionResult { content, agent, context_variables, failed: false }
+    }
+}
+
+/// What the tool message of a hand-off says: `{"assistant": "name"}`.
+pub(crate) fn switched(name: &str) -> String {
+    json_text(&json!({ "assistant": name }))
+}
+
+/// A text as it is, anything else as JSON.
+pub(crate) fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => json_text(value),
+    }
+}
+
+/// JSON on one line with a blank after `:` and `,`, as the systems whose texts we keep write it.
+pub(crate) fn json_text(value: &Value) -> String {
+    let mut bytes = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Spaced);
+    // A `Value` has text keys only and a vector takes everything, so this cannot fail.
+    let _ = value.serialize(&mut serializer);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+struct Spaced;
+
+impl serde_json::ser::Formatter for Spaced {
+    fn begin_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+    fn begin_object_key<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b": ")
+    }
+}

@@ -1,0 +1,57 @@
+//! Agents that take turns and call tools: delegation (supyagent), hand-off (LangGraph, Swarm), manager and coworkers
+//! (CrewAI), and the conversational supervisor (CUGA), on one loop.
+//!
+//! ```text
+//!   session: model ──► tool calls ──► answers in call order ──► model ... ──► answer
+//!                         │
+//!                         ├─ function, sleep, person     (a call, a timer, somebody)
+//!                         ├─ delegation, question        (a session below, whose answer is the call's)
+//!                         ├─ background process          (a session below that nobody waits for)
+//!                         └─ hand-off                    (another agent goes on, for good or until it gives back)
+//! ```
+//!
+//! Invariant: the state is data, what happened comes in by key, and what shall happen goes out through the outbox; the
+//! order in which answers come makes no difference to what a model is told. The differences between systems are
+//! [`AgentRules`]. It calls no model and keeps no time.
+
+mod agent_loop;
+mod counters;
+mod crew;
+mod crew_run;
+mod delegation;
+mod dispatch;
+mod ending;
+mod handoff;
+mod memory;
+mod message;
+mod policies;
+mod presets;
+mod processes;
+mod rules;
+mod session;
+mod steps;
+#[cfg(test)]
+mod tests;
+mod todos;
+mod toolbox;
+mod turn;
+mod view;
+
+pub use agent_loop::{
+    AgentInput, AgentLoop, AgentOutcome, AgentsRefused, HumanAnswer, HumanKind, HumanNeeded, NotWaiting,
+};
+pub use crew::{Condition, Crew, CrewCheckpoint, CrewRefused, CrewStart, CrewTask, TaskOutput};
+pub use handoff::output_messages;
+pub use memory::{MemoryScope, Thread, child_id};
+pub use message::{AgentAnswer, FunctionResult, InvalidAnswer, Message, Role, Tag, ToolCall, Variables};
+pub use policies::{Policy, PolicyRule};
+pub use processes::ProcessStatus;
+pub use rules::{
+    AgentDef, AgentRules, Builtin, CoworkerScope, DelegationKind, DelegationRules, ErrorStyle, HandoffMode,
+    HandoffRules, InvalidOutputMode, LoopCount, LoopLimit, OnLimit, OnTimeout, OutputMode, ToolBudget, ToolDef,
+    ToolLimits,
+};
+pub use steps::{StepDef, StepsDef};
+pub use todos::{TODOS_MAX, Todo, TodoStatus};
+pub use toolbox::{handoff_name, sanitized};
+pub use view::{AgentsView, SessionView};

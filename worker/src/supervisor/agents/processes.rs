@@ -1,0 +1,263 @@
+//! Background processes: delegations that nobody waits for. They are sessions of this run: durable, and they can be
+//! looked at and ended.
+//!
+//! Invariant: no more run at once than the rules allow; one that was killed stays killed, whatever it would have answered.
+//! Finished ones make room, the oldest first. Ids are counted, so a replay gives the same.
+
+use bosun_engine::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::agent_loop::AgentLoop;
+use super::delegation::{backgrounded, beginning};
+use super::message::{Message, Variables, text_of};
+use super::session::{Home, ToolAnswer};
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::Outbox;
+
+/// How much of a process' output is kept when it has ended.
+const OUTPUT_CHARS_MAX: usize = 100_000;
+const TASK_CHARS_SHOWN: usize = 200;
+const TAIL_DEFAULT: u64 = 100;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Process {
+    id: String,
+    agent: String,
+    task: String,
+    session: u32,
+    status: ProcessStatus,
+    started_at: Timestamp,
+    completed_at: Option<Timestamp>,
+    /// What it had printed when it ended; until then its session knows.
+    output: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessStatus {
+    Backgrounded,
+    Completed,
+    Failed,
+    Killed,
+}
+
+impl ProcessStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ProcessStatus::Backgrounded => "backgrounded",
+            ProcessStatus::Completed => "completed",
+            ProcessStatus::Failed => "failed",
+            ProcessStatus::Killed => "killed",
+        }
+    }
+}
+
+impl AgentLoop {
+    #[expect(clippy::too_many_arguments, reason = "they are what a child is made of")]
+    pub(super) fn start_in_background(
+        &mut self,
+        seq: u32,
+        name: &str,
+        task: &str,
+        text: String,
+        variables: Variables,
+        depth: u32,
+        out: &mut Outbox,
+    ) -> ToolAnswer {
+        if let Err(full) = self.make_room() {
+            return self.failure(&full);
+        }
+        self.select(name);
+        let process = self.processes_started.saturating_add(1);
+        let home = Home::Process { process };
+        let child = self.open(name, Some(seq), depth, home, vec![Message::user(text)], variables, out);
+        if let Some(session) = self.sessions.get_mut(&child) {
+            task.clone_into(&mut session.task);
+        }
+        let id = self.register_process(child, name, task, out);
+        self.begin_with_memory(child, name, out);
+        self.success(&backgrounded(&id, "Process started in background"))
+    }
+
+    /// A delegation that takes longer than its caller waits goes on in the background, if there is room.
+    pub(super) fn promote(&mut self, child: u32, seconds: &str, out: &mut Outbox) -> ToolAnswer {
+        if let Err(full) = self.make_room() {
+            self.kill(child, out);
+            return self.failure(&full);
+        }
+        let process = self.processes_started.saturating_add(1);
+        let Some(session) = self.sessions.get_mut(&child) else { return ToolAnswer::default() };
+        session.home = Home::Process { process };
+        let (name, task) = (session.agent.clone(), session.task.clone());
+        let id = self.register_process(child, &name, &task, out);
+        let message = format!(
+            "Process promoted to background after {seconds}s. Use check_process with '{id}' to see its status."
+        );
+        self.success(&backgrounded(&id, &message))
+    }
+
+    fn register_process(&mut self, session: u32, name: &str, task: &str, out: &mut Outbox) -> String {
+        self.processes_started = self.processes_started.saturating_add(1);
+        let id = format!("agent_{}", self.processes_started);
+        out.note(NoteKind::ChildStarted, json!({"process_id": id, "agent": name}));
+        let process = Process {
+            id: id.clone(),
+            agent: name.to_owned(),
+            task: beginning(task, TASK_CHARS_SHOWN),
+            session,
+            status: ProcessStatus::Backgrounded,
+            started_at: out.now(),
+            completed_at: None,
+            output: String::new(),
+        };
+        self.processes.insert(self.processes_started, process);
+        id
+    }
+
+    /// Room for one process more: finished ones go first.
+    fn make_room(&mut self) -> Result<(), String> {
+        let max = self.rules.delegation.background_max;
+        while self.processes.len() >= max as usize {
+            let done = self.processes.iter().find(|(_, process)| process.status != ProcessStatus::Backgrounded);
+            let Some(done) = done.map(|(number, _)| *number) else {
+                return Err(format!(
+                    "Maximum background processes ({max}) reached. Use list_processes to see what runs and \
+                     kill_process to end some."
+                ));
+            };
+            self.processes.remove(&done);
+        }
+        Ok(())
+    }
+
+    /// A process ended by itself. One that was killed stays killed.
+    pub(super) fn process_ended(
+        &mut self,
+        number: u32,
+        session: u32,
+        result: &Result<String, String>,
+        out: &mut Outbox,
+    ) {
+        let printed = self.sessions.get(&session).map(super::session::Session::output).unwrap_or_default();
+        let Some(process) = self.processes.get_mut(&number) else { return };
+        if process.status != ProcessStatus::Backgrounded {
+            return;
+        }
+        process.status = if result.is_ok() { ProcessStatus::Completed } else { ProcessStatus::Failed };
+        process.completed_at = Some(out.now());
+        let text = match result {
+            Ok(_) => printed,
+            Err(why) => format!("{printed}\nError: {why}").trim_start().to_owned(),
+        };
+        let excess = text.chars().count().saturating_sub(OUTPUT_CHARS_MAX);
+        process.output = text.chars().skip(excess).collect();
+        out.note(NoteKind::ChildClosed, json!({"process_id": process.id, "status": process.status.as_str()}));
+    }
+
+    /// Ends a process: what was done, or why not.
+    pub fn kill_process(&mut self, id: &str, out: &mut Outbox) -> Result<String, String> {
+        let printed = self.printed(id).ok_or_else(|| not_found(id))?;
+        let process = self.processes.values_mut().find(|process| process.id == id).ok_or_else(|| not_found(id))?;
+        if process.status != ProcessStatus::Backgrounded {
+            return Err(format!("Process {id} is not running (status: {})", process.status.as_str()));
+        }
+        process.status = ProcessStatus::Killed;
+        process.completed_at = Some(out.now());
+        process.output = printed;
+        let session = process.session;
+        out.note(NoteKind::ChildClosed, json!({"process_id": id, "status": "killed"}));
+        self.kill(session, out);
+        Ok(format!("Process {id} killed"))
+    }
+
+    pub(super) fn kill_all_processes(&mut self, out: &mut Outbox) {
+        let running: Vec<String> = self
+            .processes
+            .values()
+            .filter(|process| process.status == ProcessStatus::Backgrounded)
+            .map(|process| process.id.clone())
+            .collect();
+        for id in running {
+            // It was running a moment ago.
+            let _ = self.kill_process(&id, out);
+        }
+    }
+
+    /// How many processes run.
+    pub fn processes_running(&self) -> usize {
+        self.processes.values().filter(|process| process.status == ProcessStatus::Backgrounded).count()
+    }
+
+    pub fn list_processes(&self, include_completed: bool) -> Vec<Value> {
+        let shown = |process: &&Process| include_completed || process.status == ProcessStatus::Backgrounded;
+        let line = |process: &Process| {
+            json!({"process_id": process.id, "type": "agent", "status": process.status.as_str(), "pid": null,
+                   "agent": process.agent})
+        };
+        self.processes.values().filter(shown).map(line).collect()
+    }
+
+    pub fn check_process(&self, id: &str) -> Result<Value, String> {
+        let process = self.processes.values().find(|process| process.id == id).ok_or_else(|| not_found(id))?;
+        let exit_code = match process.status {
+            ProcessStatus::Backgrounded | ProcessStatus::Killed => None,
+            ProcessStatus::Completed => Some(0),
+            ProcessStatus::Failed => Some(1),
+        };
+        Ok(json!({
+            "process_id": process.id,
+            "type": "agent",
+            "status": process.status.as_str(),
+            "pid": null,
+            "started_at": process.started_at.to_string(),
+            "completed_at": process.completed_at.map(|at| at.to_string()),
+            "exit_code": exit_code,
+            "metadata": {"agent_name": process.agent, "task": process.task},
+        }))
+    }
+
+    /// The last lines that a process has printed.
+    pub fn get_process_output(&self, id: &str, tail: u64) -> Result<String, String> {
+        let printed = self.printed(id).ok_or_else(|| not_found(id))?;
+        let lines: Vec<&str> = printed.lines().collect();
+        let from = lines.len().saturating_sub(usize::try_from(tail).unwrap_or(usize::MAX));
+        Ok(lines[from..].join("\n"))
+    }
+
+    fn printed(&self, id: &str) -> Option<String> {
+        let process = self.processes.values().find(|process| process.id == id)?;
+        match (process.status, self.sessions.get(&process.session)) {
+            (ProcessStatus::Backgrounded, Some(session)) => Some(session.output()),
+            _ => Some(process.output.clone()),
+        }
+    }
+
+    /// One of the four process tools.
+    pub(super) fn process_tool(&mut self, tool: &str, args: &Map<String, Value>, out: &mut Outbox) -> ToolAnswer {
+        if tool == "list_processes" {
+            let all = args.get("include_completed").and_then(Value::as_bool).unwrap_or(false);
+            return self.success(&Value::Array(self.list_processes(all)));
+        }
+        let id = args.get("process_id").map(text_of).unwrap_or_default();
+        if id.is_empty() {
+            return self.failure("process_id is required");
+        }
+        let result = match tool {
+            "check_process" => self.check_process(&id),
+            "kill_process" => self.kill_process(&id, out).map(Value::String),
+            _ => {
+                let tail = args.get("tail").and_then(Value::as_u64).unwrap_or(TAIL_DEFAULT);
+                self.get_process_output(&id, tail).map(|text| json!({"output": text}))
+            }
+        };
+        match result {
+            Ok(data) => self.success(&data),
+            Err(why) => self.failure(&why),
+        }
+    }
+}
+
+fn not_found(id: &str) -> String {
+    format!("Process {id} not found")
+}

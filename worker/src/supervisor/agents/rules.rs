@@ -1,0 +1,368 @@
+//! What distinguishes one system of agents from another: data, so that there is one loop and not five.
+//!
+//! Invariant: rules never change while a loop runs, and every number in them is a bound that the loop enforces itself,
+//! whatever a model says. The presets hold the published defaults. Nothing here acts.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::policies::Policy;
+use crate::supervisor::spec::Span;
+
+/// One agent: who it is, what it may call, and its own bounds. Nothing of it is taken from the agent that calls it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentDef {
+    pub name: String,
+    pub description: String,
+    /// May name context variables as `{{name}}`.
+    pub instructions: String,
+    pub model: Option<String>,
+    /// Agents it may give work to and wait for.
+    pub delegates: Vec<String>,
+    /// Agents it may hand the conversation to.
+    pub handoffs: Vec<String>,
+    pub tools: Vec<ToolDef>,
+    pub timeout: Option<Span>,
+    /// `conversation` or `call`; the rules' one if there is none.
+    pub memory_scope: Option<String>,
+    pub limits: ToolLimits,
+}
+
+impl AgentDef {
+    pub fn new(name: &str) -> Self {
+        AgentDef { name: name.to_owned(), ..AgentDef::default() }
+    }
+    #[must_use]
+    pub fn delegates(mut self, names: &[&str]) -> Self {
+        self.delegates = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+    #[must_use]
+    pub fn handoffs(mut self, names: &[&str]) -> Self {
+        self.handoffs = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+    #[must_use]
+    pub fn tool(mut self, tool: ToolDef) -> Self {
+        self.tools.push(tool);
+        self
+    }
+}
+
+/// A tool of an agent that is carried out by a call.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToolDef {
+    pub name: String,
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub parameters: Value,
+    /// Who carries it out; the agent's own name if nobody is named.
+    pub owner: Option<String>,
+    /// A plain function is no tool: it is not charged to the tool-call budget.
+    pub plain: bool,
+    /// A hand-off under a name of its own.
+    pub handoff_to: Option<String>,
+}
+
+impl ToolDef {
+    pub fn new(name: &str) -> Self {
+        ToolDef { name: name.to_owned(), ..ToolDef::default() }
+    }
+}
+
+/// How many tools an agent may call: in one turn (one input until its answer), and over all its turns.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToolLimits {
+    pub per_turn: Option<u32>,
+    pub total: Option<u32>,
+}
+
+/// Everything that makes a system what it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentRules {
+    pub delegation: DelegationRules,
+    pub handoff: HandoffRules,
+    pub limit: LoopLimit,
+    pub budget: ToolBudget,
+    /// Failures of one tool in a row after which it is refused, until the turn ends; none: never.
+    pub breaker_failures: Option<u32>,
+    /// The how-manieth identical call of a turn is refused; none: never.
+    pub repetitions: Option<u32>,
+    pub builtins: BTreeSet<Builtin>,
+    /// Whether calls are carried out, or handed back as they are.
+    pub execute_tools: bool,
+    /// Whether several calls of one response are under way together.
+    pub parallel_tool_calls: bool,
+    /// A first answer with unfilled placeholders is asked for once more.
+    pub corrective_retry: bool,
+    pub policies: Vec<Policy>,
+    pub errors: ErrorStyle,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DelegationRules {
+    pub kind: DelegationKind,
+    pub max_depth: u32,
+    /// How deep the whole run is already (a child run of a delegation).
+    pub base_depth: u32,
+    pub parallel: u32,
+    pub background_max: u32,
+    pub timeout: Span,
+    pub on_timeout: OnTimeout,
+    /// How long `wait` waits at most.
+    pub hard_timeout: Span,
+    pub scope: CoworkerScope,
+    pub share_summary: bool,
+    pub memory_scope: String,
+}
+
+/// Which tools an agent gives work with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DelegationKind {
+    /// `delegate_to_<name>(task, context, mode, background, timeout)`, `spawn_agent` and the process tools.
+    #[default]
+    Process,
+    /// `delegate_to_<name>(task, variables)`: the variables go along and come back.
+    Variables,
+    /// `Delegate work to coworker` and `Ask question to coworker`.
+    Coworkers,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnTimeout {
+    #[default]
+    Background,
+    Kill,
+    Wait,
+    Fail,
+}
+
+/// Whom a manager may ask about a task that names its agent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CoworkerScope {
+    #[default]
+    Assigned,
+    All,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HandoffRules {
+    pub mode: HandoffMode,
+    pub prefix: String,
+    /// Whether the pair of messages of a hand-off is kept.
+    pub messages: bool,
+    pub back_messages: bool,
+    pub history: OutputMode,
+    /// Whether the supervisor may pass an agent's message on verbatim.
+    pub forward: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HandoffMode {
+    /// The other agent works and the supervisor goes on afterwards.
+    #[default]
+    Return,
+    /// The other agent is the active one from now on.
+    Switch,
+}
+
+/// What of an agent's messages its supervisor keeps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+pub enum OutputMode {
+    #[default]
+    LastMessage,
+    FullHistory,
+}
+
+/// A text that is no output mode.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("Invalid agent output mode: {0}. Needs to be one of last_message, full_history")]
+pub struct InvalidOutputMode(pub String);
+
+impl FromStr for OutputMode {
+    type Err = InvalidOutputMode;
+    fn from_str(text: &str) -> Result<Self, InvalidOutputMode> {
+        match text {
+            "last_message" => Ok(OutputMode::LastMessage),
+            "full_history" => Ok(OutputMode::FullHistory),
+            other => Err(InvalidOutputMode(other.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for OutputMode {
+    type Error = InvalidOutputMode;
+    fn try_from(text: String) -> Result<Self, InvalidOutputMode> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for OutputMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OutputMode::LastMessage => "last_message",
+            OutputMode::FullHistory => "full_history",
+        })
+    }
+}
+
+impl From<OutputMode> for String {
+    fn from(mode: OutputMode) -> String {
+        mode.to_string()
+    }
+}
+
+/// The bound of the loop: there always is one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LoopLimit {
+    pub max: u32,
+    pub count: LoopCount,
+    pub then: OnLimit,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoopCount {
+    /// Calls of the model for one input of one agent.
+    #[default]
+    Turns,
+    /// Messages added, tool messages included.
+    Messages,
+    /// Calls of models and rounds of hand-offs, of all agents of the loop.
+    Steps,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnLimit {
+    /// Ends with what there is.
+    #[default]
+    Return,
+    /// Fails, asking for a simpler request.
+    StepLimit,
+    /// Fails, naming the limit to raise.
+    RecursionLimit,
+    /// One more call without tools, whose answer ends it.
+    Synthesize,
+}
+
+impl LoopLimit {
+    /// What a loop that may not go on says.
+    pub fn text(&self) -> String {
+        let max = self.max;
+        match self.then {
+            OnLimit::Return | OnLimit::Synthesize => format!("Maximum number of turns ({max}) reached."),
+            OnLimit::StepLimit => format!(
+                "Maximum step limit ({max}) reached. The task has exceeded the allowed number of execution cycles. \
+                 Please simplify your request or break it into smaller tasks."
+            ),
+            OnLimit::RecursionLimit => format!(
+                "Recursion limit of {max} reached without hitting a stop condition. You can increase the limit by \
+                 setting the `recursion_limit` config key."
+            ),
+        }
+    }
+}
+
+/// Tool calls of the whole loop; the last word then has one call without tools.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToolBudget {
+    pub per_task: Option<u32>,
+    pub per_thread: Option<u32>,
+}
+
+/// Tools that the loop itself answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Builtin {
+    CreateUpdateTodos,
+    Sleep,
+    ThinkTool,
+    GetCurrentDatetime,
+}
+
+/// How a refusal or failure is told to the model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorStyle {
+    /// `{"ok": false, "error": "..."}`, and `{"ok": true, "data": ...}` for what went well.
+    #[default]
+    Object,
+    /// `Error: ...`, and results as they are.
+    Text,
+}
+
+impl Default for DelegationRules {
+    fn default() -> Self {
+        DelegationRules {
+            kind: DelegationKind::Process,
+            max_depth: 5,
+            base_depth: 0,
+            parallel: 5,
+            background_max: 10,
+            timeout: Span::from_secs(300),
+            on_timeout: OnTimeout::Background,
+            hard_timeout: Span::from_secs(300),
+            scope: CoworkerScope::Assigned,
+            share_summary: true,
+            memory_scope: "call".to_owned(),
+        }
+    }
+}
+
+impl Default for HandoffRules {
+    fn default() -> Self {
+        HandoffRules {
+            mode: HandoffMode::Return,
+            prefix: "transfer_to_".to_owned(),
+            messages: true,
+            back_messages: true,
+            history: OutputMode::LastMessage,
+            forward: false,
+        }
+    }
+}
+
+impl Default for LoopLimit {
+    fn default() -> Self {
+        LoopLimit { max: 50, count: LoopCount::Turns, then: OnLimit::Return }
+    }
+}
+
+impl Default for AgentRules {
+    /// Delegation as supyagent does it.
+    fn default() -> Self {
+        AgentRules {
+            delegation: DelegationRules::default(),
+            handoff: HandoffRules::default(),
+            limit: LoopLimit::default(),
+            budget: ToolBudget::default(),
+            breaker_failures: Some(3),
+            repetitions: Some(4),
+            builtins: BTreeSet::from([Builtin::Sleep]),
+            execute_tools: true,
+            parallel_tool_calls: true,
+            corrective_retry: false,
+            policies: Vec::new(),
+            errors: ErrorStyle::Object,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! A session: one running instance of an agent, with its messages, its depth and the calls under way.
+//!
+//! ```text
+//!   waiting ──► thinking ──► acting (tools) ──► thinking ... ──► ended
+//! ```
+//!
+//! Invariant: a session thinks or acts, never both; the answers of one response are used together, in call order, when
+//! the last of them is there. It decides nothing: the loop does.
+
+use serde::{Deserialize, Serialize};
+
+use super::counters::Counters;
+use super::message::{Message, Role, ToolCall, Variables};
+use super::todos::Todo;
+use crate::supervisor::outbox::Key;
+use crate::supervisor::spec::Span;
+
+/// One instance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Session {
+    /// Eight hexadecimal digits, from the run and the number.
+    pub(crate) id: String,
+    /// The active agent; a hand-off changes it.
+    pub(crate) agent: String,
+    pub(crate) parent: Option<u32>,
+    /// Root 0, a child its parent's and one.
+    pub(crate) depth: u32,
+    pub(crate) home: Home,
+    pub(crate) task: String,
+    pub(crate) messages: Vec<Message>,
+    /// How many of the messages came with the input of this turn.
+    pub(crate) given: usize,
+    pub(crate) variables: Variables,
+    /// Calls of the model in this turn, and in all.
+    pub(crate) steps: u32,
+    pub(crate) steps_total: u32,
+    pub(crate) counters: Counters,
+    pub(crate) todos: Vec<Todo>,
+    /// Whom a manager may ask here.
+    pub(crate) coworkers: Vec<String>,
+    /// Where its messages are kept between calls.
+    pub(crate) memory: Option<String>,
+    /// Fires when its caller waits no longer, after that long.
+    pub(crate) deadline: Option<(Key, Span)>,
+    /// The next answer is the last one: no tools are offered.
+    pub(crate) last_word: bool,
+    /// Agents a playbook wants to be delegated to first, in order.
+    pub(crate) order: Vec<String>,
+    pub(crate) guidance: Vec<String>,
+    pub(crate) doing: Doing,
+}
+
+/// Where the result of a session goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Home {
+    /// The work of the loop itself: the item of its list.
+    Root { item: usize },
+    /// A call that waits for it.
+    Call { session: u32, index: usize },
+    /// Nobody waits: a background process.
+    Process { process: u32 },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Doing {
+    /// Another session uses the same memory.
+    Waiting,
+    Thinking {
+        key: Key,
+    },
+    Acting(Batch),
+    /// The answer is there; one more call gives it its form.
+    Formatting {
+        key: Key,
+        answer: String,
+    },
+    Ended {
+        ok: bool,
+    },
+}
+
+/// The calls of one response.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Batch {
+    pub(crate) calls: Vec<CallState>,
+    /// The loop is starting calls of this batch just now: whoever completes one leaves the next to it.
+    pub(crate) starting: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CallState {
+    pub(crate) call: ToolCall,
+    pub(crate) progress: Progress,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Progress {
+    Queued,
+    Running(Running),
+    Done(ToolAnswer),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Running {
+    Function { key: Key },
+    Child { session: u32, kind: ChildKind },
+    Sleep { key: Key, seconds: String },
+    Human { key: Key },
+}
+
+/// What a child was started for; it says how its result is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ChildKind {
+    Delegation,
+    Handoff,
+}
+
+/// The answer of one call.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ToolAnswer {
+    pub(crate) content: String,
+    pub(crate) ok: bool,
+    /// It was not carried out at all.
+    pub(crate) refused: bool,
+    pub(crate) variables: Variables,
+    /// Who is active next.
+    pub(crate) handoff: Option<String>,
+    /// Messages of an agent that worked and gave control back.
+    pub(crate) outputs: Vec<Message>,
+    /// The pair of messages is not kept.
+    pub(crate) hidden: bool,
+    pub(crate) end: Option<End>,
+}
+
+/// Why a turn ends with the answers of a response.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum End {
+    /// A limit on calls is reached: the text so far is the answer.
+    Limit,
+    /// No more tools: one last call.
+    Budget,
+    /// This text is the answer.
+    Forward(String),
+    /// A person said no.
+    Denied(String),
+}
+
+impl ToolAnswer {
+    pub(crate) fn ok(content: impl Into<String>) -> Self {
+        ToolAnswer { content: content.into(), ok: true, ..ToolAnswer::default() }
+    }
+    pub(crate) fn failed(content: impl Into<String>) -> Self {
+        ToolAnswer { content: content.into(), ..ToolAnswer::default() }
+    }
+}
+
+impl Batch {
+    pub(crate) fn new(calls: Vec<ToolCall>) -> Self {
+        let calls = calls.into_iter().map(|call| CallState { call, progress: Progress::Queued }).collect();
+        Batch { calls, starting: false }
+    }
+    pub(crate) fn running(&self) -> usize {
+        self.calls.iter().filter(|call| matches!(call.progress, Progress::Running(_))).count()
+    }
+    pub(crate) fn next_queued(&self) -> Option<usize> {
+        self.calls.iter().position(|call| call.progress == Progress::Queued)
+    }
+    pub(crate) fn is_done(&self) -> bool {
+        self.calls.iter().all(|call| matches!(call.progress, Progress::Done(_)))
+    }
+}
+
+impl Session {
+    pub(crate) fn batch(&mut self) -> Option<&mut Batch> {
+        match &mut self.doing {
+            Doing::Acting(batch) => Some(batch),
+            Doing::Waiting | Doing::Thinking { .. } | Doing::Formatting { .. } | Doing::Ended { .. } => None,
+        }
+    }
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.doing, Doing::Ended { .. })
+    }
+    /// Messages of this turn beyond its input.
+    pub(crate) fn added(&self) -> &[Message] {
+        self.messages.get(self.given..).unwrap_or_default()
+    }
+    /// What the agent has said in this turn, the text that stands when it may not go on.
+    pub(crate) fn text_so_far(&self) -> String {
+        let said = |message: &&Message| message.role == Role::Assistant && !message.text().is_empty();
+        self.added().iter().filter(said).map(Message::text).collect::<Vec<_>>().join("\n")
+    }
+    /// What a background process has printed: everything its agent said and was told by tools.
+    pub(crate) fn output(&self) -> String {
+        let lines = self.added().iter().filter(|message| !message.text().is_empty()).map(Message::text);
+        lines.collect::<Vec<_>>().join("\n")
+    }
+    pub(crate) fn status(&self) -> &'static str {
+        match self.doing {
+            Doing::Ended { ok: true } => "completed",
+            Doing::Ended { ok: false } => "failed",
+            Doing::Waiting | Doing::Thinking { .. } | Doing::Acting(_) | Doing::Formatting { .. } => "active",
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! A workflow of steps, one after the other: each gives an agent a task, in which earlier outputs are filled in.
+//!
+//! Invariant: a step runs when all steps before it went well and everything it depends on is there; the first failure
+//! ends the workflow. What is wrong with a workflow is listed as a whole before anything runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::agent_loop::{AgentInput, AgentLoop, AgentOutcome, AgentsRefused, Work};
+use super::message::{Message, Variables};
+use super::rules::{AgentDef, AgentRules};
+use super::session::Home;
+use crate::supervisor::outbox::Outbox;
+
+/// A workflow as its file says it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepsDef {
+    #[serde(default)]
+    pub name: String,
+    pub steps: Vec<StepDef>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepDef {
+    pub agent: String,
+    /// May hold `{{output}}` of other steps.
+    pub task: String,
+    /// The name others know its answer by.
+    #[serde(default)]
+    pub output: Option<String>,
+    #[serde(default)]
+    pub depends_on: Vec<String>,
+}
+
+impl StepsDef {
+    /// Everything that is wrong with it, in the order of steps; nothing if it can be run.
+    pub fn issues(&self, agents: &[AgentDef]) -> Vec<String> {
+        let mut issues = Vec::new();
+        if self.steps.is_empty() {
+            issues.push(format!("Workflow '{}' has no steps", self.name));
+        }
+        for (i, step) in self.steps.iter().enumerate() {
+            if !agents.iter().any(|agent| agent.name == step.agent) {
+                issues.push(format!("Step {i}: agent '{}' not found", step.agent));
+            }
+        }
+        let outputs: BTreeSet<&str> = self.steps.iter().filter_map(|step| step.output.as_deref()).collect();
+        for (i, step) in self.steps.iter().enumerate() {
+            for name in step.depends_on.iter().filter(|name| !outputs.contains(name.as_str())) {
+                issues.push(format!("Step {i}: depends_on '{name}' not defined by any step"));
+            }
+        }
+        for (i, step) in self.steps.iter().enumerate() {
+            for name in placeholders(&step.task).iter().filter(|name| !outputs.contains(name.as_str())) {
+                issues.push(format!("Step {i}: task references '{{{{{name}}}}}' but no step outputs '{name}'"));
+            }
+        }
+        issues
+    }
+}
+
+/// The names in `{{name}}`, in order.
+fn placeholders(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for (at, _) in text.match_indices("{{") {
+        let rest = &text[at + 2..];
+        if let Some((name, _)) = rest.split_once("}}")
+            && !name.is_empty()
+            && name.chars().all(|c| c.is_alphanumeric() || c == '_')
+        {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct StepsRun {
+    steps: Vec<StepDef>,
+    outputs: BTreeMap<String, String>,
+    results: Vec<Value>,
+}
+
+impl AgentLoop {
+    /// A workflow of steps.
+    pub fn steps(
+        rules: AgentRules,
+        agents: Vec<AgentDef>,
+        workflow: StepsDef,
+        input: &AgentInput,
+        out: &mut Outbox,
+    ) -> Result<AgentLoop, AgentsRefused> {
+        let issues = workflow.issues(&agents);
+        if !issues.is_empty() {
+            return Err(AgentsRefused::Steps(issues));
+        }
+        let run = StepsRun { steps: workflow.steps, outputs: BTreeMap::new(), results: Vec::new() };
+        let mut it = AgentLoop::new(rules, agents, input, Work::Steps(run))?;
+        it.begin_next_step(out);
+        Ok(it)
+    }
+
+    fn begin_next_step(&mut self, out: &mut Outbox) {
+        let Work::Steps(run) = &self.work else { return };
+        let i = run.results.len();
+        let Some(step) = run.steps.get(i).cloned() else {
+            self.steps_ended(None);
+            return;
+        };
+        if let Some(missing) = step.depends_on.iter().find(|name| !run.outputs.contains_key(*name)) {
+            self.steps_ended(Some(format!("Step {i} ({}): dependency '{missing}' not satisfied", step.agent)));
+            return;
+        }
+        let task = filled_in(&step.task, &run.outputs);
+        let depth = self.rules.delegation.base_depth;
+        let messages = vec![Message::user(task)];
+        let home = Home::Root { item: i };
+        let seq = self.open(&step.agent, None, depth, home, messages, Variables::new(), out);
+        self.begin_turn(seq, out);
+    }
+
+    /// The agent of a step answered, or failed.
+    pub(super) fn step_ended(&mut self, i: usize, result: Result<String, String>, out: &mut Outbox) {
+        let Work::Steps(run) = &mut self.work else { return };
+        let Some(step) = run.steps.get(i) else { return };
+        let said = match &result {
+            Ok(text) => json!({"ok": true, "data": text}),
+            Err(why) => json!({"ok": false, "error": why}),
+        };
+        let task = filled_in(&step.task, &run.outputs);
+        run.results.push(json!({"step": i, "agent": step.agent, "task": task, "result": said}));
+        match result {
+            Ok(text) => {
+                if let Some(name) = step.output.clone() {
+                    run.outputs.insert(name, text);
+                }
+                self.begin_next_step(out);
+            }
+            Err(why) => {
+                let why = format!("Step {i} ({}) failed: {why}", step.agent);
+                self.steps_ended(Some(why));
+            }
+        }
+    }
+
+    fn steps_ended(&mut self, error: Option<String>) {
+        let Work::Steps(run) = &self.work else { return };
+        let result = json!({"outputs": run.outputs, "results": run.results});
+        let outcome = self.outcome_of(error.map_or(Ok(Value::Null), Err));
+        self.outcome = Some(AgentOutcome { result, ..outcome });
+    }
+}
+
+/// Fills in every `{{name}}` that has an output; an output is not looked into again.
+fn filled_in(text: &str, outputs: &BTreeMap<String, String>) -> String {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("{{") {
+        filled.push_str(before);
+        match after.split_once("}}").and_then(|(name, tail)| outputs.get(name).map(|output| (output, tail))) {
+            Some((output, tail)) => {
+                filled.push_str(output);
+                rest = tail;
+            }
+            None => {
+                filled.push_str("{{");
+                rest = after;
+            }
+        }
+    }
+    filled + rest
+}

@@ -1,0 +1,285 @@
+//! Which tools an agent is offered, by which names, and which of its calls is which.
+//!
+//! Invariant: what is offered and what is carried out come from the same place, so that a model can call nothing it was
+//! not offered; two agents never share a tool's name (refused at the start). Nothing here changes a session.
+
+use serde_json::{Map, Value, json};
+
+use super::agent_loop::{AgentLoop, AgentsRefused};
+use super::policies;
+use super::rules::{AgentDef, AgentRules, Builtin, DelegationKind, HandoffMode, ToolDef};
+use super::session::Session;
+use super::todos;
+
+pub(super) const DELEGATE_WORK: &str = "Delegate work to coworker";
+pub(super) const ASK_QUESTION: &str = "Ask question to coworker";
+pub(super) const SPAWN_AGENT: &str = "spawn_agent";
+pub(super) const FORWARD_MESSAGE: &str = "forward_message";
+pub(super) const PROCESS_TOOLS: [&str; 4] = ["list_processes", "check_process", "get_process_output", "kill_process"];
+
+/// What a tool call asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    Function(ToolDef),
+    /// To this agent: its real name.
+    Handoff(String),
+    /// To the agent behind this part of the tool's name.
+    Delegate(String),
+    Spawn,
+    Coworker,
+    Process,
+    Forward,
+    Builtin(Builtin),
+    Unknown,
+}
+
+/// The name of an agent as a part of a tool's name: everything that is no word character is `_`.
+pub fn sanitized(name: &str) -> String {
+    name.chars().map(|c| if c.is_alphanumeric() || c == '_' { c } else { '_' }).collect()
+}
+
+/// The name of an agent in a hand-off: lower case, each run of blanks is `_`.
+pub fn handoff_name(name: &str) -> String {
+    name.split_whitespace().collect::<Vec<_>>().join("_").to_lowercase()
+}
+
+/// Refuses agents and rules under which two tools would have one name, or one would lead nowhere.
+pub(super) fn check(rules: &AgentRules, agents: &[AgentDef]) -> Result<(), AgentsRefused> {
+    for (i, agent) in agents.iter().enumerate() {
+        if agent.name.trim().is_empty() {
+            return Err(AgentsRefused::NoName(i));
+        }
+        if agents[..i].iter().any(|other| other.name == agent.name) {
+            return Err(AgentsRefused::DuplicateName(agent.name.clone()));
+        }
+    }
+    for agent in agents {
+        distinct(&agent.delegates, |name| format!("delegate_to_{}", sanitized(name)))?;
+        distinct(&agent.handoffs, |name| format!("{}{}", rules.handoff.prefix, handoff_name(name)))?;
+        for name in &agent.handoffs {
+            if !agents.iter().any(|other| other.name == *name) {
+                return Err(AgentsRefused::Unknown(name.clone()));
+            }
+        }
+        let custom: Vec<&String> = agent.tools.iter().filter_map(|tool| tool.handoff_to.as_ref()).collect();
+        if let Some(name) = custom.iter().find(|name| !agents.iter().any(|other| other.name == ***name)) {
+            return Err(AgentsRefused::Unknown((*name).clone()));
+        }
+        let missing: Vec<&str> =
+            agent.handoffs.iter().filter(|name| !custom.contains(name)).map(String::as_str).collect();
+        if !custom.is_empty() && !missing.is_empty() {
+            return Err(AgentsRefused::MissingHandoffs(missing.join(", ")));
+        }
+    }
+    match rules.policies.iter().find(|policy| !policy.is_well_named()) {
+        Some(policy) => Err(AgentsRefused::PolicyId(policy.id.clone(), policy.rule.kind())),
+        None => Ok(()),
+    }
+}
+
+fn distinct(names: &[String], tool: impl Fn(&str) -> String) -> Result<(), AgentsRefused> {
+    for (i, name) in names.iter().enumerate() {
+        if let Some(other) = names[..i].iter().find(|other| tool(other) == tool(name)) {
+            return Err(AgentsRefused::SameToolName(other.clone(), name.clone(), tool(name)));
+        }
+    }
+    Ok(())
+}
+
+impl AgentLoop {
+    pub(super) fn kind_of(&self, session: &Session, name: &str) -> Kind {
+        let Some(agent) = self.def(&session.agent) else { return Kind::Unknown };
+        if let Some(tool) = agent.tools.iter().find(|tool| tool.name == name) {
+            return match &tool.handoff_to {
+                Some(to) => Kind::Handoff(to.clone()),
+                None => Kind::Function(tool.clone()),
+            };
+        }
+        if let Some(to) = agent.handoffs.iter().find(|to| self.handoff_tool(to) == name) {
+            return Kind::Handoff(to.clone());
+        }
+        let process_tools = self.rules.delegation.kind == DelegationKind::Process;
+        match self.rules.delegation.kind {
+            DelegationKind::Process | DelegationKind::Variables => {
+                if let Some(to) = name.strip_prefix("delegate_to_") {
+                    return Kind::Delegate(to.to_owned());
+                }
+            }
+            DelegationKind::Coworkers => {
+                if [DELEGATE_WORK, ASK_QUESTION].contains(&name) && !session.coworkers.is_empty() {
+                    return Kind::Coworker;
+                }
+            }
+        }
+        if process_tools && !agent.delegates.is_empty() {
+            if name == SPAWN_AGENT {
+                return Kind::Spawn;
+            }
+            if PROCESS_TOOLS.contains(&name) {
+                return Kind::Process;
+            }
+        }
+        if name == FORWARD_MESSAGE && self.rules.handoff.forward && !agent.handoffs.is_empty() {
+            return Kind::Forward;
+        }
+        let builtin = self.rules.builtins.iter().find(|builtin| builtin.name() == name);
+        builtin.map_or(Kind::Unknown, |builtin| Kind::Builtin(*builtin))
+    }
+
+    pub(super) fn handoff_tool(&self, to: &str) -> String {
+        format!("{}{}", self.rules.handoff.prefix, handoff_name(to))
+    }
+
+    /// The tools of a session: its agent's own first, then those of the system.
+    pub(super) fn tools_of(&self, session: &Session) -> Vec<Value> {
+        let Some(agent) = self.def(&session.agent) else { return Vec::new() };
+        let mut tools: Vec<Value> = Vec::new();
+        for tool in &agent.tools {
+            let parameters = if tool.parameters.is_null() { object(&[], &[]) } else { tool.parameters.clone() };
+            tools.push(self.described(&tool.name, &tool.description, parameters));
+        }
+        if !agent.tools.iter().any(|tool| tool.handoff_to.is_some()) {
+            for to in &agent.handoffs {
+                let description = format!("Ask agent '{to}' for help");
+                tools.push(self.described(&self.handoff_tool(to), &description, object(&[], &[])));
+            }
+        }
+        if self.rules.handoff.forward && !agent.handoffs.is_empty() {
+            let parameters = object(&[("from_agent", json!({"type": "string"}))], &["from_agent"]);
+            tools.push(self.described(FORWARD_MESSAGE, "Forwards the latest message of an agent verbatim", parameters));
+        }
+        match self.rules.delegation.kind {
+            DelegationKind::Process => self.process_delegation(agent, &mut tools),
+            DelegationKind::Variables => self.variable_delegation(agent, &mut tools),
+            DelegationKind::Coworkers => self.coworker_tools(session, &mut tools),
+        }
+        for builtin in &self.rules.builtins {
+            tools.push(self.described(builtin.name(), builtin.description(), builtin.parameters()));
+        }
+        tools
+    }
+
+    fn process_delegation(&self, agent: &AgentDef, tools: &mut Vec<Value>) {
+        for delegate in agent.delegates.iter().filter_map(|name| self.def(name)) {
+            let parameters = object(
+                &[
+                    ("task", json!({"type": "string"})),
+                    ("context", json!({"type": "string"})),
+                    ("mode", json!({"enum": ["subprocess", "in_process"], "default": "subprocess"})),
+                    ("background", json!({"type": "boolean", "default": false})),
+                    ("timeout", json!({"type": "integer", "default": self.rules.delegation.timeout.as_secs()})),
+                ],
+                &["task"],
+            );
+            let name = format!("delegate_to_{}", sanitized(&delegate.name));
+            let description = format!("Delegate a task to the {} agent. {}", delegate.name, delegate.description);
+            tools.push(self.described(&name, description.trim(), parameters));
+        }
+        if agent.delegates.is_empty() {
+            return;
+        }
+        let spawn = object(
+            &[
+                ("agent_type", json!({"enum": agent.delegates})),
+                ("task", json!({"type": "string"})),
+                ("background", json!({"type": "boolean", "default": false})),
+            ],
+            &["agent_type", "task"],
+        );
+        let description =
+            format!("Create and run a new agent for a task. Available agents: {}", agent.delegates.join(", "));
+        tools.push(self.described(SPAWN_AGENT, &description, spawn));
+        let id = ("process_id", json!({"type": "string"}));
+        let all = ("include_completed", json!({"type": "boolean", "default": false}));
+        let tail = ("tail", json!({"type": "integer", "default": 100}));
+        let of = [
+            ("Lists background processes", object(&[all], &[])),
+            ("The status of a background process", object(&[id.clone()], &["process_id"])),
+            ("The last lines of a background process", object(&[id.clone(), tail], &["process_id"])),
+            ("Ends a background process", object(&[id], &["process_id"])),
+        ];
+        for (name, (description, parameters)) in PROCESS_TOOLS.into_iter().zip(of) {
+            tools.push(self.described(name, description, parameters));
+        }
+    }
+
+    fn variable_delegation(&self, agent: &AgentDef, tools: &mut Vec<Value>) {
+        for delegate in agent.delegates.iter().filter_map(|name| self.def(name)) {
+            let names = json!({"type": "array", "items": {"type": "string"}});
+            let parameters = object(&[("task", json!({"type": "string"})), ("variables", names)], &["task"]);
+            let name = format!("delegate_to_{}", sanitized(&delegate.name));
+            tools.push(self.described(&name, &delegate.description, parameters));
+        }
+    }
+
+    fn coworker_tools(&self, session: &Session, tools: &mut Vec<Value>) {
+        if session.coworkers.is_empty() {
+            return;
+        }
+        let coworkers = session.coworkers.join(", ");
+        let text = || json!({"type": "string"});
+        for (name, what) in [(DELEGATE_WORK, "task"), (ASK_QUESTION, "question")] {
+            let parameters =
+                object(&[(what, text()), ("context", text()), ("coworker", text())], &[what, "context", "coworker"]);
+            let description = format!(
+                "{name}, one of: {coworkers}. They know nothing but what you tell them: pass everything they need."
+            );
+            tools.push(self.described(name, &description, parameters));
+        }
+    }
+
+    fn described(&self, name: &str, description: &str, parameters: Value) -> Value {
+        let mut text = description.to_owned();
+        for guide in policies::guides(&self.rules.policies, name) {
+            text = format!("{text}\n\n{guide}").trim().to_owned();
+        }
+        json!({"name": name, "description": text, "parameters": parameters})
+    }
+
+    /// Whether calls of this kind are charged to the tool budget: everything but plain functions and what the loop
+    /// answers itself.
+    pub(super) fn is_charged(kind: &Kind) -> bool {
+        match kind {
+            Kind::Function(tool) => !tool.plain,
+            Kind::Delegate(_) | Kind::Spawn | Kind::Coworker | Kind::Unknown => true,
+            Kind::Handoff(_) | Kind::Process | Kind::Forward | Kind::Builtin(_) => false,
+        }
+    }
+
+    pub(super) fn switches(&self) -> bool {
+        self.rules.handoff.mode == HandoffMode::Switch
+    }
+}
+
+impl Builtin {
+    pub fn name(self) -> &'static str {
+        match self {
+            Builtin::CreateUpdateTodos => "create_update_todos",
+            Builtin::Sleep => "sleep",
+            Builtin::ThinkTool => "think_tool",
+            Builtin::GetCurrentDatetime => "get_current_datetime",
+        }
+    }
+    fn description(self) -> &'static str {
+        match self {
+            Builtin::CreateUpdateTodos => "Creates or replaces the list of todos",
+            Builtin::Sleep => "Waits for that many seconds",
+            Builtin::ThinkTool => "Notes a thought; nothing happens",
+            Builtin::GetCurrentDatetime => "The current time of this run",
+        }
+    }
+    fn parameters(self) -> Value {
+        match self {
+            Builtin::CreateUpdateTodos => todos::schema(),
+            Builtin::Sleep => object(&[("seconds", json!({"type": "number"}))], &["seconds"]),
+            Builtin::ThinkTool => object(&[("thought", json!({"type": "string"}))], &["thought"]),
+            Builtin::GetCurrentDatetime => object(&[], &[]),
+        }
+    }
+}
+
+fn object(properties: &[(&str, Value)], required: &[&str]) -> Value {
+    let properties: Map<String, Value> =
+        properties.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
+    json!({"type": "object", "properties": properties, "required": required})
+}

@@ -1,0 +1,298 @@
+//! One turn of a session: ask its model, carry out the calls, ask again, until it answers.
+//!
+//! Invariant: a model is asked only when all answers to its last calls are in its messages; a turn has a bound, and ends
+//! exactly once. What a call does is in `dispatch`; where a result goes is in `ending`.
+
+use serde_json::{Value, json};
+
+use super::agent_loop::{AgentLoop, AgentOutcome, Wait, Work};
+use super::message::{AgentAnswer, Message, Role, Tag, Variables, json_text};
+use super::policies;
+use super::rules::{LoopCount, OnLimit};
+use super::session::{Batch, Doing, Home, Session};
+use super::todos;
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+
+impl AgentLoop {
+    /// A new session, noted; it does not think yet.
+    #[expect(clippy::too_many_arguments, reason = "they are what a session is made of")]
+    pub(super) fn open(
+        &mut self,
+        agent: &str,
+        parent: Option<u32>,
+        depth: u32,
+        home: Home,
+        messages: Vec<Message>,
+        variables: Variables,
+        out: &mut Outbox,
+    ) -> u32 {
+        self.opened = self.opened.saturating_add(1);
+        let seq = self.opened;
+        let hash = blake3::hash(format!("{}/{}/{seq}", out.run(), self.name).as_bytes());
+        let id = hash.to_hex()[..8].to_owned();
+        let parent_id = parent.and_then(|seq| self.sessions.get(&seq)).map(|parent| parent.id.clone());
+        let model = self.def(agent).and_then(|def| def.model.clone());
+        out.note(
+            NoteKind::AgentRegistered,
+            json!({"id": id, "name": agent, "parent_id": parent_id, "depth": depth, "model": model}),
+        );
+        let task = messages.iter().rev().find(|message| message.role == Role::User);
+        let session = Session {
+            id,
+            agent: agent.to_owned(),
+            parent,
+            depth,
+            home,
+            task: task.map(|message| message.text().to_owned()).unwrap_or_default(),
+            given: messages.len(),
+            messages,
+            variables,
+            steps: 0,
+            steps_total: 0,
+            counters: super::counters::Counters::default(),
+            todos: Vec::new(),
+            coworkers: Vec::new(),
+            memory: None,
+            deadline: None,
+            last_word: false,
+            order: Vec::new(),
+            guidance: Vec::new(),
+            doing: Doing::Waiting,
+        };
+        self.sessions.insert(seq, session);
+        self.forget_old_sessions();
+        seq
+    }
+
+    /// Begins with the last thing the user said: policies first.
+    pub(super) fn begin_turn(&mut self, seq: u32, out: &mut Outbox) {
+        let Some(session) = self.sessions.get_mut(&seq) else { return };
+        session.given = session.messages.len();
+        session.steps = 0;
+        session.last_word = false;
+        session.counters.new_turn();
+        let request = session.messages.iter().rev().find(|message| message.role == Role::User);
+        let request = request.map(|message| message.text().to_owned()).unwrap_or_default();
+        if matches!(session.home, Home::Root { .. }) {
+            session.task.clone_from(&request);
+            if let Some((policy, response)) = policies::blocked(&self.rules.policies, &request) {
+                out.note(NoteKind::ActionRefused, json!({"policy": policy.id, "request": request}));
+                let message = Message::assistant(&session.agent, response);
+                session.messages.push(message);
+                self.blocked_by_policy(seq, &response.to_owned(), out);
+                return;
+            }
+            (session.guidance, session.order) = policies::playbooks(&self.rules.policies, &request);
+        }
+        self.begin_step(seq, out);
+    }
+
+    fn blocked_by_policy(&mut self, seq: u32, response: &str, out: &mut Outbox) {
+        if !matches!(self.work, Work::Conversation { .. }) {
+            self.ended(seq, Err(response.to_owned()), out);
+            return;
+        }
+        self.closed(seq, true, out);
+        let outcome = self.outcome_of(Ok(Value::String(response.to_owned())));
+        self.outcome = Some(AgentOutcome { policy_blocked: true, selected_agents: Vec::new(), ..outcome });
+    }
+
+    /// Asks the model of a session, unless a limit is reached.
+    pub(super) fn begin_step(&mut self, seq: u32, out: &mut Outbox) {
+        let Some(session) = self.sessions.get(&seq) else { return };
+        let used = match self.rules.limit.count {
+            LoopCount::Turns => session.steps,
+            LoopCount::Messages => u32::try_from(session.added().len()).unwrap_or(u32::MAX),
+            LoopCount::Steps => self.steps,
+        };
+        let over = used >= self.rules.limit.max && !session.last_word;
+        if over {
+            match self.rules.limit.then {
+                OnLimit::Return => {
+                    let text = session.text_so_far();
+                    self.ended(seq, Ok(text), out);
+                    return;
+                }
+                OnLimit::StepLimit | OnLimit::RecursionLimit => {
+                    let text = self.rules.limit.text();
+                    out.note(NoteKind::BudgetExhausted, json!({"session": session.id, "what": "steps", "used": used}));
+                    self.ended(seq, Err(text), out);
+                    return;
+                }
+                OnLimit::Synthesize => {
+                    out.note(NoteKind::BudgetExhausted, json!({"session": session.id, "what": "turns", "used": used}));
+                }
+            }
+        }
+        let spent = self.budget_spent();
+        if let Some(max) = spent.filter(|_| !session.last_word) {
+            out.note(NoteKind::BudgetExhausted, json!({"session": session.id, "what": "tool_calls", "used": max}));
+        }
+        if let Some(session) = self.sessions.get_mut(&seq) {
+            session.last_word |= over || spent.is_some();
+            session.steps = session.steps.saturating_add(1);
+            session.steps_total = session.steps_total.saturating_add(1);
+        }
+        self.steps = self.steps.saturating_add(1);
+        self.ask_model(seq, out);
+    }
+
+    fn ask_model(&mut self, seq: u32, out: &mut Outbox) {
+        let Some(session) = self.sessions.get(&seq) else { return };
+        let key = format!("{}/{seq}/step/{}", self.name, session.steps_total);
+        let def = self.def(&session.agent);
+        let model = def.and_then(|def| def.model.clone());
+        let instructions = self.instructions_of(session);
+        let tools = if session.last_word { Vec::new() } else { self.tools_of(session) };
+        let prompt = prompt(&instructions, &session.messages);
+        let context = json!({
+            "session": session.id,
+            "depth": session.depth,
+            "model": model,
+            "instructions": instructions,
+            "messages": session.messages,
+            "tools": tools,
+            "parallel_tool_calls": self.rules.parallel_tool_calls,
+            "last_word": session.last_word,
+        });
+        let hash = blake3::hash(prompt.as_bytes()).to_hex()[..16].to_owned();
+        out.note(
+            NoteKind::DecisionRequested,
+            json!({"session": session.id, "agent": session.agent, "model": model, "step": session.steps_total,
+                   "prompt_hash": hash}),
+        );
+        let mut call = Call::new(&key, Purpose::ExecuteWorker, context)
+            .agent(&session.agent)
+            .round(session.steps_total)
+            .prompt(prompt);
+        call.timeout = def.and_then(|def| def.timeout).map(crate::supervisor::spec::Span::duration);
+        out.call(call);
+        self.waits.insert(key.clone(), Wait::Step { session: seq });
+        if let Some(session) = self.sessions.get_mut(&seq) {
+            session.doing = Doing::Thinking { key };
+        }
+    }
+
+    /// Instructions with context variables filled in, guidance, and the todos.
+    fn instructions_of(&self, session: &Session) -> String {
+        let mut text = self.def(&session.agent).map(|def| def.instructions.clone()).unwrap_or_default();
+        for (name, value) in &session.variables {
+            text = text.replace(&format!("{{{{{name}}}}}"), &super::message::text_of(value));
+        }
+        for guidance in &session.guidance {
+            text = format!("{text}\n\n{guidance}");
+        }
+        if !session.todos.is_empty() {
+            text = format!("{text}\n\nTodos:\n{}", todos::section(&session.todos));
+        }
+        text.trim().to_owned()
+    }
+
+    /// What the model of a session answered.
+    pub(super) fn step_answered(&mut self, seq: u32, answer: Answer, out: &mut Outbox) {
+        let Some(session) = self.sessions.get(&seq) else { return };
+        let (id, agent) = (session.id.clone(), session.agent.clone());
+        let prefix = format!("call_{seq}_{}", session.steps_total);
+        let answer = match answer {
+            Ok(value) => AgentAnswer::decode(value, &prefix, |to| self.handoff_tool(to)).map_err(|why| why.to_string()),
+            Err(failure) => Err(failure.message),
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(why) => {
+                out.note(NoteKind::AttemptFailed, json!({"session": id, "agent": agent, "error": why}));
+                self.ended(seq, Err(why), out);
+                return;
+            }
+        };
+        self.tokens = self.tokens.saturating_add(answer.tokens);
+        let calls = answer.tool_calls.len();
+        out.note(
+            NoteKind::DecisionRecorded,
+            json!({"session": id, "agent": agent, "model": answer.model, "tokens": answer.tokens, "tool_calls": calls}),
+        );
+        self.said(seq, &agent, answer, out);
+    }
+
+    fn said(&mut self, seq: u32, agent: &str, answer: AgentAnswer, out: &mut Outbox) {
+        let (execute, corrective) = (self.rules.execute_tools, self.rules.corrective_retry);
+        let Some(session) = self.sessions.get_mut(&seq) else { return };
+        // Without tools there are no calls, whatever the model writes.
+        let calls = if session.last_word { Vec::new() } else { answer.tool_calls };
+        let content = answer.content.unwrap_or_default();
+        let mut message = Message::assistant(agent, content.clone());
+        message.tool_calls.clone_from(&calls);
+        session.messages.push(message);
+        session.variables.extend(answer.context_variables);
+        if calls.is_empty() {
+            let unfilled = policies::unfilled_placeholders(&content);
+            if corrective && session.steps == 1 && !unfilled.is_empty() {
+                let text = format!(
+                    "Your answer still contains placeholders that nothing was filled in for: {}. Do the work with the \
+                     tools you have and answer with the real values.",
+                    unfilled.join(", ")
+                );
+                session.messages.push(Message { tag: Some(Tag::Correction), ..Message::user(text) });
+                self.begin_step(seq, out);
+                return;
+            }
+            self.ended(seq, Ok(content), out);
+        } else if execute {
+            session.doing = Doing::Acting(Batch::new(calls));
+            self.run_calls(seq, out);
+        } else {
+            self.ended(seq, Ok(content), out);
+        }
+    }
+
+    /// Puts the final answer into its form, which may take one more call.
+    pub(super) fn format_answer(&mut self, seq: u32, answer: &str, out: &mut Outbox) -> Option<String> {
+        let (text, instruction) = policies::formatted(&self.rules.policies, answer);
+        let text = text.unwrap_or_else(|| answer.to_owned());
+        let (Some(instruction), Some(session)) = (instruction, self.sessions.get_mut(&seq)) else { return Some(text) };
+        let key = format!("{}/{seq}/format/{}", self.name, session.steps_total);
+        let prompt = format!("{instruction}\n\n{text}");
+        let context = json!({"instructions": instruction, "answer": text});
+        let call = Call::new(&key, Purpose::Synthesize, context).round(session.steps_total).prompt(prompt);
+        session.doing = Doing::Formatting { key: key.clone(), answer: text };
+        self.waits.insert(key, Wait::Format { session: seq });
+        out.call(call);
+        None
+    }
+
+    /// The form came back. Without one the answer stands as it was: it is there and it is right.
+    pub(super) fn formatted(&mut self, seq: u32, answer: Answer, out: &mut Outbox) {
+        let Some(session) = self.sessions.get(&seq) else { return };
+        let Doing::Formatting { answer: plain, .. } = &session.doing else { return };
+        let text = match answer {
+            Ok(Value::String(text)) => text,
+            Ok(value) => match AgentAnswer::decode(value.clone(), "format", str::to_owned) {
+                Ok(AgentAnswer { content: Some(text), .. }) => text,
+                Ok(_) | Err(_) => json_text(&value),
+            },
+            Err(_) => plain.clone(),
+        };
+        self.root_ended(seq, Ok(text), out);
+    }
+}
+
+/// The prompt as one text: a pure function of the messages, so that a replay builds the same.
+fn prompt(instructions: &str, messages: &[Message]) -> String {
+    let mut text = instructions.to_owned();
+    for message in messages {
+        let who = match (message.role, &message.name) {
+            (Role::System, _) => "system".to_owned(),
+            (Role::User, _) => "user".to_owned(),
+            (Role::Assistant, Some(name)) => format!("assistant {name}"),
+            (Role::Assistant, None) => "assistant".to_owned(),
+            (Role::Tool, Some(name)) => format!("tool {name}"),
+            (Role::Tool, None) => "tool".to_owned(),
+        };
+        text.push_str(&format!("\n\n[{who}]\n{}", message.text()));
+        for call in &message.tool_calls {
+            text.push_str(&format!("\n-> {}({})", call.name, json_text(&call.args)));
+        }
+    }
+    text.trim().to_owned()
+}

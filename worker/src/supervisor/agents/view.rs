@@ -1,0 +1,106 @@
+//! What a loop shows of itself: copies, for queries and people.
+//!
+//! Invariant: a view changes nothing and shares nothing; lists are in the order in which things began.
+
+use serde::{Deserialize, Serialize};
+
+use super::agent_loop::{AgentLoop, HumanNeeded, Work};
+use super::crew::TaskOutput;
+use super::message::{Message, Variables};
+use super::todos::Todo;
+
+/// One session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionView {
+    pub id: String,
+    pub agent: String,
+    pub parent_id: Option<String>,
+    pub depth: u32,
+    /// `active`, `completed` or `failed`.
+    pub status: String,
+    pub task: String,
+    pub model: Option<String>,
+    /// How often its model was asked.
+    pub steps: u32,
+    pub tool_calls: u32,
+}
+
+/// The loop as a whole.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentsView {
+    pub active_agent: Option<String>,
+    pub sessions: Vec<SessionView>,
+    pub processes_running: usize,
+    pub todos: Vec<Todo>,
+    pub paused: bool,
+    pub steps: u32,
+    pub tokens: u64,
+    /// Tool calls charged to the task, and to the conversation.
+    pub charged_task: u32,
+    pub charged_thread: u32,
+    pub human: Vec<HumanNeeded>,
+    pub outputs: Vec<TaskOutput>,
+    pub warnings: Vec<String>,
+    /// The ids of memories that are kept, with how many messages each holds.
+    pub memories: Vec<(String, usize)>,
+}
+
+impl AgentLoop {
+    pub fn view(&self) -> AgentsView {
+        let root = self.root();
+        AgentsView {
+            active_agent: root.map(|root| root.agent.clone()),
+            sessions: self.sessions_view(),
+            processes_running: self.processes_running(),
+            todos: root.map(|root| root.todos.clone()).unwrap_or_default(),
+            paused: self.is_paused(),
+            steps: self.steps,
+            tokens: self.tokens,
+            charged_task: self.charged_task,
+            charged_thread: self.charged_thread,
+            human: self.human_needed(),
+            outputs: match &self.work {
+                Work::Crew(run) => run.outputs.values().cloned().collect(),
+                Work::Conversation { .. } | Work::Steps(_) => Vec::new(),
+            },
+            warnings: self.warnings.clone(),
+            memories: self.kept_memories(),
+        }
+    }
+
+    pub fn sessions_view(&self) -> Vec<SessionView> {
+        let shown = |session: &super::session::Session| SessionView {
+            id: session.id.clone(),
+            agent: session.agent.clone(),
+            parent_id: session.parent.and_then(|seq| self.sessions.get(&seq)).map(|parent| parent.id.clone()),
+            depth: session.depth,
+            status: session.status().to_owned(),
+            task: session.task.clone(),
+            model: self.def(&session.agent).and_then(|def| def.model.clone()),
+            steps: session.steps_total,
+            tool_calls: session.counters.total,
+        };
+        self.sessions.values().map(shown).collect()
+    }
+
+    /// The conversation, the input's messages included.
+    pub fn messages(&self) -> &[Message] {
+        self.root().map(|root| root.messages.as_slice()).unwrap_or_default()
+    }
+
+    pub fn context_variables(&self) -> Variables {
+        self.root().map(|root| root.variables.clone()).unwrap_or_default()
+    }
+
+    /// What only a person can say, in the order of keys.
+    pub fn human_needed(&self) -> Vec<HumanNeeded> {
+        self.humans.values().cloned().collect()
+    }
+
+    fn root(&self) -> Option<&super::session::Session> {
+        match self.work {
+            Work::Conversation { root } => self.sessions.get(&root),
+            Work::Crew(_) | Work::Steps(_) => None,
+        }
+    }
+}
