@@ -97,10 +97,10 @@ impl AgentLoop {
         if let Err(refusal) = admitted {
             return Some(self.refused(refusal));
         }
-        if Self::is_charged(&kind) {
-            if let Some(answer) = self.charge() {
-                return Some(answer);
-            }
+        if Self::is_charged(&kind)
+            && let Some(answer) = self.charge()
+        {
+            return Some(answer);
         }
         if call.arguments().is_none() {
             return Some(self.failure(INVALID_JSON));

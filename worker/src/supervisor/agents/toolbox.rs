@@ -194,7 +194,7 @@ impl AgentLoop {
         let tail = ("tail", json!({"type": "integer", "default": 100}));
         let of = [
             ("Lists background processes", object(&[all], &[])),
-            ("The status of a background process", object(&[id.clone()], &["process_id"])),
+            ("The status of a background process", object(std::slice::from_ref(&id), &["process_id"])),
             ("The last lines of a background process", object(&[id.clone(), tail], &["process_id"])),
             ("Ends a background process", object(&[id], &["process_id"])),
         ];

@@ -80,7 +80,8 @@ impl AgentLoop {
                 out.note(NoteKind::ActionRefused, json!({"policy": policy.id, "request": request}));
                 let message = Message::assistant(&session.agent, response);
                 session.messages.push(message);
-                self.blocked_by_policy(seq, &response.to_owned(), out);
+                let response = response.to_owned();
+                self.blocked_by_policy(seq, response, out);
                 return;
             }
             (session.guidance, session.order) = policies::playbooks(&self.rules.policies, &request);
@@ -88,13 +89,13 @@ impl AgentLoop {
         self.begin_step(seq, out);
     }
 
-    fn blocked_by_policy(&mut self, seq: u32, response: &str, out: &mut Outbox) {
+    fn blocked_by_policy(&mut self, seq: u32, response: String, out: &mut Outbox) {
         if !matches!(self.work, Work::Conversation { .. }) {
-            self.ended(seq, Err(response.to_owned()), out);
+            self.ended(seq, Err(response), out);
             return;
         }
         self.closed(seq, true, out);
-        let outcome = self.outcome_of(Ok(Value::String(response.to_owned())));
+        let outcome = self.outcome_of(Ok(Value::String(response)));
         self.outcome = Some(AgentOutcome { policy_blocked: true, selected_agents: Vec::new(), ..outcome });
     }
 
