@@ -60,6 +60,7 @@ pub enum NoteKind {
     ApprovalNotified,
     ApprovalDecided,
     ApprovalIgnored,
+    ApprovalVoided,
     InterruptRaised,
     InterruptAnswered,
     EscalationRaised,

@@ -13,6 +13,7 @@ pub mod journal;
 pub mod memory;
 pub mod model;
 pub mod outbox;
+pub mod people;
 mod placeholder;
 mod plan;
 mod plan_run;

@@ -1,0 +1,63 @@
+//! What people send, decoded strictly, and the hash of what they were shown.
+//!
+//! Invariant: an answer that does not conform is a typed error that names the field, never a guess; two values that
+//! differ only in the order of their keys have one hash. It keeps nothing.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// An answer that does not conform.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("invalid {what}: {}{why}", at_text(.at))]
+pub struct InvalidAnswer {
+    pub what: String,
+    /// The path of the field, empty for the whole.
+    pub at: String,
+    pub why: String,
+}
+
+fn at_text(at: &str) -> String {
+    if at.is_empty() { String::new() } else { format!("{at}: ") }
+}
+
+pub(super) fn decode<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, InvalidAnswer> {
+    serde_path_to_error::deserialize(value).map_err(|why| {
+        let at = why.path().to_string();
+        let at = if at == "." { String::new() } else { at };
+        InvalidAnswer { what: what.to_owned(), at, why: why.into_inner().to_string() }
+    })
+}
+
+/// The hash of what a person is shown: blake3 of the JSON with sorted keys, as 64 hex digits.
+pub fn shown_hash(value: &Value) -> String {
+    blake3::hash(sorted(value).to_string().as_bytes()).to_hex().to_string()
+}
+
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.iter().collect();
+            entries.sort_by_key(|(key, _)| key.as_str());
+            Value::Object(entries.into_iter().map(|(key, value)| (key.clone(), sorted(value))).collect::<Map<_, _>>())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_order_of_keys_is_no_difference_and_anything_else_is() {
+        let text: Value = serde_json::from_str(r#"{"b": {"y": 1, "x": [1, 2]}, "a": null}"#).unwrap();
+        assert_eq!(shown_hash(&text), shown_hash(&json!({ "a": null, "b": { "x": [1, 2], "y": 1 } })));
+        for other in [json!({ "a": null }), json!({ "a": null, "b": { "x": [2, 1], "y": 1 } }), json!("a")] {
+            assert_ne!(shown_hash(&text), shown_hash(&other), "{other}");
+        }
+    }
+}

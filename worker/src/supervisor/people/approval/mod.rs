@@ -1,0 +1,362 @@
+//! Approvals: a person says yes or no to one thing before it happens.
+//!
+//! ```text
+//! request -> pending --(first valid answer)--> decided
+//!               |----(deadline)--------------> decided (rejected, or approved where the rules say so)
+//!               '----(what was shown changed)-> voided <- decided and not used yet
+//! ```
+//!
+//! Invariant: a request is decided at most once and its decision never changes; an answer that comes twice, late, for a
+//! request that is unknown or for another version of what was shown is noted with its reason and changes nothing. A
+//! critical request is never approved by a deadline. It starts nothing: it says what the decision means.
+
+mod request;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::answer::decode;
+use super::rules::{OnTimeout, Risk};
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::model::TaskId;
+use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+
+pub use request::{
+    ApprovalDecision, ApprovalId, ApprovalRequest, ApprovalResponse, ApprovalRules, ApprovalSource, Closed,
+    Consequence, Ignored, OnReject, Proposal, Scope,
+};
+
+/// How many closed requests are kept for the queries; approved ones that were not used yet are kept beyond that.
+const CLOSED_MAX: usize = 1_000;
+
+const REJECTED_BY_TIME: &str = "Approval timeout, auto-rejected";
+const APPROVED_BY_TIME: &str = "Approval timeout, auto-approved";
+
+/// All approvals of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Approvals {
+    rules: ApprovalRules,
+    /// How many were asked for, ever.
+    count: u64,
+    entries: BTreeMap<u64, Entry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Entry {
+    request: ApprovalRequest,
+    state: State,
+    /// What was approved has been started.
+    used: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+enum State {
+    Pending,
+    Decided(ApprovalDecision),
+    Voided { reason: String },
+}
+
+/// Whether something may start now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Clearance {
+    /// Approved as it stands now; the action is the person's where they changed it.
+    Approved {
+        id: ApprovalId,
+        action: String,
+    },
+    Pending(ApprovalId),
+    /// Nobody was asked about it as it stands now.
+    NotAsked,
+}
+
+impl Approvals {
+    pub fn new(rules: ApprovalRules) -> Self {
+        Approvals { rules, ..Approvals::default() }
+    }
+
+    /// Asks people. They are notified, and the deadline runs from now.
+    pub fn request(&mut self, proposal: Proposal, out: &mut Outbox) -> ApprovalId {
+        self.count += 1;
+        let n = self.count;
+        let timeout = proposal.timeout.unwrap_or(self.rules.timeout);
+        let on_timeout = match proposal.risk {
+            Risk::Critical => OnTimeout::Reject,
+            Risk::Low | Risk::Medium | Risk::High => proposal.on_timeout.unwrap_or(self.rules.on_timeout),
+        };
+        let request = ApprovalRequest {
+            id: ApprovalId::of(out.run(), n),
+            shown: proposal.hash(),
+            deadline: out.now().plus(timeout.duration()),
+            requested_at: out.now(),
+            timeout,
+            on_timeout,
+            notified: false,
+            scope: proposal.scope,
+            task_id: proposal.task_id,
+            action: proposal.action,
+            description: proposal.description,
+            risk: proposal.risk,
+            context: proposal.context,
+            reasons: proposal.reasons,
+            on_reject: proposal.on_reject,
+        };
+        let shown = json!(request);
+        out.note(NoteKind::ApprovalRequested, shown.clone());
+        out.call(call(n, "notify", Purpose::NotifyForApproval, request.task_id.as_ref(), shown));
+        out.timer(key(n, "deadline"), request.deadline, format!("approval {}", request.id));
+        let id = request.id.clone();
+        self.entries.insert(n, Entry { request, state: State::Pending, used: false });
+        id
+    }
+
+    /// A response that came as data, by signal or update.
+    pub fn respond_json(&mut self, value: &Value, out: &mut Outbox) -> Result<Closed, Ignored> {
+        match decode::<ApprovalResponse>("approval response", value) {
+            Ok(response) => self.respond(response, out),
+            Err(why) => Err(ignored(value.get("approval_id").cloned(), Ignored::Invalid(why), out)),
+        }
+    }
+
+    /// A response: it decides its request, or is noted with the reason why it does not.
+    pub fn respond(&mut self, response: ApprovalResponse, out: &mut Outbox) -> Result<Closed, Ignored> {
+        let n = match self.accepts(&response, out) {
+            Ok(n) => n,
+            Err(why) => return Err(ignored(Some(json!(response.approval_id)), why, out)),
+        };
+        let decision = ApprovalDecision {
+            id: response.approval_id,
+            approved: response.approved,
+            approver: response.approver,
+            comment: response.comment,
+            modified_action: response.modified_action,
+            feedback: response.feedback,
+            at: out.now(),
+            source: ApprovalSource::Human,
+        };
+        out.cancel_timer(key(n, "deadline"));
+        self.decide(n, decision, out).ok_or(Ignored::Unknown)
+    }
+
+    /// Which request the response decides, or why none. Changes nothing and notes nothing.
+    pub fn accepts(&self, response: &ApprovalResponse, out: &Outbox) -> Result<u64, Ignored> {
+        let n = response.approval_id.number(out.run()).ok_or(Ignored::Unknown)?;
+        let Some(entry) = self.entries.get(&n) else {
+            // A number below the count was decided so long ago that it is forgotten.
+            return Err(if (1..=self.count).contains(&n) { Ignored::Duplicate } else { Ignored::Unknown });
+        };
+        match &entry.state {
+            State::Decided(decision) if decision.source == ApprovalSource::Timeout => Err(Ignored::Late),
+            State::Decided(_) => Err(Ignored::Duplicate),
+            State::Voided { reason } => Err(Ignored::Voided { reason: reason.clone() }),
+            State::Pending if out.now() >= entry.request.deadline => Err(Ignored::Late),
+            State::Pending if response.shown.as_ref().is_some_and(|shown| *shown != entry.request.shown) => {
+                Err(Ignored::Stale)
+            }
+            State::Pending => Ok(n),
+        }
+    }
+
+    /// The deadline of a request has come.
+    pub fn fired(&mut self, key: &str, out: &mut Outbox) -> Option<Closed> {
+        let (n, "deadline") = parse(key)? else { return None };
+        let entry = self.entries.get(&n)?;
+        if entry.state != State::Pending {
+            return None;
+        }
+        let approved = entry.request.on_timeout == OnTimeout::Approve;
+        let comment = if approved { APPROVED_BY_TIME } else { REJECTED_BY_TIME };
+        let decision = ApprovalDecision {
+            id: entry.request.id.clone(),
+            approved,
+            approver: String::new(),
+            comment: Some(comment.to_owned()),
+            modified_action: None,
+            feedback: None,
+            at: out.now(),
+            source: ApprovalSource::Timeout,
+        };
+        self.decide(n, decision, out)
+    }
+
+    /// A rule of the spec decides in place of a person.
+    pub fn decide_by_rule(&mut self, id: &ApprovalId, approved: bool, rule: &str, out: &mut Outbox) -> Option<Closed> {
+        let n = id.number(out.run())?;
+        let entry = self.entries.get(&n).filter(|entry| entry.state == State::Pending)?;
+        if approved && entry.request.risk == Risk::Critical {
+            return None;
+        }
+        out.cancel_timer(key(n, "deadline"));
+        let decision = ApprovalDecision {
+            id: id.clone(),
+            approved,
+            approver: rule.to_owned(),
+            comment: None,
+            modified_action: None,
+            feedback: None,
+            at: out.now(),
+            source: ApprovalSource::Rule,
+        };
+        self.decide(n, decision, out)
+    }
+
+    /// The notification or the log entry was made, or not. The wait goes on either way: queries show the request.
+    pub fn answered(&mut self, key: &str, answer: &Answer, out: &mut Outbox) {
+        let Some((n, "notify")) = parse(key) else { return };
+        let Some(entry) = self.entries.get_mut(&n) else { return };
+        entry.request.notified = answer.is_ok();
+        let error = answer.as_ref().err().map(|why| why.message.clone());
+        out.note(NoteKind::ApprovalNotified, json!({ "id": entry.request.id, "ok": answer.is_ok(), "error": error }));
+    }
+
+    /// Whether the proposal may start as it stands now.
+    pub fn clearance(&self, proposal: &Proposal) -> Clearance {
+        let shown = proposal.hash();
+        for entry in self.entries.values().rev().filter(|entry| entry.concerns(proposal)) {
+            match &entry.state {
+                State::Pending if entry.request.shown == shown => return Clearance::Pending(entry.request.id.clone()),
+                State::Decided(decision) if decision.approved && !entry.used && entry.request.shown == shown => {
+                    let action = decision.modified_action.clone().unwrap_or_else(|| entry.request.action.clone());
+                    return Clearance::Approved { id: entry.request.id.clone(), action };
+                }
+                State::Pending | State::Decided(_) | State::Voided { .. } => {}
+            }
+        }
+        Clearance::NotAsked
+    }
+
+    /// What was approved has been started: the approval is used up.
+    pub fn used(&mut self, id: &ApprovalId) {
+        if let Some(entry) = self.entries.values_mut().find(|entry| entry.request.id == *id) {
+            entry.used = true;
+        }
+        self.trim();
+    }
+
+    /// What was shown has changed to this: whoever approved it, approved something else. Gives the requests that ended.
+    pub fn changed(&mut self, proposal: &Proposal, out: &mut Outbox) -> Vec<ApprovalId> {
+        let shown = proposal.hash();
+        self.void_where(
+            |entry| entry.concerns(proposal) && entry.request.shown != shown,
+            "what was shown has changed",
+            out,
+        )
+    }
+
+    /// The task (or with no task, everything) is not wanted any more.
+    pub fn void(&mut self, task: Option<&TaskId>, reason: &str, out: &mut Outbox) -> Vec<ApprovalId> {
+        self.void_where(|entry| task.is_none() || entry.request.task_id.as_ref() == task, reason, out)
+    }
+
+    fn void_where(&mut self, which: impl Fn(&Entry) -> bool, reason: &str, out: &mut Outbox) -> Vec<ApprovalId> {
+        let mut voided = Vec::new();
+        for (n, entry) in &mut self.entries {
+            let pending = entry.state == State::Pending;
+            if !(pending || entry.is_unused()) || !which(entry) {
+                continue;
+            }
+            if pending {
+                out.cancel_timer(key(*n, "deadline"));
+            }
+            entry.close(State::Voided { reason: reason.to_owned() });
+            out.note(NoteKind::ApprovalVoided, json!({ "id": entry.request.id, "reason": reason }));
+            voided.push(entry.request.id.clone());
+        }
+        self.trim();
+        voided
+    }
+
+    fn decide(&mut self, n: u64, decision: ApprovalDecision, out: &mut Outbox) -> Option<Closed> {
+        let entry = self.entries.get_mut(&n)?;
+        let data = json!({ "request": entry.request, "response": decision });
+        out.note(NoteKind::ApprovalDecided, json!(decision));
+        out.call(call(n, "log", Purpose::LogApprovalResult, entry.request.task_id.as_ref(), data));
+        let closed = Closed::of(&entry.request, &decision);
+        if let Some(action) = decision.modified_action.as_ref().filter(|_| decision.approved) {
+            // Whoever writes the action has seen it: the approval is for what it says now.
+            let mut proposal = entry.request.proposal();
+            proposal.action = action.clone();
+            entry.request.shown = proposal.hash();
+        }
+        entry.close(State::Decided(decision));
+        self.trim();
+        Some(closed)
+    }
+
+    fn trim(&mut self) {
+        let closed = |entry: &Entry| entry.state != State::Pending && !entry.is_unused();
+        let mut excess = self.entries.len().saturating_sub(CLOSED_MAX);
+        if excess > 0 {
+            self.entries.retain(|_, entry| {
+                let goes = excess > 0 && closed(entry);
+                excess -= usize::from(goes);
+                !goes
+            });
+        }
+    }
+
+    pub fn get(&self, id: &ApprovalId) -> Option<(&ApprovalRequest, Option<&ApprovalDecision>)> {
+        let entry = self.entries.values().find(|entry| entry.request.id == *id)?;
+        let decision = match &entry.state {
+            State::Decided(decision) => Some(decision),
+            State::Pending | State::Voided { .. } => None,
+        };
+        Some((&entry.request, decision))
+    }
+
+    /// The requests that wait, oldest first.
+    pub fn pending(&self) -> impl Iterator<Item = &ApprovalRequest> {
+        self.entries.values().filter(|entry| entry.state == State::Pending).map(|entry| &entry.request)
+    }
+
+    /// The query `pending_approvals`: what waits, oldest first, with what a person may answer (SHH-12).
+    pub fn view(&self) -> Value {
+        let options = ["View Report", "Approve", "Reject", "Modify and Retry"];
+        let shown = self.pending().map(|request| {
+            let mut shown = json!(request);
+            shown["options"] = json!(options);
+            shown
+        });
+        shown.collect()
+    }
+}
+
+impl Entry {
+    fn concerns(&self, proposal: &Proposal) -> bool {
+        self.request.scope.is_about_the_same_as(proposal.scope) && self.request.task_id == proposal.task_id
+    }
+    /// Approved, but not started yet.
+    fn is_unused(&self) -> bool {
+        !self.used && matches!(&self.state, State::Decided(decision) if decision.approved)
+    }
+    /// A closed request is looked at, not decided: its context, which may be large, is in the log.
+    fn close(&mut self, state: State) {
+        self.state = state;
+        self.request.context = Value::Null;
+    }
+}
+
+fn ignored(id: Option<Value>, why: Ignored, out: &mut Outbox) -> Ignored {
+    out.note(NoteKind::ApprovalIgnored, json!({ "id": id, "reason": why.name(), "why": why.to_string() }));
+    why
+}
+
+fn key(n: u64, what: &str) -> String {
+    format!("approval/ap-{n}/{what}")
+}
+
+/// The number and the end of a key of ours.
+fn parse(key: &str) -> Option<(u64, &str)> {
+    let (n, what) = key.strip_prefix("approval/ap-")?.split_once('/')?;
+    Some((n.parse().ok()?, what))
+}
+
+fn call(n: u64, what: &str, purpose: Purpose, task: Option<&TaskId>, context: Value) -> Call {
+    let call = Call::new(key(n, what), purpose, context);
+    match task {
+        Some(task) => call.task(task.clone(), 1),
+        None => call,
+    }
+}

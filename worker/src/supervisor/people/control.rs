@@ -1,0 +1,338 @@
+//! Run control: pause, resume, take over, release, cancel; for the run and every child it has registered.
+//!
+//! ```text
+//! running --pause--> paused --resume--> running
+//!    |------------------|---takeover--> human_control --release--> running
+//!    '--(any)-----------|---cancel----> cancelled
+//! ```
+//!
+//! Invariant: nothing starts unless the run is running; what is in flight finishes. A signal takes effect at the next
+//! checkpoint, whose name is noted. Cancelled is final. Every registered child is told what the run is told, in one turn,
+//! and one that is registered later is told at once; a child that has closed is told nothing. It ends no run itself: the
+//! checkpoint says that it must end.
+
+use std::collections::BTreeSet;
+
+use bosun_engine::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::answer::{InvalidAnswer, decode};
+use super::takeover::HANDED_TO_HUMAN;
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::{Ask, Key, Outbox};
+use crate::supervisor::spec::Span;
+
+pub const PAUSE: &str = "pause_v1";
+pub const RESUME: &str = "resume_v1";
+pub const CANCEL: &str = "cancel_v1";
+pub const TAKEOVER: &str = "human_takeover_v1";
+pub const RELEASE: &str = "human_release_v1";
+
+/// What the signals of control carry.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ControlRequest {
+    pub reason: String,
+    pub requested_by: String,
+    /// It comes from the parent, which has noted it already.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub from_parent: bool,
+    /// How long a person may keep the run (takeover only).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+}
+
+impl ControlRequest {
+    pub fn new(reason: &str, requested_by: &str) -> Self {
+        ControlRequest { reason: reason.into(), requested_by: requested_by.into(), ..ControlRequest::default() }
+    }
+    /// A signal without a payload says nothing more.
+    pub fn read(value: &Value) -> Result<Self, InvalidAnswer> {
+        if value.is_null() { Ok(ControlRequest::default()) } else { decode("control signal", value) }
+    }
+}
+
+/// Who did it, when and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    pub at: Timestamp,
+    pub reason: String,
+    pub by: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+enum State {
+    #[default]
+    Running,
+    Paused {
+        cause: Cause,
+        /// It has reached a checkpoint since.
+        stopped: bool,
+    },
+    HumanControl {
+        cause: Cause,
+        deadline: Option<Timestamp>,
+    },
+    Cancelled {
+        cause: Cause,
+        while_paused: bool,
+        /// A checkpoint has noted it.
+        ended: bool,
+    },
+}
+
+/// What a checkpoint says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Gate {
+    Go,
+    /// Start nothing until a resume.
+    Hold,
+    /// A person has the run: start nothing until a release.
+    Handed,
+    /// End as cancelled with this text.
+    End(String),
+}
+
+/// The control of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Control {
+    state: State,
+    children: BTreeSet<Key>,
+    /// How often a person has taken over: names the deadlines.
+    takeovers: u64,
+}
+
+impl Control {
+    /// Whether it changed anything: a run that does not run cannot be paused (again).
+    pub fn pause(&mut self, request: ControlRequest, out: &mut Outbox) -> bool {
+        if self.state != State::Running {
+            return false;
+        }
+        let cause = cause(&request, out);
+        self.note(NoteKind::Paused, "WORKFLOW_PAUSING", &request, out);
+        self.tell_children(PAUSE, &cause, out);
+        self.state = State::Paused { cause, stopped: false };
+        true
+    }
+
+    pub fn resume(&mut self, request: ControlRequest, out: &mut Outbox) -> bool {
+        if !matches!(self.state, State::Paused { .. }) {
+            return false;
+        }
+        self.note(NoteKind::Resumed, "WORKFLOW_RESUMED", &request, out);
+        self.tell_children(RESUME, &cause(&request, out), out);
+        self.state = State::Running;
+        true
+    }
+
+    /// Works in every state but the cancelled one.
+    pub fn cancel(&mut self, request: ControlRequest, out: &mut Outbox) -> bool {
+        let while_paused = match self.state {
+            State::Cancelled { .. } => return false,
+            State::Paused { .. } => true,
+            State::Running => false,
+            State::HumanControl { .. } => {
+                self.cancel_deadline(out);
+                false
+            }
+        };
+        let cause = cause(&request, out);
+        self.note(NoteKind::CancelRequested, "WORKFLOW_CANCELLING", &request, out);
+        self.tell_children(CANCEL, &cause, out);
+        self.state = State::Cancelled { cause, while_paused, ended: false };
+        true
+    }
+
+    /// A person takes over, also a paused run. The children are paused.
+    pub fn takeover(&mut self, request: ControlRequest, out: &mut Outbox) -> bool {
+        let paused = match self.state {
+            State::Running => false,
+            State::Paused { .. } => true,
+            State::HumanControl { .. } | State::Cancelled { .. } => return false,
+        };
+        self.takeovers += 1;
+        let cause = cause(&request, out);
+        out.note(NoteKind::HumanTookOver, json!({ "reason": request.reason, "by": request.requested_by }));
+        if !paused {
+            self.tell_children(PAUSE, &cause, out);
+        }
+        let deadline = request.timeout.map(|timeout| out.now().plus(timeout.duration()));
+        if let Some(deadline) = deadline {
+            out.timer(self.deadline_key(), deadline, "human control");
+        }
+        self.state = State::HumanControl { cause, deadline };
+        true
+    }
+
+    /// The person hands back: the run goes on, wherever it was before.
+    pub fn release(&mut self, request: ControlRequest, out: &mut Outbox) -> bool {
+        if !matches!(self.state, State::HumanControl { .. }) {
+            return false;
+        }
+        self.cancel_deadline(out);
+        out.note(NoteKind::HumanReleased, json!({ "reason": request.reason, "by": request.requested_by }));
+        self.tell_children(RESUME, &cause(&request, out), out);
+        self.state = State::Running;
+        true
+    }
+
+    /// A person has kept the run for too long. What they stopped does not go on by itself: the run is cancelled.
+    pub fn fired(&mut self, key: &str, out: &mut Outbox) -> bool {
+        let ours = matches!(self.state, State::HumanControl { deadline: Some(_), .. }) && key == self.deadline_key();
+        ours && self.cancel(ControlRequest::new("human control timed out", "deadline"), out)
+    }
+
+    /// One of the signals, by its name. A payload that does not conform is an error and changes nothing.
+    pub fn signal(&mut self, name: &str, input: &Value, out: &mut Outbox) -> Result<bool, InvalidAnswer> {
+        let request = ControlRequest::read(input)?;
+        Ok(match name {
+            PAUSE => self.pause(request, out),
+            RESUME => self.resume(request, out),
+            CANCEL => self.cancel(request, out),
+            TAKEOVER => self.takeover(request, out),
+            RELEASE => self.release(request, out),
+            _ => false,
+        })
+    }
+
+    /// The run has come to a point where it can stop: `pre_decomposition`, `pre_subtask_<i>` ...
+    pub fn checkpoint(&mut self, name: &str, out: &mut Outbox) -> Gate {
+        match &mut self.state {
+            State::Running => Gate::Go,
+            State::HumanControl { .. } => Gate::Handed,
+            State::Paused { cause, stopped } => {
+                if !std::mem::replace(stopped, true) {
+                    let data = json!({ "event": "WORKFLOW_PAUSED", "checkpoint": name, "reason": cause.reason });
+                    out.note(NoteKind::Paused, data);
+                }
+                Gate::Hold
+            }
+            State::Cancelled { cause, ended, .. } => {
+                if !std::mem::replace(ended, true) {
+                    let data = json!({ "event": "WORKFLOW_CANCELLED", "checkpoint": name, "reason": cause.reason });
+                    out.note(NoteKind::CancelRequested, data);
+                }
+                Gate::End(self.cancelled_text().unwrap_or_default())
+            }
+        }
+    }
+
+    /// What a cancelled run ends with (SHN-62).
+    pub fn cancelled_text(&self) -> Option<String> {
+        let State::Cancelled { cause, while_paused, .. } = &self.state else { return None };
+        let how = if *while_paused { "workflow cancelled while paused" } else { "workflow cancelled" };
+        Some(format!("{how}: {}", cause.reason))
+    }
+
+    /// A child that is told what the run is told, from before its result is waited for (SHN-05).
+    pub fn register(&mut self, child: impl Into<Key>, out: &mut Outbox) {
+        let child = child.into();
+        if !self.children.insert(child.clone()) {
+            return;
+        }
+        match &self.state {
+            State::Running => {}
+            State::Paused { cause, .. } | State::HumanControl { cause, .. } => tell(&child, PAUSE, cause, out),
+            State::Cancelled { cause, .. } => tell(&child, CANCEL, cause, out),
+        }
+    }
+
+    /// The child has closed, whether well or not.
+    pub fn unregister(&mut self, child: &str) {
+        self.children.remove(child);
+    }
+
+    pub fn children(&self) -> impl Iterator<Item = &str> {
+        self.children.iter().map(String::as_str)
+    }
+    /// A run completes only when every child has closed: one that is paused keeps it open (SHN-69).
+    pub fn may_complete(&self) -> bool {
+        self.is_running() && self.children.is_empty()
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.state == State::Running
+    }
+    pub fn is_paused(&self) -> bool {
+        matches!(self.state, State::Paused { .. })
+    }
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self.state, State::Cancelled { .. })
+    }
+    /// Whether a person has the run, and so may complete tasks by hand and change the plan (SHN-68).
+    pub fn is_human(&self) -> bool {
+        matches!(self.state, State::HumanControl { .. })
+    }
+    /// The status as systems outside see it, as long as the run is open (SHN-74).
+    pub fn status(&self) -> &'static str {
+        match self.state {
+            State::Running => "RUNNING",
+            State::Paused { .. } => "PAUSED",
+            State::HumanControl { .. } => HANDED_TO_HUMAN,
+            State::Cancelled { .. } => "CANCELLED",
+        }
+    }
+
+    /// The query `control_state_v1` (SHN-63).
+    pub fn view(&self) -> Value {
+        let paused = match &self.state {
+            State::Paused { cause, .. } => Some(cause),
+            State::Running | State::HumanControl { .. } | State::Cancelled { .. } => None,
+        };
+        let cancelled = match &self.state {
+            State::Cancelled { cause, .. } => Some(cause),
+            State::Running | State::HumanControl { .. } | State::Paused { .. } => None,
+        };
+        json!({
+            "is_paused": paused.is_some(),
+            "is_cancelled": cancelled.is_some(),
+            "paused_at": paused.map(|cause| cause.at.to_string()),
+            "pause_reason": paused.map(|cause| &cause.reason),
+            "paused_by": paused.map(|cause| &cause.by),
+            "cancel_reason": cancelled.map(|cause| &cause.reason),
+            "cancelled_by": cancelled.map(|cause| &cause.by),
+        })
+    }
+
+    /// What the parent has noted already is not noted again by its child.
+    fn note(&self, kind: NoteKind, event: &str, request: &ControlRequest, out: &mut Outbox) {
+        if !request.from_parent {
+            let children: Vec<&Key> = self.children.iter().collect();
+            let data = json!({
+                "event": event,
+                "reason": request.reason,
+                "by": request.requested_by,
+                "children": children,
+            });
+            out.note(kind, data);
+        }
+    }
+
+    fn tell_children(&self, signal: &'static str, cause: &Cause, out: &mut Outbox) {
+        for child in &self.children {
+            tell(child, signal, cause, out);
+        }
+    }
+
+    fn cancel_deadline(&self, out: &mut Outbox) {
+        if matches!(self.state, State::HumanControl { deadline: Some(_), .. }) {
+            out.cancel_timer(self.deadline_key());
+        }
+    }
+
+    fn deadline_key(&self) -> Key {
+        format!("control/takeover/{}", self.takeovers)
+    }
+}
+
+fn cause(request: &ControlRequest, out: &Outbox) -> Cause {
+    Cause { at: out.now(), reason: request.reason.clone(), by: request.requested_by.clone() }
+}
+
+/// A signal to a child that has closed meanwhile comes to nothing, which is as good.
+fn tell(child: &str, signal: &'static str, cause: &Cause, out: &mut Outbox) {
+    let input = json!({ "reason": cause.reason, "requested_by": cause.by, "from_parent": true });
+    out.ask(Ask::SignalChild { key: child.to_owned(), signal, input });
+}

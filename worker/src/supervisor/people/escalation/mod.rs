@@ -1,0 +1,215 @@
+//! Escalations: what is handed to a person, why, and what came of it.
+//!
+//! Invariant: an escalation keeps every reason that fired, the primary one first; one that blocks waits for exactly one
+//! resolution, one that only notifies makes nobody wait. Failures in a row are counted here and nowhere else: a success
+//! sets them to nothing, a person's answer does not. It asks nobody itself: approvals do.
+
+mod policy;
+mod triggers;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::rules::{HitlMode, Risk};
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::model::TaskId;
+use crate::supervisor::outbox::Outbox;
+use crate::supervisor::spec::Span;
+
+pub use policy::{PlanPolicy, PlanShape};
+pub use triggers::{Action, Exception, Marked, Observed, Order, Priority, Reason, Trigger, Triggers};
+
+/// How many escalations that wait for nothing are kept for the queries.
+const SETTLED_MAX: usize = 1_000;
+
+/// One escalation (supervisors.md §5.5).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Escalation {
+    /// `<run>/esc-<n>`.
+    pub id: String,
+    pub task: Option<TaskId>,
+    pub reasons: Vec<Reason>,
+    /// The text of the first reason.
+    pub primary: String,
+    pub blocking: bool,
+    pub resolution: Option<String>,
+}
+
+/// The escalations of a run, and what is counted for them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Escalations {
+    triggers: Triggers,
+    count: u64,
+    raised: BTreeMap<u64, Escalation>,
+    consecutive_failures: u32,
+    /// Decisions under way, by the key of their call.
+    deciding: BTreeMap<String, Option<TaskId>>,
+}
+
+impl Escalations {
+    pub fn new(triggers: Triggers) -> Self {
+        Escalations { triggers, ..Escalations::default() }
+    }
+    pub fn triggers(&self) -> &Triggers {
+        &self.triggers
+    }
+    pub fn consecutive_failures(&self) -> u32 {
+        self.consecutive_failures
+    }
+
+    /// A task has ended, well or not.
+    pub fn task_ended(&mut self, success: bool) {
+        self.consecutive_failures = if success { 0 } else { self.consecutive_failures.saturating_add(1) };
+    }
+
+    /// Whether a person is asked before the action of a task, and why. Records nothing: the approval does.
+    pub fn before(&self, mode: HitlMode, declared: &str, cost_micros: Option<i64>, risk: Risk) -> Option<Vec<Reason>> {
+        let is_sensitive = self.triggers.is_sensitive_plan(declared) || self.triggers.is_sensitive_action(declared);
+        let action = Action { is_sensitive, cost_micros, risk, consecutive_failures: self.consecutive_failures };
+        if !self.triggers.needs_approval(mode, &action) {
+            return None;
+        }
+        let observed =
+            Observed { cost_micros, consecutive_failures: self.consecutive_failures, risk, ..Observed::default() };
+        let mut reasons = self.triggers.reasons(&observed);
+        if is_sensitive {
+            let text = format!("Sensitive operation requires approval: {declared}");
+            let trigger = Trigger::Sensitive;
+            reasons.insert(0, Reason { trigger, priority: trigger.priority(), text });
+        }
+        Some(reasons)
+    }
+
+    /// Looks at what an agent gave: the escalation, if anything fired.
+    pub fn weigh(
+        &mut self,
+        mode: HitlMode,
+        task: Option<TaskId>,
+        mut observed: Observed,
+        out: &mut Outbox,
+    ) -> Option<&Escalation> {
+        observed.consecutive_failures = self.consecutive_failures;
+        let reasons = self.triggers.reasons(&observed);
+        self.raise(mode, task, reasons, observed.risk, out)
+    }
+
+    fn raise(
+        &mut self,
+        mode: HitlMode,
+        task: Option<TaskId>,
+        reasons: Vec<Reason>,
+        risk: Risk,
+        out: &mut Outbox,
+    ) -> Option<&Escalation> {
+        let primary = reasons.first()?.text.clone();
+        self.count += 1;
+        let blocking = self.blocks(mode, &reasons, risk);
+        let id = format!("{}/esc-{}", out.run(), self.count);
+        let escalation = Escalation { id, task, reasons, primary, blocking, resolution: None };
+        out.note(NoteKind::EscalationRaised, json!(escalation));
+        self.trim();
+        Some(self.raised.entry(self.count).or_insert(escalation))
+    }
+
+    /// A person is waited for if a reason is not only for notice, and the mode asks for such things.
+    fn blocks(&self, mode: HitlMode, reasons: &[Reason], risk: Risk) -> bool {
+        let triggers = || reasons.iter().map(|reason| reason.trigger);
+        let asks = triggers().any(|trigger| !self.triggers.notify_only.contains(&trigger));
+        match mode {
+            HitlMode::HumanInCommand | HitlMode::HumanInTheLoop => asks,
+            HitlMode::HumanOnTheLoop => asks && self.triggers.is_exception(risk, triggers()),
+        }
+    }
+
+    /// A decision of a model was asked for: its time runs.
+    pub fn decision_started(&mut self, key: &str, task: Option<TaskId>, out: &mut Outbox) {
+        let Some(limit) = self.triggers.decision_timeout else { return };
+        self.deciding.insert(key.to_owned(), task);
+        out.timer(timer_key(key), out.now().plus(limit.duration()), format!("decision {key}"));
+    }
+
+    /// The decision has come, or is not waited for any more.
+    pub fn decision_ended(&mut self, key: &str, out: &mut Outbox) {
+        if self.deciding.remove(key).is_some() {
+            out.cancel_timer(timer_key(key));
+        }
+    }
+
+    /// A decision takes too long (SHH-16).
+    pub fn fired(&mut self, key: &str, mode: HitlMode, out: &mut Outbox) -> Option<&Escalation> {
+        let task = self.deciding.remove(key.strip_prefix(TIMER)?)?;
+        // The limit has passed and there is still no answer: it takes longer than that.
+        let limit = self.triggers.decision_timeout.map_or(0, Span::as_ms);
+        let decision_took = Some(Span::from_ms(limit.saturating_add(1)));
+        let observed = Observed { decision_took, ..Observed::default() };
+        let reasons = self.triggers.reasons(&observed);
+        self.raise(mode, task, reasons, Risk::Low, out)
+    }
+
+    /// No agent or tool that is registered matches (SHH-17).
+    pub fn out_of_scope(
+        &mut self,
+        mode: HitlMode,
+        task: TaskId,
+        wanted: &str,
+        out: &mut Outbox,
+    ) -> Option<&Escalation> {
+        let observed = Observed { out_of_scope: Some(wanted.to_owned()), ..Observed::default() };
+        let reasons = self.triggers.reasons(&observed);
+        self.raise(mode, Some(task), reasons, Risk::Low, out)
+    }
+
+    /// What came of an escalation. The first resolution stays; whether this was it.
+    pub fn resolve(&mut self, id: &str, resolution: &str, out: &mut Outbox) -> bool {
+        let open = self.raised.values_mut().find(|escalation| escalation.id == id && escalation.resolution.is_none());
+        let Some(escalation) = open else { return false };
+        escalation.resolution = Some(resolution.to_owned());
+        out.note(NoteKind::EscalationResolved, json!({ "id": id, "resolution": resolution }));
+        self.trim();
+        true
+    }
+
+    fn trim(&mut self) {
+        let mut excess = self.raised.len().saturating_sub(SETTLED_MAX);
+        if excess > 0 {
+            self.raised.retain(|_, escalation| {
+                let goes = excess > 0 && !escalation.waits();
+                excess -= usize::from(goes);
+                !goes
+            });
+        }
+    }
+
+    pub fn get(&self, id: &str) -> Option<&Escalation> {
+        self.raised.values().find(|escalation| escalation.id == id)
+    }
+    /// Every escalation that is kept, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Escalation> {
+        self.raised.values()
+    }
+    /// The query `escalations`.
+    pub fn view(&self) -> Value {
+        json!(self.raised.values().collect::<Vec<_>>())
+    }
+}
+
+impl Escalation {
+    pub fn waits(&self) -> bool {
+        self.blocking && self.resolution.is_none()
+    }
+}
+
+impl Escalations {
+    /// The limit of a decision, for who asks for it.
+    pub fn decision_limit(&self) -> Option<Span> {
+        self.triggers.decision_timeout
+    }
+}
+
+const TIMER: &str = "decision_timeout/";
+
+fn timer_key(key: &str) -> String {
+    format!("{TIMER}{key}")
+}

@@ -1,0 +1,302 @@
+//! Interrupts: a task stops in the middle and asks; the answer comes back into it, and nothing runs twice.
+//!
+//! ```text
+//! raise -> pending --(answer)--> answered: the task continues with every answer it got, in order
+//!             '----(deadline)--> answered by the default, or failed
+//! ```
+//!
+//! Invariant: an id is used once; an answer is given to one interrupt and leaves the others as they are; what was
+//! answered is never asked again. A task that continues is told its answers and its state, so that it starts where it
+//! stopped: calls that were made before are in the log and are not made again. It runs nothing itself.
+
+use std::collections::BTreeMap;
+
+use bosun_engine::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::answer::{InvalidAnswer, decode};
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::model::TaskId;
+use crate::supervisor::outbox::Outbox;
+use crate::supervisor::spec::Span;
+
+/// What a deadline without an answer means (LGI-07).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExpiry {
+    #[default]
+    Fail,
+    Answer(Value),
+}
+
+/// One question of a task (supervisors.md §5.5).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Interrupt {
+    /// `<run>/in-<n>`.
+    pub id: String,
+    pub task: TaskId,
+    /// Which question of the task it is; from 1.
+    pub index: u32,
+    pub payload: Value,
+    pub raised_at: Timestamp,
+    pub deadline: Option<Timestamp>,
+    on_expiry: OnExpiry,
+    #[serde(default)]
+    pub answer: Option<Value>,
+}
+
+/// A task asks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    pub task: TaskId,
+    pub payload: Value,
+    pub timeout: Option<Span>,
+    pub on_expiry: OnExpiry,
+}
+
+impl Question {
+    pub fn new(task: TaskId, payload: Value) -> Self {
+        Question { task, payload, timeout: None, on_expiry: OnExpiry::Fail }
+    }
+}
+
+/// The signal `interrupt_resume_v1` and the update `respond_interrupt`: `Command(resume=...)`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Resume {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupt_id: Option<String>,
+    /// The oldest question of this task, if no id is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub task: Option<TaskId>,
+    /// What `interrupt` returns.
+    #[serde(default)]
+    pub resume: Value,
+    /// Merged into the task's state before it continues (LGI-09).
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub update: Map<String, Value>,
+}
+
+impl Resume {
+    pub fn read(value: &Value) -> Result<Self, ResumeRefusal> {
+        decode("interrupt answer", value).map_err(ResumeRefusal::Invalid)
+    }
+    pub fn value(resume: Value) -> Self {
+        Resume { resume, ..Resume::default() }
+    }
+    pub fn to(interrupt_id: &str, resume: Value) -> Self {
+        Resume { interrupt_id: Some(interrupt_id.to_owned()), resume, ..Resume::default() }
+    }
+}
+
+/// Why an answer is refused. Nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ResumeRefusal {
+    #[error("When there are multiple pending interrupts, you must specify the interrupt id when resuming.")]
+    IdNeeded,
+    #[error("There is no pending interrupt to resume.")]
+    NonePending,
+    #[error("No interrupt with id '{id}' was raised in this run.")]
+    Unknown { id: String },
+    #[error("The interrupt '{id}' is answered already.")]
+    Answered { id: String },
+    #[error("{0}")]
+    Invalid(InvalidAnswer),
+}
+
+/// An interrupt was asked for where none can be (LGI-03).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("interrupt needs a run with an id and a log: there is nothing that could be resumed")]
+pub struct CannotInterrupt;
+
+/// A task may continue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resumed {
+    pub id: String,
+    pub task: TaskId,
+    pub index: u32,
+    /// What `interrupt` returns, or why the wait failed.
+    pub outcome: Result<Value, Expired>,
+    /// Whether no question of the task is open any more.
+    pub task_may_continue: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("Interrupt timed out")]
+pub struct Expired;
+
+/// Where a node that asked for approval goes (LGI-02).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Goto {
+    Execute,
+    RevisePlan { feedback: String },
+}
+
+impl Goto {
+    /// Approved means `true`, or an object that says so; anything else is revised.
+    pub fn of(answer: &Value) -> Self {
+        let approved = answer.get("approved").unwrap_or(answer).as_bool().unwrap_or(false);
+        if approved {
+            return Goto::Execute;
+        }
+        let feedback = answer.get("feedback").and_then(Value::as_str).or(answer.as_str()).unwrap_or_default();
+        Goto::RevisePlan { feedback: feedback.to_owned() }
+    }
+}
+
+/// What is kept of a task that has asked.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Asked {
+    count: u32,
+    /// The answers, by the order of the questions.
+    answers: BTreeMap<u32, Value>,
+    state: Map<String, Value>,
+}
+
+/// The interrupts of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interrupts {
+    count: u64,
+    pending: BTreeMap<u64, Interrupt>,
+    tasks: BTreeMap<TaskId, Asked>,
+}
+
+impl Interrupts {
+    /// A task stops and asks. The payload goes to whoever asks the run (LGI-01).
+    pub fn raise(&mut self, question: Question, out: &mut Outbox) -> Result<String, CannotInterrupt> {
+        if out.run().is_empty() {
+            return Err(CannotInterrupt);
+        }
+        self.count += 1;
+        let n = self.count;
+        let asked = self.tasks.entry(question.task.clone()).or_default();
+        asked.count += 1;
+        let id = format!("{}/in-{n}", out.run());
+        let deadline = question.timeout.map(|timeout| out.now().plus(timeout.duration()));
+        let interrupt = Interrupt {
+            id: id.clone(),
+            task: question.task,
+            index: asked.count,
+            payload: question.payload,
+            raised_at: out.now(),
+            deadline,
+            on_expiry: question.on_expiry,
+            answer: None,
+        };
+        out.note(NoteKind::InterruptRaised, json!(interrupt));
+        if let Some(deadline) = deadline {
+            out.timer(key(n), deadline, format!("interrupt {id}"));
+        }
+        self.pending.insert(n, interrupt);
+        Ok(id)
+    }
+
+    /// Which interrupt the answer is for, or why none. Changes nothing.
+    pub fn accepts(&self, resume: &Resume, out: &Outbox) -> Result<u64, ResumeRefusal> {
+        if let Some(id) = &resume.interrupt_id {
+            let number = || id.strip_prefix(out.run())?.strip_prefix("/in-")?.parse::<u64>().ok();
+            let n = number().filter(|n| (1..=self.count).contains(n) && *id == format!("{}/in-{n}", out.run()));
+            return match n {
+                Some(n) if self.pending.contains_key(&n) => Ok(n),
+                Some(_) => Err(ResumeRefusal::Answered { id: id.clone() }),
+                None => Err(ResumeRefusal::Unknown { id: id.clone() }),
+            };
+        }
+        if let Some(task) = &resume.task {
+            let of_task = self.pending.iter().find(|(_, interrupt)| interrupt.task == *task);
+            return of_task.map(|(n, _)| *n).ok_or(ResumeRefusal::NonePending);
+        }
+        match self.pending.len() {
+            0 => Err(ResumeRefusal::NonePending),
+            1 => self.pending.keys().next().copied().ok_or(ResumeRefusal::NonePending),
+            _ => Err(ResumeRefusal::IdNeeded),
+        }
+    }
+
+    /// A person answers.
+    pub fn resume(&mut self, resume: Resume, out: &mut Outbox) -> Result<Resumed, ResumeRefusal> {
+        let n = self.accepts(&resume, out)?;
+        let Some(interrupt) = self.pending.remove(&n) else { return Err(ResumeRefusal::NonePending) };
+        if interrupt.deadline.is_some() {
+            out.cancel_timer(key(n));
+        }
+        let asked = self.tasks.entry(interrupt.task.clone()).or_default();
+        asked.state.extend(resume.update.clone());
+        Ok(self.close(interrupt, Ok(resume.resume), &resume.update, out))
+    }
+
+    /// The deadline of an interrupt has come.
+    pub fn fired(&mut self, key: &str, out: &mut Outbox) -> Option<Resumed> {
+        let n = key.strip_prefix("interrupt/in-")?.strip_suffix("/deadline")?.parse().ok()?;
+        let interrupt = self.pending.remove(&n)?;
+        let outcome = match &interrupt.on_expiry {
+            OnExpiry::Answer(value) => Ok(value.clone()),
+            OnExpiry::Fail => Err(Expired),
+        };
+        Some(self.close(interrupt, outcome, &Map::new(), out))
+    }
+
+    fn close(
+        &mut self,
+        interrupt: Interrupt,
+        outcome: Result<Value, Expired>,
+        update: &Map<String, Value>,
+        out: &mut Outbox,
+    ) -> Resumed {
+        let Interrupt { id, task, index, .. } = interrupt;
+        let data = match &outcome {
+            Ok(answer) => json!({ "id": id, "task": task, "index": index, "answer": answer, "update": update }),
+            Err(why) => json!({ "id": id, "task": task, "index": index, "error": why.to_string() }),
+        };
+        out.note(NoteKind::InterruptAnswered, data);
+        if let Ok(answer) = &outcome {
+            self.tasks.entry(task.clone()).or_default().answers.insert(index, answer.clone());
+        }
+        let task_may_continue = !self.pending.values().any(|other| other.task == task);
+        Resumed { id, task, index, outcome, task_may_continue }
+    }
+
+    /// What a task is told when it continues: its answers in the order of its questions, and its state.
+    pub fn continuation(&self, task: &TaskId) -> Value {
+        let asked = self.tasks.get(task);
+        let answers: Vec<&Value> = asked.map(|asked| asked.answers.values().collect()).unwrap_or_default();
+        json!({ "answers": answers, "state": asked.map(|asked| &asked.state) })
+    }
+
+    /// The state that answers gave to a task.
+    pub fn state_of(&self, task: &TaskId) -> Option<&Map<String, Value>> {
+        self.tasks.get(task).map(|asked| &asked.state)
+    }
+
+    /// The task has ended: its questions are void and its answers are not needed any more.
+    pub fn task_ended(&mut self, task: &TaskId, out: &mut Outbox) {
+        self.tasks.remove(task);
+        self.pending.retain(|n, interrupt| {
+            let goes = interrupt.task == *task;
+            if goes && interrupt.deadline.is_some() {
+                out.cancel_timer(key(*n));
+            }
+            !goes
+        });
+    }
+
+    /// What waits, oldest first.
+    pub fn pending(&self) -> impl Iterator<Item = &Interrupt> {
+        self.pending.values()
+    }
+    pub fn get(&self, id: &str) -> Option<&Interrupt> {
+        self.pending.values().find(|interrupt| interrupt.id == id)
+    }
+
+    /// The query `pending_interrupts`.
+    pub fn view(&self) -> Value {
+        json!(self.pending.values().collect::<Vec<_>>())
+    }
+}
+
+fn key(n: u64) -> String {
+    format!("interrupt/in-{n}/deadline")
+}

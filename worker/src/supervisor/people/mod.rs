@@ -1,0 +1,23 @@
+//! People: the highest node of the hierarchy. Approvals, escalations, trust, plan review, interrupts and run control.
+//!
+//! Invariant: what a person decides is a recorded fact with an id, a deadline in workflow time and the hash of what was
+//! shown; the first valid answer wins and never changes; every other one is recorded with the reason why it counts for
+//! nothing. The parts here decide only about people's answers: what a task does then is its scheduler's business.
+
+mod amount;
+mod answer;
+pub mod approval;
+pub mod compensation;
+pub mod control;
+pub mod escalation;
+pub mod interrupts;
+pub mod plan_review;
+pub mod rules;
+pub mod takeover;
+pub mod trust;
+
+pub use amount::{bp_of, micros_of};
+pub use answer::{InvalidAnswer, shown_hash};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,321 @@
+//! Tests of escalations: what fires, in which order, and who waits.
+
+use serde_json::json;
+
+use super::super::escalation::{
+    Action, Escalations, Exception, Observed, Order, PlanPolicy, PlanShape, Priority, Trigger, Triggers,
+};
+use super::super::rules::{HitlMode, Risk};
+use super::{MINUTE, asks, at, notes, only_note};
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::model::TaskId;
+use crate::supervisor::spec::Span;
+
+use HitlMode::{HumanInCommand, HumanInTheLoop, HumanOnTheLoop};
+
+fn texts(triggers: &Triggers, observed: &Observed) -> Vec<String> {
+    triggers.reasons(observed).into_iter().map(|reason| reason.text).collect()
+}
+
+fn everything() -> Observed {
+    Observed {
+        confidence_bp: Some(4_550),
+        proposed_action: Some("publish".into()),
+        cost_micros: Some(1_239_000),
+        consecutive_failures: 4,
+        decision_took: Some(Span::from_mins(6)),
+        out_of_scope: Some("painting".into()),
+        risk: Risk::Low,
+    }
+}
+
+/// SHH-01: the defaults of the seed, and each is a setting.
+#[test]
+fn the_triggers_have_the_defaults_of_the_seed() {
+    let triggers = Triggers::default();
+    assert_eq!((triggers.confidence_bp, triggers.action_cost_micros), (6_000, 1_000_000));
+    assert_eq!(triggers.sensitive, ["delete", "publish", "pay", "send_email"]);
+    assert_eq!((triggers.consecutive_failures, triggers.decision_timeout), (3, Some(Span::from_mins(5))));
+    let mine = Triggers {
+        confidence_bp: 3_000,
+        action_cost_micros: 2_000_000,
+        sensitive: vec!["paint".into()],
+        consecutive_failures: 5,
+        decision_timeout: None,
+        ..triggers
+    };
+    let observed = Observed { out_of_scope: None, ..everything() };
+    assert!(texts(&mine, &observed).is_empty());
+    let paint = Observed { proposed_action: Some("paint".into()), consecutive_failures: 5, ..Observed::default() };
+    assert_eq!(texts(&mine, &paint).len(), 2);
+}
+
+/// SHH-02, SHH-03, SHH-16, SHH-17: the texts, and all of them in the order of the table.
+#[test]
+fn every_reason_that_fires_is_recorded_in_the_order_of_the_table() {
+    let expected = [
+        ("Sensitive operation requires approval: publish", Priority::Highest),
+        ("Cost exceeds limit: $1.24 > $1.00", Priority::High),
+        ("Confidence too low: 0.46 < 0.60", Priority::Medium),
+        ("Consecutive failures: 4 times", Priority::Medium),
+        ("Decision timeout", Priority::Medium),
+        ("Out of scope: no registered agent or tool matches 'painting'", Priority::Low),
+    ];
+    let reasons = Triggers::default().reasons(&everything());
+    let found: Vec<_> = reasons.iter().map(|reason| (reason.text.as_str(), reason.priority)).collect();
+    assert_eq!(found, expected);
+}
+
+/// SHH-03: the order of the seed's code is an option.
+#[test]
+fn the_code_order_looks_at_the_confidence_first() {
+    let triggers = Triggers { order: Order::BookCode, ..Triggers::default() };
+    let order: Vec<Trigger> = triggers.reasons(&everything()).into_iter().map(|reason| reason.trigger).collect();
+    use Trigger::*;
+    assert_eq!(order, [Confidence, Sensitive, Cost, ConsecutiveFailures, DecisionTimeout, OutOfScope]);
+}
+
+/// SHH-04: 0.60 does not fire, 1.00 does not, three failures do; what is missing does not.
+#[test]
+fn the_boundaries_are_where_the_seed_has_them() {
+    let fires = |observed: Observed| !Triggers::default().reasons(&observed).is_empty();
+    let of = |confidence_bp, cost_micros, consecutive_failures| Observed {
+        confidence_bp,
+        cost_micros,
+        consecutive_failures,
+        ..Observed::default()
+    };
+    for (observed, expected) in [
+        (of(Some(6_000), None, 0), false),
+        (of(Some(5_999), None, 0), true),
+        (of(None, Some(1_000_000), 0), false),
+        (of(None, Some(1_000_001), 0), true),
+        (of(None, None, 2), false),
+        (of(None, None, 3), true),
+        (of(None, None, 0), false),
+    ] {
+        assert_eq!(fires(observed.clone()), expected, "{observed:?}");
+    }
+    let took = |ms| Observed { decision_took: Some(Span::from_ms(ms)), ..Observed::default() };
+    assert!(!fires(took(300_000)) && fires(took(300_001)));
+    let action = |action: &str| Observed { proposed_action: Some(action.into()), ..Observed::default() };
+    for (name, expected) in [("publish", true), ("Publish", false), ("publish it", false), ("send", false)] {
+        assert_eq!(fires(action(name)), expected, "{name}: the result gate compares the whole name");
+    }
+}
+
+/// SHH-05: in command every action is asked for, in the loop what is sensitive or too dear, on the loop nothing.
+#[test]
+fn the_mode_decides_which_actions_are_asked_for() {
+    let triggers = Triggers::default();
+    let plain = Action::default();
+    let sensitive = Action { is_sensitive: true, ..Action::default() };
+    let dear = Action { cost_micros: Some(1_000_001), ..Action::default() };
+    let limit = Action { cost_micros: Some(1_000_000), ..Action::default() };
+    for (mode, expected) in [
+        (HumanInCommand, [true, true, true, true]),
+        (HumanInTheLoop, [false, true, true, false]),
+        (HumanOnTheLoop, [false, false, false, false]),
+    ] {
+        let found = [&plain, &sensitive, &dear, &limit].map(|action| triggers.needs_approval(mode, action));
+        assert_eq!(found, expected, "{}", mode.as_str());
+    }
+    let names: Vec<_> = HitlMode::ALL.iter().map(|mode| serde_json::to_value(mode).unwrap()).collect();
+    assert_eq!(names, ["human_in_command", "human_in_the_loop", "human_on_the_loop"]);
+}
+
+/// SHH-20: on the loop only the exceptions are asked for: critical risk and failures in a row, or what is configured.
+#[test]
+fn on_the_loop_asks_for_exceptions_only() {
+    let triggers = Triggers::default();
+    let asks = |triggers: &Triggers, action: &Action| triggers.needs_approval(HumanOnTheLoop, action);
+    for (risk, failures, expected) in
+        [(Risk::High, 2, false), (Risk::Critical, 0, true), (Risk::Low, 3, true), (Risk::Low, 2, false)]
+    {
+        let action = Action { is_sensitive: true, risk, consecutive_failures: failures, ..Action::default() };
+        assert_eq!(asks(&triggers, &action), expected, "{risk:?} {failures}");
+    }
+    let mine = Triggers { exceptions: vec![Exception::Sensitive], ..triggers };
+    let critical = Action { risk: Risk::Critical, consecutive_failures: 9, ..Action::default() };
+    assert!(!asks(&mine, &critical));
+    assert!(asks(&mine, &Action { is_sensitive: true, ..Action::default() }));
+
+    let mut escalations = Escalations::default();
+    let low = Observed { confidence_bp: Some(1), ..Observed::default() };
+    assert!(!escalations.weigh(HumanOnTheLoop, None, low.clone(), &mut at(0)).unwrap().blocking);
+    assert!(escalations.weigh(HumanInTheLoop, None, low.clone(), &mut at(0)).unwrap().blocking);
+    let critical = Observed { risk: Risk::Critical, ..low };
+    assert!(escalations.weigh(HumanOnTheLoop, None, critical, &mut at(0)).unwrap().blocking);
+}
+
+/// SHH-06: four levels, in this order, with these names.
+#[test]
+fn risks_are_ordered() {
+    let names: Vec<_> =
+        [Risk::Low, Risk::Medium, Risk::High, Risk::Critical].map(|risk| serde_json::to_value(risk).unwrap()).to_vec();
+    assert_eq!(names, ["low", "medium", "high", "critical"]);
+    assert!(Risk::Low < Risk::Medium && Risk::Medium < Risk::High && Risk::High < Risk::Critical);
+    assert!(serde_json::from_value::<Risk>(json!("severe")).is_err());
+}
+
+/// SHH-13: a declared action that contains a keyword in any case needs approval and has a high risk.
+#[test]
+fn declared_actions_are_sensitive_by_the_words_in_them() {
+    let triggers = Triggers::default();
+    for (action, sensitive) in [
+        ("Publish the report", true),
+        ("SEND to client", true),
+        ("undelete", true),
+        ("prepay", true),
+        ("share", true),
+        ("analyse", false),
+        ("", false),
+    ] {
+        let marked = triggers.mark(action, Risk::Low);
+        assert_eq!(marked.requires_approval, sensitive, "{action}");
+        assert_eq!(marked.risk, if sensitive { Risk::High } else { Risk::Low }, "{action}");
+    }
+    assert_eq!(triggers.mark("pay", Risk::Critical).risk, Risk::Critical);
+}
+
+/// SHH-14: complexity at or above the threshold and dangerous tools; the text of a denial.
+#[test]
+fn a_plan_is_approved_when_it_is_complex_or_dangerous() {
+    let policy = PlanPolicy::default();
+    let shape = |complexity_bp, tools: &[&str]| PlanShape {
+        complexity_bp: Some(complexity_bp),
+        tools: tools.iter().map(ToString::to_string).collect(),
+    };
+    assert_eq!(policy.reasons(&shape(7_999, &["web_search"])), Vec::<String>::new());
+    assert_eq!(policy.reasons(&shape(8_000, &[])), ["Complexity score 0.80 exceeds threshold 0.80"]);
+    let half = PlanPolicy { complexity_bp: Some(5_000), ..policy.clone() };
+    assert_eq!(half.reasons(&shape(5_000, &[])), ["Complexity score 0.50 exceeds threshold 0.50"]);
+    assert_eq!(
+        policy.reasons(&shape(9_000, &["code_execution", "web_search", "file_system", "code_execution"])),
+        [
+            "Complexity score 0.90 exceeds threshold 0.80",
+            "Tool 'code_execution' requires approval",
+            "Tool 'file_system' requires approval"
+        ]
+    );
+    let off = PlanPolicy { complexity_bp: None, dangerous_tools: Vec::new() };
+    assert_eq!(off.reasons(&shape(10_000, &["code_execution"])), Vec::<String>::new());
+    assert_eq!(PlanPolicy::denied("too broad"), "approval denied: too broad");
+}
+
+/// SHH-15: what is for notice only is recorded and makes nobody wait, unless something else waits.
+#[test]
+fn notify_only_escalations_do_not_block() {
+    let triggers = Triggers { notify_only: vec![Trigger::Confidence, Trigger::OutOfScope], ..Triggers::default() };
+    let mut escalations = Escalations::new(triggers);
+    let low = Observed { confidence_bp: Some(1), ..Observed::default() };
+    let mut out = at(0);
+    let quiet = escalations.weigh(HumanInTheLoop, Some(TaskId::of("1")), low.clone(), &mut out).unwrap();
+    assert!(!quiet.blocking && !quiet.waits());
+    assert_eq!(only_note(&out, NoteKind::EscalationRaised)["blocking"], false);
+    let both = Observed { proposed_action: Some("pay".into()), ..low };
+    assert!(escalations.weigh(HumanInTheLoop, None, both, &mut at(0)).unwrap().waits());
+}
+
+/// SHH-16: a decision that takes longer than the limit escalates once; one that comes in time does not.
+#[test]
+fn a_decision_that_takes_too_long_escalates() {
+    let mut escalations = Escalations::default();
+    let mut out = at(0);
+    escalations.decision_started("decide/1", Some(TaskId::of("2")), &mut out);
+    escalations.decision_started("decide/2", None, &mut out);
+    assert_eq!(
+        asks(&out),
+        [
+            format!("timer decision_timeout/decide/1 at {}", 5 * MINUTE),
+            format!("timer decision_timeout/decide/2 at {}", 5 * MINUTE)
+        ]
+    );
+    let mut out = at(1);
+    escalations.decision_ended("decide/2", &mut out);
+    assert_eq!(asks(&out), ["cancel timer decision_timeout/decide/2"]);
+    let mut out = at(5 * MINUTE);
+    let raised = escalations.fired("decision_timeout/decide/1", HumanInTheLoop, &mut out).unwrap();
+    assert_eq!((raised.primary.as_str(), raised.task.clone()), ("Decision timeout", Some(TaskId::of("2"))));
+    for key in ["decision_timeout/decide/1", "decision_timeout/decide/2", "approval/ap-1/deadline"] {
+        assert_eq!(escalations.fired(key, HumanInTheLoop, &mut out), None, "{key}");
+    }
+    let mut off = Escalations::new(Triggers { decision_timeout: None, ..Triggers::default() });
+    let mut out = at(0);
+    off.decision_started("decide/1", None, &mut out);
+    assert!(out.asks().is_empty());
+}
+
+/// SHH-17: a task that no agent or tool matches is an escalation of low priority.
+#[test]
+fn a_task_that_nobody_can_do_escalates() {
+    let mut escalations = Escalations::default();
+    let raised = escalations.out_of_scope(HumanInTheLoop, TaskId::of("3"), "painting", &mut at(0)).unwrap();
+    assert_eq!(raised.reasons[0].priority, Priority::Low);
+    assert_eq!(raised.primary, "Out of scope: no registered agent or tool matches 'painting'");
+}
+
+/// SHH-18: the gate before a task looks at the declared action, the one after it at what the result proposes.
+#[test]
+fn both_gates_ask_each_by_its_own_detector() {
+    let mut escalations = Escalations::default();
+    let before = |action: &str| escalations.before(HumanInTheLoop, action, None, Risk::Low);
+    assert_eq!(before("write the report"), None);
+    let reasons = before("Publish the report").unwrap();
+    assert_eq!(reasons[0].text, "Sensitive operation requires approval: Publish the report");
+    assert_eq!(escalations.before(HumanInCommand, "write", None, Risk::Low), Some(Vec::new()));
+
+    let after = |action: &str| Observed { proposed_action: Some(action.into()), ..Observed::default() };
+    let report = escalations.weigh(HumanInTheLoop, Some(TaskId::of("F")), after("publish"), &mut at(0)).unwrap();
+    assert_eq!(report.primary, "Sensitive operation requires approval: publish");
+    assert_eq!(escalations.weigh(HumanInTheLoop, None, after("Publish the report"), &mut at(0)), None);
+}
+
+/// SHH-04: failures are counted in a row: a success ends the row, a person's answer does not.
+#[test]
+fn failures_are_counted_in_a_row() {
+    let mut escalations = Escalations::default();
+    let weigh = |escalations: &mut Escalations| {
+        let raised = escalations.weigh(HumanInTheLoop, None, Observed::default(), &mut at(0));
+        raised.map(|escalation| escalation.primary.clone())
+    };
+    for success in [false, false, true, false, false] {
+        escalations.task_ended(success);
+        assert_eq!(weigh(&mut escalations), None);
+    }
+    escalations.task_ended(false);
+    assert_eq!(weigh(&mut escalations).as_deref(), Some("Consecutive failures: 3 times"));
+    escalations.resolve("r1/esc-1", "go on", &mut at(1));
+    escalations.task_ended(false);
+    assert_eq!(weigh(&mut escalations).as_deref(), Some("Consecutive failures: 4 times"));
+}
+
+/// SHH-03: an escalation keeps all reasons, and its first resolution.
+#[test]
+fn an_escalation_is_resolved_once() {
+    let mut escalations = Escalations::default();
+    let id = escalations.weigh(HumanInTheLoop, Some(TaskId::of("1")), everything(), &mut at(0)).unwrap().id.clone();
+    assert_eq!(id, "r1/esc-1");
+    let view = escalations.view();
+    assert_eq!(view[0]["reasons"].as_array().unwrap().len(), 5, "failures in a row are counted by the machine");
+    assert_eq!(view[0]["primary"], "Sensitive operation requires approval: publish");
+    let mut out = at(1);
+    assert!(escalations.resolve(&id, "approved", &mut out));
+    assert_eq!(only_note(&out, NoteKind::EscalationResolved)["resolution"], "approved");
+    assert!(!escalations.resolve(&id, "rejected", &mut out) && !escalations.resolve("r1/esc-2", "x", &mut out));
+    assert_eq!(escalations.get(&id).unwrap().resolution.as_deref(), Some("approved"));
+    assert_eq!(notes(&out).len(), 1);
+}
+
+#[test]
+fn settled_escalations_are_bounded_and_waiting_ones_kept() {
+    let mut escalations = Escalations::default();
+    let sensitive = Observed { proposed_action: Some("pay".into()), ..Observed::default() };
+    escalations.weigh(HumanInTheLoop, None, sensitive, &mut at(0));
+    for _ in 0..1_500 {
+        let low = Observed { confidence_bp: Some(1), ..Observed::default() };
+        escalations.weigh(HumanOnTheLoop, None, low, &mut at(0));
+    }
+    assert!(escalations.iter().count() <= 1_002);
+    assert!(escalations.get("r1/esc-1").unwrap().waits());
+}

@@ -1,0 +1,56 @@
+//! Tests of people's parts: one file per part, with the transition tables beside them.
+
+use bosun_engine::Timestamp;
+use serde_json::Value;
+
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::{Ask, Outbox};
+
+mod approval;
+mod control;
+mod escalation;
+mod interrupts;
+mod machines;
+mod plan_review;
+mod trust;
+
+const MINUTE: i64 = 60_000;
+
+/// An outbox at so many milliseconds of workflow time.
+fn at(ms: i64) -> Outbox {
+    Outbox::new("r1", Timestamp::from_millis(ms))
+}
+
+/// The keys of the calls, timers and cancelled timers that were left, in order.
+fn asks(out: &Outbox) -> Vec<String> {
+    let text = |ask: &Ask| match ask {
+        Ask::Call(call) => format!("call {} {}", call.purpose.as_str(), call.key),
+        Ask::Timer { key, at, .. } => format!("timer {key} at {}", at.as_micros() / 1_000),
+        Ask::CancelTimer { key } => format!("cancel timer {key}"),
+        Ask::SignalChild { key, signal, .. } => format!("signal {key} {signal}"),
+        other => format!("{other:?}"),
+    };
+    out.asks().iter().map(text).collect()
+}
+
+fn notes(out: &Outbox) -> Vec<NoteKind> {
+    out.notes().iter().map(|note| note.kind).collect()
+}
+
+#[track_caller]
+fn only_note(out: &Outbox, kind: NoteKind) -> &Value {
+    let [note] = out.notes() else { panic!("{:?}", out.notes()) };
+    assert_eq!(note.kind, kind);
+    &note.data
+}
+
+/// Compares with a table beside this file; `BOSUN_WRITE_FIXTURES=1` writes it anew.
+#[track_caller]
+fn golden(file: &str, golden: &str, shown: &str) {
+    if std::env::var_os("BOSUN_WRITE_FIXTURES").is_some() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/supervisor/people/tests").join(file);
+        std::fs::write(path, shown).unwrap();
+    } else {
+        assert_eq!(shown, golden, "{file} is not what it was; BOSUN_WRITE_FIXTURES=1 writes it anew");
+    }
+}
