@@ -283,7 +283,7 @@ fn one_approves_exactly_what_one_saw() {
     assert_eq!(approvals.clearance(&other), Clearance::NotAsked);
 
     let (mut out, mut changed) = (at(2), approvals.clone());
-    assert_eq!(changed.changed(&other, &mut out), [id.clone()]);
+    assert_eq!(changed.changed(&other, &mut out), vec![id.clone()]);
     assert_eq!(only_note(&out, NoteKind::ApprovalVoided)["reason"], "what was shown has changed");
     assert_eq!(changed.clearance(&publish()), Clearance::NotAsked);
     assert_eq!(approvals.changed(&publish(), &mut at(2)), []);

@@ -1,1 +1,373 @@
-//! Tests.
+//! Tests of run control, of what a person who takes over is shown, and of compensation.
+
+use serde_json::{Value, json};
+
+use super::super::compensation::Compensations;
+use super::super::control::{CANCEL, Control, ControlRequest, Gate, PAUSE, RELEASE, RESUME, TAKEOVER};
+use super::super::takeover::{PlanStepView, TakeoverContext};
+use super::{MINUTE, Outbox, asks, at, notes, only_note};
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::model::TaskId;
+use crate::supervisor::outbox::{Ask, CallFailure};
+use crate::supervisor::spec::Span;
+use crate::supervisor::task::TaskStatus;
+
+fn by_ann(reason: &str) -> ControlRequest {
+    ControlRequest::new(reason, "ann")
+}
+
+fn with_children(children: &[&str]) -> Control {
+    let mut control = Control::default();
+    for child in children {
+        control.register(*child, &mut at(0));
+    }
+    control
+}
+
+fn events(out: &Outbox) -> Vec<&str> {
+    out.notes().iter().filter_map(|note| note.data["event"].as_str()).collect()
+}
+
+/// What the children were told, checked to say that it comes from the parent.
+fn told(out: &Outbox) -> Vec<String> {
+    for ask in out.asks() {
+        if let Ask::SignalChild { input, .. } = ask {
+            assert_eq!(input["from_parent"], true);
+            assert!(ControlRequest::read(input).is_ok(), "a child understands it");
+        }
+    }
+    asks(out)
+}
+
+/// SHN-60: pausing stops at the next checkpoint and reaches every child in the same turn; a second pause is ignored.
+#[test]
+fn a_pause_holds_at_the_next_checkpoint_and_reaches_all_children() {
+    let mut control = with_children(&["child/1", "child/2", "child/3"]);
+    let mut out = at(7_000);
+    assert_eq!(control.checkpoint("pre_subtask_0", &mut out), Gate::Go);
+    assert!(control.pause(by_ann("lunch"), &mut out));
+    assert_eq!(told(&out), ["child/1", "child/2", "child/3"].map(|child| format!("signal {child} pause_v1")));
+    assert_eq!(control.checkpoint("pre_subtask_1", &mut out), Gate::Hold);
+
+    let before = control.clone();
+    let mut out = at(8_000);
+    assert!(!control.pause(ControlRequest::new("other", "bob"), &mut out));
+    assert_eq!((&control, notes(&out).len(), asks(&out).len()), (&before, 0, 0));
+    assert_eq!(control.view()["paused_by"], "ann");
+}
+
+/// SHN-60, SHN-05: a child that has closed is told nothing, and closing twice is no error.
+#[test]
+fn closed_children_are_told_nothing() {
+    let mut control = with_children(&["child/1", "child/2"]);
+    control.unregister("child/1");
+    control.unregister("child/1");
+    control.unregister("child/9");
+    let mut out = at(1);
+    control.pause(by_ann("x"), &mut out);
+    assert_eq!(told(&out), ["signal child/2 pause_v1"]);
+}
+
+/// SHN-05: a child is registered before its result is waited for and unregistered after, however it ends; one that is
+/// registered in a run that is paused, taken over or cancelled is told at once.
+#[test]
+fn a_child_is_told_from_its_registration_to_its_end() {
+    for (name, expected) in [
+        (PAUSE, vec!["signal child/1 pause_v1"]),
+        (TAKEOVER, vec!["signal child/1 pause_v1"]),
+        (CANCEL, vec!["signal child/1 cancel_v1"]),
+        (RESUME, vec![]),
+    ] {
+        let mut control = Control::default();
+        control.signal(name, &json!({ "reason": "r", "requested_by": "ann" }), &mut at(1)).unwrap();
+        let mut out = at(2);
+        control.register("child/1", &mut out);
+        control.register("child/1", &mut out);
+        assert_eq!(told(&out), expected, "{name}");
+        assert_eq!(control.children().collect::<Vec<_>>(), ["child/1"]);
+        control.unregister("child/1");
+        assert_eq!(control.children().count(), 0);
+    }
+}
+
+/// SHN-61: resuming clears what the pause said and reaches the children; it is ignored when nothing is paused.
+#[test]
+fn a_resume_clears_the_pause() {
+    let mut control = with_children(&["child/1"]);
+    let running = control.clone();
+    let mut out = at(1);
+    assert!(!control.resume(by_ann("x"), &mut out));
+    assert_eq!((&control, notes(&out).len(), asks(&out).len()), (&running, 0, 0));
+    control.pause(by_ann("lunch"), &mut out);
+    let mut out = at(2);
+    assert!(control.resume(by_ann("back"), &mut out));
+    assert_eq!(told(&out), ["signal child/1 resume_v1"]);
+    assert_eq!(events(&out), ["WORKFLOW_RESUMED"]);
+    for key in ["paused_at", "pause_reason", "paused_by"] {
+        assert_eq!(control.view()[key], Value::Null, "{key}");
+    }
+    assert_eq!((control.view()["is_paused"].clone(), control.checkpoint("x", &mut out)), (json!(false), Gate::Go));
+}
+
+/// SHN-62: cancelling works in every state, reaches the children, and ends the run at the next checkpoint with its text.
+#[test]
+fn a_cancel_ends_the_run_at_the_next_checkpoint() {
+    for (first, text) in [
+        (None, "workflow cancelled: enough"),
+        (Some(PAUSE), "workflow cancelled while paused: enough"),
+        (Some(TAKEOVER), "workflow cancelled: enough"),
+    ] {
+        let mut control = with_children(&["child/1"]);
+        if let Some(first) = first {
+            control.signal(first, &json!({ "reason": "r", "requested_by": "bob" }), &mut at(1)).unwrap();
+        }
+        let mut out = at(2);
+        assert!(control.cancel(by_ann("enough"), &mut out));
+        assert_eq!(told(&out), ["signal child/1 cancel_v1"]);
+        assert_eq!(control.checkpoint("pre_synthesis", &mut out), Gate::End(text.into()));
+        assert_eq!(events(&out), ["WORKFLOW_CANCELLING", "WORKFLOW_CANCELLED"]);
+        let before = control.clone();
+        for name in [PAUSE, RESUME, CANCEL, TAKEOVER, RELEASE] {
+            let mut out = at(3);
+            assert_eq!(control.signal(name, &Value::Null, &mut out), Ok(false), "{name}");
+            assert_eq!((&control, notes(&out).len(), asks(&out).len()), (&before, 0, 0));
+        }
+    }
+}
+
+/// SHN-62: what was done is undone in reverse, one after the other, once, and only if the spec asks for it.
+#[test]
+fn compensation_runs_in_reverse() {
+    let register = |on_cancel| {
+        let mut compensations = Compensations::new(on_cancel);
+        for task in ["1", "2", "3"] {
+            compensations.register(TaskId::of(task), json!(format!("undo {task}")));
+        }
+        compensations
+    };
+    let mut off = register(false);
+    let mut out = at(0);
+    off.run(&mut out);
+    assert_eq!((asks(&out).len(), off.is_idle()), (0, true));
+
+    let mut compensations = register(true);
+    assert!(compensations.is_idle());
+    compensations.run(&mut out);
+    compensations.run(&mut out);
+    compensations.register(TaskId::of("4"), json!("too late"));
+    assert_eq!(asks(&out), ["call compensate compensate/3"]);
+    compensations.answered("compensate/2", &Ok(Value::Null), &mut out);
+    assert_eq!(asks(&out).len(), 1, "an answer to something else");
+    compensations.answered("compensate/3", &Ok(Value::Null), &mut out);
+    compensations.answered("compensate/2", &Err(CallFailure::error("no")), &mut out);
+    assert!(!compensations.is_idle());
+    compensations.answered("compensate/1", &Ok(Value::Null), &mut out);
+    assert!(compensations.is_idle());
+    assert_eq!(asks(&out), [3, 2, 1].map(|n| format!("call compensate compensate/{n}")));
+    let Ask::Call(first) = &out.asks()[0] else { panic!() };
+    assert_eq!(first.context, json!({ "task": "3", "compensation": "undo 3" }));
+    let ok: Vec<_> = out.notes().iter().map(|note| (note.kind, note.data["ok"].as_bool())).collect();
+    assert_eq!(ok, [true, false, true].map(|ok| (NoteKind::CompensationRun, Some(ok))));
+}
+
+/// SHN-63: the query has exactly these fields.
+#[test]
+fn the_control_state_has_the_fields_of_the_query() {
+    let nothing = json!({
+        "is_paused": false, "is_cancelled": false, "paused_at": null, "pause_reason": null, "paused_by": null,
+        "cancel_reason": null, "cancelled_by": null,
+    });
+    let mut control = Control::default();
+    assert_eq!(control.view(), nothing);
+    control.pause(by_ann("lunch"), &mut at(1_500));
+    let mut paused = nothing.clone();
+    paused["is_paused"] = json!(true);
+    paused["paused_at"] = json!("1970-01-01T00:00:01.500000Z");
+    paused["pause_reason"] = json!("lunch");
+    paused["paused_by"] = json!("ann");
+    assert_eq!(control.view(), paused);
+    control.cancel(ControlRequest::new("enough", "bob"), &mut at(2_000));
+    let mut cancelled = nothing;
+    cancelled["is_cancelled"] = json!(true);
+    cancelled["cancel_reason"] = json!("enough");
+    cancelled["cancelled_by"] = json!("bob");
+    assert_eq!(control.view(), cancelled);
+}
+
+/// SHN-64: whatever was received before a checkpoint is seen there, by the name of the checkpoint.
+#[test]
+fn a_checkpoint_sees_every_signal_received_before_it() {
+    for name in ["pre_decomposition", "pre_subtask_0", "pre_subtask_7", "pre_synthesis", "pre_completion"] {
+        let mut control = Control::default();
+        assert_eq!(control.checkpoint(name, &mut at(0)), Gate::Go);
+        control.pause(by_ann("x"), &mut at(1));
+        let mut out = at(1);
+        assert_eq!(control.checkpoint(name, &mut out), Gate::Hold);
+        assert_eq!(only_note(&out, NoteKind::Paused)["checkpoint"], name);
+        control.cancel(by_ann("y"), &mut at(2));
+        let mut out = at(2);
+        assert!(matches!(control.checkpoint(name, &mut out), Gate::End(_)));
+        assert_eq!(only_note(&out, NoteKind::CancelRequested)["checkpoint"], name);
+    }
+}
+
+/// SHN-65: each event once, with the checkpoint's name; a child does not repeat what its parent has noted.
+#[test]
+fn events_are_noted_once_and_not_again_by_children() {
+    let run = |from_parent| {
+        let mut control = Control::default();
+        let mut out = at(0);
+        let request = |reason| ControlRequest { from_parent, ..by_ann(reason) };
+        control.pause(request("a"), &mut out);
+        control.checkpoint("pre_subtask_1", &mut out);
+        control.checkpoint("pre_subtask_1", &mut out);
+        control.resume(request("b"), &mut out);
+        control.cancel(request("c"), &mut out);
+        control.checkpoint("pre_subtask_1", &mut out);
+        control.checkpoint("pre_completion", &mut out);
+        out
+    };
+    assert_eq!(
+        events(&run(false)),
+        ["WORKFLOW_PAUSING", "WORKFLOW_PAUSED", "WORKFLOW_RESUMED", "WORKFLOW_CANCELLING", "WORKFLOW_CANCELLED"]
+    );
+    assert_eq!(events(&run(true)), ["WORKFLOW_PAUSED", "WORKFLOW_CANCELLED"]);
+}
+
+fn plan() -> Vec<PlanStepView> {
+    let step = |id: &str, status, result: Option<&str>, error: Option<&str>| PlanStepView {
+        id: TaskId::of(id),
+        objective: format!("do {id}"),
+        status,
+        result: result.map(|text| json!(text)),
+        error: error.map(str::to_owned),
+    };
+    vec![
+        step("1", TaskStatus::Completed, Some("one"), None),
+        step("2", TaskStatus::Ready, None, None),
+        step("3", TaskStatus::Completed, Some("three"), None),
+        step("4", TaskStatus::Skipped, None, None),
+    ]
+}
+
+/// SHN-66: taking over pauses all children and hands the run to a person, with the context.
+#[test]
+fn a_takeover_pauses_the_children_and_hands_the_run_over() {
+    let mut control = with_children(&["child/1", "child/2"]);
+    let mut out = at(1);
+    assert_eq!(control.signal(TAKEOVER, &json!({ "reason": "I know better" }), &mut out), Ok(true));
+    assert_eq!(told(&out), ["signal child/1 pause_v1", "signal child/2 pause_v1"]);
+    assert_eq!(only_note(&out, NoteKind::HumanTookOver)["reason"], "I know better");
+    assert_eq!((control.checkpoint("pre_subtask_2", &mut out), control.status()), (Gate::Handed, "handed_to_human"));
+    let handed = TakeoverContext::of(&plan()).handed();
+    assert_eq!(handed["status"], "handed_to_human");
+    assert_eq!(handed["message"], "Task handed to human for processing");
+    assert_eq!(handed["context"], json!(TakeoverContext::of(&plan())));
+}
+
+/// SHN-66: a paused run can be taken over too; its children are paused already.
+#[test]
+fn a_paused_run_can_be_taken_over() {
+    let mut control = with_children(&["child/1"]);
+    control.pause(by_ann("x"), &mut at(0));
+    let mut out = at(1);
+    assert!(control.takeover(by_ann("y"), &mut out));
+    assert!(told(&out).is_empty());
+    let mut out = at(2);
+    assert!(control.release(by_ann("z"), &mut out));
+    assert_eq!((told(&out), control.status()), (vec!["signal child/1 resume_v1".to_owned()], "RUNNING"));
+}
+
+/// SHN-67: the context has the seed's fields; completed and pending are all tasks, in plan order.
+#[test]
+fn the_context_shows_every_task_once() {
+    let mut steps = plan();
+    let mut shown = json!(TakeoverContext::of(&steps));
+    assert_eq!(
+        shown,
+        json!({
+            "current_step": 3, "total_steps": 4, "completed_tasks": ["1", "3"], "pending_tasks": ["2", "4"],
+            "intermediate_results": { "1": "one", "3": "three" }, "suggested_next_action": "Execute task 2: do 2",
+        })
+    );
+    (steps[1].status, steps[1].error) = (TaskStatus::Failed, Some("no network".into()));
+    shown = json!(TakeoverContext::of(&steps));
+    assert_eq!(shown["failure_reason"], "task 2: no network");
+    assert_eq!(shown["suggested_next_action"], "Repair or complete by hand task 2: do 2");
+    for status in TaskStatus::ALL {
+        steps[1].status = status;
+        let context = TakeoverContext::of(&steps);
+        let mut all = [context.completed_tasks, context.pending_tasks].concat();
+        all.sort();
+        assert_eq!(all, ["1", "2", "3", "4"].map(TaskId::of), "{status}");
+        assert!(context.current_step <= context.total_steps);
+    }
+    let empty = TakeoverContext::of(&[]);
+    assert_eq!((empty.current_step, empty.total_steps), (0, 0));
+    assert_eq!(empty.suggested_next_action, "Release the run or cancel it: no task is open");
+}
+
+/// SHN-68: after a takeover the run goes on by a release or ends by a cancel; only then a person may edit.
+#[test]
+fn a_takeover_does_not_end_the_run() {
+    let mut control = with_children(&["child/1"]);
+    assert!(!control.is_human() && !control.release(by_ann("x"), &mut at(0)));
+    control.takeover(by_ann("mine"), &mut at(1));
+    assert!(control.is_human() && !control.is_running());
+    let mut out = at(2);
+    assert!(!control.pause(by_ann("x"), &mut out) && !control.resume(by_ann("x"), &mut out));
+    assert!(control.is_human() && notes(&out).is_empty());
+    assert!(control.release(by_ann("yours"), &mut out));
+    assert_eq!((told(&out), notes(&out)), (vec!["signal child/1 resume_v1".into()], vec![NoteKind::HumanReleased]));
+    assert_eq!(control.checkpoint("pre_subtask_3", &mut out), Gate::Go);
+    control.takeover(by_ann("again"), &mut at(3));
+    control.cancel(by_ann("enough"), &mut at(4));
+    assert!(control.is_cancelled());
+}
+
+/// SHN-68: a takeover may have a deadline; what a person has stopped does not go on by itself.
+#[test]
+fn a_takeover_may_end_by_a_deadline() {
+    let mut control = Control::default();
+    let request = || ControlRequest { timeout: Some(Span::from_mins(10)), ..by_ann("mine") };
+    let mut out = at(0);
+    control.takeover(request(), &mut out);
+    assert_eq!(asks(&out), [format!("timer control/takeover/1 at {}", 10 * MINUTE)]);
+    let mut out = at(1);
+    control.release(by_ann("yours"), &mut out);
+    assert_eq!(asks(&out), ["cancel timer control/takeover/1"]);
+    control.takeover(request(), &mut at(2));
+    assert!(!control.fired("control/takeover/1", &mut at(3)), "the deadline of the first takeover");
+    let mut out = at(3);
+    assert!(control.fired("control/takeover/2", &mut out));
+    assert_eq!(control.cancelled_text().as_deref(), Some("workflow cancelled: human control timed out"));
+}
+
+/// SHN-69: any number of pauses and resumes; a child that is still there keeps the parent open.
+#[test]
+fn pauses_and_resumes_alternate_and_a_child_keeps_the_parent_open() {
+    let mut control = with_children(&["child/1"]);
+    let mut out = at(0);
+    for _ in 0..5 {
+        assert!(control.pause(by_ann("x"), &mut out) && !control.may_complete());
+        assert_eq!(control.checkpoint("pre_completion", &mut out), Gate::Hold);
+        assert!(control.resume(by_ann("x"), &mut out) && !control.may_complete());
+        assert_eq!(control.checkpoint("pre_completion", &mut out), Gate::Go);
+    }
+    assert_eq!(events(&out).iter().filter(|event| **event == "WORKFLOW_PAUSED").count(), 5);
+    control.unregister("child/1");
+    assert!(control.may_complete());
+    control.pause(by_ann("x"), &mut out);
+    assert!(!control.may_complete());
+}
+
+/// A signal that does not conform names its field and changes nothing; one without a payload is one without a reason.
+#[test]
+fn control_signals_are_read_strictly() {
+    let mut control = Control::default();
+    let why = control.signal(PAUSE, &json!({ "reason": 5 }), &mut at(0)).unwrap_err();
+    assert!(why.to_string().starts_with("invalid control signal: reason: invalid type"), "{why}");
+    assert!(control.signal(PAUSE, &json!({ "why": "x" }), &mut at(0)).is_err());
+    assert_eq!(control, Control::default());
+    assert_eq!(control.signal(PAUSE, &Value::Null, &mut at(0)), Ok(true));
+}
