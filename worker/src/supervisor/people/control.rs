@@ -265,6 +265,15 @@ impl Control {
     pub fn is_human(&self) -> bool {
         matches!(self.state, State::HumanControl { .. })
     }
+    /// Why nothing may start, if nothing may.
+    pub fn why_held(&self) -> Option<&'static str> {
+        match self.state {
+            State::Running => None,
+            State::Paused { .. } => Some("the run is paused"),
+            State::HumanControl { .. } => Some("a person has the run"),
+            State::Cancelled { .. } => Some("the run is cancelled"),
+        }
+    }
     /// The status as systems outside see it, as long as the run is open (SHN-74).
     pub fn status(&self) -> &'static str {
         match self.state {

@@ -7,7 +7,7 @@
 mod amount;
 mod answer;
 pub mod approval;
-pub mod compensation;
+pub mod autonomy;
 pub mod control;
 pub mod escalation;
 pub mod interrupts;
@@ -16,7 +16,6 @@ pub mod rules;
 pub mod takeover;
 pub mod trust;
 
-pub use amount::{bp_of, micros_of};
 pub use answer::{InvalidAnswer, shown_hash};
 
 #[cfg(test)]

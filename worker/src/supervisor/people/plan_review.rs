@@ -16,26 +16,13 @@ use serde_json::{Value, json};
 use super::answer::{InvalidAnswer, decode, shown_hash};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
-use crate::supervisor::spec::Span;
+use crate::supervisor::spec::{PlanApproval, Span};
 
 /// The longest message, in bytes.
 pub const MESSAGE_MAX: usize = 10 * 1024;
 /// The longest wait for a review, whatever the spec says (SHH-25).
 pub const TIMEOUT_MAX: Span = Span::from_mins(15);
 const TIMER: &str = "plan_review/deadline";
-
-/// `planning.approval`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReviewRules {
-    pub timeout: Span,
-    pub max_rounds: u32,
-}
-
-impl Default for ReviewRules {
-    fn default() -> Self {
-        ReviewRules { timeout: TIMEOUT_MAX, max_rounds: 10 }
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -151,7 +138,7 @@ pub struct Regenerate {
 /// The review of one plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanReview {
-    rules: ReviewRules,
+    rules: PlanApproval,
     status: ReviewStatus,
     round: u32,
     version: u64,
@@ -164,7 +151,7 @@ pub struct PlanReview {
 
 impl PlanReview {
     /// Shows the first plan (or the planner's question, if there is none yet): round 1, version 1.
-    pub fn open(rules: ReviewRules, message: &str, plan: Option<Value>, out: &mut Outbox) -> Self {
+    pub fn open(rules: PlanApproval, message: &str, plan: Option<Value>, out: &mut Outbox) -> Self {
         let deadline = out.now().plus(rules.timeout.min(TIMEOUT_MAX).duration());
         let mut review = PlanReview {
             rules,

@@ -1,23 +1,10 @@
-//! The words people's part of a spec is written in: modes, risks, what happens when nobody answers.
+//! The words of people's part of a spec, with what is said of them here: names, orders and what none of them means.
 //!
-//! Invariant: risks and modes are ordered (low before critical, command before on the loop). It decides nothing.
+//! Invariant: the spec's own types are the only ones; risks are ordered, low before critical. It decides nothing.
 
-use serde::{Deserialize, Serialize};
+use crate::supervisor::spec::{HitlException, RiskLevel, Trigger, TrustLevel};
 
-/// How much a person is asked (SHH-05).
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum HitlMode {
-    /// Every external action and every start of a task is asked for.
-    HumanInCommand,
-    /// What is sensitive or too dear is asked for.
-    #[default]
-    HumanInTheLoop,
-    /// Nothing but the exceptions is asked for.
-    HumanOnTheLoop,
-}
+pub use crate::supervisor::spec::{HitlMode, OnApprovalTimeout as OnTimeout, RiskLevel as Risk};
 
 impl HitlMode {
     pub const ALL: [HitlMode; 3] = [HitlMode::HumanInCommand, HitlMode::HumanInTheLoop, HitlMode::HumanOnTheLoop];
@@ -28,26 +15,33 @@ impl HitlMode {
             HitlMode::HumanOnTheLoop => "human_on_the_loop",
         }
     }
+    /// The level of trust whose mode it is (SHT-01).
+    pub fn level(self) -> TrustLevel {
+        match self {
+            HitlMode::HumanInCommand => TrustLevel::Novice,
+            HitlMode::HumanInTheLoop => TrustLevel::Proficient,
+            HitlMode::HumanOnTheLoop => TrustLevel::Expert,
+        }
+    }
 }
 
-/// How bad it may get (SHH-06).
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Risk {
-    #[default]
-    Low,
-    Medium,
-    High,
-    Critical,
+/// Nothing was said of a risk.
+impl Default for RiskLevel {
+    fn default() -> Self {
+        RiskLevel::Low
+    }
 }
 
-/// What a deadline without an answer means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnTimeout {
-    #[default]
-    Reject,
-    Approve,
+impl Trigger {
+    /// The exception by which it is asked for even on the loop, if it can be one.
+    pub fn exception(self) -> Option<HitlException> {
+        match self {
+            Trigger::Sensitive => Some(HitlException::Sensitive),
+            Trigger::ActionCost => Some(HitlException::ActionCost),
+            Trigger::Confidence => Some(HitlException::Confidence),
+            Trigger::ConsecutiveFailures => Some(HitlException::ConsecutiveFailures),
+            Trigger::OutOfScope => Some(HitlException::OutOfScope),
+            Trigger::DecisionTimeout => None,
+        }
+    }
 }

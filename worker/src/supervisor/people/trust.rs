@@ -13,17 +13,9 @@ use super::answer::{InvalidAnswer, decode};
 use super::rules::HitlMode;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
+use crate::supervisor::spec::TrustRules;
 
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Level {
-    #[default]
-    Novice,
-    Proficient,
-    Expert,
-}
+pub use crate::supervisor::spec::TrustLevel as Level;
 
 impl Level {
     pub const ALL: [Level; 3] = [Level::Novice, Level::Proficient, Level::Expert];
@@ -54,44 +46,6 @@ impl Level {
             Level::Novice | Level::Proficient => Level::Novice,
             Level::Expert => Level::Proficient,
         }
-    }
-}
-
-/// What must hold to go up one level: all of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UpgradeRule {
-    pub min_tasks: u64,
-    pub min_success_bp: u32,
-    pub min_days: u64,
-    pub no_incident_days: u64,
-}
-
-/// `trust.rules`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TrustRules {
-    pub novice_to_proficient: UpgradeRule,
-    pub proficient_to_expert: UpgradeRule,
-}
-
-impl Default for TrustRules {
-    fn default() -> Self {
-        let rule = |min_tasks, min_success_bp, days| UpgradeRule {
-            min_tasks,
-            min_success_bp,
-            min_days: days,
-            no_incident_days: days,
-        };
-        TrustRules { novice_to_proficient: rule(50, 9_000, 7), proficient_to_expert: rule(200, 9_800, 30) }
-    }
-}
-
-impl TrustRules {
-    /// The optional last step as the seed's diagram draws it: 99 % over 90 days (SHT-07).
-    pub fn diagram() -> Self {
-        let mut rules = TrustRules::default();
-        rules.proficient_to_expert.min_success_bp = 9_900;
-        rules.proficient_to_expert.min_days = 90;
-        rules
     }
 }
 
@@ -156,32 +110,32 @@ fn whole_days(from: Timestamp, to: Timestamp) -> u64 {
 
 impl Trust {
     /// Nothing has happened yet.
-    pub fn new(started_at: Timestamp) -> Self {
-        Trust { level: Level::Novice, tasks_completed: 0, successes: 0, started_at, last_incident: None }
+    pub fn new(level: Level, started_at: Timestamp) -> Self {
+        Trust { level, tasks_completed: 0, successes: 0, started_at, last_incident: None }
     }
 
     /// The next level, or the first condition that does not hold (SHT-02, SHT-03).
     pub fn can_upgrade(&self, rules: &TrustRules, now: Timestamp) -> Result<Level, NoUpgrade> {
         let target = self.level.above().ok_or(NoUpgrade::Highest)?;
         let rule = match self.level {
-            Level::Novice => rules.novice_to_proficient,
-            Level::Proficient | Level::Expert => rules.proficient_to_expert,
+            Level::Novice => &rules.to_proficient,
+            Level::Proficient | Level::Expert => &rules.to_expert,
         };
-        if self.tasks_completed < rule.min_tasks {
-            return Err(NoUpgrade::Tasks { found: self.tasks_completed, needed: rule.min_tasks });
+        if self.tasks_completed < rule.tasks {
+            return Err(NoUpgrade::Tasks { found: self.tasks_completed, needed: rule.tasks });
         }
-        if !self.success_reaches(rule.min_success_bp) {
+        if !self.success_reaches(rule.success.as_bp()) {
             let found = percent_text(self.successes, self.tasks_completed);
-            return Err(NoUpgrade::SuccessRate { found, needed: percent_text(rule.min_success_bp.into(), 10_000) });
+            return Err(NoUpgrade::SuccessRate { found, needed: percent_text(rule.success.as_bp().into(), 10_000) });
         }
         let days = whole_days(self.started_at, now);
-        if days < rule.min_days {
-            return Err(NoUpgrade::Days { found: days, needed: rule.min_days });
+        if days < rule.days {
+            return Err(NoUpgrade::Days { found: days, needed: rule.days });
         }
         if let Some(incident) = self.last_incident {
             let days = whole_days(incident, now);
-            if days < rule.no_incident_days {
-                return Err(NoUpgrade::Incident { found: days, needed: rule.no_incident_days });
+            if days < rule.incident_days {
+                return Err(NoUpgrade::Incident { found: days, needed: rule.incident_days });
             }
         }
         Ok(target)

@@ -22,10 +22,11 @@ use super::rules::{OnTimeout, Risk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+use crate::supervisor::spec::Approval;
 
 pub use request::{
-    ApprovalDecision, ApprovalId, ApprovalRequest, ApprovalResponse, ApprovalRules, ApprovalSource, Closed,
-    Consequence, Ignored, OnReject, Proposal, Scope,
+    ApprovalDecision, ApprovalId, ApprovalRequest, ApprovalResponse, ApprovalSource, Closed, Consequence, Ignored,
+    OnReject, Proposal, Scope,
 };
 
 /// How many closed requests are kept for the queries; approved ones that were not used yet are kept beyond that.
@@ -37,7 +38,7 @@ const APPROVED_BY_TIME: &str = "Approval timeout, auto-approved";
 /// All approvals of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Approvals {
-    rules: ApprovalRules,
+    rules: Approval,
     /// How many were asked for, ever.
     count: u64,
     entries: BTreeMap<u64, Entry>,
@@ -73,7 +74,7 @@ pub enum Clearance {
 }
 
 impl Approvals {
-    pub fn new(rules: ApprovalRules) -> Self {
+    pub fn new(rules: Approval) -> Self {
         Approvals { rules, ..Approvals::default() }
     }
 

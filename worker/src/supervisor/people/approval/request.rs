@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::super::answer::{InvalidAnswer, shown_hash};
 use super::super::rules::{OnTimeout, Risk};
 use crate::supervisor::model::TaskId;
-use crate::supervisor::spec::Span;
+use crate::supervisor::spec::{PlanPolicy, Span};
 
 /// `<run>/ap-<n>`: unique over all runs, and known before anybody answers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -37,20 +37,6 @@ impl ApprovalId {
 impl std::fmt::Display for ApprovalId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-/// How approvals are waited for (`hitl.approval`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ApprovalRules {
-    pub timeout: Span,
-    /// What the deadline means; for critical requests it is always a rejection.
-    pub on_timeout: OnTimeout,
-}
-
-impl Default for ApprovalRules {
-    fn default() -> Self {
-        ApprovalRules { timeout: Span::from_mins(30), on_timeout: OnTimeout::Reject }
     }
 }
 
@@ -270,6 +256,10 @@ fn consequence(request: &ApprovalRequest, decision: &ApprovalDecision) -> Conseq
     // The seed names why it was asked for; where nothing was named, what the person said must do.
     let by = || format!("rejected by {}", decision.approver);
     let reason = request.reasons.first().or(decision.comment.as_ref()).cloned().unwrap_or_else(by);
+    if let Scope::Plan { .. } = request.scope {
+        let why = decision.comment.clone().unwrap_or_else(by);
+        return Consequence::EndRun { error: PlanPolicy::denied(&why) };
+    }
     match request.on_reject {
         OnReject::EndRun => Consequence::EndRun { error: format!("Required task rejected: {reason}") },
         OnReject::Skip => Consequence::Skip { reason: decision.comment.clone().unwrap_or(reason) },

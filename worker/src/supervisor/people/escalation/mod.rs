@@ -12,20 +12,21 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::answer::{InvalidAnswer, decode};
 use super::rules::{HitlMode, Risk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
-use crate::supervisor::spec::Span;
+use crate::supervisor::spec::{Gate, Hitl, Money, Span, Trigger};
 
-pub use policy::{PlanPolicy, PlanShape};
-pub use triggers::{Action, Exception, Marked, Observed, Order, Priority, Reason, Trigger, Triggers};
+pub use policy::PlanShape;
+pub use triggers::{Action, Marked, Observed, Priority, Reason};
 
 /// How many escalations that wait for nothing are kept for the queries.
 const SETTLED_MAX: usize = 1_000;
 
 /// One escalation (supervisors.md §5.5).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Escalation {
     /// `<run>/esc-<n>`.
     pub id: String,
@@ -40,7 +41,7 @@ pub struct Escalation {
 /// The escalations of a run, and what is counted for them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Escalations {
-    triggers: Triggers,
+    hitl: Hitl,
     count: u64,
     raised: BTreeMap<u64, Escalation>,
     consecutive_failures: u32,
@@ -49,14 +50,27 @@ pub struct Escalations {
 }
 
 impl Escalations {
-    pub fn new(triggers: Triggers) -> Self {
-        Escalations { triggers, ..Escalations::default() }
+    pub fn new(hitl: Hitl) -> Self {
+        Escalations { hitl, ..Escalations::default() }
     }
-    pub fn triggers(&self) -> &Triggers {
-        &self.triggers
+    pub fn rules(&self) -> &Hitl {
+        &self.hitl
     }
     pub fn consecutive_failures(&self) -> u32 {
         self.consecutive_failures
+    }
+
+    /// The update `set_policy`: what it names replaces what the spec says, from now on.
+    pub fn set_policy(&mut self, policy: &Value) -> Result<(), InvalidAnswer> {
+        let mut merged = json!(self.hitl);
+        if let (Value::Object(rules), Value::Object(policy)) = (&mut merged, policy) {
+            rules.extend(policy.clone());
+        } else {
+            merged = policy.clone();
+        }
+        let hitl: Hitl = decode("policy", &merged)?;
+        self.hitl = hitl;
+        Ok(())
     }
 
     /// A task has ended, well or not.
@@ -65,19 +79,20 @@ impl Escalations {
     }
 
     /// Whether a person is asked before the action of a task, and why. Records nothing: the approval does.
-    pub fn before(&self, mode: HitlMode, declared: &str, cost_micros: Option<i64>, risk: Risk) -> Option<Vec<Reason>> {
-        let is_sensitive = self.triggers.is_sensitive_plan(declared) || self.triggers.is_sensitive_action(declared);
-        let action = Action { is_sensitive, cost_micros, risk, consecutive_failures: self.consecutive_failures };
-        if !self.triggers.needs_approval(mode, &action) {
+    pub fn before(&self, mode: HitlMode, declared: &str, cost: Option<Money>, risk: Risk) -> Option<Vec<Reason>> {
+        if !self.hitl.enabled {
             return None;
         }
-        let observed =
-            Observed { cost_micros, consecutive_failures: self.consecutive_failures, risk, ..Observed::default() };
-        let mut reasons = self.triggers.reasons(&observed);
+        let sensitive = || self.hitl.is_sensitive_plan(declared) || self.hitl.is_sensitive_action(declared);
+        let is_sensitive = self.hitl.gates.contains(&Gate::Before) && sensitive();
+        let consecutive_failures = self.consecutive_failures;
+        if !self.hitl.needs_approval(mode, &Action { is_sensitive, cost, risk, consecutive_failures }) {
+            return None;
+        }
+        let mut reasons = self.hitl.reasons(&Observed { cost, consecutive_failures, risk, ..Observed::default() });
         if is_sensitive {
             let text = format!("Sensitive operation requires approval: {declared}");
-            let trigger = Trigger::Sensitive;
-            reasons.insert(0, Reason { trigger, priority: trigger.priority(), text });
+            reasons.insert(0, Reason::new(Trigger::Sensitive, text));
         }
         Some(reasons)
     }
@@ -91,7 +106,7 @@ impl Escalations {
         out: &mut Outbox,
     ) -> Option<&Escalation> {
         observed.consecutive_failures = self.consecutive_failures;
-        let reasons = self.triggers.reasons(&observed);
+        let reasons = self.hitl.reasons(&observed);
         self.raise(mode, task, reasons, observed.risk, out)
     }
 
@@ -116,16 +131,16 @@ impl Escalations {
     /// A person is waited for if a reason is not only for notice, and the mode asks for such things.
     fn blocks(&self, mode: HitlMode, reasons: &[Reason], risk: Risk) -> bool {
         let triggers = || reasons.iter().map(|reason| reason.trigger);
-        let asks = triggers().any(|trigger| !self.triggers.notify_only.contains(&trigger));
+        let asks = self.hitl.enabled && triggers().any(|trigger| !self.hitl.notify_only.contains(&trigger));
         match mode {
             HitlMode::HumanInCommand | HitlMode::HumanInTheLoop => asks,
-            HitlMode::HumanOnTheLoop => asks && self.triggers.is_exception(risk, triggers()),
+            HitlMode::HumanOnTheLoop => asks && self.hitl.is_exception(risk, triggers()),
         }
     }
 
     /// A decision of a model was asked for: its time runs.
     pub fn decision_started(&mut self, key: &str, task: Option<TaskId>, out: &mut Outbox) {
-        let Some(limit) = self.triggers.decision_timeout else { return };
+        let Some(limit) = self.hitl.triggers.decision_timeout else { return };
         self.deciding.insert(key.to_owned(), task);
         out.timer(timer_key(key), out.now().plus(limit.duration()), format!("decision {key}"));
     }
@@ -141,10 +156,10 @@ impl Escalations {
     pub fn fired(&mut self, key: &str, mode: HitlMode, out: &mut Outbox) -> Option<&Escalation> {
         let task = self.deciding.remove(key.strip_prefix(TIMER)?)?;
         // The limit has passed and there is still no answer: it takes longer than that.
-        let limit = self.triggers.decision_timeout.map_or(0, Span::as_ms);
+        let limit = self.hitl.triggers.decision_timeout.map_or(0, Span::as_ms);
         let decision_took = Some(Span::from_ms(limit.saturating_add(1)));
         let observed = Observed { decision_took, ..Observed::default() };
-        let reasons = self.triggers.reasons(&observed);
+        let reasons = self.hitl.reasons(&observed);
         self.raise(mode, task, reasons, Risk::Low, out)
     }
 
@@ -157,7 +172,7 @@ impl Escalations {
         out: &mut Outbox,
     ) -> Option<&Escalation> {
         let observed = Observed { out_of_scope: Some(wanted.to_owned()), ..Observed::default() };
-        let reasons = self.triggers.reasons(&observed);
+        let reasons = self.hitl.reasons(&observed);
         self.raise(mode, Some(task), reasons, Risk::Low, out)
     }
 
@@ -204,7 +219,7 @@ impl Escalation {
 impl Escalations {
     /// The limit of a decision, for who asks for it.
     pub fn decision_limit(&self) -> Option<Span> {
-        self.triggers.decision_timeout
+        self.hitl.triggers.decision_timeout
     }
 }
 

@@ -3,29 +3,13 @@
 //! Invariant: the complexity is compared as an integer and reaches the threshold at the threshold, although the text says
 //! that it exceeds it. It asks nobody: it says why one must.
 
-use serde::{Deserialize, Serialize};
-
 use super::super::amount::ratio_text;
-
-/// When a plan needs a person.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlanPolicy {
-    /// From which complexity on; none: whatever the complexity.
-    pub complexity_bp: Option<u32>,
-    pub dangerous_tools: Vec<String>,
-}
-
-impl Default for PlanPolicy {
-    fn default() -> Self {
-        let tools = ["file_system", "code_execution"].map(str::to_owned).to_vec();
-        PlanPolicy { complexity_bp: Some(8_000), dangerous_tools: tools }
-    }
-}
+use crate::supervisor::spec::{PlanPolicy, Ratio};
 
 /// What the policy looks at.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PlanShape {
-    pub complexity_bp: Option<u32>,
+    pub complexity: Option<Ratio>,
     /// The tools of all tasks, in plan order.
     pub tools: Vec<String>,
 }
@@ -34,7 +18,7 @@ impl PlanPolicy {
     /// Why a person must approve the plan; nothing if nobody must.
     pub fn reasons(&self, plan: &PlanShape) -> Vec<String> {
         let mut reasons = Vec::new();
-        if let (Some(complexity), Some(threshold)) = (plan.complexity_bp, self.complexity_bp)
+        if let (Some(complexity), Some(threshold)) = (plan.complexity, self.complexity)
             && complexity >= threshold
         {
             let (complexity, threshold) = (ratio_text(complexity), ratio_text(threshold));

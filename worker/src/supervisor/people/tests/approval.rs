@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::super::approval::{
-    ApprovalId, ApprovalRules, ApprovalSource, Approvals, Clearance, Consequence, Ignored, OnReject, Proposal, Scope,
+    ApprovalId, ApprovalSource, Approvals, Clearance, Consequence, Ignored, OnReject, Proposal, Scope,
 };
 use super::super::rules::{OnTimeout, Risk};
 use super::{MINUTE, asks, at, notes, only_note};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Ask, CallFailure};
-use crate::supervisor::spec::Span;
+use crate::supervisor::spec::{Approval, Span};
 
 fn publish() -> Proposal {
     Proposal {
@@ -81,7 +81,7 @@ fn a_request_notifies_waits_for_its_deadline_and_logs_the_result() {
 /// SHH-07: a notification that fails is noted, and the wait goes on; the timeout is the spec's, in seconds or as text.
 #[test]
 fn a_failed_notification_does_not_end_the_wait_and_the_timeout_is_configurable() {
-    let rules = ApprovalRules { timeout: serde_json::from_str("3600").unwrap(), ..ApprovalRules::default() };
+    let rules = Approval { timeout: serde_json::from_str("3600").unwrap(), ..Approval::default() };
     let (mut approvals, mut out) = (Approvals::new(rules), at(0));
     let id = approvals.request(publish(), &mut out);
     assert_eq!(asks(&out)[1], format!("timer approval/ap-1/deadline at {}", 60 * MINUTE));
@@ -131,12 +131,12 @@ fn a_response_is_read_strictly() {
 /// SHH-09: the deadline rejects with the seed's comment; it approves where the rules say so; critical is always rejected.
 #[test]
 fn the_deadline_decides_as_configured_and_never_approves_what_is_critical() {
-    let approve = ApprovalRules { on_timeout: OnTimeout::Approve, ..ApprovalRules::default() };
+    let approve = Approval { on_timeout: OnTimeout::Approve, ..Approval::default() };
     for (rules, own, risk, approved, comment) in [
-        (ApprovalRules::default(), None, Risk::Low, false, "Approval timeout, auto-rejected"),
-        (approve, None, Risk::High, true, "Approval timeout, auto-approved"),
-        (ApprovalRules::default(), Some(OnTimeout::Approve), Risk::Low, true, "Approval timeout, auto-approved"),
-        (approve, Some(OnTimeout::Reject), Risk::Low, false, "Approval timeout, auto-rejected"),
+        (Approval::default(), None, Risk::Low, false, "Approval timeout, auto-rejected"),
+        (approve.clone(), None, Risk::High, true, "Approval timeout, auto-approved"),
+        (Approval::default(), Some(OnTimeout::Approve), Risk::Low, true, "Approval timeout, auto-approved"),
+        (approve.clone(), Some(OnTimeout::Reject), Risk::Low, false, "Approval timeout, auto-rejected"),
         (approve, Some(OnTimeout::Approve), Risk::Critical, false, "Approval timeout, auto-rejected"),
     ] {
         let mut approvals = Approvals::new(rules);
@@ -185,6 +185,20 @@ fn a_rejection_ends_the_run_or_skips_the_task() {
     let (mut approvals, id) = asked(Proposal { on_reject: OnReject::EndRun, reasons: Vec::new(), ..publish() });
     let closed = approvals.respond_json(&answer(&id, false), &mut at(1)).unwrap();
     assert_eq!(closed.consequence, Consequence::EndRun { error: "Required task rejected: rejected by ann".into() });
+}
+
+/// SHH-14: a plan that is denied ends the run with Shannon's text, whoever or whatever denied it.
+#[test]
+fn a_denied_plan_ends_the_run() {
+    let plan = Proposal::new(Scope::Plan { version: 1 }, "execute_decomposition_plan");
+    let (mut approvals, id) = asked(plan.clone());
+    let mut no = answer(&id, false);
+    no["comment"] = "too broad".into();
+    let denied = |why: &str| Consequence::EndRun { error: format!("approval denied: {why}") };
+    assert_eq!(approvals.respond_json(&no, &mut at(1)).unwrap().consequence, denied("too broad"));
+    let (mut approvals, _) = asked(plan);
+    let closed = approvals.fired("approval/ap-1/deadline", &mut at(30 * MINUTE)).unwrap();
+    assert_eq!(closed.consequence, denied("Approval timeout, auto-rejected"));
 }
 
 /// SHH-11: an answer goes to the request it names, never to the next one on the channel.

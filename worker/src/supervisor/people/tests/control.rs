@@ -1,14 +1,13 @@
-//! Tests of run control, of what a person who takes over is shown, and of compensation.
+//! Tests of run control, and of what a person who takes over is shown.
 
 use serde_json::{Value, json};
 
-use super::super::compensation::Compensations;
 use super::super::control::{CANCEL, Control, ControlRequest, Gate, PAUSE, RELEASE, RESUME, TAKEOVER};
 use super::super::takeover::{PlanStepView, TakeoverContext};
 use super::{MINUTE, Outbox, asks, at, notes, only_note};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
-use crate::supervisor::outbox::{Ask, CallFailure};
+use crate::supervisor::outbox::Ask;
 use crate::supervisor::spec::Span;
 use crate::supervisor::task::TaskStatus;
 
@@ -133,41 +132,6 @@ fn a_cancel_ends_the_run_at_the_next_checkpoint() {
             assert_eq!((&control, notes(&out).len(), asks(&out).len()), (&before, 0, 0));
         }
     }
-}
-
-/// SHN-62: what was done is undone in reverse, one after the other, once, and only if the spec asks for it.
-#[test]
-fn compensation_runs_in_reverse() {
-    let register = |on_cancel| {
-        let mut compensations = Compensations::new(on_cancel);
-        for task in ["1", "2", "3"] {
-            compensations.register(TaskId::of(task), json!(format!("undo {task}")));
-        }
-        compensations
-    };
-    let mut off = register(false);
-    let mut out = at(0);
-    off.run(&mut out);
-    assert_eq!((asks(&out).len(), off.is_idle()), (0, true));
-
-    let mut compensations = register(true);
-    assert!(compensations.is_idle());
-    compensations.run(&mut out);
-    compensations.run(&mut out);
-    compensations.register(TaskId::of("4"), json!("too late"));
-    assert_eq!(asks(&out), ["call compensate compensate/3"]);
-    compensations.answered("compensate/2", &Ok(Value::Null), &mut out);
-    assert_eq!(asks(&out).len(), 1, "an answer to something else");
-    compensations.answered("compensate/3", &Ok(Value::Null), &mut out);
-    compensations.answered("compensate/2", &Err(CallFailure::error("no")), &mut out);
-    assert!(!compensations.is_idle());
-    compensations.answered("compensate/1", &Ok(Value::Null), &mut out);
-    assert!(compensations.is_idle());
-    assert_eq!(asks(&out), [3, 2, 1].map(|n| format!("call compensate compensate/{n}")));
-    let Ask::Call(first) = &out.asks()[0] else { panic!() };
-    assert_eq!(first.context, json!({ "task": "3", "compensation": "undo 3" }));
-    let ok: Vec<_> = out.notes().iter().map(|note| (note.kind, note.data["ok"].as_bool())).collect();
-    assert_eq!(ok, [true, false, true].map(|ok| (NoteKind::CompensationRun, Some(ok))));
 }
 
 /// SHN-63: the query has exactly these fields.

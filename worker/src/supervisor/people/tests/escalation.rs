@@ -2,26 +2,26 @@
 
 use serde_json::json;
 
-use super::super::escalation::{
-    Action, Escalations, Exception, Observed, Order, PlanPolicy, PlanShape, Priority, Trigger, Triggers,
-};
+use super::super::escalation::{Action, Escalations, Observed, PlanShape, Priority};
 use super::super::rules::{HitlMode, Risk};
 use super::{MINUTE, asks, at, notes, only_note};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
-use crate::supervisor::spec::Span;
+use crate::supervisor::spec::{
+    Gate, Hitl, HitlException, Money, PlanPolicy, Ratio, Span, Trigger, TriggerOrder, Triggers,
+};
 
 use HitlMode::{HumanInCommand, HumanInTheLoop, HumanOnTheLoop};
 
-fn texts(triggers: &Triggers, observed: &Observed) -> Vec<String> {
+fn texts(triggers: &Hitl, observed: &Observed) -> Vec<String> {
     triggers.reasons(observed).into_iter().map(|reason| reason.text).collect()
 }
 
 fn everything() -> Observed {
     Observed {
-        confidence_bp: Some(4_550),
+        confidence: Some(Ratio::from_bp(4_550)),
         proposed_action: Some("publish".into()),
-        cost_micros: Some(1_239_000),
+        cost: Some(Money::from_micros(1_239_000)),
         consecutive_failures: 4,
         decision_took: Some(Span::from_mins(6)),
         out_of_scope: Some("painting".into()),
@@ -33,17 +33,16 @@ fn everything() -> Observed {
 #[test]
 fn the_triggers_have_the_defaults_of_the_seed() {
     let triggers = Triggers::default();
-    assert_eq!((triggers.confidence_bp, triggers.action_cost_micros), (6_000, 1_000_000));
+    assert_eq!(triggers.confidence, Some(Ratio::from_bp(6_000)));
+    assert_eq!(triggers.action_cost, Some(Money::from_micros(1_000_000)));
     assert_eq!(triggers.sensitive, ["delete", "publish", "pay", "send_email"]);
-    assert_eq!((triggers.consecutive_failures, triggers.decision_timeout), (3, Some(Span::from_mins(5))));
-    let mine = Triggers {
-        confidence_bp: 3_000,
-        action_cost_micros: 2_000_000,
-        sensitive: vec!["paint".into()],
-        consecutive_failures: 5,
-        decision_timeout: None,
-        ..triggers
-    };
+    assert_eq!((triggers.consecutive_failures, triggers.decision_timeout), (Some(3), Some(Span::from_mins(5))));
+    let triggers = serde_json::from_value(json!({
+        "confidence": 0.3, "action_cost": 2.0, "sensitive": ["paint"], "consecutive_failures": 5,
+        "decision_timeout": null
+    }))
+    .unwrap();
+    let mine = Hitl { triggers, ..Hitl::default() };
     let observed = Observed { out_of_scope: None, ..everything() };
     assert!(texts(&mine, &observed).is_empty());
     let paint = Observed { proposed_action: Some("paint".into()), consecutive_failures: 5, ..Observed::default() };
@@ -61,7 +60,7 @@ fn every_reason_that_fires_is_recorded_in_the_order_of_the_table() {
         ("Decision timeout", Priority::Medium),
         ("Out of scope: no registered agent or tool matches 'painting'", Priority::Low),
     ];
-    let reasons = Triggers::default().reasons(&everything());
+    let reasons = Hitl::default().reasons(&everything());
     let found: Vec<_> = reasons.iter().map(|reason| (reason.text.as_str(), reason.priority)).collect();
     assert_eq!(found, expected);
 }
@@ -69,19 +68,19 @@ fn every_reason_that_fires_is_recorded_in_the_order_of_the_table() {
 /// SHH-03: the order of the seed's code is an option.
 #[test]
 fn the_code_order_looks_at_the_confidence_first() {
-    let triggers = Triggers { order: Order::BookCode, ..Triggers::default() };
+    let triggers = Hitl { order: TriggerOrder::BookCode, ..Hitl::default() };
     let order: Vec<Trigger> = triggers.reasons(&everything()).into_iter().map(|reason| reason.trigger).collect();
     use Trigger::*;
-    assert_eq!(order, [Confidence, Sensitive, Cost, ConsecutiveFailures, DecisionTimeout, OutOfScope]);
+    assert_eq!(order, [Confidence, Sensitive, ActionCost, ConsecutiveFailures, DecisionTimeout, OutOfScope]);
 }
 
 /// SHH-04: 0.60 does not fire, 1.00 does not, three failures do; what is missing does not.
 #[test]
 fn the_boundaries_are_where_the_seed_has_them() {
-    let fires = |observed: Observed| !Triggers::default().reasons(&observed).is_empty();
-    let of = |confidence_bp, cost_micros, consecutive_failures| Observed {
-        confidence_bp,
-        cost_micros,
+    let fires = |observed: Observed| !Hitl::default().reasons(&observed).is_empty();
+    let of = |confidence: Option<u32>, cost: Option<u64>, consecutive_failures| Observed {
+        confidence: confidence.map(Ratio::from_bp),
+        cost: cost.map(Money::from_micros),
         consecutive_failures,
         ..Observed::default()
     };
@@ -107,11 +106,11 @@ fn the_boundaries_are_where_the_seed_has_them() {
 /// SHH-05: in command every action is asked for, in the loop what is sensitive or too dear, on the loop nothing.
 #[test]
 fn the_mode_decides_which_actions_are_asked_for() {
-    let triggers = Triggers::default();
+    let triggers = Hitl::default();
     let plain = Action::default();
     let sensitive = Action { is_sensitive: true, ..Action::default() };
-    let dear = Action { cost_micros: Some(1_000_001), ..Action::default() };
-    let limit = Action { cost_micros: Some(1_000_000), ..Action::default() };
+    let dear = Action { cost: Some(Money::from_micros(1_000_001)), ..Action::default() };
+    let limit = Action { cost: Some(Money::from_micros(1_000_000)), ..Action::default() };
     for (mode, expected) in [
         (HumanInCommand, [true, true, true, true]),
         (HumanInTheLoop, [false, true, true, false]),
@@ -127,21 +126,21 @@ fn the_mode_decides_which_actions_are_asked_for() {
 /// SHH-20: on the loop only the exceptions are asked for: critical risk and failures in a row, or what is configured.
 #[test]
 fn on_the_loop_asks_for_exceptions_only() {
-    let triggers = Triggers::default();
-    let asks = |triggers: &Triggers, action: &Action| triggers.needs_approval(HumanOnTheLoop, action);
+    let triggers = Hitl::default();
+    let asks = |triggers: &Hitl, action: &Action| triggers.needs_approval(HumanOnTheLoop, action);
     for (risk, failures, expected) in
         [(Risk::High, 2, false), (Risk::Critical, 0, true), (Risk::Low, 3, true), (Risk::Low, 2, false)]
     {
         let action = Action { is_sensitive: true, risk, consecutive_failures: failures, ..Action::default() };
         assert_eq!(asks(&triggers, &action), expected, "{risk:?} {failures}");
     }
-    let mine = Triggers { exceptions: vec![Exception::Sensitive], ..triggers };
+    let mine = Hitl { exceptions: vec![HitlException::Sensitive], ..triggers };
     let critical = Action { risk: Risk::Critical, consecutive_failures: 9, ..Action::default() };
     assert!(!asks(&mine, &critical));
     assert!(asks(&mine, &Action { is_sensitive: true, ..Action::default() }));
 
     let mut escalations = Escalations::default();
-    let low = Observed { confidence_bp: Some(1), ..Observed::default() };
+    let low = Observed { confidence: Some(Ratio::from_bp(1)), ..Observed::default() };
     assert!(!escalations.weigh(HumanOnTheLoop, None, low.clone(), &mut at(0)).unwrap().blocking);
     assert!(escalations.weigh(HumanInTheLoop, None, low.clone(), &mut at(0)).unwrap().blocking);
     let critical = Observed { risk: Risk::Critical, ..low };
@@ -161,7 +160,7 @@ fn risks_are_ordered() {
 /// SHH-13: a declared action that contains a keyword in any case needs approval and has a high risk.
 #[test]
 fn declared_actions_are_sensitive_by_the_words_in_them() {
-    let triggers = Triggers::default();
+    let triggers = Hitl::default();
     for (action, sensitive) in [
         ("Publish the report", true),
         ("SEND to client", true),
@@ -181,14 +180,16 @@ fn declared_actions_are_sensitive_by_the_words_in_them() {
 /// SHH-14: complexity at or above the threshold and dangerous tools; the text of a denial.
 #[test]
 fn a_plan_is_approved_when_it_is_complex_or_dangerous() {
-    let policy = PlanPolicy::default();
-    let shape = |complexity_bp, tools: &[&str]| PlanShape {
-        complexity_bp: Some(complexity_bp),
+    assert_eq!(PlanPolicy::default().complexity, Some(Ratio::from_bp(8_000)));
+    let dangerous_tools = ["file_system", "code_execution"].map(str::to_owned).to_vec();
+    let policy = PlanPolicy { dangerous_tools, ..PlanPolicy::default() };
+    let shape = |complexity, tools: &[&str]| PlanShape {
+        complexity: Some(Ratio::from_bp(complexity)),
         tools: tools.iter().map(ToString::to_string).collect(),
     };
     assert_eq!(policy.reasons(&shape(7_999, &["web_search"])), Vec::<String>::new());
     assert_eq!(policy.reasons(&shape(8_000, &[])), ["Complexity score 0.80 exceeds threshold 0.80"]);
-    let half = PlanPolicy { complexity_bp: Some(5_000), ..policy.clone() };
+    let half = PlanPolicy { complexity: Some(Ratio::from_bp(5_000)), ..policy.clone() };
     assert_eq!(half.reasons(&shape(5_000, &[])), ["Complexity score 0.50 exceeds threshold 0.50"]);
     assert_eq!(
         policy.reasons(&shape(9_000, &["code_execution", "web_search", "file_system", "code_execution"])),
@@ -198,7 +199,7 @@ fn a_plan_is_approved_when_it_is_complex_or_dangerous() {
             "Tool 'file_system' requires approval"
         ]
     );
-    let off = PlanPolicy { complexity_bp: None, dangerous_tools: Vec::new() };
+    let off = PlanPolicy { complexity: None, dangerous_tools: Vec::new() };
     assert_eq!(off.reasons(&shape(10_000, &["code_execution"])), Vec::<String>::new());
     assert_eq!(PlanPolicy::denied("too broad"), "approval denied: too broad");
 }
@@ -206,9 +207,9 @@ fn a_plan_is_approved_when_it_is_complex_or_dangerous() {
 /// SHH-15: what is for notice only is recorded and makes nobody wait, unless something else waits.
 #[test]
 fn notify_only_escalations_do_not_block() {
-    let triggers = Triggers { notify_only: vec![Trigger::Confidence, Trigger::OutOfScope], ..Triggers::default() };
+    let triggers = Hitl { notify_only: vec![Trigger::Confidence, Trigger::OutOfScope], ..Hitl::default() };
     let mut escalations = Escalations::new(triggers);
-    let low = Observed { confidence_bp: Some(1), ..Observed::default() };
+    let low = Observed { confidence: Some(Ratio::from_bp(1)), ..Observed::default() };
     let mut out = at(0);
     let quiet = escalations.weigh(HumanInTheLoop, Some(TaskId::of("1")), low.clone(), &mut out).unwrap();
     assert!(!quiet.blocking && !quiet.waits());
@@ -240,7 +241,8 @@ fn a_decision_that_takes_too_long_escalates() {
     for key in ["decision_timeout/decide/1", "decision_timeout/decide/2", "approval/ap-1/deadline"] {
         assert_eq!(escalations.fired(key, HumanInTheLoop, &mut out), None, "{key}");
     }
-    let mut off = Escalations::new(Triggers { decision_timeout: None, ..Triggers::default() });
+    let triggers = Triggers { decision_timeout: None, ..Triggers::default() };
+    let mut off = Escalations::new(Hitl { triggers, ..Hitl::default() });
     let mut out = at(0);
     off.decision_started("decide/1", None, &mut out);
     assert!(out.asks().is_empty());
@@ -269,6 +271,23 @@ fn both_gates_ask_each_by_its_own_detector() {
     let report = escalations.weigh(HumanInTheLoop, Some(TaskId::of("F")), after("publish"), &mut at(0)).unwrap();
     assert_eq!(report.primary, "Sensitive operation requires approval: publish");
     assert_eq!(escalations.weigh(HumanInTheLoop, None, after("Publish the report"), &mut at(0)), None);
+
+    for (gates, before, behind) in
+        [(vec![Gate::Before], true, false), (vec![Gate::After], false, true), (vec![], false, false)]
+    {
+        let mut escalations = Escalations::new(Hitl { gates, ..Hitl::default() });
+        assert_eq!(escalations.before(HumanInTheLoop, "publish", None, Risk::Low).is_some(), before);
+        assert_eq!(escalations.weigh(HumanInTheLoop, None, after("publish"), &mut at(0)).is_some(), behind);
+    }
+}
+
+/// Where people are switched off nobody is asked, and what fired is still recorded.
+#[test]
+fn nobody_is_asked_where_people_are_switched_off() {
+    let mut escalations = Escalations::new(Hitl { enabled: false, ..Hitl::default() });
+    assert_eq!(escalations.before(HumanInCommand, "publish", None, Risk::Critical), None);
+    let raised = escalations.weigh(HumanInCommand, None, everything(), &mut at(0)).unwrap();
+    assert!(!raised.blocking && !raised.reasons.is_empty());
 }
 
 /// SHH-04: failures are counted in a row: a success ends the row, a person's answer does not.
@@ -313,9 +332,24 @@ fn settled_escalations_are_bounded_and_waiting_ones_kept() {
     let sensitive = Observed { proposed_action: Some("pay".into()), ..Observed::default() };
     escalations.weigh(HumanInTheLoop, None, sensitive, &mut at(0));
     for _ in 0..1_500 {
-        let low = Observed { confidence_bp: Some(1), ..Observed::default() };
+        let low = Observed { confidence: Some(Ratio::from_bp(1)), ..Observed::default() };
         escalations.weigh(HumanOnTheLoop, None, low, &mut at(0));
     }
     assert!(escalations.iter().count() <= 1_002);
     assert!(escalations.get("r1/esc-1").unwrap().waits());
+}
+
+/// SHH-01: the rules can be changed while the run goes on; what does not conform changes nothing.
+#[test]
+fn a_policy_may_be_set() {
+    let mut escalations = Escalations::default();
+    let before = escalations.clone();
+    for bad in [json!({ "plan_keyword": [] }), json!({ "exceptions": ["x"] }), json!([])] {
+        assert!(escalations.set_policy(&bad).unwrap_err().to_string().starts_with("invalid policy: "), "{bad}");
+        assert_eq!(escalations, before);
+    }
+    escalations.set_policy(&json!({ "plan_keywords": ["paint"] })).unwrap();
+    assert!(escalations.before(HumanInTheLoop, "paint it", None, Risk::Low).is_some());
+    assert_eq!(escalations.before(HumanInTheLoop, "share it", None, Risk::Low), None);
+    assert_eq!(escalations.rules().triggers, Triggers::default());
 }

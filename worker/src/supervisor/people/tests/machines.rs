@@ -10,15 +10,16 @@ use super::super::approval::{
 };
 use super::super::control::{CANCEL, Control, Gate, PAUSE, RELEASE, RESUME, TAKEOVER};
 use super::super::interrupts::{Interrupts, Question, Resume};
-use super::super::plan_review::{PlanFeedback, PlanReview, PlanVerdict, ReviewRules, ReviewStatus};
+use super::super::plan_review::{PlanFeedback, PlanReview, PlanVerdict, ReviewStatus};
 use super::super::rules::{OnTimeout, Risk};
 use super::{MINUTE, at, golden, notes};
 use crate::supervisor::model::TaskId;
+use crate::supervisor::spec::PlanApproval;
 
 /// A line of a table.
 fn line(table: &mut String, state: &str, input: &str, after: &str, notes: &[impl std::fmt::Debug]) {
     let notes: Vec<String> = notes.iter().map(|note| format!("{note:?}")).collect();
-    *table += format!("{state:<14} {input:<18} {after:<14} {}", notes.join(" ")).trim_end();
+    *table += format!("{state:<16} {input:<18} {after:<16} {}", notes.join(" ")).trim_end();
     table.push('\n');
 }
 
@@ -122,7 +123,7 @@ fn the_table_of_plan_reviews() {
     let mut table = String::new();
     for (name, path) in states {
         for (input, step) in inputs {
-            let mut review = PlanReview::open(ReviewRules::default(), "plan", Some(json!(1)), &mut at(0));
+            let mut review = PlanReview::open(PlanApproval::default(), "plan", Some(json!(1)), &mut at(0));
             if let Some(path) = path {
                 assert_eq!(inputs[path].1(&mut review, &mut at(1)), None);
             }
@@ -135,7 +136,7 @@ fn the_table_of_plan_reviews() {
             let after = if review == before { "-" } else { status.as_str().unwrap() };
             line(&mut table, name, input, after, &notes(&out));
             if let Some(refused) = refused {
-                table += &format!("{:>15}{refused}\n", "");
+                table += &format!("{:>17}{refused}\n", "");
             }
         }
     }
@@ -323,7 +324,7 @@ proptest! {
     /// SHH-21, SHH-22, SHH-23: whatever people send, the approved plan is the one of the approved version and stays so.
     #[test]
     fn reviews_approve_one_version(steps in prop::collection::vec((0_u8..6, 1_u64..6), 1..60)) {
-        let mut review = PlanReview::open(ReviewRules::default(), "plan", Some(json!(1)), &mut at(0));
+        let mut review = PlanReview::open(PlanApproval::default(), "plan", Some(json!(1)), &mut at(0));
         let mut approved: Option<(u64, Value)> = None;
         for (step, version) in steps {
             let mut out = at(0);

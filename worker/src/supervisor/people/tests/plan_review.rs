@@ -3,19 +3,19 @@
 use serde_json::{Value, json};
 
 use super::super::plan_review::{
-    Ending, MESSAGE_MAX, PlanFeedback, PlanReview, PlanStep, PlanVerdict, ReviewRefusal, ReviewRules, ReviewStatus,
-    Speaker, plan_step,
+    Ending, MESSAGE_MAX, PlanFeedback, PlanReview, PlanStep, PlanVerdict, ReviewRefusal, ReviewStatus, Speaker,
+    plan_step,
 };
 use super::{MINUTE, asks, at, notes, only_note};
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::spec::Span;
+use crate::supervisor::spec::{PlanApproval, Span};
 
 fn plan(n: u64) -> Value {
     json!({ "tasks": [{ "id": "1", "agent": "research", "objective": format!("version {n}") }, { "id": "2", "deps": ["1"] }] })
 }
 
 fn open() -> PlanReview {
-    PlanReview::open(ReviewRules::default(), "Here is a plan.", Some(plan(1)), &mut at(0))
+    PlanReview::open(PlanApproval::default(), "Here is a plan.", Some(plan(1)), &mut at(0))
 }
 
 fn feedback(version: u64, message: &str) -> PlanFeedback {
@@ -131,7 +131,7 @@ fn feedback_and_approval_exclude_each_other() {
 /// SHH-24: no plan cannot be approved; feedback needs a message of at most 10 KB.
 #[test]
 fn what_cannot_be_approved_or_said_is_refused() {
-    let mut question = PlanReview::open(ReviewRules::default(), "Which market?", None, &mut at(0));
+    let mut question = PlanReview::open(PlanApproval::default(), "Which market?", None, &mut at(0));
     refused(
         &question,
         |review, out| review.decide(verdict(1, true), out),
@@ -162,7 +162,7 @@ fn what_cannot_be_approved_or_said_is_refused() {
 fn the_review_is_bounded_in_time() {
     for (timeout, ends) in [(Span::from_mins(15), 15), (Span::from_mins(60), 15), (Span::from_mins(2), 2)] {
         let mut out = at(1_000);
-        let rules = ReviewRules { timeout, ..ReviewRules::default() };
+        let rules = PlanApproval { timeout, ..PlanApproval::default() };
         let mut review = PlanReview::open(rules, "plan", Some(plan(1)), &mut out);
         assert_eq!(asks(&out), [format!("timer plan_review/deadline at {}", 1_000 + ends * MINUTE)]);
         assert!(!review.fired("approval/ap-1/deadline", &mut out));
@@ -234,7 +234,7 @@ fn an_approved_plan_is_executed_as_it_was_frozen() {
     assert_eq!(plan_step(true, Some(&review)), PlanStep::Execute(plan(1)));
     assert_eq!(plan_step(false, Some(&review)), PlanStep::CallModel);
     assert_eq!(plan_step(true, None), PlanStep::CallModel);
-    let question = PlanReview::open(ReviewRules::default(), "Which market?", None, &mut at(0));
+    let question = PlanReview::open(PlanApproval::default(), "Which market?", None, &mut at(0));
     assert_eq!(plan_step(true, Some(&question)), PlanStep::CallModel);
 }
 

@@ -3,10 +3,12 @@
 use bosun_engine::Timestamp;
 use serde_json::json;
 
+use super::super::autonomy::Autonomy;
 use super::super::rules::HitlMode;
-use super::super::trust::{Incident, Level, NoUpgrade, Severity, Trust, TrustRules};
+use super::super::trust::{Incident, Level, NoUpgrade, Severity, Trust};
 use super::{at, notes, only_note};
 use crate::supervisor::journal::NoteKind;
+use crate::supervisor::spec::{self, TrustRules};
 
 const DAY: i64 = 86_400_000;
 
@@ -15,7 +17,7 @@ fn day(days: i64) -> Timestamp {
 }
 
 fn trust(level: Level, tasks_completed: u64, successes: u64) -> Trust {
-    Trust { level, tasks_completed, successes, ..Trust::new(Timestamp::ZERO) }
+    Trust { tasks_completed, successes, ..Trust::new(level, Timestamp::ZERO) }
 }
 
 fn told(trust: &Trust, now: Timestamp) -> String {
@@ -38,7 +40,7 @@ fn each_level_has_its_mode() {
         ]
     );
     assert_eq!(Level::ALL.map(|level| json!(level)), ["novice", "proficient", "expert"].map(|name| json!(name)));
-    assert_eq!(Trust::new(day(0)).level, Level::Novice);
+    assert_eq!(HitlMode::ALL.map(HitlMode::level), Level::ALL);
 }
 
 /// SHT-02, SHT-03, SHT-04: all conditions at their boundaries, in the order of the seed, with its texts.
@@ -129,8 +131,8 @@ fn tasks_are_counted_and_the_level_rises_by_one() {
 #[test]
 fn no_incident_passes_the_incident_check() {
     let mut rules = TrustRules::default();
-    rules.novice_to_proficient.min_days = 0;
-    rules.novice_to_proficient.no_incident_days = 1_000_000;
+    rules.to_proficient.days = 0;
+    rules.to_proficient.incident_days = 1_000_000;
     let clean = trust(Level::Novice, 50, 50);
     assert_eq!(clean.can_upgrade(&rules, day(0)), Ok(Level::Proficient));
     let incident = Trust { last_incident: Some(day(0)), ..clean };
@@ -140,7 +142,10 @@ fn no_incident_passes_the_incident_check() {
 /// SHT-07: 99 % over 90 days is a matter of rules.
 #[test]
 fn the_diagram_of_the_seed_is_a_configuration() {
-    let rules = TrustRules::diagram();
+    let rules: TrustRules = serde_json::from_value(json!({
+        "to_expert": { "tasks": 200, "success": 0.99, "days": 90, "incident_days": 30 }
+    }))
+    .unwrap();
     let told = |successes, days| match trust(Level::Proficient, 200, successes).can_upgrade(&rules, day(days)) {
         Ok(level) => level.as_str().to_owned(),
         Err(why) => why.to_string(),
@@ -148,5 +153,32 @@ fn the_diagram_of_the_seed_is_a_configuration() {
     assert_eq!(told(197, 90), "Insufficient success rate: 98.5%/99.0%");
     assert_eq!(told(198, 89), "Insufficient running days: 89/90");
     assert_eq!(told(198, 90), "expert");
-    assert_eq!(rules.novice_to_proficient, TrustRules::default().novice_to_proficient);
+    assert_eq!(rules.to_proficient, TrustRules::default().to_proficient);
+}
+
+/// SHT-01, SHT-05, SHH-05: the mode follows the level; a person may set another one, until an incident takes a level away.
+#[test]
+fn the_mode_follows_trust_unless_a_person_sets_it() {
+    let hitl = spec::Hitl::default();
+    let mut autonomy = Autonomy::new(&hitl, &spec::Trust::default(), day(0));
+    assert_eq!((autonomy.trust().level, autonomy.mode()), (Level::Proficient, HitlMode::HumanInTheLoop));
+    let mut out = at(0);
+    let refused = autonomy.set_mode(&json!({ "mode": "human_off_the_loop" }), &mut out).unwrap_err();
+    assert!(refused.to_string().starts_with("invalid hitl mode: mode: unknown variant"), "{refused}");
+    assert_eq!((autonomy.mode(), notes(&out).len()), (HitlMode::HumanInTheLoop, 0));
+    autonomy.set_mode(&json!({ "mode": "human_on_the_loop", "requested_by": "ann" }), &mut out).unwrap();
+    assert_eq!(autonomy.mode(), HitlMode::HumanOnTheLoop);
+    assert_eq!(only_note(&out, NoteKind::TrustChanged)["mode"], "human_on_the_loop");
+    autonomy.report(&json!({ "severity": "serious" }), &mut at(1)).unwrap();
+    assert_eq!((autonomy.trust().level, autonomy.mode()), (Level::Novice, HitlMode::HumanInCommand));
+    assert_eq!(autonomy.view(day(0))["mode"], "human_in_command");
+
+    let off = spec::Trust { enabled: false, ..spec::Trust::default() };
+    let mut fixed = Autonomy::new(&spec::Hitl { mode: HitlMode::HumanInCommand, ..hitl.clone() }, &off, day(0));
+    for _ in 0..60 {
+        fixed.task_ended(true, &mut at(8 * DAY));
+    }
+    assert_eq!((fixed.trust().tasks_completed, fixed.mode()), (60, HitlMode::HumanInCommand));
+    let level = spec::Trust { level: Some(Level::Novice), ..spec::Trust::default() };
+    assert_eq!(Autonomy::new(&hitl, &level, day(0)).mode(), HitlMode::HumanInCommand);
 }
