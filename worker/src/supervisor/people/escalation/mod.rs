@@ -10,7 +10,7 @@ mod triggers;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::answer::{InvalidAnswer, decode};
 use super::rules::{HitlMode, Risk};
@@ -62,13 +62,10 @@ impl Escalations {
 
     /// The update `set_policy`: what it names replaces what the spec says, from now on.
     pub fn set_policy(&mut self, policy: &Value) -> Result<(), InvalidAnswer> {
-        let mut merged = json!(self.hitl);
-        if let (Value::Object(rules), Value::Object(policy)) = (&mut merged, policy) {
-            rules.extend(policy.clone());
-        } else {
-            merged = policy.clone();
-        }
-        let hitl: Hitl = decode("policy", &merged)?;
+        let policy: Map<String, Value> = decode("policy", policy)?;
+        let mut merged: Map<String, Value> = decode("policy", &json!(self.hitl))?;
+        merged.extend(policy);
+        let hitl: Hitl = decode("policy", &Value::Object(merged))?;
         self.hitl = hitl;
         Ok(())
     }
