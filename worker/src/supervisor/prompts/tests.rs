@@ -170,6 +170,28 @@ fn feedback_of_the_supervisor_stands_in_the_prompt_of_its_task() {
     assert_eq!(without, with_feedback.replace("\n\n## feedback of the supervisor\ncite the rows", ""));
 }
 
+/// SHN-41: the role of a task opens its worker's prompt, with its specialty and tendency; a role nobody knows is named.
+#[test]
+fn a_role_opens_the_prompt_of_its_worker() {
+    let opening = |role: Value| {
+        let prompt = of(Purpose::ExecuteWorker, &with(attempt(), json!({ "role": role })));
+        prompt.lines().next().unwrap().to_owned()
+    };
+    let task = "You carry out one task of a larger plan.";
+    for (role, specialty, tendency) in [
+        ("a researcher", "information gathering", "comprehensive, detailed"),
+        ("an analyst", "data analysis", "numbers, trends"),
+        ("a strategist", "strategic planning", "high-level view, long-term"),
+        ("a writer", "content creation", "readability, structure"),
+    ] {
+        let name = role.split(' ').next_back().unwrap();
+        let expected = format!("You are {role}, your specialty is {specialty}. Your tendency: {tendency}. {task}");
+        assert_eq!(opening(json!(name)), expected);
+    }
+    assert_eq!(opening(json!("pricing_analyst")), format!("You are a pricing_analyst. {task}"));
+    assert_eq!((opening(json!(null)), opening(json!(""))), (task.to_owned(), task.to_owned()));
+}
+
 /// FSS-19: the criteria stand word for word and numbered in both reviewers' prompts; without any there is no list.
 #[test]
 fn criteria_stand_verbatim_and_numbered_in_the_prompt_of_the_reviewer() {

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::text::{Prompt, bullets, entries, shown};
+use crate::supervisor::team::roles::role_prompt;
+
+const TASK: &str = "You carry out one task of a larger plan.";
 
 /// The data of one attempt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -41,8 +44,9 @@ pub struct WorkerTurn {
 impl WorkerTurn {
     pub fn text(&self) -> String {
         let opening = match self.role.as_deref().filter(|role| !role.is_empty()) {
-            Some(role) => role_line(role),
-            None => "You carry out one task of a larger plan.".to_owned(),
+            // The role goes first: it is who the model is to be (SHN-41).
+            Some(role) => format!("{} {TASK}", role_prompt(role)),
+            None => TASK.to_owned(),
         };
         let objective = if self.overall_objective.is_empty() { &self.objective } else { &self.overall_objective };
         let earlier = self.previous_results.iter().filter(|(id, _)| !self.dependency_results.contains_key(*id));
@@ -73,11 +77,6 @@ impl WorkerTurn {
 /// In the order they are given: the order of the plan.
 fn results<'a>(results: impl Iterator<Item = (&'a String, &'a Value)>) -> String {
     bullets(results.map(|(id, result)| format!("task {id}: {}", shown(result))))
-}
-
-/// The role goes first: it is who the model is to be (SHN-41).
-fn role_line(role: &str) -> String {
-    format!("You are the {role} of a team. You carry out one task of a larger plan.")
 }
 
 /// One bounded question of a running worker to another capability (PDT-49).
