@@ -6,9 +6,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::agent_loop::{
-    AgentInput, AgentLoop, AgentOutcome, AgentsRefused, HumanAnswer, HumanKind, HumanNeeded, Wait, Work,
-};
+use super::agent_loop::{AgentLoop, Wait, Work};
+use super::boundary::{AgentInput, AgentOutcome, AgentsRefused, HumanAnswer, HumanKind, HumanNeeded};
 use super::crew::{Crew, CrewCheckpoint, CrewRun, CrewStart, TaskOutput, TaskRun};
 use super::message::{Message, Variables};
 use super::rules::{AgentDef, AgentRules, CoworkerScope};

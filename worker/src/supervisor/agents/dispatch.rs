@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::agent_loop::{AgentLoop, HumanAnswer, HumanKind, HumanNeeded, Wait};
+use super::agent_loop::{AgentLoop, Wait};
+use super::boundary::{HumanAnswer, HumanKind, HumanNeeded};
 use super::counters::Refusal;
 use super::message::{FunctionResult, Message, ToolCall, json_text};
 use super::policies;

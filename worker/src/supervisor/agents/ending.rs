@@ -5,7 +5,8 @@
 
 use serde_json::{Value, json};
 
-use super::agent_loop::{AgentLoop, AgentOutcome, Work};
+use super::agent_loop::{AgentLoop, Work};
+use super::boundary::AgentOutcome;
 use super::message::Variables;
 use super::session::{Doing, Home, Progress, Running};
 use crate::supervisor::journal::NoteKind;

@@ -15,6 +15,7 @@
 //! [`AgentRules`]. It calls no model and keeps no time.
 
 mod agent_loop;
+mod boundary;
 mod counters;
 mod crew;
 mod crew_run;
@@ -37,9 +38,8 @@ mod toolbox;
 mod turn;
 mod view;
 
-pub use agent_loop::{
-    AgentInput, AgentLoop, AgentOutcome, AgentsRefused, HumanAnswer, HumanKind, HumanNeeded, NotWaiting,
-};
+pub use agent_loop::AgentLoop;
+pub use boundary::{AgentInput, AgentOutcome, AgentsRefused, HumanAnswer, HumanKind, HumanNeeded, NotWaiting};
 pub use crew::{Condition, Crew, CrewCheckpoint, CrewRefused, CrewStart, CrewTask, TaskOutput};
 pub use handoff::output_messages;
 pub use memory::{MemoryScope, Thread, child_id};

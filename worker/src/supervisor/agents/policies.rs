@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 /// One policy, named by an id such as `intent_guard_no_deletes`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Policy {
     pub id: String,
     #[serde(default)]
@@ -18,7 +17,7 @@ pub struct Policy {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum PolicyRule {
     /// Blocks a request before anything is asked or delegated.
     IntentGuard { triggers: Vec<String>, response: String },

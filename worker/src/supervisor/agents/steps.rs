@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::agent_loop::{AgentInput, AgentLoop, AgentOutcome, AgentsRefused, Work};
+use super::agent_loop::{AgentLoop, Work};
+use super::boundary::{AgentInput, AgentOutcome, AgentsRefused};
 use super::message::{Message, Variables};
 use super::rules::{AgentDef, AgentRules};
 use super::session::Home;

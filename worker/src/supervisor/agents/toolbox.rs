@@ -5,7 +5,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::agent_loop::{AgentLoop, AgentsRefused};
+use super::agent_loop::AgentLoop;
+use super::boundary::AgentsRefused;
 use super::policies;
 use super::rules::{AgentDef, AgentRules, Builtin, DelegationKind, HandoffMode, ToolDef};
 use super::session::Session;

@@ -5,7 +5,8 @@
 
 use serde_json::{Value, json};
 
-use super::agent_loop::{AgentLoop, AgentOutcome, Wait, Work};
+use super::agent_loop::{AgentLoop, Wait, Work};
+use super::boundary::AgentOutcome;
 use super::message::{AgentAnswer, Message, Role, Tag, Variables, json_text};
 use super::policies;
 use super::rules::{LoopCount, OnLimit};

@@ -4,7 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::agent_loop::{AgentLoop, HumanNeeded, Work};
+use super::agent_loop::{AgentLoop, Work};
+use super::boundary::HumanNeeded;
 use super::crew::TaskOutput;
 use super::message::{Message, Variables};
 use super::todos::Todo;

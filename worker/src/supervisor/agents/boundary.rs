@@ -1,0 +1,106 @@
+//! What goes into a loop of agents and what comes out: inputs, outcomes, refusals, and questions to people.
+//!
+//! Invariant: these are data; a refusal says what does not fit before anything has started.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::memory::Thread;
+use super::message::{Message, Variables};
+use crate::supervisor::outbox::Key;
+
+/// What a loop is started with.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentInput {
+    /// Begins the keys; `agents` if it is empty.
+    pub name: String,
+    /// Who begins; the first agent if nobody is named.
+    pub agent: Option<String>,
+    /// The conversation so far.
+    pub messages: Vec<Message>,
+    /// What the user says now, if the messages do not end with it.
+    pub task: Option<String>,
+    pub context_variables: Variables,
+    pub thread: Thread,
+    /// Tool calls that this conversation has used already.
+    pub charged_thread: u32,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentOutcome {
+    pub ok: bool,
+    pub result: Value,
+    /// The messages that were added, the input's not among them.
+    pub messages: Vec<Message>,
+    pub active_agent: String,
+    pub context_variables: Variables,
+    pub error: Option<String>,
+    pub policy_blocked: bool,
+    pub selected_agents: Vec<String>,
+}
+
+/// Why agents and rules do not fit together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AgentsRefused {
+    #[error("no agent is given")]
+    NoAgents,
+    #[error("Please specify a name for every agent: agent {0} has none.")]
+    NoName(usize),
+    #[error("Agent with name '{0}' already exists. Agent names must be unique.")]
+    DuplicateName(String),
+    #[error("agents '{0}' and '{1}' have the same tool name '{2}'")]
+    SameToolName(String, String, String),
+    #[error("agent '{0}' not found")]
+    Unknown(String),
+    #[error(
+        "When providing custom handoff tools, you must provide them for all subagents. Missing handoff tools for agents \
+         '{0}'."
+    )]
+    MissingHandoffs(String),
+    #[error("policy id '{0}' must begin with its type '{1}'")]
+    PolicyId(String, &'static str),
+    #[error("{0}")]
+    Crew(#[from] super::crew::CrewRefused),
+    #[error("{}", .0.join("; "))]
+    Steps(Vec<String>),
+}
+
+/// Something only a person can say. The run asks them, and gives the answer to [`super::AgentLoop::human`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HumanNeeded {
+    pub key: Key,
+    pub kind: HumanKind,
+    pub agent: String,
+    /// What they are asked.
+    pub message: String,
+    /// What it is about: the output of a task, or the call as code.
+    pub about: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HumanKind {
+    /// The output of a task, before it is accepted.
+    TaskFeedback {
+        task: String,
+    },
+    ToolApproval {
+        policy: String,
+    },
+}
+
+/// What they said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HumanAnswer {
+    pub approved: bool,
+    #[serde(default)]
+    pub feedback: String,
+}
+
+/// Nobody was asked under that key, or it is answered already.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("nothing waits for an answer under `{0}`")]
+pub struct NotWaiting(pub Key);
