@@ -7,6 +7,7 @@ pub mod compose;
 pub mod demo;
 pub mod http;
 pub mod process;
+pub mod scripted;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -33,5 +34,6 @@ pub fn register(registry: &mut ActivityRegistry, config: &CapabilityConfig) -> R
     registry.register(HTTP, move |context, input| http.clone().run(context, input));
     registry.register(COMPOSE, compose::run);
     demo::register(registry, &config.demo);
+    scripted::register(registry);
     Ok(())
 }

@@ -20,6 +20,7 @@ mod plan_run;
 mod plan_yaml;
 pub mod prompts;
 mod report;
+pub mod run;
 pub mod routing;
 mod shape;
 pub mod spec;

@@ -72,8 +72,12 @@ impl Graph {
             return false;
         }
         out_timer_off(&mut self.timers, id, out);
-        let extra = gates.context(&task, out);
-        self.start_attempt(id, extra, out);
+        if task.capability.as_deref() == Some(HUMAN) {
+            self.ask_person(id, gates, out);
+        } else {
+            let extra = gates.context(&task, out);
+            self.start_attempt(id, extra, out);
+        }
         self.executed_in_cycle = true;
         if let Some(task) = self.copy(id) {
             gates.moment(Moment::Started(&task), &self.plan, out);
@@ -81,7 +85,20 @@ impl Graph {
         true
     }
 
-    fn start_attempt(&mut self, id: &TaskId, extra: Map<String, Value>, out: &mut Outbox) {
+    /// The work of this task is a person's answer.
+    fn ask_person(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) {
+        let now = out.now();
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        task.tries += 1;
+        task.attempts.push(Attempt::begin(task.tries, Some(HUMAN.to_owned()), now));
+        let question = json!({ "question": task.goal, "context": task.params });
+        let question = Reply { interrupt: Some(question), success: true, ..Reply::default() };
+        let task = task.clone();
+        gates.may_take(&task, &question, out);
+        self.set(id, TaskStatus::AwaitingInput, Actor::Worker, "asks_a_person", out);
+    }
+
+    pub(super) fn start_attempt(&mut self, id: &TaskId, extra: Map<String, Value>, out: &mut Outbox) {
         let context = self.context_of(id, extra);
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         task.tries += 1;
@@ -91,19 +108,9 @@ impl Graph {
             .round(self.iteration.max(self.cycle));
         call.agent = task.agent.clone().or_else(|| task.capability.clone());
         call.prompt = prompt_of(Purpose::ExecuteWorker, &call.context);
-        task.attempts.push(Attempt {
-            n: attempt,
-            agent: call.agent.clone(),
-            model: None,
-            started_at: out.now(),
-            ended_at: None,
-            outcome: AttemptOutcome::Running,
-            error: None,
-            tokens: 0,
-            cost_micros: 0,
-            confidence_bp: None,
-            prompt_hash: prompt_hash(&call),
-        });
+        let mut record = Attempt::begin(attempt, call.agent.clone(), out.now());
+        record.prompt_hash = prompt_hash(&call);
+        task.attempts.push(record);
         let data = json!({ "task": id, "attempt": attempt, "agent": call.agent, "prompt_hash": prompt_hash(&call) });
         out.note(NoteKind::AttemptStarted, data);
         self.call(Pending::Execute { task: id.clone(), attempt }, call, out);
@@ -129,6 +136,7 @@ impl Graph {
         put("action", task.action.clone().map(Value::from));
         put("parameters", (!task.params.is_empty()).then(|| Value::Object(task.params.clone())));
         put("tools", (!task.tools.is_empty()).then(|| json!(task.tools)));
+        put("approved_action", task.metadata.get("approved_action").cloned());
         put("notes", task.metadata.get("scratch_notes").cloned());
         let overflows = task.metadata.get("overflows").and_then(Value::as_array).map_or(0, Vec::len);
         if overflows > 0 {

@@ -17,6 +17,7 @@ mod execute;
 mod finish;
 mod gates;
 mod iterate;
+mod people;
 mod phase;
 mod planning;
 mod review;
@@ -33,6 +34,7 @@ use serde_json::{Value, json};
 pub use answers::*;
 pub use finish::{GraphOutcome, final_result};
 pub use gates::{Gates, Moment, Open, Start, Take};
+pub use people::HUMAN;
 pub use phase::{IllegalPhase, Phase};
 pub use rules::*;
 pub use tools::ToolAnswer;
@@ -58,6 +60,7 @@ enum Pending {
     Synthesize,
     Compensate { task: TaskId },
     Consult { task: TaskId, attempt: u32 },
+    Act { task: TaskId, attempt: u32 },
 }
 
 /// Money, tokens and calls so far.
@@ -173,6 +176,7 @@ impl Graph {
             Pending::Evaluate => self.evaluated(answer, gates, out),
             Pending::Execute { task, attempt } => self.executed(&task, attempt, answer, gates, out),
             Pending::Consult { task, attempt } => self.consulted(&task, attempt, answer, gates, out),
+            Pending::Act { task, attempt } => self.acted(&task, attempt, answer, gates, out),
             Pending::Review { task, attempt } => self.reviewed(&task, attempt, answer, gates, out),
             Pending::ReviewIteration => self.iteration_reviewed(answer, gates, out),
             Pending::Synthesize => self.synthesized(answer, gates, out),
@@ -309,7 +313,13 @@ impl Graph {
     }
 
     fn cancel_calls_of(&mut self, id: &TaskId, out: &mut Outbox) {
-        let of_task = |pending: &Pending| matches!(pending, Pending::Execute { task, .. } | Pending::Review { task, .. } | Pending::Consult { task, .. } if task == id);
+        let of_task = |pending: &Pending| match pending {
+            Pending::Execute { task, .. }
+            | Pending::Review { task, .. }
+            | Pending::Consult { task, .. }
+            | Pending::Act { task, .. } => task == id,
+            _ => false,
+        };
         let keys: Vec<Key> =
             self.calls.iter().filter(|(_, pending)| of_task(pending)).map(|(key, _)| key.clone()).collect();
         for key in keys {

@@ -20,15 +20,7 @@ impl Graph {
                 self.ask_planner(gates, out);
             }
             Planning::None => {
-                let id = TaskId::from(1);
-                let task = Task {
-                    is_final: true,
-                    max_attempts: self.rules.max_attempts,
-                    ..Task::new(id, self.plan.objective.clone())
-                };
-                if self.plan.tasks.is_empty() && self.plan.add(vec![task]).is_ok() {
-                    self.index(&TaskId::from(1));
-                }
+                self.simple_task(None, None);
                 self.execute_plan(gates, out);
             }
             _ => {
@@ -48,6 +40,15 @@ impl Graph {
                 }
                 self.execute_plan(gates, out);
             }
+        }
+    }
+
+    /// One execution and no plan: by whom, and in which role.
+    pub fn simple_task(&mut self, role: Option<String>, agent: Option<String>) {
+        let id = TaskId::from(1);
+        let task = Task { is_final: true, max_attempts: self.rules.max_attempts, role, agent, ..Task::new(id.clone(), self.plan.objective.clone()) };
+        if self.plan.tasks.is_empty() && self.plan.add(vec![task]).is_ok() {
+            self.index(&id);
         }
     }
 
@@ -90,13 +91,15 @@ impl Graph {
         self.call(Pending::Plan, call, out);
     }
 
-    /// Asks for the plan once more, with what people said of the last one (SHH-21).
-    pub fn ask_plan_again(&mut self, feedback: &str, gates: &mut dyn Gates, out: &mut Outbox) {
-        if let Value::Object(given) = &mut self.planning_context {
-            given.insert("feedback".into(), feedback.into());
-        } else {
-            self.planning_context = json!({ "feedback": feedback });
-        }
+    /// Asks for the plan once more, with the conversation about the last one (SHH-21).
+    pub fn ask_plan_again(&mut self, conversation: &Value, definitive: bool, gates: &mut dyn Gates, out: &mut Outbox) {
+        let mut given = match std::mem::take(&mut self.planning_context) {
+            Value::Object(map) => map,
+            _ => serde_json::Map::new(),
+        };
+        given.insert("conversation".into(), conversation.clone());
+        given.insert("definitive".into(), definitive.into());
+        self.planning_context = Value::Object(given);
         self.ask_planner(gates, out);
     }
 

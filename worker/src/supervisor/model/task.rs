@@ -137,6 +137,25 @@ pub struct Attempt {
     pub prompt_hash: String,
 }
 
+impl Attempt {
+    /// An attempt that begins now.
+    pub fn begin(n: u32, agent: Option<String>, now: Timestamp) -> Self {
+        Attempt {
+            n,
+            agent,
+            model: None,
+            started_at: now,
+            ended_at: None,
+            outcome: AttemptOutcome::Running,
+            error: None,
+            tokens: 0,
+            cost_micros: 0,
+            confidence_bp: None,
+            prompt_hash: String::new(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeedbackFrom {

@@ -1,0 +1,192 @@
+//! What people do to tasks: approve, reject, send back, answer, complete by hand (supervisors.md §5.2).
+//!
+//! Invariant: every change goes through the task table; what the table refuses changes nothing. Who may ask, and whether
+//! an answer counts, is decided before (approvals, interrupts, control).
+
+use serde_json::{Map, json};
+
+use super::*;
+use crate::supervisor::model::{CancelReason, Feedback, FeedbackFrom, SkipReason, TaskError};
+
+/// The capability of tasks that a person does: they are asked, and the answer is the result.
+pub const HUMAN: &str = "human";
+
+impl Graph {
+    /// A person has approved that a task may start, or that what its result proposes may be done.
+    pub fn approved(&mut self, id: &TaskId, action: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        match task.status {
+            TaskStatus::AwaitingApproval => {
+                task.approved = true;
+                if !action.is_empty() && task.action.as_deref() != Some(action) {
+                    task.metadata.insert("approved_action".into(), action.into());
+                }
+                self.set(id, TaskStatus::Ready, Actor::Human, "approved", out);
+            }
+            TaskStatus::AwaitingInput => self.act(id, action, out),
+            _ => {}
+        }
+        self.advance(gates, out);
+    }
+
+    /// The action that a result proposed is carried out, once; the result stays as it is.
+    fn act(&mut self, id: &TaskId, action: &str, out: &mut Outbox) {
+        if !self.set(id, TaskStatus::Running, Actor::Human, "approved", out) {
+            return;
+        }
+        let Some(task) = self.task(id) else { return };
+        let attempt = task.tries;
+        let context = json!({ "id": id, "goal": task.goal, "action": action, "result": task.result, "role": task.role });
+        let mut call = Call::new(format!("act/{id}/{attempt}"), Purpose::ExecuteWorker, context).task(id.clone(), attempt);
+        call.agent = task.agent.clone().or_else(|| task.capability.clone());
+        self.call(Pending::Act { task: id.clone(), attempt }, call, out);
+    }
+
+    pub(super) fn acted(&mut self, id: &TaskId, attempt: u32, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
+        if self.task(id).is_none_or(|task| task.status != TaskStatus::Running || task.tries != attempt) {
+            return;
+        }
+        match answer {
+            Ok(done) => {
+                if let Some(task) = self.plan.tasks.get_mut(id) {
+                    task.metadata.insert("action_result".into(), done);
+                }
+                self.take(id, attempt, gates, out);
+            }
+            Err(why) => self.errored(id, attempt, why.message, gates, out),
+        }
+    }
+
+    /// Modify and Retry (SHH-12, SHH-19): the task is done again, told what the person wants.
+    pub fn sent_back(&mut self, id: &TaskId, feedback: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        let (status, attempt) = (task.status, task.tries);
+        if !matches!(status, TaskStatus::AwaitingApproval | TaskStatus::AwaitingInput) {
+            return;
+        }
+        let from = FeedbackFrom::Human;
+        task.feedback.push(Feedback { from, attempt, text: feedback.to_owned(), score_bp: None, passed: false });
+        out.note(NoteKind::FeedbackAttached, json!({ "task": id, "text": feedback, "from": "human" }));
+        if status == TaskStatus::AwaitingApproval {
+            self.set(id, TaskStatus::NeedsRevision, Actor::Human, "modify_and_retry", out);
+        } else if self.set(id, TaskStatus::Running, Actor::Human, "modify_and_retry", out) {
+            self.go_on(id, Map::new(), gates, out);
+        }
+        self.advance(gates, out);
+    }
+
+    /// A person said no: an optional task is not done; the run goes on (SHH-10).
+    pub fn rejected(&mut self, id: &TaskId, reason: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        let waiting = task.status;
+        if !matches!(waiting, TaskStatus::AwaitingApproval | TaskStatus::AwaitingInput) {
+            return;
+        }
+        task.error = Some(TaskError { kind: "approval_rejected".into(), message: reason.to_owned() });
+        let to = match waiting {
+            TaskStatus::AwaitingApproval => {
+                task.skipped = Some(SkipReason::ApprovalRejected);
+                TaskStatus::Skipped
+            }
+            _ => {
+                task.cancelled = Some(CancelReason::Requested);
+                TaskStatus::Cancelled
+            }
+        };
+        if self.set(id, to, Actor::Human, "approval_rejected", out) {
+            self.tell_ended(id, gates, out);
+        }
+        self.advance(gates, out);
+    }
+
+    /// All questions of a task are answered: it goes on from there (LGI-01). `continuation` holds the answers in order.
+    pub fn answered_by_person(&mut self, id: &TaskId, continuation: Value, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get(id).filter(|task| task.status == TaskStatus::AwaitingInput) else { return };
+        let (is_human, attempt) = (task.capability.as_deref() == Some(HUMAN), task.tries);
+        if !self.set(id, TaskStatus::Running, Actor::Human, "answered", out) {
+            return;
+        }
+        if is_human {
+            let answer = continuation["answers"].as_array().and_then(|answers| answers.last().cloned());
+            if let Some(task) = self.plan.tasks.get_mut(id) {
+                task.result = answer.filter(|answer| !answer.is_null());
+                task.by_human = true;
+            }
+            self.finish_attempt(id, attempt, out);
+            self.take(id, attempt, gates, out);
+        } else {
+            let extra = Map::from_iter([("resume".to_owned(), continuation)]);
+            self.go_on(id, extra, gates, out);
+        }
+        self.advance(gates, out);
+    }
+
+    /// Nobody answered in time: that is an error of the task (LGI-07).
+    pub fn unanswered(&mut self, id: &TaskId, why: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get(id).filter(|task| task.status == TaskStatus::AwaitingInput) else { return };
+        let attempt = task.tries;
+        if self.set(id, TaskStatus::Running, Actor::Scheduler, "unanswered", out) {
+            self.errored(id, attempt, why.to_owned(), gates, out);
+        }
+        self.advance(gates, out);
+    }
+
+    /// Starts the next attempt of a running task with what it is to be told.
+    fn go_on(&mut self, id: &TaskId, more: Map<String, Value>, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.copy(id) else { return };
+        let mut extra = gates.context(&task, out);
+        extra.extend(more);
+        self.start_attempt(id, extra, out);
+    }
+
+    fn finish_attempt(&mut self, id: &TaskId, attempt: u32, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        if let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) {
+            (record.ended_at, record.outcome) = (Some(out.now()), AttemptOutcome::Completed);
+        }
+    }
+
+    /// A person has done the task (SHN-68). Whatever ran for it is cancelled, and its late answer dropped.
+    pub fn complete_manually(
+        &mut self,
+        id: &TaskId,
+        result: Value,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) -> Result<(), String> {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return Err(format!("No task with id {id}.")) };
+        if task.status.is_terminal() {
+            return Err(format!("Task {id} is {} already.", task.status));
+        }
+        (task.result, task.by_human, task.error) = (Some(result).filter(|result| !result.is_null()), true, None);
+        self.cancel_calls_of(id, out);
+        self.set(id, TaskStatus::Completed, Actor::Human, "completed_by_hand", out);
+        self.chosen.retain(|other| other != id);
+        self.tell_ended(id, gates, out);
+        Ok(())
+    }
+}
+
+/// What people do to the plan.
+impl Graph {
+    /// The plan that was shown is approved: it is carried out as it is (CUG-31).
+    pub fn plan_approved(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        if self.phase == Phase::AwaitingPlanApproval {
+            self.execute_plan(gates, out);
+        }
+    }
+
+    /// A person replaces what is left of the plan; what is over or runs stays.
+    pub fn revise(&mut self, tasks: Vec<PlannedTask>, gates: &mut dyn Gates, out: &mut Outbox) -> Result<(), String> {
+        if self.phase.is_terminal() {
+            return Err(format!("the run is {}", self.phase));
+        }
+        let before = self.clone();
+        if let Err(why) = self.merge_plan(tasks, gates, out) {
+            *self = before;
+            return Err(why);
+        }
+        self.plan.origin = crate::supervisor::model::PlanOrigin::Human;
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! Carrying out asks: each becomes a command of the engine, and the command's number is kept with the ask's key.
+//!
+//! Invariant: a key is under way at most once; a worker that was lost is no fault of the task, so its call is delivered
+//! again under the same key; what is not under way any more is not heard of.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bosun_engine::workflow::Cx;
+use bosun_engine::{
+    ActivityType, ChildWorkflowOptions, ExternalTarget, Failure, FailureKind, Payload, Seq, Timestamp, WorkflowId,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::work::{self, Carried};
+use super::{SUPERVISOR, SupervisorRun, children};
+use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Key};
+use crate::supervisor::spec::SupervisorSpec;
+
+/// How often a call is delivered whose worker was lost.
+const DELIVERIES_MAX: u32 = 10;
+
+/// What an engine number stands for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) enum Pending {
+    Call { call: Call, deliveries: u32 },
+    /// A scripted call that takes its time.
+    Later { call: Call, input: Value },
+    Timer { key: Key },
+    Child { key: Key, workflow_id: String },
+}
+
+/// Which engine number stands for which key.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Ledger {
+    pending: BTreeMap<Seq, Pending>,
+    keys: BTreeMap<Key, Seq>,
+    pub(super) now: Timestamp,
+}
+
+impl Ledger {
+    pub(super) fn take(&mut self, seq: Seq) -> Option<Pending> {
+        let pending = self.pending.remove(&seq)?;
+        let (Pending::Call { call: Call { key, .. }, .. }
+        | Pending::Later { call: Call { key, .. }, .. }
+        | Pending::Timer { key }
+        | Pending::Child { key, .. }) = &pending;
+        self.keys.remove(key);
+        Some(pending)
+    }
+
+    fn keep(&mut self, key: Key, seq: Seq, pending: Pending) {
+        self.keys.insert(key, seq);
+        self.pending.insert(seq, pending);
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.pending.values().all(|pending| matches!(pending, Pending::Timer { .. }))
+    }
+
+    pub(super) fn start_now(&mut self, call: Call, input: Value, deliveries: u32, cx: &mut Cx<'_>) {
+        let scripted = ActivityType::of(crate::capability::scripted::SCRIPTED);
+        let options = work::options(&summary(&call), Duration::from_secs(60));
+        let seq = cx.schedule_activity(scripted, &input, options);
+        self.keep(call.key.clone(), seq, Pending::Call { call, deliveries });
+    }
+
+    fn start(&mut self, call: Call, deliveries: u32, spec: &SupervisorSpec, cx: &mut Cx<'_>) -> Result<(), String> {
+        match work::carried(spec, &call) {
+            Carried::Activity { activity_type, input, timeout } => {
+                let seq = cx.schedule_activity(activity_type, &input, work::options(&summary(&call), timeout));
+                self.keep(call.key.clone(), seq, Pending::Call { call, deliveries });
+            }
+            Carried::Later { after, input, .. } if after.is_zero() => self.start_now(call, input, deliveries, cx),
+            Carried::Later { after, input, .. } => {
+                let seq = cx.start_labelled_timer(cx.now().plus(after), summary(&call));
+                self.keep(call.key.clone(), seq, Pending::Later { call, input });
+            }
+            Carried::Child { spec } => {
+                let key = call.key.clone();
+                let input = children::nested(&spec, &call)?;
+                self.start_child(key, SUPERVISOR, &input, cx);
+            }
+            Carried::Impossible(why) => return Err(why),
+        }
+        Ok(())
+    }
+
+    fn start_child(&mut self, key: Key, workflow_type: &'static str, input: &Value, cx: &mut Cx<'_>) {
+        let workflow_id = format!("{}-{}", cx.run_id(), key.replace('/', "-"));
+        let id = WorkflowId::of(&workflow_id);
+        let seq = cx.start_child(workflow_type, id, input, ChildWorkflowOptions::default());
+        self.keep(key.clone(), seq, Pending::Child { key, workflow_id });
+    }
+
+    /// Delivers a call again whose worker was lost. Whether it did.
+    pub(super) fn again(
+        &mut self,
+        call: &Call,
+        deliveries: u32,
+        failure: &Failure,
+        spec: &SupervisorSpec,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        let lost = matches!(failure.root().kind, FailureKind::WorkerLost);
+        lost && deliveries < DELIVERIES_MAX && self.start(call.clone(), deliveries + 1, spec, cx).is_ok()
+    }
+}
+
+impl SupervisorRun {
+    pub(super) fn ask(&mut self, ask: Ask, cx: &mut Cx<'_>) {
+        match ask {
+            Ask::Call(call) => {
+                let key = call.key.clone();
+                if let Err(why) = self.ledger.start(call, 0, &self.resolved.spec, cx) {
+                    self.refused(key, why, cx);
+                }
+            }
+            Ask::Timer { key, at, label } => {
+                let seq = cx.start_labelled_timer(at, label);
+                self.ledger.keep(key.clone(), seq, Pending::Timer { key });
+            }
+            Ask::CancelCall { key } | Ask::CancelTimer { key } => self.cancel_key(&key, "", cx),
+            Ask::CancelChild { key, reason } => self.cancel_key(&key, &reason, cx),
+            Ask::StartChild { key, kind, input } => self.start_child(key, kind, &input, cx),
+            Ask::SignalChild { key, signal, input } => self.signal_child(&key, signal, &input, cx),
+            Ask::SignalExternal { workflow_id, signal, input, .. } => {
+                if let Ok(workflow_id) = WorkflowId::new(workflow_id) {
+                    cx.signal_external(ExternalTarget { workflow_id, run_id: None }, signal, &input);
+                }
+            }
+        }
+    }
+
+    /// A call that cannot be carried out is answered at once.
+    fn refused(&mut self, key: Key, why: String, cx: &mut Cx<'_>) {
+        let mut out = crate::supervisor::outbox::Outbox::new(self.run.clone(), cx.now());
+        self.hear(key, Err(CallFailure::error(why)), &mut out);
+        self.go_on(&mut out);
+        let (asks, notes) = out.take();
+        self.note(notes, cx);
+        for ask in asks {
+            self.ask(ask, cx);
+        }
+    }
+
+    fn cancel_key(&mut self, key: &str, reason: &str, cx: &mut Cx<'_>) {
+        let Some(seq) = self.ledger.keys.get(key).copied() else { return };
+        match self.ledger.take(seq) {
+            Some(Pending::Call { .. }) => cx.cancel_activity(seq),
+            Some(Pending::Later { .. } | Pending::Timer { .. }) => cx.cancel_timer(seq),
+            Some(Pending::Child { .. }) => cx.cancel_child(seq, reason),
+            None => {}
+        }
+    }
+
+    fn start_child(&mut self, key: Key, kind: ChildKind, input: &Value, cx: &mut Cx<'_>) {
+        match children::spec_of(&self.resolved.spec, kind, input, self.context.depth) {
+            Ok(input) => {
+                self.ledger.start_child(key.clone(), SUPERVISOR, &input, cx);
+                let mut out = crate::supervisor::outbox::Outbox::new(self.run.clone(), cx.now());
+                self.parts.control.register(key, &mut out);
+                for ask in out.take().0 {
+                    self.ask(ask, cx);
+                }
+            }
+            Err(why) => self.refused(key, why, cx),
+        }
+    }
+
+    fn signal_child(&mut self, key: &str, signal: &'static str, input: &Value, cx: &mut Cx<'_>) {
+        let pending = self.ledger.keys.get(key).and_then(|seq| self.ledger.pending.get(seq));
+        if let Some(Pending::Child { workflow_id, .. }) = pending {
+            let target = ExternalTarget { workflow_id: WorkflowId::of(workflow_id), run_id: None };
+            cx.signal_external(target, signal, input);
+        }
+    }
+}
+
+fn summary(call: &Call) -> String {
+    match &call.agent {
+        Some(agent) => format!("{} ({agent})", call.key),
+        None => call.key.clone(),
+    }
+}
+
+/// What the end of an activity means for whoever asked.
+pub(super) fn answer(spec: &SupervisorSpec, call: &Call, result: Result<Payload, Failure>) -> Answer {
+    let failure = match result {
+        Ok(payload) => match payload.decode::<Value>() {
+            Ok(value) => return work::answer_of(spec, call, value).map_err(CallFailure::error),
+            Err(why) => return Err(CallFailure::error(why.to_string())),
+        },
+        Err(failure) => failure,
+    };
+    let root = failure.root();
+    let kind = match root.kind {
+        FailureKind::Timeout { .. } => CallFailureKind::Timeout,
+        FailureKind::WorkerLost => CallFailureKind::WorkerLost,
+        _ if failure.is_canceled() => CallFailureKind::Canceled,
+        _ => CallFailureKind::Error,
+    };
+    Err(CallFailure { kind, message: root.message.clone() })
+}

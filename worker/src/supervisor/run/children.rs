@@ -1,0 +1,72 @@
+//! Children: recruits and nested supervisors, as runs of this same workflow (SHN-16, SHN-26, FSS-23, LGS-08).
+//!
+//! Invariant: a child gets a whole spec of its own, made from its parent's by a pure function, and is one deeper; its end
+//! is an answer like any other.
+
+use bosun_engine::{Failure, Payload, Seq};
+use serde_json::{Value, json};
+
+use super::asks::Pending;
+use super::{RunContext, SupervisorInput, SupervisorRun};
+use crate::supervisor::outbox::{Call, CallFailure, CallFailureKind, ChildKind, Outbox};
+use crate::supervisor::spec::{Preset, SupervisorSpec};
+
+/// The input of a child of this kind: the parent's agents and script, and a task of its own.
+pub(super) fn spec_of(parent: &SupervisorSpec, kind: ChildKind, input: &Value, depth: u32) -> Result<Value, String> {
+    let preset = match kind {
+        ChildKind::SimpleTask => Preset::ShannonSimple,
+        ChildKind::Dag => Preset::ShannonDag,
+        ChildKind::Supervisor => parent.preset.unwrap_or(Preset::ShannonSupervisor),
+    };
+    let query = input.get("query").and_then(Value::as_str).unwrap_or_default();
+    let mut spec = SupervisorSpec::preset(preset).objective(query).build_unchecked();
+    spec.name = format!("{}-{}", parent.name, preset.name());
+    (spec.agents, spec.script) = (parent.agents.clone(), parent.script.clone());
+    (spec.services, spec.hitl, spec.trust) = (parent.services.clone(), parent.hitl.clone(), parent.trust.clone());
+    (spec.planner, spec.synthesizer) = (parent.planner.clone(), parent.synthesizer.clone());
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let context = RunContext {
+        depth: depth + 1,
+        role: input.get("context").and_then(|context| context.get("role")).and_then(text),
+        agent_id: input.get("agent_id").and_then(text),
+        ..RunContext::default()
+    };
+    let resolved = spec.resolve().map_err(|why| why.to_string())?;
+    serde_json::to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) }).map_err(|why| why.to_string())
+}
+
+/// The input of a supervisor that is an agent of another one: the task is its objective.
+pub(super) fn nested(spec: &Value, call: &Call) -> Result<Value, String> {
+    let mut spec: SupervisorSpec = serde_json::from_value(spec.clone()).map_err(|why| why.to_string())?;
+    let goal = ["goal", "task", "question"].iter().find_map(|key| call.context.get(*key)?.as_str());
+    if let Some(goal) = goal {
+        goal.clone_into(&mut spec.objective);
+    }
+    let resolved = spec.resolve().map_err(|why| why.to_string())?;
+    let context = RunContext { depth: 1, more: [("call".to_owned(), json!(call.context))].into_iter().collect(), ..RunContext::default() };
+    serde_json::to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) }).map_err(|why| why.to_string())
+}
+
+impl SupervisorRun {
+    /// A child has ended: what it gave, or why it gave nothing.
+    pub(super) fn child_resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox) {
+        let Some(Pending::Child { key, .. }) = self.ledger.take(seq) else { return };
+        self.parts.control.unregister(&key);
+        let answer = match result {
+            Ok(payload) => payload.decode::<Value>().map_err(|why| CallFailure::error(why.to_string())).map(given),
+            Err(failure) if failure.is_canceled() => {
+                Err(CallFailure { kind: CallFailureKind::Canceled, message: failure.root().message.clone() })
+            }
+            Err(failure) => Err(CallFailure::error(failure.root().message.clone())),
+        };
+        self.hear(key, answer, out);
+    }
+}
+
+/// Of a child's report its result is what counts.
+fn given(report: Value) -> Value {
+    match report.get("final_result") {
+        Some(result) if !result.is_null() => json!({ "result": result }),
+        _ => json!({ "success": false, "reason": report.get("error").cloned().unwrap_or_else(|| "no result".into()) }),
+    }
+}

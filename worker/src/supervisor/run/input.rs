@@ -1,0 +1,64 @@
+//! What a supervisor run is started with: a spec, resolved or not, and where it stands in a tree of runs.
+//!
+//! Invariant: a run begins with a spec whose hash fits it, or not at all; a spec that was not resolved is resolved by the
+//! same pure function as on the command line.
+
+use bosun_engine::Failure;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::supervisor::spec::{ResolvedSpec, SupervisorSpec};
+
+/// The failure type of an input that is no spec that can be run.
+pub const INVALID_SPEC: &str = "InvalidSpec";
+
+/// Where a run stands: in a session, below another run, in a role.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunContext {
+    /// Whose memory helps (SHN-42).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// How deep below the first run (SUP-08).
+    pub depth: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// Whatever else the parent gives along.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub more: Map<String, Value>,
+}
+
+/// The input of the workflow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SupervisorInput {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<ResolvedSpec>,
+    /// A spec that is resolved when the run starts; for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<SupervisorSpec>,
+    #[serde(default)]
+    pub context: RunContext,
+}
+
+impl SupervisorInput {
+    pub fn new(resolved: ResolvedSpec) -> Self {
+        SupervisorInput { resolved: Some(resolved), spec: None, context: RunContext::default() }
+    }
+
+    pub(super) fn resolve(self) -> Result<(ResolvedSpec, RunContext), Failure> {
+        let invalid = |why: String| Failure::application(INVALID_SPEC, why).non_retryable();
+        let resolved = match (self.resolved, self.spec) {
+            (Some(resolved), None) if resolved.is_intact() => resolved,
+            (Some(resolved), None) => {
+                return Err(invalid(format!("the spec is not the one that the hash {} names", resolved.hash)));
+            }
+            (None, Some(spec)) => spec.resolve().map_err(|why| invalid(why.to_string()))?,
+            (Some(_), Some(_)) => return Err(invalid("either `resolved` or `spec`, not both".to_owned())),
+            (None, None) => return Err(invalid("the input needs a `spec`".to_owned())),
+        };
+        Ok((resolved, self.context))
+    }
+}

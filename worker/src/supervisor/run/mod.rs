@@ -1,0 +1,268 @@
+//! The supervisor as a workflow: it routes what happens to the parts of a run, and carries out what they ask for.
+//!
+//! ```text
+//!   engine event ──► people · team · memory · carrier (graph, chat, agents) ──► outbox ──► commands, notes
+//! ```
+//!
+//! Invariant: the input holds the resolved spec with its hash, and nothing is read from anywhere later; every answer goes
+//! to exactly the part that asked, by its key; after every event all that may start has started; notes are recorded in
+//! the turn that brought them about, and a replay that notes something else is refused. It decides nothing itself.
+
+mod asks;
+mod carrier;
+mod children;
+mod input;
+mod output;
+mod parts;
+mod progress;
+mod queries;
+mod rules;
+mod signals;
+mod updates;
+mod work;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bosun_engine::workflow::{Cx, StateMachine, WorkflowEvent, WorkflowRegistry};
+use bosun_engine::{Failure, Payload, QueryName, Seq, UpdateName};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+pub use input::{INVALID_SPEC, RunContext, SupervisorInput};
+pub use output::{SUPERVISOR_FAILED, SupervisorOutput, TaskReport};
+pub use progress::ProgressMessage;
+
+use self::asks::{Ledger, Pending};
+use self::carrier::Carrier;
+use self::parts::Parts;
+use super::journal::{Note, NoteKind};
+use super::outbox::{Answer, Key, Outbox};
+use super::spec::ResolvedSpec;
+
+/// The workflow type.
+pub const SUPERVISOR: &str = "supervisor";
+/// Notes kept for the query `notes`; all of them are in the history.
+const NOTES_KEPT: usize = 500;
+
+/// The workflow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SupervisorRun {
+    resolved: ResolvedSpec,
+    context: RunContext,
+    run: String,
+    parts: Parts,
+    carrier: Carrier,
+    ledger: Ledger,
+    /// Answers that came while the run was paused or in a person's hands: stored, not consumed (§4.4 no. 57).
+    held: Vec<(Key, Answer)>,
+    notes: VecDeque<Note>,
+    noted: u64,
+    started_at: bosun_engine::Timestamp,
+}
+
+impl StateMachine for SupervisorRun {
+    const TYPE: &'static str = SUPERVISOR;
+    type Input = SupervisorInput;
+    type Output = SupervisorOutput;
+
+    fn start(input: SupervisorInput, cx: &mut Cx<'_>) -> Result<Self, Failure> {
+        let (resolved, context) = input.resolve()?;
+        let run = cx.run_id().to_string();
+        let mut out = Outbox::new(run.clone(), cx.now());
+        out.note(NoteKind::RunStarted, json!({ "name": resolved.spec.name, "preset": resolved.spec.preset, "hash": resolved.hash }));
+        let mut parts = Parts::new(&resolved.spec, &run, context.depth, cx.now());
+        let carrier = Carrier::new(&resolved.spec, &context, &mut parts, &mut out)?;
+        let mut run = SupervisorRun {
+            resolved,
+            context,
+            run,
+            parts,
+            carrier,
+            ledger: Ledger::default(),
+            held: Vec::new(),
+            notes: VecDeque::new(),
+            noted: 0,
+            started_at: cx.now(),
+        };
+        run.parts.memory.start(run.context.session.as_deref(), &run.resolved.spec.objective, &mut out);
+        run.begin_if_ready(&mut out);
+        run.carry_out(out, cx);
+        Ok(run)
+    }
+
+    fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
+        let mut out = Outbox::new(self.run.clone(), cx.now());
+        match event {
+            WorkflowEvent::ActivityResolved { seq, result } => self.resolved(seq, result, &mut out, cx),
+            WorkflowEvent::TimerFired { seq } => self.timer_fired(seq, &mut out, cx),
+            WorkflowEvent::ChildResolved { seq, result } => self.child_resolved(seq, result, &mut out),
+            WorkflowEvent::Signal(signal) => {
+                if !self.signal(signal.name.as_str(), &signal.input, &mut out) {
+                    cx.defer_signal(signal);
+                }
+            }
+            WorkflowEvent::Update { update_id, name, input } => {
+                let answer = self.update(name.as_str(), &input, &mut out);
+                let (kind, data) = match &answer {
+                    Ok(_) => (NoteKind::UpdateAccepted, json!({ "update": name.as_str() })),
+                    Err(why) => (NoteKind::UpdateRefused, json!({ "update": name.as_str(), "why": why.message })),
+                };
+                out.note(kind, data);
+                cx.complete_update(update_id, answer.as_ref().map_err(Clone::clone));
+            }
+            WorkflowEvent::CancelRequested { reason } => self.cancel(&reason, "cancel request", &mut out),
+            WorkflowEvent::ChildStarted { .. }
+            | WorkflowEvent::SignalDelivered { .. }
+            | WorkflowEvent::CancelDelivered { .. } => {} // their ends are what counts
+        }
+        self.go_on(&mut out);
+        self.carry_out(out, cx);
+        Ok(())
+    }
+
+    fn queries() -> &'static [&'static str] {
+        &queries::QUERIES
+    }
+
+    fn query(&self, name: &QueryName, input: &Payload) -> Result<Payload, Failure> {
+        self.answer_query(name.as_str(), input)
+    }
+
+    fn validate_update(&self, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
+        // Tried on a copy: what is refused leaves no trace.
+        let mut out = Outbox::new(self.run.clone(), self.ledger.now);
+        self.clone().update(name.as_str(), input, &mut out).map(|_| ())
+    }
+}
+
+impl SupervisorRun {
+    /// An activity has ended: its answer goes to whoever asked, or waits until the run goes on.
+    fn resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox, cx: &mut Cx<'_>) {
+        let Some(pending) = self.ledger.take(seq) else { return };
+        let Pending::Call { call, deliveries } = pending else { return };
+        if let Err(failure) = &result
+            && self.ledger.again(&call, deliveries, failure, &self.resolved.spec, cx)
+        {
+            return;
+        }
+        let answer = asks::answer(&self.resolved.spec, &call, result);
+        self.hear(call.key, answer, out);
+    }
+
+    fn hear(&mut self, key: Key, answer: Answer, out: &mut Outbox) {
+        self.parts.escalations.decision_ended(&key, out);
+        if self.parts.control.is_running() || self.parts.control.is_cancelled() {
+            self.answered(&key, answer, out);
+        } else {
+            self.held.push((key, answer));
+        }
+    }
+
+    fn answered(&mut self, key: &str, answer: Answer, out: &mut Outbox) {
+        if key.starts_with("approval/") {
+            return self.parts.approvals.answered(key, &answer, out);
+        }
+        if self.parts.memory.answered(key, &answer, out) {
+            return self.begin_if_ready(out);
+        }
+        if key.starts_with("recruit/") || key.starts_with("retire/") {
+            self.parts.team.answered(key, answer, out);
+            return;
+        }
+        self.carrier.answered(key, answer, &mut self.parts, out);
+    }
+
+    fn timer_fired(&mut self, seq: Seq, out: &mut Outbox, cx: &mut Cx<'_>) {
+        match self.ledger.take(seq) {
+            Some(Pending::Later { call, input }) => self.ledger.start_now(call, input, 0, cx),
+            Some(Pending::Timer { key }) => self.fired(&key, out),
+            Some(Pending::Call { .. } | Pending::Child { .. }) | None => {}
+        }
+    }
+
+    fn fired(&mut self, key: &str, out: &mut Outbox) {
+        if let Some(closed) = self.parts.approvals.fired(key, out) {
+            return self.approval_closed(closed, out);
+        }
+        if let Some(resumed) = self.parts.interrupts.fired(key, out) {
+            return self.interrupt_closed(resumed, out);
+        }
+        if self.parts.review.as_mut().is_some_and(|review| review.fired(key, out)) {
+            return self.review_ended(out);
+        }
+        let mode = self.parts.autonomy.mode();
+        if self.parts.topics.fired(key, out).is_some() || self.parts.escalations.fired(key, mode, out).is_some() {
+            return;
+        }
+        if self.parts.control.fired(key, out) {
+            return self.cancelled_by_control(out);
+        }
+        self.carrier.fired(key, &mut self.parts, out);
+    }
+
+    /// Memory first, then the carrier begins.
+    fn begin_if_ready(&mut self, out: &mut Outbox) {
+        if self.parts.memory.is_ready() {
+            self.carrier.begin(&mut self.parts, out);
+        }
+    }
+
+    /// After every event: what may start starts.
+    fn go_on(&mut self, out: &mut Outbox) {
+        if self.parts.control.is_running() {
+            for (key, answer) in std::mem::take(&mut self.held) {
+                self.answered(&key, answer, out);
+            }
+        } else {
+            let checkpoint = self.carrier.checkpoint();
+            self.parts.control.checkpoint(&checkpoint, out);
+        }
+        self.carrier.advance(&mut self.parts, out);
+        self.ask_people_for_the_carrier(out);
+    }
+
+    /// The end of every turn: notes, commands, and the close if the run is over.
+    fn carry_out(&mut self, mut out: Outbox, cx: &mut Cx<'_>) {
+        self.ledger.now = cx.now();
+        self.ending(&mut out);
+        let (asks, notes) = out.take();
+        self.note(notes, cx);
+        for ask in asks {
+            self.ask(ask, cx);
+        }
+        self.close_if_over(cx);
+    }
+
+    /// Records the notes of the turn. The recorded ones are compared: a replay must note the same (§5.8 no. 6).
+    fn note(&mut self, notes: Vec<Note>, cx: &mut Cx<'_>) {
+        if notes.is_empty() {
+            return;
+        }
+        let recorded = cx.side_effect(|| notes.clone());
+        assert!(
+            recorded == notes,
+            "the run notes other facts than its history holds; first difference: {}",
+            first_difference(&recorded, &notes)
+        );
+        self.noted += notes.len() as u64;
+        self.notes.extend(notes);
+        let excess = self.notes.len().saturating_sub(NOTES_KEPT);
+        self.notes.drain(..excess);
+    }
+}
+
+fn first_difference(recorded: &[Note], noted: &[Note]) -> String {
+    let text = |note: Option<&Note>| note.map_or_else(|| "nothing".to_owned(), |note| json!(note).to_string());
+    let place = recorded.iter().zip(noted).take_while(|(a, b)| a == b).count();
+    format!("recorded {}, now {}", text(recorded.get(place)), text(noted.get(place)))
+}
+
+/// Adds the workflow.
+pub fn register(registry: WorkflowRegistry) -> WorkflowRegistry {
+    registry.state_machine::<SupervisorRun>()
+}
+
+/// The value of a payload that may be empty.
+fn value_of(payload: &Payload) -> Result<Value, Failure> {
+    if payload.data.is_empty() { Ok(Value::Null) } else { Ok(payload.decode()?) }
+}

@@ -1,0 +1,170 @@
+//! The end of a run: its report, and the close that the engine sees.
+//!
+//! Invariant: a run that failed is failed and one that was cancelled is cancelled, each with the same report as one that
+//! completed; a run does not close while a child or a recruit is at work.
+
+use bosun_engine::workflow::Cx;
+use bosun_engine::{Failure, Payload};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::SupervisorRun;
+use super::carrier::Carrier;
+use crate::supervisor::graph::{Phase, text_of};
+use crate::supervisor::model::{Task, TaskId};
+use crate::supervisor::outbox::Outbox;
+use crate::supervisor::task::TaskStatus;
+
+/// The failure type of a run that failed; its details are the [`SupervisorOutput`].
+pub const SUPERVISOR_FAILED: &str = "SupervisorFailed";
+
+/// One task in a report.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskReport {
+    pub task_id: TaskId,
+    pub title: String,
+    pub status: TaskStatus,
+    pub agent: Option<String>,
+    pub attempts: u32,
+    pub error: Option<String>,
+    /// The beginning of the result.
+    pub brief: Option<String>,
+}
+
+/// What a run gives.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SupervisorOutput {
+    pub objective: String,
+    /// `completed`, `partial`, `failed`, `cancelled`; of an open run its phase.
+    pub status: String,
+    pub success: bool,
+    pub error: Option<String>,
+    /// For programs: `too_many_failures` ...
+    pub code: Option<String>,
+    pub details: Value,
+    pub final_result: Option<Value>,
+    pub tasks: Vec<TaskReport>,
+    pub errors: Vec<String>,
+    pub recruits: Value,
+    pub spec_hash: String,
+    pub tokens: u64,
+    pub calls: u64,
+}
+
+impl SupervisorRun {
+    /// The run as it would be reported now.
+    pub(super) fn output(&self) -> SupervisorOutput {
+        let phase = self.carrier.phase();
+        let mut output = SupervisorOutput {
+            objective: self.resolved.spec.objective.clone(),
+            status: phase.as_str().to_owned(),
+            success: matches!(phase, Phase::Completed | Phase::Partial),
+            error: None,
+            code: None,
+            details: Value::Null,
+            final_result: None,
+            tasks: Vec::new(),
+            errors: Vec::new(),
+            recruits: json!(self.parts.team.results()),
+            spec_hash: self.resolved.hash.clone(),
+            tokens: 0,
+            calls: 0,
+        };
+        match &self.carrier {
+            Carrier::Graph(graph) => {
+                output.tasks = graph.plan.in_order().into_iter().map(report).collect();
+                output.errors.clone_from(&graph.errors);
+                (output.tokens, output.calls) = (graph.spent.tokens, graph.spent.calls);
+                if let Some(outcome) = &graph.outcome {
+                    output.final_result.clone_from(&outcome.final_result);
+                    (output.error, output.code) = (outcome.error.clone(), outcome.code.clone());
+                    output.details.clone_from(&outcome.details);
+                }
+            }
+            Carrier::Chat(chat) => {
+                if let Some(outcome) = chat.outcome() {
+                    output.final_result = outcome.messages.last().map(|message| json!(message.content));
+                    output.error.clone_from(&outcome.error);
+                    output.tokens = outcome.tokens;
+                    output.details = json!(outcome);
+                }
+            }
+        }
+        if self.parts.control.is_cancelled() {
+            (output.status, output.success) = (Phase::Cancelled.as_str().to_owned(), false);
+            output.error = self.parts.control.cancelled_text();
+        }
+        output
+    }
+
+    /// What is to be done in the turn in which the carrier ends.
+    pub(super) fn ending(&mut self, out: &mut Outbox) {
+        let phase = self.carrier.phase();
+        if !phase.is_terminal() {
+            return;
+        }
+        if matches!(phase, Phase::Completed | Phase::Partial)
+            && let Carrier::Graph(graph) = &self.carrier
+        {
+            let subtasks: Vec<Value> =
+                graph.plan.in_order().iter().map(|task| json!({ "id": task.id, "goal": task.goal })).collect();
+            let strategy = graph.strategy.clone().unwrap_or_else(|| "parallel".to_owned());
+            self.parts.memory.succeeded(&strategy, &json!(subtasks), out);
+        }
+        self.parts.team.closed();
+        let checkpoint = self.carrier.checkpoint();
+        self.parts.control.checkpoint(&checkpoint, out);
+    }
+
+    /// Closes the run when its work is done and nothing of it is under way.
+    pub(super) fn close_if_over(&mut self, cx: &mut Cx<'_>) {
+        let phase = self.carrier.phase();
+        if !phase.is_terminal() || cx.is_closed() {
+            return;
+        }
+        // What a person holds stays open for them; what was asked for at the end is waited for.
+        let held = self.parts.control.is_paused() || self.parts.control.is_human();
+        let children = self.parts.control.children().next().is_some() && !self.parts.control.is_cancelled();
+        if held || children || !self.ledger.is_idle() {
+            return;
+        }
+        let output = self.output();
+        let details = Payload::encode(&output).unwrap_or_default();
+        let cancelled = self.parts.control.is_cancelled() || phase == Phase::Cancelled;
+        match phase {
+            _ if cancelled => cx.cancel(Some(details)),
+            Phase::Completed | Phase::Partial => cx.complete(&output),
+            _ => {
+                let message = output.error.clone().unwrap_or_else(|| format!("the run is {phase}"));
+                cx.fail(Failure::application(SUPERVISOR_FAILED, message).non_retryable().with_details(details));
+            }
+        }
+    }
+
+    /// The data of a live tree.
+    pub(super) fn progress_view(&self) -> Value {
+        let output = self.output();
+        let done = output.tasks.iter().filter(|task| task.status == TaskStatus::Completed).count();
+        let control = self.parts.control.status();
+        json!({
+            "objective": output.objective, "status": output.status, "control": control,
+            "completed": done, "total": output.tasks.len(), "started_at": self.started_at, "tasks": output.tasks,
+            "pending_approvals": self.parts.approvals.view(), "pending_interrupts": self.parts.interrupts.view(),
+            "team": self.parts.team.directory.list(), "handed": self.parts.control.is_human().then(|| self.takeover_context().handed()),
+            "carrier": match &self.carrier { Carrier::Graph(_) => Value::Null, other => other.view() },
+        })
+    }
+}
+
+fn report(task: &Task) -> TaskReport {
+    let brief = task.result.as_ref().map(|result| text_of(result).lines().next().unwrap_or_default().chars().take(120).collect());
+    TaskReport {
+        task_id: task.id.clone(),
+        title: task.goal.lines().next().unwrap_or_default().to_owned(),
+        status: task.status,
+        agent: task.agent.clone().or_else(|| task.capability.clone()),
+        attempts: task.tries,
+        error: task.error.as_ref().map(|error| error.message.clone()),
+        brief,
+    }
+}

@@ -1,0 +1,106 @@
+//! Progress messages: what a chat is told of a plan, at its four moments (CUG-14, CUG-15, CUG-44).
+//!
+//! Invariant: one message per (plan version, sub-task, moment, attempt): a replay or a second look tells nothing twice.
+//! In `update` mode a sub-task has one message that changes in place; in `append` mode each moment adds a line. Messages
+//! are tagged, so that a model's context can leave them out.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::supervisor::graph::Moment;
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::model::{Task, TaskPlan};
+use crate::supervisor::outbox::Outbox;
+use crate::supervisor::prompts::{
+    ProgressTask, plan_completed, plan_proposed, subtask_completed, subtask_failed, subtask_started,
+};
+use crate::supervisor::spec::ProgressMessages;
+
+/// The tag by which messages are filtered out of a model's context.
+pub(super) const TAG: &str = "supervisor_progress";
+/// Messages kept for the query; all of them are in the log.
+const KEPT_MAX: usize = 1_000;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgressMessage {
+    pub key: String,
+    pub text: String,
+    pub tag: String,
+    pub role: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Progress {
+    mode: ProgressMessages,
+    messages: Vec<ProgressMessage>,
+    told: BTreeSet<String>,
+}
+
+impl Progress {
+    pub(super) fn new(mode: ProgressMessages) -> Self {
+        Progress { mode, messages: Vec::new(), told: BTreeSet::new() }
+    }
+
+    pub(super) fn messages(&self) -> &[ProgressMessage] {
+        &self.messages
+    }
+
+    pub(super) fn moment(&mut self, moment: &Moment<'_>, plan: &TaskPlan, out: &mut Outbox) {
+        if self.mode == ProgressMessages::None {
+            return;
+        }
+        let all = || plan.in_order().into_iter().map(shown).collect::<Vec<_>>();
+        let version = plan.version;
+        let (key, slot, text) = match moment {
+            Moment::Decomposed => (format!("{version}//decomposed/1"), None, plan_proposed(&plan.objective, &all())),
+            Moment::Started(task) => {
+                (of_task(task, "started"), Some(task), subtask_started(&shown(task), task.tries.max(1)))
+            }
+            Moment::Completed(task) => {
+                let result = task.result.clone().unwrap_or_default();
+                (of_task(task, "completed"), Some(task), subtask_completed(&shown(task), &result))
+            }
+            Moment::Failed(task) => {
+                let why = task.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
+                (of_task(task, "failed"), Some(task), subtask_failed(&shown(task), &why))
+            }
+            Moment::Finished => (format!("{version}//finished/1"), None, plan_completed(&plan.objective, &all())),
+        };
+        if !self.told.insert(key.clone()) {
+            return;
+        }
+        if self.told.len() > 4 * KEPT_MAX {
+            // A task that was told of long ago is over.
+            self.told.pop_first();
+        }
+        out.note(NoteKind::ProgressEmitted, json!({ "key": key, "text": text, "tag": TAG }));
+        let message = ProgressMessage { key, text, tag: TAG.into(), role: "assistant".into() };
+        let same = slot.filter(|_| self.mode == ProgressMessages::Update).and_then(|task| {
+            let prefix = format!("{}/", task.id);
+            self.messages.iter().position(|message| message.key.starts_with(&prefix))
+        });
+        match same {
+            Some(place) => self.messages[place] = message,
+            None => self.messages.push(message),
+        }
+        if self.messages.len() > KEPT_MAX {
+            self.messages.remove(0);
+        }
+    }
+}
+
+fn of_task(task: &Task, moment: &str) -> String {
+    format!("{}/{moment}/{}", task.id, task.tries)
+}
+
+fn shown(task: &Task) -> ProgressTask {
+    ProgressTask {
+        id: task.id.to_string(),
+        goal: task.goal.clone(),
+        agent: task.agent.clone(),
+        status: task.status.as_str().to_owned(),
+        after: task.dependencies().iter().map(ToString::to_string).collect(),
+    }
+}

@@ -1,0 +1,168 @@
+//! Queries: what people and programs may ask a run, at any time (supervisors.md §5.7).
+//!
+//! Invariant: answers are copies made from the state; asking changes nothing and writes no event.
+
+use bosun_engine::{Failure, Payload};
+use serde_json::{Value, json};
+
+use super::signals::refusal;
+use super::{SupervisorRun, value_of};
+use crate::supervisor::model::{Task, TaskId};
+use crate::supervisor::outbox::Outbox;
+use crate::supervisor::people::takeover::{PlanStepView, TakeoverContext};
+use crate::supervisor::team::native::{Attributes, System, native_view};
+
+pub(super) const QUERIES: [&str; 35] = [
+    "budget",
+    "check_process",
+    "control_state_v1",
+    "deadlock_report",
+    "digest",
+    "escalations",
+    "findTeamAgentsByRole",
+    "getMailbox",
+    "get_depth",
+    "get_plan",
+    "get_process_output",
+    "get_task",
+    "listTeamAgents",
+    "list_active",
+    "list_children",
+    "list_processes",
+    "mailbox_counts",
+    "native_view",
+    "notes",
+    "pending_approvals",
+    "pending_interrupts",
+    "plan_review",
+    "plan_review_state",
+    "progress",
+    "progress_messages",
+    "registry",
+    "registry_stats",
+    "report",
+    "spec",
+    "status_board",
+    "takeover_context",
+    "team_roster",
+    "trust_level",
+    "view_qa_report",
+    "why_not_running",
+];
+
+impl SupervisorRun {
+    pub(super) fn answer_query(&self, name: &str, input: &Payload) -> Result<Payload, Failure> {
+        let value = value_of(input)?;
+        let answer = match self.query_value(name, &value) {
+            Some(answer) => answer?,
+            None => return Err(refusal("UnknownQuery", format!("a supervisor has no query {name}"))),
+        };
+        Ok(Payload::encode(&answer)?)
+    }
+
+    fn query_value(&self, name: &str, value: &Value) -> Option<Result<Value, Failure>> {
+        let parts = &self.parts;
+        Some(Ok(match name {
+            "spec" => json!(self.resolved),
+            "notes" => json!({ "noted": self.noted, "last": self.notes }),
+            "report" => json!(self.output()),
+            "digest" => self.carrier.view(),
+            "progress" => self.progress_view(),
+            "control_state_v1" => parts.control.view(),
+            "takeover_context" => json!(self.takeover_context()),
+            "pending_approvals" => parts.approvals.view(),
+            "pending_interrupts" => parts.interrupts.view(),
+            "escalations" => parts.escalations.view(),
+            "plan_review" | "plan_review_state" => parts.review.as_ref().map(|review| review.view()).unwrap_or_default(),
+            "trust_level" => parts.autonomy.view(self.ledger.now),
+            "progress_messages" => json!(parts.progress.messages()),
+            "getMailbox" => json!(parts.mailbox.view()),
+            "mailbox_counts" => json!(parts.mailbox.counts()),
+            "listTeamAgents" => json!(parts.team.directory.list()),
+            "team_roster" => json!(parts.team.directory.roster()),
+            "findTeamAgentsByRole" => json!(parts.team.directory.find_by_role(&text(value, "role"))),
+            "registry" => json!(parts.registry.list_all()),
+            "registry_stats" => json!(parts.registry.stats()),
+            "list_active" => json!(parts.registry.list_active()),
+            "list_children" => json!(parts.registry.list_children(&text(value, "parent"))),
+            "get_depth" => json!(parts.registry.get_depth(&text(value, "id"))),
+            "budget" => self.budget(),
+            "list_processes" | "check_process" | "get_process_output" => self.carrier.process_query(name, value),
+            _ => return self.plan_query(name, value),
+        }))
+    }
+
+    fn plan_query(&self, name: &str, value: &Value) -> Option<Result<Value, Failure>> {
+        if !["get_plan", "status_board", "get_task", "view_qa_report", "why_not_running", "deadlock_report", "native_view"]
+            .contains(&name)
+        {
+            return None;
+        }
+        let Some(graph) = self.carrier.graph() else { return Some(Ok(self.carrier.view())) };
+        let task = || {
+            let id = text(value, "task_id");
+            let found = TaskId::new(id.clone()).ok().and_then(|id| graph.plan.get(&id));
+            found.ok_or_else(|| refusal("UnknownTask", format!("No task with id {id}.")))
+        };
+        Some(match name {
+            "get_plan" => Ok(json!(graph.plan)),
+            "status_board" => Ok(json!(graph.plan.tasks.values().map(|task| graph.board_line(task)).collect::<Vec<_>>())),
+            "get_task" => task().map(|task| json!(task)),
+            "view_qa_report" => task().map(|task| match task.feedback.last() {
+                Some(last) => json!(last),
+                None => format!("No QA feedback found for task {}.", task.id).into(),
+            }),
+            "why_not_running" => task().map(|task| self.why_not_running(&task.id)),
+            "deadlock_report" => Ok(json!(graph.deadlock_report)),
+            _ => self.native_view(value),
+        })
+    }
+
+    /// Asked on a copy: the gates answer as they would, and leave no trace.
+    fn why_not_running(&self, id: &TaskId) -> Value {
+        let mut parts = self.parts.clone();
+        let mut out = Outbox::new(self.run.clone(), self.ledger.now);
+        json!(self.carrier.graph().and_then(|graph| graph.why_not_running(id, &mut parts, &mut out)))
+    }
+
+    /// The tasks in the words of a system: the run's own, or the one that is named.
+    fn native_view(&self, value: &Value) -> Result<Value, Failure> {
+        let named = value.get("preset").or(Some(value)).and_then(Value::as_str).map(str::to_owned);
+        let own = self.resolved.spec.preset.map(|preset| preset.name().to_owned());
+        let name = named.or(own).unwrap_or_else(|| "flow-supervisor".to_owned());
+        let system = System::named(&name).ok_or_else(|| refusal("UnknownSystem", format!("there is no system named {name}")))?;
+        let graph = self.carrier.graph().ok_or_else(|| refusal("NoPlan", "this kind of run has no plan of tasks"))?;
+        let tasks = graph.plan.in_order();
+        let shown = tasks.iter().map(|task| (&task.id, task.status, Attributes::default()));
+        native_view(system, shown).map(|view| json!({ "system": name, "tasks": view })).map_err(|why| refusal("CannotOccur", why.to_string()))
+    }
+
+    fn budget(&self) -> Value {
+        let limits = &self.resolved.spec.budget;
+        let spent = self.carrier.graph().map(|graph| graph.spent.clone()).unwrap_or_default();
+        json!({ "spent": spent, "limits": limits })
+    }
+
+    pub(super) fn takeover_context(&self) -> TakeoverContext {
+        let step = |task: &&Task| PlanStepView {
+            id: task.id.clone(),
+            objective: task.goal.clone(),
+            status: task.status,
+            result: task.result.clone(),
+            error: task.error.as_ref().map(|error| error.message.clone()),
+        };
+        let steps: Vec<PlanStepView> =
+            self.carrier.graph().map(|graph| graph.plan.in_order().iter().map(step).collect()).unwrap_or_default();
+        TakeoverContext::of(&steps)
+    }
+}
+
+/// An argument by name, or the argument itself.
+fn text(value: &Value, key: &str) -> String {
+    let value = value.get(key).unwrap_or(value);
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}

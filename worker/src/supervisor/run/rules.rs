@@ -1,0 +1,182 @@
+//! From a resolved spec to the rules and the first plan of a graph.
+//!
+//! Invariant: a pure function of the spec; what the spec leaves open is decided here once, and nowhere else.
+
+use crate::supervisor::graph::{
+    Authority, CapabilityCard, GraphRules, OnExhausted, Planning, PlannedTask, ProgressMode, ReviewScope, Selection,
+    Synthesis,
+};
+use crate::supervisor::model::{OnUnmet, PlanChangeError, Requires, Task, TaskId, TaskPlan};
+use crate::supervisor::outbox::Purpose;
+use crate::supervisor::spec::{self, Preset, SupervisorSpec};
+
+/// The rules of a graph.
+pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
+    let unmet = |policy| match policy {
+        spec::OnDependency::Wait => OnUnmet::Wait,
+        spec::OnDependency::Skip => OnUnmet::Skip,
+        spec::OnDependency::Cancel => OnUnmet::Cancel,
+        spec::OnDependency::Run => OnUnmet::Run,
+        spec::OnDependency::Block => OnUnmet::Block,
+    };
+    let selection = selection(spec);
+    let pydantask = selection == Selection::Supervisor;
+    GraphRules {
+        name: spec.name.clone(),
+        planning: planning(spec, selection),
+        selection,
+        authority: spec.authority.iter().filter_map(|authority| granted(*authority)).collect(),
+        max_concurrency: spec.dispatch.max_concurrency,
+        sequential: spec.dispatch.parallelism == spec::Parallelism::Sequential,
+        honour: spec.dependencies.honour,
+        requires: match spec.dependencies.requires {
+            spec::Requires::Completed => Requires::Completed,
+            spec::Requires::CompletedOrSkipped => Requires::CompletedOrSkipped,
+            spec::Requires::Terminal => Requires::Terminal,
+        },
+        on_failure: unmet(spec.dependencies.on_failure),
+        on_cancelled: unmet(spec.dependencies.on_cancelled),
+        cancel_running: spec.dependencies.cancel_running,
+        dependency_timeout_ms: spec.dependencies.wait_timeout.map(spec::Span::as_ms),
+        review: review_scope(spec),
+        criteria: spec.review.criteria.clone(),
+        max_attempts: spec.review.max_attempts,
+        review_sees_accepted: spec.review.include_accepted,
+        accept_below_score_bp: spec.review.accept_below_score.map(spec::Ratio::as_bp),
+        append_feedback: pydantask,
+        max_steps: (pydantask || selection == Selection::Controller).then_some(spec.run_loop.max_steps),
+        max_iterations: spec.run_loop.max_iterations,
+        no_progress: spec.run_loop.no_progress,
+        tries: if spec.failure.on_subtask_error == spec::OnSubtaskError::Skip { 1 } else { spec.failure.tries },
+        retry_backoff_ms: spec.failure.backoff.as_ms(),
+        on_exhausted: match spec.failure.on_subtask_error {
+            spec::OnSubtaskError::Skip | spec::OnSubtaskError::Retry => OnExhausted::Skip,
+            spec::OnSubtaskError::Fail => OnExhausted::Abort,
+            spec::OnSubtaskError::FailTask => OnExhausted::Failed,
+            spec::OnSubtaskError::Repair => OnExhausted::Errored,
+        },
+        threshold_bp: spec.failure.threshold_bp,
+        count_recruits: spec.failure.count_recruits,
+        errored_is_terminal: spec.failure.errored_is_terminal,
+        synthesis: match spec.synthesis.mode {
+            spec::SynthesisMode::FinalTask => Synthesis::FinalTask,
+            spec::SynthesisMode::Synthesizer => Synthesis::Synthesizer,
+            spec::SynthesisMode::Merge | spec::SynthesisMode::None => Synthesis::Merge,
+            spec::SynthesisMode::LastOutput | spec::SynthesisMode::LastMessage => Synthesis::LastOutput,
+        },
+        output_schema: spec.synthesis.schema.clone(),
+        bypass_single: spec.synthesis.bypass_single,
+        token_budget: spec.budget.tokens,
+        compensate: spec.compensation.on_cancel,
+        capabilities: capabilities(spec),
+        agents: match selection {
+            Selection::Controller => spec.agents.iter().map(|agent| agent.name.clone()).collect(),
+            _ => Vec::new(),
+        },
+        progress: match spec.progress.messages {
+            spec::ProgressMessages::Append => ProgressMode::Append,
+            spec::ProgressMessages::Update => ProgressMode::Update,
+            spec::ProgressMessages::None => ProgressMode::Off,
+        },
+        evaluator: spec.preset == Some(Preset::FlowPlanAndExecute) && spec.planning.replan,
+        max_turns: None,
+        ..GraphRules::default()
+    }
+}
+
+fn selection(spec: &SupervisorSpec) -> Selection {
+    match spec.dispatch.selection {
+        spec::Selection::All => Selection::All,
+        spec::Selection::One => Selection::One,
+        // A controller that nobody plays delegates whatever may run.
+        spec::Selection::Controller if spec.role(Purpose::Decide).is_some() => Selection::Controller,
+        spec::Selection::Controller => Selection::All,
+        spec::Selection::Supervisor | spec::Selection::Speaker | spec::Selection::Agent => Selection::Supervisor,
+    }
+}
+
+fn planning(spec: &SupervisorSpec, selection: Selection) -> Planning {
+    match (spec.planning.mode, selection) {
+        (spec::PlanningMode::None, _) => Planning::None,
+        (spec::PlanningMode::Fixed, _) => Planning::Fixed,
+        (spec::PlanningMode::Hybrid, _) => Planning::Hybrid,
+        (spec::PlanningMode::Llm, Selection::Supervisor) => Planning::Llm,
+        _ => Planning::Planner,
+    }
+}
+
+fn review_scope(spec: &SupervisorSpec) -> ReviewScope {
+    match spec.review.scope {
+        spec::ReviewScope::None => ReviewScope::None,
+        spec::ReviewScope::Task => ReviewScope::Task,
+        spec::ReviewScope::Iteration => ReviewScope::Iteration,
+    }
+}
+
+/// What of the spec's authority is a graph's.
+fn granted(authority: spec::Authority) -> Option<Authority> {
+    Some(match authority {
+        spec::Authority::Select => Authority::Select,
+        spec::Authority::Add => Authority::Add,
+        spec::Authority::Patch => Authority::Patch,
+        spec::Authority::Cancel => Authority::Cancel,
+        spec::Authority::MarkFinal => Authority::MarkFinal,
+        spec::Authority::UpdateStatus => Authority::UpdateStatus,
+        spec::Authority::Feedback => Authority::Feedback,
+        spec::Authority::Recruit => Authority::Recruit,
+        spec::Authority::Retire => Authority::Retire,
+        spec::Authority::SendMessage => Authority::SendMessage,
+        spec::Authority::Replan => Authority::Replan,
+        spec::Authority::Finish => Authority::Finish,
+        _ => return None,
+    })
+}
+
+/// The capabilities of the agents, and those in the box; none if there are no agents to speak of.
+fn capabilities(spec: &SupervisorSpec) -> Vec<CapabilityCard> {
+    if spec.agents.is_empty() || selection(spec) != Selection::Supervisor {
+        return Vec::new();
+    }
+    let card = |agent: &spec::Agent| CapabilityCard {
+        name: agent.capability_name().to_owned(),
+        description: agent.description.clone(),
+        required_parameters: agent.required_parameters.clone(),
+    };
+    let boxed = |name: &&str| CapabilityCard {
+        name: (*name).to_owned(),
+        description: String::new(),
+        required_parameters: Vec::new(),
+    };
+    let mut cards: Vec<CapabilityCard> = spec.agents.iter().map(card).collect();
+    let known: Vec<&str> = super::work::IN_THE_BOX.into_iter().filter(|name| !cards.iter().any(|card| card.name == *name)).collect();
+    cards.extend(known.iter().map(boxed));
+    cards
+}
+
+/// The plan a run begins with: the seed plan, or none.
+pub(super) fn first_plan(spec: &SupervisorSpec) -> Result<TaskPlan, String> {
+    let mut plan = TaskPlan::new(spec.objective.clone());
+    let Some(seed) = spec.plan().map_err(|why| why.to_string())? else { return Ok(plan) };
+    plan.reasoning = Some(seed.reasoning_steps().join("\n"));
+    let requires = graph_rules(spec).requires;
+    let task = |item: &crate::supervisor::TaskItem| {
+        let deps = item.sub_task_dependencies.iter();
+        let planned = PlannedTask {
+            goal: item.sub_task_objective.clone(),
+            deps: deps.map(|id| crate::supervisor::graph::Dependency::Id(TaskId::from(u64::from(id.0)))).collect(),
+            capability: Some(item.capability.clone()),
+            params: item.parameters.clone(),
+            metadata: item.metadata.clone(),
+            overall_objective: Some(item.overall_objective.clone()),
+            is_final: item.is_final,
+            ..PlannedTask::default()
+        };
+        Task {
+            status: item.status,
+            attempt_count: item.attempt_count,
+            ..planned.task(TaskId::from(u64::from(item.task_id.0)), requires, item.max_attempts)
+        }
+    };
+    plan.add(seed.tasks().map(task).collect()).map_err(|why: PlanChangeError| why.to_string())?;
+    Ok(plan)
+}

@@ -1,0 +1,201 @@
+//! Signals: fire and forget, from people, programs and agents (supervisors.md §5.7).
+//!
+//! Invariant: a signal that does not conform changes nothing and is noted with the reason; one of a kind that this run
+//! has no use for is refused the same way, never lost silently. A signal by another name is left to the engine.
+
+use bosun_engine::{Failure, Payload};
+use serde_json::{Value, json};
+
+use super::{SupervisorRun, value_of};
+use crate::supervisor::graph::HUMAN;
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::model::TaskId;
+use crate::supervisor::outbox::Outbox;
+use crate::supervisor::people::approval::{Closed, Consequence, Scope};
+use crate::supervisor::people::control::{self, ControlRequest};
+use crate::supervisor::people::interrupts::{Resume, Resumed};
+use crate::supervisor::people::plan_review::Ending;
+
+pub(super) const MAILBOX: &str = "mailbox_v1";
+pub(super) const RECRUIT: &str = "recruit_v1";
+pub(super) const RETIRE: &str = "retire_v1";
+pub(super) const HUMAN_INPUT: &str = "human_input_v1";
+pub(super) const APPROVAL_RESPONSE: &str = "approval_response_v1";
+pub(super) const INTERRUPT_RESUME: &str = "interrupt_resume_v1";
+
+impl SupervisorRun {
+    /// Takes a signal; `false` if its name is none of ours.
+    pub(super) fn signal(&mut self, name: &str, input: &Payload, out: &mut Outbox) -> bool {
+        let known = [MAILBOX, RECRUIT, RETIRE, HUMAN_INPUT, APPROVAL_RESPONSE, INTERRUPT_RESUME];
+        let of_control = [control::PAUSE, control::RESUME, control::CANCEL, control::TAKEOVER, control::RELEASE];
+        if !known.contains(&name) && !of_control.contains(&name) {
+            return false;
+        }
+        let value = match value_of(input) {
+            Ok(value) => value,
+            Err(why) => {
+                refuse(name, &why.message, out);
+                return true;
+            }
+        };
+        out.note(NoteKind::SignalReceived, json!({ "signal": name }));
+        if of_control.contains(&name) {
+            self.control_signal(name, &value, out);
+        } else {
+            self.other_signal(name, &value, out);
+        }
+        true
+    }
+
+    fn other_signal(&mut self, name: &str, value: &Value, out: &mut Outbox) {
+        let of_team = [MAILBOX, RECRUIT, RETIRE].contains(&name);
+        if of_team && !self.parts.has_team {
+            return refuse(name, "this kind of run has no team and no mailbox", out);
+        }
+        let refused = match name {
+            MAILBOX => self.parts.mailbox.received(value, out).err().map(|why| why.to_string()),
+            // Refusals of the team and of approvals are noted by themselves.
+            RECRUIT => self.parts.team.recruit_signal(value, out).err().map(|_| String::new()),
+            RETIRE => self.parts.team.retire_signal(value, out).err().map(|_| String::new()),
+            APPROVAL_RESPONSE => match self.parts.approvals.respond_json(value, out) {
+                Ok(closed) => {
+                    self.approval_closed(closed, out);
+                    None
+                }
+                Err(_) => None,
+            },
+            INTERRUPT_RESUME => self.resume_interrupt(value, out).err(),
+            HUMAN_INPUT => self.human_input(value, out).err(),
+            _ => None,
+        };
+        if let Some(why) = refused.filter(|why| !why.is_empty()) {
+            refuse(name, &why, out);
+        }
+    }
+
+    fn control_signal(&mut self, name: &str, value: &Value, out: &mut Outbox) {
+        let changed = match self.parts.control.signal(name, value, out) {
+            Ok(changed) => changed,
+            Err(why) => return refuse(name, &why.to_string(), out),
+        };
+        if !changed {
+            return;
+        }
+        match name {
+            control::PAUSE | control::TAKEOVER => self.carrier.pause(),
+            control::RESUME | control::RELEASE => self.carrier.resume(out),
+            _ => self.cancelled_by_control(out),
+        }
+    }
+
+    /// Cancels the run as `cancel_v1` does.
+    pub(super) fn cancel(&mut self, reason: &str, by: &str, out: &mut Outbox) {
+        if self.parts.control.cancel(ControlRequest::new(reason, by), out) {
+            self.cancelled_by_control(out);
+        }
+    }
+
+    pub(super) fn cancelled_by_control(&mut self, out: &mut Outbox) {
+        let text = self.parts.control.cancelled_text().unwrap_or_else(|| "workflow cancelled".to_owned());
+        let checkpoint = self.carrier.checkpoint();
+        self.parts.control.checkpoint(&checkpoint, out);
+        self.held.clear();
+        self.carrier.cancel(text, &mut self.parts, out);
+    }
+
+    /// What a decision about an approval means for the plan.
+    pub(super) fn approval_closed(&mut self, closed: Closed, out: &mut Outbox) {
+        let (parts, task) = (&mut self.parts, closed.task_id.clone());
+        let Some(graph) = self.carrier.graph_mut() else { return };
+        match (closed.consequence, task, closed.scope) {
+            (Consequence::Proceed { action }, Some(task), Scope::Task | Scope::Action) => {
+                graph.approved(&task, &action, parts, out);
+            }
+            (Consequence::Retry { feedback, .. }, Some(task), _) => graph.sent_back(&task, &feedback, parts, out),
+            (Consequence::Skip { reason }, Some(task), _) => graph.rejected(&task, &reason, parts, out),
+            (Consequence::EndRun { error }, ..) => graph.abort("task_rejected", error, Value::Null, parts, out),
+            (Consequence::Cancel { answer }, ..) => graph.cancel(answer, parts, out),
+            _ => {}
+        }
+    }
+
+    pub(super) fn resume_interrupt(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
+        let resume = Resume::read(value).map_err(|why| why.to_string())?;
+        let resumed = self.parts.interrupts.resume(resume, out).map_err(|why| why.to_string())?;
+        let answer = json!({ "interrupt_id": resumed.id, "task": resumed.task });
+        self.interrupt_closed(resumed, out);
+        Ok(answer)
+    }
+
+    /// All questions of a task are answered, or one was not in time.
+    pub(super) fn interrupt_closed(&mut self, resumed: Resumed, out: &mut Outbox) {
+        let continuation = self.parts.interrupts.continuation(&resumed.task);
+        let parts = &mut self.parts;
+        let Some(graph) = self.carrier.graph_mut() else {
+            return self.human_for_carrier(&resumed, out);
+        };
+        match resumed.outcome {
+            Ok(_) if resumed.task_may_continue => graph.answered_by_person(&resumed.task, continuation, parts, out),
+            Ok(_) => {}
+            Err(why) => graph.unanswered(&resumed.task, &why.to_string(), parts, out),
+        }
+    }
+
+    /// Words of a person: the answer to the only open question, or a message to the supervisor.
+    fn human_input(&mut self, value: &Value, out: &mut Outbox) -> Result<(), String> {
+        let text = value.as_str().map(str::to_owned).or_else(|| Some(value.get("message")?.as_str()?.to_owned()));
+        let Some(text) = text else { return Err("expected a text, or a mapping with `message`".to_owned()) };
+        if self.parts.interrupts.pending().count() == 1 {
+            return self.resume_interrupt(&json!({ "resume": text }), out).map(|_| ());
+        }
+        let message = json!({ "From": HUMAN, "To": "supervisor", "Role": HUMAN, "Content": text });
+        self.parts.mailbox.received(&message, out).map_err(|why| why.to_string())?;
+        if let Some(graph) = self.carrier.graph_mut() {
+            graph.board_notes.push(format!("A person says: {text}"));
+        }
+        Ok(())
+    }
+
+    /// The review of the plan has ended without an approval.
+    pub(super) fn review_ended(&mut self, out: &mut Outbox) {
+        let ending = self.parts.review.as_ref().and_then(|review| review.ending());
+        let parts = &mut self.parts;
+        let Some(graph) = self.carrier.graph_mut() else { return };
+        match ending {
+            Some(Ending::Failed(error)) => graph.abort("plan_review_timed_out", error, Value::Null, parts, out),
+            Some(Ending::Cancelled(answer)) => graph.cancel(answer, parts, out),
+            None => {}
+        }
+    }
+
+    /// A carrier other than the graph waits for people: they are asked as a task of that key would.
+    pub(super) fn ask_people_for_the_carrier(&mut self, out: &mut Outbox) {
+        for (key, question) in self.carrier.people_needed() {
+            let Ok(task) = TaskId::new(key) else { continue };
+            if self.parts.interrupts.pending().any(|interrupt| interrupt.task == task) {
+                continue;
+            }
+            let question = crate::supervisor::people::interrupts::Question::new(task, question);
+            // A run always has an id.
+            let _ = self.parts.interrupts.raise(question, out);
+        }
+    }
+
+    fn human_for_carrier(&mut self, resumed: &Resumed, out: &mut Outbox) {
+        let answer = resumed.outcome.clone().unwrap_or(Value::Null);
+        let task = resumed.task.clone();
+        if let Err(why) = self.carrier.human(task.as_str(), &answer, out) {
+            refuse(INTERRUPT_RESUME, &why, out);
+        }
+        self.parts.interrupts.task_ended(&task, out);
+    }
+}
+
+fn refuse(signal: &str, why: &str, out: &mut Outbox) {
+    out.note(NoteKind::ActionRefused, json!({ "signal": signal, "why": why }));
+}
+
+/// A refusal as an update or query says it.
+pub(super) fn refusal(kind: &str, why: impl Into<String>) -> Failure {
+    Failure::application(kind, why.into()).non_retryable()
+}

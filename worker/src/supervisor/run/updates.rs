@@ -1,0 +1,166 @@
+//! Updates: validated, then answered; a refused one leaves no state behind (supervisors.md §5.7).
+//!
+//! Invariant: the same function decides whether an update is accepted and carries it out, so that what was validated is
+//! what happens. Tools of the plan are a person's here: the table still has the last word.
+
+use bosun_engine::{Failure, Payload};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::signals::refusal;
+use super::{SupervisorRun, value_of};
+use crate::supervisor::graph::{PlannedTask, read};
+use crate::supervisor::model::TaskId;
+use crate::supervisor::outbox::Outbox;
+use crate::supervisor::people::approval::ApprovalResponse;
+use crate::supervisor::people::plan_review::{PlanFeedback, PlanVerdict};
+use crate::supervisor::task::Actor;
+
+pub(super) const UPDATES: [&str; 15] = [
+    "add_task",
+    "approve_plan",
+    "cancel_task",
+    "complete_task_manually",
+    "kill_process",
+    "mark_final_task",
+    "patch_task",
+    "plan_feedback",
+    "report_incident",
+    "respond_approval",
+    "respond_interrupt",
+    "revise_plan",
+    "set_hitl_mode",
+    "set_policy",
+    "update_task_status",
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ManualCompletion {
+    task_id: TaskId,
+    #[serde(default)]
+    result: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RevisedPlan {
+    version: u64,
+    tasks: Vec<PlannedTask>,
+}
+
+impl SupervisorRun {
+    pub(super) fn update(&mut self, name: &str, input: &Payload, out: &mut Outbox) -> Result<Value, Failure> {
+        let value = value_of(input)?;
+        let refused = |why: String| refusal("Refused", why);
+        match name {
+            "add_task" | "patch_task" | "cancel_task" | "mark_final_task" | "update_task_status" => {
+                self.tool(name, &value, out).map_err(refused)
+            }
+            "complete_task_manually" => self.complete_manually(&value, out).map_err(refused),
+            "revise_plan" => self.revise_plan(&value, out).map_err(refused),
+            "plan_feedback" => self.plan_feedback(&value, out).map_err(refused),
+            "approve_plan" => self.approve_plan(&value, out).map_err(refused),
+            "respond_approval" => self.respond_approval(&value, out).map_err(refused),
+            "respond_interrupt" => self.resume_interrupt(&value, out).map_err(refused),
+            "set_hitl_mode" => {
+                self.parts.autonomy.set_mode(&value, out).map_err(|why| refused(why.to_string()))?;
+                Ok(json!({ "mode": self.parts.autonomy.mode() }))
+            }
+            "report_incident" => {
+                self.parts.autonomy.report(&value, out).map_err(|why| refused(why.to_string()))?;
+                Ok(self.parts.autonomy.view(out.now()))
+            }
+            "set_policy" => {
+                self.parts.escalations.set_policy(&value).map_err(|why| refused(why.to_string()))?;
+                Ok(json!(self.parts.escalations.rules()))
+            }
+            "kill_process" => self.carrier.kill_process(&value, out).map_err(refused),
+            other => Err(refusal(
+                "UnknownUpdate",
+                format!("a supervisor has no update named {other}; it has: {}", UPDATES.join(", ")),
+            )),
+        }
+    }
+
+    fn tool(&mut self, name: &str, value: &Value, out: &mut Outbox) -> Result<Value, String> {
+        let args: Map<String, Value> = decode("input", value)?;
+        let parts = &mut self.parts;
+        let graph = self.carrier.graph_mut().ok_or_else(no_plan)?;
+        if graph.phase.is_terminal() {
+            return Err(format!("the run is {}", graph.phase));
+        }
+        graph.tool(name, &args, Actor::Human, parts, out)
+    }
+
+    /// Only while a person has the run (SHN-68).
+    fn complete_manually(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
+        let ManualCompletion { task_id, result } = decode("input", value)?;
+        if !self.parts.control.is_human() {
+            return Err("tasks are completed by hand after a takeover: send human_takeover_v1 first".to_owned());
+        }
+        let parts = &mut self.parts;
+        let graph = self.carrier.graph_mut().ok_or_else(no_plan)?;
+        graph.complete_manually(&task_id, result, parts, out)?;
+        Ok(json!({ "task_id": task_id, "status": "completed", "origin": "human" }))
+    }
+
+    /// A person replaces what is left of the plan they saw.
+    fn revise_plan(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
+        let RevisedPlan { version, tasks } = decode("input", value)?;
+        let parts = &mut self.parts;
+        let graph = self.carrier.graph_mut().ok_or_else(no_plan)?;
+        if version != graph.plan.version {
+            return Err("Conflict: plan has been updated. Please review the latest version.".to_owned());
+        }
+        graph.revise(tasks, parts, out)?;
+        Ok(json!({ "version": graph.plan.version }))
+    }
+
+    fn plan_feedback(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
+        let feedback = PlanFeedback::read(value).map_err(|why| why.to_string())?;
+        let review = self.parts.review.as_mut().ok_or_else(no_review)?;
+        let again = review.feedback(&feedback, out).map_err(|why| why.to_string())?;
+        let parts = &mut self.parts;
+        let graph = self.carrier.graph_mut().ok_or_else(no_plan)?;
+        graph.ask_plan_again(&json!(again.conversation), again.definitive, parts, out);
+        Ok(json!({ "round": again.round, "status": "regenerating" }))
+    }
+
+    fn approve_plan(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
+        let verdict = PlanVerdict::read(value).map_err(|why| why.to_string())?;
+        let review = self.parts.review.as_mut().ok_or_else(no_review)?;
+        review.decide(verdict, out).map_err(|why| why.to_string())?;
+        let view = review.view();
+        if review.approved().is_none() {
+            self.review_ended(out);
+            return Ok(view);
+        }
+        let parts = &mut self.parts;
+        let graph = self.carrier.graph_mut().ok_or_else(no_plan)?;
+        graph.plan_approved(parts, out);
+        Ok(view)
+    }
+
+    fn respond_approval(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
+        let response: ApprovalResponse = decode("approval response", value)?;
+        let id = response.approval_id.clone();
+        let closed = self.parts.approvals.respond(response, out).map_err(|why| why.to_string())?;
+        self.approval_closed(closed, out);
+        let decided = self.parts.approvals.get(&id).and_then(|(_, decision)| decision.cloned());
+        Ok(json!({ "approval_id": id, "decision": decided }))
+    }
+}
+
+fn decode<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, String> {
+    read(what, value)
+}
+
+fn no_plan() -> String {
+    "this kind of run has no plan of tasks".to_owned()
+}
+
+fn no_review() -> String {
+    "no plan is up for review".to_owned()
+}

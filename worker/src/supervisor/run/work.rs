@@ -1,0 +1,119 @@
+//! What a call becomes: an activity of an agent's own kind, a scripted answer, or a capability in the box.
+//!
+//! Invariant: one call is one activity, once; the workflow counts tries, the activity layer has one. A scripted answer
+//! takes its time as a timer of the run, so that it takes it once, however often the process dies.
+
+use std::time::Duration;
+
+use bosun_engine::{ActivityOptions, ActivityType, CancellationType, RetryPolicy};
+use serde_json::{Value, json};
+
+use crate::capability::http::HTTP;
+use crate::capability::process::PROCESS;
+use crate::capability::scripted::SCRIPTED;
+use crate::supervisor::outbox::{Call, Purpose};
+use crate::supervisor::spec::{SupervisorSpec, Via};
+
+/// Capabilities that tasks may name without an agent.
+pub(super) const IN_THE_BOX: [&str; 5] = ["process", "http", "compose", "activity", "human"];
+/// How long a call may take whose agent says nothing.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// How a call is carried out.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Carried {
+    Activity { activity_type: ActivityType, input: Value, timeout: Duration },
+    /// The same, after this time.
+    Later { after: Duration, activity_type: ActivityType, input: Value },
+    /// A supervisor of its own.
+    Child { spec: Value },
+    /// It cannot be: why.
+    Impossible(String),
+}
+
+/// What a call becomes by the spec.
+pub(super) fn carried(spec: &SupervisorSpec, call: &Call) -> Carried {
+    let agent = call.agent.as_deref().and_then(|name| spec.agent(name).or_else(|| spec.agent_for(name)));
+    let role = spec.role(call.purpose).filter(|_| call.purpose != Purpose::ExecuteWorker);
+    let role_agent = role.and_then(|role| role.agent.as_deref()).and_then(|name| spec.agent(name));
+    let via = match (agent, role_agent, role) {
+        (Some(agent), ..) => &agent.via,
+        (None, Some(agent), _) => &agent.via,
+        (None, None, Some(role)) => &role.via,
+        (None, None, None) => &Via::Scripted,
+    };
+    let own = agent.and_then(|agent| agent.timeout).or(role.and_then(|role| role.timeout));
+    let timeout = call.timeout.or(own.map(crate::supervisor::spec::Span::duration)).unwrap_or(TIMEOUT);
+    let input = json!(call);
+    match via {
+        Via::Scripted => scripted(spec, call),
+        Via::Activity(name) => match ActivityType::new(name) {
+            Ok(activity_type) => Carried::Activity { activity_type, input, timeout },
+            Err(why) => Carried::Impossible(why.to_string()),
+        },
+        Via::Process(process) => {
+            let input = json!({
+                "argv": process.argv, "cwd": process.cwd, "env": process.env, "env_allow": process.env_allow,
+                "stdin": input.to_string(), "timeout_ms": u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+            });
+            Carried::Activity { activity_type: PROCESS.into(), input, timeout: timeout + Duration::from_secs(15) }
+        }
+        Via::Http(http) => {
+            let input = json!({
+                "method": "POST", "url": http.url, "headers": http.headers, "json": input,
+                "timeout_ms": u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+            });
+            Carried::Activity { activity_type: HTTP.into(), input, timeout: timeout + Duration::from_secs(15) }
+        }
+        Via::Supervisor(nested) => match &nested.spec {
+            Some(spec) => Carried::Child { spec: Value::Object(spec.clone()) },
+            None => Carried::Impossible("the nested supervisor has no spec".to_owned()),
+        },
+    }
+}
+
+/// The answer is a function of the script and the call; the activity only says it, and is recorded as any other.
+fn scripted(spec: &SupervisorSpec, call: &Call) -> Carried {
+    let scripted = spec.scripted(call);
+    let answer = match scripted.result {
+        Ok(value) => json!({ "say": value }),
+        Err(why) => json!({ "fail": why.message }),
+    };
+    let mut input = json!({ "key": call.key, "purpose": call.purpose, "agent": call.agent, "task": call.task,
+        "attempt": call.attempt, "round": call.round, "prompt": call.prompt, "answer": answer });
+    if let Value::Object(map) = &mut input {
+        map.retain(|_, value| !value.is_null());
+    }
+    Carried::Later { after: scripted.after.duration(), activity_type: SCRIPTED.into(), input }
+}
+
+/// The options of every call.
+pub(super) fn options(summary: &str, timeout: Duration) -> ActivityOptions {
+    ActivityOptions {
+        start_to_close: Some(timeout),
+        retry_policy: Some(RetryPolicy { maximum_attempts: 1, ..RetryPolicy::default() }),
+        cancellation: CancellationType::TryCancel,
+        summary: Some(summary.to_owned()),
+        ..ActivityOptions::default()
+    }
+}
+
+/// The answer in what a capability gave: what a program printed, what a service sent.
+pub(super) fn answer_of(spec: &SupervisorSpec, call: &Call, value: Value) -> Result<Value, String> {
+    let agent = call.agent.as_deref().and_then(|name| spec.agent(name).or_else(|| spec.agent_for(name)));
+    let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
+    match agent.map(|agent| &agent.via) {
+        Some(Via::Process(_)) => match value.get("exit_code").and_then(Value::as_i64) {
+            Some(0) | None => {
+                let out = text("stdout");
+                Ok(serde_json::from_str(&out).unwrap_or(Value::String(out)))
+            }
+            Some(code) => Err(format!("exit code {code}: {}", text("stderr"))),
+        },
+        Some(Via::Http(_)) => match value.get("json").filter(|json| !json.is_null()) {
+            Some(json) => Ok(json.clone()),
+            None => Ok(Value::String(text("body"))),
+        },
+        _ => Ok(value),
+    }
+}
