@@ -198,7 +198,7 @@ impl PlanRun {
 
 /// Adds the supervisors' workflows.
 pub fn register(registry: WorkflowRegistry) -> WorkflowRegistry {
-    registry.state_machine::<PlanRun>()
+    super::run::register(registry.state_machine::<PlanRun>())
 }
 
 #[cfg(test)]

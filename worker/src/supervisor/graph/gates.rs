@@ -48,6 +48,10 @@ pub trait Gates {
         let _ = (plan, out);
         false
     }
+    /// The strategy to execute a plan with; experience may know better (SHN-43).
+    fn strategy(&self, planned: &str) -> String {
+        planned.to_owned()
+    }
     fn may_start(&mut self, task: &Task, out: &mut Outbox) -> Start {
         let _ = (task, out);
         Start::Go

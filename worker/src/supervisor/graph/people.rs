@@ -36,8 +36,10 @@ impl Graph {
         }
         let Some(task) = self.task(id) else { return };
         let attempt = task.tries;
-        let context = json!({ "id": id, "goal": task.goal, "action": action, "result": task.result, "role": task.role });
-        let mut call = Call::new(format!("act/{id}/{attempt}"), Purpose::ExecuteWorker, context).task(id.clone(), attempt);
+        let context =
+            json!({ "id": id, "goal": task.goal, "action": action, "result": task.result, "role": task.role });
+        let mut call =
+            Call::new(format!("act/{id}/{attempt}"), Purpose::ExecuteWorker, context).task(id.clone(), attempt);
         call.agent = task.agent.clone().or_else(|| task.capability.clone());
         self.call(Pending::Act { task: id.clone(), attempt }, call, out);
     }
@@ -101,7 +103,9 @@ impl Graph {
 
     /// All questions of a task are answered: it goes on from there (LGI-01). `continuation` holds the answers in order.
     pub fn answered_by_person(&mut self, id: &TaskId, continuation: Value, gates: &mut dyn Gates, out: &mut Outbox) {
-        let Some(task) = self.plan.tasks.get(id).filter(|task| task.status == TaskStatus::AwaitingInput) else { return };
+        let Some(task) = self.plan.tasks.get(id).filter(|task| task.status == TaskStatus::AwaitingInput) else {
+            return;
+        };
         let (is_human, attempt) = (task.capability.as_deref() == Some(HUMAN), task.tries);
         if !self.set(id, TaskStatus::Running, Actor::Human, "answered", out) {
             return;
@@ -123,7 +127,9 @@ impl Graph {
 
     /// Nobody answered in time: that is an error of the task (LGI-07).
     pub fn unanswered(&mut self, id: &TaskId, why: &str, gates: &mut dyn Gates, out: &mut Outbox) {
-        let Some(task) = self.plan.tasks.get(id).filter(|task| task.status == TaskStatus::AwaitingInput) else { return };
+        let Some(task) = self.plan.tasks.get(id).filter(|task| task.status == TaskStatus::AwaitingInput) else {
+            return;
+        };
         let attempt = task.tries;
         if self.set(id, TaskStatus::Running, Actor::Scheduler, "unanswered", out) {
             self.errored(id, attempt, why.to_owned(), gates, out);

@@ -46,7 +46,13 @@ impl Graph {
     /// One execution and no plan: by whom, and in which role.
     pub fn simple_task(&mut self, role: Option<String>, agent: Option<String>) {
         let id = TaskId::from(1);
-        let task = Task { is_final: true, max_attempts: self.rules.max_attempts, role, agent, ..Task::new(id.clone(), self.plan.objective.clone()) };
+        let task = Task {
+            is_final: true,
+            max_attempts: self.rules.max_attempts,
+            role,
+            agent,
+            ..Task::new(id.clone(), self.plan.objective.clone())
+        };
         if self.plan.tasks.is_empty() && self.plan.add(vec![task]).is_ok() {
             self.index(&id);
         }
@@ -118,7 +124,9 @@ impl Graph {
         if self.iteration > 1 {
             return self.take_replan(output.tasks, gates, out);
         }
-        self.strategy.clone_from(&output.strategy);
+        let strategy = gates.strategy(output.strategy.as_deref().unwrap_or_default());
+        self.rules.sequential |= strategy == "sequential";
+        self.strategy = Some(strategy).filter(|strategy| !strategy.is_empty());
         self.complexity_bp = output.complexity;
         self.plan.reasoning.clone_from(&output.reasoning);
         self.propose(output.tasks, gates, out);

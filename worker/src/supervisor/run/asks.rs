@@ -24,11 +24,22 @@ const DELIVERIES_MAX: u32 = 10;
 /// What an engine number stands for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Pending {
-    Call { call: Call, deliveries: u32 },
+    Call {
+        call: Call,
+        deliveries: u32,
+    },
     /// A scripted call that takes its time.
-    Later { call: Call, input: Value },
-    Timer { key: Key },
-    Child { key: Key, workflow_id: String },
+    Later {
+        call: Call,
+        input: Value,
+    },
+    Timer {
+        key: Key,
+    },
+    Child {
+        key: Key,
+        workflow_id: String,
+    },
 }
 
 /// Which engine number stands for which key.
@@ -127,7 +138,7 @@ impl SupervisorRun {
             Ask::SignalChild { key, signal, input } => self.signal_child(&key, signal, &input, cx),
             Ask::SignalExternal { workflow_id, signal, input, .. } => {
                 if let Ok(workflow_id) = WorkflowId::new(workflow_id) {
-                    cx.signal_external(ExternalTarget { workflow_id, run_id: None }, signal, &input);
+                    cx.signal_external(ExternalTarget { workflow_id, run_id: None }, signal.as_str(), &input);
                 }
             }
         }

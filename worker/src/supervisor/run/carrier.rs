@@ -70,9 +70,6 @@ impl Carrier {
             && graph.phase == Phase::Created
         {
             graph.planning_context = parts.memory.with_memory(None);
-            if let Some(advice) = parts.memory.advice() {
-                graph.strategy = Some(parts.memory.strategy_over(&advice.strategy));
-            }
             graph.start(parts, out);
         }
     }
@@ -155,7 +152,9 @@ impl Carrier {
     pub(super) fn people_needed(&self) -> Vec<(String, Value)> {
         match self {
             Carrier::Graph(_) => Vec::new(),
-            Carrier::Chat(chat) => chat.human_needed().into_iter().map(|asked| (asked.id.clone(), json!(asked))).collect(),
+            Carrier::Chat(chat) => {
+                chat.human_needed().into_iter().map(|asked| (asked.id.clone(), json!(asked))).collect()
+            }
         }
     }
 

@@ -19,7 +19,7 @@ pub(super) fn spec_of(parent: &SupervisorSpec, kind: ChildKind, input: &Value, d
         ChildKind::Supervisor => parent.preset.unwrap_or(Preset::ShannonSupervisor),
     };
     let query = input.get("query").and_then(Value::as_str).unwrap_or_default();
-    let mut spec = SupervisorSpec::preset(preset).objective(query).build_unchecked();
+    let mut spec = SupervisorSpec { preset: Some(preset), objective: query.to_owned(), ..preset.values() };
     spec.name = format!("{}-{}", parent.name, preset.name());
     (spec.agents, spec.script) = (parent.agents.clone(), parent.script.clone());
     (spec.services, spec.hitl, spec.trust) = (parent.services.clone(), parent.hitl.clone(), parent.trust.clone());
@@ -43,7 +43,11 @@ pub(super) fn nested(spec: &Value, call: &Call) -> Result<Value, String> {
         goal.clone_into(&mut spec.objective);
     }
     let resolved = spec.resolve().map_err(|why| why.to_string())?;
-    let context = RunContext { depth: 1, more: [("call".to_owned(), json!(call.context))].into_iter().collect(), ..RunContext::default() };
+    let context = RunContext {
+        depth: 1,
+        more: [("call".to_owned(), json!(call.context))].into_iter().collect(),
+        ..RunContext::default()
+    };
     serde_json::to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) }).map_err(|why| why.to_string())
 }
 

@@ -21,7 +21,7 @@ mod signals;
 mod updates;
 mod work;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bosun_engine::workflow::{Cx, StateMachine, WorkflowEvent, WorkflowRegistry};
 use bosun_engine::{Failure, Payload, QueryName, Seq, UpdateName};
@@ -69,7 +69,10 @@ impl StateMachine for SupervisorRun {
         let (resolved, context) = input.resolve()?;
         let run = cx.run_id().to_string();
         let mut out = Outbox::new(run.clone(), cx.now());
-        out.note(NoteKind::RunStarted, json!({ "name": resolved.spec.name, "preset": resolved.spec.preset, "hash": resolved.hash }));
+        out.note(
+            NoteKind::RunStarted,
+            json!({ "name": resolved.spec.name, "preset": resolved.spec.preset, "hash": resolved.hash }),
+        );
         let mut parts = Parts::new(&resolved.spec, &run, context.depth, cx.now());
         let carrier = Carrier::new(&resolved.spec, &context, &mut parts, &mut out)?;
         let mut run = SupervisorRun {

@@ -157,7 +157,10 @@ impl SupervisorRun {
 }
 
 fn report(task: &Task) -> TaskReport {
-    let brief = task.result.as_ref().map(|result| text_of(result).lines().next().unwrap_or_default().chars().take(120).collect());
+    let brief = task
+        .result
+        .as_ref()
+        .map(|result| text_of(result).lines().next().unwrap_or_default().chars().take(120).collect());
     TaskReport {
         task_id: task.id.clone(),
         title: task.goal.lines().next().unwrap_or_default().to_owned(),

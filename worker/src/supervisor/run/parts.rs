@@ -23,7 +23,7 @@ use crate::supervisor::people::plan_review::{PlanReview, ReviewStatus};
 use crate::supervisor::spec::{Gate, Money, PlanApproval, Preset, Ratio, RiskLevel, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::events::TeamEvent;
-use crate::supervisor::team::mailbox::{Draft, Mailbox};
+use crate::supervisor::team::mailbox::Mailbox;
 use crate::supervisor::team::recruit::Team;
 use crate::supervisor::team::registry::Registry;
 use crate::supervisor::team::roles;
@@ -186,6 +186,10 @@ impl Gates for Parts {
         self.review.as_ref().is_none_or(|review| review.status() != ReviewStatus::Approved)
     }
 
+    fn strategy(&self, planned: &str) -> String {
+        self.memory.strategy_over(planned)
+    }
+
     fn may_start(&mut self, task: &Task, out: &mut Outbox) -> Start {
         if let TopicState::Wait = self.topics.begin(&task.id, &Parts::agent_of(task), &task.consumes, out) {
             return Start::Wait(format!("waits for topics: {}", self.topics.waiting_for(&task.id).join(", ")));
@@ -251,7 +255,7 @@ impl Gates for Parts {
         let unread = self.mailbox.unread(&agent);
         if let Some(last) = unread.last() {
             let through = last.seq;
-            let read: Vec<&_> = unread.iter().filter(|message| message.content != roles::ROLE_ASSIGNED).collect();
+            let read: Vec<&_> = unread.iter().filter(|message| message.draft.content != roles::ROLE_ASSIGNED).collect();
             if !read.is_empty() {
                 more.insert("messages".into(), json!(read));
             }

@@ -73,7 +73,9 @@ impl SupervisorRun {
             "pending_approvals" => parts.approvals.view(),
             "pending_interrupts" => parts.interrupts.view(),
             "escalations" => parts.escalations.view(),
-            "plan_review" | "plan_review_state" => parts.review.as_ref().map(|review| review.view()).unwrap_or_default(),
+            "plan_review" | "plan_review_state" => {
+                parts.review.as_ref().map(|review| review.view()).unwrap_or_default()
+            }
             "trust_level" => parts.autonomy.view(self.ledger.now),
             "progress_messages" => json!(parts.progress.messages()),
             "getMailbox" => json!(parts.mailbox.view()),
@@ -93,8 +95,16 @@ impl SupervisorRun {
     }
 
     fn plan_query(&self, name: &str, value: &Value) -> Option<Result<Value, Failure>> {
-        if !["get_plan", "status_board", "get_task", "view_qa_report", "why_not_running", "deadlock_report", "native_view"]
-            .contains(&name)
+        if ![
+            "get_plan",
+            "status_board",
+            "get_task",
+            "view_qa_report",
+            "why_not_running",
+            "deadlock_report",
+            "native_view",
+        ]
+        .contains(&name)
         {
             return None;
         }
@@ -106,7 +116,9 @@ impl SupervisorRun {
         };
         Some(match name {
             "get_plan" => Ok(json!(graph.plan)),
-            "status_board" => Ok(json!(graph.plan.tasks.values().map(|task| graph.board_line(task)).collect::<Vec<_>>())),
+            "status_board" => {
+                Ok(json!(graph.plan.tasks.values().map(|task| graph.board_line(task)).collect::<Vec<_>>()))
+            }
             "get_task" => task().map(|task| json!(task)),
             "view_qa_report" => task().map(|task| match task.feedback.last() {
                 Some(last) => json!(last),
@@ -130,11 +142,12 @@ impl SupervisorRun {
         let named = value.get("preset").or(Some(value)).and_then(Value::as_str).map(str::to_owned);
         let own = self.resolved.spec.preset.map(|preset| preset.name().to_owned());
         let name = named.or(own).unwrap_or_else(|| "flow-supervisor".to_owned());
-        let system = System::named(&name).ok_or_else(|| refusal("UnknownSystem", format!("there is no system named {name}")))?;
+        let system =
+            System::named(&name).ok_or_else(|| refusal("UnknownSystem", format!("there is no system named {name}")))?;
         let graph = self.carrier.graph().ok_or_else(|| refusal("NoPlan", "this kind of run has no plan of tasks"))?;
         let tasks = graph.plan.in_order();
-        let shown = tasks.iter().map(|task| (&task.id, task.status, Attributes::default()));
-        native_view(system, shown).map(|view| json!({ "system": name, "tasks": view })).map_err(|why| refusal("CannotOccur", why.to_string()))
+        let shown = tasks.iter().map(|task| (task.id.clone(), task.status, Attributes::default()));
+        Ok(json!({ "system": name, "tasks": native_view(system, shown) }))
     }
 
     fn budget(&self) -> Value {

@@ -3,7 +3,7 @@
 //! Invariant: a pure function of the spec; what the spec leaves open is decided here once, and nowhere else.
 
 use crate::supervisor::graph::{
-    Authority, CapabilityCard, GraphRules, OnExhausted, Planning, PlannedTask, ProgressMode, ReviewScope, Selection,
+    Authority, CapabilityCard, GraphRules, OnExhausted, PlannedTask, Planning, ProgressMode, ReviewScope, Selection,
     Synthesis,
 };
 use crate::supervisor::model::{OnUnmet, PlanChangeError, Requires, Task, TaskId, TaskPlan};
@@ -148,7 +148,8 @@ fn capabilities(spec: &SupervisorSpec) -> Vec<CapabilityCard> {
         required_parameters: Vec::new(),
     };
     let mut cards: Vec<CapabilityCard> = spec.agents.iter().map(card).collect();
-    let known: Vec<&str> = super::work::IN_THE_BOX.into_iter().filter(|name| !cards.iter().any(|card| card.name == *name)).collect();
+    let known: Vec<&str> =
+        super::work::IN_THE_BOX.into_iter().filter(|name| !cards.iter().any(|card| card.name == *name)).collect();
     cards.extend(known.iter().map(boxed));
     cards
 }

@@ -22,11 +22,21 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 /// How a call is carried out.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Carried {
-    Activity { activity_type: ActivityType, input: Value, timeout: Duration },
+    Activity {
+        activity_type: ActivityType,
+        input: Value,
+        timeout: Duration,
+    },
     /// The same, after this time.
-    Later { after: Duration, activity_type: ActivityType, input: Value },
+    Later {
+        after: Duration,
+        activity_type: ActivityType,
+        input: Value,
+    },
     /// A supervisor of its own.
-    Child { spec: Value },
+    Child {
+        spec: Value,
+    },
     /// It cannot be: why.
     Impossible(String),
 }
