@@ -3,7 +3,6 @@
 //! Invariant: the same decomposition and rules give the same route, in integers; thresholds are settings, their defaults
 //! are Shannon's. It starts nothing.
 
-mod decomposition;
 mod degrade;
 
 #[cfg(test)]
@@ -11,9 +10,9 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+use super::graph::{PlannedTask, PlannerOutput};
 use super::spec::{DepsTo, Routing as RoutingRules};
 
-pub use decomposition::{Decomposition, DecompositionFailed, Subtask, decomposition};
 pub use degrade::{ThinkingStrategy, degrade};
 
 /// Where a request goes.
@@ -53,12 +52,31 @@ pub fn route(shape: Shape, rules: &RoutingRules) -> Route {
     }
 }
 
-/// Whether a supervisor hands a request on to a graph instead of building a team for it.
-pub fn is_simple(decomposition: &Decomposition, rules: &RoutingRules) -> bool {
-    let calm = decomposition.complexity_bp < rules.simple_below.as_bp();
-    match &decomposition.subtasks[..] {
+impl Shape {
+    /// The shape of a decomposition; tasks that exchange topics talk to each other.
+    pub fn of(plan: &PlannerOutput) -> Shape {
+        Shape {
+            subtasks: plan.tasks.len(),
+            has_dependencies: plan.tasks.iter().any(|task| !task.deps.is_empty()),
+            dynamic: false,
+            communicates: plan.tasks.iter().any(|task| !task.produces.is_empty() || !task.consumes.is_empty()),
+        }
+    }
+}
+
+/// Whether a subtask is more than one answer of one agent.
+pub fn needs_tools(task: &PlannedTask) -> bool {
+    let PlannedTask { deps, produces, consumes, tools, params, .. } = task;
+    !(deps.is_empty() && produces.is_empty() && consumes.is_empty() && tools.is_empty() && params.is_empty())
+}
+
+/// Whether a supervisor hands a request on to a graph instead of building a team for it. A planner that says nothing of
+/// complexity has seen none.
+pub fn is_simple(plan: &PlannerOutput, rules: &RoutingRules) -> bool {
+    let calm = plan.complexity.unwrap_or(0) < rules.simple_below.as_bp();
+    match &plan.tasks[..] {
         [] => calm || rules.zero_subtasks_simple,
-        [single] => calm && !single.needs_tools(),
+        [single] => calm && !needs_tools(single),
         _ => false,
     }
 }

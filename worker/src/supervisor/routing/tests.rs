@@ -1,18 +1,25 @@
 //! Routes, simple requests, decompositions, and strategies that step down.
 
-use bosun_engine::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::supervisor::outbox::{Answer, Call, CallFailure, Outbox, Purpose};
 use crate::supervisor::spec::{Degrade, DepsTo, Routing as RoutingRules};
 
 fn shape(subtasks: usize, has_dependencies: bool) -> Shape {
     Shape { subtasks, has_dependencies, ..Shape::default() }
 }
 
-fn decoded(value: Value) -> Decomposition {
-    Decomposition::of(&Ok(value)).unwrap()
+fn decoded(value: Value) -> PlannerOutput {
+    crate::supervisor::graph::read("plan", &value).unwrap()
+}
+
+fn task(id: &str) -> Value {
+    json!({ "id": id, "description": "d" })
+}
+
+fn with(mut task: Value, field: &str, value: Value) -> Value {
+    task[field] = value;
+    task
 }
 
 /// SHN-01, SHN-04: more than five subtasks or any dependency need a supervisor, as do teams that change or talk; three
@@ -35,10 +42,10 @@ fn the_router_goes_by_shape() {
     }
     assert_eq!(route(Shape { dynamic: true, ..shape(1, false) }, &rules), Route::Supervisor);
     assert_eq!(route(Shape { communicates: true, ..shape(3, false) }, &rules), Route::Supervisor);
-    let talking = decoded(json!({ "subtasks": [{ "id": "a", "produces": ["x"] }, { "id": "b" }, { "id": "c" }] }));
-    assert_eq!(route(talking.shape(), &rules), Route::Supervisor);
-    let dependent = decoded(json!({ "subtasks": [{ "id": "a" }, { "id": "b", "dependencies": ["a"] }] }));
-    assert_eq!(dependent.shape(), shape(2, true));
+    let talking = decoded(json!({ "subtasks": [with(task("a"), "produces", json!(["x"])), task("b"), task("c")] }));
+    assert_eq!(route(Shape::of(&talking), &rules), Route::Supervisor);
+    let dependent = decoded(json!({ "subtasks": [task("a"), with(task("b"), "dependencies", json!(["a"]))] }));
+    assert_eq!(Shape::of(&dependent), shape(2, true));
 }
 
 /// SHN-04: the thresholds are settings.
@@ -56,8 +63,8 @@ fn a_simple_request_is_handed_on() {
     let simple = |complexity: f64, subtasks: Value| {
         is_simple(&decoded(json!({ "complexity_score": complexity, "subtasks": subtasks })), &rules)
     };
-    let one = || json!([{ "id": "a" }]);
-    let with_tool = json!([{ "id": "a", "suggested_tools": ["web"] }]);
+    let one = || json!([task("a")]);
+    let with_tool = json!([with(task("a"), "suggested_tools", json!(["web"]))]);
     for (complexity, subtasks, is) in [
         (0.0, json!([]), true),
         (0.29, json!([]), true),
@@ -66,8 +73,7 @@ fn a_simple_request_is_handed_on() {
         (0.2999, one(), true),
         (0.3, one(), false),
         (0.1, with_tool, false),
-        (0.1, json!([{ "id": "a" }, { "id": "b" }]), false),
-        (0.29, Value::Null, true),
+        (0.1, json!([task("a"), task("b")]), false),
     ] {
         assert_eq!(simple(complexity, subtasks.clone()), is, "{complexity} {subtasks}");
     }
@@ -81,50 +87,15 @@ fn a_simple_request_is_handed_on() {
 /// SHN-03: tools, dependencies, topics or parameters, each alone; empty or absent ones do not count.
 #[test]
 fn a_subtask_needs_tools_by_what_it_names() {
-    let needs = |mut fields: Value| {
-        fields["id"] = json!("a");
-        serde_json::from_value::<Subtask>(fields).unwrap().needs_tools()
-    };
+    let needs =
+        |field: &str, value: Value| needs_tools(&serde_json::from_value(with(task("a"), field, value)).unwrap());
     for list in ["suggested_tools", "dependencies", "produces", "consumes"] {
-        assert!(needs(json!({ list: ["x"] })), "{list}");
-        assert!(!needs(json!({ list: [] })), "{list}");
-        assert!(!needs(json!({ list: null })), "{list}");
+        assert!(needs(list, json!(["x"])), "{list}");
+        assert!(!needs(list, json!([])), "{list}");
     }
-    assert!(needs(json!({ "tool_parameters": { "q": 1 } })));
-    assert!(!needs(json!({ "tool_parameters": {} })));
-    assert!(!needs(json!({ "tool_parameters": null, "description": "long" })));
-}
-
-/// SHN-06: a planner that fails, or says what is no decomposition, ends the run in these words.
-#[test]
-fn a_failed_decomposition_says_so() {
-    let cases: [(Answer, &str); 4] = [
-        (Err(CallFailure::error("model is down")), "decomposition failed: model is down"),
-        (
-            Ok(json!({ "subtasks": [{ "id": 3 }] })),
-            "decomposition failed: subtasks[0].id: invalid type: integer `3`, expected a string",
-        ),
-        (Ok(json!({ "complexity_score": 1.5 })), "decomposition failed: complexity_score: 1.5 is not between 0 and 1"),
-        (Ok(json!("no")), "decomposition failed: .: invalid type: string \"no\", expected struct Decomposition"),
-    ];
-    for (answer, text) in cases {
-        let failed = Decomposition::of(&answer).unwrap_err();
-        assert_eq!(failed.result(), json!({ "success": false, "error": text }));
-    }
-}
-
-/// SHN-06: a decomposition that came with the request is used, and nobody plans.
-#[test]
-fn a_preplanned_decomposition_skips_planning() {
-    let mut out = Outbox::new("run-1", Timestamp::ZERO);
-    let planner = || Call::new("plan/1", Purpose::Plan, json!({}));
-    let plan = json!({ "subtasks": [{ "id": "a" }] });
-    assert_eq!(decomposition(Some(&plan), planner, &mut out).unwrap().unwrap().subtasks[0].id, "a");
-    assert!(decomposition(Some(&json!({ "subtasks": 1 })), planner, &mut out).unwrap().is_err());
-    assert!(out.asks().is_empty());
-    assert_eq!(decomposition(None, planner, &mut out), None);
-    assert_eq!(decomposition(Some(&Value::Null), planner, &mut out), None);
-    assert_eq!(out.asks().len(), 2);
+    assert!(needs("tool_parameters", json!({ "q": 1 })));
+    assert!(!needs("tool_parameters", json!({})));
+    assert!(!needs("role", json!("writer")));
 }
 
 /// SHN-73: the checkpoints of the router and of its children by name.

@@ -3,7 +3,7 @@
 //! Invariant: an agent id names one member for good; a member that has retired stays retired and is in no list but the
 //! roster. Lists are in the order in which members joined. It authorizes nobody and starts nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -52,7 +52,10 @@ pub struct Member {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Directory {
+    /// In the order of joining.
     members: Vec<Member>,
+    /// The place of an id.
+    places: BTreeMap<String, usize>,
 }
 
 impl Directory {
@@ -61,8 +64,9 @@ impl Directory {
         if self.get(agent_id).is_none() {
             self.join(agent_id.to_owned(), role, Origin::Plan);
         }
-        let present = self.members.iter_mut().find(|member| member.agent_id == agent_id);
-        let Some(member) = present.filter(|member| member.status != MemberStatus::Retired) else { return false };
+        let Some(member) = self.member(agent_id).filter(|member| member.status != MemberStatus::Retired) else {
+            return false;
+        };
         (member.role, member.status) = (role.to_owned(), MemberStatus::Running);
         member.tasks.insert(task.clone());
         true
@@ -71,8 +75,7 @@ impl Directory {
     /// A member has ended its work, or one of its tasks; with none left it is as its last one. Only a running one can
     /// end: `false` says that nothing changed.
     pub fn ended(&mut self, agent_id: &str, task: Option<&TaskId>, succeeded: bool) -> bool {
-        let running = self.members.iter_mut().find(|member| member.agent_id == agent_id && member.is_running());
-        let Some(member) = running else { return false };
+        let Some(member) = self.member(agent_id).filter(|member| member.is_running()) else { return false };
         if let Some(task) = task {
             member.tasks.remove(task);
         }
@@ -88,7 +91,7 @@ impl Directory {
     }
 
     pub fn get(&self, agent_id: &str) -> Option<&Member> {
-        self.members.iter().find(|member| member.agent_id == agent_id)
+        self.members.get(*self.places.get(agent_id)?)
     }
 
     /// Everybody who ever joined, the retired too.
@@ -108,12 +111,13 @@ impl Directory {
 
     pub(super) fn join(&mut self, agent_id: String, role: &str, origin: Origin) {
         let (role, status, tasks) = (role.to_owned(), MemberStatus::Running, BTreeSet::new());
+        self.places.insert(agent_id.clone(), self.members.len());
         self.members.push(Member { agent_id, role, status, origin, tasks });
     }
 
     /// Gives the tasks the member worked on, which are without an agent now.
     pub(super) fn retire(&mut self, agent_id: &str) -> Vec<TaskId> {
-        let Some(member) = self.members.iter_mut().find(|member| member.agent_id == agent_id) else { return vec![] };
+        let Some(member) = self.member(agent_id) else { return vec![] };
         member.status = MemberStatus::Retired;
         std::mem::take(&mut member.tasks).into_iter().collect()
     }
@@ -122,6 +126,10 @@ impl Directory {
     pub(super) fn free_id(&self, name: &str) -> String {
         let numbered = |n: usize| if n == 1 { name.to_owned() } else { format!("{name}_{n}") };
         (1..).map(numbered).find(|id| self.get(id).is_none()).unwrap_or_default()
+    }
+
+    fn member(&mut self, agent_id: &str) -> Option<&mut Member> {
+        self.members.get_mut(*self.places.get(agent_id)?)
     }
 
     fn shown(&self, wanted: impl Fn(&Member) -> bool) -> Vec<TeamAgent> {

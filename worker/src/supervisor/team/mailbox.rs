@@ -23,7 +23,9 @@ pub const SIGNAL_MAILBOX: &str = "mailbox_v1";
 /// Who a message is from or to when it is the run itself.
 pub const SUPERVISOR: &str = "supervisor";
 /// The most recipients with a queue and a numbering of their own: names come from outside.
-pub const RECIPIENTS_MAX: usize = 1_000;
+pub const RECIPIENTS_MAX: usize = 20_000;
+/// All queues together hold as much as this many full ones.
+pub const FULL_QUEUES_MAX: u64 = 100;
 
 /// What a message is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, schemars::JsonSchema)]
@@ -253,7 +255,9 @@ impl Mailbox {
     /// Never waits: a queue that is full is passed over.
     fn queue(&mut self, message: &MailboxMessage, out: &mut Outbox) {
         let to = &message.draft.to;
-        let room = match self.recipients.get_mut(to) {
+        let all_full = self.counts.queued >= u64::from(self.rules.queue) * FULL_QUEUES_MAX;
+        let reason = match self.recipients.get_mut(to) {
+            _ if all_full => "the delivery queues are full",
             Some(recipient) if recipient.unread.len() < self.rules.queue as usize => {
                 recipient.unread.push_back(message.clone());
                 self.counts.queued += 1;
@@ -263,7 +267,7 @@ impl Mailbox {
             None => "there are too many recipients",
         };
         self.counts.dropped += 1;
-        let data = json!({ "seq": message.seq, "to": to, "reason": room, "dropped": self.counts.dropped });
+        let data = json!({ "seq": message.seq, "to": to, "reason": reason, "dropped": self.counts.dropped });
         out.note(NoteKind::MailboxDropped, data);
     }
 

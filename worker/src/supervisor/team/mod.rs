@@ -7,11 +7,13 @@ pub mod directory;
 pub mod events;
 pub mod mailbox;
 pub mod native;
+mod part;
 pub mod recruit;
 pub mod registry;
 pub mod roles;
-pub mod synthesis;
 pub mod topics;
 
 #[cfg(test)]
 mod tests;
+
+pub use part::{Heard, Teamwork, agent_of};

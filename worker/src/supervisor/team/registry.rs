@@ -86,12 +86,21 @@ pub struct Registry {
     registered: u64,
     /// By number, which is the order of registration.
     instances: BTreeMap<u64, AgentInstance>,
+    /// The number of an id.
+    numbers: BTreeMap<String, u64>,
 }
 
 impl Registry {
     /// `base_depth` is the depth this process was started at, 0 for one that nobody delegated to.
     pub fn new(run: impl Into<String>, base_depth: u32, max_depth: u32) -> Self {
-        Registry { run: run.into(), base_depth, max_depth, registered: 0, instances: BTreeMap::new() }
+        Registry {
+            run: run.into(),
+            base_depth,
+            max_depth,
+            registered: 0,
+            instances: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+        }
     }
 
     /// Registers an agent that starts now, below its parent; gives its id. To be called before its first model call.
@@ -126,7 +135,7 @@ impl Registry {
         self.get_instance(id).map_or(0, |instance| instance.depth)
     }
     pub fn get_instance(&self, id: &str) -> Option<&AgentInstance> {
-        self.instances.values().find(|instance| instance.instance_id == id)
+        self.instances.get(self.numbers.get(id)?)
     }
     /// In the order of registration, as every list here.
     pub fn list_all(&self) -> Vec<AgentInstance> {
@@ -163,7 +172,10 @@ impl Registry {
 
     /// Removes one instance, whatever its status.
     pub fn cleanup(&mut self, id: &str, out: &mut Outbox) -> bool {
-        self.remove(|instance| instance.instance_id == id, "cleanup", out) > 0
+        let Some(number) = self.numbers.remove(id) else { return false };
+        self.instances.remove(&number);
+        out.note(NoteKind::AgentRemoved, json!({ "instance_id": id, "reason": "cleanup" }));
+        true
     }
     /// Removes what is completed or failed; gives how many.
     pub fn cleanup_completed(&mut self, out: &mut Outbox) -> usize {
@@ -199,7 +211,11 @@ impl Registry {
                         self.set(id, status);
                     }
                 }
-                NoteKind::AgentRemoved => self.instances.retain(|_, instance| instance.instance_id != id),
+                NoteKind::AgentRemoved => {
+                    if let Some(number) = self.numbers.remove(id) {
+                        self.instances.remove(&number);
+                    }
+                }
                 _ => {}
             }
         }
@@ -208,6 +224,7 @@ impl Registry {
 
     fn insert(&mut self, instance: AgentInstance) {
         self.registered += 1;
+        self.numbers.insert(instance.instance_id.clone(), self.registered);
         self.instances.insert(self.registered, instance);
     }
     fn list(&self, wanted: impl Fn(&AgentInstance) -> bool) -> Vec<AgentInstance> {
@@ -232,7 +249,8 @@ impl Registry {
         active
     }
     fn set(&mut self, id: &str, status: InstanceStatus) {
-        if let Some(instance) = self.instances.values_mut().find(|instance| instance.instance_id == id) {
+        let instance = self.numbers.get(id).and_then(|number| self.instances.get_mut(number));
+        if let Some(instance) = instance {
             instance.status = status;
         }
     }
@@ -243,6 +261,7 @@ impl Registry {
             if gone {
                 let data = json!({ "instance_id": instance.instance_id, "reason": reason });
                 out.note(NoteKind::AgentRemoved, data);
+                self.numbers.remove(&instance.instance_id);
             }
             !gone
         });

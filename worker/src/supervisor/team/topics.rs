@@ -43,6 +43,8 @@ pub struct Topics {
     /// Which tasks are going to produce a topic.
     producers: BTreeMap<String, BTreeSet<TaskId>>,
     waits: BTreeMap<TaskId, Wait>,
+    /// Tasks that need not wait any more, with what they go without.
+    settled: BTreeMap<TaskId, Vec<String>>,
 }
 
 impl Topics {
@@ -58,25 +60,32 @@ impl Topics {
     }
 
     /// The task has ended: with success its topics are there, else they will not come from it.
-    pub fn ended(&mut self, task: &TaskId, succeeded: bool) {
-        for (topic, producers) in &mut self.producers {
+    pub fn ended(&mut self, task: &TaskId, produces: &[String], succeeded: bool) {
+        for topic in produces {
+            let Some(producers) = self.producers.get_mut(topic) else { continue };
             if producers.remove(task) && succeeded {
                 self.produced.insert(topic.clone());
             }
+            if producers.is_empty() {
+                self.producers.remove(topic);
+            }
         }
-        self.producers.retain(|_, producers| !producers.is_empty());
         self.waits.remove(task);
+        self.settled.remove(task);
     }
 
-    /// A task that is ready otherwise wants to start. Asked again while it waits, the answer is the same and no
+    /// A task that is ready otherwise wants to start. Asked again, the answer is the same until a look changes it, and no
     /// further timer is asked for.
     pub fn begin(&mut self, task: &TaskId, agent: &str, consumes: &[String], out: &mut Outbox) -> TopicState {
+        if let Some(missing) = self.settled.get(task) {
+            return TopicState::Go { missing: missing.clone() };
+        }
         if self.waits.contains_key(task) {
             return TopicState::Wait;
         }
         let topics: BTreeSet<String> = consumes.iter().filter(|topic| self.is_to_come(topic, task)).cloned().collect();
         if topics.is_empty() {
-            return TopicState::Go { missing: Vec::new() };
+            return self.settle(task, Vec::new());
         }
         let agent = agent.to_owned();
         TeamEvent::Waiting { agent: agent.clone(), topics: topics.iter().cloned().collect() }.emit(out);
@@ -100,13 +109,15 @@ impl Topics {
         }
         wait.topics = waiting;
         if wait.topics.is_empty() {
-            return Some((task, TopicState::Go { missing: Vec::new() }));
+            let state = self.settle(&task, Vec::new());
+            return Some((task, state));
         }
         if out.now() >= wait.until {
             let missing: Vec<String> = wait.topics.into_iter().collect();
             let warning = format!("topic {} did not come in time; going on without it", missing.join(", "));
             out.note(NoteKind::TimerFired, json!({ "task": task, "warning": warning, "missing": missing }));
-            return Some((task, TopicState::Go { missing }));
+            let state = self.settle(&task, missing);
+            return Some((task, state));
         }
         wait.look_later(&task, &self.rules, out);
         self.waits.insert(task.clone(), wait);
@@ -116,6 +127,11 @@ impl Topics {
     /// What a task waits for, for `why_not_running`.
     pub fn waiting_for(&self, task: &TaskId) -> Vec<String> {
         self.waits.get(task).map_or_else(Vec::new, |wait| wait.topics.iter().cloned().collect())
+    }
+
+    fn settle(&mut self, task: &TaskId, missing: Vec<String>) -> TopicState {
+        self.settled.insert(task.clone(), missing.clone());
+        TopicState::Go { missing }
     }
 
     /// Not there yet, and somebody else is going to produce it.

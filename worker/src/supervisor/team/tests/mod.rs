@@ -2,10 +2,10 @@
 
 mod mailbox;
 mod native;
+mod part;
 mod recruit;
 mod registry;
 mod roles;
-mod synthesis;
 mod topics;
 
 use bosun_engine::Timestamp;

@@ -62,6 +62,8 @@ fn going_on_without_a_topic_warns() {
     waits.fired("topic/c/1", &mut out).unwrap();
     assert_eq!(out.notes()[0].data["warning"], "topic prices did not come in time; going on without it");
     assert_eq!(waits.fired("topic/c/1", &mut out), None, "the wait is over");
+    let again = waits.begin(&task("c"), "agent-c", &topics(&["prices"]), &mut outbox(2));
+    assert_eq!(again, TopicState::Go { missing: topics(&["prices"]) }, "it does not wait a second time");
 }
 
 /// SHN-49: the topic is found at the next look, and people are told when the wait begins and ends.
@@ -69,14 +71,14 @@ fn going_on_without_a_topic_warns() {
 fn a_topic_that_comes_ends_the_wait_at_the_next_look() {
     let (looks, end) = wait_out(&mut planned(), |waits, second| {
         if second == 15 {
-            waits.ended(&task("p"), true);
+            waits.ended(&task("p"), &topics(&["prices"]), true);
         }
     });
     assert_eq!((looks, end), (vec![1, 3, 7, 15], GO));
     let (mut waits, mut out) = (planned(), outbox(0));
     waits.begin(&task("c"), "agent-c", &topics(&["prices", "patents"]), &mut out);
     assert_eq!(waits.waiting_for(&task("c")), ["patents", "prices"]);
-    waits.ended(&task("p"), true);
+    waits.ended(&task("p"), &topics(&["prices"]), true);
     assert_eq!(waits.fired("topic/c/1", &mut out), Some((task("c"), TopicState::Wait)));
     assert_eq!(waits.waiting_for(&task("c")), ["patents"]);
     assert_eq!(told(&out), ["WAITING agent-c: Waiting for patents, prices", "DEPENDENCY_SATISFIED agent-c: prices"]);
@@ -99,15 +101,15 @@ fn a_topic_that_nobody_produces_is_not_waited_for() {
     own.plan(&task("c"), &topics(&["prices"]));
     assert_eq!(begin(&mut own, &["prices"]), GO);
     let mut there = planned();
-    there.ended(&task("p"), true);
+    there.ended(&task("p"), &topics(&["prices"]), true);
     assert_eq!(begin(&mut there, &["prices"]), GO);
     let mut failed = planned();
-    failed.ended(&task("p"), false);
+    failed.ended(&task("p"), &topics(&["prices"]), false);
     assert_eq!(begin(&mut failed, &["prices"]), GO);
     // A producer that fails while somebody waits ends the wait at the next look.
     let (looks, end) = wait_out(&mut planned(), |waits, second| {
         if second == 3 {
-            waits.ended(&task("p"), false);
+            waits.ended(&task("p"), &topics(&["prices"]), false);
         }
     });
     assert_eq!((looks, end), (vec![1, 3], GO));

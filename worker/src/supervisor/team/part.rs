@@ -1,0 +1,331 @@
+//! The team's parts of one run, together: what a run asks of them, and whom it gives answers, timers and signals.
+//!
+//! Invariant: the run knows one thing, not five: a task starts only if this lets it, and is told here when it has; an
+//! agent is registered and has its role before its first call. Whatever does not belong here is passed over
+//! (`None`, `false`), so the run may offer everything to every part.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::directory::MemberStatus;
+use super::events::TeamEvent;
+use super::mailbox::{Mailbox, SIGNAL_MAILBOX};
+use super::recruit::{RecruitResult, SIGNAL_RECRUIT, SIGNAL_RETIRE, Team, TeamOutcome};
+use super::registry::Registry;
+use super::roles::{GENERALIST, assign, role_prompt};
+use super::topics::{TopicState, Topics};
+use crate::supervisor::TaskStatus;
+use crate::supervisor::graph::Start;
+use crate::supervisor::model::{Task, TaskId, TaskPlan};
+use crate::supervisor::outbox::{Answer, Outbox};
+use crate::supervisor::spec::SupervisorSpec;
+
+/// What a signal, an answer or a timer came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Heard {
+    /// It is settled here; the run may look again at what can start.
+    Settled,
+    /// It was refused, for this reason; noted already.
+    Refused(String),
+    /// An agent has left: these tasks of the plan are to be cancelled.
+    Retired { agent_id: String, tasks: Vec<TaskId> },
+    /// A recruit has ended.
+    Recruit { agent_id: String, succeeded: bool },
+}
+
+/// What is kept of a task while its agent works.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Work {
+    agent: String,
+    instance: Option<String>,
+    /// The last message shown, by the name it was sent to.
+    shown: BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Teamwork {
+    /// Whether there is a team at all: a graph or a simple task has none (SHN-07).
+    managed: bool,
+    pub mailbox: Mailbox,
+    pub team: Team,
+    pub topics: Topics,
+    pub registry: Registry,
+    root: Option<String>,
+    work: BTreeMap<TaskId, Work>,
+    /// The instances of recruits at work, by agent.
+    recruits: BTreeMap<String, String>,
+    /// How many tasks the plan has: the `n` of "step i of n".
+    planned: usize,
+}
+
+impl Teamwork {
+    pub fn new(spec: &SupervisorSpec, run: &str) -> Self {
+        let delegation = &spec.delegation;
+        Teamwork {
+            managed: spec.team.recruit,
+            mailbox: Mailbox::new(spec.mailbox.clone()),
+            team: Team::new(spec.team.clone()),
+            topics: Topics::new(spec.dependencies.topics.clone()),
+            registry: Registry::new(run, delegation.base_depth, delegation.max_depth),
+            root: None,
+            work: BTreeMap::new(),
+            recruits: BTreeMap::new(),
+            planned: 0,
+        }
+    }
+
+    /// The run begins: its own agent is the root of the registry.
+    pub fn started(&mut self, name: &str, out: &mut Outbox) {
+        if self.root.is_none() {
+            self.root = self.registry.register(name, None, out).ok();
+        }
+    }
+
+    /// There is a plan, or another one.
+    pub fn planned(&mut self, plan: &TaskPlan, out: &mut Outbox) {
+        self.planned = plan.tasks.len();
+        for task in plan.tasks.values().filter(|task| !task.status.is_terminal()) {
+            self.topics.plan(&task.id, &task.produces);
+        }
+        if self.managed {
+            TeamEvent::Status { agents: self.planned }.emit(out);
+        }
+    }
+
+    /// Whether a task that is ready otherwise may start: its agent has not left, those it joins are back, and the
+    /// topics it consumes are there (or have been waited for).
+    pub fn may_start(&mut self, task: &Task, out: &mut Outbox) -> Start {
+        let agent = agent_of(task);
+        if self.team.directory.get(&agent).is_some_and(|member| member.status == MemberStatus::Retired) {
+            return Start::Refused(format!("{agent} has left the team"));
+        }
+        let joined = self.team.joins(&task.dependencies());
+        if !joined.is_empty() {
+            return Start::Wait(format!("waits for {}", joined.join(", ")));
+        }
+        match self.topics.begin(&task.id, &agent, &task.consumes, out) {
+            TopicState::Go { .. } => Start::Go,
+            TopicState::Wait => {
+                Start::Wait(format!("waits for topic {}", self.topics.waiting_for(&task.id).join(", ")))
+            }
+        }
+    }
+
+    /// The task starts now: what its agent is told beyond the task. The agent is in the directory and the registry from
+    /// here on, and knows its role.
+    pub fn context(&mut self, task: &Task, out: &mut Outbox) -> Map<String, Value> {
+        let agent = agent_of(task);
+        let role = task.role.clone().unwrap_or_else(|| GENERALIST.to_owned());
+        let again = self.work.contains_key(&task.id);
+        self.team.directory.started(&agent, &role, &task.id);
+        if !again {
+            let instance = self.registry.register(&agent, self.root.as_deref(), out).ok();
+            self.work.insert(task.id.clone(), Work { agent: agent.clone(), instance, shown: BTreeMap::new() });
+            if self.managed {
+                self.welcome(task, &agent, &role, out);
+            }
+        }
+        let mut context = Map::new();
+        if self.managed {
+            context.insert("agent_id".into(), agent.as_str().into());
+            context.insert("role".into(), role.as_str().into());
+            context.insert("role_prompt".into(), role_prompt(&role).into());
+        }
+        let messages = self.show_messages(task, &agent, &role);
+        if !messages.is_empty() {
+            context.insert("messages".into(), messages.into());
+        }
+        if let TopicState::Go { missing } = self.topics.begin(&task.id, &agent, &task.consumes, out)
+            && !missing.is_empty()
+        {
+            context.insert("missing_topics".into(), json!(missing));
+        }
+        context
+    }
+
+    /// A task has ended for good.
+    pub fn ended(&mut self, task: &Task, out: &mut Outbox) {
+        let succeeded = task.status == TaskStatus::Completed;
+        self.topics.ended(&task.id, &task.produces, succeeded);
+        if let Some(work) = self.work.remove(&task.id) {
+            self.team.directory.ended(&work.agent, Some(&task.id), succeeded);
+            if let Some(instance) = &work.instance {
+                self.close_instance(instance, succeeded, out);
+            }
+            // Who failed leaves its messages to whoever takes its place.
+            for (name, through) in work.shown.iter().filter(|_| succeeded) {
+                self.mailbox.mark_read(name, *through);
+            }
+        }
+        if let Some(result) = task.result.as_ref().filter(|_| succeeded && self.managed) {
+            self.team.result_seen(&task.id, result, out);
+        }
+    }
+
+    /// A signal of the team's; `None` if it is another part's.
+    pub fn signaled(&mut self, signal: &str, input: &Value, out: &mut Outbox) -> Option<Heard> {
+        if !matches!(signal, SIGNAL_MAILBOX | SIGNAL_RECRUIT | SIGNAL_RETIRE) {
+            return None;
+        }
+        if !self.managed {
+            let why = format!("{signal} is refused: this run has no team");
+            let data = json!({ "reason": why, "asked": input });
+            out.note(crate::supervisor::journal::NoteKind::ActionRefused, data);
+            return Some(Heard::Refused(why));
+        }
+        let heard = match signal {
+            SIGNAL_MAILBOX => match self.mailbox.received(input, out) {
+                Ok(_) => return Some(Heard::Settled),
+                Err(why) => return Some(Heard::Refused(why.to_string())),
+            },
+            SIGNAL_RECRUIT => self.team.recruit_signal(input, out),
+            _ => self.team.retire_signal(input, out),
+        };
+        Some(match heard {
+            Ok(outcome) => outcome.map_or(Heard::Settled, |outcome| self.heard(outcome, out)),
+            Err(why) => Heard::Refused(why.to_string()),
+        })
+    }
+
+    /// The answer to an ask of the team's, or the end of a child of it.
+    pub fn answered(&mut self, key: &str, answer: Answer, out: &mut Outbox) -> Option<Heard> {
+        // What became of a message to another run is of no consequence here.
+        if key.starts_with("mailbox/send/") {
+            return Some(Heard::Settled);
+        }
+        let outcome = self.team.answered(key, answer, out)?;
+        Some(self.heard(outcome, out))
+    }
+
+    /// A timer of the team's has fired.
+    pub fn fired(&mut self, key: &str, out: &mut Outbox) -> Option<Heard> {
+        key.starts_with("topic/").then(|| {
+            self.topics.fired(key, out);
+            Heard::Settled
+        })
+    }
+
+    /// What must be over before the run may put its results together.
+    pub fn busy(&self) -> Option<String> {
+        match self.team.recruits_alive() {
+            0 => None,
+            1 => Some("a recruit is at work".to_owned()),
+            many => Some(format!("{many} recruits are at work")),
+        }
+    }
+
+    /// What recruits brought back with success, after the plan's own results.
+    pub fn more_results(&self) -> Vec<(String, Value)> {
+        let successful = self.team.results().into_iter().filter(|result| result.success);
+        successful.map(|RecruitResult { agent_id, response, .. }| (agent_id, plain(response))).collect()
+    }
+
+    pub fn synthesizing(&mut self) {
+        self.team.synthesizing();
+    }
+
+    /// The run is over: its own agent too.
+    pub fn closed(&mut self, succeeded: bool, out: &mut Outbox) {
+        self.team.closed();
+        if let Some(root) = self.root.clone() {
+            self.close_instance(&root, succeeded, out);
+        }
+    }
+
+    /// A query of the team's: copies, and nothing changes. `argument` is a role, a parent or an instance.
+    pub fn query(&self, query: &str, argument: &str) -> Option<Value> {
+        let shown = match query {
+            "getMailbox" => serde_json::to_value(self.mailbox.view()),
+            "mailbox_counts" => serde_json::to_value(self.mailbox.counts()),
+            "listTeamAgents" => serde_json::to_value(self.team.directory.list()),
+            "findTeamAgentsByRole" => serde_json::to_value(self.team.directory.find_by_role(argument)),
+            "recruits" => serde_json::to_value(self.team.results()),
+            "registry_stats" => serde_json::to_value(self.registry.stats()),
+            "list_all" => serde_json::to_value(self.registry.list_all()),
+            "list_active" => serde_json::to_value(self.registry.list_active()),
+            "list_children" => serde_json::to_value(self.registry.list_children(argument)),
+            "get_depth" => serde_json::to_value(self.registry.get_depth(argument)),
+            _ => return None,
+        };
+        shown.ok()
+    }
+
+    /// Brings the registry in line with who comes and goes.
+    fn heard(&mut self, outcome: TeamOutcome, out: &mut Outbox) -> Heard {
+        match outcome {
+            TeamOutcome::Recruited { agent_id, .. } => {
+                if let Ok(instance) = self.registry.register(&agent_id, self.root.as_deref(), out) {
+                    self.recruits.insert(agent_id, instance);
+                }
+                Heard::Settled
+            }
+            TeamOutcome::Ended { agent_id, succeeded } => {
+                self.close_recruit(&agent_id, succeeded, out);
+                Heard::Recruit { agent_id, succeeded }
+            }
+            TeamOutcome::Retired { agent_id, tasks } => {
+                self.close_recruit(&agent_id, false, out);
+                Heard::Retired { agent_id, tasks }
+            }
+            TeamOutcome::Denied { reason } => Heard::Refused(reason),
+            TeamOutcome::Dropped => Heard::Settled,
+        }
+    }
+
+    fn close_recruit(&mut self, agent_id: &str, succeeded: bool, out: &mut Outbox) {
+        if let Some(instance) = self.recruits.remove(agent_id) {
+            self.close_instance(&instance, succeeded, out);
+        }
+    }
+
+    fn close_instance(&mut self, instance: &str, succeeded: bool, out: &mut Outbox) {
+        if succeeded {
+            self.registry.mark_completed(instance, out);
+        } else {
+            self.registry.mark_failed(instance, out);
+        }
+    }
+
+    fn welcome(&mut self, task: &Task, agent: &str, role: &str, out: &mut Outbox) {
+        // The content is short: it is never refused.
+        let _ = assign(&mut self.mailbox, agent, role, out);
+        TeamEvent::RoleAssigned { agent: agent.to_owned(), role: role.to_owned() }.emit(out);
+        if !task.edges.is_empty() {
+            TeamEvent::DependencySatisfied { agent: agent.to_owned(), topic: None }.emit(out);
+        }
+        let step = task.position as usize + 1;
+        TeamEvent::Progress { agent: agent.to_owned(), step, of: self.planned.max(step) }.emit(out);
+    }
+
+    /// Messages reach an agent by its id, by its task, or by its role.
+    fn show_messages(&mut self, task: &Task, agent: &str, role: &str) -> Vec<Value> {
+        let mut names = vec![agent.to_owned(), task.id.to_string(), role.to_owned()];
+        names.dedup();
+        let mut messages = Vec::new();
+        for name in names {
+            let unread = self.mailbox.unread(&name);
+            if let (Some(last), Some(work)) = (unread.last(), self.work.get_mut(&task.id)) {
+                work.shown.insert(name, last.seq);
+            }
+            messages.extend(unread);
+        }
+        messages.sort_by_key(|message| message.seq);
+        messages.dedup_by_key(|message| message.seq);
+        messages.iter().filter_map(|message| serde_json::to_value(message).ok()).collect()
+    }
+}
+
+/// The id of the agent that works on a task: the one the plan names, or one of its own.
+pub fn agent_of(task: &Task) -> String {
+    task.agent.clone().unwrap_or_else(|| format!("agent-{}", task.id))
+}
+
+/// A child's output says its result under `result`; anything else is the result itself.
+fn plain(response: Value) -> Value {
+    match response {
+        Value::Object(mut fields) if fields.contains_key("result") => fields.remove("result").unwrap_or_default(),
+        other => other,
+    }
+}

@@ -1,0 +1,197 @@
+//! The team's parts together, as a run uses them.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::supervisor::TaskStatus;
+use crate::supervisor::graph::Start;
+use crate::supervisor::model::{Edge, Requires, Task, TaskId, TaskPlan};
+use crate::supervisor::spec::SupervisorSpec;
+use crate::supervisor::team::{Heard, Teamwork};
+
+fn task(id: &str, on: &[&str]) -> Task {
+    let edge = |on: &&str| Edge { on: TaskId::of(on), requires: Requires::Completed, when: None, on_failure: None };
+    Task { edges: on.iter().map(edge).collect(), role: Some("analyst".into()), ..Task::new(TaskId::of(id), "g") }
+}
+
+fn teamwork() -> (Teamwork, Outbox) {
+    let (mut team, mut out) = (Teamwork::new(&SupervisorSpec::default(), "run-1"), outbox(0));
+    team.started("supervisor", &mut out);
+    (team, out)
+}
+
+fn ended(team: &mut Teamwork, task: &Task, result: Value, out: &mut Outbox) {
+    let status = if result.is_null() { TaskStatus::Failed } else { TaskStatus::Completed };
+    team.ended(&Task { status, result: Some(result).filter(|result| !result.is_null()), ..task.clone() }, out);
+}
+
+/// SHN-15, SHN-28, SHN-41, SUP-32: before its first call an agent is in the registry below the run's own, in the
+/// directory, has its role as message and in its context, and people are told.
+#[test]
+fn an_agent_is_welcomed_before_its_first_call() {
+    let (mut team, mut out) = teamwork();
+    let mut plan = TaskPlan::new("q");
+    plan.add(vec![task("a", &[]), task("b", &["a"])]).unwrap();
+    team.planned(&plan, &mut out);
+    let (a, b) = (&plan.tasks[&TaskId::of("a")], &plan.tasks[&TaskId::of("b")]);
+    assert_eq!(team.may_start(a, &mut out), Start::Go);
+    let context = team.context(a, &mut out);
+    assert_eq!(context["agent_id"], "agent-a");
+    assert_eq!(context["role"], "analyst");
+    assert_eq!(
+        context["role_prompt"],
+        "You are an analyst, your specialty is data analysis. Your tendency: numbers, trends."
+    );
+    assert_eq!(context["messages"][0]["Content"], "role_assigned");
+    let active: Vec<(String, u32)> =
+        team.registry.list_active().into_iter().map(|instance| (instance.name, instance.depth)).collect();
+    assert_eq!(active, [("supervisor".to_owned(), 0), ("agent-a".to_owned(), 1)]);
+    team.context(a, &mut out);
+    assert_eq!(team.registry.stats().total, 2, "its next attempt is the same agent");
+    ended(&mut team, a, json!("done"), &mut out);
+    team.context(b, &mut out);
+    assert_eq!(
+        told(&out),
+        [
+            "TEAM_STATUS -: Coordinating 2 agents...",
+            "ROLE_ASSIGNED agent-a: analyst",
+            "PROGRESS agent-a: Working on step 1 of 2",
+            "ROLE_ASSIGNED agent-b: analyst",
+            "DEPENDENCY_SATISFIED agent-b: Previous step completed",
+            "PROGRESS agent-b: Working on step 2 of 2",
+        ]
+    );
+    ended(&mut team, b, Value::Null, &mut out);
+    team.closed(true, &mut out);
+    assert_eq!(
+        team.query("registry_stats", "").unwrap(),
+        json!({ "total": 3, "active": 0, "completed": 2, "failed": 1 })
+    );
+    let list = team.query("listTeamAgents", "").unwrap();
+    assert_eq!(list[1], json!({ "AgentID": "agent-b", "Role": "analyst", "Status": "failed" }));
+}
+
+/// SHN-14: messages reach an agent by its id, its task or its role, are shown to every attempt, and are read once the
+/// task is done; an agent that fails leaves them.
+#[test]
+fn messages_are_in_the_context_until_the_task_is_done() {
+    let (mut team, mut out) = teamwork();
+    for (to, text) in [("agent-b", "one"), ("b", "two"), ("analyst", "three"), ("c", "four")] {
+        let signal = json!({ "From": "a", "To": to, "Content": text });
+        assert_eq!(team.signaled("mailbox_v1", &signal, &mut out), Some(Heard::Settled));
+    }
+    let shown = |team: &mut Teamwork, out: &mut Outbox| -> Vec<String> {
+        let context = team.context(&task("b", &[]), out);
+        let messages = context.get("messages").and_then(Value::as_array).cloned().unwrap_or_default();
+        let text = |message: &Value| message["Content"].as_str().unwrap().to_owned();
+        messages.iter().map(text).filter(|text| text != "role_assigned").collect()
+    };
+    assert_eq!(shown(&mut team, &mut out), ["one", "two", "three"]);
+    assert_eq!(shown(&mut team, &mut out), ["one", "two", "three"]);
+    ended(&mut team, &task("b", &[]), Value::Null, &mut out);
+    assert_eq!(shown(&mut team, &mut out), ["one", "two", "three"]);
+    team.signaled("mailbox_v1", &json!({ "From": "a", "To": "b", "Content": "five" }), &mut out);
+    ended(&mut team, &task("b", &[]), json!("done"), &mut out);
+    assert_eq!(shown(&mut team, &mut out), ["five"]);
+    assert_eq!(team.query("getMailbox", "").unwrap().as_array().unwrap().len(), 7);
+}
+
+/// SHN-26, SHN-70: who depends on the recruiting task waits for the recruit; the run waits too, and its result comes
+/// after the plan's own.
+#[test]
+fn dependents_and_the_run_wait_for_recruits() {
+    let (mut team, mut out) = teamwork();
+    let (c, e) = (task("c", &[]), task("e", &["c"]));
+    team.context(&c, &mut out);
+    let recruit = json!({ "Description": "pricing", "Role": "pricing_analyst", "Task": "c" });
+    assert_eq!(team.signaled("recruit_v1", &recruit, &mut out), Some(Heard::Settled));
+    ended(&mut team, &c, json!("done"), &mut out);
+    assert_eq!(team.may_start(&e, &mut out), Start::Wait("waits for dynamic_pricing_analyst".into()));
+    assert_eq!(team.busy(), Some("a recruit is at work".into()));
+    team.answered("recruit/1/authorize", Ok(json!({ "allow": true })), &mut out);
+    assert_eq!(team.registry.list_active().last().unwrap().name, "dynamic_pricing_analyst");
+    let heard = team.answered("recruit/1/child", Ok(json!({ "status": "completed", "result": "cheap" })), &mut out);
+    assert_eq!(heard, Some(Heard::Recruit { agent_id: "dynamic_pricing_analyst".into(), succeeded: true }));
+    assert_eq!((team.may_start(&e, &mut out), team.busy()), (Start::Go, None));
+    assert_eq!(team.more_results(), [("dynamic_pricing_analyst".to_owned(), json!("cheap"))]);
+    assert_eq!(team.registry.stats().completed, 2);
+}
+
+/// SHN-71: what an agent's result asks for is recruited, for the task it came from.
+#[test]
+fn a_result_may_recruit() {
+    let (mut team, mut out) = teamwork();
+    let c = task("c", &[]);
+    team.context(&c, &mut out);
+    ended(&mut team, &c, json!({ "text": "x", "recruit": { "description": "pricing", "role": "p" } }), &mut out);
+    assert_eq!(asked(&out), ["authorize_team_action recruit/1/authorize"]);
+    assert!(matches!(team.may_start(&task("e", &["c"]), &mut out), Start::Wait(_)));
+    assert_eq!(team.may_start(&task("f", &["b"]), &mut out), Start::Go);
+}
+
+/// SHN-22: a retired agent's tasks are the run's to cancel, and nothing new is started with it.
+#[test]
+fn a_retired_agent_starts_nothing() {
+    let (mut team, mut out) = teamwork();
+    let c = task("c", &[]);
+    team.context(&c, &mut out);
+    team.signaled("retire_v1", &json!({ "AgentID": "agent-c" }), &mut out);
+    let heard = team.answered("retire/1/authorize", Ok(json!({ "allow": true })), &mut out);
+    assert_eq!(heard, Some(Heard::Retired { agent_id: "agent-c".into(), tasks: vec![TaskId::of("c")] }));
+    assert_eq!(team.may_start(&c, &mut out), Start::Refused("agent-c has left the team".into()));
+}
+
+/// SHN-49: a consumer waits for its topic and goes on without it after six minutes, told so.
+#[test]
+fn a_consumer_waits_for_its_topic() {
+    let (mut team, mut out) = teamwork();
+    let mut plan = TaskPlan::new("q");
+    let producer = Task { produces: vec!["prices".into()], ..task("p", &[]) };
+    let consumer = Task { consumes: vec!["prices".into()], ..task("c", &[]) };
+    plan.add(vec![producer.clone(), consumer.clone()]).unwrap();
+    team.planned(&plan, &mut out);
+    assert_eq!(team.may_start(&consumer, &mut out), Start::Wait("waits for topic prices".into()));
+    let mut late = team.clone();
+    ended(&mut team, &producer, json!("9.99"), &mut out);
+    assert_eq!(team.fired("topic/c/1", &mut outbox(1)), Some(Heard::Settled));
+    assert_eq!(team.may_start(&consumer, &mut outbox(1)), Start::Go);
+    assert!(!team.context(&consumer, &mut outbox(1)).contains_key("missing_topics"));
+    assert_eq!(late.fired("topic/c/1", &mut outbox(360)), Some(Heard::Settled));
+    assert_eq!(late.may_start(&consumer, &mut outbox(360)), Start::Go);
+    assert_eq!(late.context(&consumer, &mut outbox(360))["missing_topics"], json!(["prices"]));
+    assert_eq!(late.fired("approval/1", &mut outbox(360)), None);
+}
+
+/// SHD-07: without a team its three signals are refused with a record and change nothing; others are not the team's.
+#[test]
+fn a_run_without_a_team_refuses_its_signals() {
+    let mut spec = SupervisorSpec::default();
+    spec.team.recruit = false;
+    let mut team = Teamwork::new(&spec, "run-1");
+    let before = team.clone();
+    for signal in ["mailbox_v1", "recruit_v1", "retire_v1"] {
+        let mut out = outbox(0);
+        let heard = team.signaled(signal, &json!({}), &mut out);
+        assert_eq!(heard, Some(Heard::Refused(format!("{signal} is refused: this run has no team"))));
+        assert_eq!(noted(&out), [NoteKind::ActionRefused]);
+    }
+    assert_eq!(team.signaled("pause_v1", &json!({}), &mut outbox(0)), None);
+    assert_eq!(team, before);
+    let context = team.context(&task("a", &[]), &mut outbox(0));
+    assert!(context.is_empty(), "nobody is told of a team that is not there");
+}
+
+/// SHN-12, SHN-24: queries give copies and change nothing; a query that is not the team's is nobody's here.
+#[test]
+fn queries_change_nothing() {
+    let (mut team, mut out) = teamwork();
+    team.context(&task("a", &[]), &mut out);
+    let before = team.clone();
+    let root = team.registry.list_all()[0].instance_id.clone();
+    assert_eq!(team.query("findTeamAgentsByRole", "analyst").unwrap().as_array().unwrap().len(), 1);
+    assert_eq!(team.query("findTeamAgentsByRole", "nobody").unwrap(), json!([]));
+    assert_eq!(team.query("list_children", &root).unwrap()[0]["name"], "agent-a");
+    assert_eq!(team.query("get_depth", &root).unwrap(), 0);
+    assert_eq!(team.query("mailbox_counts", "").unwrap()["kept"], 1);
+    assert_eq!((team.query("get_plan", ""), team), (None, before));
+}
