@@ -93,7 +93,7 @@ fn messages_are_in_the_context_until_the_task_is_done() {
     team.signaled("mailbox_v1", &json!({ "From": "a", "To": "b", "Content": "five" }), &mut out);
     ended(&mut team, &task("b", &[]), json!("done"), &mut out);
     assert_eq!(shown(&mut team, &mut out), ["five"]);
-    assert_eq!(team.query("getMailbox", "").unwrap().as_array().unwrap().len(), 7);
+    assert_eq!(team.query("getMailbox", "").unwrap().as_array().unwrap().len(), 8);
 }
 
 /// SHN-26, SHN-70: who depends on the recruiting task waits for the recruit; the run waits too, and its result comes
