@@ -1,5 +1,7 @@
 //! Tests of prompts: whole texts as golden files, and what must and must not stand in them.
 
+mod graph;
+
 use serde_json::{Value, json};
 
 use super::*;
