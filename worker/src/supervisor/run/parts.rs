@@ -277,7 +277,7 @@ impl Gates for Parts {
             self.escalations.task_ended(success);
             self.autonomy.task_ended(success, out);
         }
-        self.topics.ended(&task.id, success);
+        self.topics.ended(&task.id, &task.produces, success);
         self.team.directory.ended(&Parts::agent_of(task), Some(&task.id), success);
         if let Some(instance) = self.instances.remove(&task.id) {
             let _ = match success {
