@@ -96,8 +96,20 @@ pub enum HumanKind {
 #[serde(deny_unknown_fields)]
 pub struct HumanAnswer {
     pub approved: bool,
-    #[serde(default)]
+    #[serde(default, alias = "comment")]
     pub feedback: String,
+}
+
+impl HumanAnswer {
+    /// Yes or no; `{approved, feedback}`; or a text, which is feedback unless there is nothing in it.
+    pub fn read(value: &Value) -> Result<HumanAnswer, String> {
+        match value {
+            Value::Bool(approved) => Ok(HumanAnswer { approved: *approved, feedback: String::new() }),
+            Value::String(text) => Ok(HumanAnswer { approved: text.trim().is_empty(), feedback: text.clone() }),
+            _ => serde_path_to_error::deserialize(value)
+                .map_err(|why| format!("the answer does not conform at `{}`: {}", why.path(), why.inner())),
+        }
+    }
 }
 
 /// Nobody was asked under that key, or it is answered already.

@@ -8,17 +8,11 @@ use serde_json::{Map, Value, json};
 
 use super::agent_loop::{AgentLoop, Wait};
 use super::message::{Message, Role, Variables, json_text, text_of};
-use super::rules::{DelegationKind, OnTimeout};
+use super::rules::{DelegationKind, OnTimeout, SummaryRules};
 use super::session::{ChildKind, Home, Progress, Running, ToolAnswer};
 use super::toolbox::sanitized;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::Span;
-
-/// A summary is passed on if there are more messages than this, besides those of the system.
-const SUMMARY_ABOVE: usize = 4;
-/// How many of the last messages it holds, and how much of each.
-const SUMMARY_MESSAGES: usize = 10;
-const SUMMARY_CHARS: usize = 300;
 
 /// What a delegation is to do.
 #[derive(Debug, Default)]
@@ -292,7 +286,7 @@ impl AgentLoop {
             format!("You are being called by the '{}' agent.", session.agent),
             format!("Parent's current task: {}", session.task),
         ];
-        if let Some(summary) = summary(&session.messages).filter(|_| self.rules.delegation.share_summary) {
+        if let Some(summary) = summary(&session.messages, &self.rules.delegation.summary) {
             parts.push(format!("\nConversation context:\n{summary}"));
         }
         if let Some(fact) = &order.context {
@@ -307,13 +301,13 @@ impl AgentLoop {
 }
 
 /// The last messages of users and agents, shortened, if there are enough to need it.
-fn summary(messages: &[Message]) -> Option<String> {
+fn summary(messages: &[Message], rules: &SummaryRules) -> Option<String> {
     let spoken: Vec<&Message> = messages.iter().filter(|message| message.role != Role::System).collect();
-    if spoken.len() <= SUMMARY_ABOVE {
+    if spoken.len() <= rules.above as usize {
         return None;
     }
     let mut lines = Vec::new();
-    for message in &spoken[spoken.len().saturating_sub(SUMMARY_MESSAGES)..] {
+    for message in &spoken[spoken.len().saturating_sub(rules.last as usize)..] {
         let who = match message.role {
             Role::User => "User",
             Role::Assistant => "Assistant",
@@ -323,7 +317,7 @@ fn summary(messages: &[Message]) -> Option<String> {
         if text.is_empty() {
             continue;
         }
-        match text.char_indices().nth(SUMMARY_CHARS) {
+        match text.char_indices().nth(rules.chars as usize) {
             Some((end, _)) => lines.push(format!("{who}: {}...", &text[..end])),
             None => lines.push(format!("{who}: {text}")),
         }

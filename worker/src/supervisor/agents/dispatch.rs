@@ -18,8 +18,8 @@ use super::todos;
 use super::toolbox::Kind;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+use crate::supervisor::spec::Span;
 
-const SLEEP_MAX_SECONDS: u64 = 86_400;
 const INVALID_JSON: &str = "Invalid JSON in tool arguments";
 
 impl AgentLoop {
@@ -224,9 +224,9 @@ impl AgentLoop {
                 Err(why) => self.failure(&why),
             }),
             Builtin::Sleep => {
-                let (after, seconds) = match sleep_for(args) {
+                let (after, seconds) = match sleep_for(args, self.rules.sleep_max) {
                     Ok(sleep) => sleep,
-                    Err(why) => return Some(self.failure(why)),
+                    Err(why) => return Some(self.failure(&why)),
                 };
                 let steps = self.sessions.get(&seq)?.steps_total;
                 let key = format!("{}/{seq}/sleep/{steps}/{index}", self.name);
@@ -379,14 +379,18 @@ fn code_of(call: &ToolCall) -> String {
 }
 
 /// How long to sleep, and the number as it was given.
-fn sleep_for(args: &Map<String, Value>) -> Result<(Duration, String), &'static str> {
-    const NOT_POSITIVE: &str = "seconds must be a positive number";
-    let number = args.get("seconds").and_then(Value::as_number).ok_or(NOT_POSITIVE)?;
-    let seconds = number.as_f64().filter(|seconds| *seconds > 0.0).ok_or(NOT_POSITIVE)?;
+fn sleep_for(args: &Map<String, Value>, max: Span) -> Result<(Duration, String), String> {
+    let not_positive = || "seconds must be a positive number".to_owned();
+    let number = args.get("seconds").and_then(Value::as_number).ok_or_else(not_positive)?;
+    let seconds = number.as_f64().filter(|seconds| *seconds > 0.0).ok_or_else(not_positive)?;
     // Compared as micros; a number that is far too large saturates.
-    let micros = (seconds * 1e6).ceil() as u64;
-    if micros > SLEEP_MAX_SECONDS * 1_000_000 {
-        return Err("Maximum sleep is 24 hours (86400 seconds)");
+    let after = Duration::from_micros((seconds * 1e6).ceil() as u64);
+    if after <= max.duration() {
+        return Ok((after, number.to_string()));
     }
-    Ok((Duration::from_micros(micros), number.to_string()))
+    let seconds = super::delegation::seconds(max);
+    Err(match max.as_ms() % 3_600_000 {
+        0 => format!("Maximum sleep is {} hours ({seconds} seconds)", max.as_secs() / 3_600),
+        _ => format!("Maximum sleep is {seconds} seconds"),
+    })
 }

@@ -86,7 +86,7 @@ impl AgentLoop {
         let status = session.status();
         out.note(
             NoteKind::AgentClosed,
-            json!({"id": session.id, "name": session.agent, "status": status, "steps": session.steps_total}),
+            json!({"instance_id": session.id, "name": session.agent, "status": status, "steps": session.steps_total}),
         );
         if let Some((key, _)) = deadline {
             self.take_back(&key, out);

@@ -98,10 +98,12 @@ pub struct AgentAnswer {
 
 /// Why an answer cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the answer does not conform at `{at}`: {why}")]
-pub struct InvalidAnswer {
-    pub at: String,
-    pub why: String,
+pub enum InvalidAnswer {
+    #[error("the answer does not conform at `{at}`: {why}")]
+    Field { at: String, why: String },
+    /// It says of itself that it is a failure.
+    #[error("{0}")]
+    Failed(String),
 }
 
 #[derive(Deserialize)]
@@ -127,6 +129,13 @@ struct RawAnswer {
     model: Option<String>,
     #[serde(default, rename = "finish_reason")]
     _finish_reason: Option<String>,
+    /// What a supervisor that is an agent answers, and any worker may: a result, or that it did not succeed.
+    #[serde(default)]
+    result: Option<Value>,
+    #[serde(default)]
+    success: Option<bool>,
+    #[serde(default, alias = "error")]
+    reason: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -172,7 +181,11 @@ impl AgentAnswer {
             return Ok(AgentAnswer { content: Some(text), ..AgentAnswer::default() });
         }
         let raw: RawAnswer = serde_path_to_error::deserialize(value)
-            .map_err(|why| InvalidAnswer { at: why.path().to_string(), why: why.inner().to_string() })?;
+            .map_err(|why| InvalidAnswer::Field { at: why.path().to_string(), why: why.inner().to_string() })?;
+        if raw.success == Some(false) {
+            let why = raw.reason.or(raw.result).map_or_else(|| "it did not succeed".to_owned(), |why| text_of(&why));
+            return Err(InvalidAnswer::Failed(why));
+        }
         let mut tool_calls = Vec::new();
         for (i, call) in raw.tool_calls.unwrap_or_default().into_iter().enumerate() {
             tool_calls.push(call.decode(i, prefix)?);
@@ -182,7 +195,7 @@ impl AgentAnswer {
             tool_calls.push(ToolCall { id, name: handoff(&to), args: json!({}) });
         }
         Ok(AgentAnswer {
-            content: raw.content,
+            content: raw.content.or_else(|| raw.result.as_ref().map(text_of)),
             tool_calls,
             context_variables: raw.context_variables.unwrap_or_default(),
             tokens: raw.tokens.unwrap_or_default(),
@@ -198,7 +211,7 @@ impl RawCall {
             (None, Some(function)) => (function.name, function.arguments),
             (Some(_), Some(_)) | (None, None) => {
                 let why = "one of `name` and `function` is needed".to_owned();
-                return Err(InvalidAnswer { at: format!("tool_calls[{i}]"), why });
+                return Err(InvalidAnswer::Field { at: format!("tool_calls[{i}]"), why });
             }
         };
         let args = match args {

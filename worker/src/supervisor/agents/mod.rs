@@ -22,6 +22,7 @@ mod crew_run;
 mod delegation;
 mod dispatch;
 mod ending;
+mod from_spec;
 mod handoff;
 mod memory;
 mod message;
@@ -41,6 +42,7 @@ mod view;
 pub use agent_loop::AgentLoop;
 pub use boundary::{AgentInput, AgentOutcome, AgentsRefused, HumanAnswer, HumanKind, HumanNeeded, NotWaiting};
 pub use crew::{Condition, Crew, CrewCheckpoint, CrewRefused, CrewStart, CrewTask, TaskOutput};
+pub use from_spec::{agents as agents_of, rules as rules_of};
 pub use handoff::output_messages;
 pub use memory::{MemoryScope, Thread, child_id};
 pub use message::{AgentAnswer, FunctionResult, InvalidAnswer, Message, Role, Tag, ToolCall, Variables};
@@ -48,8 +50,8 @@ pub use policies::{Policy, PolicyRule};
 pub use processes::ProcessStatus;
 pub use rules::{
     AgentDef, AgentRules, Builtin, CoworkerScope, DelegationKind, DelegationRules, ErrorStyle, HandoffMode,
-    HandoffRules, InvalidOutputMode, LoopCount, LoopLimit, OnLimit, OnTimeout, OutputMode, ToolBudget, ToolDef,
-    ToolLimits,
+    HandoffRules, InvalidOutputMode, LoopCount, LoopLimit, OnLimit, OnTimeout, OutputMode, SummaryRules, ToolBudget,
+    ToolDef, ToolLimits,
 };
 pub use steps::{StepDef, StepsDef};
 pub use todos::{TODOS_MAX, Todo, TodoStatus};

@@ -98,6 +98,7 @@ pub struct AgentRules {
     /// The how-manieth identical call of a turn is refused; none: never.
     pub repetitions: Option<u32>,
     pub builtins: BTreeSet<Builtin>,
+    pub sleep_max: Span,
     /// Whether calls are carried out, or handed back as they are.
     pub execute_tools: bool,
     /// Whether several calls of one response are under way together.
@@ -122,8 +123,24 @@ pub struct DelegationRules {
     /// How long `wait` waits at most.
     pub hard_timeout: Span,
     pub scope: CoworkerScope,
-    pub share_summary: bool,
+    pub summary: SummaryRules,
     pub memory_scope: String,
+}
+
+/// What of its caller's conversation a child is told: the last so many messages, each cut to so many characters, if there
+/// are more than so many, those of the system not counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SummaryRules {
+    pub above: u32,
+    pub last: u32,
+    pub chars: u32,
+}
+
+impl Default for SummaryRules {
+    fn default() -> Self {
+        SummaryRules { above: 4, last: 10, chars: 300 }
+    }
 }
 
 /// Which tools an agent gives work with.
@@ -322,7 +339,7 @@ impl Default for DelegationRules {
             on_timeout: OnTimeout::Background,
             hard_timeout: Span::from_secs(300),
             scope: CoworkerScope::Assigned,
-            share_summary: true,
+            summary: SummaryRules::default(),
             memory_scope: "call".to_owned(),
         }
     }
@@ -358,6 +375,7 @@ impl Default for AgentRules {
             breaker_failures: Some(3),
             repetitions: Some(4),
             builtins: BTreeSet::from([Builtin::Sleep]),
+            sleep_max: Span::from_secs(86_400),
             execute_tools: true,
             parallel_tool_calls: true,
             corrective_retry: false,

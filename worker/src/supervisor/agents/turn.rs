@@ -36,7 +36,8 @@ impl AgentLoop {
         let model = self.def(agent).and_then(|def| def.model.clone());
         out.note(
             NoteKind::AgentRegistered,
-            json!({"id": id, "name": agent, "parent_id": parent_id, "depth": depth, "model": model}),
+            json!({"name": agent, "instance_id": id, "created_at": out.now(), "parent_id": parent_id, "status": "active",
+                   "depth": depth.saturating_sub(self.rules.delegation.base_depth), "model": model}),
         );
         let task = messages.iter().rev().find(|message| message.role == Role::User);
         let session = Session {
@@ -151,6 +152,7 @@ impl AgentLoop {
         let context = json!({
             "session": session.id,
             "depth": session.depth,
+            "task": session.task,
             "model": model,
             "instructions": instructions,
             "messages": session.messages,

@@ -3,6 +3,7 @@
 mod crew;
 mod cuga;
 mod delegation;
+mod from_spec;
 mod handoff;
 mod limits;
 mod order;

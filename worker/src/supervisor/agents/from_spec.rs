@@ -1,0 +1,242 @@
+//! A loop from a resolved spec: the system its preset names, with whatever the sections say.
+//!
+//! Invariant: a pure function of the spec; what the spec leaves open is decided here once. Agents that are `callable` are
+//! functions: a tool of that name is carried out by them, and nobody hands over to them.
+
+use super::agent_loop::AgentLoop;
+use super::boundary::{AgentInput, AgentsRefused};
+use super::crew::{Crew, CrewStart, CrewTask};
+use super::memory::Thread;
+use super::rules::{
+    AgentDef, AgentRules, Builtin, CoworkerScope, DelegationKind, HandoffMode, LoopCount, LoopLimit, OnLimit,
+    OnTimeout, OutputMode, SummaryRules, ToolDef, ToolLimits,
+};
+use crate::supervisor::outbox::Outbox;
+use crate::supervisor::plan::TaskItem;
+use crate::supervisor::spec::{self, Preset, SupervisorSpec};
+
+/// Who validates outputs when the spec has a reviewer and no task names a guardrail.
+const REVIEWER: &str = "reviewer";
+
+impl AgentLoop {
+    /// The loop that carries a run of the family `agents`. `depth` is how deep the run is below the first one.
+    pub fn from_spec(spec: &SupervisorSpec, depth: u32, out: &mut Outbox) -> Result<AgentLoop, AgentsRefused> {
+        let mut rules = rules(spec);
+        rules.delegation.base_depth = rules.delegation.base_depth.max(depth);
+        let root = spec.delegation.root.clone();
+        let agents = agents(spec, &rules);
+        let input = AgentInput {
+            agent: root,
+            task: Some(spec.objective.clone()),
+            thread: Thread { supervisor: spec.name.clone(), ..Thread::default() },
+            ..AgentInput::default()
+        };
+        if rules.delegation.kind == DelegationKind::Coworkers {
+            let crew = crew(spec)?;
+            return AgentLoop::crew(rules, agents, crew, CrewStart::Fresh, &input, out);
+        }
+        AgentLoop::start(rules, agents, input, out)
+    }
+}
+
+/// The rules a spec gives a loop.
+pub fn rules(spec: &SupervisorSpec) -> AgentRules {
+    let base = match spec.preset {
+        Some(Preset::LanggraphSupervisor) => AgentRules::langgraph(),
+        Some(Preset::SwarmHandoff) => AgentRules::swarm(),
+        Some(Preset::CrewaiHierarchical) => AgentRules::crewai(),
+        Some(Preset::CugaConversational) => AgentRules::cuga(),
+        None if spec.manager_llm.is_some() || spec.manager_agent.is_some() => AgentRules::crewai(),
+        Some(_) | None => AgentRules::supyagent(),
+    };
+    let mut rules = AgentRules { limit: limit(spec, &base), ..base };
+    delegation(&spec.delegation, &mut rules);
+    handoff(&spec.handoff, &mut rules);
+    let calls = |max: Option<u64>| max.map(|max| u32::try_from(max).unwrap_or(u32::MAX));
+    rules.budget.per_task = calls(spec.budget.tool_calls);
+    rules.budget.per_thread = calls(spec.budget.tool_calls_total);
+    rules.corrective_retry = spec.delegation.corrective_retry;
+    rules.sleep_max = spec.delegation.sleep_max;
+    if spec.planning.mode == spec::PlanningMode::Todos {
+        rules.builtins.insert(Builtin::CreateUpdateTodos);
+    }
+    rules
+}
+
+fn delegation(section: &spec::Delegation, rules: &mut AgentRules) {
+    let of = &mut rules.delegation;
+    (of.max_depth, of.base_depth) = (section.max_depth, section.base_depth);
+    (of.parallel, of.background_max) = (section.parallel, section.background_max);
+    (of.timeout, of.hard_timeout) = (section.timeout, section.wait_max);
+    of.on_timeout = match section.on_timeout {
+        // Where nobody can look at a process, one that takes too long is a failure.
+        spec::OnDelegationTimeout::Background if of.kind != DelegationKind::Process => OnTimeout::Fail,
+        spec::OnDelegationTimeout::Background => OnTimeout::Background,
+        spec::OnDelegationTimeout::Kill => OnTimeout::Kill,
+        spec::OnDelegationTimeout::Wait => OnTimeout::Wait,
+        spec::OnDelegationTimeout::Fail => OnTimeout::Fail,
+    };
+    of.scope = match section.scope {
+        spec::DelegationScope::Assigned => CoworkerScope::Assigned,
+        spec::DelegationScope::All => CoworkerScope::All,
+    };
+    let spec::ContextSummary { above, last, chars } = section.summary;
+    of.summary = SummaryRules { above, last, chars };
+    // The guards are supyagent's; 0 is none.
+    if rules.breaker_failures.is_some() {
+        rules.breaker_failures = Some(section.breaker).filter(|max| *max > 0);
+        rules.repetitions = Some(section.repetition).filter(|max| *max > 0);
+    }
+}
+
+fn handoff(section: &spec::Handoff, rules: &mut AgentRules) {
+    let of = &mut rules.handoff;
+    of.prefix.clone_from(&section.prefix);
+    (of.messages, of.back_messages) = (section.messages, section.back_messages);
+    of.forward = section.forward;
+    of.history = match section.history {
+        spec::OutputMode::LastMessage => OutputMode::LastMessage,
+        spec::OutputMode::FullHistory => OutputMode::FullHistory,
+    };
+    rules.parallel_tool_calls |= section.parallel;
+    rules.execute_tools = section.execute_tools;
+}
+
+/// `loop.max_rounds` in its unit, if there is one; the steps of the system otherwise.
+fn limit(spec: &SupervisorSpec, base: &AgentRules) -> LoopLimit {
+    match spec.run_loop.max_rounds {
+        Some(max) => {
+            let count = match spec.run_loop.count {
+                spec::RoundCount::Messages | spec::RoundCount::MessagesWithOpening => LoopCount::Messages,
+                spec::RoundCount::Turns => base.limit.count,
+            };
+            LoopLimit { max, count, then: base.limit.then }
+        }
+        // What supyagent bounds is tool calls; its agents' own limits say how many.
+        None if base.limit.then == OnLimit::Return && base.handoff.mode == HandoffMode::Return => {
+            LoopLimit { max: spec.run_loop.max_steps.max(base.limit.max), ..base.limit.clone() }
+        }
+        None => LoopLimit { max: spec.run_loop.max_steps, ..base.limit.clone() },
+    }
+}
+
+/// The agents of a spec, with whom each may call.
+pub fn agents(spec: &SupervisorSpec, rules: &AgentRules) -> Vec<AgentDef> {
+    let root = spec.delegation.root.as_deref().or(spec.agents.first().map(|agent| agent.name.as_str()));
+    let nobody_says = spec.agents.iter().all(|agent| agent.delegates.is_empty());
+    let own: Vec<&spec::Agent> = spec.agents.iter().filter(|agent| !agent.is_callable()).collect();
+    let define = |agent: &&spec::Agent| {
+        let is_root = Some(agent.name.as_str()) == root;
+        let others = || own.iter().map(|other| other.name.clone()).filter(|name| *name != agent.name).collect();
+        let hands_over = matches!(spec.preset, Some(Preset::LanggraphSupervisor | Preset::SwarmHandoff));
+        let mut def = AgentDef {
+            name: agent.name.clone(),
+            description: agent.description.clone(),
+            instructions: agent.system_prompt.clone(),
+            model: agent.model.as_ref().map(|model| model.name.clone()),
+            tools: agent.tools.iter().map(|tool| tool_of(spec, tool)).collect(),
+            timeout: agent.timeout,
+            memory_scope: Some(memory_scope(agent, rules).to_owned()),
+            limits: ToolLimits { per_turn: agent.limits.per_turn, total: agent.limits.total },
+            ..AgentDef::default()
+        };
+        let listed = agent.delegates.clone();
+        if hands_over {
+            // Agents that hand over for good may do so from anywhere; one that gets control back is the supervisor.
+            let everybody = nobody_says && (is_root || rules.handoff.mode == HandoffMode::Switch);
+            def.handoffs = if everybody { others() } else { known(spec, listed) };
+        } else if rules.delegation.kind == DelegationKind::Variables && nobody_says && is_root {
+            def.delegates = others();
+        } else {
+            def.delegates = listed;
+        }
+        def
+    };
+    own.iter().map(define).collect()
+}
+
+/// A hand-off leads to an agent; a delegate without a config is told so when it is asked.
+fn known(spec: &SupervisorSpec, names: Vec<String>) -> Vec<String> {
+    names.into_iter().filter(|name| spec.agent(name).is_some_and(|agent| !agent.is_callable())).collect()
+}
+
+fn tool_of(spec: &SupervisorSpec, tool: &spec::Tool) -> ToolDef {
+    ToolDef {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        parameters: tool.parameters.clone().unwrap_or_default(),
+        // An agent of the tool's name carries it out; the agent that has the tool does otherwise.
+        owner: spec.agent(&tool.name).map(|agent| agent.name.clone()),
+        ..ToolDef::default()
+    }
+}
+
+/// Only where variables are passed does a child remember: elsewhere each delegation is a new instance.
+fn memory_scope(agent: &spec::Agent, rules: &AgentRules) -> &'static str {
+    match (rules.delegation.kind, agent.memory_scope) {
+        (DelegationKind::Variables, spec::MemoryScope::Conversation) => "conversation",
+        _ => "call",
+    }
+}
+
+/// The tasks of a crew are those of the seed plan, in the order of their ids; without one, the objective is the task.
+fn crew(spec: &SupervisorSpec) -> Result<Crew, AgentsRefused> {
+    let manager_agent = spec.manager_agent.as_ref().map(|agent| AgentDef {
+        instructions: agent.system_prompt.clone(),
+        description: agent.description.clone(),
+        model: agent.model.as_ref().map(|model| model.name.clone()),
+        tools: agent.tools.iter().map(|tool| ToolDef::new(&tool.name)).collect(),
+        timeout: agent.timeout,
+        ..AgentDef::new(&agent.name)
+    });
+    let plan = spec.plan().map_err(|why| AgentsRefused::Steps(vec![why.to_string()]))?;
+    let tasks = match plan {
+        Some(plan) => plan.tasks().map(|item| crew_task(spec, item)).collect::<Result<_, _>>()?,
+        None => vec![CrewTask { id: "1".to_owned(), description: spec.objective.clone(), ..guarded(spec) }],
+    };
+    Ok(Crew { manager_llm: spec.manager_llm.clone(), manager_agent, tasks })
+}
+
+/// What the spec says of every task.
+fn guarded(spec: &SupervisorSpec) -> CrewTask {
+    let reviewed = spec.review.scope == spec::ReviewScope::Task && spec.reviewer.is_some();
+    CrewTask {
+        guardrail: reviewed.then(|| REVIEWER.to_owned()),
+        guardrail_max_retries: spec.review.guardrail_retries,
+        human_input: spec.review.human,
+        ..CrewTask::default()
+    }
+}
+
+/// A task of the plan; what only crews have stands among its parameters under the names of [`CrewTask`].
+fn crew_task(spec: &SupervisorSpec, item: &TaskItem) -> Result<CrewTask, AgentsRefused> {
+    let mut fields = serde_json::Map::new();
+    for key in ["expected_output", "async_execution", "when", "guardrail", "guardrail_max_retries", "human_input"] {
+        if let Some(value) = item.parameters.get(key) {
+            fields.insert(key.to_owned(), value.clone());
+        }
+    }
+    let given: CrewTask =
+        serde_path_to_error::deserialize(serde_json::Value::Object(fields.clone())).map_err(|why| {
+            AgentsRefused::Steps(vec![format!("task {}: parameters.{}: {}", item.task_id, why.path(), why.inner())])
+        })?;
+    let said = |key: &str| fields.contains_key(key);
+    let all = guarded(spec);
+    let context: Vec<String> = item.sub_task_dependencies.iter().map(ToString::to_string).collect();
+    Ok(CrewTask {
+        id: item.task_id.to_string(),
+        description: item.sub_task_objective.clone(),
+        agent: spec.agent_for(&item.capability).map(|agent| agent.name.clone()),
+        context: (!context.is_empty()).then_some(context),
+        guardrail: if said("guardrail") { given.guardrail } else { all.guardrail },
+        guardrail_max_retries: if said("guardrail_max_retries") {
+            given.guardrail_max_retries
+        } else {
+            all.guardrail_max_retries
+        },
+        human_input: if said("human_input") { given.human_input } else { all.human_input },
+        expected_output: given.expected_output,
+        async_execution: given.async_execution,
+        when: given.when,
+    })
+}
