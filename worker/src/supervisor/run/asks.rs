@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bosun_engine::workflow::Cx;
 use bosun_engine::{
-    ActivityType, ChildWorkflowOptions, ExternalTarget, Failure, FailureKind, Payload, Seq, Timestamp, WorkflowId,
+    ActivityType, ChildWorkflowOptions, ExternalTarget, Failure, FailureKind, ParentClosePolicy, Payload, Seq,
+    Timestamp, WorkflowId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -101,7 +102,10 @@ impl Ledger {
     fn start_child(&mut self, key: Key, workflow_type: &'static str, input: &Value, cx: &mut Cx<'_>) {
         let workflow_id = format!("{}-{}", cx.run_id(), key.replace('/', "-"));
         let id = WorkflowId::of(&workflow_id);
-        let seq = cx.start_child(workflow_type, id, input, ChildWorkflowOptions::default());
+        // A child closes with its parent (SHN-50), in its own way.
+        let parent_close_policy = ParentClosePolicy::RequestCancel;
+        let options = ChildWorkflowOptions { parent_close_policy, ..ChildWorkflowOptions::default() };
+        let seq = cx.start_child(workflow_type, id, input, options);
         self.keep(key.clone(), seq, Pending::Child { key, workflow_id });
     }
 
@@ -161,7 +165,10 @@ impl SupervisorRun {
         match self.ledger.take(seq) {
             Some(Pending::Call { .. }) => cx.cancel_activity(seq),
             Some(Pending::Later { .. } | Pending::Timer { .. }) => cx.cancel_timer(seq),
-            Some(Pending::Child { .. }) => cx.cancel_child(seq, reason),
+            Some(Pending::Child { .. }) => {
+                self.parts.control.unregister(key);
+                cx.cancel_child(seq, reason);
+            }
             None => {}
         }
     }

@@ -74,6 +74,7 @@ impl StateMachine for SupervisorRun {
             json!({ "name": resolved.spec.name, "preset": resolved.spec.preset, "hash": resolved.hash }),
         );
         let mut parts = Parts::new(&resolved.spec, &run, context.depth, cx.now());
+        parts.team.started(&resolved.spec.name, &mut out);
         let carrier = Carrier::new(&resolved.spec, &context, &mut parts, &mut out)?;
         let mut run = SupervisorRun {
             resolved,
@@ -168,8 +169,10 @@ impl SupervisorRun {
         if self.parts.memory.answered(key, &answer, out) {
             return self.begin_if_ready(out);
         }
-        if key.starts_with("recruit/") || key.starts_with("retire/") {
-            self.parts.team.answered(key, answer, out);
+        if self.parts.team.asked(key) {
+            if let Some(heard) = self.parts.team.answered(key, answer, out) {
+                self.team_heard(heard, out);
+            }
             return;
         }
         self.carrier.answered(key, answer, &mut self.parts, out);
@@ -194,7 +197,7 @@ impl SupervisorRun {
             return self.review_ended(out);
         }
         let mode = self.parts.autonomy.mode();
-        if self.parts.topics.fired(key, out).is_some() || self.parts.escalations.fired(key, mode, out).is_some() {
+        if self.parts.team.fired(key, out).is_some() || self.parts.escalations.fired(key, mode, out).is_some() {
             return;
         }
         if self.parts.control.fired(key, out) {

@@ -65,7 +65,7 @@ impl SupervisorRun {
             final_result: None,
             tasks: Vec::new(),
             errors: Vec::new(),
-            recruits: json!(self.parts.team.results()),
+            recruits: json!(self.parts.team.members.results()),
             spec_hash: self.resolved.hash.clone(),
             tokens: 0,
             calls: 0,
@@ -111,7 +111,7 @@ impl SupervisorRun {
             let strategy = graph.strategy.clone().unwrap_or_else(|| "parallel".to_owned());
             self.parts.memory.succeeded(&strategy, &json!(subtasks), out);
         }
-        self.parts.team.closed();
+        self.parts.team.closed(matches!(phase, Phase::Completed | Phase::Partial), out);
         let checkpoint = self.carrier.checkpoint();
         self.parts.control.checkpoint(&checkpoint, out);
     }
@@ -150,7 +150,7 @@ impl SupervisorRun {
             "objective": output.objective, "status": output.status, "control": control,
             "completed": done, "total": output.tasks.len(), "started_at": self.started_at, "tasks": output.tasks,
             "pending_approvals": self.parts.approvals.view(), "pending_interrupts": self.parts.interrupts.view(),
-            "team": self.parts.team.directory.list(), "handed": self.parts.control.is_human().then(|| self.takeover_context().handed()),
+            "team": self.parts.team.members.directory.list(), "handed": self.parts.control.is_human().then(|| self.takeover_context().handed()),
             "carrier": match &self.carrier { Carrier::Graph(_) => Value::Null, other => other.view() },
         })
     }

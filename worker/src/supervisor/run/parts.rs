@@ -3,8 +3,6 @@
 //! Invariant: each part decides about its own matter only; here they are asked in one order (topics, recruits, people),
 //! and told what has ended. Nothing here moves a task.
 
-use std::collections::BTreeMap;
-
 use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -12,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::progress::Progress;
 use crate::supervisor::graph::{Gates, Moment, Reply, Start, Take};
 use crate::supervisor::memory::SessionMemoryPart;
-use crate::supervisor::model::{Risk, Task, TaskId, TaskPlan};
+use crate::supervisor::model::{Risk, Task, TaskPlan};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::approval::{Approvals, Clearance, OnReject, Proposal, Scope};
 use crate::supervisor::people::autonomy::Autonomy;
@@ -20,14 +18,9 @@ use crate::supervisor::people::control::Control;
 use crate::supervisor::people::escalation::{Escalations, Observed};
 use crate::supervisor::people::interrupts::{Interrupts, Question};
 use crate::supervisor::people::plan_review::{PlanReview, ReviewStatus};
-use crate::supervisor::spec::{Gate, Money, PlanApproval, Preset, Ratio, RiskLevel, SupervisorSpec};
+use crate::supervisor::spec::{Gate, Money, PlanApproval, Ratio, RiskLevel, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
-use crate::supervisor::team::events::TeamEvent;
-use crate::supervisor::team::mailbox::Mailbox;
-use crate::supervisor::team::recruit::Team;
-use crate::supervisor::team::registry::Registry;
-use crate::supervisor::team::roles;
-use crate::supervisor::team::topics::{TopicState, Topics};
+use crate::supervisor::team::{Teamwork, agent_of};
 
 /// Everything beside the carrier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,26 +31,15 @@ pub(super) struct Parts {
     pub(super) control: Control,
     pub(super) autonomy: Autonomy,
     pub(super) review: Option<PlanReview>,
-    pub(super) mailbox: Mailbox,
-    pub(super) team: Team,
-    pub(super) registry: Registry,
-    pub(super) topics: Topics,
+    pub(super) team: Teamwork,
     pub(super) memory: SessionMemoryPart,
     pub(super) progress: Progress,
-    /// Who is at work on which task, by the registry's id.
-    instances: BTreeMap<TaskId, String>,
     plan_approval: PlanApproval,
     human_review: bool,
-    /// Whether this kind of run has a team at all (SHD-07).
-    pub(super) has_team: bool,
-    topics_planned: u64,
-    started: usize,
-    warned: BTreeMap<TaskId, Vec<String>>,
 }
 
 impl Parts {
     pub(super) fn new(spec: &SupervisorSpec, run: &str, base_depth: u32, now: Timestamp) -> Self {
-        let alone = [Preset::ShannonDag, Preset::ShannonSimple];
         Parts {
             approvals: Approvals::new(spec.hitl.approval.clone()),
             escalations: Escalations::new(spec.hitl.clone()),
@@ -65,34 +47,11 @@ impl Parts {
             control: Control::default(),
             autonomy: Autonomy::new(&spec.hitl, &spec.trust, now),
             review: None,
-            mailbox: Mailbox::new(spec.mailbox.clone()),
-            team: Team::new(spec.team.clone()),
-            registry: Registry::new(run, base_depth, spec.delegation.max_depth),
-            topics: Topics::new(spec.dependencies.topics.clone()),
+            team: Teamwork::new(spec, run, base_depth),
             memory: SessionMemoryPart::new(spec.memory.clone()),
             progress: Progress::new(spec.progress.messages),
-            instances: BTreeMap::new(),
             plan_approval: spec.planning.approval.clone(),
             human_review: spec.review.human,
-            has_team: spec.preset.is_none_or(|preset| !alone.contains(&preset)),
-            topics_planned: 0,
-            started: 0,
-            warned: BTreeMap::new(),
-        }
-    }
-
-    /// Who carries a task out, as the team knows them.
-    pub(super) fn agent_of(task: &Task) -> String {
-        let named = task.agent.as_deref().or(task.capability.as_deref()).filter(|name| !name.is_empty());
-        named.map_or_else(|| format!("agent-{}", task.id), str::to_owned)
-    }
-
-    fn plan_topics(&mut self, plan: &TaskPlan) {
-        if self.topics_planned < plan.version {
-            self.topics_planned = plan.version;
-            for task in plan.tasks.values().filter(|task| !task.status.is_terminal() && !task.produces.is_empty()) {
-                self.topics.plan(&task.id, &task.produces);
-            }
         }
     }
 
@@ -191,12 +150,9 @@ impl Gates for Parts {
     }
 
     fn may_start(&mut self, task: &Task, out: &mut Outbox) -> Start {
-        if let TopicState::Wait = self.topics.begin(&task.id, &Parts::agent_of(task), &task.consumes, out) {
-            return Start::Wait(format!("waits for topics: {}", self.topics.waiting_for(&task.id).join(", ")));
-        }
-        let joins = self.team.joins(&task.dependencies());
-        if !joins.is_empty() {
-            return Start::Wait(format!("waits for recruits: {}", joins.join(", ")));
+        match self.team.may_start(task, out) {
+            Start::Go => {}
+            other => return other,
         }
         let Some(proposal) = self.proposal(task) else { return Start::Go };
         match self.approvals.clearance(&proposal) {
@@ -214,23 +170,9 @@ impl Gates for Parts {
 
     fn may_take(&mut self, task: &Task, reply: &Reply, out: &mut Outbox) -> Take {
         for message in &reply.send {
-            let from = Parts::agent_of(task);
-            let mut message = message.clone();
-            if let Value::Object(fields) = &mut message {
-                fields.entry("From").or_insert_with(|| from.into());
-            }
-            // A refusal is noted by the mailbox.
-            let _ = self.mailbox.received(&message, out);
+            self.team.sent(&agent_of(task), message, out);
         }
-        if self.has_team {
-            let mut seen = reply.result.clone();
-            if let (Value::Object(map), false) = (&mut seen, reply.recruit.is_empty()) {
-                map.insert("recruit".into(), Value::Array(reply.recruit.clone()));
-            } else if !reply.recruit.is_empty() {
-                seen = json!({ "recruit": reply.recruit });
-            }
-            self.team.result_seen(&task.id, &seen, out);
-        }
+        self.team.result_seen(&task.id, &reply.result, &reply.recruit, out);
         if let Some(payload) = &reply.interrupt {
             let timeout = payload.get("timeout").and_then(|span| serde_json::from_value(span.clone()).ok());
             let question = Question { timeout, ..Question::new(task.id.clone(), payload.clone()) };
@@ -241,33 +183,7 @@ impl Gates for Parts {
     }
 
     fn context(&mut self, task: &Task, out: &mut Outbox) -> Map<String, Value> {
-        let mut more = Map::new();
-        let agent = Parts::agent_of(task);
-        if let Some(role) = task.role.as_deref().filter(|_| self.has_team) {
-            if self.team.directory.started(&agent, role, &task.id) {
-                let _ = roles::assign(&mut self.mailbox, &agent, role, out);
-                TeamEvent::RoleAssigned { agent: agent.clone(), role: role.to_owned() }.emit(out);
-            }
-            more.insert("role_prompt".into(), roles::role_prompt(role).into());
-        } else if self.has_team {
-            self.team.directory.started(&agent, roles::GENERALIST, &task.id);
-        }
-        let unread = self.mailbox.unread(&agent);
-        if let Some(last) = unread.last() {
-            let through = last.seq;
-            let read: Vec<&_> = unread.iter().filter(|message| message.draft.content != roles::ROLE_ASSIGNED).collect();
-            if !read.is_empty() {
-                more.insert("messages".into(), json!(read));
-            }
-            self.mailbox.mark_read(&agent, through);
-        }
-        if let Ok(instance) = self.registry.register(&agent, None, out) {
-            self.instances.insert(task.id.clone(), instance);
-        }
-        if let Some(missing) = self.warned.remove(&task.id) {
-            more.insert("missing_topics".into(), json!(missing));
-        }
-        more
+        self.team.context(task, out)
     }
 
     fn ended(&mut self, task: &Task, out: &mut Outbox) {
@@ -277,40 +193,25 @@ impl Gates for Parts {
             self.escalations.task_ended(success);
             self.autonomy.task_ended(success, out);
         }
-        self.topics.ended(&task.id, &task.produces, success);
-        self.team.directory.ended(&Parts::agent_of(task), Some(&task.id), success);
-        if let Some(instance) = self.instances.remove(&task.id) {
-            let _ = match success {
-                true => self.registry.mark_completed(&instance, out),
-                false => self.registry.mark_failed(&instance, out),
-            };
-        }
+        self.team.ended(task, out);
         self.interrupts.task_ended(&task.id, out);
         self.approvals.void(Some(&task.id), "the task is over", out);
     }
 
     fn moment(&mut self, moment: Moment<'_>, plan: &TaskPlan, out: &mut Outbox) {
-        self.plan_topics(plan);
-        if let (Moment::Started(task), true) = (&moment, self.has_team) {
-            self.started += 1;
-            let agent = Parts::agent_of(task);
-            TeamEvent::Progress { agent, step: task.position as usize + 1, of: plan.tasks.len() }.emit(out);
-        }
-        if let (Moment::Decomposed, true) = (&moment, self.has_team) {
-            TeamEvent::Status { agents: plan.tasks.len() }.emit(out);
+        match moment {
+            Moment::Decomposed => self.team.announced(plan, out),
+            _ => self.team.planned(plan),
         }
         self.progress.moment(&moment, plan, out);
     }
 
     fn busy(&self) -> Option<String> {
-        let recruits = self.team.recruits_alive();
-        (recruits > 0).then(|| format!("{recruits} recruits are at work"))
+        self.team.busy()
     }
 
     fn more_results(&self) -> Vec<(String, Value)> {
-        let good = self.team.results().into_iter().filter(|result| result.success);
-        let result = |value: Value| value.get("result").or_else(|| value.get("final_result")).cloned().unwrap_or(value);
-        good.map(|recruit| (recruit.agent_id, result(recruit.response))).collect()
+        self.team.more_results()
     }
 
     fn synthesizing(&mut self, out: &mut Outbox) {

@@ -78,19 +78,9 @@ impl SupervisorRun {
             }
             "trust_level" => parts.autonomy.view(self.ledger.now),
             "progress_messages" => json!(parts.progress.messages()),
-            "getMailbox" => json!(parts.mailbox.view()),
-            "mailbox_counts" => json!(parts.mailbox.counts()),
-            "listTeamAgents" => json!(parts.team.directory.list()),
-            "team_roster" => json!(parts.team.directory.roster()),
-            "findTeamAgentsByRole" => json!(parts.team.directory.find_by_role(&text(value, "role"))),
-            "registry" => json!(parts.registry.list_all()),
-            "registry_stats" => json!(parts.registry.stats()),
-            "list_active" => json!(parts.registry.list_active()),
-            "list_children" => json!(parts.registry.list_children(&text(value, "parent"))),
-            "get_depth" => json!(parts.registry.get_depth(&text(value, "id"))),
             "budget" => self.budget(),
             "list_processes" | "check_process" | "get_process_output" => self.carrier.process_query(name, value),
-            _ => return self.plan_query(name, value),
+            _ => return parts.team.query(name, value).map(Ok).or_else(|| self.plan_query(name, value)),
         }))
     }
 

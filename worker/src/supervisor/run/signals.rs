@@ -15,6 +15,8 @@ use crate::supervisor::people::approval::{Closed, Consequence, Scope};
 use crate::supervisor::people::control::{self, ControlRequest};
 use crate::supervisor::people::interrupts::{Resume, Resumed};
 use crate::supervisor::people::plan_review::Ending;
+use crate::supervisor::task::Actor;
+use crate::supervisor::team::Heard;
 
 pub(super) const MAILBOX: &str = "mailbox_v1";
 pub(super) const RECRUIT: &str = "recruit_v1";
@@ -48,15 +50,11 @@ impl SupervisorRun {
     }
 
     fn other_signal(&mut self, name: &str, value: &Value, out: &mut Outbox) {
-        let of_team = [MAILBOX, RECRUIT, RETIRE].contains(&name);
-        if of_team && !self.parts.has_team {
-            return refuse(name, "this kind of run has no team and no mailbox", out);
+        if let Some(heard) = self.parts.team.signaled(name, value, out) {
+            return self.team_heard(heard, out);
         }
+        // Refusals of the team and of approvals are noted by themselves.
         let refused = match name {
-            MAILBOX => self.parts.mailbox.received(value, out).err().map(|why| why.to_string()),
-            // Refusals of the team and of approvals are noted by themselves.
-            RECRUIT => self.parts.team.recruit_signal(value, out).err().map(|_| String::new()),
-            RETIRE => self.parts.team.retire_signal(value, out).err().map(|_| String::new()),
             APPROVAL_RESPONSE => match self.parts.approvals.respond_json(value, out) {
                 Ok(closed) => {
                     self.approval_closed(closed, out);
@@ -85,6 +83,16 @@ impl SupervisorRun {
             control::PAUSE | control::TAKEOVER => self.carrier.pause(),
             control::RESUME | control::RELEASE => self.carrier.resume(out),
             _ => self.cancelled_by_control(out),
+        }
+    }
+
+    /// What the team has made of a signal or an answer: who has left, leaves tasks that nobody works on.
+    pub(super) fn team_heard(&mut self, heard: Heard, out: &mut Outbox) {
+        let Heard::Retired { agent_id, tasks } = heard else { return };
+        let Some(graph) = self.carrier.graph_mut() else { return };
+        for task in tasks {
+            let reason = format!("{agent_id} was retired");
+            graph.cancel_task(&task, &reason, Actor::Supervisor, &mut self.parts, out);
         }
     }
 
@@ -149,7 +157,7 @@ impl SupervisorRun {
             return self.resume_interrupt(&json!({ "resume": text }), out).map(|_| ());
         }
         let message = json!({ "From": HUMAN, "To": "supervisor", "Role": HUMAN, "Content": text });
-        self.parts.mailbox.received(&message, out).map_err(|why| why.to_string())?;
+        self.parts.team.mailbox.received(&message, out).map_err(|why| why.to_string())?;
         if let Some(graph) = self.carrier.graph_mut() {
             graph.board_notes.push(format!("A person says: {text}"));
         }

@@ -141,12 +141,7 @@ impl Mailbox {
 
     /// Takes the input of a `mailbox_v1` signal. One that is no message is counted and noted, and hinders nothing.
     pub fn received(&mut self, input: &Value, out: &mut Outbox) -> Result<u64, InvalidMessage> {
-        let taken = serde_path_to_error::deserialize(input)
-            .map_err(|why| {
-                let path = why.path().to_string();
-                InvalidMessage::Malformed { path, problem: why.into_inner().to_string() }
-            })
-            .and_then(|draft| self.append(draft, out));
+        let taken = self.draft(input).and_then(|draft| self.append(draft, out));
         if let Err(why) = &taken {
             self.counts.refused += 1;
             out.note(NoteKind::MailboxDropped, json!({ "reason": why.to_string() }));
@@ -156,10 +151,7 @@ impl Mailbox {
 
     /// Appends a message and queues it for its recipient; gives its number.
     pub fn append(&mut self, draft: Draft, out: &mut Outbox) -> Result<u64, InvalidMessage> {
-        let (bytes, max) = (draft.content.len(), self.rules.payload_max as usize);
-        if bytes > max {
-            return Err(InvalidMessage::TooLarge { bytes, max });
-        }
+        let bytes = self.sized(&draft)?;
         self.counts.received += 1;
         let seq = self.counts.received;
         let agent_seq = self.next_agent_seq(&draft.to);
@@ -183,18 +175,23 @@ impl Mailbox {
         others.map(|to| self.append(Draft { to: to.clone(), ..draft.clone() }, out)).collect()
     }
 
-    /// Sends a message to the mailbox of another run.
-    pub fn send_elsewhere(&mut self, workflow_id: &str, draft: &Draft, out: &mut Outbox) -> Result<(), InvalidMessage> {
-        let (bytes, max) = (draft.content.len(), self.rules.payload_max as usize);
-        if bytes > max {
-            return Err(InvalidMessage::TooLarge { bytes, max });
-        }
+    /// Sends a message to the mailbox of another run. One that its mailbox would not take is counted and noted.
+    pub fn send_elsewhere(
+        &mut self,
+        workflow_id: &str,
+        message: &Value,
+        out: &mut Outbox,
+    ) -> Result<(), InvalidMessage> {
+        let draft = self.draft(message).inspect_err(|why| {
+            self.counts.refused += 1;
+            out.note(NoteKind::MailboxDropped, json!({ "reason": why.to_string(), "to_run": workflow_id }));
+        })?;
         self.sent += 1;
         out.ask(Ask::SignalExternal {
             key: format!("mailbox/send/{}", self.sent),
             workflow_id: workflow_id.to_owned(),
             signal: SIGNAL_MAILBOX.to_owned(),
-            input: serde_json::to_value(draft).unwrap_or_default(),
+            input: json!(draft),
         });
         Ok(())
     }
@@ -237,6 +234,19 @@ impl Mailbox {
 
     pub fn counts(&self) -> MailboxCounts {
         MailboxCounts { kept: self.messages.len() as u64, ..self.counts }
+    }
+
+    fn draft(&self, input: &Value) -> Result<Draft, InvalidMessage> {
+        let draft: Draft = serde_path_to_error::deserialize(input).map_err(|why| {
+            let path = why.path().to_string();
+            InvalidMessage::Malformed { path, problem: why.into_inner().to_string() }
+        })?;
+        self.sized(&draft).map(|_| draft)
+    }
+
+    fn sized(&self, draft: &Draft) -> Result<usize, InvalidMessage> {
+        let (bytes, max) = (draft.content.len(), self.rules.payload_max as usize);
+        if bytes > max { Err(InvalidMessage::TooLarge { bytes, max }) } else { Ok(bytes) }
     }
 
     fn next_agent_seq(&mut self, to: &str) -> u64 {

@@ -11,16 +11,17 @@ use serde_json::{Map, Value, json};
 
 use super::directory::MemberStatus;
 use super::events::TeamEvent;
-use super::mailbox::{Mailbox, SIGNAL_MAILBOX};
+use super::mailbox::{Mailbox, MailboxMessage, SIGNAL_MAILBOX, SUPERVISOR};
 use super::recruit::{RecruitResult, SIGNAL_RECRUIT, SIGNAL_RETIRE, Team, TeamOutcome};
 use super::registry::Registry;
-use super::roles::{GENERALIST, assign, role_prompt};
+use super::roles::{GENERALIST, ROLE_ASSIGNED, assign, role_prompt};
 use super::topics::{TopicState, Topics};
 use crate::supervisor::TaskStatus;
 use crate::supervisor::graph::Start;
+use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::{Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Answer, Outbox};
-use crate::supervisor::spec::SupervisorSpec;
+use crate::supervisor::spec::{Preset, SupervisorSpec};
 
 /// What a signal, an answer or a timer came to.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,32 +47,38 @@ struct Work {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Teamwork {
-    /// Whether there is a team at all: a graph or a simple task has none (SHN-07).
+    /// Whether there is a team at all: a graph or a simple task has none (SHD-07).
     managed: bool,
+    /// Whether an agent without a role of its own is told that it is a generalist (SHN-40).
+    roles: bool,
     pub mailbox: Mailbox,
-    pub team: Team,
+    pub members: Team,
     pub topics: Topics,
     pub registry: Registry,
     root: Option<String>,
     work: BTreeMap<TaskId, Work>,
     /// The instances of recruits at work, by agent.
     recruits: BTreeMap<String, String>,
-    /// How many tasks the plan has: the `n` of "step i of n".
+    /// The version of the plan that is known here, and how many tasks it has: the `n` of "step i of n".
+    version: u64,
     planned: usize,
 }
 
 impl Teamwork {
-    pub fn new(spec: &SupervisorSpec, run: &str) -> Self {
-        let delegation = &spec.delegation;
+    /// `base_depth` is how deep the run itself stands below others.
+    pub fn new(spec: &SupervisorSpec, run: &str, base_depth: u32) -> Self {
+        let alone = [Some(Preset::ShannonDag), Some(Preset::ShannonSimple)];
         Teamwork {
-            managed: spec.team.recruit,
+            managed: !alone.contains(&spec.preset),
+            roles: spec.preset == Some(Preset::ShannonSupervisor),
             mailbox: Mailbox::new(spec.mailbox.clone()),
-            team: Team::new(spec.team.clone()),
+            members: Team::new(spec.team.clone()),
             topics: Topics::new(spec.dependencies.topics.clone()),
-            registry: Registry::new(run, delegation.base_depth, delegation.max_depth),
+            registry: Registry::new(run, base_depth, spec.delegation.max_depth),
             root: None,
             work: BTreeMap::new(),
             recruits: BTreeMap::new(),
+            version: 0,
             planned: 0,
         }
     }
@@ -83,12 +90,20 @@ impl Teamwork {
         }
     }
 
-    /// There is a plan, or another one.
-    pub fn planned(&mut self, plan: &TaskPlan, out: &mut Outbox) {
-        self.planned = plan.tasks.len();
+    /// The plan as it is now; one that has not changed costs nothing.
+    pub fn planned(&mut self, plan: &TaskPlan) {
+        if (self.version, self.planned) == (plan.version, plan.tasks.len()) {
+            return;
+        }
+        (self.version, self.planned) = (plan.version, plan.tasks.len());
         for task in plan.tasks.values().filter(|task| !task.status.is_terminal()) {
             self.topics.plan(&task.id, &task.produces);
         }
+    }
+
+    /// The plan is about to be carried out: people are told how many work on it.
+    pub fn announced(&mut self, plan: &TaskPlan, out: &mut Outbox) {
+        self.planned(plan);
         if self.managed {
             TeamEvent::Status { agents: self.planned }.emit(out);
         }
@@ -98,10 +113,10 @@ impl Teamwork {
     /// topics it consumes are there (or have been waited for).
     pub fn may_start(&mut self, task: &Task, out: &mut Outbox) -> Start {
         let agent = agent_of(task);
-        if self.team.directory.get(&agent).is_some_and(|member| member.status == MemberStatus::Retired) {
+        if self.members.directory.get(&agent).is_some_and(|member| member.status == MemberStatus::Retired) {
             return Start::Refused(format!("{agent} has left the team"));
         }
-        let joined = self.team.joins(&task.dependencies());
+        let joined = self.members.joins(&task.dependencies());
         if !joined.is_empty() {
             return Start::Wait(format!("waits for {}", joined.join(", ")));
         }
@@ -117,19 +132,19 @@ impl Teamwork {
     /// here on, and knows its role.
     pub fn context(&mut self, task: &Task, out: &mut Outbox) -> Map<String, Value> {
         let agent = agent_of(task);
-        let role = task.role.clone().unwrap_or_else(|| GENERALIST.to_owned());
+        let named = task.role.clone().or_else(|| self.roles.then(|| GENERALIST.to_owned()));
+        let role = named.clone().unwrap_or_else(|| GENERALIST.to_owned());
         let again = self.work.contains_key(&task.id);
-        self.team.directory.started(&agent, &role, &task.id);
+        self.members.directory.started(&agent, &role, &task.id);
         if !again {
             let instance = self.registry.register(&agent, self.root.as_deref(), out).ok();
             self.work.insert(task.id.clone(), Work { agent: agent.clone(), instance, shown: BTreeMap::new() });
             if self.managed {
-                self.welcome(task, &agent, &role, out);
+                self.welcome(task, &agent, named.as_deref(), out);
             }
         }
         let mut context = Map::new();
-        if self.managed {
-            context.insert("agent_id".into(), agent.as_str().into());
+        if let Some(role) = named.filter(|_| self.managed) {
             context.insert("role".into(), role.as_str().into());
             context.insert("role_prompt".into(), role_prompt(&role).into());
         }
@@ -150,7 +165,7 @@ impl Teamwork {
         let succeeded = task.status == TaskStatus::Completed;
         self.topics.ended(&task.id, &task.produces, succeeded);
         if let Some(work) = self.work.remove(&task.id) {
-            self.team.directory.ended(&work.agent, Some(&task.id), succeeded);
+            self.members.directory.ended(&work.agent, Some(&task.id), succeeded);
             if let Some(instance) = &work.instance {
                 self.close_instance(instance, succeeded, out);
             }
@@ -159,9 +174,30 @@ impl Teamwork {
                 self.mailbox.mark_read(name, *through);
             }
         }
-        if let Some(result) = task.result.as_ref().filter(|_| succeeded && self.managed) {
-            self.team.result_seen(&task.id, result, out);
+    }
+
+    /// What a result brings about: the recruits its agent asks for beside it, and those that rules want.
+    pub fn result_seen(&mut self, task: &TaskId, result: &Value, asked: &[Value], out: &mut Outbox) {
+        if self.managed {
+            self.members.result_seen(task, result, asked, out);
         }
+    }
+
+    /// A message that an agent sends on the way: to a colleague, or (`workflow_id`) to the mailbox of another run.
+    pub fn sent(&mut self, agent: &str, message: &Value, out: &mut Outbox) {
+        let mut message = message.clone();
+        let mut elsewhere = None;
+        if let Value::Object(fields) = &mut message {
+            elsewhere = fields.remove("workflow_id").and_then(|id| id.as_str().map(str::to_owned));
+            if !fields.contains_key("from") {
+                fields.entry("From").or_insert_with(|| agent.into());
+            }
+        }
+        // What is no message is noted by the mailbox.
+        let _ = match elsewhere {
+            Some(workflow_id) => self.mailbox.send_elsewhere(&workflow_id, &message, out),
+            None => self.mailbox.received(&message, out).map(|_| ()),
+        };
     }
 
     /// A signal of the team's; `None` if it is another part's.
@@ -170,9 +206,8 @@ impl Teamwork {
             return None;
         }
         if !self.managed {
-            let why = format!("{signal} is refused: this run has no team");
-            let data = json!({ "reason": why, "asked": input });
-            out.note(crate::supervisor::journal::NoteKind::ActionRefused, data);
+            let why = "this kind of run has no team and no mailbox".to_owned();
+            out.note(NoteKind::ActionRefused, json!({ "signal": signal, "why": why }));
             return Some(Heard::Refused(why));
         }
         let heard = match signal {
@@ -180,13 +215,18 @@ impl Teamwork {
                 Ok(_) => return Some(Heard::Settled),
                 Err(why) => return Some(Heard::Refused(why.to_string())),
             },
-            SIGNAL_RECRUIT => self.team.recruit_signal(input, out),
-            _ => self.team.retire_signal(input, out),
+            SIGNAL_RECRUIT => self.members.recruit_signal(input, out),
+            _ => self.members.retire_signal(input, out),
         };
         Some(match heard {
             Ok(outcome) => outcome.map_or(Heard::Settled, |outcome| self.heard(outcome, out)),
             Err(why) => Heard::Refused(why.to_string()),
         })
+    }
+
+    /// Whether the team asked under this key.
+    pub fn asked(&self, key: &str) -> bool {
+        ["recruit/", "retire/", "mailbox/send/"].iter().any(|start| key.starts_with(start))
     }
 
     /// The answer to an ask of the team's, or the end of a child of it.
@@ -195,7 +235,7 @@ impl Teamwork {
         if key.starts_with("mailbox/send/") {
             return Some(Heard::Settled);
         }
-        let outcome = self.team.answered(key, answer, out)?;
+        let outcome = self.members.answered(key, answer, out)?;
         Some(self.heard(outcome, out))
     }
 
@@ -209,7 +249,7 @@ impl Teamwork {
 
     /// What must be over before the run may put its results together.
     pub fn busy(&self) -> Option<String> {
-        match self.team.recruits_alive() {
+        match self.members.recruits_alive() {
             0 => None,
             1 => Some("a recruit is at work".to_owned()),
             many => Some(format!("{many} recruits are at work")),
@@ -218,38 +258,38 @@ impl Teamwork {
 
     /// What recruits brought back with success, after the plan's own results.
     pub fn more_results(&self) -> Vec<(String, Value)> {
-        let successful = self.team.results().into_iter().filter(|result| result.success);
+        let successful = self.members.results().into_iter().filter(|result| result.success);
         successful.map(|RecruitResult { agent_id, response, .. }| (agent_id, plain(response))).collect()
     }
 
     pub fn synthesizing(&mut self) {
-        self.team.synthesizing();
+        self.members.synthesizing();
     }
 
     /// The run is over: its own agent too.
     pub fn closed(&mut self, succeeded: bool, out: &mut Outbox) {
-        self.team.closed();
+        self.members.closed();
         if let Some(root) = self.root.clone() {
             self.close_instance(&root, succeeded, out);
         }
     }
 
-    /// A query of the team's: copies, and nothing changes. `argument` is a role, a parent or an instance.
-    pub fn query(&self, query: &str, argument: &str) -> Option<Value> {
-        let shown = match query {
-            "getMailbox" => serde_json::to_value(self.mailbox.view()),
-            "mailbox_counts" => serde_json::to_value(self.mailbox.counts()),
-            "listTeamAgents" => serde_json::to_value(self.team.directory.list()),
-            "findTeamAgentsByRole" => serde_json::to_value(self.team.directory.find_by_role(argument)),
-            "recruits" => serde_json::to_value(self.team.results()),
-            "registry_stats" => serde_json::to_value(self.registry.stats()),
-            "list_all" => serde_json::to_value(self.registry.list_all()),
-            "list_active" => serde_json::to_value(self.registry.list_active()),
-            "list_children" => serde_json::to_value(self.registry.list_children(argument)),
-            "get_depth" => serde_json::to_value(self.registry.get_depth(argument)),
+    /// A query of the team's: copies, and nothing changes. Arguments are `role`, `parent`, `id`, or the text alone.
+    pub fn query(&self, query: &str, input: &Value) -> Option<Value> {
+        let text = |key: &str| input.get(key).or(Some(input)).and_then(Value::as_str).unwrap_or_default();
+        Some(match query {
+            "getMailbox" => json!(self.mailbox.view()),
+            "mailbox_counts" => json!(self.mailbox.counts()),
+            "listTeamAgents" => json!(self.members.directory.list()),
+            "team_roster" => json!(self.members.directory.roster()),
+            "findTeamAgentsByRole" => json!(self.members.directory.find_by_role(text("role"))),
+            "registry" => json!(self.registry.list_all()),
+            "registry_stats" => json!(self.registry.stats()),
+            "list_active" => json!(self.registry.list_active()),
+            "list_children" => json!(self.registry.list_children(text("parent"))),
+            "get_depth" => json!(self.registry.get_depth(text("id"))),
             _ => return None,
-        };
-        shown.ok()
+        })
     }
 
     /// Brings the registry in line with who comes and goes.
@@ -288,10 +328,12 @@ impl Teamwork {
         }
     }
 
-    fn welcome(&mut self, task: &Task, agent: &str, role: &str, out: &mut Outbox) {
-        // The content is short: it is never refused.
-        let _ = assign(&mut self.mailbox, agent, role, out);
-        TeamEvent::RoleAssigned { agent: agent.to_owned(), role: role.to_owned() }.emit(out);
+    fn welcome(&mut self, task: &Task, agent: &str, role: Option<&str>, out: &mut Outbox) {
+        if let Some(role) = role {
+            // The content is short: it is never refused.
+            let _ = assign(&mut self.mailbox, agent, role, out);
+            TeamEvent::RoleAssigned { agent: agent.to_owned(), role: role.to_owned() }.emit(out);
+        }
         if !task.edges.is_empty() {
             TeamEvent::DependencySatisfied { agent: agent.to_owned(), topic: None }.emit(out);
         }
@@ -313,19 +355,20 @@ impl Teamwork {
         }
         messages.sort_by_key(|message| message.seq);
         messages.dedup_by_key(|message| message.seq);
-        messages.iter().filter_map(|message| serde_json::to_value(message).ok()).collect()
+        // The role is told in words of its own.
+        let role =
+            |message: &&MailboxMessage| message.draft.from == SUPERVISOR && message.draft.content == ROLE_ASSIGNED;
+        messages.iter().filter(|message| !role(message)).map(|message| json!(message)).collect()
     }
 }
 
-/// The id of the agent that works on a task: the one the plan names, or one of its own.
+/// The id of the agent that works on a task: the agent or the capability that the plan names, or one of its own.
 pub fn agent_of(task: &Task) -> String {
-    task.agent.clone().unwrap_or_else(|| format!("agent-{}", task.id))
+    let named = task.agent.as_deref().or(task.capability.as_deref()).filter(|name| !name.is_empty());
+    named.map_or_else(|| format!("agent-{}", task.id), str::to_owned)
 }
 
-/// A child's output says its result under `result`; anything else is the result itself.
+/// A child says its result under `result` or `final_result`; anything else is the result itself.
 fn plain(response: Value) -> Value {
-    match response {
-        Value::Object(mut fields) if fields.contains_key("result") => fields.remove("result").unwrap_or_default(),
-        other => other,
-    }
+    response.get("result").or_else(|| response.get("final_result")).cloned().unwrap_or(response)
 }

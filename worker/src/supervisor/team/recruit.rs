@@ -122,18 +122,13 @@ impl Team {
         Ok(Some(self.recruit_authorized(number, Ok(()), out)))
     }
 
-    /// What a result of the plan wants: recruits its agent asks for (`recruit: [{description, role}]`), and those the
-    /// configured rules bring about. Refusals are noted.
-    pub fn result_seen(&mut self, task: &TaskId, result: &Value, out: &mut Outbox) {
-        let asked = match &result["recruit"] {
-            Value::Array(requests) => requests.clone(),
-            Value::Null => Vec::new(),
-            one => vec![one.clone()],
-        };
+    /// What a result of the plan wants: recruits its agent asks for (`{description, role}`), and those the configured
+    /// rules bring about. Refusals are noted.
+    pub fn result_seen(&mut self, task: &TaskId, result: &Value, asked: &[Value], out: &mut Outbox) {
         for input in asked {
-            let _ = match decode::<RecruitRequest>(&input) {
+            let _ = match decode::<RecruitRequest>(input) {
                 Ok(request) => self.recruit(RecruitRequest { task: Some(task.clone()), ..request }, "result", out),
-                Err(why) => self.refuse(why, &input, out),
+                Err(why) => self.refuse(why, input, out),
             };
         }
         let fired: Vec<RecruitRule> =

@@ -136,8 +136,11 @@ fn a_message_is_in_the_next_context_of_its_recipient() {
 fn another_run_is_signaled() {
     let (mut mailbox, mut out) = (Mailbox::default(), outbox(0));
     let draft = Draft::new("a", "b", "hello").role("analyst");
-    mailbox.send_elsewhere("other-run", &draft, &mut out).unwrap();
-    mailbox.send_elsewhere("other-run", &draft, &mut out).unwrap();
+    for _ in 0..2 {
+        mailbox.send_elsewhere("other-run", &json!(draft), &mut out).unwrap();
+    }
+    assert!(mailbox.send_elsewhere("other-run", &json!({ "Content": "to nobody" }), &mut out).is_err());
+    assert_eq!(out.asks().len(), 2);
     let Ask::SignalExternal { key, workflow_id, signal, input } = &out.asks()[0] else { panic!("{:?}", out.asks()) };
     assert_eq!((key.as_str(), workflow_id.as_str(), signal.as_str()), ("mailbox/send/1", "other-run", "mailbox_v1"));
     // The other run takes exactly what was sent.

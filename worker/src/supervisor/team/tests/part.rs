@@ -6,7 +6,7 @@ use super::*;
 use crate::supervisor::TaskStatus;
 use crate::supervisor::graph::Start;
 use crate::supervisor::model::{Edge, Requires, Task, TaskId, TaskPlan};
-use crate::supervisor::spec::SupervisorSpec;
+use crate::supervisor::spec::{Preset, SupervisorSpec};
 use crate::supervisor::team::{Heard, Teamwork};
 
 fn task(id: &str, on: &[&str]) -> Task {
@@ -15,7 +15,8 @@ fn task(id: &str, on: &[&str]) -> Task {
 }
 
 fn teamwork() -> (Teamwork, Outbox) {
-    let (mut team, mut out) = (Teamwork::new(&SupervisorSpec::default(), "run-1"), outbox(0));
+    let spec = SupervisorSpec { preset: Some(Preset::ShannonSupervisor), ..Preset::ShannonSupervisor.values() };
+    let (mut team, mut out) = (Teamwork::new(&spec, "run-1", 0), outbox(0));
     team.started("supervisor", &mut out);
     (team, out)
 }
@@ -32,17 +33,18 @@ fn an_agent_is_welcomed_before_its_first_call() {
     let (mut team, mut out) = teamwork();
     let mut plan = TaskPlan::new("q");
     plan.add(vec![task("a", &[]), task("b", &["a"])]).unwrap();
-    team.planned(&plan, &mut out);
+    team.announced(&plan, &mut out);
     let (a, b) = (&plan.tasks[&TaskId::of("a")], &plan.tasks[&TaskId::of("b")]);
     assert_eq!(team.may_start(a, &mut out), Start::Go);
     let context = team.context(a, &mut out);
-    assert_eq!(context["agent_id"], "agent-a");
     assert_eq!(context["role"], "analyst");
     assert_eq!(
         context["role_prompt"],
         "You are an analyst, your specialty is data analysis. Your tendency: numbers, trends."
     );
-    assert_eq!(context["messages"][0]["Content"], "role_assigned");
+    let message = &team.mailbox.view()[0].draft;
+    assert_eq!((message.to.as_str(), message.content.as_str()), ("agent-a", "role_assigned"));
+    assert!(!context.contains_key("messages"), "the role is told in words of its own");
     let active: Vec<(String, u32)> =
         team.registry.list_active().into_iter().map(|instance| (instance.name, instance.depth)).collect();
     assert_eq!(active, [("supervisor".to_owned(), 0), ("agent-a".to_owned(), 1)]);
@@ -64,10 +66,10 @@ fn an_agent_is_welcomed_before_its_first_call() {
     ended(&mut team, b, Value::Null, &mut out);
     team.closed(true, &mut out);
     assert_eq!(
-        team.query("registry_stats", "").unwrap(),
+        team.query("registry_stats", &Value::Null).unwrap(),
         json!({ "total": 3, "active": 0, "completed": 2, "failed": 1 })
     );
-    let list = team.query("listTeamAgents", "").unwrap();
+    let list = team.query("listTeamAgents", &Value::Null).unwrap();
     assert_eq!(list[1], json!({ "AgentID": "agent-b", "Role": "analyst", "Status": "failed" }));
 }
 
@@ -83,8 +85,7 @@ fn messages_are_in_the_context_until_the_task_is_done() {
     let shown = |team: &mut Teamwork, out: &mut Outbox| -> Vec<String> {
         let context = team.context(&task("b", &[]), out);
         let messages = context.get("messages").and_then(Value::as_array).cloned().unwrap_or_default();
-        let text = |message: &Value| message["Content"].as_str().unwrap().to_owned();
-        messages.iter().map(text).filter(|text| text != "role_assigned").collect()
+        messages.iter().map(|message| message["Content"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(shown(&mut team, &mut out), ["one", "two", "three"]);
     assert_eq!(shown(&mut team, &mut out), ["one", "two", "three"]);
@@ -93,7 +94,7 @@ fn messages_are_in_the_context_until_the_task_is_done() {
     team.signaled("mailbox_v1", &json!({ "From": "a", "To": "b", "Content": "five" }), &mut out);
     ended(&mut team, &task("b", &[]), json!("done"), &mut out);
     assert_eq!(shown(&mut team, &mut out), ["five"]);
-    assert_eq!(team.query("getMailbox", "").unwrap().as_array().unwrap().len(), 8);
+    assert_eq!(team.query("getMailbox", &Value::Null).unwrap().as_array().unwrap().len(), 8);
 }
 
 /// SHN-26, SHN-70: who depends on the recruiting task waits for the recruit; the run waits too, and its result comes
@@ -123,7 +124,8 @@ fn a_result_may_recruit() {
     let (mut team, mut out) = teamwork();
     let c = task("c", &[]);
     team.context(&c, &mut out);
-    ended(&mut team, &c, json!({ "text": "x", "recruit": { "description": "pricing", "role": "p" } }), &mut out);
+    team.result_seen(&c.id, &json!("x"), &[json!({ "description": "pricing", "role": "p" })], &mut out);
+    ended(&mut team, &c, json!("x"), &mut out);
     assert_eq!(asked(&out), ["authorize_team_action recruit/1/authorize"]);
     assert!(matches!(team.may_start(&task("e", &["c"]), &mut out), Start::Wait(_)));
     assert_eq!(team.may_start(&task("f", &["b"]), &mut out), Start::Go);
@@ -149,7 +151,7 @@ fn a_consumer_waits_for_its_topic() {
     let producer = Task { produces: vec!["prices".into()], ..task("p", &[]) };
     let consumer = Task { consumes: vec!["prices".into()], ..task("c", &[]) };
     plan.add(vec![producer.clone(), consumer.clone()]).unwrap();
-    team.planned(&plan, &mut out);
+    team.announced(&plan, &mut out);
     assert_eq!(team.may_start(&consumer, &mut out), Start::Wait("waits for topic prices".into()));
     let mut late = team.clone();
     ended(&mut team, &producer, json!("9.99"), &mut out);
@@ -165,14 +167,13 @@ fn a_consumer_waits_for_its_topic() {
 /// SHD-07: without a team its three signals are refused with a record and change nothing; others are not the team's.
 #[test]
 fn a_run_without_a_team_refuses_its_signals() {
-    let mut spec = SupervisorSpec::default();
-    spec.team.recruit = false;
-    let mut team = Teamwork::new(&spec, "run-1");
+    let spec = SupervisorSpec { preset: Some(Preset::ShannonDag), ..Preset::ShannonDag.values() };
+    let mut team = Teamwork::new(&spec, "run-1", 0);
     let before = team.clone();
     for signal in ["mailbox_v1", "recruit_v1", "retire_v1"] {
         let mut out = outbox(0);
         let heard = team.signaled(signal, &json!({}), &mut out);
-        assert_eq!(heard, Some(Heard::Refused(format!("{signal} is refused: this run has no team"))));
+        assert_eq!(heard, Some(Heard::Refused("this kind of run has no team and no mailbox".into())));
         assert_eq!(noted(&out), [NoteKind::ActionRefused]);
     }
     assert_eq!(team.signaled("pause_v1", &json!({}), &mut outbox(0)), None);
@@ -188,10 +189,10 @@ fn queries_change_nothing() {
     team.context(&task("a", &[]), &mut out);
     let before = team.clone();
     let root = team.registry.list_all()[0].instance_id.clone();
-    assert_eq!(team.query("findTeamAgentsByRole", "analyst").unwrap().as_array().unwrap().len(), 1);
-    assert_eq!(team.query("findTeamAgentsByRole", "nobody").unwrap(), json!([]));
-    assert_eq!(team.query("list_children", &root).unwrap()[0]["name"], "agent-a");
-    assert_eq!(team.query("get_depth", &root).unwrap(), 0);
-    assert_eq!(team.query("mailbox_counts", "").unwrap()["kept"], 1);
-    assert_eq!((team.query("get_plan", ""), team), (None, before));
+    assert_eq!(team.query("findTeamAgentsByRole", &json!({ "role": "analyst" })).unwrap().as_array().unwrap().len(), 1);
+    assert_eq!(team.query("findTeamAgentsByRole", &json!("nobody")).unwrap(), json!([]));
+    assert_eq!(team.query("list_children", &json!({ "parent": root })).unwrap()[0]["name"], "agent-a");
+    assert_eq!(team.query("get_depth", &json!(root)).unwrap(), 0);
+    assert_eq!(team.query("mailbox_counts", &Value::Null).unwrap()["kept"], 1);
+    assert_eq!((team.query("get_plan", &Value::Null), team), (None, before));
 }

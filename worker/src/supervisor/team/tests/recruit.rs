@@ -360,9 +360,9 @@ fn recruits_come_from_signals_results_and_rules() {
         rule(json!({ "when": { "equals": "help" }, "description": "help" })),
         rule(json!({ "when": {}, "role": "everywhere", "description": "no condition" })),
     ];
-    let seen = |task: &str, result: Value| {
+    let told = |task: &str, result: Value, recruits: &[Value]| {
         let (mut team, mut out) = (Team::new(TeamRules { rules: rules.clone(), ..TeamRules::default() }), outbox(0));
-        team.result_seen(&TaskId::of(task), &result, &mut out);
+        team.result_seen(&TaskId::of(task), &result, recruits, &mut out);
         let line = |ask: &Ask| match ask {
             Ask::Call(call) => {
                 let text = |field: &str| call.context[field].as_str().unwrap_or("-").to_owned();
@@ -372,6 +372,7 @@ fn recruits_come_from_signals_results_and_rules() {
         };
         (out.asks().iter().map(line).collect::<Vec<_>>(), refusals(&out).len())
     };
+    let seen = |task: &str, result: Value| told(task, result, &[]);
     let one = |line: &str| (vec![line.to_owned()], 0);
     assert_eq!(seen("a", json!("many PATENTS found")), one("rule patent_analyst of a"));
     assert_eq!(seen("a", json!({ "text": ["patent"] })), one("rule patent_analyst of a"));
@@ -385,8 +386,8 @@ fn recruits_come_from_signals_results_and_rules() {
     assert_eq!(seen("c", json!({ "gap": 0 })), one("rule filler of c"));
     assert_eq!(seen("c", json!("help")), one("rule generalist of c"));
     let asks =
-        json!({ "recruit": [{ "description": "pricing", "role": "p" }, { "role": "q" }, { "description": " " }] });
-    assert_eq!(seen("c", asks), (vec!["result p of c".to_owned()], 2));
+        [json!({ "description": "pricing", "role": "p" }), json!({ "role": "q" }), json!({ "description": " " })];
+    assert_eq!(told("c", json!("nothing"), &asks), (vec!["result p of c".to_owned()], 2));
 }
 
 /// SHN-20, SHN-22: without a policy all is allowed at once; one with a name of its own is an agent of the spec.
