@@ -286,8 +286,7 @@ impl AgentLoop {
             self.closed(seq, false, out);
         }
         if self.outcome.is_none() {
-            let error = format!("cancelled: {reason}");
-            self.outcome = Some(self.outcome_of(Err(error)));
+            self.outcome = Some(self.outcome_of(Err(reason.to_owned())));
         }
     }
 

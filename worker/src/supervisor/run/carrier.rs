@@ -9,16 +9,22 @@ use serde_json::{Value, json};
 use super::input::{INVALID_SPEC, RunContext};
 use super::parts::Parts;
 use super::rules;
+use crate::supervisor::agents::{AgentLoop, HumanAnswer};
 use crate::supervisor::chat::{ChatMessage, ChatRules, GroupChat};
 use crate::supervisor::graph::{Graph, Phase, Planning};
+use crate::supervisor::journal::Note;
 use crate::supervisor::outbox::{Answer, Outbox};
 use crate::supervisor::spec::{Family, SupervisorSpec};
+
+/// Lines of a process' output that are shown if nobody says how many.
+const TAIL: u64 = 100;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Carrier {
     Graph(Box<Graph>),
     Chat(Box<GroupChat>),
+    Agents(Box<AgentLoop>),
 }
 
 impl Carrier {
@@ -46,7 +52,10 @@ impl Carrier {
                 let chat = GroupChat::start(chat_rules, agents, opening, out);
                 Ok(Carrier::Chat(Box::new(chat.map_err(|why| invalid(why.to_string()))?)))
             }
-            Family::Agents => Err(invalid("agents".into())),
+            Family::Agents => {
+                let agents = AgentLoop::from_spec(spec, context.depth, out);
+                Ok(Carrier::Agents(Box::new(agents.map_err(|why| invalid(why.to_string()))?)))
+            }
         }
     }
 
@@ -54,13 +63,13 @@ impl Carrier {
     pub(super) fn graph(&self) -> Option<&Graph> {
         match self {
             Carrier::Graph(graph) => Some(graph),
-            Carrier::Chat(_) => None,
+            Carrier::Chat(_) | Carrier::Agents(_) => None,
         }
     }
     pub(super) fn graph_mut(&mut self) -> Option<&mut Graph> {
         match self {
             Carrier::Graph(graph) => Some(graph),
-            Carrier::Chat(_) => None,
+            Carrier::Chat(_) | Carrier::Agents(_) => None,
         }
     }
 
@@ -78,6 +87,7 @@ impl Carrier {
         match self {
             Carrier::Graph(graph) => graph.answered(key, answer, parts, out),
             Carrier::Chat(chat) => chat.answered(key, answer, out),
+            Carrier::Agents(agents) => agents.answered(key, answer, out),
         }
     }
 
@@ -85,6 +95,7 @@ impl Carrier {
         match self {
             Carrier::Graph(graph) => graph.fired(key, parts, out),
             Carrier::Chat(chat) => chat.fired(key, out),
+            Carrier::Agents(agents) => agents.fired(key, out),
         }
     }
 
@@ -98,6 +109,7 @@ impl Carrier {
         match self {
             Carrier::Graph(_) => {} // its gates hold it
             Carrier::Chat(chat) => chat.pause(),
+            Carrier::Agents(agents) => agents.pause(),
         }
     }
 
@@ -105,6 +117,7 @@ impl Carrier {
         match self {
             Carrier::Graph(_) => {}
             Carrier::Chat(chat) => chat.unpause(out),
+            Carrier::Agents(agents) => agents.resume(out),
         }
     }
 
@@ -112,6 +125,7 @@ impl Carrier {
         match self {
             Carrier::Graph(graph) => graph.cancel(text, parts, out),
             Carrier::Chat(chat) => chat.cancel(&text, out),
+            Carrier::Agents(agents) => agents.cancel(&text, out),
         }
     }
 
@@ -138,6 +152,17 @@ impl Carrier {
                 Some(outcome) if outcome.ok => Phase::Completed,
                 Some(_) => Phase::Failed,
             },
+            // A background process outlives the answer of its parent, and the run waits for it.
+            Carrier::Agents(agents) => match agents.outcome() {
+                Some(outcome) if agents.processes_running() == 0 => {
+                    if outcome.ok {
+                        Phase::Completed
+                    } else {
+                        Phase::Failed
+                    }
+                }
+                _ => Phase::Executing,
+            },
         }
     }
 
@@ -145,6 +170,7 @@ impl Carrier {
         match self {
             Carrier::Graph(graph) => graph.digest(),
             Carrier::Chat(chat) => json!({ "chat": chat.view(), "messages": chat.messages() }),
+            Carrier::Agents(agents) => json!({ "agents": agents.view(), "messages": agents.messages() }),
         }
     }
 
@@ -155,6 +181,9 @@ impl Carrier {
             Carrier::Chat(chat) => {
                 chat.human_needed().into_iter().map(|asked| (asked.id.clone(), json!(asked))).collect()
             }
+            Carrier::Agents(agents) => {
+                agents.human_needed().into_iter().map(|asked| (asked.key.clone(), json!(asked))).collect()
+            }
         }
     }
 
@@ -163,16 +192,38 @@ impl Carrier {
         match self {
             Carrier::Graph(_) => Err(format!("nothing waits for an answer under `{key}`")),
             Carrier::Chat(chat) => chat.human(key, answer, out).map_err(|why| why.to_string()),
+            Carrier::Agents(agents) => {
+                agents.human(key, HumanAnswer::read(answer)?, out).map_err(|why| why.to_string())
+            }
         }
     }
 
-    pub(super) fn process_query(&self, name: &str, value: &Value) -> Value {
-        let _ = (name, value);
-        json!([])
+    pub(super) fn process_query(&self, name: &str, value: &Value) -> Result<Value, String> {
+        let Carrier::Agents(agents) = self else { return Ok(json!([])) };
+        let id = value.get("process_id").unwrap_or(value).as_str().unwrap_or_default();
+        match name {
+            "check_process" => agents.check_process(id),
+            "get_process_output" => {
+                let tail = value.get("tail").and_then(Value::as_u64).unwrap_or(TAIL);
+                agents.get_process_output(id, tail).map(Value::String)
+            }
+            _ => {
+                let all = value.get("include_completed").and_then(Value::as_bool).unwrap_or_default();
+                Ok(Value::Array(agents.list_processes(all)))
+            }
+        }
     }
 
     pub(super) fn kill_process(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
-        let _ = (value, out);
-        Err("this kind of run has no processes".to_owned())
+        let Carrier::Agents(agents) = self else { return Err("this kind of run has no processes".to_owned()) };
+        let id = value.get("process_id").unwrap_or(value).as_str().unwrap_or_default();
+        agents.kill_process(id, out).map(Value::String)
+    }
+
+    /// The registry is made of what agents note of themselves; tasks are registered by the parts.
+    pub(super) fn noted(&self, notes: &[Note], parts: &mut Parts) {
+        if matches!(self, Carrier::Agents(_)) {
+            parts.team.registry = parts.team.registry.clone().rebuild(notes);
+        }
     }
 }

@@ -37,7 +37,7 @@ use self::carrier::Carrier;
 use self::parts::Parts;
 use super::journal::{Note, NoteKind};
 use super::outbox::{Answer, Key, Outbox};
-use super::spec::ResolvedSpec;
+use super::spec::{Family, ResolvedSpec};
 
 /// The workflow type.
 pub const SUPERVISOR: &str = "supervisor";
@@ -74,7 +74,10 @@ impl StateMachine for SupervisorRun {
             json!({ "name": resolved.spec.name, "preset": resolved.spec.preset, "hash": resolved.hash }),
         );
         let mut parts = Parts::new(&resolved.spec, &run, context.depth, cx.now());
-        parts.team.started(&resolved.spec.name, &mut out);
+        // The root of agents that call agents registers itself.
+        if resolved.spec.family() != Family::Agents {
+            parts.team.started(&resolved.spec.name, &mut out);
+        }
         let carrier = Carrier::new(&resolved.spec, &context, &mut parts, &mut out)?;
         let mut run = SupervisorRun {
             resolved,
@@ -250,6 +253,7 @@ impl SupervisorRun {
             "the run notes other facts than its history holds; first difference: {}",
             first_difference(&recorded, &notes)
         );
+        self.carrier.noted(&notes, &mut self.parts);
         self.noted += notes.len() as u64;
         self.notes.extend(notes);
         let excess = self.notes.len().saturating_sub(NOTES_KEPT);

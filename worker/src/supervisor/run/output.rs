@@ -89,6 +89,15 @@ impl SupervisorRun {
                     output.details = json!(outcome);
                 }
             }
+            Carrier::Agents(agents) => {
+                let view = agents.view();
+                (output.tokens, output.calls) = (view.tokens, u64::from(view.steps));
+                if let Some(outcome) = agents.outcome() {
+                    output.final_result = (!outcome.result.is_null()).then(|| outcome.result.clone());
+                    output.error.clone_from(&outcome.error);
+                    output.details = json!(outcome);
+                }
+            }
         }
         if self.parts.control.is_cancelled() {
             (output.status, output.success) = (Phase::Cancelled.as_str().to_owned(), false);

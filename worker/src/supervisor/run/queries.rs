@@ -79,7 +79,9 @@ impl SupervisorRun {
             "trust_level" => parts.autonomy.view(self.ledger.now),
             "progress_messages" => json!(parts.progress.messages()),
             "budget" => self.budget(),
-            "list_processes" | "check_process" | "get_process_output" => self.carrier.process_query(name, value),
+            "list_processes" | "check_process" | "get_process_output" => {
+                return Some(self.carrier.process_query(name, value).map_err(|why| refusal("UnknownProcess", why)));
+            }
             _ => return parts.team.query(name, value).map(Ok).or_else(|| self.plan_query(name, value)),
         }))
     }
