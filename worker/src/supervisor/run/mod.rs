@@ -19,6 +19,10 @@ mod queries;
 mod rules;
 mod signals;
 mod updates;
+#[cfg(test)]
+pub(crate) mod scene;
+#[cfg(test)]
+mod tests;
 mod work;
 
 use std::collections::VecDeque;

@@ -1,0 +1,61 @@
+//! The market analysis of chapter 15: the team, the recruit, the approval, the times.
+
+use serde_json::{Value, json};
+
+use super::super::scene::*;
+
+/// As the book prints it: A 15 s, B 12 s, C 18 s, D 15 s; C recruits when it is 10 s in; E 15 s, F 10 s.
+pub(super) const MARKET: &str = "
+kind: supervisor
+name: market-analysis
+preset: shannon-supervisor
+objective: Conduct a complete competitive analysis of the AI Agent market
+planner: { script: [ { on: plan, say: {
+  agent_types: [researcher, analyst, product_expert, tech_expert, strategist, writer],
+  subtasks: [
+    { id: market-research, description: Market size research },
+    { id: competitor-scan, description: Competitor identification },
+    { id: product-compare, description: Product comparison analysis },
+    { id: tech-trend, description: Technology trend analysis },
+    { id: swot, description: SWOT synthesis, deps: [market-research, competitor-scan, product-compare, tech-trend] },
+    { id: report, description: Report generation, deps: [swot] } ] } } ] }
+services:
+  authorize_team_action: { script: [ { on: authorize_team_action, say: { allowed: true } } ] }
+script:
+  - { on: execute_worker, task: market-research, after: 15s, say: { result: size } }
+  - { on: execute_worker, task: competitor-scan, after: 12s, say: { result: rivals } }
+  - { on: execute_worker, task: product-compare, after: 18s, say: { result: products } }
+  - { on: execute_worker, task: tech-trend, after: 15s, say: { result: trends } }
+  - { on: execute_worker, role: pricing_analyst, after: 10s, say: { result: prices } }
+  - { on: execute_worker, task: swot, after: 15s, say: { result: swot } }
+  - { on: execute_worker, task: report, after: 10s, say: { result: report } }
+  - { on: synthesize, say: final report }
+";
+
+fn recruit() -> Value {
+    json!({ "Description": "Deep analysis of each product's pricing strategy", "Role": "pricing_analyst" })
+}
+
+/// SHN-26, SHN-47, SHN-70: 45 s with recruitment, joined by the dependents; 43 s if nobody waits for the recruit; 85 s
+/// one after the other. The recruit's result is part of the synthesis and shifts nothing.
+#[test]
+fn the_market_analysis_takes_45_seconds() {
+    let scene = |spec: &str| Scene::new(spec).at(10, Act::Signal("recruit_v1", recruit()));
+    let joined = scene(MARKET).order_counts().play();
+    assert_eq!(joined.took, 45, "{:#}", joined.digest);
+    assert_eq!(joined.report()["final_result"], "final report");
+    let results = joined.inputs["synthesize/1"].clone();
+    assert!(results.to_string().contains("prices"), "{results:#}");
+    let alone = scene(&format!("{MARKET}team: {{ recruit_join: none }}\n")).order_counts().play();
+    assert_eq!(alone.took, 43);
+    let serial = Scene::new(&format!("{MARKET}dispatch: {{ parallelism: sequential }}\n")).play();
+    assert_eq!(serial.took, 85);
+}
+
+/// SHN-35, SHN-47: whatever order agents end in, the plan ends the same.
+#[test]
+fn the_order_of_ends_does_not_matter() {
+    let played = Scene::new(MARKET).play();
+    assert_eq!(played.took, 43, "18 + 15 + 10");
+    assert!(played.statuses().ends_with("swot=completed report=completed"), "{}", played.statuses());
+}

@@ -1,0 +1,3 @@
+//! Whole runs: every system through the real workflow, each scene doubted four ways.
+
+mod market;
