@@ -17,12 +17,12 @@ mod parts;
 mod progress;
 mod queries;
 mod rules;
-mod signals;
-mod updates;
 #[cfg(test)]
 pub(crate) mod scene;
+mod signals;
 #[cfg(test)]
 mod tests;
+mod updates;
 mod work;
 
 use std::collections::VecDeque;

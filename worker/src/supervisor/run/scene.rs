@@ -294,7 +294,8 @@ impl World {
 
     /// What is finished at this moment: the oldest, or by seed any.
     fn activity(&mut self) -> bool {
-        let open: Vec<(String, Seq)> = self.runs.iter().flat_map(|(id, run)| run.activities.keys().map(|seq| (id.clone(), *seq))).collect();
+        let open: Vec<(String, Seq)> =
+            self.runs.iter().flat_map(|(id, run)| run.activities.keys().map(|seq| (id.clone(), *seq))).collect();
         let works = self.working();
         let count = open.len() + if self.permute.is_some() { works.len() } else { 0 };
         if open.is_empty() && (self.permute.is_none() || works.is_empty()) {
@@ -315,7 +316,10 @@ impl World {
     fn working(&self) -> Vec<(String, Timestamp, Seq)> {
         let of = |(id, run): (&String, &Run)| {
             let work = |((at, seq), label): (&(Timestamp, Seq), &Option<String>)| {
-                label.as_ref().is_some_and(|label| label.contains('/') && !label.starts_with("approval")).then(|| (id.clone(), *at, *seq))
+                label
+                    .as_ref()
+                    .is_some_and(|label| label.contains('/') && !label.starts_with("approval"))
+                    .then(|| (id.clone(), *at, *seq))
             };
             run.timers.iter().filter_map(work).collect::<Vec<_>>()
         };
@@ -404,7 +408,12 @@ impl World {
 
     /// Nothing happens by itself at this moment: time goes on to what is next.
     fn time(&mut self) -> bool {
-        let timer = self.runs.iter().filter(|(_, run)| run.outcome.is_none()).flat_map(|(id, run)| run.timers.keys().map(move |(at, seq)| (*at, id.clone(), *seq))).min();
+        let timer = self
+            .runs
+            .iter()
+            .filter(|(_, run)| run.outcome.is_none())
+            .flat_map(|(id, run)| run.timers.keys().map(move |(at, seq)| (*at, id.clone(), *seq)))
+            .min();
         let cue = match self.scene.cues.get(self.cues) {
             Some((When::At(seconds), _)) => Some(BEGIN.plus(Duration::from_secs(*seconds))),
             _ => None,
@@ -469,7 +478,9 @@ impl World {
     /// What was not recorded is gone; what the engine still owes is given again.
     fn crash(&mut self) {
         let runs: Vec<String> = self.runs.keys().cloned().collect();
-        let heard = |steps: &[Step], id: &str, fits: &dyn Fn(&Job) -> bool| steps.iter().any(|step| step.run == id && fits(&step.job));
+        let heard = |steps: &[Step], id: &str, fits: &dyn Fn(&Job) -> bool| {
+            steps.iter().any(|step| step.run == id && fits(&step.job))
+        };
         for id in runs {
             let jobs = std::mem::take(&mut self.runs.get_mut(&id).unwrap().jobs);
             // Ends of children, and the beginning of a run, are in the log by themselves.
@@ -521,7 +532,11 @@ impl World {
             Command::SignalExternalWorkflow { seq, name, input, .. } => {
                 run.jobs.push_back((Job::ResolveSignalExternal { seq, result: Ok(()) }, false, None));
                 let event = WorkflowExecutionSignaled { name, input, identity: None, request_id: None };
-                for child in self.runs.values_mut().filter(|run| run.parent.as_ref().is_some_and(|(parent, _)| parent == id) && run.outcome.is_none()) {
+                for child in self
+                    .runs
+                    .values_mut()
+                    .filter(|run| run.parent.as_ref().is_some_and(|(parent, _)| parent == id) && run.outcome.is_none())
+                {
                     child.jobs.push_back((Job::SignalWorkflow(event.clone()), false, None));
                 }
             }
