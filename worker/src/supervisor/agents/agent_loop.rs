@@ -18,7 +18,7 @@ use super::memory::{Memory, Thread};
 use super::message::Message;
 use super::processes::Process;
 use super::rules::{AgentDef, AgentRules};
-use super::session::{Doing, Home, Session};
+use super::session::{Doing, Place, Session};
 use super::steps::StepsRun;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Ask, Key, Outbox};
@@ -118,8 +118,7 @@ impl AgentLoop {
         it.known(&agent)?;
         let (mut messages, variables) = (input.messages, input.context_variables);
         messages.extend(input.task.map(Message::user));
-        let depth = it.rules.delegation.base_depth;
-        let root = it.open(&agent, None, depth, Home::Root { item: 0 }, messages, variables, out);
+        let root = it.open(&agent, Place::root(0, [1, 1]), messages, variables, out);
         it.work = Work::Conversation { root };
         it.begin_turn(root, out);
         Ok(it)
@@ -319,9 +318,10 @@ impl AgentLoop {
         self.def(agent).map(|_| ()).ok_or_else(|| AgentsRefused::Unknown(agent.to_owned()))
     }
 
-    /// Agents that are given work are remembered once.
-    pub(super) fn select(&mut self, agent: &str) {
-        if !self.selected.iter().any(|name| name == agent) {
+    /// Agents that a root gives work to are remembered, once each; whom those ask is their matter.
+    pub(super) fn select(&mut self, caller: u32, agent: &str) {
+        let by_root = self.sessions.get(&caller).is_some_and(|session| session.parent.is_none());
+        if by_root && !self.selected.iter().any(|name| name == agent) {
             self.selected.push(agent.to_owned());
         }
     }

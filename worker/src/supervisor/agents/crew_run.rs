@@ -11,7 +11,7 @@ use super::boundary::{AgentInput, AgentOutcome, AgentsRefused, HumanAnswer, Huma
 use super::crew::{Crew, CrewCheckpoint, CrewRun, CrewStart, TaskOutput, TaskRun};
 use super::message::{Message, Variables};
 use super::rules::{AgentDef, AgentRules, CoworkerScope};
-use super::session::Home;
+use super::session::Place;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 
@@ -95,9 +95,9 @@ impl AgentLoop {
             (CoworkerScope::Assigned, Some(agent)) => vec![agent.clone()],
             (CoworkerScope::Assigned, None) | (CoworkerScope::All, _) => everybody().collect(),
         };
-        let depth = self.rules.delegation.base_depth;
         let messages = vec![Message::user(prompt)];
-        let seq = self.open(&manager, None, depth, Home::Root { item: at }, messages, Variables::new(), out);
+        let number = u32::try_from(at).unwrap_or(u32::MAX).saturating_add(1);
+        let seq = self.open(&manager, Place::root(at, [number, attempt]), messages, Variables::new(), out);
         if let Some(session) = self.sessions.get_mut(&seq) {
             session.coworkers = coworkers;
         }

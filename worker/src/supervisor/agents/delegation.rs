@@ -110,10 +110,9 @@ impl AgentLoop {
         if self.def(name).is_none() {
             return Some(self.failure(&format!("Delegation to '{name}' failed: Agent '{name}' not found")));
         }
-        let depth = match self.child_depth(seq) {
-            Ok(depth) => depth,
-            Err(refusal) => return Some(refusal),
-        };
+        if let Some(refusal) = self.too_deep(seq) {
+            return Some(refusal);
+        }
         let order = match Order::read(args) {
             Ok(order) => order,
             Err(why) => return Some(self.failure(&why)),
@@ -131,21 +130,19 @@ impl AgentLoop {
             DelegationKind::Variables | DelegationKind::Coworkers => with_variables(&order.task, &variables),
         };
         if order.background && self.rules.delegation.kind == DelegationKind::Process {
-            return Some(self.start_in_background(seq, name, &order.task, text, variables, depth, out));
+            return Some(self.start_in_background(seq, index, name, &order.task, text, variables, out));
         }
         let timeout = order.timeout.unwrap_or(self.rules.delegation.timeout);
-        self.start_child(seq, index, name, &order.task, text, variables, depth, timeout, out);
+        self.start_child(seq, index, name, &order.task, text, variables, timeout, out);
         None
     }
 
-    /// How deep a child would be, if it may be.
-    pub(super) fn child_depth(&self, seq: u32) -> Result<u32, ToolAnswer> {
+    /// Why the session may have no child: it would be too deep.
+    pub(super) fn too_deep(&self, seq: u32) -> Option<ToolAnswer> {
         let depth = self.sessions.get(&seq).map_or(0, |session| session.depth);
         let max = self.rules.delegation.max_depth;
-        if depth >= max {
-            return Err(self.failure(&format!("Maximum delegation depth ({max}) reached. Cannot delegate further.")));
-        }
-        Ok(depth.saturating_add(1))
+        (depth >= max)
+            .then(|| self.failure(&format!("Maximum delegation depth ({max}) reached. Cannot delegate further.")))
     }
 
     /// A playbook that names an order of agents is kept to.
@@ -170,20 +167,19 @@ impl AgentLoop {
         task: &str,
         text: String,
         variables: Variables,
-        depth: u32,
         timeout: Span,
         out: &mut Outbox,
     ) {
-        self.select(name);
-        let home = Home::Call { session: seq, index };
-        let child = self.open(name, Some(seq), depth, home, vec![Message::user(text)], variables, out);
+        self.select(seq, name);
+        let place = self.below(seq, index, Home::Call { session: seq, index });
+        let key = format!("{}/{}/deadline", self.name, place.dotted());
+        let child = self.open(name, place, vec![Message::user(text)], variables, out);
         self.set_running(seq, index, Running::Child { session: child, kind: ChildKind::Delegation });
         let rules = &self.rules.delegation;
         let patience = match rules.on_timeout {
             OnTimeout::Wait => timeout.max(rules.hard_timeout),
             OnTimeout::Background | OnTimeout::Kill | OnTimeout::Fail => timeout,
         };
-        let key = format!("{}/{child}/deadline", self.name);
         out.timer(&key, out.now().plus(patience.duration()), format!("delegation to {name}"));
         self.waits.insert(key.clone(), Wait::Deadline { session: child });
         if let Some(session) = self.sessions.get_mut(&child) {
@@ -236,14 +232,13 @@ impl AgentLoop {
                 "Error executing tool. coworker mentioned not found, it must be one of the following options: {options}"
             )));
         };
-        let depth = match self.child_depth(seq) {
-            Ok(depth) => depth,
-            Err(refusal) => return Some(refusal),
-        };
+        if let Some(refusal) = self.too_deep(seq) {
+            return Some(refusal);
+        }
         let (task, context) = (text(&["task", "question"]), text(&["context"]));
         let told = if context.is_empty() { task.clone() } else { format!("{task}\n\nContext:\n{context}") };
         let timeout = self.rules.delegation.timeout;
-        self.start_child(seq, index, &name, &task, told, Variables::new(), depth, timeout, out);
+        self.start_child(seq, index, &name, &task, told, Variables::new(), timeout, out);
         None
     }
 

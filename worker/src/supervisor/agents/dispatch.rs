@@ -167,7 +167,7 @@ impl AgentLoop {
         out: &mut Outbox,
     ) -> Option<ToolAnswer> {
         let session = self.sessions.get(&seq)?;
-        let key = format!("{}/{seq}/tool/{}/{index}", self.name, session.steps_total);
+        let key = format!("{}/{}/tool/{}/{index}", self.name, session.place(), session.steps_total);
         let owner = tool.owner.clone().unwrap_or_else(|| session.agent.clone());
         let context = json!({
             "session": session.id,
@@ -228,8 +228,8 @@ impl AgentLoop {
                     Ok(sleep) => sleep,
                     Err(why) => return Some(self.failure(&why)),
                 };
-                let steps = self.sessions.get(&seq)?.steps_total;
-                let key = format!("{}/{seq}/sleep/{steps}/{index}", self.name);
+                let session = self.sessions.get(&seq)?;
+                let key = format!("{}/{}/sleep/{}/{index}", self.name, session.place(), session.steps_total);
                 out.timer(&key, out.now().plus(after), format!("sleep {seconds} s"));
                 self.waits.insert(key.clone(), Wait::Sleep { session: seq, index });
                 self.set_running(seq, index, Running::Sleep { key, seconds });
@@ -247,7 +247,7 @@ impl AgentLoop {
 
     fn ask_approval(&mut self, seq: u32, index: usize, call: &ToolCall, policy: String, message: String) {
         let Some(session) = self.sessions.get(&seq) else { return };
-        let key = format!("{}/{seq}/approve/{}/{index}", self.name, session.steps_total);
+        let key = format!("{}/{}/approve/{}/{index}", self.name, session.place(), session.steps_total);
         let needed = HumanNeeded {
             key: key.clone(),
             kind: HumanKind::ToolApproval { policy },

@@ -19,10 +19,9 @@ impl AgentLoop {
         if self.switches() {
             return Some(ToolAnswer { handoff: Some(to.to_owned()), ..ToolAnswer::ok(switched(to)) });
         }
-        let depth = match self.child_depth(seq) {
-            Ok(depth) => depth,
-            Err(refusal) => return Some(refusal),
-        };
+        if let Some(refusal) = self.too_deep(seq) {
+            return Some(refusal);
+        }
         let session = self.sessions.get_mut(&seq)?;
         let batch = session.batch()?;
         let (alone, call) = (batch.calls.len() == 1, batch.calls.get(index)?.call.clone());
@@ -37,9 +36,9 @@ impl AgentLoop {
         }
         let (variables, from, id) = (session.variables.clone(), session.agent.clone(), session.id.clone());
         out.note(NoteKind::HandedOff, json!({"session": id, "from": from, "to": to}));
-        self.select(to);
-        let home = Home::Call { session: seq, index };
-        let child = self.open(to, Some(seq), depth, home, messages, variables, out);
+        self.select(seq, to);
+        let place = self.below(seq, index, Home::Call { session: seq, index });
+        let child = self.open(to, place, messages, variables, out);
         self.set_running(seq, index, Running::Child { session: child, kind: ChildKind::Handoff });
         self.begin_turn(child, out);
         None

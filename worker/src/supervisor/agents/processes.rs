@@ -8,7 +8,7 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::agent_loop::AgentLoop;
+use super::agent_loop::{AgentLoop, Work};
 use super::delegation::{backgrounded, beginning};
 use super::message::{Message, Variables, text_of};
 use super::session::{Home, ToolAnswer};
@@ -58,20 +58,20 @@ impl AgentLoop {
     pub(super) fn start_in_background(
         &mut self,
         seq: u32,
+        index: usize,
         name: &str,
         task: &str,
         text: String,
         variables: Variables,
-        depth: u32,
         out: &mut Outbox,
     ) -> ToolAnswer {
         if let Err(full) = self.make_room() {
             return self.failure(&full);
         }
-        self.select(name);
+        self.select(seq, name);
         let process = self.processes_started.saturating_add(1);
-        let home = Home::Process { process };
-        let child = self.open(name, Some(seq), depth, home, vec![Message::user(text)], variables, out);
+        let place = self.below(seq, index, Home::Process { process });
+        let child = self.open(name, place, vec![Message::user(text)], variables, out);
         if let Some(session) = self.sessions.get_mut(&child) {
             task.clone_into(&mut session.task);
         }
@@ -99,7 +99,7 @@ impl AgentLoop {
 
     fn register_process(&mut self, session: u32, name: &str, task: &str, out: &mut Outbox) -> String {
         self.processes_started = self.processes_started.saturating_add(1);
-        let id = format!("agent_{}", self.processes_started);
+        let id = self.process_id(session);
         out.note(NoteKind::ChildStarted, json!({"process_id": id, "agent": name}));
         let process = Process {
             id: id.clone(),
@@ -113,6 +113,23 @@ impl AgentLoop {
         };
         self.processes.insert(self.processes_started, process);
         id
+    }
+
+    /// `agent_1` for the first of a conversation's own agent; below it, and in a list of tasks, also by whom.
+    fn process_id(&mut self, session: u32) -> String {
+        let parent = self.sessions.get(&session).and_then(|session| session.parent);
+        let conversation = matches!(self.work, Work::Conversation { root } if Some(root) == parent);
+        match parent.and_then(|parent| self.sessions.get_mut(&parent)) {
+            Some(parent) => {
+                parent.processes = parent.processes.saturating_add(1);
+                if conversation {
+                    format!("agent_{}", parent.processes)
+                } else {
+                    format!("agent_{}_{}", parent.id, parent.processes)
+                }
+            }
+            None => format!("agent_{session}"),
+        }
     }
 
     /// Room for one process more: finished ones go first.

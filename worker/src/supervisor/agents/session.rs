@@ -23,6 +23,9 @@ pub(crate) struct Session {
     /// The active agent; a hand-off changes it.
     pub(crate) agent: String,
     pub(crate) parent: Option<u32>,
+    /// Where it stands in the tree: its root's numbers, then step and call of each caller. Keys and ids are made of it, so
+    /// that they do not depend on who was first.
+    pub(crate) path: Vec<u32>,
     /// Root 0, a child its parent's and one.
     pub(crate) depth: u32,
     pub(crate) home: Home,
@@ -44,6 +47,8 @@ pub(crate) struct Session {
     pub(crate) deadline: Option<(Key, Span)>,
     /// The next answer is the last one: no tools are offered.
     pub(crate) last_word: bool,
+    /// How many background processes it has started.
+    pub(crate) processes: u32,
     /// Agents a playbook wants to be delegated to first, in order.
     pub(crate) order: Vec<String>,
     pub(crate) guidance: Vec<String>,
@@ -170,7 +175,32 @@ impl Batch {
     }
 }
 
+/// Where a new session stands.
+pub(crate) struct Place {
+    pub(crate) parent: Option<u32>,
+    pub(crate) path: Vec<u32>,
+    pub(crate) home: Home,
+}
+
+impl Place {
+    /// A root of the loop, by these numbers.
+    pub(crate) fn root(item: usize, numbers: [u32; 2]) -> Place {
+        Place { parent: None, path: numbers.to_vec(), home: Home::Root { item } }
+    }
+    pub(crate) fn dotted(&self) -> String {
+        dotted(&self.path)
+    }
+}
+
+/// `1.1.3.0`: in keys.
+fn dotted(path: &[u32]) -> String {
+    path.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
+}
+
 impl Session {
+    pub(crate) fn place(&self) -> String {
+        dotted(&self.path)
+    }
     pub(crate) fn batch(&mut self) -> Option<&mut Batch> {
         match &mut self.doing {
             Doing::Acting(batch) => Some(batch),

@@ -13,7 +13,7 @@ use super::agent_loop::{AgentLoop, Work};
 use super::boundary::{AgentInput, AgentOutcome, AgentsRefused};
 use super::message::{Message, Variables};
 use super::rules::{AgentDef, AgentRules};
-use super::session::Home;
+use super::session::Place;
 use crate::supervisor::outbox::Outbox;
 
 /// A workflow as its file says it.
@@ -118,10 +118,9 @@ impl AgentLoop {
             return;
         }
         let task = filled_in(&step.task, &run.outputs);
-        let depth = self.rules.delegation.base_depth;
         let messages = vec![Message::user(task)];
-        let home = Home::Root { item: i };
-        let seq = self.open(&step.agent, None, depth, home, messages, Variables::new(), out);
+        let number = u32::try_from(i).unwrap_or(u32::MAX).saturating_add(1);
+        let seq = self.open(&step.agent, Place::root(i, [number, 1]), messages, Variables::new(), out);
         self.begin_turn(seq, out);
     }
 

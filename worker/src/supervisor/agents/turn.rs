@@ -10,29 +10,29 @@ use super::boundary::AgentOutcome;
 use super::message::{AgentAnswer, Message, Role, Tag, Variables, json_text};
 use super::policies;
 use super::rules::{LoopCount, OnLimit};
-use super::session::{Batch, Doing, Home, Session};
+use super::session::{Batch, Doing, Home, Place, Session};
 use super::todos;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 
 impl AgentLoop {
     /// A new session, noted; it does not think yet.
-    #[expect(clippy::too_many_arguments, reason = "they are what a session is made of")]
     pub(super) fn open(
         &mut self,
         agent: &str,
-        parent: Option<u32>,
-        depth: u32,
-        home: Home,
+        place: Place,
         messages: Vec<Message>,
         variables: Variables,
         out: &mut Outbox,
     ) -> u32 {
         self.opened = self.opened.saturating_add(1);
         let seq = self.opened;
-        let hash = blake3::hash(format!("{}/{}/{seq}", out.run(), self.name).as_bytes());
+        let Place { parent, path, home } = place;
+        let hash = blake3::hash(format!("{}/{}/{path:?}", out.run(), self.name).as_bytes());
         let id = hash.to_hex()[..8].to_owned();
-        let parent_id = parent.and_then(|seq| self.sessions.get(&seq)).map(|parent| parent.id.clone());
+        let above = parent.and_then(|seq| self.sessions.get(&seq));
+        let depth = above.map_or(self.rules.delegation.base_depth, |above| above.depth.saturating_add(1));
+        let parent_id = above.map(|parent| parent.id.clone());
         let model = self.def(agent).and_then(|def| def.model.clone());
         out.note(
             NoteKind::AgentRegistered,
@@ -44,6 +44,7 @@ impl AgentLoop {
             id,
             agent: agent.to_owned(),
             parent,
+            path,
             depth,
             home,
             task: task.map(|message| message.text().to_owned()).unwrap_or_default(),
@@ -58,6 +59,7 @@ impl AgentLoop {
             memory: None,
             deadline: None,
             last_word: false,
+            processes: 0,
             order: Vec::new(),
             guidance: Vec::new(),
             doing: Doing::Waiting,
@@ -65,6 +67,15 @@ impl AgentLoop {
         self.sessions.insert(seq, session);
         self.forget_old_sessions();
         seq
+    }
+
+    /// The place of a session that the call is answered by.
+    pub(super) fn below(&self, seq: u32, index: usize, home: Home) -> Place {
+        let caller = self.sessions.get(&seq);
+        let mut path = caller.map(|caller| caller.path.clone()).unwrap_or_default();
+        path.extend(caller.map(|caller| caller.steps_total));
+        path.push(u32::try_from(index).unwrap_or(u32::MAX));
+        Place { parent: Some(seq), path, home }
     }
 
     /// Begins with the last thing the user said: policies first.
@@ -143,7 +154,7 @@ impl AgentLoop {
 
     fn ask_model(&mut self, seq: u32, out: &mut Outbox) {
         let Some(session) = self.sessions.get(&seq) else { return };
-        let key = format!("{}/{seq}/step/{}", self.name, session.steps_total);
+        let key = format!("{}/{}/step/{}", self.name, session.place(), session.steps_total);
         let def = self.def(&session.agent);
         let model = def.and_then(|def| def.model.clone());
         let instructions = self.instructions_of(session);
@@ -197,7 +208,7 @@ impl AgentLoop {
     pub(super) fn step_answered(&mut self, seq: u32, answer: Answer, out: &mut Outbox) {
         let Some(session) = self.sessions.get(&seq) else { return };
         let (id, agent) = (session.id.clone(), session.agent.clone());
-        let prefix = format!("call_{seq}_{}", session.steps_total);
+        let prefix = format!("call_{}_{}", session.place().replace('.', "-"), session.steps_total);
         let answer = match answer {
             Ok(value) => AgentAnswer::decode(value, &prefix, |to| self.handoff_tool(to)).map_err(|why| why.to_string()),
             Err(failure) => Err(failure.message),
@@ -255,7 +266,7 @@ impl AgentLoop {
         let (text, instruction) = policies::formatted(&self.rules.policies, answer);
         let text = text.unwrap_or_else(|| answer.to_owned());
         let (Some(instruction), Some(session)) = (instruction, self.sessions.get_mut(&seq)) else { return Some(text) };
-        let key = format!("{}/{seq}/format/{}", self.name, session.steps_total);
+        let key = format!("{}/{}/format/{}", self.name, session.place(), session.steps_total);
         let prompt = format!("{instruction}\n\n{text}");
         let context = json!({"instructions": instruction, "answer": text});
         let call = Call::new(&key, Purpose::Synthesize, context).round(session.steps_total).prompt(prompt);

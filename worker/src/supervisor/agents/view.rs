@@ -1,6 +1,7 @@
 //! What a loop shows of itself: copies, for queries and people.
 //!
-//! Invariant: a view changes nothing and shares nothing; lists are in the order in which things began.
+//! Invariant: a view changes nothing and shares nothing; sessions are in the order of their places in the tree, so that
+//! it makes no difference who was first.
 
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +82,9 @@ impl AgentLoop {
             steps: session.steps_total,
             tool_calls: session.counters.total,
         };
-        self.sessions.values().map(shown).collect()
+        let mut sessions: Vec<&super::session::Session> = self.sessions.values().collect();
+        sessions.sort_by(|a, b| a.path.cmp(&b.path));
+        sessions.into_iter().map(shown).collect()
     }
 
     /// The conversation, the input's messages included.

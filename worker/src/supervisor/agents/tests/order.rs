@@ -29,6 +29,7 @@ fn script(call: &Call) -> Answer {
             ("delegate_to_coder", json!({"task": "c2", "background": true})),
         ]),
         ("planner", 0) => two(&format!("{task}-a"), &format!("{task}-b")),
+        ("planner", 2) => calls([("delegate_to_coder", json!({"task": format!("{task}-c"), "background": true}))]),
         ("coder", 0) if task == "p1-a" => return Err(CallFailure::error("p1-a is broken")),
         ("coder", _) => says(&format!("did {task}")),
         (_, _) => says(&format!("I heard: {}", told.join("; "))),
@@ -39,7 +40,9 @@ fn script(call: &Call) -> Answer {
 fn digest(rig: &Rig) -> String {
     let mut prompts: Vec<(String, String)> = rig.asked.iter().map(|call| (who(call), call.prompt.clone())).collect();
     prompts.sort();
-    let text = json!([rig.it.outcome(), rig.it.messages(), prompts]).to_string();
+    let mut keys: Vec<&str> = rig.asked.iter().map(|call| call.key.as_str()).collect();
+    keys.sort_unstable();
+    let text = json!([rig.it.outcome(), rig.it.messages(), rig.it.view(), prompts, keys]).to_string();
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 
