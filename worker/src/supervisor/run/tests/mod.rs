@@ -1,3 +1,4 @@
 //! Whole runs: every system through the real workflow, each scene doubted four ways.
 
+mod agents;
 mod market;
