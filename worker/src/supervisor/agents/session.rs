@@ -198,6 +198,41 @@ fn dotted(path: &[u32]) -> String {
 }
 
 impl Session {
+    /// One that has not begun.
+    pub(crate) fn new(
+        id: String,
+        agent: &str,
+        place: Place,
+        depth: u32,
+        messages: Vec<Message>,
+        variables: Variables,
+    ) -> Session {
+        let task = messages.iter().rev().find(|message| message.role == Role::User);
+        Session {
+            id,
+            agent: agent.to_owned(),
+            parent: place.parent,
+            path: place.path,
+            depth,
+            home: place.home,
+            task: task.map(|message| message.text().to_owned()).unwrap_or_default(),
+            given: messages.len(),
+            messages,
+            variables,
+            steps: 0,
+            steps_total: 0,
+            counters: Counters::default(),
+            todos: Vec::new(),
+            coworkers: Vec::new(),
+            memory: None,
+            deadline: None,
+            last_word: false,
+            processes: 0,
+            order: Vec::new(),
+            guidance: Vec::new(),
+            doing: Doing::Waiting,
+        }
+    }
     pub(crate) fn place(&self) -> String {
         dotted(&self.path)
     }

@@ -39,31 +39,7 @@ impl AgentLoop {
             json!({"name": agent, "instance_id": id, "created_at": out.now(), "parent_id": parent_id, "status": "active",
                    "depth": depth.saturating_sub(self.rules.delegation.base_depth), "model": model}),
         );
-        let task = messages.iter().rev().find(|message| message.role == Role::User);
-        let session = Session {
-            id,
-            agent: agent.to_owned(),
-            parent,
-            path,
-            depth,
-            home,
-            task: task.map(|message| message.text().to_owned()).unwrap_or_default(),
-            given: messages.len(),
-            messages,
-            variables,
-            steps: 0,
-            steps_total: 0,
-            counters: super::counters::Counters::default(),
-            todos: Vec::new(),
-            coworkers: Vec::new(),
-            memory: None,
-            deadline: None,
-            last_word: false,
-            processes: 0,
-            order: Vec::new(),
-            guidance: Vec::new(),
-            doing: Doing::Waiting,
-        };
+        let session = Session::new(id, agent, Place { parent, path, home }, depth, messages, variables);
         self.sessions.insert(seq, session);
         self.forget_old_sessions();
         seq
