@@ -114,7 +114,7 @@ fn a_crew_spec_carries_out_its_seed_plan() {
     assert!(error.to_string().contains("`manager_llm` or `manager_agent` is required"));
 }
 
-/// SUP-18: the notes of a loop are those of the registry: an agent is registered before its first call, the root too,
+/// SUP-18, SUP-32: the notes of a loop are those of the registry: an agent is registered before its first call, the root too,
 /// and a child whose delegation failed is failed there, not active.
 #[test]
 fn the_registry_follows_from_the_notes() {
