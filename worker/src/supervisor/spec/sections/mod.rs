@@ -3,6 +3,7 @@
 //! Invariant: every key of a section is a field, an unknown one is refused; `Default` is what the requirements say. Here
 //! is data only: what it means is done elsewhere.
 
+mod crew;
 mod delegation;
 mod dispatch;
 mod memory;
@@ -13,6 +14,7 @@ mod quality;
 mod speaker;
 mod team;
 
+pub use crew::{Crew, CrewCondition, CrewTask, Policy, PolicyKind};
 pub use delegation::{ContextSummary, Delegation, DelegationScope, Handoff, OnDelegationTimeout, OutputMode};
 pub use dispatch::{Dependencies, Dispatch, OnDependency, OnUnmet, Parallelism, Requires, Selection, Topics};
 pub use memory::{DepsTo, Memory, Routing};
@@ -24,4 +26,4 @@ pub use people::{
 pub use planning::{PlanApproval, PlanTriggers, Planning, PlanningMode, Strategy, SupervisorMode};
 pub use quality::{Failure, Loop, OnIdle, OnSubtaskError, Reflection, RejectStatus, Review, ReviewScope, RoundCount};
 pub use speaker::{ChatTeam, Fallback, Ledger, OnSpeakerError, Speaker, SpeakerMethod, TransitionsType, UnknownMethod};
-pub use team::{LateRecruits, Mailbox, RecruitCondition, RecruitJoin, RecruitRule, Team, Trim};
+pub use team::{LateRecruits, Mailbox, RecruitJoin, RecruitRule, ResultCondition, Team, Trim};

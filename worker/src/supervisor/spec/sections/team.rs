@@ -57,24 +57,27 @@ pub enum LateRecruits {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecruitRule {
-    pub when: RecruitCondition,
+    /// Whose result; null is that of any task.
+    #[serde(default)]
+    pub task: Option<TaskId>,
+    pub when: ResultCondition,
     /// Empty is a generalist.
     #[serde(default)]
     pub role: String,
     pub description: String,
 }
 
-/// All that is given must hold.
+/// What a result must be like. All that is given must hold.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct RecruitCondition {
-    pub task: Option<TaskId>,
-    /// The result as text holds this, in any case.
-    pub contains: Option<String>,
-    /// A place in the result, such as `findings.0.kind`.
-    pub field: Option<String>,
-    /// What is there; with no `field`, the whole result.
+pub struct ResultCondition {
+    /// A place in the result, such as `findings.0.kind`; empty is the whole.
+    pub path: String,
     pub equals: Option<Value>,
+    pub not_equals: Option<Value>,
+    /// A text that the text (or an entry that the list) there contains.
+    pub contains: Option<String>,
+    pub exists: Option<bool>,
 }
 
 /// `mailbox:`.
