@@ -26,4 +26,4 @@ pub use people::{
 pub use planning::{PlanApproval, PlanTriggers, Planning, PlanningMode, Strategy, SupervisorMode};
 pub use quality::{Failure, Loop, OnIdle, OnSubtaskError, Reflection, RejectStatus, Review, ReviewScope, RoundCount};
 pub use speaker::{ChatTeam, Fallback, Ledger, OnSpeakerError, Speaker, SpeakerMethod, TransitionsType, UnknownMethod};
-pub use team::{LateRecruits, Mailbox, RecruitJoin, RecruitRule, ResultCondition, Team, Trim};
+pub use team::{LateRecruits, Mailbox, RecruitCondition, RecruitJoin, RecruitRule, Team, Trim};

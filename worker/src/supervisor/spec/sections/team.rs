@@ -57,27 +57,24 @@ pub enum LateRecruits {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecruitRule {
-    /// Whose result; null is that of any task.
-    #[serde(default)]
-    pub task: Option<TaskId>,
-    pub when: ResultCondition,
+    pub when: RecruitCondition,
     /// Empty is a generalist.
     #[serde(default)]
     pub role: String,
     pub description: String,
 }
 
-/// What a result must be like. All that is given must hold.
+/// All that is given must hold.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct ResultCondition {
-    /// A place in the result, such as `findings.0.kind`; empty is the whole.
-    pub path: String,
-    pub equals: Option<Value>,
-    pub not_equals: Option<Value>,
-    /// A text that the text (or an entry that the list) there contains.
+pub struct RecruitCondition {
+    pub task: Option<TaskId>,
+    /// The result as text holds this, in any case.
     pub contains: Option<String>,
-    pub exists: Option<bool>,
+    /// A place in the result, such as `findings.0.kind`.
+    pub field: Option<String>,
+    /// What is there; with no `field`, the whole result.
+    pub equals: Option<Value>,
 }
 
 /// `mailbox:`.
