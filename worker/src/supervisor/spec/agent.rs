@@ -30,12 +30,9 @@ pub struct Agent {
     pub system_prompt: String,
     #[serde(default, rename = "type")]
     pub kind: AgentKind,
-    /// Whom it may delegate to; none exposes no delegation tools at all (SUP-34).
+    /// Whom it may delegate to, or hand over to where control moves; none exposes no such tools at all (SUP-34).
     #[serde(default)]
     pub delegates: Vec<String>,
-    /// Whom it may hand the conversation to.
-    #[serde(default)]
-    pub handoffs: Vec<String>,
     #[serde(default)]
     pub tools: Vec<Tool>,
     #[serde(default)]
@@ -73,7 +70,6 @@ impl Agent {
             system_prompt: String::new(),
             kind: AgentKind::default(),
             delegates: Vec::new(),
-            handoffs: Vec::new(),
             tools: Vec::new(),
             timeout: None,
             tries: None,
@@ -114,11 +110,6 @@ impl Agent {
     #[must_use]
     pub fn delegates<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.delegates = names.into_iter().map(Into::into).collect();
-        self
-    }
-    #[must_use]
-    pub fn handoffs<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.handoffs = names.into_iter().map(Into::into).collect();
         self
     }
     #[must_use]
@@ -207,27 +198,11 @@ pub struct Tool {
     /// JSON Schema of its arguments.
     #[serde(default)]
     pub parameters: Option<Value>,
-    /// The agent that carries it out; null is whose tool it is.
-    #[serde(default)]
-    pub owner: Option<String>,
-    /// A plain function is not charged to the budget of tool calls (CUG-35).
-    #[serde(default)]
-    pub plain: bool,
-    /// A hand-off to this agent, under a name of its own (LGS-04).
-    #[serde(default)]
-    pub handoff_to: Option<String>,
 }
 
 impl Tool {
     pub fn new(name: impl Into<String>) -> Self {
-        Tool {
-            name: name.into(),
-            description: String::new(),
-            parameters: None,
-            owner: None,
-            plain: false,
-            handoff_to: None,
-        }
+        Tool { name: name.into(), description: String::new(), parameters: None }
     }
 }
 

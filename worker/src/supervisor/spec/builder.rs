@@ -10,8 +10,8 @@ use super::error::InvalidSpec;
 use super::preset::Preset;
 use super::script::ScriptRule;
 use super::sections::{
-    Budget, Compensation, Crew, Delegation, Dependencies, Dispatch, Failure, Handoff, Hitl, Loop, Mailbox, Memory,
-    Planning, Progress, Review, Routing, Speaker, Synthesis, Team, Trust,
+    Budget, Compensation, Delegation, Dependencies, Dispatch, Failure, Handoff, Hitl, Loop, Mailbox, Memory, Planning,
+    Progress, Review, Routing, Speaker, Synthesis, Team, Trust,
 };
 use super::whole::{Authority, SeedPlanSource, SupervisorSpec};
 use crate::supervisor::plan::Plan;
@@ -47,7 +47,6 @@ macro_rules! sections {
 }
 
 sections! {
-    crew => crew: Crew,
     planning => planning: Planning,
     dispatch => dispatch: Dispatch,
     dependencies => dependencies: Dependencies,

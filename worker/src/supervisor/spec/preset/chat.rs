@@ -20,7 +20,7 @@ fn conversation(spec: &mut SupervisorSpec) {
 
 /// Supyagent's guards against a tool that always fails or is called in circles are its own.
 fn unguarded(spec: &mut SupervisorSpec) {
-    (spec.delegation.breaker, spec.delegation.repetition) = (None, None);
+    (spec.delegation.breaker, spec.delegation.repetition) = (0, 0);
     spec.delegation.on_timeout = OnDelegationTimeout::Fail;
 }
 

@@ -112,7 +112,7 @@ fn cuga(spec: &mut SupervisorSpec) {
     // CUG-41: a delegation that takes longer has failed.
     spec.delegation.on_timeout = OnDelegationTimeout::Fail;
     spec.delegation.corrective_retry = true;
-    (spec.delegation.breaker, spec.delegation.repetition) = (None, None);
+    (spec.delegation.breaker, spec.delegation.repetition) = (0, 0);
 }
 
 pub(super) fn cuga_conversational(spec: &mut SupervisorSpec) {

@@ -29,10 +29,10 @@ pub struct Delegation {
     pub scope: DelegationScope,
     /// What of the parent's conversation a child is told (SUP-26).
     pub summary: ContextSummary,
-    /// Failures of a tool in a row that stop it; null is never (SUP-27).
-    pub breaker: Option<u32>,
-    /// The same call so many times in a row is a repetition; null is never (SUP-27).
-    pub repetition: Option<u32>,
+    /// Failures of a tool in a row that stop it; 0 is never (SUP-27).
+    pub breaker: u32,
+    /// The same call so many times in a row is a repetition; 0 is never (SUP-27).
+    pub repetition: u32,
     /// The longest sleep an agent may ask for (SUP-28).
     pub sleep_max: Span,
     /// One more turn for an answer with unfilled placeholders (CUG-41).
@@ -52,8 +52,8 @@ impl Default for Delegation {
             wait_max: Span::from_secs(300),
             scope: DelegationScope::Assigned,
             summary: ContextSummary::default(),
-            breaker: Some(3),
-            repetition: Some(4),
+            breaker: 3,
+            repetition: 4,
             sleep_max: Span::from_secs(86_400),
             corrective_retry: false,
         }

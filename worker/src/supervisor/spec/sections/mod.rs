@@ -3,18 +3,17 @@
 //! Invariant: every key of a section is a field, an unknown one is refused; `Default` is what the requirements say. Here
 //! is data only: what it means is done elsewhere.
 
-mod crew;
 mod delegation;
 mod dispatch;
 mod memory;
 mod outcome;
 mod people;
 mod planning;
+mod policy;
 mod quality;
 mod speaker;
 mod team;
 
-pub use crew::{Crew, CrewCondition, CrewTask, Policy, PolicyKind};
 pub use delegation::{ContextSummary, Delegation, DelegationScope, Handoff, OnDelegationTimeout, OutputMode};
 pub use dispatch::{Dependencies, Dispatch, OnDependency, OnUnmet, Parallelism, Requires, Selection, Topics};
 pub use memory::{DepsTo, Memory, Routing};
@@ -24,6 +23,7 @@ pub use people::{
     Trigger, TriggerOrder, Triggers, Trust, TrustLevel, TrustRule, TrustRules,
 };
 pub use planning::{PlanApproval, PlanTriggers, Planning, PlanningMode, Strategy, SupervisorMode};
+pub use policy::{Policy, PolicyKind};
 pub use quality::{Failure, Loop, OnIdle, OnSubtaskError, Reflection, RejectStatus, Review, ReviewScope, RoundCount};
 pub use speaker::{ChatTeam, Fallback, Ledger, OnSpeakerError, Speaker, SpeakerMethod, TransitionsType, UnknownMethod};
 pub use team::{LateRecruits, Mailbox, RecruitCondition, RecruitJoin, RecruitRule, Team, Trim};

@@ -59,12 +59,12 @@ fn every_part_can_be_built() {
     .unwrap();
     let plan = crate::supervisor::Plan::from_seed(plan).unwrap();
     let role = |agent: &str| Role { agent: Some(agent.into()), ..Role::default() };
-    let tool = Tool { plain: true, ..Tool::new("search") };
+    let tool = Tool { description: "finds".into(), ..Tool::new("search") };
     let spec = SupervisorSpec::preset(Preset::PydantaskFixed)
         .seed_plan(&plan)
         .authority([Authority::Select, Authority::Finish])
         .agent(Agent::new("ann").capability("c").description("d").system_prompt("p").delegates(["bob"]).tool(tool))
-        .agent(Agent::new("bob").handoffs(["ann"]))
+        .agent(Agent::new("bob").delegates(["ann"]))
         .planner(role("ann"))
         .supervisor(Role { model: Some(Model::new("m")), ..Role::default() })
         .reviewer(role("bob"))

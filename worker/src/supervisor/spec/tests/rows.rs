@@ -310,7 +310,6 @@ fn zero_is_no_bound() {
         "mailbox.queue",
         "delegation.parallel",
         "delegation.background_max",
-        "delegation.breaker",
         "speaker.manual_tries",
         "planning.approval.max_rounds",
         "hitl.triggers.consecutive_failures",

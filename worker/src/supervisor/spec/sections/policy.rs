@@ -1,62 +1,9 @@
-//! The tasks of a crew, and the policies that hold whatever a model says.
+//! Policies that hold whatever a model says.
 //!
-//! Invariant: a crew's tasks run in list order (CRW-03). Whether a list can be run is checked where it is run.
+//! Invariant: an id begins with the type of its policy (CUG-39). Nothing is applied here.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-/// `crew:`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Crew {
-    pub tasks: Vec<CrewTask>,
-}
-
-/// One task of a crew.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CrewTask {
-    /// Null is its place in the list, from 1.
-    #[serde(default)]
-    pub id: Option<String>,
-    pub description: String,
-    #[serde(default)]
-    pub expected_output: String,
-    /// The only coworker for this task, under `delegation.scope: assigned` (CRW-04).
-    #[serde(default)]
-    pub agent: Option<String>,
-    /// Tasks whose outputs it is told; null is all before it.
-    #[serde(default)]
-    pub context: Option<Vec<String>>,
-    #[serde(default)]
-    pub async_execution: bool,
-    /// It is skipped unless an earlier output is like this (CRW-09).
-    #[serde(default)]
-    pub when: Option<CrewCondition>,
-    /// The agent that validates the output (CRW-10).
-    #[serde(default)]
-    pub guardrail: Option<String>,
-    /// Null is `review.guardrail_retries`.
-    #[serde(default)]
-    pub guardrail_max_retries: Option<u32>,
-    /// A person is asked before the output is accepted (CRW-10).
-    #[serde(default)]
-    pub human_input: bool,
-}
-
-/// What an earlier output must be like. All that is given must hold.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct CrewCondition {
-    /// Whose output; null is the last one before this task.
-    pub task: Option<String>,
-    pub contains: Option<String>,
-    pub not_contains: Option<String>,
-    /// A place in an output that is JSON, such as `/count`.
-    pub pointer: Option<String>,
-    pub equals: Option<Value>,
-}
 
 /// One entry of `policies:` (CUG-39). Which keys it takes depends on its type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
