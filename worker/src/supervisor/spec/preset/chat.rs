@@ -21,7 +21,6 @@ fn conversation(spec: &mut SupervisorSpec) {
 /// Supyagent's guards against a tool that always fails or is called in circles are its own.
 fn unguarded(spec: &mut SupervisorSpec) {
     (spec.delegation.breaker, spec.delegation.repetition) = (0, 0);
-    spec.delegation.on_timeout = OnDelegationTimeout::Fail;
 }
 
 pub(super) fn supyagent(spec: &mut SupervisorSpec) {
@@ -68,6 +67,8 @@ pub(super) fn swarm_team(spec: &mut SupervisorSpec) {
 pub(super) fn crewai(spec: &mut SupervisorSpec) {
     conversation(spec);
     unguarded(spec);
+    // Nobody looks at a coworker in the background.
+    spec.delegation.on_timeout = OnDelegationTimeout::Fail;
     spec.dispatch.parallelism = Parallelism::Sequential;
     spec.delegation.scope = DelegationScope::Assigned;
     // An agent of CrewAI has this many turns for a task.
