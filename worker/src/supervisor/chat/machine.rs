@@ -19,7 +19,7 @@ use super::selecting::{Choosing, Selecting};
 use super::text;
 use super::view::{End, Stop};
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, Key, Outbox, Purpose};
+use crate::supervisor::outbox::{Answer, Call, CallFailure, Key, Outbox, Purpose};
 
 /// A chat and what it waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -164,14 +164,10 @@ impl GroupChat {
         if let (Team::GroupChat, Some(last)) = (self.rules.team, opening.last()) {
             self.last = Some(last.from.clone());
         }
-        let task: Vec<&str> = opening.iter().map(|message| message.content.as_str()).collect();
-        self.ledger.task = task.join(" ");
+        self.ledger.planned = false;
         self.opened = opening.len();
         opening.into_iter().for_each(|message| self.store(message, out));
-        match (ends, self.rules.team) {
-            (None, Team::Magentic) => self.gather_facts(out),
-            (ends, _) => self.go_on(ends, out),
-        }
+        self.go_on(ends, out);
     }
 
     /// The answer to a call. One that nobody waits for (a late or a strange one) changes nothing.
@@ -191,42 +187,6 @@ impl GroupChat {
 
     /// A chat starts no timers.
     pub fn fired(&mut self, _key: &str, _out: &mut Outbox) {}
-
-    /// A human takes the word: the open ask is dropped and the admin speaks next; without an admin among the agents the
-    /// interrupt ends the chat.
-    pub fn interrupt(&mut self, out: &mut Outbox) -> Result<(), ChatError> {
-        if self.end.is_some() {
-            return Err(ChatError::Ended);
-        }
-        self.drop_ask(out);
-        let admin = self.rules.admin_name.clone();
-        match self.agent(&admin).is_some() {
-            true => self.speak(&admin, "interrupt", out),
-            false => {
-                self.close(Stop::Interrupted, "Interrupted by a human.", Some("KeyboardInterrupt".to_owned()), out)
-            }
-        }
-        Ok(())
-    }
-
-    pub fn cancel(&mut self, reason: &str, out: &mut Outbox) {
-        if self.end.is_none() {
-            self.drop_ask(out);
-            self.close(Stop::Cancelled, reason, Some("The group chat was cancelled.".to_owned()), out);
-        }
-    }
-
-    /// Participants are not told of a pause (in AutoGen's base team both hooks do nothing): the conversation is the same
-    /// with and without one, only later.
-    pub fn pause(&mut self) {
-        self.paused = true;
-    }
-    pub fn unpause(&mut self, out: &mut Outbox) {
-        self.paused = false;
-        if let Some(call) = self.held.take() {
-            out.call(call);
-        }
-    }
 
     // What happens within a turn.
 
@@ -289,7 +249,7 @@ impl GroupChat {
         self.messages.push(message);
     }
 
-    fn terminates(&self, message: &ChatMessage) -> Option<Stop> {
+    pub(super) fn terminates(&self, message: &ChatMessage) -> Option<Stop> {
         let text = self.rules.termination.as_deref().filter(|text| !text.is_empty());
         if text.is_some_and(|text| message.content.contains(text)) {
             return Some(Stop::Termination);
@@ -307,7 +267,7 @@ impl GroupChat {
             return self.close(stop, &reason, None, out);
         }
         if self.rules.team == Team::Magentic {
-            return self.ask_progress(1, out);
+            return self.orchestrate(out);
         }
         if self.rounds() >= self.rules.max_round {
             let max = self.rules.max_round;
@@ -342,13 +302,6 @@ impl GroupChat {
         match self.paused {
             true => self.held = Some(call),
             false => out.call(call),
-        }
-    }
-
-    fn drop_ask(&mut self, out: &mut Outbox) {
-        // A call that is held back has not been asked yet.
-        if let (Some(key), None) = (self.open.take(), self.held.take()) {
-            out.ask(Ask::CancelCall { key });
         }
     }
 

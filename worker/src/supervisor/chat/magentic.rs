@@ -28,6 +28,8 @@ pub(super) struct Ledger {
     pub(super) task: String,
     pub(super) facts: String,
     pub(super) plan: String,
+    /// Whether there is a plan for the task of this run.
+    pub(super) planned: bool,
     pub(super) stalls: u32,
     /// Progress ledgers of this run.
     pub(super) rounds: u32,
@@ -100,13 +102,19 @@ enum Read {
 }
 
 impl GroupChat {
-    pub(super) fn gather_facts(&mut self, out: &mut Outbox) {
+    /// After a message: the next round, or the first plan. What was said until there is one is the task.
+    pub(super) fn orchestrate(&mut self, out: &mut Outbox) {
+        if self.ledger.planned {
+            return self.ask_progress(1, out);
+        }
+        let task = self.messages.get(self.run_from..).unwrap_or_default();
+        self.ledger.task = task.iter().map(|message| message.content.as_str()).collect::<Vec<_>>().join(" ");
         self.ledger.stalls = 0;
         self.ask_orchestrator(Step::Facts, 1, out);
     }
 
     /// The next round, or the final answer when there are no more rounds.
-    pub(super) fn ask_progress(&mut self, tries: u32, out: &mut Outbox) {
+    fn ask_progress(&mut self, tries: u32, out: &mut Outbox) {
         if tries > 1 {
             return self.ask_orchestrator(Step::Progress { tries }, tries, out);
         }
@@ -179,6 +187,7 @@ impl GroupChat {
 
     /// A new conversation begins with the task ledger; what was said before stays in the record.
     fn enter_outer_loop(&mut self, out: &mut Outbox) {
+        self.ledger.planned = true;
         self.seen_from = self.messages.len();
         let Ledger { task, facts, plan, .. } = &self.ledger;
         let ledger = text::task_ledger(task, &text::roles(&self.agents), facts, plan);

@@ -13,6 +13,7 @@
 //! Invariant: every message is stored once, in the order it was said, and is for everybody but its speaker; the rounds
 //! are bounded. It starts no agents and knows no engine.
 
+mod control;
 mod from_spec;
 mod machine;
 mod magentic;

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::machine::{GroupChat, Stage};
+use super::machine::{GroupChat, Stage, draw};
 use super::names::mentioned;
 use super::rules::{ChatError, Fallback, Method, Team, listed};
 use super::text::{self, Hint};
@@ -72,7 +72,7 @@ impl GroupChat {
             Team::GroupChat => self.choose_by(method, out),
             Team::Selector => self.select_candidates(out),
             Team::Swarm => self.follow_handoff(out),
-            Team::Magentic => self.ask_progress(1, out),
+            Team::Magentic => self.orchestrate(out),
         }
     }
 
@@ -153,7 +153,7 @@ impl GroupChat {
         match by {
             By::Random => {
                 // One draw a turn: the seed names it, and the answer is recorded like every other.
-                context["seed"] = json!(format!("{}/{}/{}", out.run(), self.run_from, self.turns));
+                context["seed"] = json!(self.seed(out));
             }
             By::Auto => {
                 context["attempts"] = json!(self.rules.attempts());
@@ -173,10 +173,17 @@ impl GroupChat {
         self.ask("select", call, out);
     }
 
+    /// What a draw of this turn comes from.
+    fn seed(&self, out: &Outbox) -> String {
+        format!("{}/{}/{}", out.run(), self.run_from, self.turns)
+    }
+
     /// The answer to a call for a choice.
     pub(super) fn selected(&mut self, selecting: Selecting, answer: Answer, out: &mut Outbox) {
         let answer = match answer {
             Ok(answer) => answer,
+            // Chance needs nobody: the seed says who it is.
+            Err(_) if selecting.by == By::Random => Value::Null,
             Err(failure) => return self.fail(&failure.message, out),
         };
         out.note(
@@ -187,7 +194,9 @@ impl GroupChat {
             By::Auto => self.named_by_model(selecting, &answer, out),
             By::Random => {
                 let drawn = name_of(&answer).filter(|name| selecting.candidates.iter().any(|own| own == name));
-                match drawn {
+                let candidates: Vec<&str> = selecting.candidates.iter().map(String::as_str).collect();
+                let seed = self.seed(out);
+                match drawn.or_else(|| draw(&seed, &candidates)) {
                     Some(name) => self.speak(name, "random", out),
                     None => self.fall_back(&selecting.candidates, out),
                 }

@@ -3,6 +3,7 @@
 mod from_spec;
 mod properties;
 mod rounds;
+mod run;
 mod selection;
 mod teams;
 

@@ -218,6 +218,27 @@ fn an_interrupt_gives_the_word_to_the_admin() {
     assert_eq!(selecting.speakers(), ["bob"], "also while a speaker is being selected");
 }
 
+/// AGC-12: a human's own words are the admin's message, whether the admin takes part or not; what was open is dropped.
+#[test]
+fn a_human_may_say_something_at_any_time() {
+    for names in [&["alice", "bob", "Admin"][..], &["alice", "bob"]] {
+        let mut chat = world(ChatRules { max_round: 4, ..round_robin() }, names, "user", "go");
+        let open = chat.last_call().key.clone();
+        chat.chat.say("look at page 7", &mut chat.out).unwrap();
+        chat.collect();
+        assert_eq!(chat.cancelled, std::slice::from_ref(&open));
+        chat.chat.answered(&open, Ok(json!("late")), &mut chat.out);
+        assert_eq!(chat.said(), [("user", "go"), ("Admin", "look at page 7")]);
+        assert_eq!(chat.speakers(), ["alice", "alice"]);
+        let outcome = chat.run(says_name);
+        assert_eq!(outcome.messages.len(), 4, "the human's words are a round");
+        assert_eq!(chat.chat.say("too late", &mut chat.out), Err(ChatError::Ended));
+    }
+    let mut ends = world(round_robin(), &["alice", "bob"], "user", "go");
+    ends.chat.say("TERMINATE", &mut ends.out).unwrap();
+    assert_eq!(ends.chat.outcome().unwrap().stop, Stop::Termination);
+}
+
 fn history() -> Value {
     json!([
         { "name": "Admin", "role": "user", "content": "plan it" },

@@ -362,10 +362,13 @@ fn chance_is_seeded_and_recorded() {
     let distinct: std::collections::BTreeSet<String> = seeds.iter().map(Value::to_string).collect();
     assert_eq!((seeds.len(), distinct.len()), (9, 9), "each turn has its own seed");
     assert!(ABC.iter().all(|name| speakers.contains(name)), "{speakers}");
-    // Chance names nobody else: an answer outside the candidates falls back to the list.
-    let mut world = world(method("random"), &ABC, "alice", "go");
-    world.answer(json!("zoe"));
-    assert_eq!(world.speakers(), ["bob"]);
+    // Chance names nobody else, and needs nobody: without a proper answer the seed itself decides.
+    for answer in [Ok(json!("zoe")), Ok(json!(null)), Err(CallFailure::error("nobody draws here"))] {
+        let mut world = world(method("random"), &ABC, "alice", "go");
+        let seed = world.last_call().context["seed"].as_str().unwrap().to_owned();
+        world.answer_with(answer);
+        assert_eq!(world.speakers(), [draw(&seed, &ABC).unwrap()]);
+    }
     assert_eq!(draw("seed", &[]), None);
 }
 

@@ -358,6 +358,25 @@ fn a_progress_ledger_is_asked_for_ten_times() {
 }
 
 #[test]
+fn words_of_a_human_before_the_plan_are_part_of_the_task() {
+    let mut world = world(ChatRules::magentic(), &ABC, "user", "find it");
+    world.answer(json!("FACTS"));
+    world.chat.say("by noon", &mut world.out).unwrap();
+    world.collect();
+    assert_eq!((step(&world), &world.last_call().context["task"]), ("facts", &json!("find it by noon")));
+    world.answer(json!("F")).answer(json!("P")).answer(ledger(false, false, true, "bob"));
+    world.chat.say("faster", &mut world.out).unwrap();
+    world.collect();
+    assert_eq!(step(&world), "progress_ledger", "later words are for the next round");
+    assert_eq!(world.last_call().context["task"], "find it by noon");
+    // A later run with a task plans anew, one without goes on.
+    world.answer(ledger(true, false, true, "bob")).answer(json!("42"));
+    world.chat.go_on_with(vec![ChatMessage::new("user", "and then?")], &mut world.out).unwrap();
+    world.collect();
+    assert_eq!((step(&world), &world.last_call().context["task"]), ("facts", &json!("and then?")));
+}
+
+#[test]
 fn a_team_of_one_needs_no_next_speaker() {
     let mut world = world(ChatRules::magentic(), &["solo"], "user", "go");
     world.answer(json!("F")).answer(json!("P"));

@@ -1,9 +1,3 @@
 //! The contract of specs, row by row, with the exact texts.
 
-mod building;
-mod fixtures;
-mod foreign;
-mod presets;
 mod reading;
-mod rows;
-mod script;
