@@ -84,6 +84,8 @@ pub enum Noun {
         #[arg(value_name = "CODE")]
         code: String,
     },
+    /// Print the JSON Schema of supervisor specs, for editors.
+    Schema,
     /// Show the version.
     Version {
         /// As JSON, like `-o json`.

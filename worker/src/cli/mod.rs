@@ -26,6 +26,7 @@ mod progress;
 mod replay;
 mod resolve;
 mod result;
+mod schema;
 mod show;
 mod start;
 mod store;
@@ -113,6 +114,7 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
     }
     let verb = match noun {
         Noun::Explain { code } => return explain::explain(screen, &code),
+        Noun::Schema => return Ok(schema::print(screen, global.output)),
         Noun::Version { .. } => return Ok(version(screen, program)),
         Noun::Worker(worker::WorkerVerb::Run(args)) => {
             return worker::run(screen, &global, &*program.opener, args).await;

@@ -182,7 +182,7 @@ pub(crate) fn similar<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
         .iter()
         .copied()
         .filter(|known| key.len() > 1 && (known.ends_with(&key) || known.contains(&key) || shared(known) >= 4))
-        .max_by_key(|known| (known.ends_with(&key), shared(known)))
+        .max_by_key(|known| (known.ends_with(&key) || known.starts_with(&key), shared(known)))
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub struct Agent {
     pub system_prompt: String,
     #[serde(default, rename = "type")]
     pub kind: AgentKind,
-    /// Whom it may delegate to; none exposes no delegation tools at all (SUP-34).
+    /// Whom it may delegate to, or hand over to where control moves; none exposes no such tools at all (SUP-34).
     #[serde(default)]
     pub delegates: Vec<String>,
     #[serde(default)]

@@ -32,7 +32,9 @@ pub(super) fn check(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
     crew(spec)?;
     chat(spec)?;
     handoff(spec)?;
+    park_exit(spec)?;
     roles(spec)?;
+    policies(spec)?;
     scripts(spec)?;
     bounds::check(spec)?;
     Ok(warnings(spec))
@@ -231,6 +233,31 @@ fn roles(spec: &SupervisorSpec) -> Check {
     match spec.delegation.root.as_deref().filter(|name| spec.agent(name).is_none()) {
         Some(name) => Err(FieldError::at("delegation.root", format!("`{name}` is not an agent"))),
         None => Ok(()),
+    }
+}
+
+/// CUG-39: an id begins with its type, and a policy says what it is there for.
+fn policies(spec: &SupervisorSpec) -> Check {
+    for (i, policy) in spec.policies.iter().enumerate() {
+        let (at, kind) = (format!("policies[{i}]"), policy.kind.as_str());
+        let prefix = format!("{kind}_");
+        if let Some(id) = policy.id.as_deref().filter(|id| id.strip_prefix(&prefix).is_none_or(str::is_empty)) {
+            return Err(FieldError::at(format!("{at}.id"), format!("`{id}` does not begin with `{prefix}`")));
+        }
+        if let Some(key) = policy.missing() {
+            return Err(FieldError::at(at, format!("a policy of type `{kind}` needs the key `{key}`")));
+        }
+    }
+    Ok(())
+}
+
+/// FSS-36: a run that may return while somebody looks at a task has no other rule for being idle.
+fn park_exit(spec: &SupervisorSpec) -> Check {
+    match (spec.review.park_exit, spec.run_loop.on_idle) {
+        (true, Some(_)) => {
+            Err(FieldError::at("review.park_exit", "cannot be combined with `loop.on_idle: wait` or `complete`"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -188,7 +188,7 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         let Some(value) = self.list.get(self.next) else { return Ok(None) };
         let path = format!("{}[{}]", self.path, self.next);
         self.next += 1;
-        seed.deserialize(At { value, path }).map(Some)
+        seed.deserialize(At { value, path: path.clone() }).map(Some).map_err(|why| why.at(&path))
     }
 }
 
@@ -211,7 +211,9 @@ impl<'de> MapAccess<'de> for Entries<'_> {
     }
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Wrong> {
         let Some((key, value)) = self.value.take() else { return Err(Wrong::new("a value without a key".to_owned())) };
-        seed.deserialize(At { value, path: below(self.path, key) })
+        let path = below(self.path, key);
+        // A type that judges the text it has read is judged here.
+        seed.deserialize(At { value, path: path.clone() }).map_err(|why| why.at(&path))
     }
 }
 

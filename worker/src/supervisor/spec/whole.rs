@@ -14,7 +14,7 @@ use super::preset::{Family, Preset};
 use super::script::{Script, Scripted, answer_in_order};
 use super::sections::{
     Budget, Compensation, Delegation, Dependencies, Dispatch, Failure, Handoff, Hitl, Loop, Mailbox, Memory, Planning,
-    Progress, Review, Routing, Selection, Speaker, Synthesis, Team, Trust,
+    Policy, Progress, Review, Routing, Selection, Speaker, Synthesis, Team, Trust,
 };
 use crate::supervisor::outbox::{Call, Purpose};
 
@@ -47,6 +47,7 @@ pub struct SupervisorSpec {
     pub manager_llm: Option<String>,
     /// A manager of your own; in a file also its name alone (CRW-01, CRW-02).
     pub manager_agent: Option<Agent>,
+    pub policies: Vec<Policy>,
     pub planning: Planning,
     pub dispatch: Dispatch,
     pub dependencies: Dependencies,
@@ -89,6 +90,7 @@ impl Default for SupervisorSpec {
             services: BTreeMap::new(),
             manager_llm: None,
             manager_agent: None,
+            policies: Vec::new(),
             planning: Planning::default(),
             dispatch: Dispatch::default(),
             dependencies: Dependencies::default(),

@@ -36,8 +36,6 @@ fn numbers(spec: &SupervisorSpec) -> Check {
         ("mailbox.fetch_window", Some(spec.mailbox.fetch_window)),
         ("delegation.parallel", Some(spec.delegation.parallel)),
         ("delegation.background_max", Some(spec.delegation.background_max)),
-        ("delegation.breaker", Some(spec.delegation.breaker)),
-        ("delegation.repetition", Some(spec.delegation.repetition)),
         ("speaker.manual_tries", Some(spec.speaker.manual_tries)),
         ("speaker.ledger.max_stalls", Some(spec.speaker.ledger.max_stalls)),
         ("speaker.ledger.json_retries", Some(spec.speaker.ledger.json_retries)),

@@ -3,8 +3,8 @@
 //! Invariant: each sets what its rows name; no conversation is without a bound (supervisors.md §2.6 N19).
 
 use crate::supervisor::spec::sections::{
-    ChatTeam, DelegationScope, Fallback, OutputMode, Parallelism, PlanningMode, ProgressMessages, ReviewScope,
-    RoundCount, Selection, SynthesisMode,
+    ChatTeam, DelegationScope, Fallback, OnDelegationTimeout, OutputMode, Parallelism, PlanningMode, ProgressMessages,
+    ReviewScope, RoundCount, Selection, SynthesisMode,
 };
 use crate::supervisor::spec::whole::{Authority, SupervisorSpec};
 
@@ -16,6 +16,11 @@ fn conversation(spec: &mut SupervisorSpec) {
     spec.synthesis.mode = SynthesisMode::LastMessage;
     spec.progress.messages = ProgressMessages::None;
     spec.dispatch.selection = Selection::Agent;
+}
+
+/// Supyagent's guards against a tool that always fails or is called in circles are its own.
+fn unguarded(spec: &mut SupervisorSpec) {
+    (spec.delegation.breaker, spec.delegation.repetition) = (0, 0);
 }
 
 pub(super) fn supyagent(spec: &mut SupervisorSpec) {
@@ -61,6 +66,9 @@ pub(super) fn swarm_team(spec: &mut SupervisorSpec) {
 
 pub(super) fn crewai(spec: &mut SupervisorSpec) {
     conversation(spec);
+    unguarded(spec);
+    // Nobody looks at a coworker in the background.
+    spec.delegation.on_timeout = OnDelegationTimeout::Fail;
     spec.dispatch.parallelism = Parallelism::Sequential;
     spec.delegation.scope = DelegationScope::Assigned;
     // An agent of CrewAI has this many turns for a task.
@@ -71,6 +79,7 @@ pub(super) fn crewai(spec: &mut SupervisorSpec) {
 
 pub(super) fn langgraph(spec: &mut SupervisorSpec) {
     conversation(spec);
+    unguarded(spec);
     spec.dispatch.selection = Selection::Speaker;
     // The step limit its users know.
     spec.run_loop.max_steps = 25;
@@ -81,6 +90,7 @@ pub(super) fn langgraph(spec: &mut SupervisorSpec) {
 
 pub(super) fn swarm(spec: &mut SupervisorSpec) {
     conversation(spec);
+    unguarded(spec);
     spec.run_loop.max_rounds = Some(25);
     spec.run_loop.count = RoundCount::Messages;
     spec.handoff.history = OutputMode::FullHistory;

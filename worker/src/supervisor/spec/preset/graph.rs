@@ -3,8 +3,8 @@
 //! Invariant: each sets what its rows name; the rest is the spec's default.
 
 use crate::supervisor::spec::sections::{
-    OnDependency, OnExhausted, OnSubtaskError, PlanningMode, ProgressMessages, RejectStatus, Requires, ReviewScope,
-    Selection, SynthesisMode,
+    OnDelegationTimeout, OnDependency, OnExhausted, OnSubtaskError, PlanningMode, ProgressMessages, RejectStatus,
+    Requires, ReviewScope, Selection, SynthesisMode,
 };
 use crate::supervisor::spec::whole::{Authority, SupervisorSpec};
 
@@ -109,7 +109,10 @@ fn cuga(spec: &mut SupervisorSpec) {
     spec.progress.messages = ProgressMessages::Append;
     // CUG-43: one extra attempt.
     (spec.failure.tries, spec.failure.on_subtask_error) = (2, OnSubtaskError::FailTask);
+    // CUG-41: a delegation that takes longer has failed.
+    spec.delegation.on_timeout = OnDelegationTimeout::Fail;
     spec.delegation.corrective_retry = true;
+    (spec.delegation.breaker, spec.delegation.repetition) = (0, 0);
 }
 
 pub(super) fn cuga_conversational(spec: &mut SupervisorSpec) {

@@ -29,9 +29,9 @@ pub struct Delegation {
     pub scope: DelegationScope,
     /// What of the parent's conversation a child is told (SUP-26).
     pub summary: ContextSummary,
-    /// Failures of a tool in a row that stop it (SUP-27).
+    /// Failures of a tool in a row that stop it; 0 is never (SUP-27).
     pub breaker: u32,
-    /// The same call so many times in a row is a repetition (SUP-27).
+    /// The same call so many times in a row is a repetition; 0 is never (SUP-27).
     pub repetition: u32,
     /// The longest sleep an agent may ask for (SUP-28).
     pub sleep_max: Span,

@@ -9,6 +9,7 @@ mod memory;
 mod outcome;
 mod people;
 mod planning;
+mod policy;
 mod quality;
 mod speaker;
 mod team;
@@ -22,6 +23,7 @@ pub use people::{
     Trigger, TriggerOrder, Triggers, Trust, TrustLevel, TrustRule, TrustRules,
 };
 pub use planning::{PlanApproval, PlanTriggers, Planning, PlanningMode, Strategy, SupervisorMode};
+pub use policy::{Policy, PolicyKind};
 pub use quality::{Failure, Loop, OnIdle, OnSubtaskError, Reflection, RejectStatus, Review, ReviewScope, RoundCount};
 pub use speaker::{ChatTeam, Fallback, Ledger, OnSpeakerError, Speaker, SpeakerMethod, TransitionsType, UnknownMethod};
 pub use team::{LateRecruits, Mailbox, RecruitCondition, RecruitJoin, RecruitRule, Team, Trim};

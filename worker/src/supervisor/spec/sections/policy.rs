@@ -1,0 +1,77 @@
+//! Policies that hold whatever a model says.
+//!
+//! Invariant: an id begins with the type of its policy (CUG-39). Nothing is applied here.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One entry of `policies:` (CUG-39). Which keys it takes depends on its type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// Begins with the type; null is made of type and name.
+    #[serde(default)]
+    pub id: Option<String>,
+    pub name: String,
+    #[serde(rename = "type")]
+    pub kind: PolicyKind,
+    /// Texts of a request it applies to, in any case; none is every request.
+    #[serde(default)]
+    pub triggers: Vec<String>,
+    /// Intent guard: what is answered instead.
+    #[serde(default)]
+    pub response: Option<String>,
+    /// Playbook: how such a request is met, and the agents it is delegated to, in order.
+    #[serde(default)]
+    pub guidance: Option<String>,
+    #[serde(default)]
+    pub delegations: Vec<String>,
+    /// Tool guide and tool approval: which tools.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    #[serde(default)]
+    pub guide: Option<String>,
+    #[serde(default)]
+    pub message: Option<String>,
+    /// Output formatter: a text with `{{answer}}`, or instructions for one more call.
+    #[serde(default)]
+    pub template: Option<String>,
+    #[serde(default)]
+    pub instructions: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyKind {
+    IntentGuard,
+    Playbook,
+    ToolGuide,
+    ToolApproval,
+    OutputFormatter,
+}
+
+impl PolicyKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PolicyKind::IntentGuard => "intent_guard",
+            PolicyKind::Playbook => "playbook",
+            PolicyKind::ToolGuide => "tool_guide",
+            PolicyKind::ToolApproval => "tool_approval",
+            PolicyKind::OutputFormatter => "output_formatter",
+        }
+    }
+}
+
+impl Policy {
+    /// What it must have and has not.
+    pub fn missing(&self) -> Option<&'static str> {
+        match self.kind {
+            PolicyKind::IntentGuard if self.response.is_none() => Some("response"),
+            PolicyKind::Playbook if self.guidance.is_none() && self.delegations.is_empty() => Some("guidance"),
+            PolicyKind::ToolGuide if self.guide.is_none() => Some("guide"),
+            PolicyKind::ToolGuide | PolicyKind::ToolApproval if self.tools.is_empty() => Some("tools"),
+            PolicyKind::OutputFormatter if self.template.is_none() && self.instructions.is_none() => Some("template"),
+            _ => None,
+        }
+    }
+}
