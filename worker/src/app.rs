@@ -28,6 +28,8 @@ use crate::capability::{self, CapabilityConfig};
 use crate::cli::{self, PlanFile, PlanLoader, Program};
 use crate::embedded::Registries;
 use crate::examples;
+use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
+use crate::supervisor::spec::read_spec_with;
 use crate::supervisor::{self, PLAN_RUN, PlanRunInput};
 
 /// The builder of a program.
@@ -151,12 +153,26 @@ fn capabilities(data: &Path, activities: &mut ActivityRegistry) -> Result<(), St
     capability::register(activities, &config).map_err(|why| format!("the HTTP client: {why}"))
 }
 
-/// A plan runs in the working directory of the command.
+/// A plan runs in the working directory of the command; a supervisor spec is one that says `kind: supervisor` or names
+/// a preset.
 fn load_plan(path: &Path) -> Result<PlanFile, String> {
     let text = std::fs::read_to_string(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
-    let directory = std::env::current_dir().map_err(|why| format!("the working directory: {why}"))?;
     let name = path.file_stem().map_or_else(|| "plan".to_owned(), |name| name.to_string_lossy().into_owned());
-    let input = PlanRunInput::read(&path.to_string_lossy(), &text, &directory.to_string_lossy());
+    let shown = path.to_string_lossy();
+    let is_spec = text.lines().any(|line| line.starts_with("preset:") || line.trim_end() == "kind: supervisor");
+    if is_spec {
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        let files = move |file: &str| {
+            let path = folder.join(file);
+            std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
+        };
+        let read = read_spec_with(&shown, &text, &serde_json::Value::Null, &files).map_err(|why| why.to_string())?;
+        let resolved = read.resolve().map_err(|why| why.to_string())?;
+        let input = Payload::encode(&SupervisorInput::new(resolved)).map_err(|why| why.to_string())?;
+        return Ok(PlanFile { name, workflow_type: WorkflowType::of(SUPERVISOR), input });
+    }
+    let directory = std::env::current_dir().map_err(|why| format!("the working directory: {why}"))?;
+    let input = PlanRunInput::read(&shown, &text, &directory.to_string_lossy());
     let input = Payload::encode(&input.map_err(|why| why.to_string())?).map_err(|why| why.to_string())?;
     Ok(PlanFile { name, workflow_type: WorkflowType::of(PLAN_RUN), input })
 }

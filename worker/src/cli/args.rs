@@ -10,7 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use super::output::{ColorChoice, Format};
 use super::time_format::TimeFormat;
 use super::{
-    activity, control, describe, diff, export, fork, list, message, replay, result, show, start, store, worker,
+    activity, control, describe, diff, export, fork, list, message, replay, result, show, start, store, supervise,
+    worker,
 };
 
 /// Runs supervisors: long-lived managers of agents, commands and people that survive any crash.
@@ -70,6 +71,17 @@ pub enum Noun {
     /// Single activities of a run.
     #[command(subcommand)]
     Activity(activity::ActivityVerb),
+    /// What waits for a person, and what they decide.
+    #[command(subcommand)]
+    Approval(supervise::ApprovalVerb),
+    /// The agents of a supervisor.
+    #[command(subcommand)]
+    Agent(supervise::AgentVerb),
+    /// The plan of a supervisor.
+    #[command(subcommand)]
+    Plan(supervise::PlanVerb),
+    /// Show what a supervisor survives: an approval that is waited for, kill -9, one publication.
+    Demo(super::demo::DemoArgs),
     /// The worker process.
     #[command(subcommand)]
     Worker(worker::WorkerVerb),
@@ -135,6 +147,12 @@ pub enum WorkflowVerb {
     Pause(control::ControlArgs),
     /// Let a paused run go on.
     Unpause(control::ControlArgs),
+    /// Let a paused supervisor go on.
+    Resume(control::ControlArgs),
+    /// Take a supervisor over: nothing starts until it is released; its tasks can be done by hand.
+    Takeover(control::ControlArgs),
+    /// Give a supervisor back that was taken over.
+    Release(control::ControlArgs),
     /// Remove a closed run.
     Delete(control::ControlArgs),
 }

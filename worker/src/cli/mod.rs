@@ -7,6 +7,7 @@ mod activity;
 mod args;
 mod context;
 mod control;
+mod demo;
 mod describe;
 mod diff;
 pub mod error;
@@ -30,6 +31,7 @@ mod schema;
 mod show;
 mod start;
 mod store;
+mod supervise;
 #[cfg(test)]
 mod tests;
 mod time_format;
@@ -128,6 +130,10 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
             Err(verb) => Verb::Workflow(verb),
         },
         Noun::Activity(verb) => Verb::Activity(verb),
+        Noun::Approval(verb) => Verb::Approval(verb),
+        Noun::Agent(verb) => Verb::Agent(verb),
+        Noun::Plan(verb) => Verb::Plan(verb),
+        Noun::Demo(args) => return demo::demo(screen, &global, args).await,
         Noun::Store(verb) => Verb::Store(verb),
     };
     let purpose = verb.purpose();
@@ -209,6 +215,9 @@ impl Reading {
 enum Verb {
     Workflow(WorkflowVerb),
     Activity(activity::ActivityVerb),
+    Approval(supervise::ApprovalVerb),
+    Agent(supervise::AgentVerb),
+    Plan(supervise::PlanVerb),
     Store(store::StoreVerb),
 }
 
@@ -221,7 +230,12 @@ impl Verb {
                 Purpose::Visit { create: true }
             }
             Verb::Workflow(WorkflowVerb::Fork(args)) => Purpose::Visit { create: args.makes_a_store() },
-            Verb::Workflow(_) | Verb::Activity(_) | Verb::Store(_) => Purpose::Visit { create: false },
+            Verb::Workflow(_)
+            | Verb::Activity(_)
+            | Verb::Approval(_)
+            | Verb::Agent(_)
+            | Verb::Plan(_)
+            | Verb::Store(_) => Purpose::Visit { create: false },
         }
     }
 
@@ -229,6 +243,9 @@ impl Verb {
         match self {
             Verb::Workflow(verb) => workflow(cx, verb).await,
             Verb::Activity(verb) => activity::activity(cx, verb).await,
+            Verb::Approval(verb) => supervise::approval(cx, verb).await,
+            Verb::Agent(verb) => supervise::agent(cx, verb).await,
+            Verb::Plan(verb) => supervise::plan(cx, verb).await,
             Verb::Store(verb) => store::store(cx, verb).await,
         }
     }
@@ -253,7 +270,10 @@ async fn workflow(cx: &mut Context, verb: WorkflowVerb) -> Result<Exit, CliError
         WorkflowVerb::Update(args) => message::update(cx, args).await,
         WorkflowVerb::Cancel(args) => control::control(cx, Control::Cancel, args).await,
         WorkflowVerb::Terminate(args) => control::control(cx, Control::Terminate, args).await,
-        WorkflowVerb::Pause(args) => control::control(cx, Control::Pause, args).await,
+        WorkflowVerb::Pause(args) => supervise::steer(cx, "pause_v1", args).await,
+        WorkflowVerb::Resume(args) => supervise::steer(cx, "resume_v1", args).await,
+        WorkflowVerb::Takeover(args) => supervise::steer(cx, "human_takeover_v1", args).await,
+        WorkflowVerb::Release(args) => supervise::steer(cx, "human_release_v1", args).await,
         WorkflowVerb::Unpause(args) => control::control(cx, Control::Unpause, args).await,
         WorkflowVerb::Delete(args) => control::control(cx, Control::Delete, args).await,
     }

@@ -8,6 +8,7 @@
 //! to exactly the part that asked, by its key; after every event all that may start has started; notes are recorded in
 //! the turn that brought them about, and a replay that notes something else is refused. It decides nothing itself.
 
+pub mod again;
 mod asks;
 mod carrier;
 mod children;

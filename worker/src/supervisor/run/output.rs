@@ -157,19 +157,43 @@ impl SupervisorRun {
         let control = self.parts.control.status();
         json!({
             "objective": output.objective, "status": output.status, "control": control,
-            "completed": done, "total": output.tasks.len(), "started_at": self.started_at, "tasks": output.tasks,
+            "completed": done, "total": output.tasks.len(), "started_at": self.started_at, "tasks": self.rows(),
             "pending_approvals": self.parts.approvals.view(), "pending_interrupts": self.parts.interrupts.view(),
             "team": self.parts.team.members.directory.list(), "handed": self.parts.control.is_human().then(|| self.takeover_context().handed()),
             "carrier": match &self.carrier { Carrier::Graph(_) => Value::Null, other => other.view() },
         })
     }
+
+    /// What a live tree draws: tasks, or the sessions and turns of agents, one row each.
+    fn rows(&self) -> Vec<Value> {
+        let task = |task: &Task| {
+            let started = task.attempts.last().map(|attempt| attempt.started_at);
+            let report = report(task);
+            json!({ "task_id": report.task_id, "title": report.title, "status": report.status, "attempt": report.attempts,
+                "error_msg": report.error, "brief": report.brief, "started_at": started })
+        };
+        match &self.carrier {
+            Carrier::Graph(graph) => graph.plan.in_order().into_iter().map(task).collect(),
+            Carrier::Chat(chat) => chat
+                .messages()
+                .iter()
+                .enumerate()
+                .map(|(n, message)| json!({ "task_id": n + 1, "title": message.from, "status": "completed", "brief": message.content }))
+                .collect(),
+            Carrier::Agents(agents) => agents
+                .sessions_view()
+                .iter()
+                .map(|session| {
+                    let status = if session.status == "active" { "running" } else { session.status.as_str() };
+                    json!({ "task_id": session.id, "title": format!("{} {}", session.agent, session.task), "status": status, "attempt": 1 })
+                })
+                .collect(),
+        }
+    }
 }
 
 fn report(task: &Task) -> TaskReport {
-    let brief = task
-        .result
-        .as_ref()
-        .map(|result| text_of(result).lines().next().unwrap_or_default().chars().take(120).collect());
+    let brief = |result: &Value| text_of(result).lines().next().unwrap_or_default().chars().take(120).collect();
     TaskReport {
         task_id: task.id.clone(),
         title: task.goal.lines().next().unwrap_or_default().to_owned(),
@@ -177,6 +201,6 @@ fn report(task: &Task) -> TaskReport {
         agent: task.agent.clone().or_else(|| task.capability.clone()),
         attempts: task.tries,
         error: task.error.as_ref().map(|error| error.message.clone()),
-        brief,
+        brief: task.result.as_ref().map(brief),
     }
 }

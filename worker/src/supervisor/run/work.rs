@@ -55,6 +55,12 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call) -> Carried {
     let own = agent.and_then(|agent| agent.timeout).or(role.and_then(|role| role.timeout));
     let timeout = call.timeout.or(own.map(crate::supervisor::spec::Span::duration)).unwrap_or(TIMEOUT);
     let input = json!(call);
+    if agent.is_none()
+        && call.purpose == Purpose::ExecuteWorker
+        && let Some(carried) = in_the_box(call, timeout)
+    {
+        return carried;
+    }
     match via {
         Via::Scripted => scripted(spec, call),
         Via::Activity(name) => match ActivityType::new(name) {
@@ -80,6 +86,34 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call) -> Carried {
             None => Carried::Impossible("the nested supervisor has no spec".to_owned()),
         },
     }
+}
+
+/// A task whose capability is in the box is that: its parameters are the activity's input, with `{{context...}}` filled.
+fn in_the_box(call: &Call, timeout: Duration) -> Option<Carried> {
+    let name = call.context.get("capability").and_then(Value::as_str)?;
+    let parameters = call.context.get("parameters").cloned().unwrap_or_else(|| json!({}));
+    let mut input = crate::supervisor::spec::fill(&parameters, call);
+    let activity_type = match name {
+        "process" => ActivityType::of(PROCESS),
+        "http" => ActivityType::of(HTTP),
+        "compose" => ActivityType::of(crate::capability::compose::COMPOSE),
+        "activity" => {
+            let Some(wanted) = input.get("type").and_then(Value::as_str).map(str::to_owned) else {
+                return Some(Carried::Impossible("parameters.type: the activity to run is missing".to_owned()));
+            };
+            input = input.get("input").cloned().unwrap_or(Value::Null);
+            match ActivityType::new(wanted) {
+                Ok(activity_type) => activity_type,
+                Err(why) => return Some(Carried::Impossible(why.to_string())),
+            }
+        }
+        _ => return None,
+    };
+    if let (Value::Object(map), "process" | "http") = (&mut input, name) {
+        let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        map.entry("timeout_ms").or_insert(ms.into());
+    }
+    Some(Carried::Activity { activity_type, input, timeout: timeout + Duration::from_secs(15) })
 }
 
 /// The answer is a function of the script and the call; the activity only says it, and is recorded as any other.

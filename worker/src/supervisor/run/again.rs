@@ -1,0 +1,204 @@
+//! The same history under another policy: what people would not have been asked (part 6 no. 7).
+//!
+//! The recorded answers of agents are given again to a run of the same spec at another level of trust, in virtual time;
+//! nobody is called. What the other run asks for that was never answered ends it there.
+//!
+//! Invariant: recorded outcomes are only read, never made up; approvals are answered as they were, those that were never
+//! asked are not. It is a question to a history, no run: nothing of it is kept.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_engine::*;
+use serde_json::{Value, json};
+
+use super::{SUPERVISOR, SupervisorInput, register};
+use crate::supervisor::spec::TrustLevel;
+
+/// Jobs after which a run that is looked at so is given up.
+const JOBS_MAX: u32 = 200_000;
+
+/// What trust would have saved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Saved {
+    /// Approvals that were asked in the history.
+    pub asked: usize,
+    /// Those that an expert is not asked, in the words in which they were asked.
+    pub not_asked: Vec<String>,
+}
+
+/// What a history tells of the world outside.
+#[derive(Debug, Default)]
+struct Recorded {
+    input: Option<Value>,
+    answers: BTreeMap<String, Result<Payload, Failure>>,
+    approvals: Vec<Value>,
+    signals: Vec<Value>,
+}
+
+/// Looks at the turns of a supervisor's history.
+pub fn approvals_as_expert(turns: &[Turn]) -> Result<Saved, String> {
+    as_expert(&recorded(turns.iter().flat_map(|turn| turn.events.iter())))
+}
+
+fn recorded<'e>(events: impl Iterator<Item = &'e EventKind>) -> Recorded {
+    let mut recorded = Recorded::default();
+    let mut keys: BTreeMap<Seq, String> = BTreeMap::new();
+    for event in events {
+        match event {
+            EventKind::WorkflowExecutionStarted(started) => recorded.input = Some(started.input.to_json()),
+            EventKind::ActivityTaskScheduled(task) => {
+                keys.insert(task.seq, task.options.summary.clone().unwrap_or_default());
+            }
+            EventKind::ActivityTaskCompleted { seq, result, .. } => {
+                recorded.answers.extend(keys.get(seq).map(|key| (key.clone(), Ok(result.clone()))));
+            }
+            EventKind::ActivityTaskFailed { seq, failure, .. } => {
+                recorded.answers.extend(keys.get(seq).map(|key| (key.clone(), Err(failure.clone()))));
+            }
+            EventKind::StartChildWorkflowExecutionInitiated(child) => {
+                keys.insert(child.seq, format!("child {}", child.seq));
+            }
+            EventKind::ChildWorkflowExecutionCompleted { seq, result } => {
+                recorded.answers.insert(format!("child {seq}"), Ok(result.clone()));
+            }
+            EventKind::WorkflowExecutionSignaled(signal) if signal.name.as_str() == "approval_response_v1" => {
+                recorded.signals.push(signal.input.to_json());
+            }
+            EventKind::MarkerRecorded(Marker::SideEffect { value, .. }) => recorded.approvals.extend(asked_in(value)),
+            _ => {}
+        }
+    }
+    recorded
+}
+
+fn asked_in(notes: &Payload) -> Vec<Value> {
+    let notes = notes.to_json();
+    let asked = notes.as_array().into_iter().flatten().filter(|note| note["kind"] == "ApprovalRequested");
+    asked.map(|note| note["data"].clone()).collect()
+}
+
+fn as_expert(recorded: &Recorded) -> Result<Saved, String> {
+    let input = recorded.input.clone().ok_or("the history has no beginning")?;
+    let mut input: SupervisorInput =
+        serde_json::from_value(input).map_err(|why| format!("the input is no supervisor's: {why}"))?;
+    let mut spec =
+        input.resolved.take().map(|resolved| resolved.spec).or(input.spec.take()).ok_or("the input has no spec")?;
+    (spec.trust.enabled, spec.trust.level) = (true, Some(TrustLevel::Expert));
+    input.resolved = Some(spec.resolve().map_err(|why| why.to_string())?);
+    let mut again = Again::new(&json!(input), recorded)?;
+    again.go();
+    let same =
+        |a: &Value, b: &Value| a["task_id"] == b["task_id"] && a["scope"] == b["scope"] && a["action"] == b["action"];
+    let left = |one: &&Value| !again.asked.iter().any(|other| same(one, other));
+    let text = |one: &Value| {
+        let reasons = one["reasons"].as_array().cloned().unwrap_or_default();
+        let reasons: Vec<&str> = reasons.iter().filter_map(Value::as_str).collect();
+        format!("{} ({})", one["description"].as_str().unwrap_or_default(), reasons.join("; "))
+    };
+    let not_asked = recorded.approvals.iter().filter(left).map(text).collect();
+    Ok(Saved { asked: recorded.approvals.len(), not_asked })
+}
+
+/// One run on recorded outcomes.
+struct Again<'r> {
+    recorded: &'r Recorded,
+    driver: Box<dyn Driver>,
+    run_id: RunId,
+    now: Timestamp,
+    jobs: VecDeque<Job>,
+    timers: BTreeMap<(Timestamp, Seq), ()>,
+    children: u32,
+    asked: Vec<Value>,
+    over: bool,
+}
+
+impl<'r> Again<'r> {
+    fn new(input: &Value, recorded: &'r Recorded) -> Result<Self, String> {
+        let (run_id, now) = (RunId([1; 16]), Timestamp(1_767_225_600_000_000));
+        let input = Payload::encode(input).map_err(|why| why.to_string())?;
+        let request = StartWorkflow::new(WorkflowType::of(SUPERVISOR), WorkflowId::of("again")).input(input);
+        let first = request.first_event(run_id, now);
+        let driver = register(WorkflowRegistry::new()).create(&first, run_id).map_err(|why| why.to_string())?;
+        let jobs = VecDeque::from([Job::InitializeWorkflow(Box::new(first))]);
+        let (timers, asked) = (BTreeMap::new(), Vec::new());
+        Ok(Again { recorded, driver, run_id, now, jobs, timers, children: 0, asked, over: false })
+    }
+
+    fn go(&mut self) {
+        for _ in 0..JOBS_MAX {
+            let next = match self.jobs.pop_front() {
+                Some(job) => job,
+                None => match self.timers.pop_first() {
+                    Some(((at, seq), ())) => {
+                        self.now = self.now.max(at);
+                        Job::FireTimer { seq }
+                    }
+                    None => return,
+                },
+            };
+            let (at, run_id, history) = (self.now, self.run_id, HistorySize::default());
+            for command in self.driver.activate(Activation { at, run_id, history, job: next, markers: Markers::Fresh })
+            {
+                self.carry_out(command);
+            }
+            if self.over {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::ScheduleActivity { seq, options, .. } => {
+                // What was never answered is not made up: it stays open.
+                if let Some(result) = options.summary.and_then(|key| self.recorded.answers.get(&key)) {
+                    self.jobs.push_back(Job::ResolveActivity { seq, result: result.clone() });
+                }
+            }
+            Command::StartTimer { seq, fire_at, .. } => drop(self.timers.insert((fire_at, seq), ())),
+            Command::CancelTimer { seq } => self.timers.retain(|(_, timer), ()| *timer != seq),
+            Command::StartChildWorkflow { seq, .. } => {
+                self.children += 1;
+                let mut ends = self.recorded.answers.iter().filter(|(key, _)| key.starts_with("child "));
+                let result = ends.nth(self.children as usize - 1).map(|(_, result)| result.clone());
+                self.jobs.push_back(Job::ResolveChildWorkflowStart { seq, result: Ok(self.run_id) });
+                self.jobs.extend(result.map(|result| Job::ResolveChildWorkflow { seq, result }));
+            }
+            Command::RecordMarker(Marker::SideEffect { value, .. }) => {
+                for asked in asked_in(&value) {
+                    self.answer(&asked);
+                    self.asked.push(asked);
+                }
+            }
+            Command::CompleteWorkflow { .. } | Command::FailWorkflow { .. } | Command::CancelWorkflow { .. } => {
+                self.over = true
+            }
+            _ => {}
+        }
+    }
+
+    /// As it was answered in the history, by what it was about.
+    fn answer(&mut self, asked: &Value) {
+        let known = self
+            .recorded
+            .approvals
+            .iter()
+            .find(|one| one["task_id"] == asked["task_id"] && one["scope"] == asked["scope"]);
+        let Some(id) = known.map(|one| one["id"].clone()) else { return };
+        let Some(mut signal) = self.recorded.signals.iter().find(|signal| signal["approval_id"] == id).cloned() else {
+            return;
+        };
+        signal["approval_id"] = asked["id"].clone();
+        signal["shown"] = asked["shown"].clone();
+        if let Ok(input) = Payload::encode(&signal) {
+            let name = SignalName::of("approval_response_v1");
+            self.jobs.push_back(Job::SignalWorkflow(WorkflowExecutionSignaled {
+                name,
+                input,
+                identity: None,
+                request_id: None,
+            }));
+        }
+    }
+}
