@@ -23,6 +23,7 @@ pub enum NoteKind {
     PlanApproved,
     PlanRejected,
     PlanRevised,
+    PlanSnapshot,
     TaskAdded,
     TaskPatched,
     TaskStatusChanged,

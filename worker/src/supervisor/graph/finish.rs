@@ -164,6 +164,10 @@ impl Graph {
                 let merged = self.results(gates).into_iter().collect::<Map<_, _>>();
                 self.end_with(Some(Value::Object(merged)), out);
             }
+            Synthesis::Raw => {
+                let raw = self.raw_output();
+                self.end_with(Some(raw), out);
+            }
             Synthesis::Synthesizer => self.synthesize(gates, out),
         }
     }
@@ -176,6 +180,19 @@ impl Graph {
             self.plan.in_order().into_iter().filter(accepted).filter_map(result).collect();
         results.extend(gates.more_results());
         results
+    }
+
+    /// FSP-08: goal, status, tasks, and how many steps were completed.
+    fn raw_output(&self) -> Value {
+        let task = |task: &&Task| {
+            let error = task.error.as_ref().map(|error| &error.message);
+            json!({ "id": task.id, "goal": task.goal, "status": task.status, "result": task.result, "error": error })
+        };
+        let tasks = self.plan.in_order();
+        let completed = tasks.iter().filter(|task| task.status == TaskStatus::Completed).count();
+        let status = if self.failures().is_empty() { Phase::Completed } else { Phase::Partial };
+        json!({ "goal": self.plan.objective, "status": status, "tasks": tasks.iter().map(task).collect::<Vec<_>>(),
+            "completedSteps": completed, "totalSteps": tasks.len() })
     }
 
     fn synthesize(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {

@@ -53,6 +53,7 @@ impl Graph {
         let call = Call::new(format!("review/{}", self.iteration), Purpose::Review, context)
             .round(self.iteration)
             .prompt(prompt);
+        self.snapshot_plan("results", out);
         self.enter(Phase::Reviewing, out);
         self.call(Pending::ReviewIteration, call, out);
     }
@@ -71,6 +72,7 @@ impl Graph {
         for assessment in &review.assessments {
             self.apply_assessment(assessment, gates, out);
         }
+        self.snapshot_plan("review", out);
         self.after_review(review.needs_replanning, gates, out);
     }
 
@@ -151,6 +153,7 @@ impl Graph {
         for (id, planned) in again {
             self.again(&id, planned, &renamed, out)?;
         }
+        self.snapshot_plan("plan", out);
         out.note(NoteKind::PlanRevised, json!({ "version": self.plan.version, "iteration": self.iteration }));
         Ok(())
     }

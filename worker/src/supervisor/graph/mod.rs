@@ -15,11 +15,13 @@ mod answers;
 mod decide;
 mod execute;
 mod finish;
+mod flow;
 mod gates;
 mod iterate;
 mod people;
 mod phase;
 mod planning;
+mod policies;
 mod review;
 mod rules;
 mod schedule;
@@ -33,9 +35,11 @@ use serde_json::{Value, json};
 
 pub use answers::*;
 pub use finish::{GraphOutcome, final_result};
+pub use flow::*;
 pub use gates::{Gates, Moment, Open, Start, Take};
 pub use people::HUMAN;
 pub use phase::{IllegalPhase, Phase};
+pub use policies::*;
 pub use rules::*;
 pub use tools::ToolAnswer;
 pub use view::{TaskBoardLine, WhyNotRunning};
@@ -300,6 +304,16 @@ impl Graph {
         }
         if !task.status.is_terminal() {
             self.dirty.insert(id.clone());
+        }
+    }
+
+    /// The plan as it stands at a point that the iteration fixes (FSS-24).
+    fn snapshot_plan(&self, point: &str, out: &mut Outbox) {
+        let task = |task: &Task| json!({ "id": task.id, "status": task.status });
+        // A plan that is too long to be told is in the history of its tasks.
+        if self.rules.review == ReviewScope::Iteration && self.plan.tasks.len() <= 200 {
+            let tasks: Vec<Value> = self.plan.in_order().into_iter().map(task).collect();
+            out.note(NoteKind::PlanSnapshot, json!({ "key": format!("{}/{point}", self.iteration), "tasks": tasks }));
         }
     }
 

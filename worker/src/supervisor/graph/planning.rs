@@ -87,7 +87,8 @@ impl Graph {
             .collect();
         let context = json!({
             "goal": self.plan.objective, "iteration": self.iteration, "tasks": tasks, "needs_revision": revise,
-            "overall_assessment": self.overall_assessment, "agents": self.rules.agents,
+            "overall_assessment": self.overall_assessment, "agents": self.allowed_agents(),
+            "dispatched_agents": self.rules.policies.supervisor_dispatched_agents,
             "given": self.planning_context,
         });
         let prompt = prompt_of(Purpose::Plan, &context);
@@ -121,6 +122,7 @@ impl Graph {
         };
         self.charge(output.tokens, 0);
         assign_roles(&mut output);
+        self.rules.policies.apply(&mut output.tasks);
         if self.iteration > 1 {
             return self.take_replan(output.tasks, gates, out);
         }
@@ -164,6 +166,7 @@ impl Graph {
             self.index(id);
             out.note(NoteKind::TaskAdded, json!({ "task": id, "goal": self.task(id).map(|task| &task.goal) }));
         }
+        self.snapshot_plan("plan", out);
         out.note(NoteKind::PlanProposed, json!({ "version": self.plan.version, "tasks": ids }));
         gates.moment(Moment::Decomposed, &self.plan, out);
         if gates.plan_needs_approval(&self.plan, out) {
@@ -181,12 +184,22 @@ impl Graph {
         self.dependents.clear();
     }
 
+    /// The agents that a plan may name.
+    fn allowed_agents(&self) -> Vec<String> {
+        self.rules.agents.iter().filter(|agent| self.rules.policies.allows(agent)).cloned().collect()
+    }
+
     fn checked(&self, output: PlannerOutput) -> Result<PlannerOutput, String> {
         let known = |agent: &String| self.rules.agents.is_empty() || self.rules.agents.contains(agent);
         for (place, task) in output.tasks.iter().enumerate() {
-            if let Some(agent) = task.agent.as_ref().filter(|agent| !known(agent)) {
+            let Some(agent) = &task.agent else { continue };
+            if !known(agent) {
                 let known = self.rules.agents.join(", ");
                 return Err(format!("tasks[{place}].agent: there is no agent '{agent}'; available: {known}"));
+            }
+            if !self.rules.policies.allows(agent) {
+                let allowed = self.allowed_agents().join(", ");
+                return Err(format!("tasks[{place}].agent: the agent '{agent}' is not allowed; allowed: {allowed}"));
             }
         }
         if output.tasks.len() > self.rules.max_tasks as usize {

@@ -70,6 +70,8 @@ pub enum Synthesis {
     /// The results themselves, by task.
     Merge,
     LastOutput,
+    /// The tasks as they are, counted (FSP-08).
+    Raw,
 }
 
 /// What a decider is allowed to do (§2.2); the machine refuses the rest.
@@ -149,6 +151,9 @@ pub struct GraphRules {
     pub capabilities: Vec<CapabilityCard>,
     /// Agents that tasks may name; all are accepted if empty (CUG-03).
     pub agents: Vec<String>,
+    /// What was decided before planning (CUG-04).
+    #[serde(default)]
+    pub policies: super::ResolvedPolicies,
     /// Progress messages at the four moments of a plan (CUG-14).
     pub progress: ProgressMode,
     /// Asks the planner again when an evaluator says so (FSP-05).
@@ -218,6 +223,7 @@ impl Default for GraphRules {
             compensate: true,
             capabilities: Vec::new(),
             agents: Vec::new(),
+            policies: super::ResolvedPolicies::default(),
             progress: ProgressMode::Off,
             evaluator: false,
             max_turns: None,

@@ -1,5 +1,6 @@
 //! The graph machine by itself: flow-state's loops, pydantask's cycles, CUGA's controller, Shannon's failures.
 
+mod blocks;
 mod flow;
 mod pydantask;
 mod shannon;

@@ -39,7 +39,11 @@ impl Carrier {
         match spec.family() {
             Family::Graph => {
                 let plan = rules::first_plan(spec).map_err(invalid)?;
-                let mut graph = Graph::new(rules::graph_rules(spec), plan);
+                let mut rules = rules::graph_rules(spec);
+                if let Some(policies) = context.more.get("policies") {
+                    rules.policies = crate::supervisor::graph::read("policies", policies).map_err(invalid)?;
+                }
+                let mut graph = Graph::new(rules, plan);
                 if graph.rules.planning == Planning::None {
                     graph.simple_task(context.role.clone(), spec.agents.first().map(|agent| agent.name.clone()));
                 }

@@ -104,3 +104,40 @@ fn shown(task: &Task) -> ProgressTask {
         after: task.dependencies().iter().map(ToString::to_string).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervisor::model::TaskId;
+
+    /// CUG-14, CUG-15, CUG-44: four moments, each once whatever is told twice; tagged; one message a sub-task in `update`
+    /// mode, a line each in `append` mode.
+    #[test]
+    fn each_moment_is_told_once() {
+        for (mode, count) in [(ProgressMessages::Append, 5), (ProgressMessages::Update, 3), (ProgressMessages::None, 0)]
+        {
+            let mut progress = Progress::new(mode);
+            let mut plan = TaskPlan::new("o");
+            plan.add(vec![Task::new(TaskId::of("t"), "look")]).unwrap();
+            let mut out = Outbox::new("run", bosun_engine::Timestamp(0));
+            let (mut first, mut second) = (Task::new(TaskId::of("t"), "look"), Task::new(TaskId::of("t"), "look"));
+            (first.tries, second.tries, second.result) = (1, 2, Some("found".into()));
+            for _ in 0..2 {
+                let moments = [
+                    Moment::Decomposed,
+                    Moment::Started(&first),
+                    Moment::Started(&second),
+                    Moment::Completed(&second),
+                    Moment::Finished,
+                ];
+                moments.iter().for_each(|moment| progress.moment(moment, &plan, &mut out));
+            }
+            assert_eq!(progress.messages().len(), count, "{mode:?}");
+            assert!(progress.messages().iter().all(|message| message.tag == TAG && message.role == "assistant"));
+            assert_eq!(out.notes().len(), if count == 0 { 0 } else { 5 });
+            if mode == ProgressMessages::Update {
+                assert!(progress.messages()[1].text.contains("found"), "{:?}", progress.messages()[1]);
+            }
+        }
+    }
+}

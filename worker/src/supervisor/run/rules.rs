@@ -61,7 +61,8 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         synthesis: match spec.synthesis.mode {
             spec::SynthesisMode::FinalTask => Synthesis::FinalTask,
             spec::SynthesisMode::Synthesizer => Synthesis::Synthesizer,
-            spec::SynthesisMode::Merge | spec::SynthesisMode::None => Synthesis::Merge,
+            spec::SynthesisMode::Merge => Synthesis::Merge,
+            spec::SynthesisMode::None => Synthesis::Raw,
             spec::SynthesisMode::LastOutput | spec::SynthesisMode::LastMessage => Synthesis::LastOutput,
         },
         output_schema: spec.synthesis.schema.clone(),

@@ -1,0 +1,282 @@
+//! Blocks by themselves, policies, the choice of planning, and what the log says of a run.
+
+use serde_json::json;
+
+use super::super::*;
+use super::stage::*;
+use crate::supervisor::spec::{Planning as PlanningSpec, PlanningMode};
+
+/// FSS-02: a goal, and nothing else; refused before anything runs.
+#[test]
+fn the_input_is_a_goal() {
+    assert_eq!(capture_goal(&json!({ "goal": "write" })), Ok("write".to_owned()));
+    for bad in [
+        json!({}),
+        json!({ "goal": 1 }),
+        json!({ "goal": " " }),
+        json!({ "goal": "g", "more": 1 }),
+        json!("g"),
+        json!(null),
+    ] {
+        let why = capture_goal(&bad).unwrap_err();
+        assert!(why.contains("supervisor's input"), "{bad}: {why}");
+    }
+}
+
+/// FSS-22: each block is usable alone, and its schema describes what it takes.
+#[test]
+fn blocks_are_usable_alone() {
+    let mut plan = TaskPlan::new(capture_goal(&json!({ "goal": "report" })).unwrap());
+    assert!(update_plan_state(&mut plan, &json!({ "tasks": [{ "id": "a", "goal": "x", "deps": ["b"] }] })).is_err());
+    assert!(plan.tasks.is_empty(), "a plan that is refused changes nothing");
+    update_plan_state(&mut plan, &json!({ "tasks": [{ "id": "a", "goal": "x" }, { "id": "b", "goal": "y" }] }))
+        .unwrap();
+    for task in plan.tasks.values_mut() {
+        for status in [TaskStatus::Ready, TaskStatus::Running, TaskStatus::AwaitingReview] {
+            task.change(status, Actor::Scheduler).unwrap();
+        }
+        task.result = Some(json!(task.id));
+    }
+    let review = json!({ "assessments": [{ "taskId": "a", "verdict": "accepted", "feedback": "", "score": 1 },
+        { "taskId": "b", "verdict": "needs-revision", "feedback": "more", "score": 0.25 }], "needsReplanning": true, "overallAssessment": "" });
+    let (accepted, again) = apply_review(&mut plan, &review).unwrap();
+    assert_eq!((accepted, again), (vec![(TaskId::of("a"), json!("a"))], true));
+    assert_eq!(plan.get(&TaskId::of("b")).unwrap().feedback[0].score_bp, Some(2_500));
+    let schemas = [
+        (supervisor_input_schema(), json!({ "goal": "g" }), json!({})),
+        (
+            planner_output_schema(),
+            json!({ "tasks": [{ "id": "a", "goal": "g", "priority": "high" }] }),
+            json!({ "tasks": [{ "id": "a" }] }),
+        ),
+        (
+            review_output_schema(),
+            review,
+            json!({ "assessments": [{ "taskId": "a", "verdict": "fine", "feedback": "", "score": 2 }] }),
+        ),
+        (supervisor_state_schema(), Graph::new(GraphRules::default(), plan).digest(), json!({ "phase": "lost" })),
+    ];
+    for (schema, good, bad) in schemas {
+        let required = schema["required"].as_array().unwrap();
+        assert!(required.iter().all(|key| good.get(key.as_str().unwrap()).is_some()), "{schema} fits {good}");
+        assert!(schema["properties"].as_object().is_some_and(|map| !map.is_empty()));
+        let missing = required.iter().any(|key| bad.get(key.as_str().unwrap()).is_none());
+        assert!(missing || bad.to_string().contains("tasks"), "{schema} does not fit {bad}");
+    }
+}
+
+/// FSS-34: the board's table as text; the same status is no move; an illegal one is refused with its text.
+#[test]
+fn the_board_moves_as_its_table_says() {
+    let table = "
+pending          in_progress blocked cancelled
+in_progress      pending awaiting_review completed errored cancelled
+blocked          pending cancelled
+awaiting_review  pending completed errored cancelled
+completed
+errored
+cancelled
+";
+    let mut text = String::from("\n");
+    for from in BoardStatus::ALL {
+        let to: Vec<String> =
+            BoardStatus::ALL.into_iter().filter(|to| from.may_become(*to)).map(|to| to.to_string()).collect();
+        text += format!("{:<16} {}", from.to_string(), to.join(" ")).trim_end();
+        text.push('\n');
+        assert_eq!(from.change(&TaskId::of("t"), from), Ok(from));
+    }
+    assert_eq!(text, table);
+    let why = BoardStatus::Completed.change(&TaskId::of("t1"), BoardStatus::Pending).unwrap_err();
+    assert_eq!(why.to_string(), "[tasks] illegal status transition for task \"t1\": completed -> pending");
+    // Ours never moves between two of the board's words in a way that the board forbids, people and cascades aside.
+    for (from, to) in TaskStatus::ALL.into_iter().flat_map(|from| TaskStatus::ALL.map(|to| (from, to))) {
+        let (Some(a), Some(b)) = (BoardStatus::of(from), BoardStatus::of(to)) else { continue };
+        let by_machine = from.may_become(to, Actor::Worker) || from.may_become(to, Actor::Critic);
+        let given_up = matches!(to, TaskStatus::Failed | TaskStatus::Cancelled) || from == TaskStatus::Errored;
+        let asked =
+            [from, to].iter().any(|status| matches!(status, TaskStatus::AwaitingApproval | TaskStatus::AwaitingInput));
+        if by_machine && !given_up && !asked {
+            assert!(a == b || a.may_become(b), "{from} -> {to} is {a} -> {b} on the board");
+        }
+    }
+}
+
+/// FSS-24: after plan, results and review there is a snapshot of the plan, under a key that the iteration fixes.
+#[test]
+fn the_plan_is_told_at_fixed_points() {
+    let script = |call: &Call| match (call.purpose, call.round) {
+        (Purpose::Plan, _) => says(json!({ "tasks": [{ "id": "t1", "goal": "g" }] })),
+        (Purpose::Review, round) => {
+            let verdict = if round == 1 { "needs-revision" } else { "accepted" };
+            says(
+                json!({ "assessments": [{ "taskId": "t1", "verdict": verdict, "feedback": "", "score": 1 }], "needsReplanning": round == 1, "overallAssessment": "" }),
+            )
+        }
+        _ => says(json!("x")),
+    };
+    let rules = GraphRules { review: ReviewScope::Iteration, ..GraphRules::default() };
+    let played = Stage::new(rules, TaskPlan::new("g"), &script).play();
+    let keys: Vec<&str> =
+        played.noted(NoteKind::PlanSnapshot).iter().map(|data| data["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["1/plan", "1/results", "1/review", "2/plan", "2/results", "2/review"]);
+    let last = *played.noted(NoteKind::PlanSnapshot).last().unwrap();
+    assert_eq!(last["tasks"], json!([{ "id": "t1", "status": "completed" }]));
+}
+
+/// FSP-08: the output without a synthesizer.
+#[test]
+fn the_raw_output_counts_steps() {
+    let script = |call: &Call| match (call.purpose, call.task.as_ref().map(TaskId::as_str)) {
+        (Purpose::Plan, _) => says(json!({ "tasks": [{ "id": "a", "goal": "x" }, { "id": "b", "goal": "y" }] })),
+        (_, Some("b")) => fails("down"),
+        _ => says(json!("done")),
+    };
+    let rules = GraphRules { selection: Selection::One, synthesis: Synthesis::Raw, ..GraphRules::default() };
+    let played = Stage::new(rules, TaskPlan::new("g"), &script).play();
+    let raw = json!({ "goal": "g", "status": "partial", "tasks": [
+        { "id": "a", "goal": "x", "status": "completed", "result": "done", "error": null },
+        { "id": "b", "goal": "y", "status": "failed", "result": null, "error": "down" }], "completedSteps": 1, "totalSteps": 2 });
+    assert_eq!(played.outcome().final_result, Some(raw));
+    let all_fail = |call: &Call| match call.purpose {
+        Purpose::Plan => says(json!({ "tasks": [{ "id": "a", "goal": "x" }] })),
+        Purpose::ExecuteWorker => fails("no power"),
+        _ => says(json!("sorry: no power")),
+    };
+    let played = Stage::new(GraphRules::default(), TaskPlan::new("g"), &all_fail).play();
+    assert_eq!(played.call("synthesize/1").context["first_error"], "Task a is failed: no power");
+}
+
+fn planned(tasks: Value) -> Vec<PlannedTask> {
+    serde_json::from_value(tasks).unwrap()
+}
+
+/// CUG-02, CUG-04, CUG-19: sub-tasks name their agents; what policies said before is in the plan: forbidden agents
+/// refuse it, an order is edges, an approval is a gate.
+#[test]
+fn policies_are_reflected_in_the_plan() {
+    let policies = ResolvedPolicies {
+        supervisor_sequence_order: vec!["crm".into(), "idle".into(), "mail".into()],
+        approval_agents: vec!["mail".into()],
+        ..ResolvedPolicies::default()
+    };
+    let mut tasks = planned(
+        json!([{ "id": "1", "goal": "g", "agent": "mail" }, { "id": "2", "goal": "g", "agent": "crm" },
+        { "id": "3", "goal": "g", "agent": "crm" }, { "id": "4", "goal": "g", "agent": "mail", "deps": ["2"] }, { "id": "5", "goal": "g", "agent": "other" }]),
+    );
+    policies.apply(&mut tasks);
+    let deps = |n: usize| {
+        tasks[n].edges(Default::default()).iter().map(|edge| edge.on.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!([deps(0), deps(1), deps(3), deps(4)], ["2 3", "", "2 3", ""]);
+    assert_eq!(tasks.iter().map(|task| task.requires_approval).collect::<Vec<_>>(), [true, false, false, true, false]);
+    let script = |call: &Call| match call.purpose {
+        Purpose::Plan => says(json!({ "tasks": [{ "id": "1", "goal": "g", "agent": "mail" }] })),
+        _ => says(json!("x")),
+    };
+    let policies = ResolvedPolicies {
+        supervisor_allowed_agents: vec!["crm".into()],
+        supervisor_dispatched_agents: vec!["crm".into()],
+        ..ResolvedPolicies::default()
+    };
+    let rules = GraphRules { agents: vec!["crm".into(), "mail".into()], policies, ..GraphRules::default() };
+    let played = Stage::new(rules, TaskPlan::new("intent"), &script).play();
+    let error = played.outcome().error.clone().unwrap();
+    assert_eq!(error, "decomposition failed: tasks[0].agent: the agent 'mail' is not allowed; allowed: crm");
+    let asked = &played.call("plan/1").context;
+    assert_eq!((&asked["goal"], &asked["agents"]), (&json!("intent"), &json!(["crm"])));
+    assert_eq!(asked["dispatched_agents"], json!(["crm"]));
+    assert_eq!(played.keys(), ["plan/1"]);
+}
+
+/// CUG-05: while a structured plan is active nobody delegates by words: what is no decision of the controller is refused,
+/// and nothing runs.
+#[test]
+fn a_controller_cannot_write_delegation_code() {
+    let tasks = json!([{ "id": "1", "goal": "g", "agent": "a" }, { "id": "2", "goal": "g", "agent": "b" }]);
+    let script = |_: &Call| {
+        says(json!({ "subtasks_progress": ["not-started", "not-started"], "code": "await delegate_to_a('x')" }))
+    };
+    let rules = GraphRules { selection: Selection::Controller, max_steps: Some(50), ..GraphRules::default() };
+    let played = Stage::new(rules, plan("i", tasks), &script).play();
+    assert!(played.outcome().error.as_ref().unwrap().contains("code"), "{:?}", played.outcome().error);
+    assert_eq!(played.keys(), ["decide/1"]);
+}
+
+/// CUG-09, CUG-10, CUG-11, CUG-12, CUG-13: several agents with a word of sequence, one agent, force, and what is left
+/// over; words are whole, cues are the spec's.
+#[test]
+fn the_kind_of_planning_follows_from_the_request() {
+    let spec = PlanningSpec::default();
+    let mode = |agents: usize, text: &str| choose_planning(&spec, agents, text).mode;
+    for cue in [
+        "First look, ...",
+        "do a THEN b",
+        "b after a",
+        "before b",
+        "finally c",
+        "once a is done",
+        "a, followed by b",
+        "step 2 is b",
+    ] {
+        assert_eq!(mode(2, cue), PlanningMode::Agents, "{cue}");
+        assert_eq!(mode(1, cue), PlanningMode::Todos, "one agent, several steps: todos unless the spec says otherwise");
+    }
+    for no in ["look at the firsthand report", "strengthen it", "afterwards", "step by step", "steps 2"] {
+        assert_eq!(mode(3, no), PlanningMode::Todos, "{no}");
+    }
+    assert_eq!(mode(1, "look"), PlanningMode::Todos);
+    let forced = PlanningSpec { force: true, ..PlanningSpec::default() };
+    assert_eq!(choose_planning(&forced, 1, "look").mode, PlanningMode::Agents);
+    let other = PlanningSpec { otherwise: PlanningMode::Agents, ..PlanningSpec::default() };
+    assert_eq!(choose_planning(&other, 3, "look").mode, PlanningMode::Agents);
+    let mut own = PlanningSpec::default();
+    own.triggers.cues = vec!["danach".into()];
+    assert_eq!(choose_planning(&own, 2, "erst a, Danach b").mode, PlanningMode::Agents);
+    assert_eq!(choose_planning(&own, 2, "first a then b").mode, PlanningMode::Todos);
+}
+
+/// PDT-50: everything that checkpoint files hold is noted: tasks added, patched, moved, results, overflows, decisions,
+/// verdicts, the final mark; long results are whole in the state.
+#[test]
+fn the_log_holds_what_checkpoints_hold() {
+    let long = "r".repeat(5_000);
+    let script = |call: &Call| match (call.purpose, call.round) {
+        (Purpose::Decide, 1) => says(json!({ "reasoning": "", "tool_calls": [
+            { "tool": "add_task", "args": { "sub_task_objective": "a", "capability": "c" } },
+            { "tool": "patch_task", "args": { "task_id": 1, "parameters": { "x": 1 } } },
+            { "tool": "mark_final_task", "args": { "task_id": 1 } }] })),
+        (Purpose::Decide, 2) => {
+            says(json!({ "reasoning": "", "tasks_to_execute": [1], "feedback_to_subagents": { "1": "short" } }))
+        }
+        (Purpose::Decide, _) => says(json!({ "reasoning": "", "all_tasks_completed": true })),
+        (Purpose::Review, _) => says(json!({ "passed": true, "reasoning": "ok" })),
+        (_, _) if call.attempt == 1 => says(json!({ "overflow": "scratch" })),
+        _ => says(json!(long)),
+    };
+    let rules = GraphRules {
+        planning: Planning::Llm,
+        selection: Selection::Supervisor,
+        authority: [Authority::Add, Authority::Patch, Authority::MarkFinal, Authority::Feedback].into(),
+        review: ReviewScope::Task,
+        max_steps: Some(20),
+        on_exhausted: OnExhausted::Errored,
+        synthesis: Synthesis::FinalTask,
+        ..GraphRules::default()
+    };
+    let played = Stage::new(rules, TaskPlan::new("o"), &script).play();
+    for kind in [
+        NoteKind::TaskAdded,
+        NoteKind::TaskPatched,
+        NoteKind::TaskStatusChanged,
+        NoteKind::AttemptCompleted,
+        NoteKind::AttemptStarted,
+        NoteKind::FeedbackAttached,
+        NoteKind::DecisionRecorded,
+        NoteKind::ReviewRecorded,
+        NoteKind::FinalMarked,
+    ] {
+        assert!(!played.noted(kind).is_empty(), "{kind:?} is noted");
+    }
+    assert_eq!(played.outcome().final_result, Some(json!(long)));
+    assert_eq!(played.task("1").metadata["scratch_notes"], "scratch");
+}
