@@ -153,8 +153,15 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
         plans: program.plans,
     };
     let attached = cx.attached;
+    let serving = match (&found, &purpose) {
+        (Found::Embedded(engine), Purpose::Work { .. }) => worker::serve_beside(&global, &**engine).await,
+        _ => None,
+    };
     let ended = interruptible(verb.run(&mut cx), attached).await;
     *screen = cx.screen;
+    if let Some(serving) = serving {
+        serving.stop(&global.data, Exit::Error).await;
+    }
     if let Found::Embedded(engine) = found {
         engine.drain(CLOSE).await;
     }

@@ -119,8 +119,22 @@ async fn open(opener: &dyn OpenEngine, data: &Path, purpose: &Purpose) -> Result
     }
 }
 
+/// Serves the control API beside a verb that does the work itself, so that other commands reach its runs meanwhile: a
+/// person can answer what a `run` waits for. A verb that cannot be reached works all the same.
+pub(super) async fn serve_beside(global: &Global, engine: &dyn Engine) -> Option<Serving> {
+    let args = WorkerArgs {
+        port: 0,
+        bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        allow_host: Vec::new(),
+        slots: super::DEFAULT_SLOTS,
+        queue: Vec::new(),
+        drain_timeout: Duration::ZERO,
+    };
+    serve(global, &args, engine).await.inspect_err(|why| tracing::warn!(%why, "others cannot reach this run")).ok()
+}
+
 /// The control API, being served.
-struct Serving {
+pub(super) struct Serving {
     file: WorkerFile,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
@@ -158,7 +172,7 @@ fn reachable(bound: SocketAddr) -> SocketAddr {
 }
 
 impl Serving {
-    async fn stop(self, data: &Path, exit: Exit) {
+    pub(super) async fn stop(self, data: &Path, exit: Exit) {
         self.file.remove(data);
         let _ = self.stop.send(true);
         if exit == Exit::Ok {
