@@ -14,7 +14,7 @@ use super::events::TeamEvent;
 use super::mailbox::{Mailbox, MailboxMessage, SIGNAL_MAILBOX, SUPERVISOR};
 use super::recruit::{RecruitResult, SIGNAL_RECRUIT, SIGNAL_RETIRE, Team, TeamOutcome};
 use super::registry::Registry;
-use super::roles::{GENERALIST, ROLE_ASSIGNED, assign, role_prompt};
+use super::roles::{GENERALIST, ROLE_ASSIGNED, assign};
 use super::topics::{TopicState, Topics};
 use crate::supervisor::TaskStatus;
 use crate::supervisor::graph::Start;
@@ -146,7 +146,6 @@ impl Teamwork {
         let mut context = Map::new();
         if let Some(role) = named.filter(|_| self.managed) {
             context.insert("role".into(), role.as_str().into());
-            context.insert("role_prompt".into(), role_prompt(&role).into());
         }
         let messages = self.show_messages(task, &agent, &role);
         if !messages.is_empty() {

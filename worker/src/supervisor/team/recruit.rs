@@ -116,7 +116,8 @@ impl Team {
         self.recruits_asked += 1;
         let number = self.recruits_asked;
         self.recruits.insert(number, Recruit { request, stage: Stage::Authorizing });
-        if self.asks_policy(format!("recruit/{number}/authorize"), context, out) {
+        let prompt = format!("May a {} be recruited for this: {}", context["role"], context["description"]);
+        if self.asks_policy(format!("recruit/{number}/authorize"), context, prompt, out) {
             return Ok(None);
         }
         Ok(Some(self.recruit_authorized(number, Ok(()), out)))
@@ -154,7 +155,8 @@ impl Team {
         self.retirements_asked += 1;
         let number = self.retirements_asked;
         self.retirements.insert(number, agent);
-        if self.asks_policy(format!("retire/{number}/authorize"), context, out) {
+        let prompt = format!("May the agent {} leave the team?", context["agent_id"]);
+        if self.asks_policy(format!("retire/{number}/authorize"), context, prompt, out) {
             return Ok(None);
         }
         Ok(Some(self.retirement_authorized(number, Ok(()), out)))
@@ -216,9 +218,9 @@ impl Team {
     }
 
     /// Without a policy all is allowed, at once: `false`.
-    fn asks_policy(&self, key: String, context: Value, out: &mut Outbox) -> bool {
+    fn asks_policy(&self, key: String, context: Value, prompt: String, out: &mut Outbox) -> bool {
         let Some(policy) = &self.rules.policy else { return false };
-        let call = Call::new(key, Purpose::AuthorizeTeamAction, context);
+        let call = Call::new(key, Purpose::AuthorizeTeamAction, context).prompt(prompt);
         // A policy by another name than the activity's is an agent of the spec.
         let plumbing = policy == Purpose::AuthorizeTeamAction.as_str();
         out.call(if plumbing { call } else { call.agent(policy.as_str()) });

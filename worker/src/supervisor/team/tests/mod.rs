@@ -7,6 +7,7 @@ mod recruit;
 mod registry;
 mod roles;
 mod topics;
+mod whole;
 
 use bosun_engine::Timestamp;
 

@@ -38,10 +38,6 @@ fn an_agent_is_welcomed_before_its_first_call() {
     assert_eq!(team.may_start(a, &mut out), Start::Go);
     let context = team.context(a, &mut out);
     assert_eq!(context["role"], "analyst");
-    assert_eq!(
-        context["role_prompt"],
-        "You are an analyst, your specialty is data analysis. Your tendency: numbers, trends."
-    );
     let message = &team.mailbox.view()[0].draft;
     assert_eq!((message.to.as_str(), message.content.as_str()), ("agent-a", "role_assigned"));
     assert!(!context.contains_key("messages"), "the role is told in words of its own");
