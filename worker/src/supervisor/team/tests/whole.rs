@@ -95,7 +95,7 @@ fn retired_agents_stop_and_leave() {
 /// SHN-23: one member too many is refused with its reason on record; the slot of one that has ended is free.
 #[test]
 fn the_team_has_a_size() {
-    let spec = format!("{TEAM}team: {{ max_size: 3 }}\n");
+    let spec = format!("{TEAM}team: {{ max_size: 3, recruit_join: none }}\n");
     let scene = Scene::new(&spec).at(1, recruit("slow")).at(2, recruit("editor"));
     // a has ended and c has started: the team is as large as before. c has ended: there is room.
     let scene = scene.at(12, recruit("editor")).at(16, recruit("editor")).order_counts();
