@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::supervisor::spec::{Preset, SpecFile, read_spec, read_spec_with, schema_text};
+use crate::supervisor::spec::{Preset, SpecFile, read_spec, schema_text};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/supervisors")
@@ -41,12 +41,14 @@ fn bad_specs_are_refused_with_the_expected_text() {
     assert!(files.len() >= 45, "found {} bad specs", files.len());
 }
 
-fn preset_file(preset: Preset) -> SpecFile {
+/// The fixture of a preset.
+pub(super) fn preset_text(preset: Preset) -> String {
     let path = fixtures().join(format!("presets/{preset}.yaml"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-    let files =
-        |name: &str| std::fs::read_to_string(fixtures().join("presets").join(name)).map_err(|why| why.to_string());
-    read_spec_with(name(&path), &text, &serde_json::Value::Null, &files).unwrap_or_else(|why| panic!("{why}"))
+    std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
+}
+
+fn preset_file(preset: Preset) -> SpecFile {
+    read_spec(&format!("{preset}.yaml"), &preset_text(preset)).unwrap_or_else(|why| panic!("{why}"))
 }
 
 #[test]

@@ -6,4 +6,5 @@ mod foreign;
 mod presets;
 mod reading;
 mod rows;
+mod running;
 mod script;

@@ -369,7 +369,7 @@ fn people_are_asked_as_the_book_says() {
         assert_eq!(read_spec("s", &format!("hitl: {{ mode: {text} }}")).unwrap().spec.hitl.mode, mode);
     }
     let book = read_spec("s", "hitl: { order: book_code, gates: [after], notify_only: [out_of_scope] }").unwrap().spec;
-    assert_eq!(serde_json::to_value(&book.hitl.order).unwrap(), "book_code");
+    assert_eq!(serde_json::to_value(book.hitl.order).unwrap(), "book_code");
     assert_eq!((book.hitl.gates.len(), book.hitl.notify_only.len()), (1, 1));
 }
 
