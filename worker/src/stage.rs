@@ -28,6 +28,8 @@ pub(crate) enum Cue {
     /// Lets the run go on by one event.
     Step,
     Query(&'static str),
+    /// Lets the run go on until the query's answer is so.
+    Until(&'static str, fn(&serde_json::Value) -> bool),
 }
 
 /// How the run went.
@@ -149,6 +151,13 @@ impl Run {
             Some(Cue::Query(name)) => {
                 let answer = self.driver.query(&name.into(), &Payload::null()).unwrap();
                 self.played.queries.push(answer.to_json());
+            }
+            Some(Cue::Until(name, holds)) => {
+                let answer = self.driver.query(&name.into(), &Payload::null()).unwrap();
+                if !holds(&answer.to_json()) {
+                    self.cues.push_front(Cue::Until(name, holds));
+                    self.wait().await;
+                }
             }
             Some(Cue::Step) | None => self.wait().await,
         }

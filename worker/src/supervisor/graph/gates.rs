@@ -44,8 +44,18 @@ pub trait Gates {
         None
     }
     /// Whether a person must approve the plan before anything of it starts; the request has been made.
-    fn plan_needs_approval(&mut self, plan: &crate::supervisor::model::TaskPlan, out: &mut Outbox) -> bool {
-        let _ = (plan, out);
+    fn plan_needs_approval(
+        &mut self,
+        plan: &crate::supervisor::model::TaskPlan,
+        complexity_bp: Option<u32>,
+        out: &mut Outbox,
+    ) -> bool {
+        let _ = (plan, complexity_bp, out);
+        false
+    }
+    /// The planner gave no plan. `true`: people asked for another one and keep the one they have (SHH-26).
+    fn plan_failed(&mut self, why: &str, out: &mut Outbox) -> bool {
+        let _ = (why, out);
         false
     }
     /// The strategy to execute a plan with; experience may know better (SHN-43).

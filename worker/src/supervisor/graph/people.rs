@@ -23,19 +23,23 @@ impl Graph {
                 }
                 self.set(id, TaskStatus::Ready, Actor::Human, "approved", out);
             }
-            TaskStatus::AwaitingInput => self.act(id, action, out),
+            TaskStatus::AwaitingInput => self.act(id, action, gates, out),
             _ => {}
         }
         self.advance(gates, out);
     }
 
     /// The action that a result proposed is carried out, once; the result stays as it is.
-    fn act(&mut self, id: &TaskId, action: &str, out: &mut Outbox) {
+    fn act(&mut self, id: &TaskId, action: &str, gates: &mut dyn Gates, out: &mut Outbox) {
         if !self.set(id, TaskStatus::Running, Actor::Human, "approved", out) {
             return;
         }
         let Some(task) = self.task(id) else { return };
         let attempt = task.tries;
+        // A person was asked about the result as such: there is nothing more to do.
+        if action.is_empty() {
+            return self.take(id, attempt, gates, out);
+        }
         let context =
             json!({ "id": id, "goal": task.goal, "action": action, "result": task.result, "role": task.role });
         let mut call =

@@ -34,7 +34,7 @@ impl Graph {
                         json!({ "version": self.plan.version, "origin": self.plan.origin }),
                     );
                     gates.moment(Moment::Decomposed, &self.plan, out);
-                    if gates.plan_needs_approval(&self.plan, out) {
+                    if gates.plan_needs_approval(&self.plan, self.complexity_bp, out) {
                         return self.await_plan_approval(out);
                     }
                 }
@@ -115,10 +115,7 @@ impl Graph {
         let output = output.and_then(|output| self.checked(output));
         let mut output = match output {
             Ok(output) => output,
-            Err(why) => {
-                let text = format!("decomposition failed: {why}");
-                return self.abort("planning_failed", text, Value::Null, gates, out);
-            }
+            Err(why) => return self.not_planned(&why, gates, out),
         };
         self.charge(output.tokens, 0);
         assign_roles(&mut output);
@@ -132,6 +129,13 @@ impl Graph {
         self.complexity_bp = output.complexity;
         self.plan.reasoning.clone_from(&output.reasoning);
         self.propose(output.tasks, gates, out);
+    }
+
+    /// No plan, no run; unless people asked for another plan and still have one.
+    fn not_planned(&mut self, why: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        if !gates.plan_failed(why, out) {
+            self.abort("planning_failed", format!("decomposition failed: {why}"), Value::Null, gates, out);
+        }
     }
 
     /// Takes the first plan, or in a review conversation the next version of it.
@@ -156,7 +160,7 @@ impl Graph {
         let mut build = build;
         let tasks: Vec<Task> = tasks.into_iter().map(&mut build).collect();
         if let Err(why) = plan.add(tasks) {
-            return self.abort("planning_failed", format!("decomposition failed: {why}"), Value::Null, gates, out);
+            return self.not_planned(&why.to_string(), gates, out);
         }
         plan.version = version + 1;
         self.plan = plan;
@@ -169,7 +173,7 @@ impl Graph {
         self.snapshot_plan("plan", out);
         out.note(NoteKind::PlanProposed, json!({ "version": self.plan.version, "tasks": ids }));
         gates.moment(Moment::Decomposed, &self.plan, out);
-        if gates.plan_needs_approval(&self.plan, out) {
+        if gates.plan_needs_approval(&self.plan, self.complexity_bp, out) {
             self.await_plan_approval(out);
         } else {
             self.enter(Phase::Executing, out);

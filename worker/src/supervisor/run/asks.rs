@@ -62,6 +62,11 @@ impl Ledger {
         Some(pending)
     }
 
+    pub(super) fn is_child(&self, key: &str) -> bool {
+        let pending = self.keys.get(key).and_then(|seq| self.pending.get(seq));
+        matches!(pending, Some(Pending::Child { .. }))
+    }
+
     fn keep(&mut self, key: Key, seq: Seq, pending: Pending) {
         self.keys.insert(key, seq);
         self.pending.insert(seq, pending);
@@ -128,15 +133,21 @@ impl SupervisorRun {
         match ask {
             Ask::Call(call) => {
                 let key = call.key.clone();
-                if let Err(why) = self.ledger.start(call, 0, &self.resolved.spec, cx) {
-                    self.refused(key, why, cx);
+                self.decision_called(&call, cx);
+                match self.ledger.start(call, 0, &self.resolved.spec, cx) {
+                    Ok(()) => self.register_if_child(key, cx),
+                    Err(why) => self.refused(key, why, cx),
                 }
             }
             Ask::Timer { key, at, label } => {
                 let seq = cx.start_labelled_timer(at, label);
                 self.ledger.keep(key.clone(), seq, Pending::Timer { key });
             }
-            Ask::CancelCall { key } | Ask::CancelTimer { key } => self.cancel_key(&key, "", cx),
+            Ask::CancelCall { key } => {
+                self.decision_over(&key, cx);
+                self.cancel_key(&key, "", cx);
+            }
+            Ask::CancelTimer { key } => self.cancel_key(&key, "", cx),
             Ask::CancelChild { key, reason } => self.cancel_key(&key, &reason, cx),
             Ask::StartChild { key, kind, input } => self.start_child(key, kind, &input, cx),
             Ask::SignalChild { key, signal, input } => self.signal_child(&key, signal, &input, cx),

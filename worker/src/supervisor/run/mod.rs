@@ -15,6 +15,7 @@ mod children;
 mod input;
 mod output;
 mod parts;
+mod people;
 mod progress;
 mod queries;
 mod rules;
@@ -204,8 +205,7 @@ impl SupervisorRun {
         if self.parts.review.as_mut().is_some_and(|review| review.fired(key, out)) {
             return self.review_ended(out);
         }
-        let mode = self.parts.autonomy.mode();
-        if self.parts.team.fired(key, out).is_some() || self.parts.escalations.fired(key, mode, out).is_some() {
+        if self.parts.team.fired(key, out).is_some() || self.parts.escalations.fired(key, out).is_some() {
             return;
         }
         if self.parts.control.fired(key, out) {

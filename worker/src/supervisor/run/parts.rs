@@ -3,22 +3,24 @@
 //! Invariant: each part decides about its own matter only; here they are asked in one order (topics, recruits, people),
 //! and told what has ended. Nothing here moves a task.
 
+use std::collections::BTreeMap;
+
 use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::progress::Progress;
 use crate::supervisor::graph::{Gates, Moment, Reply, Start, Take};
 use crate::supervisor::memory::SessionMemoryPart;
 use crate::supervisor::model::{Risk, Task, TaskPlan};
 use crate::supervisor::outbox::Outbox;
-use crate::supervisor::people::approval::{Approvals, Clearance, OnReject, Proposal, Scope};
+use crate::supervisor::people::approval::{ApprovalId, Approvals};
 use crate::supervisor::people::autonomy::Autonomy;
 use crate::supervisor::people::control::Control;
-use crate::supervisor::people::escalation::{Escalations, Observed};
-use crate::supervisor::people::interrupts::{Interrupts, Question};
-use crate::supervisor::people::plan_review::{PlanReview, ReviewStatus};
-use crate::supervisor::spec::{Gate, Money, PlanApproval, Ratio, RiskLevel, SupervisorSpec};
+use crate::supervisor::people::escalation::Escalations;
+use crate::supervisor::people::interrupts::Interrupts;
+use crate::supervisor::people::plan_review::PlanReview;
+use crate::supervisor::spec::{PlanApproval, RiskLevel, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::{Teamwork, agent_of};
 
@@ -34,8 +36,10 @@ pub(super) struct Parts {
     pub(super) team: Teamwork,
     pub(super) memory: SessionMemoryPart,
     pub(super) progress: Progress,
-    plan_approval: PlanApproval,
-    human_review: bool,
+    pub(super) plan_approval: PlanApproval,
+    pub(super) human_review: bool,
+    /// Which escalation an approval answers.
+    pub(super) escalated: BTreeMap<ApprovalId, String>,
 }
 
 impl Parts {
@@ -52,61 +56,8 @@ impl Parts {
             progress: Progress::new(spec.progress.messages),
             plan_approval: spec.planning.approval.clone(),
             human_review: spec.review.human,
+            escalated: BTreeMap::new(),
         }
-    }
-
-    /// What a person would be asked before the task starts, if they must be.
-    fn proposal(&self, task: &Task) -> Option<Proposal> {
-        let declared = task.action.as_deref().unwrap_or_default();
-        let cost = task.est_cost_micros.map(Money::from_micros);
-        let mode = self.autonomy.mode();
-        let weighed = self.escalations.before(mode, declared, cost, level(task.risk));
-        if weighed.is_none() && !task.requires_approval {
-            return None;
-        }
-        let reasons: Vec<String> = weighed.unwrap_or_default().into_iter().map(|reason| reason.text).collect();
-        let sensitive = self.escalations.rules().is_sensitive_plan(declared);
-        Some(Proposal {
-            task_id: Some(task.id.clone()),
-            description: task.goal.clone(),
-            risk: if sensitive { level(task.risk).max(RiskLevel::High) } else { level(task.risk) },
-            context: json!({ "attempt": task.tries + 1, "role": task.role, "dependencies": task.dependencies() }),
-            reasons,
-            on_reject: if task.required { OnReject::EndRun } else { OnReject::Skip },
-            ..Proposal::new(Scope::Task, declared)
-        })
-    }
-
-    /// The result of a task goes before a person, if it must.
-    fn result_gate(&mut self, task: &Task, reply: &Reply, out: &mut Outbox) -> Take {
-        let after = self.escalations.rules().gates.contains(&Gate::After);
-        let observed = Observed {
-            confidence: reply.confidence.map(Ratio::from_bp),
-            proposed_action: reply.action.clone().filter(|_| after),
-            cost: reply.cost.map(Money::from_micros),
-            out_of_scope: reply.out_of_scope.then(|| task.goal.clone()),
-            risk: level(task.risk),
-            ..Observed::default()
-        };
-        let mode = self.autonomy.mode();
-        let escalation = self.escalations.weigh(mode, Some(task.id.clone()), observed, out);
-        let blocking = escalation.filter(|escalation| escalation.blocking);
-        let reasons: Vec<String> = match blocking {
-            Some(escalation) => escalation.reasons.iter().map(|reason| reason.text.clone()).collect(),
-            None if self.human_review => vec!["Results sent for human review".to_owned()],
-            None => return Take::Go,
-        };
-        let proposal = Proposal {
-            task_id: Some(task.id.clone()),
-            description: task.goal.clone(),
-            risk: level(task.risk),
-            context: json!({ "result": task.result, "attempt": task.tries }),
-            reasons,
-            on_reject: if task.required { OnReject::EndRun } else { OnReject::Skip },
-            ..Proposal::new(Scope::Action, reply.action.clone().unwrap_or_default())
-        };
-        self.approvals.request(proposal, out);
-        Take::NeedsApproval
     }
 }
 
@@ -124,25 +75,12 @@ impl Gates for Parts {
         self.control.why_held().map(str::to_owned)
     }
 
-    fn plan_needs_approval(&mut self, plan: &TaskPlan, out: &mut Outbox) -> bool {
-        if !self.plan_approval.required {
-            return false;
-        }
-        let shown = json!({ "objective": plan.objective, "reasoning": plan.reasoning,
-            "tasks": plan.in_order().iter().map(|task| json!({ "id": task.id, "goal": task.goal, "agent": task.agent,
-                "role": task.role, "action": task.action, "dependencies": task.dependencies(), "risk": task.risk,
-            })).collect::<Vec<_>>() });
-        let words = plan.reasoning.clone().unwrap_or_default();
-        match &mut self.review {
-            Some(review) if review.status() == ReviewStatus::Regenerating => {
-                review.regenerated(Ok((words, Some(shown))), out);
-            }
-            Some(review) => review.replaced(shown, out),
-            None => {
-                self.review = Some(PlanReview::open(self.plan_approval.clone(), &words, Some(shown), out));
-            }
-        }
-        self.review.as_ref().is_none_or(|review| review.status() != ReviewStatus::Approved)
+    fn plan_needs_approval(&mut self, plan: &TaskPlan, complexity_bp: Option<u32>, out: &mut Outbox) -> bool {
+        self.plan_gate(plan, complexity_bp, out)
+    }
+
+    fn plan_failed(&mut self, why: &str, out: &mut Outbox) -> bool {
+        self.regeneration_failed(why, out)
     }
 
     fn strategy(&self, planned: &str) -> String {
@@ -151,20 +89,8 @@ impl Gates for Parts {
 
     fn may_start(&mut self, task: &Task, out: &mut Outbox) -> Start {
         match self.team.may_start(task, out) {
-            Start::Go => {}
-            other => return other,
-        }
-        let Some(proposal) = self.proposal(task) else { return Start::Go };
-        match self.approvals.clearance(&proposal) {
-            Clearance::Approved { id, .. } => {
-                self.approvals.used(&id);
-                Start::Go
-            }
-            Clearance::Pending(_) => Start::NeedsApproval,
-            Clearance::NotAsked => {
-                self.approvals.request(proposal, out);
-                Start::NeedsApproval
-            }
+            Start::Go => self.start_gate(task, out),
+            other => other,
         }
     }
 
@@ -173,12 +99,6 @@ impl Gates for Parts {
             self.team.sent(&agent_of(task), message, out);
         }
         self.team.result_seen(&task.id, &reply.result, &reply.recruit, out);
-        if let Some(payload) = &reply.interrupt {
-            let timeout = payload.get("timeout").and_then(|span| serde_json::from_value(span.clone()).ok());
-            let question = Question { timeout, ..Question::new(task.id.clone(), payload.clone()) };
-            let _ = self.interrupts.raise(question, out);
-            return Take::NeedsApproval;
-        }
         self.result_gate(task, reply, out)
     }
 

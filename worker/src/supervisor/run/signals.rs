@@ -113,11 +113,18 @@ impl SupervisorRun {
 
     /// What a decision about an approval means for the plan.
     pub(super) fn approval_closed(&mut self, closed: Closed, out: &mut Outbox) {
+        self.parts.decided(&closed, out);
         let (parts, task) = (&mut self.parts, closed.task_id.clone());
         let Some(graph) = self.carrier.graph_mut() else { return };
+        let of_plan = matches!(closed.scope, Scope::Plan { .. });
         match (closed.consequence, task, closed.scope) {
             (Consequence::Proceed { action }, Some(task), Scope::Task | Scope::Action) => {
                 graph.approved(&task, &action, parts, out);
+            }
+            (Consequence::Proceed { .. }, None, _) if of_plan => graph.plan_approved(parts, out),
+            (Consequence::Retry { feedback, .. }, None, _) if of_plan => {
+                let said = json!([{ "role": "user", "message": feedback }]);
+                graph.ask_plan_again(&said, false, parts, out);
             }
             (Consequence::Retry { feedback, .. }, Some(task), _) => graph.sent_back(&task, &feedback, parts, out),
             (Consequence::Skip { reason }, Some(task), _) => graph.rejected(&task, &reason, parts, out),

@@ -115,9 +115,19 @@ impl Escalations {
         risk: Risk,
         out: &mut Outbox,
     ) -> Option<&Escalation> {
+        let blocking = self.blocks(mode, &reasons, risk);
+        self.record(task, reasons, blocking, out)
+    }
+
+    fn record(
+        &mut self,
+        task: Option<TaskId>,
+        reasons: Vec<Reason>,
+        blocking: bool,
+        out: &mut Outbox,
+    ) -> Option<&Escalation> {
         let primary = reasons.first()?.text.clone();
         self.count += 1;
-        let blocking = self.blocks(mode, &reasons, risk);
         let id = format!("{}/esc-{}", out.run(), self.count);
         let escalation = Escalation { id, task, reasons, primary, blocking, resolution: None };
         out.note(NoteKind::EscalationRaised, json!(escalation));
@@ -149,15 +159,15 @@ impl Escalations {
         }
     }
 
-    /// A decision takes too long (SHH-16).
-    pub fn fired(&mut self, key: &str, mode: HitlMode, out: &mut Outbox) -> Option<&Escalation> {
+    /// A decision takes too long (SHH-16). There is nothing that could be approved: people are told, and it goes on.
+    pub fn fired(&mut self, key: &str, out: &mut Outbox) -> Option<&Escalation> {
         let task = self.deciding.remove(key.strip_prefix(TIMER)?)?;
         // The limit has passed and there is still no answer: it takes longer than that.
         let limit = self.hitl.triggers.decision_timeout.map_or(0, Span::as_ms);
         let decision_took = Some(Span::from_ms(limit.saturating_add(1)));
         let observed = Observed { decision_took, ..Observed::default() };
         let reasons = self.hitl.reasons(&observed);
-        self.raise(mode, task, reasons, Risk::Low, out)
+        self.record(task, reasons, false, out)
     }
 
     /// No agent or tool that is registered matches (SHH-17).

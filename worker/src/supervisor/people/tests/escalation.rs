@@ -236,10 +236,11 @@ fn a_decision_that_takes_too_long_escalates() {
     escalations.decision_ended("decide/2", &mut out);
     assert_eq!(asks(&out), ["cancel timer decision_timeout/decide/2"]);
     let mut out = at(5 * MINUTE);
-    let raised = escalations.fired("decision_timeout/decide/1", HumanInTheLoop, &mut out).unwrap();
+    let raised = escalations.fired("decision_timeout/decide/1", &mut out).unwrap();
     assert_eq!((raised.primary.as_str(), raised.task.clone()), ("Decision timeout", Some(TaskId::of("2"))));
+    assert!(!raised.waits(), "there is nothing to approve: the decision goes on");
     for key in ["decision_timeout/decide/1", "decision_timeout/decide/2", "approval/ap-1/deadline"] {
-        assert_eq!(escalations.fired(key, HumanInTheLoop, &mut out), None, "{key}");
+        assert_eq!(escalations.fired(key, &mut out), None, "{key}");
     }
     let triggers = Triggers { decision_timeout: None, ..Triggers::default() };
     let mut off = Escalations::new(Hitl { triggers, ..Hitl::default() });

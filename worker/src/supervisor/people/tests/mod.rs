@@ -13,6 +13,7 @@ mod interrupts;
 mod machines;
 mod plan_review;
 mod trust;
+mod whole;
 
 const MINUTE: i64 = 60_000;
 

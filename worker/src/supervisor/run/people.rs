@@ -1,0 +1,224 @@
+//! Where a run asks people: before a plan, before a task, before a result counts, and when a decision takes too long.
+//!
+//! Invariant: what starts was approved as it stands now; an approval of something that has changed since is void and is
+//! asked for again. An escalation that blocks is resolved by the answer to its approval. Nothing here moves a task.
+
+use bosun_engine::workflow::Cx;
+use serde_json::{Value, json};
+
+use super::SupervisorRun;
+use super::parts::{Parts, level};
+use crate::supervisor::graph::{Reply, Start, Take};
+use crate::supervisor::model::{Task, TaskPlan};
+use crate::supervisor::outbox::{Call, Key, Outbox, Purpose};
+use crate::supervisor::people::approval::{Clearance, Closed, Consequence, OnReject, Proposal, Scope};
+use crate::supervisor::people::escalation::{Observed, PlanShape};
+use crate::supervisor::people::interrupts::{OnExpiry, Question};
+use crate::supervisor::people::plan_review::{PlanReview, ReviewStatus};
+use crate::supervisor::spec::{Money, Ratio, RiskLevel, Span};
+
+impl Parts {
+    /// Whether a person must see the plan before anything of it starts (CUG-18, SHH-14). Asks them.
+    pub(super) fn plan_gate(&mut self, plan: &TaskPlan, complexity_bp: Option<u32>, out: &mut Outbox) -> bool {
+        let shown = shown_plan(plan);
+        if !self.plan_approval.required {
+            return self.plan_policy(plan, shown, complexity_bp, out);
+        }
+        let words = plan.reasoning.clone().unwrap_or_default();
+        match &mut self.review {
+            Some(review) if review.status() == ReviewStatus::Regenerating => {
+                review.regenerated(Ok((words, Some(shown))), out);
+            }
+            Some(review) => review.replaced(shown, out),
+            None => {
+                self.review = Some(PlanReview::open(self.plan_approval.clone(), &words, Some(shown), out));
+            }
+        }
+        self.review.as_ref().is_none_or(|review| review.status() != ReviewStatus::Approved)
+    }
+
+    fn plan_policy(&mut self, plan: &TaskPlan, shown: Value, complexity_bp: Option<u32>, out: &mut Outbox) -> bool {
+        let tools = plan.in_order().into_iter().flat_map(|task| task.tools.clone()).collect();
+        let shape = PlanShape { complexity: complexity_bp.map(Ratio::from_bp), tools };
+        let rules = self.escalations.rules();
+        let reasons = rules.plan_policy.reasons(&shape);
+        if !rules.enabled || reasons.is_empty() {
+            return false;
+        }
+        let proposal = Proposal {
+            description: plan.objective.clone(),
+            risk: RiskLevel::High,
+            context: shown,
+            reasons,
+            on_reject: OnReject::EndRun,
+            ..Proposal::new(Scope::Plan { version: plan.version }, "execute_decomposition_plan")
+        };
+        self.approvals.changed(&proposal, out);
+        self.approvals.request(proposal, out);
+        true
+    }
+
+    /// A plan that people asked for could not be made: what they said is withdrawn (SHH-26). Whether it was such a plan.
+    pub(super) fn regeneration_failed(&mut self, why: &str, out: &mut Outbox) -> bool {
+        match &mut self.review {
+            Some(review) if review.status() == ReviewStatus::Regenerating => {
+                review.regenerated(Err(why.to_owned()), out);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Whether a person lets the task start as it stands now; asks them if they must be asked.
+    pub(super) fn start_gate(&mut self, task: &Task, out: &mut Outbox) -> Start {
+        let proposal = self.start_of(task);
+        match self.approvals.clearance(&proposal) {
+            Clearance::Approved { id, .. } => {
+                self.approvals.used(&id);
+                return Start::Go;
+            }
+            Clearance::Pending(_) => return Start::NeedsApproval,
+            Clearance::NotAsked => {}
+        }
+        let declared = task.action.as_deref().unwrap_or_default();
+        let cost = task.est_cost_micros.map(Money::from_micros);
+        let weighed = self.escalations.before(self.autonomy.mode(), declared, cost, proposal.risk);
+        if weighed.is_none() && !task.requires_approval {
+            return Start::Go;
+        }
+        let mut reasons: Vec<String> = weighed.into_iter().flatten().map(|reason| reason.text).collect();
+        if reasons.is_empty() && task.requires_approval {
+            reasons.push("The plan requires an approval".to_owned());
+        }
+        self.approvals.changed(&proposal, out);
+        self.approvals.request(Proposal { reasons, ..proposal }, out);
+        Start::NeedsApproval
+    }
+
+    /// What a person is asked about a task: as it is declared, or as a person has changed it.
+    fn start_of(&self, task: &Task) -> Proposal {
+        let declared = task.action.as_deref().unwrap_or_default();
+        let changed = task.metadata.get("approved_action").and_then(Value::as_str);
+        Proposal {
+            task_id: Some(task.id.clone()),
+            description: task.goal.clone(),
+            risk: self.escalations.rules().mark(declared, level(task.risk)).risk,
+            context: json!({
+                "attempt": task.tries + 1, "role": task.role, "agent": task.agent, "capability": task.capability,
+                "parameters": task.params, "dependencies": task.dependencies(),
+            }),
+            on_reject: if task.required { OnReject::EndRun } else { OnReject::Skip },
+            ..Proposal::new(Scope::Task, changed.unwrap_or(declared))
+        }
+    }
+
+    /// A worker's question is raised; otherwise the result goes before a person, if it must (SHH-18, SHH-19).
+    pub(super) fn result_gate(&mut self, task: &Task, reply: &Reply, out: &mut Outbox) -> Take {
+        if let Some(payload) = &reply.interrupt {
+            // A run always has an id, so that it can always be asked.
+            let _ = self.interrupts.raise(question(task, payload), out);
+            return Take::NeedsApproval;
+        }
+        let observed = Observed {
+            confidence: reply.confidence.map(Ratio::from_bp),
+            proposed_action: reply.action.clone(),
+            cost: reply.cost.map(Money::from_micros),
+            out_of_scope: reply.out_of_scope.then(|| task.goal.clone()),
+            risk: level(task.risk),
+            ..Observed::default()
+        };
+        let mode = self.autonomy.mode();
+        let raised = self.escalations.weigh(mode, Some(task.id.clone()), observed, out);
+        let blocking = raised.filter(|escalation| escalation.blocking);
+        let (id, reasons): (Option<String>, Vec<String>) = match blocking {
+            Some(raised) => {
+                (Some(raised.id.clone()), raised.reasons.iter().map(|reason| reason.text.clone()).collect())
+            }
+            None if self.human_review => (None, vec!["Results sent for human review".to_owned()]),
+            None => return Take::Go,
+        };
+        let risk = level(task.risk);
+        let proposal = Proposal {
+            task_id: Some(task.id.clone()),
+            description: task.goal.clone(),
+            risk: if reply.action.is_some() { risk.max(RiskLevel::High) } else { risk },
+            context: json!({ "result": task.result, "attempt": task.tries }),
+            reasons,
+            on_reject: if task.required { OnReject::EndRun } else { OnReject::Skip },
+            ..Proposal::new(Scope::Action, reply.action.clone().unwrap_or_default())
+        };
+        self.approvals.changed(&proposal, out);
+        let approval = self.approvals.request(proposal, out);
+        if let Some(id) = id {
+            self.escalated.insert(approval, id);
+        }
+        Take::NeedsApproval
+    }
+
+    /// An approval is decided: the escalation behind it is resolved, and what is used at once is used up.
+    pub(super) fn decided(&mut self, closed: &Closed, out: &mut Outbox) {
+        if closed.scope != Scope::Task {
+            self.approvals.used(&closed.id);
+        }
+        let Some(escalation) = self.escalated.remove(&closed.id) else { return };
+        let resolution = match &closed.consequence {
+            Consequence::Proceed { .. } => "approved",
+            Consequence::Retry { .. } => "modify and retry",
+            Consequence::Skip { .. } | Consequence::EndRun { .. } | Consequence::Cancel { .. } => "rejected",
+        };
+        self.escalations.resolve(&escalation, resolution, out);
+    }
+}
+
+impl SupervisorRun {
+    /// The time of a decision runs from its call (SHH-16).
+    pub(super) fn decision_called(&mut self, call: &Call, cx: &mut Cx<'_>) {
+        if matches!(call.purpose, Purpose::Plan | Purpose::Decide) {
+            let mut out = Outbox::new(self.run.clone(), cx.now());
+            self.parts.escalations.decision_started(&call.key, call.task.clone(), &mut out);
+            self.ask_all(out, cx);
+        }
+    }
+
+    /// A decision that is not wanted any more is not slow.
+    pub(super) fn decision_over(&mut self, key: &str, cx: &mut Cx<'_>) {
+        let mut out = Outbox::new(self.run.clone(), cx.now());
+        self.parts.escalations.decision_ended(key, &mut out);
+        self.ask_all(out, cx);
+    }
+
+    /// A call that became a run of its own is told what this run is told (SHN-05).
+    pub(super) fn register_if_child(&mut self, key: Key, cx: &mut Cx<'_>) {
+        if self.ledger.is_child(&key) {
+            let mut out = Outbox::new(self.run.clone(), cx.now());
+            self.parts.control.register(key, &mut out);
+            self.ask_all(out, cx);
+        }
+    }
+
+    fn ask_all(&mut self, mut out: Outbox, cx: &mut Cx<'_>) {
+        for ask in out.take().0 {
+            self.ask(ask, cx);
+        }
+    }
+}
+
+/// A question of a worker. Its payload may say how long it waits (`timeout`), and what is taken then (`default`).
+fn question(task: &Task, payload: &Value) -> Question {
+    let timeout = payload.get("timeout").and_then(|span| serde_json::from_value::<Span>(span.clone()).ok());
+    let on_expiry = payload.get("default").cloned().map_or(OnExpiry::Fail, OnExpiry::Answer);
+    Question { timeout, on_expiry, ..Question::new(task.id.clone(), payload.clone()) }
+}
+
+/// The plan as people see it: what decides what will happen, and nothing that changes while they look.
+fn shown_plan(plan: &TaskPlan) -> Value {
+    let task = |task: &Task| {
+        json!({
+            "id": task.id, "goal": task.goal, "agent": task.agent, "capability": task.capability, "role": task.role,
+            "action": task.action, "dependencies": task.dependencies(), "tools": task.tools, "required": task.required,
+            "risk": task.risk, "requires_approval": task.requires_approval, "parameters": task.params,
+        })
+    };
+    let tasks: Vec<Value> = plan.in_order().into_iter().map(task).collect();
+    json!({ "objective": plan.objective, "reasoning": plan.reasoning, "tasks": tasks })
+}
