@@ -9,6 +9,7 @@ use crate::supervisor::outbox::{Ask, Outbox};
 mod approval;
 mod control;
 mod escalation;
+mod family;
 mod interrupts;
 mod machines;
 mod plan_review;

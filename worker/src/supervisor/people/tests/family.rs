@@ -1,0 +1,70 @@
+//! Control in a family of runs: what the parent is told, its children are told; crashed and resumed after every event.
+
+use serde_json::{Value, json};
+
+use crate::supervisor::run::scene::{Act, Played, Scene};
+
+/// A takes 15 s, B needs it; a helper that is recruited after 5 s works for 20 s in a run of its own.
+const FAMILY: &str = "
+kind: supervisor
+name: family
+preset: shannon-supervisor
+objective: Do it together
+services:
+  authorize_team_action: { script: [ { on: authorize_team_action, say: { allowed: true } } ] }
+script:
+  - { on: plan, say: { tasks: [ { id: A, goal: First }, { id: B, goal: Second, deps: [A] } ] } }
+  - { on: advise, say: { strategy: parallel, confidence: 0.5 } }
+  - { on: fetch_memory, say: { memories: [] } }
+  - { on: execute_worker, role: helper, after: 20s, say: { result: helped } }
+  - { on: execute_worker, task: A, after: 15s, say: { result: a } }
+  - { on: execute_worker, task: B, after: 10s, say: { result: b } }
+  - { on: synthesize, say: done }
+";
+
+fn scene() -> Scene {
+    let recruit = json!({ "Description": "Help with the first task", "Role": "helper" });
+    Scene::new(FAMILY).at(5, Act::Signal("recruit_v1", recruit)).order_counts()
+}
+
+fn told() -> Value {
+    json!({ "reason": "lunch", "requested_by": "ann" })
+}
+
+fn noted(played: &Played, event: &str) -> usize {
+    played.notes.iter().filter(|note| note["data"]["event"] == event).count()
+}
+
+/// SHN-05, SHN-60, SHN-61, SHN-65, SHN-69: a pause reaches the child, what is in flight in both finishes, the paused
+/// child keeps the parent open, and a resume lets both go on; the child notes no second pausing.
+#[test]
+fn a_pause_reaches_the_child_and_holds_the_parent() {
+    let straight = scene().play();
+    assert!(straight.took < 60, "{}", straight.took);
+    let paused = scene().at(8, Act::Signal("pause_v1", told())).at(100, Act::Signal("resume_v1", told())).play();
+    assert_eq!(paused.statuses(), straight.statuses());
+    assert!(paused.took >= 100 && paused.took < 160, "{}", paused.took);
+    assert_eq!(paused.calls.len(), straight.calls.len(), "nothing is done twice");
+    assert_eq!((noted(&paused, "WORKFLOW_PAUSING"), noted(&paused, "WORKFLOW_RESUMED")), (1, 1));
+    assert!(noted(&paused, "WORKFLOW_PAUSED") >= 1);
+}
+
+/// SHN-66, SHN-68: a takeover pauses the child as well, and the release lets it go on.
+#[test]
+fn a_takeover_reaches_the_child() {
+    let taken =
+        scene().at(8, Act::Signal("human_takeover_v1", told())).at(100, Act::Signal("human_release_v1", told())).play();
+    assert!(taken.took >= 100 && taken.took < 160, "{}", taken.took);
+    assert_eq!(taken.statuses(), scene().play().statuses());
+}
+
+/// SHN-62: a cancel reaches the child, and the parent closes as cancelled.
+#[test]
+fn a_cancel_reaches_the_child() {
+    let played = scene().at(8, Act::Signal("cancel_v1", told())).play();
+    assert_eq!(played.report()["error"], "workflow cancelled: lunch");
+    assert_eq!(played.report()["status"], "cancelled");
+    assert!(played.took < 25, "{}", played.took);
+    assert!(!played.calls.iter().any(|call| call.contains("execute/B")), "{:?}", played.calls);
+    assert_eq!(noted(&played, "WORKFLOW_CANCELLING"), 1);
+}
