@@ -71,6 +71,10 @@ pub trait Gates {
         let _ = (task, reply, out);
         Take::Go
     }
+    /// Nobody who is registered can do the task (SHH-17).
+    fn unmatched(&mut self, task: &crate::supervisor::model::TaskId, wanted: &str, out: &mut Outbox) {
+        let _ = (task, wanted, out);
+    }
     /// What the worker is told beyond the task itself: messages, role, memory.
     fn context(&mut self, task: &Task, out: &mut Outbox) -> Map<String, Value> {
         let _ = (task, out);

@@ -144,21 +144,12 @@ impl Graph {
         let mut plan = TaskPlan::new(self.plan.objective.clone());
         (plan.version, plan.reasoning) = (version, self.plan.reasoning.clone());
         plan.origin = PlanOrigin::Planner;
-        let build = |planned: PlannedTask| {
-            let id = planned.id.clone().unwrap_or_else(|| plan.fresh_id());
+        // A task without an id is called by its place.
+        let build = |(planned, place): (PlannedTask, u64)| {
+            let id = planned.id.clone().unwrap_or_else(|| TaskId::from(place));
             planned.task(id, self.rules.requires, self.rules.max_attempts)
         };
-        let mut tasks = Vec::new();
-        let mut next = 1;
-        for mut task in planned {
-            if task.id.is_none() {
-                task.id = Some(TaskId::from(next));
-            }
-            next += 1;
-            tasks.push(task);
-        }
-        let mut build = build;
-        let tasks: Vec<Task> = tasks.into_iter().map(&mut build).collect();
+        let tasks: Vec<Task> = planned.into_iter().zip(1..).map(build).collect();
         if let Err(why) = plan.add(tasks) {
             return self.not_planned(&why.to_string(), gates, out);
         }

@@ -81,7 +81,7 @@ impl Graph {
                 continue;
             }
             let (before, was_ready) = (task.status, task.status.is_runnable());
-            if !self.capability_is_fine(&id, out) {
+            if !self.capability_is_fine(&id, gates, out) {
                 self.note_for_board(&id, before);
                 continue;
             }
@@ -122,7 +122,7 @@ impl Graph {
 
     /// A task whose capability does not exist, or lacks what it needs, is errored; one that has been healed comes back
     /// (PDT-18, PDT-19). Whether the task may go on.
-    fn capability_is_fine(&mut self, id: &TaskId, out: &mut Outbox) -> bool {
+    fn capability_is_fine(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) -> bool {
         let Some(task) = self.plan.tasks.get(id) else { return false };
         let Some(name) = task.capability.clone() else { return true };
         let card = self.rules.capabilities.iter().find(|card| card.name == name);
@@ -132,6 +132,7 @@ impl Graph {
                 return true;
             }
             if task.status != TaskStatus::Errored {
+                gates.unmatched(id, &name, out);
                 self.errored_before_start(id, "unknown_capability", format!("Unknown capability: '{name}'"), out);
             }
             return false;

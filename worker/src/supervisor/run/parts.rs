@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::progress::Progress;
 use crate::supervisor::graph::{Gates, Moment, Reply, Start, Take};
 use crate::supervisor::memory::SessionMemoryPart;
-use crate::supervisor::model::{Risk, Task, TaskPlan};
+use crate::supervisor::model::{Risk, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::approval::{ApprovalId, Approvals};
 use crate::supervisor::people::autonomy::Autonomy;
@@ -81,6 +81,10 @@ impl Gates for Parts {
 
     fn plan_failed(&mut self, why: &str, out: &mut Outbox) -> bool {
         self.regeneration_failed(why, out)
+    }
+
+    fn unmatched(&mut self, task: &TaskId, wanted: &str, out: &mut Outbox) {
+        self.escalations.out_of_scope(task.clone(), wanted, out);
     }
 
     fn strategy(&self, planned: &str) -> String {

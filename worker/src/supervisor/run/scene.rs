@@ -465,7 +465,10 @@ impl World {
     fn again(&mut self, step: &Step) {
         self.now = step.at;
         let run = self.runs.get_mut(&step.run).unwrap();
-        run.jobs.clear();
+        // What else is owed to the run stays owed: a crash right after this must not lose it.
+        if let Some(place) = run.jobs.iter().position(|(job, ..)| *job == step.job) {
+            run.jobs.remove(place);
+        }
         match &step.job {
             Job::ResolveActivity { seq, .. } => drop(run.activities.remove(seq)),
             Job::FireTimer { seq } => run.timers.retain(|(_, timer), _| timer != seq),

@@ -170,17 +170,11 @@ impl Escalations {
         self.record(task, reasons, false, out)
     }
 
-    /// No agent or tool that is registered matches (SHH-17).
-    pub fn out_of_scope(
-        &mut self,
-        mode: HitlMode,
-        task: TaskId,
-        wanted: &str,
-        out: &mut Outbox,
-    ) -> Option<&Escalation> {
+    /// No agent or tool that is registered matches (SHH-17). The task cannot start, so that there is nothing to approve.
+    pub fn out_of_scope(&mut self, task: TaskId, wanted: &str, out: &mut Outbox) -> Option<&Escalation> {
         let observed = Observed { out_of_scope: Some(wanted.to_owned()), ..Observed::default() };
         let reasons = self.hitl.reasons(&observed);
-        self.raise(mode, Some(task), reasons, Risk::Low, out)
+        self.record(Some(task), reasons, false, out)
     }
 
     /// What came of an escalation. The first resolution stays; whether this was it.

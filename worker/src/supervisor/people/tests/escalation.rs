@@ -253,7 +253,7 @@ fn a_decision_that_takes_too_long_escalates() {
 #[test]
 fn a_task_that_nobody_can_do_escalates() {
     let mut escalations = Escalations::default();
-    let raised = escalations.out_of_scope(HumanInTheLoop, TaskId::of("3"), "painting", &mut at(0)).unwrap();
+    let raised = escalations.out_of_scope(TaskId::of("3"), "painting", &mut at(0)).unwrap();
     assert_eq!(raised.reasons[0].priority, Priority::Low);
     assert_eq!(raised.primary, "Out of scope: no registered agent or tool matches 'painting'");
 }

@@ -569,3 +569,20 @@ async fn a_run_may_be_cancelled_while_it_waits_for_people() {
     let played = play(&asking(), vec![interrupted(), control("cancel_v1")]).await;
     assert_eq!(cancelled(&played)["error"], "workflow cancelled: lunch");
 }
+
+/// SHH-17: a task whose capability nobody has is a low-priority escalation; the plan is repaired by the supervisor.
+#[tokio::test]
+async fn a_task_that_nobody_can_do_is_escalated() {
+    let spec = "
+preset: pydantask-llm
+agents: [ { name: ann, capability: research } ]
+script:
+  - { on: decide, round: 1, say: { reasoning: r, tasks_to_execute: [], tool_calls: [
+      { name: add_task, args: { sub_task_objective: paint it, capability: painting } } ] } }
+  - { on: decide, say: { reasoning: r, tasks_to_execute: [] } }
+";
+    let played = play(spec, vec![Cue::Until("escalations", some), Cue::Query("escalations")]).await;
+    let escalation = &played.queries[0][0];
+    assert_eq!(escalation["primary"], "Out of scope: no registered agent or tool matches 'painting'");
+    assert_eq!([&escalation["blocking"], &escalation["reasons"][0]["priority"]], [&json!(false), &json!("low")]);
+}
