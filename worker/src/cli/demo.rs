@@ -85,7 +85,7 @@ impl Stage {
     fn expert(&self, screen: &mut Screen) -> Result<(), CliError> {
         let file = self.dir.join("market.json");
         let path = file.to_string_lossy().into_owned();
-        self.bosun(&["export", ID, "--file", &path])?;
+        self.bosun(&["export", ID, "--out", &path])?;
         let loaded = HistoryFile::load(&file, &Limits::default()).map_err(|why| broken(&why.to_string()))?;
         let HistoryFile::Bosun(history) = loaded else { return Err(broken("the export is no history of ours")) };
         let saved = approvals_as_expert(history.turns()).map_err(|why| broken(&why))?;

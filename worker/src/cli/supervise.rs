@@ -151,7 +151,7 @@ async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
                 text("action"),
                 text("risk"),
                 text("description"),
-                text("deadline"),
+                moment(&one["request"]["deadline"]),
                 reasons.join("; ")
             ),
             _ => format!("{}  task {}: {}", text("id"), text("task"), text("payload")),
@@ -301,4 +301,10 @@ pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> 
         cx.screen.line(super::result::value_text(&context));
     }
     Ok(Exit::Ok)
+}
+
+/// A moment as people read it.
+fn moment(value: &Value) -> String {
+    let time = value.as_i64().and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok());
+    time.map_or_else(|| super::result::value_text(value), |time| time.strftime("%Y-%m-%d %H:%M:%SZ").to_string())
 }

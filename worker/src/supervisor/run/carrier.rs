@@ -27,6 +27,16 @@ pub(super) enum Carrier {
     Agents(Box<AgentLoop>),
 }
 
+/// Who does a task without a plan: the agent of the role that is wanted, or, where none is, the first. A recruit never
+/// does the work of an agent of another role.
+fn simple_agent(spec: &SupervisorSpec, context: &RunContext) -> Option<String> {
+    let agent = match &context.role {
+        Some(role) => spec.agents.iter().find(|agent| agent.role.as_ref() == Some(role)),
+        None => spec.agents.first(),
+    };
+    agent.map(|agent| agent.name.clone())
+}
+
 impl Carrier {
     pub(super) fn new(
         spec: &SupervisorSpec,
@@ -45,7 +55,7 @@ impl Carrier {
                 }
                 let mut graph = Graph::new(rules, plan);
                 if graph.rules.planning == Planning::None {
-                    graph.simple_task(context.role.clone(), spec.agents.first().map(|agent| agent.name.clone()));
+                    graph.simple_task(context.role.clone(), simple_agent(spec, context));
                 }
                 Ok(Carrier::Graph(Box::new(graph)))
             }

@@ -59,3 +59,13 @@ fn the_order_of_ends_does_not_matter() {
     assert_eq!(played.took, 43, "18 + 15 + 10");
     assert!(played.statuses().ends_with("swot=completed report=completed"), "{}", played.statuses());
 }
+
+/// SHN-20, SHN-26: a recruit works in its own role, and never does what an agent of the plan is there for.
+#[test]
+fn a_recruit_is_not_an_agent_of_another_role() {
+    let agents = "agents: [{ name: publisher, role: publisher, script: [{ on: execute_worker, say: published }] }]\n";
+    let played =
+        Scene::new(&format!("{MARKET}{agents}")).at(10, Act::Signal("recruit_v1", recruit())).order_counts().play();
+    let recruits = played.report()["recruits"].clone();
+    assert!(recruits.to_string().contains("prices") && !recruits.to_string().contains("published"), "{recruits}");
+}
