@@ -178,7 +178,13 @@ impl SupervisorRun {
         let Some(graph) = self.carrier.graph_mut() else { return };
         match ending {
             Some(Ending::Failed(error)) => graph.abort("plan_review_timed_out", error, Value::Null, parts, out),
-            Some(Ending::Cancelled(answer)) => graph.cancel(answer, parts, out),
+            Some(Ending::Cancelled(answer)) => {
+                graph.cancel(answer.clone(), parts, out);
+                // What the person who denied reads as the answer (CUG-32).
+                if let Some(outcome) = &mut graph.outcome {
+                    outcome.final_result = Some(answer.into());
+                }
+            }
             None => {}
         }
     }

@@ -450,6 +450,7 @@ async fn a_denied_plan_delegates_nothing() {
     let deny = json!({ "version": 1, "approved": false, "approver": "ann", "comment": "too dear" });
     let played = play(&reviewed(), vec![proposed(), Cue::Update("approve_plan", deny)]).await;
     let report = cancelled(&played);
+    assert_eq!(report["final_result"], "Execution cancelled: the plan was not approved: too dear");
     assert!(report["error"].as_str().unwrap().contains("cancelled"), "{report}");
     assert_eq!(calls(&played, "execute/").len(), 0);
 }
@@ -585,4 +586,39 @@ script:
     let escalation = &played.queries[0][0];
     assert_eq!(escalation["primary"], "Out of scope: no registered agent or tool matches 'painting'");
     assert_eq!([&escalation["blocking"], &escalation["reasons"][0]["priority"]], [&json!(false), &json!("low")]);
+}
+
+/// LGI-07: a question may wait for so long only; then its default is the answer, or the attempt has failed.
+#[tokio::test]
+async fn a_question_may_have_a_deadline() {
+    let with = |payload: &str| {
+        asking()
+            .replace("interrupt: How old?", &format!("interrupt: {payload}"))
+            .replace("interrupt: Really?", "result: old")
+    };
+    let played = play(&with("{ question: How old?, timeout: 10m, default: 7 }"), vec![]).await;
+    assert_eq!(statuses(&completed(&played))[0], "A=completed");
+    assert_eq!(calls(&played, "execute/A").len(), 2);
+    assert!(played.took.as_secs() >= 600 && played.took.as_secs() < 700, "{:?}", played.took);
+
+    let cues = vec![Cue::Until("status_board", |board| of_board(board, "A") == "completed"), Cue::Query("notes")];
+    let played = play(&with("{ question: How old?, timeout: 10m }"), cues).await;
+    completed(&played);
+    let failed = noted(&played, "AttemptFailed");
+    assert_eq!(failed.iter().map(|data| data["error"].clone()).collect::<Vec<_>>(), ["Interrupt timed out"]);
+}
+
+/// SHH-01: what needs a person can be changed while a run goes on; what does not conform is refused.
+#[tokio::test]
+async fn the_policy_can_be_set_while_it_runs() {
+    let cues = vec![
+        Cue::Until("status_board", running),
+        Cue::Update("set_policy", json!({ "keywords": [] })),
+        Cue::Update("set_policy", json!({ "plan_keywords": [] })),
+    ];
+    let played = play(&publishing().replace(", action: publish report", ", action: share it"), cues).await;
+    assert!(played.updates[0].as_ref().unwrap_err().message.starts_with("invalid policy: "));
+    assert!(played.updates[1].is_ok());
+    assert_eq!(statuses(&completed(&played))[2], "C=completed");
+    assert!(played.took.as_secs() < 60, "nobody was asked: {:?}", played.took);
 }

@@ -65,7 +65,8 @@ fn recruits_join_the_run() {
     let refused = played.noted("RecruitRefused");
     assert_eq!((refused.len(), &refused[0]["reason"]), (1, &json!("no spies")));
     let prompt = played.inputs["synthesize/1"]["prompt"].as_str().unwrap().to_owned();
-    let places = ["of a", "of b", "of c", "recruited"].map(|text| prompt.find(text).unwrap_or_else(|| panic!("{text}")));
+    let places =
+        ["of a", "of b", "of c", "recruited"].map(|text| prompt.find(text).unwrap_or_else(|| panic!("{text}")));
     assert!(places.is_sorted(), "{prompt}");
     let recruits = played.report()["recruits"].as_array().unwrap().clone();
     let success: Vec<&Value> = recruits.iter().map(|recruit| &recruit["success"]).collect();
@@ -84,7 +85,9 @@ fn retired_agents_stop_and_leave() {
     assert!(!agents(&mut played).iter().any(|agent| agent.starts_with("dynamic_slow")));
     assert_eq!(played.report()["recruits"], json!([]));
     let roster = played.query("team_roster", Value::Null);
-    assert!(roster.as_array().unwrap().iter().any(|one| one["agent_id"] == "dynamic_slow" && one["status"] == "retired"));
+    assert!(
+        roster.as_array().unwrap().iter().any(|one| one["agent_id"] == "dynamic_slow" && one["status"] == "retired")
+    );
 
     let mut played = Scene::new(TEAM).at(5, retire("agent-b")).order_counts().play();
     assert_eq!((played.took, played.statuses().as_str()), (25, "a=completed b=cancelled c=completed"));
@@ -101,7 +104,10 @@ fn the_team_has_a_size() {
     let scene = scene.at(12, recruit("editor")).at(16, recruit("editor")).order_counts();
     let played = scene.play();
     let reasons: Vec<&Value> = played.noted("RecruitRefused").into_iter().map(|data| &data["reason"]).collect();
-    assert_eq!(reasons, ["the team is full: 3 of 3 members are at work", "the team is full: 3 of 3 members are at work"]);
+    assert_eq!(
+        reasons,
+        ["the team is full: 3 of 3 members are at work", "the team is full: 3 of 3 members are at work"]
+    );
     let recruited: Vec<&Value> = played.noted("AgentRecruited").into_iter().map(|data| &data["agent_id"]).collect();
     assert_eq!(recruited, ["dynamic_slow", "dynamic_editor"]);
 }
@@ -175,7 +181,8 @@ fn people_are_told_of_the_team() {
 fn everybody_at_work_is_registered() {
     let mut played = Scene::new(TEAM).at(2, recruit("broken")).order_counts().play();
     let all = played.query("registry", Value::Null);
-    let line = |one: &Value| format!("{} {} {}", one["name"].as_str().unwrap(), one["depth"], one["status"].as_str().unwrap());
+    let line =
+        |one: &Value| format!("{} {} {}", one["name"].as_str().unwrap(), one["depth"], one["status"].as_str().unwrap());
     assert_eq!(
         all.as_array().unwrap().iter().map(line).collect::<Vec<_>>(),
         [
@@ -192,7 +199,10 @@ fn everybody_at_work_is_registered() {
     assert!(registered < attempt);
     let root = all[0]["instance_id"].clone();
     assert_eq!(played.query("list_children", json!({ "parent": root })).as_array().unwrap().len(), 4);
-    assert_eq!(played.query("registry_stats", Value::Null), json!({ "total": 5, "active": 0, "completed": 4, "failed": 1 }));
+    assert_eq!(
+        played.query("registry_stats", Value::Null),
+        json!({ "total": 5, "active": 0, "completed": 4, "failed": 1 })
+    );
 }
 
 /// SUP-18: a task that needed two tries is one instance, and none of it stays active.
