@@ -126,9 +126,10 @@ fn noted(played: &Played, kind: &str) -> Vec<Value> {
     notes.iter().filter(|note| note["kind"] == kind).map(|note| note["data"].clone()).collect()
 }
 
+/// Nothing, as long as the task is not planned.
 fn of_board(board: &Value, task: &str) -> String {
-    let line = board.as_array().unwrap().iter().find(|line| line["task_id"] == task).unwrap();
-    line["status"].as_str().unwrap().to_owned()
+    let line = board.as_array().unwrap().iter().find(|line| line["task_id"] == task);
+    line.map_or_else(String::new, |line| line["status"].as_str().unwrap().to_owned())
 }
 
 fn running(board: &Value) -> bool {
