@@ -1,4 +1,5 @@
-//! The rows: every row of the requirements that issue 2 claims is named by a test that proves it.
+//! The rows: every row of the requirements that is claimed is named by a test that proves it. All rows of the supervisor
+//! layer are (`fixtures/supervisors/rows.txt`); which test proves which stands in `fixtures/supervisors/coverage.md`.
 //!
 //! Invariant: a row counts only where its id stands in the doc comment of a test function, written in full; whether the
 //! test proves it is for readers to judge. Nothing is counted from the names of files or from prose.
@@ -61,6 +62,38 @@ fn every_claimed_row_is_named_by_a_test() {
     let others: Vec<&String> = named.keys().filter(|id| id.starts_with(['G', 'F'])).collect();
     println!("besides: {others:?}");
     assert!(missing.is_empty(), "no test names {}", missing.join(", "));
+}
+
+/// Every row of supervisors.md is closed, and the file that says by which tests is made of these tests.
+#[test]
+fn every_supervisor_row_is_covered() {
+    let folder = workspace().join("fixtures/supervisors");
+    let rows = std::fs::read_to_string(folder.join("rows.txt")).unwrap();
+    let rows: Vec<&str> = rows.lines().collect();
+    assert_eq!(rows.len(), 329, "the rows of the requirements");
+    let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in &Tree::read(workspace()).files {
+        for (test, doc) in documented_tests(file) {
+            for id in ids(&doc) {
+                named.entry(id).or_default().push(format!("`{test}` ({})", file.path.display()));
+            }
+        }
+    }
+    let mut text = String::from(
+        "# Coverage of the supervisor rows\n\nMade by `BOSUN_WRITE_FIXTURES=1 cargo test -p bosun-tests supervisor_row`; do not edit.\n\n| row | tests |\n|---|---|\n",
+    );
+    for row in &rows {
+        let tests = named.get(*row).map(|tests| tests.join("<br>")).unwrap_or_default();
+        text += &format!("| {row} | {tests} |\n");
+    }
+    let missing: Vec<&&str> = rows.iter().filter(|row| !named.contains_key(**row)).collect();
+    assert!(missing.is_empty(), "no test names {missing:?}");
+    let path = folder.join("coverage.md");
+    if std::env::var_os("BOSUN_WRITE_FIXTURES").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let stale = std::fs::read_to_string(&path).is_ok_and(|found| found != text) || !path.exists();
+    assert!(!stale, "coverage.md is stale: BOSUN_WRITE_FIXTURES=1 cargo test -p bosun-tests supervisor_row");
 }
 
 #[test]

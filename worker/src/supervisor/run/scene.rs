@@ -62,8 +62,6 @@ pub(crate) struct Scene {
     cues: Vec<(When, Act)>,
     functions: BTreeMap<&'static str, Function>,
     permuted: bool,
-    crashed: bool,
-    until: Option<u64>,
 }
 
 /// How it went, straight.
@@ -111,6 +109,8 @@ impl Played {
 }
 
 const ROOT: &str = "root";
+/// What a function says whose process is gone.
+pub(crate) const LOST: &str = "worker lost";
 
 impl Scene {
     /// A scene of a spec in YAML.
@@ -121,8 +121,6 @@ impl Scene {
             cues: Vec::new(),
             functions: BTreeMap::new(),
             permuted: true,
-            crashed: true,
-            until: None,
         }
     }
     /// The run gets this instead of the spec as it was read.
@@ -149,17 +147,6 @@ impl Scene {
         self.permuted = false;
         self
     }
-    /// Only straight and replayed: for runs of thousands of events.
-    pub(crate) fn long(mut self) -> Self {
-        (self.permuted, self.crashed) = (false, false);
-        self
-    }
-    /// Stops looking after so many seconds; the run may still be open.
-    pub(crate) fn until(mut self, seconds: u64) -> Self {
-        self.until = Some(seconds);
-        self
-    }
-
     /// Plays it four ways; the straight one is told.
     pub(crate) fn play(self) -> Played {
         let mut straight = World::new(self.clone(), None);
@@ -171,7 +158,7 @@ impl Scene {
         }
         assert!(replayed.calls.is_empty(), "a replay asks nobody: {:?}", replayed.calls);
         assert_eq!(replayed.digest(), digest, "replayed");
-        if self.crashed {
+        {
             for crash in 0..straight.steps.len() {
                 let mut world = World::new(self.clone(), None);
                 straight.steps[..=crash].iter().for_each(|step| world.again(step));
@@ -351,6 +338,17 @@ impl World {
         }
         let result = match result {
             Ok(value) => Ok(Payload::encode(&value).unwrap()),
+            Err(why) if why == LOST => {
+                // It did not answer: the same call is made again, and is no second one.
+                self.calls.retain(|call| *call != name);
+                let lost = Failure { message: why, kind: FailureKind::WorkerLost, cause: None };
+                self.runs.get_mut(id).unwrap().jobs.push_back((
+                    Job::ResolveActivity { seq, result: Err(lost) },
+                    false,
+                    None,
+                ));
+                return;
+            }
             Err(why) => Err(Failure::application("ScriptedFailure", why)),
         };
         self.runs.get_mut(id).unwrap().jobs.push_back((Job::ResolveActivity { seq, result }, false, Some(name)));
@@ -418,11 +416,9 @@ impl World {
             Some((When::At(seconds), _)) => Some(BEGIN.plus(Duration::from_secs(*seconds))),
             _ => None,
         };
-        let limit = self.scene.until.map(|seconds| BEGIN.plus(Duration::from_secs(seconds)));
         match (timer, cue) {
             (Some((at, ..)), Some(cue)) if cue <= at => self.now = self.now.max(cue),
             (None, Some(cue)) => self.now = self.now.max(cue),
-            (Some((at, ..)), _) if limit.is_some_and(|limit| at > limit) => return false,
             (Some((at, id, seq)), _) => self.fire(&id, at, seq),
             (None, None) => return false,
         }

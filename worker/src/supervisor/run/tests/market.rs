@@ -69,3 +69,33 @@ fn a_recruit_is_not_an_agent_of_another_role() {
     let recruits = played.report()["recruits"].clone();
     assert!(recruits.to_string().contains("prices") && !recruits.to_string().contains("published"), "{recruits}");
 }
+
+/// FSS-35, PDT-51: a task that was claimed by a worker that is gone is given out again, as the same attempt; one whose
+/// worker takes too long is tried again.
+#[test]
+fn what_a_lost_worker_had_claimed_is_given_out_again() {
+    fn worker(call: &Value) -> Result<Value, String> {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        // Every third delivery is lost, whatever it is for.
+        let lost = CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(3);
+        if lost {
+            Err(LOST.to_owned())
+        } else {
+            Ok(json!({ "result": format!("{} {}", call["task"], call["attempt"]) }))
+        }
+    }
+    let spec = "
+preset: flow-supervisor-per-task
+objective: o
+agents: [{ name: w, via: { activity: work } }]
+planner: { script: [{ on: plan, say: { tasks: [{ id: a, goal: g, agent: w }, { id: b, goal: g, agent: w, deps: [a] }, { id: c, goal: g, agent: w }] } }] }
+reviewer: { script: [{ on: review, say: { verdict: approve } }] }
+synthesizer: { script: [{ on: synthesize, say: done }] }
+";
+    let played = Scene::new(spec).function("work", worker).play();
+    assert_eq!(played.statuses(), "a=completed b=completed c=completed");
+    let tasks = played.digest["tasks"].as_array().unwrap();
+    assert!(tasks.iter().all(|task| task["tries"] == 1), "a lost worker is no attempt: {:#}", played.digest);
+    assert_eq!(tasks[1]["result"], "\"b\" 1");
+}
