@@ -62,6 +62,7 @@ pub(crate) struct Scene {
     cues: Vec<(When, Act)>,
     functions: BTreeMap<&'static str, Function>,
     permuted: bool,
+    until: Option<u64>,
 }
 
 /// How it went, straight.
@@ -121,6 +122,7 @@ impl Scene {
             cues: Vec::new(),
             functions: BTreeMap::new(),
             permuted: true,
+            until: None,
         }
     }
     /// The run gets this instead of the spec as it was read.
@@ -147,6 +149,13 @@ impl Scene {
         self.permuted = false;
         self
     }
+    #[allow(dead_code)] // for scenes of runs that stay open
+    /// Stops looking after so many seconds; the run may still be open.
+    pub(crate) fn until(mut self, seconds: u64) -> Self {
+        self.until = Some(seconds);
+        self
+    }
+
     /// Plays it four ways; the straight one is told.
     pub(crate) fn play(self) -> Played {
         let mut straight = World::new(self.clone(), None);
@@ -416,9 +425,11 @@ impl World {
             Some((When::At(seconds), _)) => Some(BEGIN.plus(Duration::from_secs(*seconds))),
             _ => None,
         };
+        let limit = self.scene.until.map(|seconds| BEGIN.plus(Duration::from_secs(seconds)));
         match (timer, cue) {
             (Some((at, ..)), Some(cue)) if cue <= at => self.now = self.now.max(cue),
             (None, Some(cue)) => self.now = self.now.max(cue),
+            (Some((at, ..)), _) if limit.is_some_and(|limit| at > limit) => return false,
             (Some((at, id, seq)), _) => self.fire(&id, at, seq),
             (None, None) => return false,
         }
