@@ -71,9 +71,9 @@ pub fn needs_tools(task: &PlannedTask) -> bool {
 }
 
 /// Whether a supervisor hands a request on to a graph instead of building a team for it. A planner that says nothing of
-/// complexity has seen none.
+/// complexity has not called it simple.
 pub fn is_simple(plan: &PlannerOutput, rules: &RoutingRules) -> bool {
-    let calm = plan.complexity.unwrap_or(0) < rules.simple_below.as_bp();
+    let calm = plan.complexity.is_some_and(|complexity| complexity < rules.simple_below.as_bp());
     match &plan.tasks[..] {
         [] => calm || rules.zero_subtasks_simple,
         [single] => calm && !needs_tools(single),

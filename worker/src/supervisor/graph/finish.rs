@@ -285,6 +285,18 @@ impl Graph {
         self.plan.in_order().into_iter().filter(failed).map(text).collect()
     }
 
+    /// What was handed on has come back: its result is the run's.
+    pub fn handed_back(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
+        let given = answer.map_err(|why| why.message).and_then(|value| match value.get("result") {
+            Some(result) => Ok(result.clone()),
+            None => Err(value.get("reason").map_or_else(|| "no result".to_owned(), text_of)),
+        });
+        match given {
+            Ok(result) => self.end_with(Some(result), out),
+            Err(why) => self.abort("handed_on_failed", why, Value::Null, gates, out),
+        }
+    }
+
     fn end_with(&mut self, result: Option<Value>, out: &mut Outbox) {
         let failures = self.failures();
         let none_completed =

@@ -62,6 +62,12 @@ pub trait Gates {
     fn strategy(&self, planned: &str) -> String {
         planned.to_owned()
     }
+    /// Whether a decomposition this simple is handed on as a whole; who takes it has been asked for. Its end comes back
+    /// as [`super::Graph::handed_back`].
+    fn hands_on(&mut self, plan: &super::PlannerOutput, out: &mut Outbox) -> bool {
+        let _ = (plan, out);
+        false
+    }
     fn may_start(&mut self, task: &Task, out: &mut Outbox) -> Start {
         let _ = (task, out);
         Start::Go

@@ -128,6 +128,9 @@ impl Graph {
         self.strategy = Some(strategy).filter(|strategy| !strategy.is_empty());
         self.complexity_bp = output.complexity;
         self.plan.reasoning.clone_from(&output.reasoning);
+        if gates.hands_on(&output, out) {
+            return self.enter(Phase::Executing, out);
+        }
         self.propose(output.tasks, gates, out);
     }
 

@@ -77,6 +77,7 @@ fn a_simple_request_is_handed_on() {
     ] {
         assert_eq!(simple(complexity, subtasks.clone()), is, "{complexity} {subtasks}");
     }
+    assert!(!is_simple(&decoded(json!({ "subtasks": one() })), &rules), "nobody called it simple");
     // As Shannon's code has it: nothing to do is always simple. One subtask keeps to the rule.
     let zero = RoutingRules { zero_subtasks_simple: true, ..rules };
     let complex = |subtasks: Value| decoded(json!({ "complexity_score": 0.9, "subtasks": subtasks }));

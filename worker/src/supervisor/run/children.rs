@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::asks::Pending;
 use super::{RunContext, SupervisorInput, SupervisorRun};
 use crate::supervisor::outbox::{Call, CallFailure, CallFailureKind, ChildKind, Outbox};
-use crate::supervisor::spec::{Preset, SupervisorSpec};
+use crate::supervisor::spec::{PlanningMode, Preset, SupervisorSpec, SynthesisMode};
 
 /// The input of a child of this kind: the parent's agents and script, and a task of its own.
 pub(super) fn spec_of(parent: &SupervisorSpec, kind: ChildKind, input: &Value, depth: u32) -> Result<Value, String> {
@@ -24,6 +24,10 @@ pub(super) fn spec_of(parent: &SupervisorSpec, kind: ChildKind, input: &Value, d
     (spec.agents, spec.script) = (parent.agents.clone(), parent.script.clone());
     (spec.services, spec.hitl, spec.trust) = (parent.services.clone(), parent.hitl.clone(), parent.trust.clone());
     (spec.planner, spec.synthesizer) = (parent.planner.clone(), parent.synthesizer.clone());
+    if input.get("planned") == Some(&Value::Bool(true)) {
+        // It is one task already, and its result is the result.
+        (spec.planning.mode, spec.synthesis.mode) = (PlanningMode::None, SynthesisMode::LastOutput);
+    }
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let context = RunContext {
         depth: depth + 1,

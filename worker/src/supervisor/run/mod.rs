@@ -178,6 +178,13 @@ impl SupervisorRun {
         if self.parts.memory.answered(key, &answer, out) {
             return self.begin_if_ready(out);
         }
+        if key == parts::HANDED_ON {
+            self.parts.handed_on = false;
+            if let Some(graph) = self.carrier.graph_mut() {
+                graph.handed_back(answer, &mut self.parts, out);
+            }
+            return;
+        }
         if self.parts.team.asked(key) {
             if let Some(heard) = self.parts.team.answered(key, answer, out) {
                 self.team_heard(heard, out);

@@ -7,22 +7,26 @@ use std::collections::BTreeMap;
 
 use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::progress::Progress;
-use crate::supervisor::graph::{Gates, Moment, Reply, Start, Take};
+use crate::supervisor::graph::{Gates, Moment, PlannedTask, PlannerOutput, Reply, Start, Take};
 use crate::supervisor::memory::SessionMemoryPart;
 use crate::supervisor::model::{Risk, Task, TaskId, TaskPlan};
-use crate::supervisor::outbox::Outbox;
+use crate::supervisor::outbox::{Ask, ChildKind, Outbox};
 use crate::supervisor::people::approval::{ApprovalId, Approvals};
 use crate::supervisor::people::autonomy::Autonomy;
 use crate::supervisor::people::control::Control;
 use crate::supervisor::people::escalation::Escalations;
 use crate::supervisor::people::interrupts::Interrupts;
 use crate::supervisor::people::plan_review::PlanReview;
-use crate::supervisor::spec::{PlanApproval, RiskLevel, SupervisorSpec};
+use crate::supervisor::routing::is_simple;
+use crate::supervisor::spec::{PlanApproval, Preset, RiskLevel, Routing, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::{Teamwork, agent_of};
+
+/// The key of the graph that a simple request was handed on to.
+pub(super) const HANDED_ON: &str = "route/dag";
 
 /// Everything beside the carrier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,6 +42,10 @@ pub(super) struct Parts {
     pub(super) progress: Progress,
     pub(super) plan_approval: PlanApproval,
     pub(super) human_review: bool,
+    /// What is simple enough to be handed on, if anything is (SHN-02).
+    routing: Option<Routing>,
+    objective: String,
+    pub(super) handed_on: bool,
     /// Which escalation an approval answers.
     pub(super) escalated: BTreeMap<ApprovalId, String>,
 }
@@ -56,6 +64,10 @@ impl Parts {
             progress: Progress::new(spec.progress.messages),
             plan_approval: spec.planning.approval.clone(),
             human_review: spec.review.human,
+            routing: Some(spec.routing.clone())
+                .filter(|routing| routing.enabled && spec.preset == Some(Preset::ShannonSupervisor)),
+            objective: spec.objective.clone(),
+            handed_on: false,
             escalated: BTreeMap::new(),
         }
     }
@@ -89,6 +101,22 @@ impl Gates for Parts {
 
     fn strategy(&self, planned: &str) -> String {
         self.memory.strategy_over(planned)
+    }
+
+    /// A simple request needs no team: a graph of its own carries it out (SHN-02, SHN-05). What people must be asked
+    /// about stays here.
+    fn hands_on(&mut self, plan: &PlannerOutput, out: &mut Outbox) -> bool {
+        let gated = |task: &PlannedTask| task.action.is_some() || task.requires_approval || task.risk > Risk::Low;
+        let simple = self.routing.as_ref().is_some_and(|rules| is_simple(plan, rules));
+        if !simple || plan.tasks.iter().any(gated) || self.plan_approval.required {
+            return false;
+        }
+        self.handed_on = true;
+        let query = plan.tasks.first().map_or(&self.objective, |task| &task.goal);
+        let role = plan.tasks.first().and_then(|task| task.role.clone());
+        let input = json!({ "query": query, "context": { "role": role }, "planned": true });
+        out.ask(Ask::StartChild { key: HANDED_ON.to_owned(), kind: ChildKind::Dag, input });
+        true
     }
 
     fn may_start(&mut self, task: &Task, out: &mut Outbox) -> Start {
@@ -131,6 +159,9 @@ impl Gates for Parts {
     }
 
     fn busy(&self) -> Option<String> {
+        if self.handed_on {
+            return Some("the request was handed on to a graph".to_owned());
+        }
         self.team.busy()
     }
 

@@ -299,3 +299,77 @@ fn a_dag_refuses_the_signals_of_a_team() {
     assert_eq!(refused, [why, why, why]);
     assert_eq!((played.took, played.query("getMailbox", Value::Null)), (30, json!([])));
 }
+
+/// SHN-02, SHN-04, SHN-05: a request that is less complex than 0.3 and one task without tools is handed on to a graph,
+/// whose result is the run's; the child hears signals while it works, and is forgotten when it ends. 0.3 is not simple.
+#[test]
+fn a_simple_request_is_handed_on_to_a_graph() {
+    let spec = |complexity: &str, more: &str| {
+        format!(
+            "
+kind: supervisor
+name: simple
+preset: shannon-supervisor
+objective: what time is it
+planner: {{ script: [ {{ on: plan, say: {{ complexity_score: {complexity},
+  subtasks: [ {{ id: a, description: look at the clock {more} }} ] }} }} ] }}
+script:
+  - {{ on: execute_worker, contains: look at the clock, after: 7s, say: {{ result: noon }} }}
+  - {{ on: synthesize, say: about noon }}
+"
+        )
+    };
+    let mut handed = Scene::new(&spec("0.29", "")).play();
+    assert_eq!((handed.took, &handed.report()["final_result"]), (7, &json!("noon")));
+    assert_eq!(handed.calls, ["plan/1", "child-1:execute/1/1"]);
+    assert_eq!(handed.query("listTeamAgents", Value::Null), json!([]));
+    for (complexity, more) in [("0.3", ""), ("0.1", ", suggested_tools: [clock]"), ("0.1", ", action: publish it")] {
+        let own = Scene::new(&spec(complexity, more)).until(8).play();
+        assert!(!own.calls.iter().any(|call| call.starts_with("child-")), "{complexity}{more}: {:?}", own.calls);
+    }
+    // Paused from 3 s to 20 s: the child hears it too, and what it has found is used when the run goes on.
+    let pause = Act::Signal("pause_v1", json!({ "reason": "lunch" }));
+    let paused = Scene::new(&spec("0.1", "")).at(3, pause).at(20, Act::Signal("resume_v1", json!({})));
+    let paused = paused.order_counts().play();
+    assert_eq!((paused.took, &paused.report()["final_result"]), (20, &json!("noon")));
+    // Cancelled, it takes the child with it; broken, its failure is the run's.
+    let cancelled = Scene::new(&spec("0.1", "")).at(3, Act::Signal("cancel_v1", json!({ "reason": "never mind" })));
+    assert_eq!(cancelled.order_counts().play().took, 3);
+    let broken = spec("0.1", "").replace("say: { result: noon }", "fail: no clock");
+    let broken = Scene::new(&broken).play();
+    assert_eq!(broken.report()["status"], "failed");
+}
+
+/// SHN-50: a child is started such that it is asked to cancel when its parent closes.
+#[test]
+fn a_child_closes_with_its_parent() {
+    use bosun_engine::workflow::WorkflowRegistry;
+    use bosun_engine::*;
+    let spec = TEAM.replace("objective:", "team: { policy: null }\nobjective:");
+    let spec = crate::supervisor::spec::read_spec("team.yaml", &spec).unwrap().resolve().unwrap();
+    let input = crate::supervisor::run::SupervisorInput::new(spec);
+    let registry = crate::supervisor::run::register(WorkflowRegistry::new());
+    let run_id = RunId([1; 16]);
+    let request = StartWorkflow::new(WorkflowType::of("supervisor"), WorkflowId::of("w"));
+    let first = request.input(Payload::encode(&input).unwrap()).first_event(run_id, Timestamp(0));
+    let mut driver = registry.create(&first, run_id).unwrap();
+    let mut give = |job| {
+        let (at, history) = (Timestamp(1), HistorySize::default());
+        driver.activate(Activation { at, run_id, history, job, markers: Markers::Fresh })
+    };
+    give(Job::InitializeWorkflow(Box::new(first.clone())));
+    let commands = give(Job::SignalWorkflow(WorkflowExecutionSignaled {
+        name: "recruit_v1".into(),
+        input: Payload::encode(&json!({ "Description": "x", "Role": "y" })).unwrap(),
+        identity: None,
+        request_id: None,
+    }));
+    let policies: Vec<ParentClosePolicy> = commands
+        .iter()
+        .filter_map(|command| match command {
+            Command::StartChildWorkflow { options, .. } => Some(options.parent_close_policy),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(policies, [ParentClosePolicy::RequestCancel]);
+}
