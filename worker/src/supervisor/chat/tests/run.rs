@@ -7,10 +7,14 @@ use bosun_engine::{ActivityRegistry, CloseOutcome};
 
 use super::*;
 use crate::capability::{self, CapabilityConfig};
-use crate::stage::{Played, Stage};
+use crate::stage::{Cue, Played, Stage};
 use crate::supervisor::run::{SUPERVISOR, SupervisorOutput, register};
 
 async fn play(preset: &str, changes: Value, script: Value) -> Played {
+    play_with(preset, changes, script, vec![]).await
+}
+
+async fn play_with(preset: &str, changes: Value, script: Value, cues: Vec<Cue>) -> Played {
     let mut spec = json!({
         "kind": "supervisor", "name": "chat", "preset": preset, "objective": "find the answer", "script": script,
         "agents": [{ "name": "alice" }, { "name": "bob" }, { "name": "carol" }],
@@ -22,7 +26,7 @@ async fn play(preset: &str, changes: Value, script: Value) -> Played {
     capability::register(&mut activities, &CapabilityConfig::default()).unwrap();
     let stage = Arc::new(Stage { workflows: register(WorkflowRegistry::new()), activities });
     let spec = crate::supervisor::spec::read_spec("spec.yaml", &spec.to_string()).unwrap_or_else(|why| panic!("{why}"));
-    stage.play(SUPERVISOR, json!({ "resolved": spec.spec.resolve().unwrap() }), vec![]).await
+    stage.play(SUPERVISOR, json!({ "resolved": spec.spec.resolve().unwrap() }), cues).await
 }
 
 #[track_caller]
@@ -98,6 +102,35 @@ async fn a_swarm_runs_until_it_hands_over_to_the_user() {
     let speakers: Vec<String> = contents(&output).into_iter().map(|(from, _)| from).collect();
     assert_eq!(speakers, ["Admin", "alice", "carol"]);
     assert_eq!((output.status.as_str(), &output.details["stop"]), ("completed", &json!("handoff")));
+}
+
+/// AGC-13: a person is asked who speaks, each time by an interrupt of its own; three invalid answers leave it to the list.
+#[tokio::test]
+async fn a_person_is_asked_who_speaks() {
+    let manual =
+        json!({ "speaker": { "method": "manual" }, "loop": { "max_rounds": 3, "count": "messages_with_opening" } });
+    let answer = |text: &str| Cue::Signal("human_input_v1", json!(text));
+    // A message first: the run looks after every event at what people are to be asked. Bob speaks before the next
+    // question; invalid answers are asked again at once.
+    let message = json!({ "From": "x", "To": "y", "Role": "", "Content": "z" });
+    let cues = vec![
+        Cue::Signal("mailbox_v1", message),
+        Cue::Query("pending_interrupts"),
+        answer("2"),
+        Cue::Step,
+        answer("x"),
+        answer("9"),
+        Cue::Query("pending_interrupts"),
+        answer("0"),
+    ];
+    let played = play_with("autogen-groupchat", manual, json!([]), cues).await;
+    let speakers: Vec<String> = contents(&output(&played)).into_iter().map(|(from, _)| from).collect();
+    assert_eq!(speakers, ["Admin", "bob", "carol"]);
+    for (asked, attempt) in played.queries.iter().zip([1, 3]) {
+        let text = asked.to_string();
+        assert!(text.contains("1: alice\\n2: bob\\n3: carol"), "{text}");
+        assert!(text.contains(&format!("\"attempt\":{attempt}")), "{text}");
+    }
 }
 
 /// AGC-17: a participant that fails stops the team with its error.
