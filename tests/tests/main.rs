@@ -20,5 +20,6 @@ mod scene;
 mod seeded;
 mod simulation;
 mod storage_faults;
+mod supervisor_cli;
 mod tidy;
 mod timers;

@@ -1,0 +1,130 @@
+//! Supervisors by the shipped binary: the demonstration, presets as a new user runs them, approvals over kill -9.
+//!
+//! What specs and runs mean is tested beside them; here are only the real processes and the real directory.
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use bosun_tests::harness::process::bosun;
+use serde_json::Value;
+
+use crate::tidy::workspace;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn command(data: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(bosun().unwrap());
+    command.args(words).arg("--data").arg(data).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(data: &Path, words: &[&str]) -> Output {
+    command(data, words).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The chapter-15 demonstration: killed while it waits for an approval, it publishes once, calls nobody twice, and the same
+/// history at another level of trust is asked less.
+#[test]
+fn the_demonstration_shows_what_it_claims() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = Command::new(bosun().unwrap()).args(["demo", "--dir"]).arg(dir.path()).output().unwrap();
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    for line in
+        ["killed with -9", "published exactly once", "every call once", "1 of 1 approvals would not have been asked"]
+    {
+        assert!(text.contains(line), "{line:?} is not in:\n{text}");
+    }
+    assert_eq!(std::fs::read_to_string(dir.path().join("published.txt")).unwrap(), "published\n");
+}
+
+/// Every preset's own spec is run by the command of the README, with no key and no network, and its run fits its code.
+#[test]
+fn every_preset_runs_from_the_command_line() {
+    let folder = workspace().join("fixtures/supervisors/presets");
+    let dir = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        // The conversation that waits for a person's word is another test's.
+        let output = run(dir.path(), &["run", path.to_str().unwrap(), "-o", "json", "--timeout", "60s"]);
+        assert!(output.status.success(), "{}: {}", path.display(), said(&output));
+        count += 1;
+    }
+    assert_eq!(count, 20, "one for each preset");
+    let checked = run(dir.path(), &["replay", "check", "--query", "WorkflowType = 'supervisor'", "-o", "json"]);
+    let told: Value = serde_json::from_slice(&checked.stdout).unwrap_or_else(|why| panic!("{why}: {}", said(&checked)));
+    assert_eq!((told["do_not_fit"].as_u64(), told["unreadable"].as_u64()), (Some(0), Some(0)), "{told}");
+    assert!(told["fit"].as_u64() >= Some(20), "{told}");
+}
+
+const GATED: &str = "
+kind: supervisor
+preset: shannon-supervisor
+objective: two steps and a publication
+planner: { script: [{ on: plan, say: { subtasks: [
+  { id: look, description: look around }, { id: tell, description: tell it, action: publish it, deps: [look] }] } }] }
+script: [{ on: synthesize, say: done }]
+";
+
+/// The runner of a spec, which is ended with the test whatever happens.
+struct Runner(Child);
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn pending(data: &Path) -> Option<String> {
+    let told: Value = serde_json::from_slice(&run(data, &["approval", "list", "-o", "json"]).stdout).ok()?;
+    Some(told["waiting"][0]["request"]["id"].as_str()?.to_owned())
+}
+
+fn until_pending(data: &Path) -> String {
+    let begin = Instant::now();
+    loop {
+        if let Some(id) = pending(data) {
+            return id;
+        }
+        assert!(begin.elapsed() < PATIENCE, "nobody was asked");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// SHH-07, SHH-11, SHN-60, SHN-66: people answer a run of another process: what is not pending is refused by name, a pause
+/// and a takeover show, a rejection skips the task; bad specs are refused with the place of the fault.
+#[test]
+fn people_reach_a_run_from_another_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, spec) = (dir.path().join("data"), dir.path().join("gated.yaml"));
+    std::fs::write(&spec, GATED).unwrap();
+    let words = ["run", spec.to_str().unwrap(), "-w", "gated"];
+    let mut runner = Runner(command(&data, &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let id = until_pending(&data);
+    let stranger = run(&data, &["approval", "approve", &format!("{id}0")]);
+    assert!(!stranger.status.success() && said(&stranger).contains("waits for a person"), "{}", said(&stranger));
+    assert!(said(&run(&data, &["pause", "gated"])).contains("PAUSED"));
+    assert!(said(&run(&data, &["resume", "gated"])).contains("RUNNING"));
+    let taken = said(&run(&data, &["takeover", "gated", "--reason", "let me"]));
+    assert!(taken.contains("handed_to_human") && taken.contains("Answer for task tell"), "{taken}");
+    assert!(said(&run(&data, &["release", "gated"])).contains("RUNNING"));
+    let plan = said(&run(&data, &["plan", "show", "gated"]));
+    assert!(plan.contains("awaiting_approval") && plan.contains("waits for an approval"), "{plan}");
+    runner.0.kill().unwrap();
+    runner.0.wait().unwrap();
+    let rejected = run(&data, &["approval", "reject", &id, "--comment", "not now"]);
+    assert!(rejected.status.success(), "{}", said(&rejected));
+    let ended = run(&data, &words);
+    let text = said(&ended);
+    assert!(ended.status.success() && text.contains("\"skipped\"") && text.contains("not now"), "{text}");
+    std::fs::write(&spec, GATED.replace("planner:", "planer:")).unwrap();
+    let bad = run(&data, &words);
+    assert!(!bad.status.success() && said(&bad).contains("planer"), "{}", said(&bad));
+}
