@@ -57,6 +57,7 @@ pub fn rules(spec: &SupervisorSpec) -> AgentRules {
     rules.budget.per_thread = calls(spec.budget.tool_calls_total);
     rules.corrective_retry = spec.delegation.corrective_retry;
     rules.sleep_max = spec.delegation.sleep_max;
+    rules.policies = spec.policies.iter().filter_map(policy).collect();
     if spec.planning.mode == spec::PlanningMode::Todos {
         rules.builtins.insert(Builtin::CreateUpdateTodos);
     }
@@ -239,4 +240,55 @@ fn crew_task(spec: &SupervisorSpec, item: &TaskItem) -> Result<CrewTask, AgentsR
         async_execution: given.async_execution,
         when: given.when,
     })
+}
+
+/// A policy of the spec in the form of the loop: of each type the keys that it takes. The spec has checked them.
+fn policy(policy: &spec::Policy) -> Option<super::policies::Policy> {
+    let mut value = serde_json::to_value(policy).ok()?;
+    let fields = value.as_object_mut()?;
+    let kind = policy.kind.as_str();
+    fields.insert("id".into(), policy.id.clone().unwrap_or_else(|| format!("{kind}_{}", policy.name)).into());
+    let keys: &[&str] = match kind {
+        "intent_guard" => &["triggers", "response"],
+        "playbook" => &["triggers", "guidance", "delegations"],
+        "tool_guide" => &["tools", "guide"],
+        "tool_approval" => &["tools", "message"],
+        _ => &["template", "instructions"],
+    };
+    for key in ["guidance", "guide", "message", "response"].iter().filter(|key| keys.contains(key)) {
+        if fields.get(*key).is_none_or(serde_json::Value::is_null) {
+            fields.insert((*key).to_owned(), "".into());
+        }
+    }
+    fields.retain(|key, value| {
+        !value.is_null() && (["id", "name", "type"].contains(&key.as_str()) || keys.contains(&key.as_str()))
+    });
+    serde_json::from_value(value).ok()
+}
+
+#[cfg(test)]
+mod policy_tests {
+    use super::*;
+
+    /// CUG-39: policies of a spec reach the loop, each with an id that begins with its type.
+    #[test]
+    fn every_policy_of_a_spec_reaches_the_loop() {
+        let entries = serde_json::json!([
+            { "type": "intent_guard", "name": "no_deletes", "triggers": ["delete"], "response": "no" },
+            { "type": "playbook", "name": "hire", "delegations": ["hr"] },
+            { "type": "tool_guide", "name": "sql", "tools": ["query"], "guide": "slowly" },
+            { "type": "tool_approval", "name": "pay", "tools": ["pay"] },
+            { "type": "output_formatter", "name": "short", "template": "{{answer}}" },
+        ]);
+        let entries: Vec<spec::Policy> = serde_json::from_value(entries).unwrap();
+        let found: Vec<String> = entries.iter().filter_map(policy).map(|policy| policy.id).collect();
+        let ids = [
+            "intent_guard_no_deletes",
+            "playbook_hire",
+            "tool_guide_sql",
+            "tool_approval_pay",
+            "output_formatter_short",
+        ];
+        assert_eq!(found, ids);
+    }
 }

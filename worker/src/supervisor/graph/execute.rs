@@ -252,8 +252,9 @@ impl Graph {
         }
         task.error = Some(TaskError { kind: "worker-error".into(), message: why.clone() });
         task.attempt_count += u32::from(self.rules.selection == Selection::Supervisor);
-        let (failures, limit) =
-            (task.attempts.iter().filter(|record| record.outcome == AttemptOutcome::Failed).count(), self.rules.tries);
+        let failures = task.attempts.iter().filter(|record| record.outcome == AttemptOutcome::Failed).count();
+        let own = task.agent.as_ref().or(task.capability.as_ref()).and_then(|agent| self.rules.agent_tries.get(agent));
+        let limit = own.copied().unwrap_or(self.rules.tries);
         out.note(NoteKind::AttemptFailed, json!({ "task": id, "attempt": attempt, "error": why }));
         self.set(id, TaskStatus::Errored, Actor::Worker, "worker-error", out);
         if failures < limit as usize {

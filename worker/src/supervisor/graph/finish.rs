@@ -36,6 +36,30 @@ impl Graph {
         Some((u64::from(self.planned_tasks()) * share / 10_000) as u32 + 1)
     }
 
+    /// A budget that is spent starts nothing more: what waits is skipped, what runs ends, and the run with it.
+    pub(super) fn check_budget(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        let over = |limit: Option<u64>, spent: u64| limit.is_some_and(|limit| spent >= limit);
+        let tokens = self.rules.selection != Selection::Supervisor && over(self.rules.token_budget, self.spent.tokens);
+        let calls = over(self.rules.call_budget, self.spent.calls);
+        if !tokens && !calls && !over(self.rules.cost_budget_micros, self.spent.cost_micros) {
+            return;
+        }
+        let waiting = |task: &&Task| !task.is_in_flight();
+        let ids: Vec<TaskId> =
+            self.open.iter().filter_map(|id| self.task(id)).filter(waiting).map(|task| task.id.clone()).collect();
+        if ids.is_empty() {
+            return;
+        }
+        let text = "the budget of the run is spent".to_owned();
+        out.note(NoteKind::BudgetExhausted, json!({ "spent": self.spent, "skipped": ids }));
+        if self.rules.fail_on_budget {
+            return self.abort("budget_exhausted", text, json!(self.spent), gates, out);
+        }
+        for id in ids {
+            self.give_up(&id, crate::supervisor::model::SkipReason::Budget, text.clone(), gates, out);
+        }
+    }
+
     pub(super) fn check_threshold(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(most) = self.max_failures() else { return };
         let failed = self.failed;

@@ -210,6 +210,7 @@ impl Graph {
             return;
         }
         self.schedule(gates, out);
+        self.check_budget(gates, out);
         if self.phase != Phase::Executing || gates.held().is_some() {
             return;
         }

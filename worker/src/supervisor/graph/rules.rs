@@ -145,6 +145,17 @@ pub struct GraphRules {
     pub bypass_single: bool,
     /// The whole run ends with the first answer's failure text of planning as result (SHN-06).
     pub token_budget: Option<u64>,
+    /// Calls of agents and models in all.
+    #[serde(default)]
+    pub call_budget: Option<u64>,
+    #[serde(default)]
+    pub cost_budget_micros: Option<u64>,
+    /// What becomes of a run whose budget is spent: it fails, or ends with what there is.
+    #[serde(default)]
+    pub fail_on_budget: bool,
+    /// Executions of a task by agents whose own policy differs (FSS-18).
+    #[serde(default)]
+    pub agent_tries: std::collections::BTreeMap<String, u32>,
     /// Runs what tasks registered as their undoing when the run is cancelled, in reverse (§4.4 no. 56).
     pub compensate: bool,
     /// Capabilities that exist; all are accepted if empty (PDT-18).
@@ -220,6 +231,10 @@ impl Default for GraphRules {
             output_schema: None,
             bypass_single: false,
             token_budget: None,
+            call_budget: None,
+            cost_budget_micros: None,
+            fail_on_budget: false,
+            agent_tries: std::collections::BTreeMap::new(),
             compensate: true,
             capabilities: Vec::new(),
             agents: Vec::new(),

@@ -68,6 +68,10 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         output_schema: spec.synthesis.schema.clone(),
         bypass_single: spec.synthesis.bypass_single,
         token_budget: spec.budget.tokens,
+        call_budget: spec.budget.llm_calls,
+        cost_budget_micros: spec.budget.cost.map(spec::Money::as_micros),
+        fail_on_budget: spec.budget.on_exhausted == spec::OnExhausted::Fail,
+        agent_tries: spec.agents.iter().filter_map(|agent| Some((agent.name.clone(), agent.tries?))).collect(),
         compensate: spec.compensation.on_cancel,
         capabilities: capabilities(spec),
         agents: match selection {

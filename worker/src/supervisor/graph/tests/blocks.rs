@@ -280,3 +280,42 @@ fn the_log_holds_what_checkpoints_hold() {
     assert_eq!(played.outcome().final_result, Some(json!(long)));
     assert_eq!(played.task("1").metadata["scratch_notes"], "scratch");
 }
+
+/// FSS-18: an agent's own policy says how often it is tried.
+#[test]
+fn an_agent_has_its_own_tries() {
+    let tasks = json!([{ "id": "1", "goal": "g", "agent": "stubborn" }, { "id": "2", "goal": "g", "agent": "other" }]);
+    let script = |call: &Call| match call.purpose {
+        Purpose::ExecuteWorker => fails("down"),
+        _ => says(json!("x")),
+    };
+    let agent_tries = [("stubborn".to_owned(), 4)].into();
+    let rules = GraphRules { agent_tries, tries: 2, on_exhausted: OnExhausted::Skip, ..GraphRules::default() };
+    let played = Stage::new(rules, plan("o", tasks), &script).play();
+    assert_eq!((played.task("1").tries, played.task("2").tries), (4, 2));
+}
+
+/// A budget that is spent starts nothing more; what runs is let end, and the result is made of what there is.
+#[test]
+fn a_spent_budget_starts_nothing_more() {
+    let tasks: Vec<Value> = (1..=6).map(|n| json!({ "id": n, "goal": "g" })).collect();
+    let script = |call: &Call| match call.purpose {
+        Purpose::ExecuteWorker => says(json!({ "result": "x", "tokens": 10, "cost": 0.5 })),
+        _ => says(json!("what there is")),
+    };
+    let one = GraphRules { max_concurrency: Some(1), ..GraphRules::default() };
+    let budgets = [
+        (GraphRules { token_budget: Some(20), ..one.clone() }, 2),
+        (GraphRules { cost_budget_micros: Some(1_500_000), ..one.clone() }, 3),
+        (GraphRules { call_budget: Some(4), ..one.clone() }, 4),
+    ];
+    for (rules, done) in budgets {
+        let played = Stage::new(rules.clone(), plan("o", json!(tasks)), &script).order_counts().play();
+        let count = |status: TaskStatus| played.graph.plan.tasks.values().filter(|task| task.status == status).count();
+        assert_eq!((count(TaskStatus::Completed), count(TaskStatus::Skipped)), (done, 6 - done));
+        assert_eq!(played.outcome().phase, Phase::Partial);
+        let fail = GraphRules { fail_on_budget: true, ..rules };
+        let played = Stage::new(fail, plan("o", json!(tasks)), &script).order_counts().play();
+        assert_eq!(played.outcome().code.as_deref(), Some("budget_exhausted"));
+    }
+}
