@@ -46,7 +46,7 @@ use clap::Parser;
 use serde_json::json;
 
 pub use args::Cli;
-use args::{Noun, WorkflowVerb};
+use args::{Global, Noun, WorkflowVerb};
 use context::Context;
 pub use context::{PlanFile, PlanLoader, identity};
 use control::Control;
@@ -152,18 +152,30 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
         attached,
         plans: program.plans,
     };
-    let attached = cx.attached;
-    let serving = match (&found, &purpose) {
-        (Found::Embedded(engine), Purpose::Work { .. }) => worker::serve_beside(&global, &**engine).await,
-        _ => None,
-    };
-    let ended = interruptible(verb.run(&mut cx), attached).await;
+    let ended = beside_the_api(&global, &found, &purpose, verb, &mut cx).await;
     *screen = cx.screen;
-    if let Some(serving) = serving {
-        serving.stop(&global.data, Exit::Error).await;
-    }
     if let Found::Embedded(engine) = found {
         engine.drain(CLOSE).await;
+    }
+    ended
+}
+
+/// Carries out a verb; where it does the work itself, others can reach its runs meanwhile.
+async fn beside_the_api(
+    global: &Global,
+    found: &Found,
+    purpose: &Purpose,
+    verb: Verb,
+    cx: &mut Context,
+) -> Result<Exit, CliError> {
+    let serving = match (found, purpose) {
+        (Found::Embedded(engine), Purpose::Work { .. }) => worker::serve_beside(global, &**engine).await,
+        _ => None,
+    };
+    let attached = cx.attached;
+    let ended = interruptible(verb.run(cx), attached).await;
+    if let Some(serving) = serving {
+        serving.stop(&global.data, Exit::Error).await;
     }
     ended
 }

@@ -27,6 +27,7 @@ mod rules;
 mod schedule;
 mod tools;
 mod view;
+mod worker_asks;
 
 use std::collections::{BTreeMap, BTreeSet};
 

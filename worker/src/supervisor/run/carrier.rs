@@ -201,6 +201,15 @@ impl Carrier {
         }
     }
 
+    /// A person speaks up. Whether the carrier is one that listens to them now.
+    pub(super) fn say(&mut self, text: &str, out: &mut Outbox) -> bool {
+        match self {
+            Carrier::Graph(_) => false,
+            Carrier::Chat(chat) => chat.say(text, out).is_ok(),
+            Carrier::Agents(agents) => agents.say(text, out),
+        }
+    }
+
     /// A person's answer to one of them.
     pub(super) fn human(&mut self, key: &str, answer: &Value, out: &mut Outbox) -> Result<(), String> {
         match self {

@@ -44,6 +44,7 @@ use self::parts::Parts;
 use super::journal::{Note, NoteKind};
 use super::outbox::{Answer, Key, Outbox};
 use super::spec::{Family, ResolvedSpec};
+use super::team::registry::check_process_depth;
 
 /// The workflow type.
 pub const SUPERVISOR: &str = "supervisor";
@@ -73,6 +74,9 @@ impl StateMachine for SupervisorRun {
 
     fn start(input: SupervisorInput, cx: &mut Cx<'_>) -> Result<Self, Failure> {
         let (resolved, context) = input.resolve()?;
+        // A child that is too deep does not start (SUP-08).
+        check_process_depth(context.depth, resolved.spec.delegation.max_depth)
+            .map_err(|why| Failure::application(INVALID_SPEC, why.to_string()).non_retryable())?;
         let run = cx.run_id().to_string();
         let mut out = Outbox::new(run.clone(), cx.now());
         out.note(
@@ -97,8 +101,10 @@ impl StateMachine for SupervisorRun {
             noted: 0,
             started_at: cx.now(),
         };
-        run.parts.memory.start(run.context.session.as_deref(), &run.resolved.spec.objective, &mut out);
+        let session = run.context.session.clone().unwrap_or_else(|| run.resolved.spec.memory.session.clone());
+        run.parts.memory.start(Some(&session), &run.resolved.spec.objective, &mut out);
         run.begin_if_ready(&mut out);
+        run.ask_people_for_the_carrier(&mut out);
         run.carry_out(out, cx);
         Ok(run)
     }

@@ -70,6 +70,16 @@ impl SupervisorRun {
             tokens: 0,
             calls: 0,
         };
+        self.fill(&mut output);
+        if self.parts.control.is_cancelled() {
+            (output.status, output.success) = (Phase::Cancelled.as_str().to_owned(), false);
+            output.error = self.parts.control.cancelled_text();
+        }
+        output
+    }
+
+    /// What the carrier knows of its outcome.
+    fn fill(&self, output: &mut SupervisorOutput) {
         match &self.carrier {
             Carrier::Graph(graph) => {
                 output.tasks = graph.plan.in_order().into_iter().map(report).collect();
@@ -99,11 +109,6 @@ impl SupervisorRun {
                 }
             }
         }
-        if self.parts.control.is_cancelled() {
-            (output.status, output.success) = (Phase::Cancelled.as_str().to_owned(), false);
-            output.error = self.parts.control.cancelled_text();
-        }
-        output
     }
 
     /// What is to be done in the turn in which the carrier ends.

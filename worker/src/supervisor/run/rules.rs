@@ -11,6 +11,7 @@ use crate::supervisor::outbox::Purpose;
 use crate::supervisor::spec::{self, Preset, SupervisorSpec};
 
 /// The rules of a graph.
+// long: one line a rule.
 pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
     let unmet = |policy| match policy {
         spec::OnDependency::Wait => OnUnmet::Wait,

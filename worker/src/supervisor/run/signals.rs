@@ -163,6 +163,9 @@ impl SupervisorRun {
         if self.parts.interrupts.pending().count() == 1 {
             return self.resume_interrupt(&json!({ "resume": text }), out).map(|_| ());
         }
+        if self.carrier.say(&text, out) {
+            return Ok(());
+        }
         let message = json!({ "From": HUMAN, "To": "supervisor", "Role": HUMAN, "Content": text });
         self.parts.team.mailbox.received(&message, out).map_err(|why| why.to_string())?;
         if let Some(graph) = self.carrier.graph_mut() {

@@ -1,0 +1,87 @@
+//! What a worker may ask for instead of a result: to go on with its notes, and one question to another capability.
+//!
+//! Invariant: both are bounded (PDT-48, PDT-49), both are recorded with the task, and neither is an error by itself.
+
+use serde_json::json;
+
+use super::*;
+
+/// Resumes of a worker that ran out of context (PDT-48).
+const OVERFLOWS_MAX: u32 = 2;
+/// Characters of notes that a resumed worker is shown.
+const NOTES_MAX: usize = 6_000;
+/// Characters of a consulted answer (PDT-49).
+const CONSULT_ANSWER_MAX: usize = 3_000;
+const CONSULT_TOKENS_MAX: u32 = 1_200;
+
+impl Graph {
+    /// PDT-48: the worker ran out of context. It goes on with its notes, twice at most.
+    pub(super) fn overflowed(
+        &mut self,
+        id: &TaskId,
+        attempt: u32,
+        notes: &str,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        let so_far = task.metadata.get("overflows").and_then(Value::as_array).cloned().unwrap_or_default();
+        let count = so_far.len() as u32;
+        let notes: String = notes.chars().take(NOTES_MAX).collect();
+        let overflows: Vec<Value> = so_far.into_iter().chain([json!({ "attempt": attempt, "notes": notes })]).collect();
+        task.metadata.insert("overflows".into(), Value::Array(overflows));
+        task.metadata.insert("scratch_notes".into(), notes.into());
+        if count >= OVERFLOWS_MAX {
+            return self.errored(id, attempt, "context overflow: the resumes are used up".to_owned(), gates, out);
+        }
+        let Some(copy) = self.copy(id) else { return };
+        let extra = gates.context(&copy, out);
+        self.start_attempt(id, extra, out);
+    }
+
+    /// PDT-49: one bounded question to another capability; the worker goes on with the answer.
+    pub(super) fn consult(&mut self, id: &TaskId, attempt: u32, question: Value, out: &mut Outbox) {
+        let text = |key: &str| question.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let n =
+            self.task(id).and_then(|task| task.metadata.get("consultations")?.as_array().map(Vec::len)).unwrap_or(0);
+        let context = json!({
+            "question": text("question"), "capability": text("capability"), "for_task": id, "tools": [],
+            "max_tokens": CONSULT_TOKENS_MAX,
+        });
+        let call = Call::new(format!("consult/{id}/{attempt}/{}", n + 1), Purpose::ExecuteWorker, context)
+            .agent(text("capability"))
+            .task(id.clone(), attempt);
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            let list = task.metadata.entry("consultations").or_insert_with(|| json!([]));
+            if let Some(list) = list.as_array_mut() {
+                list.push(question);
+            }
+        }
+        self.call(Pending::Consult { task: id.clone(), attempt }, call, out);
+    }
+
+    pub(super) fn consulted(
+        &mut self,
+        id: &TaskId,
+        attempt: u32,
+        answer: Answer,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
+        let text = match answer {
+            Ok(value) => text_of(value.get("result").unwrap_or(&value)),
+            Err(failure) => format!("Consultation failed: {failure}"),
+        };
+        let text: String = text.chars().take(CONSULT_ANSWER_MAX).collect();
+        let Some(task) = self.plan.tasks.get_mut(id).filter(|task| task.status == TaskStatus::Running) else { return };
+        let log = task.metadata.get_mut("consultations").and_then(Value::as_array_mut);
+        if let Some(Value::Object(last)) = log.and_then(|list| list.last_mut()) {
+            last.insert("answer".into(), text.clone().into());
+        }
+        let _ = attempt;
+        let Some(copy) = self.copy(id) else { return };
+        let mut extra = gates.context(&copy, out);
+        extra.insert("consultations".into(), copy.metadata.get("consultations").cloned().unwrap_or_default());
+        self.start_attempt(id, extra, out);
+    }
+}
