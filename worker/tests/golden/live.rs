@@ -1,7 +1,7 @@
 //! Lets a scenario happen on the engine: in the process, in skipped time, with the scripted capability.
 //!
-//! Invariant: the same scenario gives the same history: run ids come from the virtual clock, answers from the script, and
-//! a person acts only when everything else at that moment is done.
+//! Invariant: the same scenario gives the same history, bit for bit: run ids come from the virtual clock, answers from
+//! the script, and a person acts only when everything else at that moment is done.
 
 use std::time::Duration;
 

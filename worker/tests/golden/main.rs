@@ -1,11 +1,13 @@
-//! Golden histories of supervisors: for every preset a run that goes well, one that fails, and one that waits for a person.
+//! Golden histories of supervisors: for every preset a run that goes well, one that fails, and one in which a person
+//! has a say.
 //!
-//! `fixtures/supervisors/golden/<preset>/<scenario>.yaml` is the spec with its scripted agents, `<scenario>.cues.yaml` what
-//! a person does, `<scenario>.context.yaml` what the caller gives along, `<scenario>.history.json` the history that the engine wrote, as `bosun export` writes it.
+//! In `fixtures/supervisors/golden/<preset>/`, `<scenario>.yaml` is the spec with its scripted agents,
+//! `<scenario>.cues.yaml` what a person does, `<scenario>.history.json` the history that the engine wrote, as
+//! `bosun export` writes it; `<scenario>.context.yaml`, where there is one, what the caller gives along.
 //!
-//! Invariant: a preset without its three histories is a failure; a history that is there replays on today's code to the
-//! end that it holds, and today's code on the engine ends the same way. `BOSUN_RENEW=1 cargo test -p bosun-worker --test
-//! golden` lets every scenario happen again and writes what has changed. It judges no scenario: that is for who commits it.
+//! Invariant: a preset without its three histories is a failure; a history that is there replays on today's code to
+//! the end that it holds, and today's code on the engine ends the same way. `BOSUN_RENEW=1 cargo test -p bosun-worker
+//! --test golden` lets every scenario happen again and writes what has changed; it judges nothing.
 
 mod ends;
 mod live;
