@@ -43,24 +43,29 @@ fn the_demonstration_shows_what_it_claims() {
     assert_eq!(std::fs::read_to_string(dir.path().join("published.txt")).unwrap(), "published\n");
 }
 
-/// Every preset's own spec is run by the command of the README, with no key and no network, and its run fits its code.
+/// Every preset's own spec is run by the command of the README, with no key and no network, and its run fits its code. All
+/// at once, each in a directory of its own: scripted agents take their time.
 #[test]
 fn every_preset_runs_from_the_command_line() {
     let folder = workspace().join("fixtures/supervisors/presets");
     let dir = tempfile::tempdir().unwrap();
-    let mut count = 0;
+    let mut runs = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        // The conversation that waits for a person's word is another test's.
-        let output = run(dir.path(), &["run", path.to_str().unwrap(), "-o", "json", "--timeout", "60s"]);
-        assert!(output.status.success(), "{}: {}", path.display(), said(&output));
-        count += 1;
+        let data = dir.path().join(path.file_stem().unwrap());
+        let words = ["run", path.to_str().unwrap(), "-o", "json", "--timeout", "90s"];
+        runs.push((path.clone(), data.clone(), command(&data, &words).spawn().unwrap()));
     }
-    assert_eq!(count, 20, "one for each preset");
-    let checked = run(dir.path(), &["replay", "check", "--query", "WorkflowType = 'supervisor'", "-o", "json"]);
-    let told: Value = serde_json::from_slice(&checked.stdout).unwrap_or_else(|why| panic!("{why}: {}", said(&checked)));
-    assert_eq!((told["do_not_fit"].as_u64(), told["unreadable"].as_u64()), (Some(0), Some(0)), "{told}");
-    assert!(told["fit"].as_u64() >= Some(20), "{told}");
+    assert_eq!(runs.len(), 20, "one for each preset");
+    for (path, data, child) in runs {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}: {}", path.display(), said(&output));
+        let checked = run(&data, &["replay", "check", "--query", "WorkflowType = 'supervisor'", "-o", "json"]);
+        let told: Value =
+            serde_json::from_slice(&checked.stdout).unwrap_or_else(|why| panic!("{why}: {}", said(&checked)));
+        assert_eq!((told["do_not_fit"].as_u64(), told["unreadable"].as_u64()), (Some(0), Some(0)), "{told}");
+        assert!(told["fit"].as_u64() >= Some(1), "{told}");
+    }
 }
 
 const GATED: &str = "
