@@ -12,7 +12,6 @@ use bosun_worker::capability::{self, CapabilityConfig};
 use bosun_worker::supervisor::run::{SUPERVISOR, SupervisorInput};
 use bosun_worker::supervisor::spec::read_spec;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Scenario, code};
@@ -64,7 +63,7 @@ async fn lived(scenario: Scenario) -> Result<History, String> {
     let start = StartWorkflow::new(WorkflowType::of(SUPERVISOR), target.workflow_id.clone()).input(input);
     client.start(start).await.unwrap();
     environment.settle().await;
-    for (n, cue) in read::<Vec<Cue>>(scenario, "cues.yaml").into_iter().enumerate() {
+    for (n, cue) in cues(scenario).into_iter().enumerate() {
         perform(&environment, &target, n, cue).await?;
         environment.settle().await;
     }
@@ -84,14 +83,13 @@ fn input(scenario: Scenario) -> SupervisorInput {
     let path = scenario.file("yaml");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
     let file = read_spec(&path.display().to_string(), &text).unwrap_or_else(|why| panic!("{why}"));
-    let resolved = file.resolve().unwrap_or_else(|why| panic!("{why}"));
-    SupervisorInput { context: read(scenario, "context.yaml"), ..SupervisorInput::new(resolved) }
+    SupervisorInput::new(file.resolve().unwrap_or_else(|why| panic!("{why}")))
 }
 
-/// A file of the scenario that it may do without.
-fn read<T: Default + DeserializeOwned>(scenario: Scenario, end: &str) -> T {
-    let path = scenario.file(end);
-    let Ok(text) = std::fs::read_to_string(&path) else { return T::default() };
+/// Most scenarios do without a person.
+fn cues(scenario: Scenario) -> Vec<Cue> {
+    let path = scenario.file("cues.yaml");
+    let Ok(text) = std::fs::read_to_string(&path) else { return Vec::new() };
     serde_saphyr::from_str(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
 

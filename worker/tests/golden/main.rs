@@ -3,7 +3,7 @@
 //!
 //! In `fixtures/supervisors/golden/<preset>/`, `<scenario>.yaml` is the spec with its scripted agents,
 //! `<scenario>.cues.yaml` what a person does, `<scenario>.history.json` the history that the engine wrote, as
-//! `bosun export` writes it; `<scenario>.context.yaml`, where there is one, what the caller gives along.
+//! `bosun export` writes it.
 //!
 //! Invariant: a preset without its three histories is a failure; a history that is there replays on today's code to
 //! the end that it holds, and today's code on the engine ends the same way. `BOSUN_RENEW=1 cargo test -p bosun-worker
