@@ -165,6 +165,17 @@ impl DeterminismTest {
         self.drawn.results.push((name.into(), ends.boxed()));
         self
     }
+    /// An activity whose result is a function of its input; failures, with and without retry, are added.
+    pub fn activity_answers(
+        mut self,
+        name: impl Into<ActivityType>,
+        answers: impl Fn(&Payload) -> ActivityOutcome + Send + Sync + 'static,
+    ) -> Self {
+        let name = name.into();
+        self.doubts.answers.insert(name.clone(), Arc::new(answers));
+        self.drawn.results.push((name, with_failures(Just(Payload::null()).boxed())));
+        self
+    }
     /// Activities that are not named give any JSON.
     pub fn other_activities(mut self) -> Self {
         self.drawn.other_results = Some(with_failures(any_json()));

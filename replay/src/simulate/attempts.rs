@@ -60,7 +60,7 @@ impl World<'_> {
             return Ok(Some(ActivityOutcome::Canceled(None)));
         }
         if !self.healing {
-            let outcome = outcomes[result % outcomes.len()].clone();
+            let outcome = self.answer(task, outcomes[result % outcomes.len()].clone());
             if let ActivityOutcome::Failed(_) = outcome {
                 self.rare.hit("attempt failed");
             }
@@ -71,12 +71,20 @@ impl World<'_> {
         // The same activity gets the same result, whatever the order of arrival.
         let which = usize::from(task.input.digest()[0]) % good.len().max(1);
         Ok(Some(match good.get(which) {
-            Some(outcome) => (*outcome).clone(),
+            Some(outcome) => self.answer(task, (*outcome).clone()),
             None => match outcomes[0].clone() {
                 ActivityOutcome::Failed(failure) => ActivityOutcome::Failed(failure.non_retryable()),
                 other => other,
             },
         }))
+    }
+
+    /// An activity whose result is a function of its input gives that where it was drawn that it completes.
+    fn answer(&self, task: &ActivityTask, drawn: ActivityOutcome) -> ActivityOutcome {
+        match (self.doubts.answers.get(&task.activity_type), &drawn) {
+            (Some(answers), ActivityOutcome::Completed(_)) => answers(&task.input),
+            _ => drawn,
+        }
     }
 
     pub(super) fn lose(&mut self, pick: u16) {

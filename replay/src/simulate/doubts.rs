@@ -3,7 +3,7 @@
 //! Invariant: doubting changes nothing of the life. Every look runs the engine's own driver on the history alone, with
 //! fresh code: what the code asks for then must be, byte for byte, what it asked for when it lived (engine.md G21).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,12 +18,16 @@ use super::world::{SimulatedRun, World};
 use crate::determinism::{Call, Perturbation, perturbed, take_trips};
 
 type InvariantCheck = Arc<dyn Fn(&View<'_>) -> Result<(), String> + Send + Sync>;
+/// What an activity gives for its input.
+type Answers = Arc<dyn Fn(&Payload) -> ActivityOutcome + Send + Sync>;
 
 /// What is looked at, and what may be.
 pub struct Doubts {
     pub(crate) invariants: Vec<(String, InvariantCheck)>,
     /// How many more runs over the whole history there are at the end, each on a thread of its own and disturbed.
     pub(crate) twins: u32,
+    /// Activities whose result is a function of their input: where a plan says that one completes, it ends like this.
+    pub(crate) answers: BTreeMap<ActivityType, Answers>,
     pub(crate) allowed: BTreeSet<Call>,
     pub(crate) panics_allowed: bool,
     pub(crate) runs_for_ever: bool,
@@ -37,6 +41,7 @@ impl Default for Doubts {
         Doubts {
             invariants: Vec::new(),
             twins: 2,
+            answers: BTreeMap::new(),
             allowed: BTreeSet::new(),
             panics_allowed: false,
             runs_for_ever: false,
@@ -55,8 +60,8 @@ impl Doubts {
     /// whole, once, at rest. The other doubts (guarantees, invariants, states that come back from eviction, loads after
     /// crashes) stand.
     pub(crate) fn of_one_in_many(&self, prefixes: bool) -> Doubts {
-        let (invariants, allowed) = (self.invariants.clone(), self.allowed.clone());
-        Doubts { invariants, allowed, twins: 0, prefixes, ..*self }
+        let (invariants, answers, allowed) = (self.invariants.clone(), self.answers.clone(), self.allowed.clone());
+        Doubts { invariants, answers, allowed, twins: 0, prefixes, ..*self }
     }
 }
 

@@ -4,6 +4,7 @@
 //! attempt); an answer of a task that does not run any more changes nothing (PDT-52); an error is never reviewed
 //! (PDT-26).
 
+use std::ops::Bound;
 use std::time::Duration;
 
 use serde_json::{Map, json};
@@ -21,15 +22,19 @@ impl Graph {
     pub(super) fn claim_all(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         let mut passed: BTreeSet<TaskId> = BTreeSet::new();
         let slots = self.rules.slots();
+        // Where the last look was: what is before it is looked at again only if something has changed.
+        let mut after = Bound::Unbounded;
         while self.in_flight.len() < slots && self.phase == Phase::Executing {
-            let next = self.runnable.iter().map(|(_, _, id)| id).find(|id| !passed.contains(id)).cloned();
-            let Some(id) = next else { return };
+            let mut rest = self.runnable.range((after, Bound::Unbounded));
+            let Some(place) = rest.find(|(_, _, id)| !passed.contains(id)).cloned() else { return };
+            let id = place.2.clone();
             if self.rules.sequential && self.an_earlier_one_is_open(&id) {
                 return;
             }
             if !self.claim(&id, gates, out) {
                 passed.insert(id);
             }
+            after = if self.dirty.is_empty() { Bound::Excluded(place) } else { Bound::Unbounded };
             self.schedule(gates, out);
         }
     }
@@ -37,10 +42,7 @@ impl Graph {
     /// One after the other means in plan order: a later task does not overtake one that waits for a person.
     fn an_earlier_one_is_open(&self, id: &TaskId) -> bool {
         let position = self.task(id).map_or(0, |task| task.position);
-        let waits = |task: &&Task| {
-            matches!(task.status, TaskStatus::AwaitingApproval | TaskStatus::Errored) && task.position < position
-        };
-        self.open.iter().filter_map(|id| self.task(id)).any(|task| waits(&task))
+        self.stopped.first().is_some_and(|(first, _)| *first < position)
     }
 
     /// Starts a task if it may start. Whether it did.

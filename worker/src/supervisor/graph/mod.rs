@@ -112,6 +112,8 @@ pub struct Graph {
     /// Ready and sent-back tasks in the order in which they may be claimed (FSS-41).
     runnable: BTreeSet<(Priority, u32, TaskId)>,
     in_flight: BTreeSet<TaskId>,
+    /// Tasks that wait for a person or a repair, by their place in the plan.
+    stopped: BTreeSet<(u32, TaskId)>,
     /// Tasks that are not over.
     open: BTreeSet<TaskId>,
     dependents: BTreeMap<TaskId, BTreeSet<TaskId>>,
@@ -154,6 +156,7 @@ impl Graph {
             dirty: BTreeSet::new(),
             runnable: BTreeSet::new(),
             in_flight: BTreeSet::new(),
+            stopped: BTreeSet::new(),
             open: BTreeSet::new(),
             dependents: BTreeMap::new(),
             failed: 0,
@@ -288,6 +291,12 @@ impl Graph {
             self.runnable.insert(place)
         } else {
             self.runnable.remove(&place)
+        };
+        let place = (task.position, id.clone());
+        if matches!(task.status, TaskStatus::AwaitingApproval | TaskStatus::Errored) {
+            self.stopped.insert(place)
+        } else {
+            self.stopped.remove(&place)
         };
         // What awaits the review of its iteration holds no slot.
         let parked = task.status == TaskStatus::AwaitingReview && self.rules.review == ReviewScope::Iteration;

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod flow;
+mod property;
 mod pydantask;
 mod shannon;
 mod stage;

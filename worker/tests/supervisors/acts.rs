@@ -1,0 +1,134 @@
+//! What people and programs send to a run: every name of supervisors.md §5.7, with inputs that fit and that do not.
+//!
+//! Invariant: strangers' ids, wrong versions, and inputs of other shapes come as often as what is right. The kit repeats,
+//! reorders and delays them; nothing here knows in what state the run is.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::strategy::Union;
+use serde_json::{Value, json};
+
+pub(crate) const QUERIES: [&str; 14] = [
+    "digest", "report", "progress", "notes", "getMailbox", "listTeamAgents", "control_state_v1", "get_plan", "get_task",
+    "takeover_context", "pending_approvals", "pending_interrupts", "why_not_running", "budget",
+];
+
+type Inputs = BoxedStrategy<Value>;
+
+/// Of no use to anybody.
+fn nonsense() -> Inputs {
+    let all = vec![Value::Null, json!(7), json!("x"), json!([]), json!({}), json!({ "task_id": 3.5 }), json!({ "a": [1] })];
+    select(all).boxed()
+}
+
+/// The task ids there are, and two of strangers.
+fn ids(tasks: &[&'static str]) -> Inputs {
+    select([tasks, &["nobody", "99"]].concat()).prop_map(Value::from).boxed()
+}
+
+/// Fits five times out of six.
+fn mostly(inputs: impl Strategy<Value = Value> + 'static) -> Inputs {
+    Union::new_weighted(vec![(5, inputs.boxed()), (1, nonsense())]).boxed()
+}
+
+fn control() -> Inputs {
+    let with_timeout = json!({ "reason": "look", "requested_by": "ann", "timeout": "10m" });
+    mostly(select(vec![json!({ "reason": "look", "requested_by": "ann" }), with_timeout, json!({})]))
+}
+
+fn message(agents: &[&'static str]) -> Inputs {
+    let to = select([agents, &["supervisor", "nobody"]].concat());
+    mostly((to, "[a-z]{0,6}").prop_map(|(to, text)| json!({ "From": "ann", "To": to, "Role": "human", "Content": text })))
+}
+
+fn approval() -> Inputs {
+    // Ids are numbers of the run (the kit's first run has sevens for its id): the first few may be those that are pending.
+    let run = bosun_engine::RunId([7; 16]).to_string();
+    (1..4_u8, any::<bool>(), any::<bool>())
+        .prop_map(move |(n, approved, retry)| {
+            let feedback = (retry && !approved).then_some("better");
+            let mut response = json!({ "approval_id": format!("{run}/ap-{n}"), "approved": approved, "approver": "ann" });
+            if let Some(feedback) = feedback {
+                response["feedback"] = feedback.into();
+            }
+            response
+        })
+        .boxed()
+}
+
+fn resume(tasks: &[&'static str]) -> Inputs {
+    mostly(prop_oneof![ids(tasks).prop_map(|id| json!({ "task": id, "resume": "yes" })), Just(json!({ "resume": "yes" }))])
+}
+
+/// All signals.
+pub(crate) fn signals(tasks: &[&'static str], agents: &[&'static str]) -> Vec<(&'static str, Inputs)> {
+    let recruit = select([agents, &["stranger"]].concat()).prop_map(|role| json!({ "Role": role, "Description": "help" }));
+    let retire = select([agents, &["stranger"]].concat()).prop_map(|agent| json!({ "AgentID": agent }));
+    let words = prop_oneof![Just(json!("go on")), Just(json!({ "message": "go on" }))];
+    vec![
+        ("mailbox_v1", message(agents)),
+        ("recruit_v1", mostly(recruit)),
+        ("retire_v1", mostly(retire)),
+        ("pause_v1", control()),
+        ("resume_v1", control()),
+        ("cancel_v1", control()),
+        ("human_takeover_v1", control()),
+        ("human_release_v1", control()),
+        ("human_input_v1", mostly(words)),
+        ("approval_response_v1", mostly(approval())),
+        ("interrupt_resume_v1", resume(tasks)),
+        ("unheard_of_v1", nonsense()),
+    ]
+}
+
+fn new_task(tasks: &[&'static str]) -> Inputs {
+    ids(tasks).prop_map(|on| json!({ "sub_task_objective": "one more", "capability": "research", "dependencies": [on] })).boxed()
+}
+
+fn status(tasks: &[&'static str]) -> Inputs {
+    let names = vec!["ready", "pending", "completed", "failed", "cancelled", "skipped", "blocked", "running", "done"];
+    (ids(tasks), select(names))
+        .prop_map(|(id, status)| json!({ "task_id": id, "new_status": status, "reason": "a person says so" }))
+        .boxed()
+}
+
+fn plan_of(tasks: &[&'static str]) -> Inputs {
+    let first = tasks.first().copied().unwrap_or_default();
+    (0..4_u64)
+        .prop_map(move |version| {
+            let tasks = json!([{ "id": "n1", "goal": "anew" }, { "id": "n2", "goal": "then", "deps": ["n1"] }, { "id": first, "goal": "again" }]);
+            json!({ "version": version, "tasks": tasks })
+        })
+        .boxed()
+}
+
+/// All updates.
+pub(crate) fn updates(tasks: &[&'static str], agents: &[&'static str]) -> Vec<(&'static str, Inputs)> {
+    let of_task = || mostly(ids(tasks).prop_map(|id| json!({ "task_id": id })));
+    let patch = ids(tasks).prop_map(|id| json!({ "task_id": id, "sub_task_objective": "something else" }));
+    let by_hand = ids(tasks).prop_map(|id| json!({ "task_id": id, "result": "by hand" }));
+    let verdict = (0..4_u64, any::<bool>())
+        .prop_map(|(version, approved)| json!({ "version": version, "approved": approved, "approver": "ann" }));
+    let feedback = (0..4_u64).prop_map(|version| json!({ "version": version, "message": "shorter" }));
+    let mode = select(vec!["autonomous", "supervised", "manual", "none"]).prop_map(|mode| json!({ "mode": mode }));
+    let incident = select(vec!["low", "medium", "high", "critical", "odd"]).prop_map(|of| json!({ "severity": of }));
+    let process = select(agents.to_vec()).prop_map(|id| json!({ "process_id": id }));
+    vec![
+        ("add_task", mostly(new_task(tasks))),
+        ("patch_task", mostly(patch)),
+        ("cancel_task", of_task()),
+        ("mark_final_task", of_task()),
+        ("update_task_status", mostly(status(tasks))),
+        ("complete_task_manually", mostly(by_hand)),
+        ("revise_plan", mostly(plan_of(tasks))),
+        ("plan_feedback", mostly(feedback)),
+        ("approve_plan", mostly(verdict)),
+        ("respond_approval", mostly(approval())),
+        ("respond_interrupt", resume(tasks)),
+        ("set_hitl_mode", mostly(mode)),
+        ("report_incident", mostly(incident)),
+        ("set_policy", nonsense()),
+        ("kill_process", mostly(process)),
+        ("unheard_of", nonsense()),
+    ]
+}
