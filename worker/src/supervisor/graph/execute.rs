@@ -28,10 +28,7 @@ impl Graph {
             let mut rest = self.runnable.range((after, Bound::Unbounded));
             let Some(place) = rest.find(|(_, _, id)| !passed.contains(id)).cloned() else { return };
             let id = place.2.clone();
-            if self.rules.sequential && self.an_earlier_one_is_open(&id) {
-                return;
-            }
-            if !self.claim(&id, gates, out) {
+            if self.stopped_before(&id).is_some() || !self.claim(&id, gates, out) {
                 passed.insert(id);
             }
             after = if self.dirty.is_empty() { Bound::Excluded(place) } else { Bound::Unbounded };
@@ -39,10 +36,16 @@ impl Graph {
         }
     }
 
-    /// One after the other means in plan order: a later task does not overtake one that waits for a person.
-    fn an_earlier_one_is_open(&self, id: &TaskId) -> bool {
+    /// The task that a later one does not overtake where one comes after the other in plan order: it waits for a person,
+    /// or for its next try. One that is errored for good would stop all for good.
+    pub(super) fn stopped_before(&self, id: &TaskId) -> Option<&TaskId> {
         let position = self.task(id).map_or(0, |task| task.position);
-        self.stopped.first().is_some_and(|(first, _)| *first < position)
+        let waits = |task: &Task| {
+            task.status == TaskStatus::AwaitingApproval
+                || self.timers.contains_key(&format!("retry/{}/{}", task.id, task.tries))
+        };
+        let earlier = self.stopped.iter().take_while(|(first, _)| *first < position);
+        earlier.map(|(_, id)| id).find(|id| self.task(id).is_some_and(waits)).filter(|_| self.rules.sequential)
     }
 
     /// Starts a task if it may start. Whether it did.

@@ -73,10 +73,16 @@ impl Graph {
             }
             _ => reasons.extend(self.unmet_edges(task)),
         }
+        if task.status == TaskStatus::Blocked && reasons.is_empty() {
+            let why = task.error.as_ref().map(|error| format!(" ({})", error.message)).unwrap_or_default();
+            reasons.push(format!("blocked{why}; waits until somebody makes it pending"));
+        }
         reasons.extend(gates.held());
         if reasons.is_empty() && task.status.is_runnable() {
             if self.in_flight.len() >= self.rules.slots() {
                 reasons.push(format!("waits for a slot: {} of {} are taken", self.in_flight.len(), self.rules.slots()));
+            } else if let Some(earlier) = self.stopped_before(id) {
+                reasons.push(format!("waits for task {earlier}, which comes before it"));
             } else if let Start::Wait(why) = gates.may_start(task, out) {
                 reasons.push(why);
             } else if self.rules.selection == Selection::Supervisor {

@@ -17,6 +17,8 @@ use crate::supervisor::outbox::CallFailure;
 const ACTORS: [Actor; 5] = [Actor::Scheduler, Actor::Worker, Actor::Critic, Actor::Supervisor, Actor::Human];
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// PDT-12: random requests by random actors: one that the table has is done, one that asks for the status there is
     /// is none, every other is refused and changes nothing; a terminal status never changes.
     #[test]
