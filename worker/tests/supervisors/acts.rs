@@ -9,15 +9,28 @@ use proptest::strategy::Union;
 use serde_json::{Value, json};
 
 pub(crate) const QUERIES: [&str; 14] = [
-    "digest", "report", "progress", "notes", "getMailbox", "listTeamAgents", "control_state_v1", "get_plan", "get_task",
-    "takeover_context", "pending_approvals", "pending_interrupts", "why_not_running", "budget",
+    "digest",
+    "report",
+    "progress",
+    "notes",
+    "getMailbox",
+    "listTeamAgents",
+    "control_state_v1",
+    "get_plan",
+    "get_task",
+    "takeover_context",
+    "pending_approvals",
+    "pending_interrupts",
+    "why_not_running",
+    "budget",
 ];
 
 type Inputs = BoxedStrategy<Value>;
 
 /// Of no use to anybody.
 fn nonsense() -> Inputs {
-    let all = vec![Value::Null, json!(7), json!("x"), json!([]), json!({}), json!({ "task_id": 3.5 }), json!({ "a": [1] })];
+    let all =
+        vec![Value::Null, json!(7), json!("x"), json!([]), json!({}), json!({ "task_id": 3.5 }), json!({ "a": [1] })];
     select(all).boxed()
 }
 
@@ -38,7 +51,9 @@ fn control() -> Inputs {
 
 fn message(agents: &[&'static str]) -> Inputs {
     let to = select([agents, &["supervisor", "nobody"]].concat());
-    mostly((to, "[a-z]{0,6}").prop_map(|(to, text)| json!({ "From": "ann", "To": to, "Role": "human", "Content": text })))
+    mostly(
+        (to, "[a-z]{0,6}").prop_map(|(to, text)| json!({ "From": "ann", "To": to, "Role": "human", "Content": text })),
+    )
 }
 
 fn approval() -> Inputs {
@@ -47,7 +62,8 @@ fn approval() -> Inputs {
     (1..4_u8, any::<bool>(), any::<bool>())
         .prop_map(move |(n, approved, retry)| {
             let feedback = (retry && !approved).then_some("better");
-            let mut response = json!({ "approval_id": format!("{run}/ap-{n}"), "approved": approved, "approver": "ann" });
+            let mut response =
+                json!({ "approval_id": format!("{run}/ap-{n}"), "approved": approved, "approver": "ann" });
             if let Some(feedback) = feedback {
                 response["feedback"] = feedback.into();
             }
@@ -57,12 +73,16 @@ fn approval() -> Inputs {
 }
 
 fn resume(tasks: &[&'static str]) -> Inputs {
-    mostly(prop_oneof![ids(tasks).prop_map(|id| json!({ "task": id, "resume": "yes" })), Just(json!({ "resume": "yes" }))])
+    mostly(prop_oneof![
+        ids(tasks).prop_map(|id| json!({ "task": id, "resume": "yes" })),
+        Just(json!({ "resume": "yes" }))
+    ])
 }
 
 /// All signals.
 pub(crate) fn signals(tasks: &[&'static str], agents: &[&'static str]) -> Vec<(&'static str, Inputs)> {
-    let recruit = select([agents, &["stranger"]].concat()).prop_map(|role| json!({ "Role": role, "Description": "help" }));
+    let recruit =
+        select([agents, &["stranger"]].concat()).prop_map(|role| json!({ "Role": role, "Description": "help" }));
     let retire = select([agents, &["stranger"]].concat()).prop_map(|agent| json!({ "AgentID": agent }));
     let words = prop_oneof![Just(json!("go on")), Just(json!({ "message": "go on" }))];
     vec![
@@ -82,7 +102,9 @@ pub(crate) fn signals(tasks: &[&'static str], agents: &[&'static str]) -> Vec<(&
 }
 
 fn new_task(tasks: &[&'static str]) -> Inputs {
-    ids(tasks).prop_map(|on| json!({ "sub_task_objective": "one more", "capability": "research", "dependencies": [on] })).boxed()
+    ids(tasks)
+        .prop_map(|on| json!({ "sub_task_objective": "one more", "capability": "research", "dependencies": [on] }))
+        .boxed()
 }
 
 fn status(tasks: &[&'static str]) -> Inputs {

@@ -9,7 +9,6 @@ use bosun_replay::simulate::View;
 use bosun_worker::supervisor::run::{SUPERVISOR, SupervisorInput, register};
 use bosun_worker::supervisor::spec::read_spec;
 use bosun_worker::supervisor::{Actor, TaskStatus};
-use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::acts;
@@ -17,7 +16,7 @@ use crate::acts;
 /// Lives of each preset: what fits into the time that all tests have. `BOSUN_CASES` tries more.
 const LIVES: u32 = 150;
 
-fn input(preset: &str, more: &str) -> Value {
+pub(crate) fn input(preset: &str, more: &str) -> Value {
     let path = format!("{}/../fixtures/supervisors/presets/{preset}.yaml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path}: {why}"));
     let file = read_spec(&path, &(text + more)).unwrap_or_else(|why| panic!("{why}"));
@@ -126,12 +125,8 @@ fn closed_is_over(run: &View<'_>) -> Result<(), String> {
         .map(|(seq, pending)| format!("{seq}: {pending}"))
         .collect();
     let tasks = state["carrier"]["graph"]["plan"]["tasks"].as_object();
-    let running: Vec<&String> = tasks
-        .into_iter()
-        .flatten()
-        .filter(|(_, task)| task["status"] == "running")
-        .map(|(id, _)| id)
-        .collect();
+    let running: Vec<&String> =
+        tasks.into_iter().flatten().filter(|(_, task)| task["status"] == "running").map(|(id, _)| id).collect();
     match open.is_empty() && running.is_empty() {
         true => Ok(()),
         false => Err(format!("closed ({outcome:?}) with {open:?} under way, tasks {running:?} running")),
@@ -145,7 +140,9 @@ fn paused_starts_nothing(run: &View<'_>) -> Result<(), String> {
         match note["kind"].as_str().unwrap_or_default() {
             "Paused" | "HumanTookOver" => held = true,
             "Resumed" | "HumanReleased" | "CancelRequested" => held = false,
-            "AttemptStarted" | "DecisionRequested" | "SpeakerSelected" if held => return Err(format!("paused, and {} begins", note["data"])),
+            "AttemptStarted" | "DecisionRequested" | "SpeakerSelected" if held => {
+                return Err(format!("paused, and {} begins", note["data"]));
+            }
             _ => {}
         }
     }

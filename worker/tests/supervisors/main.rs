@@ -7,6 +7,7 @@
 //! nothing; a closed run has nothing under way. Figures are printed, nothing is timed.
 
 mod acts;
+mod bounded;
 mod lives;
 
 bosun_replay::trip_wires!();

@@ -70,8 +70,17 @@ proptest! {
 }
 
 fn arb_edge(on: usize) -> impl Strategy<Value = Edge> {
-    let requires = select(vec![Requires::Completed, Requires::Completed, Requires::CompletedOrSkipped, Requires::Terminal]);
-    let unmet = select(vec![None, None, Some(OnUnmet::Wait), Some(OnUnmet::Skip), Some(OnUnmet::Cancel), Some(OnUnmet::Run), Some(OnUnmet::Block)]);
+    let requires =
+        select(vec![Requires::Completed, Requires::Completed, Requires::CompletedOrSkipped, Requires::Terminal]);
+    let unmet = select(vec![
+        None,
+        None,
+        Some(OnUnmet::Wait),
+        Some(OnUnmet::Skip),
+        Some(OnUnmet::Cancel),
+        Some(OnUnmet::Run),
+        Some(OnUnmet::Block),
+    ]);
     let when = prop::option::weighted(0.2, 0..3_u8).prop_map(|value| {
         value.map(|value| serde_json::from_value::<Condition>(json!({ "path": "n", "equals": value })).unwrap())
     });
@@ -108,25 +117,27 @@ fn arb_rules() -> impl Strategy<Value = GraphRules> {
         (prop::option::of(1_000..5_000_u64), review, 1..4_u32, select(vec![0, 500_u64]), exhausted),
         prop::option::of(select(vec![2_000_u32, 5_000])),
     )
-        .prop_map(|((max_concurrency, sequential, on_failure, on_cancelled, cancel_running), more, threshold_bp)| {
-            let (dependency_timeout_ms, review, tries, retry_backoff_ms, on_exhausted) = more;
-            GraphRules {
-                planning: Planning::Fixed,
-                synthesis: Synthesis::Merge,
-                max_concurrency,
-                sequential,
-                on_failure,
-                on_cancelled,
-                cancel_running,
-                dependency_timeout_ms,
-                review,
-                tries,
-                retry_backoff_ms,
-                on_exhausted,
-                threshold_bp,
-                ..GraphRules::default()
-            }
-        })
+        .prop_map(
+            |((max_concurrency, sequential, on_failure, on_cancelled, cancel_running), more, threshold_bp)| {
+                let (dependency_timeout_ms, review, tries, retry_backoff_ms, on_exhausted) = more;
+                GraphRules {
+                    planning: Planning::Fixed,
+                    synthesis: Synthesis::Merge,
+                    max_concurrency,
+                    sequential,
+                    on_failure,
+                    on_cancelled,
+                    cancel_running,
+                    dependency_timeout_ms,
+                    review,
+                    tries,
+                    retry_backoff_ms,
+                    on_exhausted,
+                    threshold_bp,
+                    ..GraphRules::default()
+                }
+            },
+        )
 }
 
 /// People, in two words: whether all is held, and that some tasks need an approval.
@@ -246,7 +257,10 @@ impl Life {
             }
             _ => {
                 let on = TaskId::from((which as u64 / 7) % self.graph.plan.tasks.len() as u64 + 1);
-                self.by_person("patch_task", json!({ "task_id": id, "dependencies": [on], "sub_task_objective": "else" }));
+                self.by_person(
+                    "patch_task",
+                    json!({ "task_id": id, "dependencies": [on], "sub_task_objective": "else" }),
+                );
             }
         }
     }
