@@ -4,7 +4,6 @@
 //! One run through the workflow's own driver, with answers that come at once: no log, no disk, no agents. Each run is
 //! told in ten equal parts of its events, so that growth is seen: the last part costs as much as the first. The start
 //! (the plan is taken in) and the end (the report) are told by themselves. Medians of rounds.
-#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench measures real time")]
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

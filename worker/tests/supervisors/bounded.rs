@@ -41,8 +41,8 @@ fn after(messages: &[u64]) -> Vec<(usize, Value)> {
     sizes
 }
 
-/// SHN-11, SHN-13: after 100 000 messages the snapshot is no larger than after 10 000 (the numbers in it have more digits), every message is
-/// accounted for, and the run still holds a bounded part of them.
+/// SHN-11, SHN-13: after 100 000 messages the snapshot is no larger than after 10 000 (the numbers in it have more
+/// digits), every message is accounted for, and the run still holds a bounded part of them.
 #[test]
 fn a_hundred_thousand_messages_do_not_make_the_state_larger() {
     let sizes = after(&[1_000, 10_000, 100_000]);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::acts;
 
 /// Lives of each preset: what fits into the time that all tests have. `BOSUN_CASES` tries more.
-const LIVES: u32 = 150;
+const LIVES: u32 = 100;
 
 pub(crate) fn input(preset: &str, more: &str) -> Value {
     let path = format!("{}/../fixtures/supervisors/presets/{preset}.yaml", env!("CARGO_MANIFEST_DIR"));

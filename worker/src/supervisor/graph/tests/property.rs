@@ -48,9 +48,9 @@ proptest! {
         }
     }
 
-    /// FSS-41, PDT-13, PDT-15: random plans, answers, failures, reviews, approvals, pauses and patches: no more workers than slots, at
-    /// every start every dependency is satisfied, each (task, attempt) is called once, what is over stays as it is, who
-    /// does not run is told why, and every run ends once everybody has answered.
+    /// FSS-41, PDT-13, PDT-15: random plans, answers, failures, reviews, approvals, pauses and patches: no more workers
+    /// than slots, at every start every dependency is satisfied, each (task, attempt) is called once, what is over
+    /// stays as it is, who does not run is told why, and every run ends once everybody has answered.
     #[test]
     fn every_graph_ends_or_says_what_it_waits_for(
         tasks in arb_tasks(), rules in arb_rules(), happenings in vec((any::<u8>(), any::<u8>()), 0..60),
@@ -344,7 +344,7 @@ impl Life {
             let told = self.graph.why_not_running(&id, &mut self.people, &mut out);
             let reasons = told.map(|told| told.reasons).unwrap_or_default();
             let runs = task.status == TaskStatus::Running;
-            prop_assert!(runs != !reasons.is_empty(), "task {} is {}: {:?}; {}", id, task.status, reasons, self.told());
+            prop_assert!(runs == reasons.is_empty(), "task {} is {}: {:?}; {}", id, task.status, reasons, self.told());
         }
         if self.graph.phase.is_terminal() {
             prop_assert!(self.calls.is_empty(), "over, with calls under way: {:?}", self.calls.keys());
