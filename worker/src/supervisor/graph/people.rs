@@ -22,6 +22,10 @@ impl Graph {
                     task.metadata.insert("approved_action".into(), action.into());
                 }
                 self.set(id, TaskStatus::Ready, Actor::Human, "approved", out);
+                // It was chosen already: nobody has to choose it again.
+                if matches!(self.rules.selection, Selection::Supervisor | Selection::Controller) {
+                    self.chosen.push(id.clone());
+                }
             }
             TaskStatus::AwaitingInput => self.act(id, action, gates, out),
             _ => {}

@@ -99,3 +99,24 @@ synthesizer: { script: [{ on: synthesize, say: done }] }
     assert!(tasks.iter().all(|task| task["tries"] == 1), "a lost worker is no attempt: {:#}", played.digest);
     assert_eq!(tasks[1]["result"], "\"b\" 1");
 }
+
+/// SHH-05, PDT-06: what a supervisor chose and a person approved runs in that cycle; it is not chosen twice, and the cycle
+/// is no idle one.
+#[test]
+fn what_was_chosen_and_approved_runs() {
+    let spec = "
+preset: pydantask-fixed
+objective: o
+hitl: { mode: human_in_command }
+seed_plan: { plan: { objective: o, tasks: [{ task_id: 1, sub_task_objective: do it, capability: c }] } }
+agents: [{ name: a, capability: c }]
+supervisor: { script: [
+  { on: decide, round: 1, say: { reasoning: go, tasks_to_execute: [1] } },
+  { on: decide, say: { reasoning: done, all_tasks_completed: true } } ] }
+reviewer: { script: [{ on: review, say: { passed: true } }] }
+";
+    let played = Scene::new(spec).once(asked, Act::SignalFrom("approval_response_v1", approves)).order_counts().play();
+    assert_eq!(played.statuses(), "1=completed");
+    assert!(played.noted("NoProgress").is_empty());
+    assert_eq!(played.calls.iter().filter(|call| call.starts_with("decide/")).count(), 2);
+}
