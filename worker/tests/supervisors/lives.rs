@@ -155,7 +155,7 @@ const PEOPLE: &str = "hitl: { approval: { timeout: 10m } }
 planning: { approval: { required: true } }
 ";
 
-/// G21, SUP-10: the book's analysis, with people at the plan or without; recruits, pauses, takeovers, cancellation.
+/// G21: the book's analysis, with people at the plan or without; recruits, pauses, takeovers, cancellation.
 #[test]
 fn shannon_supervisors_keep_their_promises() {
     let inputs = vec![input("shannon-supervisor", ""), input("shannon-supervisor", PEOPLE)];

@@ -48,7 +48,7 @@ proptest! {
         }
     }
 
-    /// FSS-41, PDT-13, PDT-15: random plans, answers, failures, reviews, approvals, pauses and patches: no more workers
+    /// PDT-13, PDT-15: random plans, answers, failures, reviews, approvals, pauses and patches: no more workers
     /// than slots, at every start every dependency is satisfied, each (task, attempt) is called once, what is over
     /// stays as it is, who does not run is told why, and every run ends once everybody has answered.
     #[test]
