@@ -26,6 +26,7 @@ mod review;
 mod rules;
 mod schedule;
 mod tools;
+mod upfront;
 mod view;
 mod worker_asks;
 
@@ -43,6 +44,7 @@ pub use phase::{IllegalPhase, Phase};
 pub use policies::*;
 pub use rules::*;
 pub use tools::ToolAnswer;
+pub use upfront::{Delegated, PlanUpfront, UpfrontStrategy, read_plan_answer};
 pub use view::{TaskBoardLine, WhyNotRunning};
 
 use super::journal::NoteKind;

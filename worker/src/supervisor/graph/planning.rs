@@ -111,7 +111,7 @@ impl Graph {
     }
 
     pub(super) fn planned(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let output = answer.map_err(|why| why.to_string()).and_then(|value| read::<PlannerOutput>("plan", &value));
+        let output = answer.map_err(|why| why.to_string()).and_then(|value| read_plan_answer(&value));
         let output = output.and_then(|output| self.checked(output));
         let mut output = match output {
             Ok(output) => output,

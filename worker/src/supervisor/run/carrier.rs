@@ -63,7 +63,11 @@ impl Carrier {
                 let chat_rules = ChatRules::from_spec(&spec.speaker, &spec.run_loop);
                 let agents = spec.agents.iter().map(Into::into).collect();
                 let opening = vec![ChatMessage::new(spec.speaker.admin.clone(), spec.objective.clone())];
-                let chat = GroupChat::start(chat_rules, agents, opening, out);
+                // A chat that goes on from the messages of an earlier one (AGC-14).
+                let chat = match context.more.get("messages") {
+                    Some(history) => GroupChat::resume(chat_rules, agents, history, None, out).map(|(chat, _)| chat),
+                    None => GroupChat::start(chat_rules, agents, opening, out),
+                };
                 Ok(Carrier::Chat(Box::new(chat.map_err(|why| invalid(why.to_string()))?)))
             }
             Family::Agents => {

@@ -319,3 +319,27 @@ fn a_spent_budget_starts_nothing_more() {
         assert_eq!(played.outcome().code.as_deref(), Some("budget_exhausted"));
     }
 }
+
+/// CUG-33: a plan that is made upfront is a list of delegations, one after the other unless it says otherwise.
+#[test]
+fn delegations_are_a_plan() {
+    let played = |strategy: Option<&str>| {
+        let mut answer = json!({ "delegations": [
+            { "agent_name": "crm", "task": "find", "variables": ["customer"] }, { "agent_name": "mail", "task": "write" }], "reasoning": "r" });
+        if let Some(strategy) = strategy {
+            answer["strategy"] = strategy.into();
+        }
+        let script = |call: &Call| match call.purpose {
+            Purpose::Plan => says(answer.clone()),
+            _ => says(json!("x")),
+        };
+        Stage::new(GraphRules::default(), TaskPlan::new("i"), &script).play()
+    };
+    let sequential = played(None);
+    assert_eq!((sequential.at_once, sequential.task("2").dependencies()), (1, vec![TaskId::of("1")]));
+    assert_eq!(sequential.call("execute/1/1").context["parameters"]["variables"], json!(["customer"]));
+    assert_eq!(sequential.call("execute/2/1").agent.as_deref(), Some("mail"));
+    assert_eq!(played(Some("parallel")).at_once, 2);
+    let wrong = played(Some("delegation")).outcome().error.clone().unwrap();
+    assert!(wrong.contains("strategy"), "{wrong}");
+}

@@ -120,3 +120,27 @@ reviewer: { script: [{ on: review, say: { passed: true } }] }
     assert!(played.noted("NoProgress").is_empty());
     assert_eq!(played.calls.iter().filter(|call| call.starts_with("decide/")).count(), 2);
 }
+
+/// AGC-14: a chat whose input carries earlier messages goes on from them; a name that nobody has is refused.
+#[test]
+fn a_chat_goes_on_from_earlier_messages() {
+    let spec = "
+preset: autogen-groupchat
+objective: Agree on a name for the cat
+agents: [{ name: alice }, { name: bob }]
+speaker: { method: round_robin }
+script:
+  - { on: execute_worker, agent: bob, say: { content: \"Felix it is. TERMINATE\" } }
+  - { on: execute_worker, agent: alice, say: { content: again } }
+";
+    let earlier = |name: &str| json!([{ "name": "alice", "content": "Cats" }, { "name": name, "content": "Felix?" }]);
+    let messages = earlier("alice");
+    let played = Scene::new(spec).input(|input| drop(input.context.more.insert("messages".into(), messages))).play();
+    assert_eq!(played.report()["status"], "completed", "{:#}", played.digest);
+    let texts = played.digest["messages"].to_string();
+    assert!(texts.contains("Cats") && texts.contains("Felix it is") && !texts.contains("again"), "{texts}");
+    let stranger = earlier("mallory");
+    let refused = Scene::new(spec).input(|input| drop(input.context.more.insert("messages".into(), stranger)));
+    let why = std::panic::catch_unwind(|| refused.play());
+    assert!(why.is_err(), "a run that cannot start has no digest");
+}

@@ -1,0 +1,67 @@
+//! A plan as a list of delegations, made before the first of them (CUGA's `plan_upfront`), read as any other plan.
+//!
+//! Invariant: the strategy is the plan's own; in sequence each delegation waits for the one before it. It delegates nothing.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::answers::{Dependency, PlannedTask, PlannerOutput, read};
+use crate::supervisor::model::TaskId;
+
+/// A plan that is made upfront as a list of delegations (CUG-33).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanUpfront {
+    #[serde(default)]
+    pub strategy: UpfrontStrategy,
+    pub delegations: Vec<Delegated>,
+    #[serde(default)]
+    pub reasoning: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpfrontStrategy {
+    #[default]
+    Sequential,
+    Parallel,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delegated {
+    pub agent_name: String,
+    pub task: String,
+    #[serde(default)]
+    pub variables: Vec<String>,
+}
+
+impl From<PlanUpfront> for PlannerOutput {
+    /// One task a delegation; in sequence each waits for the one before it.
+    fn from(plan: PlanUpfront) -> Self {
+        let task = |(place, delegated): (usize, Delegated)| PlannedTask {
+            id: Some(TaskId::from(place as u64 + 1)),
+            goal: delegated.task,
+            agent: Some(delegated.agent_name),
+            deps: match plan.strategy {
+                UpfrontStrategy::Sequential if place > 0 => vec![Dependency::Id(TaskId::from(place as u64))],
+                _ => Vec::new(),
+            },
+            params: match delegated.variables.is_empty() {
+                true => Map::new(),
+                false => Map::from_iter([("variables".to_owned(), delegated.variables.into())]),
+            },
+            ..PlannedTask::default()
+        };
+        let tasks = plan.delegations.into_iter().enumerate().map(task).collect();
+        PlannerOutput { tasks, reasoning: plan.reasoning, ..PlannerOutput::default() }
+    }
+}
+
+/// Reads what a planner answers, in either form.
+pub fn read_plan_answer(value: &Value) -> Result<PlannerOutput, String> {
+    match value.get("delegations") {
+        Some(_) => read::<PlanUpfront>("plan", value).map(PlannerOutput::from),
+        None => read("plan", value),
+    }
+}
