@@ -36,7 +36,7 @@ fn the_demonstration_shows_what_it_claims() {
     let text = said(&output);
     assert!(output.status.success(), "{text}");
     for line in
-        ["killed with -9", "published exactly once", "every call once", "1 of 1 approvals would not have been asked"]
+        ["killed with -9", "published exactly once", "each made once", "1 of 1 approvals would not have been asked"]
     {
         assert!(text.contains(line), "{line:?} is not in:\n{text}");
     }
