@@ -153,14 +153,24 @@ fn capabilities(data: &Path, activities: &mut ActivityRegistry) -> Result<(), St
     capability::register(activities, &config).map_err(|why| format!("the HTTP client: {why}"))
 }
 
-/// A plan runs in the working directory of the command; a supervisor spec is one that says `kind: supervisor` or names
-/// a preset.
+/// Whether a file is a supervisor's spec: it says so, or names a preset. One that is no YAML is told by its lines, so that
+/// the right reader says what is wrong with it.
+fn is_spec(text: &str) -> bool {
+    let short = text.len() <= supervisor::PLAN_BYTES_MAX;
+    match short.then(|| supervisor::parse_yaml(text)) {
+        Some(Ok(value)) => value.get("preset").is_some() || value.get("kind").is_some_and(|kind| kind == "supervisor"),
+        Some(Err(_)) | None => {
+            text.lines().any(|line| line.starts_with("preset:") || line.trim_end() == "kind: supervisor")
+        }
+    }
+}
+
+/// A plan runs in the working directory of the command.
 fn load_plan(path: &Path) -> Result<PlanFile, String> {
     let text = std::fs::read_to_string(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
     let name = path.file_stem().map_or_else(|| "plan".to_owned(), |name| name.to_string_lossy().into_owned());
     let shown = path.to_string_lossy();
-    let is_spec = text.lines().any(|line| line.starts_with("preset:") || line.trim_end() == "kind: supervisor");
-    if is_spec {
+    if is_spec(&text) {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let files = move |file: &str| {
             let path = folder.join(file);
@@ -183,4 +193,32 @@ fn program_fingerprint() -> Option<String> {
     let program = std::fs::File::open(std::env::current_exe().ok()?).ok()?;
     hasher.update_reader(program).ok()?;
     Some(hasher.finalize().to_hex().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_spec;
+
+    #[test]
+    fn a_spec_is_told_by_its_keys_however_they_are_written() {
+        for spec in [
+            "kind: supervisor",
+            "{kind: supervisor}",
+            "\"kind\": \"supervisor\"",
+            "preset: swarm-handoff",
+            "preset: x\n\t- bad",
+        ] {
+            assert!(is_spec(spec), "{spec}");
+        }
+        for plan in [
+            "objective: the kind is supervisor",
+            "kind: plan",
+            "tasks: [{ preset: 1 }]",
+            "",
+            "- preset: 1",
+            "a: |\n  preset: x\n",
+        ] {
+            assert!(!is_spec(plan), "{plan}");
+        }
+    }
 }

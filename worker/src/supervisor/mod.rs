@@ -47,3 +47,4 @@ pub use plan_run::{INVALID_PLAN, PLAN_FAILED, PLAN_RUN, PlanRun, PlanRunInput, S
 pub use plan_yaml::{InvalidPlanFile, PLAN_BYTES_MAX, PlanProblem, read_plan};
 pub use report::{FinalResult, PlanRunOutput, PlanRunStatus, Progress, TaskView};
 pub use task::{Actor, IllegalTransition, TaskId, TaskStatus};
+pub(crate) use yaml::parse as parse_yaml;
