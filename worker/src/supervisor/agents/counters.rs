@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::message::{ToolCall, json_text};
 use super::rules::{AgentRules, ToolLimits};
+use crate::supervisor::canonical::sorted;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counters {
@@ -84,15 +84,4 @@ impl Counters {
 fn signature(call: &ToolCall) -> String {
     let text = format!("{}\n{}", call.name, json_text(&sorted(&call.args)));
     blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
-}
-
-fn sorted(value: &Value) -> Value {
-    match value {
-        Value::Object(map) => {
-            let entries: BTreeMap<&String, Value> = map.iter().map(|(key, value)| (key, sorted(value))).collect();
-            Value::Object(entries.into_iter().map(|(key, value)| (key.clone(), value)).collect())
-        }
-        Value::Array(list) => Value::Array(list.iter().map(sorted).collect()),
-        plain => plain.clone(),
-    }
 }

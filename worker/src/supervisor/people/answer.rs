@@ -5,7 +5,9 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use crate::supervisor::canonical;
 
 /// An answer that does not conform.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -29,21 +31,9 @@ pub(super) fn decode<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T
     })
 }
 
-/// The hash of what a person is shown: blake3 of the JSON with sorted keys, as 64 hex digits.
+/// The hash of what a person is shown.
 pub fn shown_hash(value: &Value) -> String {
-    blake3::hash(sorted(value).to_string().as_bytes()).to_hex().to_string()
-}
-
-fn sorted(value: &Value) -> Value {
-    match value {
-        Value::Object(map) => {
-            let mut entries: Vec<_> = map.iter().collect();
-            entries.sort_by_key(|(key, _)| key.as_str());
-            Value::Object(entries.into_iter().map(|(key, value)| (key.clone(), sorted(value))).collect::<Map<_, _>>())
-        }
-        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
-    }
+    canonical::hash(value)
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@
 //! numbers have one form. Nothing about a run is read from anywhere else afterwards (supervisors.md §5.8 no. 4).
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::check;
 use super::error::InvalidSpec;
 use super::whole::SupervisorSpec;
+use crate::supervisor::canonical::sorted;
 use crate::supervisor::fields::FieldError;
 use crate::supervisor::plan::Plan;
 
@@ -70,18 +70,5 @@ fn hash(spec: &SupervisorSpec) -> Result<String, String> {
 
 fn canonical(spec: &SupervisorSpec) -> Result<String, String> {
     let value = serde_json::to_value(spec).map_err(|why| why.to_string())?;
-    serde_json::to_string(&sorted(value)).map_err(|why| why.to_string())
-}
-
-/// Every mapping in the order of its keys.
-fn sorted(value: Value) -> Value {
-    match value {
-        Value::Array(list) => list.into_iter().map(sorted).collect(),
-        Value::Object(map) => {
-            let mut entries: Vec<(String, Value)> = map.into_iter().map(|(key, value)| (key, sorted(value))).collect();
-            entries.sort_by(|(a, _), (b, _)| a.cmp(b));
-            Value::Object(entries.into_iter().collect::<Map<_, _>>())
-        }
-        other => other,
-    }
+    Ok(sorted(&value).to_string())
 }
