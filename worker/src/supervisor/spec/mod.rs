@@ -33,6 +33,7 @@ pub use check::delegate_tool;
 pub use error::InvalidSpec;
 pub use number::{Money, Ratio};
 pub use preset::{Family, Preset};
+pub(in crate::supervisor) use read::merge;
 pub use read::{Files, SpecFile, read_spec, read_spec_with};
 pub use resolve::ResolvedSpec;
 pub use schema::{schema, schema_text};

@@ -23,6 +23,9 @@ use crate::supervisor::model::{Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Answer, Outbox};
 use crate::supervisor::spec::{Preset, SupervisorSpec};
 
+/// Why a run of one execution, or of a plain graph, takes no message and no recruit (SHD-07).
+const NO_TEAM: &str = "this kind of run has no team and no mailbox";
+
 /// What a signal, an answer or a timer came to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Heard {
@@ -178,12 +181,18 @@ impl Teamwork {
     /// What a result brings about: the recruits its agent asks for beside it, and those that rules want.
     pub fn result_seen(&mut self, task: &TaskId, result: &Value, asked: &[Value], out: &mut Outbox) {
         if self.managed {
-            self.members.result_seen(task, result, asked, out);
+            for outcome in self.members.result_seen(task, result, asked, out) {
+                self.heard(outcome, out);
+            }
         }
     }
 
     /// A message that an agent sends on the way: to a colleague, or (`workflow_id`) to the mailbox of another run.
     pub fn sent(&mut self, agent: &str, message: &Value, out: &mut Outbox) {
+        if !self.managed {
+            out.note(NoteKind::ActionRefused, json!({ "signal": SIGNAL_MAILBOX, "from": agent, "why": NO_TEAM }));
+            return;
+        }
         let mut message = message.clone();
         let mut elsewhere = None;
         if let Value::Object(fields) = &mut message {
@@ -205,7 +214,7 @@ impl Teamwork {
             return None;
         }
         if !self.managed {
-            let why = "this kind of run has no team and no mailbox".to_owned();
+            let why = NO_TEAM.to_owned();
             out.note(NoteKind::ActionRefused, json!({ "signal": signal, "why": why }));
             return Some(Heard::Refused(why));
         }

@@ -124,19 +124,29 @@ impl Team {
     }
 
     /// What a result of the plan wants: recruits its agent asks for (`{description, role}`), and those the configured
-    /// rules bring about. Refusals are noted.
-    pub fn result_seen(&mut self, task: &TaskId, result: &Value, asked: &[Value], out: &mut Outbox) {
+    /// rules bring about: those who are at work at once. Refusals are noted.
+    pub fn result_seen(
+        &mut self,
+        task: &TaskId,
+        result: &Value,
+        asked: &[Value],
+        out: &mut Outbox,
+    ) -> Vec<TeamOutcome> {
+        let mut requested = Vec::new();
         for input in asked {
-            let _ = match decode::<RecruitRequest>(input) {
+            requested.push(match decode::<RecruitRequest>(input) {
                 Ok(request) => self.recruit(RecruitRequest { task: Some(task.clone()), ..request }, "result", out),
                 Err(why) => self.refuse(why, input, out),
-            };
+            });
         }
         let fired: Vec<RecruitRule> =
             self.rules.rules.iter().filter(|rule| applies(&rule.when, task, result)).cloned().collect();
         for RecruitRule { role, description, .. } in fired {
-            let _ = self.recruit(RecruitRequest { description, role, task: Some(task.clone()) }, "rule", out);
+            let request = RecruitRequest { description, role, task: Some(task.clone()) };
+            requested.push(self.recruit(request, "rule", out));
         }
+        // What was refused is noted; what the policy thinks about comes later.
+        requested.into_iter().filter_map(|requested| requested.ok().flatten()).collect()
     }
 
     /// Takes the input of a `retire_v1` signal: asks the policy whether that agent may leave.

@@ -78,6 +78,11 @@ impl Approvals {
         Approvals { rules, ..Approvals::default() }
     }
 
+    /// Other rules, for what is asked from now on.
+    pub fn set_rules(&mut self, rules: Approval) {
+        self.rules = rules;
+    }
+
     /// Asks people. They are notified, and the deadline runs from now.
     pub fn request(&mut self, proposal: Proposal, out: &mut Outbox) -> ApprovalId {
         self.count += 1;

@@ -17,6 +17,7 @@ use super::rules::{HitlMode, Risk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
+use crate::supervisor::spec::merge;
 use crate::supervisor::spec::{Gate, Hitl, Money, Span, Trigger};
 
 pub use policy::PlanShape;
@@ -60,13 +61,17 @@ impl Escalations {
         self.consecutive_failures
     }
 
-    /// The update `set_policy`: what it names replaces what the spec says, from now on.
+    /// The update `set_policy`: what it names, however deep, replaces what the spec says from now on; the rest stays. The
+    /// mode has an update of its own.
     pub fn set_policy(&mut self, policy: &Value) -> Result<(), InvalidAnswer> {
         let policy: Map<String, Value> = decode("policy", policy)?;
-        let mut merged: Map<String, Value> = decode("policy", &json!(self.hitl))?;
-        merged.extend(policy);
-        let hitl: Hitl = decode("policy", &Value::Object(merged))?;
-        self.hitl = hitl;
+        if policy.contains_key("mode") {
+            let why = "the mode is set by the update set_hitl_mode".to_owned();
+            return Err(InvalidAnswer { what: "policy".to_owned(), at: "mode".to_owned(), why });
+        }
+        let mut merged = json!(self.hitl);
+        merge(&mut merged, &Value::Object(policy));
+        self.hitl = decode("policy", &merged)?;
         Ok(())
     }
 
