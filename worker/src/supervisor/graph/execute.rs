@@ -28,11 +28,27 @@ impl Graph {
             let mut rest = self.runnable.range((after, Bound::Unbounded));
             let Some(place) = rest.find(|(_, _, id)| !passed.contains(id)).cloned() else { return };
             let id = place.2.clone();
+            if self.out_of_turns() {
+                return self.end_of_turns(gates, out);
+            }
             if self.stopped_before(&id).is_some() || !self.claim(&id, gates, out) {
                 passed.insert(id);
             }
             after = if self.dirty.is_empty() { Bound::Excluded(place) } else { Bound::Unbounded };
             self.schedule(gates, out);
+        }
+    }
+
+    /// FSP-09: a loop that goes one by one takes so many steps, retries among them, and no more.
+    fn out_of_turns(&self) -> bool {
+        self.rules.selection == Selection::One && self.rules.max_steps.is_some_and(|most| self.turns >= most)
+    }
+
+    fn end_of_turns(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        let text = format!("the limit of {} turns is reached", self.turns);
+        self.errors.push(text.clone());
+        for id in self.open.clone() {
+            self.give_up(&id, SkipReason::Budget, text.clone(), gates, out);
         }
     }
 
@@ -69,6 +85,7 @@ impl Graph {
         if !self.set(id, TaskStatus::Running, Actor::Scheduler, "claimed_for_execution", out) {
             return false;
         }
+        self.turns += 1;
         out_timer_off(&mut self.timers, id, out);
         if task.capability.as_deref() == Some(HUMAN) {
             self.ask_person(id, gates, out);
@@ -257,7 +274,7 @@ impl Graph {
         self.set(id, TaskStatus::Errored, Actor::Worker, "worker-error", out);
         if failures < limit as usize {
             if self.rules.retry_backoff_ms == 0 {
-                return self.retry(id, gates, out);
+                return self.retry(id, out);
             }
             let key = format!("retry/{id}/{attempt}");
             let at = out.now().plus(Duration::from_millis(self.rules.retry_backoff_ms));
@@ -312,7 +329,7 @@ impl Graph {
     }
 
     /// The next try of an errored task.
-    pub(super) fn retry(&mut self, id: &TaskId, _gates: &mut dyn Gates, out: &mut Outbox) {
+    pub(super) fn retry(&mut self, id: &TaskId, out: &mut Outbox) {
         if self.task(id).is_some_and(|task| task.status == TaskStatus::Errored) {
             self.set(id, TaskStatus::Ready, Actor::Scheduler, "retry", out);
         }

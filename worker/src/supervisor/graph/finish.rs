@@ -127,7 +127,7 @@ impl Graph {
         self.call(Pending::Compensate { task: id }, call, out);
     }
 
-    pub(super) fn compensated(&mut self, id: &TaskId, answer: Answer, _gates: &mut dyn Gates, out: &mut Outbox) {
+    pub(super) fn compensated(&mut self, id: &TaskId, answer: Answer, out: &mut Outbox) {
         let error = answer.err().map(|why| why.to_string());
         out.note(NoteKind::CompensationRun, json!({ "task": id, "error": error }));
         self.errors.extend(error.map(|why| format!("compensation of task {id} failed: {why}")));

@@ -104,16 +104,16 @@ impl Graph {
 
     fn after_review(&mut self, needs_replanning: bool, gates: &mut dyn Gates, out: &mut Outbox) {
         if needs_replanning && self.iteration < self.rules.max_iterations {
-            return self.replan(gates, out);
+            return self.replan(out);
         }
         self.finish(gates, out);
     }
 
     /// Asks the planner again; it sees the state, and what was wrong with what (FSS-20).
-    pub(super) fn replan(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+    pub(super) fn replan(&mut self, out: &mut Outbox) {
         self.iteration += 1;
         self.enter(Phase::Replanning, out);
-        self.ask_planner(gates, out);
+        self.ask_planner(out);
     }
 
     /// Takes a new plan beside what is kept (FSS-12, FSS-13).
@@ -220,18 +220,18 @@ impl Graph {
     }
 
     /// Whether nothing may start because the evaluator has a word to say first.
-    pub(super) fn evaluates(&mut self, gates: &mut dyn Gates, out: &mut Outbox) -> bool {
+    pub(super) fn evaluates(&mut self, out: &mut Outbox) -> bool {
         if !self.rules.evaluator {
             return false;
         }
         if self.news && self.in_flight.is_empty() && self.calls.is_empty() {
-            self.ask_evaluator(gates, out);
+            self.ask_evaluator(out);
         }
         self.calls.values().any(|pending| *pending == Pending::Evaluate)
     }
 
     /// FSP-05: after every step somebody may say that the rest is not needed, or must be planned again.
-    fn ask_evaluator(&mut self, _gates: &mut dyn Gates, out: &mut Outbox) {
+    fn ask_evaluator(&mut self, out: &mut Outbox) {
         self.news = false;
         self.cycle += 1;
         let view = |task: &Task| {
@@ -265,7 +265,7 @@ impl Graph {
                     self.iteration += 1;
                     self.take_replan(tasks, gates, out);
                 }
-                None => self.replan(gates, out),
+                None => self.replan(out),
             },
         }
     }

@@ -126,6 +126,9 @@ pub struct Graph {
     idle_cycles: u32,
     /// Whether an answer to the last decision is being carried out.
     in_cycle: bool,
+    /// Steps of a loop that goes one by one (FSP-09).
+    #[serde(default)]
+    turns: u32,
     /// Tasks that ended since the controller or evaluator was asked last.
     news: bool,
 }
@@ -166,6 +169,7 @@ impl Graph {
             executed_in_cycle: false,
             idle_cycles: 0,
             in_cycle: false,
+            turns: 0,
             news: false,
         };
         let ids: Vec<TaskId> = graph.plan.tasks.keys().cloned().collect();
@@ -185,12 +189,12 @@ impl Graph {
             Pending::Control => self.controlled(answer, gates, out),
             Pending::Evaluate => self.evaluated(answer, gates, out),
             Pending::Execute { task, attempt } => self.executed(&task, attempt, answer, gates, out),
-            Pending::Consult { task, attempt } => self.consulted(&task, attempt, answer, gates, out),
+            Pending::Consult { task, .. } => self.consulted(&task, answer, gates, out),
             Pending::Act { task, attempt } => self.acted(&task, attempt, answer, gates, out),
             Pending::Review { task, attempt } => self.reviewed(&task, attempt, answer, gates, out),
             Pending::ReviewIteration => self.iteration_reviewed(answer, gates, out),
             Pending::Synthesize => self.synthesized(answer, gates, out),
-            Pending::Compensate { task } => self.compensated(&task, answer, gates, out),
+            Pending::Compensate { task } => self.compensated(&task, answer, out),
         }
         self.advance(gates, out);
     }
@@ -201,7 +205,7 @@ impl Graph {
         if key.starts_with("deps/") {
             self.waited_too_long(&id, gates, out);
         } else {
-            self.retry(&id, gates, out);
+            self.retry(&id, out);
         }
         self.advance(gates, out);
     }
@@ -222,7 +226,7 @@ impl Graph {
         }
         match self.rules.selection {
             Selection::All | Selection::One => {
-                if !self.evaluates(gates, out) {
+                if !self.evaluates(out) {
                     self.claim_all(gates, out);
                     self.end_of_iteration(gates, out);
                 }

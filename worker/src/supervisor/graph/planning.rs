@@ -7,9 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::supervisor::model::PlanOrigin;
-
-/// The role of a task that was given none (SHN-40).
-const GENERALIST: &str = "generalist";
+use crate::supervisor::team::roles::role_of;
 
 impl Graph {
     /// Starts the run: by its plan, by a planner, or by a decider.
@@ -17,7 +15,7 @@ impl Graph {
         match self.rules.planning {
             Planning::Planner if self.plan.tasks.is_empty() => {
                 self.enter(Phase::Planning, out);
-                self.ask_planner(gates, out);
+                self.ask_planner(out);
             }
             Planning::None => {
                 self.simple_task(None, None);
@@ -69,7 +67,7 @@ impl Graph {
         self.enter(Phase::AwaitingPlanApproval, out);
     }
 
-    pub(super) fn ask_planner(&mut self, _gates: &mut dyn Gates, out: &mut Outbox) {
+    pub(super) fn ask_planner(&mut self, out: &mut Outbox) {
         self.planning_tries += 1;
         let view = |task: &Task| {
             json!({
@@ -99,7 +97,7 @@ impl Graph {
     }
 
     /// Asks for the plan once more, with the conversation about the last one (SHH-21).
-    pub fn ask_plan_again(&mut self, conversation: &Value, definitive: bool, gates: &mut dyn Gates, out: &mut Outbox) {
+    pub fn ask_plan_again(&mut self, conversation: &Value, definitive: bool, out: &mut Outbox) {
         let mut given = match std::mem::take(&mut self.planning_context) {
             Value::Object(map) => map,
             _ => serde_json::Map::new(),
@@ -107,7 +105,7 @@ impl Graph {
         given.insert("conversation".into(), conversation.clone());
         given.insert("definitive".into(), definitive.into());
         self.planning_context = Value::Object(given);
-        self.ask_planner(gates, out);
+        self.ask_planner(out);
     }
 
     pub(super) fn planned(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
@@ -119,10 +117,15 @@ impl Graph {
         };
         self.charge(output.tokens, 0);
         assign_roles(&mut output);
-        self.rules.policies.apply(&mut output.tasks);
         if self.iteration > 1 {
+            self.rules.policies.apply(&mut output.tasks);
             return self.take_replan(output.tasks, gates, out);
         }
+        // A task without an id is called by its place, also by the edges that policies add.
+        for (task, place) in output.tasks.iter_mut().zip(1..) {
+            task.id.get_or_insert_with(|| TaskId::from(place));
+        }
+        self.rules.policies.apply(&mut output.tasks);
         let strategy = gates.strategy(output.strategy.as_deref().unwrap_or_default());
         self.rules.sequential |= strategy == "sequential";
         self.strategy = Some(strategy).filter(|strategy| !strategy.is_empty());
@@ -147,12 +150,11 @@ impl Graph {
         let mut plan = TaskPlan::new(self.plan.objective.clone());
         (plan.version, plan.reasoning) = (version, self.plan.reasoning.clone());
         plan.origin = PlanOrigin::Planner;
-        // A task without an id is called by its place.
-        let build = |(planned, place): (PlannedTask, u64)| {
-            let id = planned.id.clone().unwrap_or_else(|| TaskId::from(place));
-            planned.task(id, self.rules.requires, self.rules.max_attempts)
+        let build = |planned: PlannedTask| {
+            let id = planned.id.clone()?;
+            Some(planned.task(id, self.rules.requires, self.rules.max_attempts))
         };
-        let tasks: Vec<Task> = planned.into_iter().zip(1..).map(build).collect();
+        let tasks: Vec<Task> = planned.into_iter().filter_map(build).collect();
         if let Err(why) = plan.add(tasks) {
             return self.not_planned(&why.to_string(), gates, out);
         }
@@ -184,7 +186,9 @@ impl Graph {
 
     /// The agents that a plan may name.
     fn allowed_agents(&self) -> Vec<String> {
-        self.rules.agents.iter().filter(|agent| self.rules.policies.allows(agent)).cloned().collect()
+        let (known, allowed) = (&self.rules.agents, &self.rules.policies.supervisor_allowed_agents);
+        let named = if known.is_empty() { allowed } else { known };
+        named.iter().filter(|agent| self.rules.policies.allows(agent)).cloned().collect()
     }
 
     fn checked(&self, output: PlannerOutput) -> Result<PlannerOutput, String> {
@@ -218,7 +222,6 @@ fn assign_roles(output: &mut PlannerOutput) {
         return;
     }
     for (place, task) in output.tasks.iter_mut().enumerate() {
-        let given = types.get(place).filter(|role| !role.is_empty()).cloned();
-        task.role.get_or_insert_with(|| given.unwrap_or_else(|| GENERALIST.to_owned()));
+        task.role.get_or_insert_with(|| role_of(place, &types, None));
     }
 }

@@ -124,6 +124,7 @@ pub struct GraphRules {
     pub accept_below_score_bp: Option<u32>,
     /// Appends feedback to the objective of the next attempt (PDT-24).
     pub append_feedback: bool,
+    /// Decisions of a decider, or steps of a loop that goes one by one (FSP-09).
     pub max_steps: Option<u32>,
     /// Iterations in total (§4.2 no. 14).
     pub max_iterations: u32,
@@ -165,24 +166,10 @@ pub struct GraphRules {
     /// What was decided before planning (CUG-04).
     #[serde(default)]
     pub policies: super::ResolvedPolicies,
-    /// Progress messages at the four moments of a plan (CUG-14).
-    pub progress: ProgressMode,
     /// Asks the planner again when an evaluator says so (FSP-05).
     pub evaluator: bool,
-    /// Most turns of the loop (FSP-09).
-    pub max_turns: Option<u32>,
-    /// The plan is given beforehand, so no planner is called (SHN-06).
+    /// Tasks that are taken at all.
     pub max_tasks: u32,
-}
-
-/// How progress is told (CUG-44).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ProgressMode {
-    #[default]
-    Off,
-    Append,
-    Update,
 }
 
 /// What a capability is and what it needs (PDT-19).
@@ -239,9 +226,7 @@ impl Default for GraphRules {
             capabilities: Vec::new(),
             agents: Vec::new(),
             policies: super::ResolvedPolicies::default(),
-            progress: ProgressMode::Off,
             evaluator: false,
-            max_turns: None,
             max_tasks: 20_000,
         }
     }

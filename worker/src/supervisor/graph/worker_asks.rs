@@ -60,14 +60,7 @@ impl Graph {
         self.call(Pending::Consult { task: id.clone(), attempt }, call, out);
     }
 
-    pub(super) fn consulted(
-        &mut self,
-        id: &TaskId,
-        attempt: u32,
-        answer: Answer,
-        gates: &mut dyn Gates,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn consulted(&mut self, id: &TaskId, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
         let text = match answer {
             Ok(value) => text_of(value.get("result").unwrap_or(&value)),
             Err(failure) => format!("Consultation failed: {failure}"),
@@ -78,7 +71,6 @@ impl Graph {
         if let Some(Value::Object(last)) = log.and_then(|list| list.last_mut()) {
             last.insert("answer".into(), text.clone().into());
         }
-        let _ = attempt;
         let Some(copy) = self.copy(id) else { return };
         let mut extra = gates.context(&copy, out);
         extra.insert("consultations".into(), copy.metadata.get("consultations").cloned().unwrap_or_default());

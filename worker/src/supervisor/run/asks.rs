@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::work::{self, Carried};
 use super::{SUPERVISOR, SupervisorRun, children};
-use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Key};
+use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Key, Outbox};
 use crate::supervisor::spec::SupervisorSpec;
 
 /// How often a call is delivered whose worker was lost.
@@ -161,14 +161,10 @@ impl SupervisorRun {
 
     /// A call that cannot be carried out is answered at once.
     fn refused(&mut self, key: Key, why: String, cx: &mut Cx<'_>) {
-        let mut out = crate::supervisor::outbox::Outbox::new(self.run.clone(), cx.now());
+        let mut out = Outbox::new(self.run.clone(), cx.now());
         self.hear(key, Err(CallFailure::error(why)), &mut out);
         self.go_on(&mut out);
-        let (asks, notes) = out.take();
-        self.note(notes, cx);
-        for ask in asks {
-            self.ask(ask, cx);
-        }
+        self.ask_all(out, cx);
     }
 
     fn cancel_key(&mut self, key: &str, reason: &str, cx: &mut Cx<'_>) {
@@ -188,11 +184,9 @@ impl SupervisorRun {
         match children::spec_of(&self.resolved.spec, kind, input, self.context.depth) {
             Ok(input) => {
                 self.ledger.start_child(key.clone(), SUPERVISOR, &input, cx);
-                let mut out = crate::supervisor::outbox::Outbox::new(self.run.clone(), cx.now());
+                let mut out = Outbox::new(self.run.clone(), cx.now());
                 self.parts.control.register(key, &mut out);
-                for ask in out.take().0 {
-                    self.ask(ask, cx);
-                }
+                self.ask_all(out, cx);
             }
             Err(why) => self.refused(key, why, cx),
         }

@@ -38,14 +38,8 @@ fn simple_agent(spec: &SupervisorSpec, context: &RunContext) -> Option<String> {
 }
 
 impl Carrier {
-    pub(super) fn new(
-        spec: &SupervisorSpec,
-        context: &RunContext,
-        parts: &mut Parts,
-        out: &mut Outbox,
-    ) -> Result<Self, Failure> {
+    pub(super) fn new(spec: &SupervisorSpec, context: &RunContext, out: &mut Outbox) -> Result<Self, Failure> {
         let invalid = |why: String| Failure::application(INVALID_SPEC, why).non_retryable();
-        let _ = parts;
         match spec.family() {
             Family::Graph => {
                 let plan = rules::first_plan(spec).map_err(invalid)?;

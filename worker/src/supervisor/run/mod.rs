@@ -88,7 +88,7 @@ impl StateMachine for SupervisorRun {
         if resolved.spec.family() != Family::Agents {
             parts.team.started(&resolved.spec.name, &mut out);
         }
-        let carrier = Carrier::new(&resolved.spec, &context, &mut parts, &mut out)?;
+        let carrier = Carrier::new(&resolved.spec, &context, &mut out)?;
         let mut run = SupervisorRun {
             resolved,
             context,

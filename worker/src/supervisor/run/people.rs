@@ -196,8 +196,11 @@ impl SupervisorRun {
         }
     }
 
-    fn ask_all(&mut self, mut out: Outbox, cx: &mut Cx<'_>) {
-        for ask in out.take().0 {
+    /// What a part left between two asks: its notes are recorded as any others.
+    pub(super) fn ask_all(&mut self, mut out: Outbox, cx: &mut Cx<'_>) {
+        let (asks, notes) = out.take();
+        self.note(notes, cx);
+        for ask in asks {
             self.ask(ask, cx);
         }
     }

@@ -3,8 +3,7 @@
 //! Invariant: a pure function of the spec; what the spec leaves open is decided here once, and nowhere else.
 
 use crate::supervisor::graph::{
-    Authority, CapabilityCard, GraphRules, OnExhausted, PlannedTask, Planning, ProgressMode, ReviewScope, Selection,
-    Synthesis,
+    Authority, CapabilityCard, GraphRules, OnExhausted, PlannedTask, Planning, ReviewScope, Selection, Synthesis,
 };
 use crate::supervisor::model::{OnUnmet, PlanChangeError, Requires, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Purpose;
@@ -45,7 +44,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         review_sees_accepted: spec.review.include_accepted,
         accept_below_score_bp: spec.review.accept_below_score.map(spec::Ratio::as_bp),
         append_feedback: pydantask,
-        max_steps: (pydantask || selection == Selection::Controller).then_some(spec.run_loop.max_steps),
+        max_steps: (selection != Selection::All).then_some(spec.run_loop.max_steps),
         max_iterations: spec.run_loop.max_iterations,
         no_progress: spec.run_loop.no_progress,
         tries: if spec.failure.on_subtask_error == spec::OnSubtaskError::Skip { 1 } else { spec.failure.tries },
@@ -79,13 +78,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
             Selection::Controller => spec.agents.iter().map(|agent| agent.name.clone()).collect(),
             _ => Vec::new(),
         },
-        progress: match spec.progress.messages {
-            spec::ProgressMessages::Append => ProgressMode::Append,
-            spec::ProgressMessages::Update => ProgressMode::Update,
-            spec::ProgressMessages::None => ProgressMode::Off,
-        },
         evaluator: spec.preset == Some(Preset::FlowPlanAndExecute) && spec.planning.replan,
-        max_turns: None,
         ..GraphRules::default()
     }
 }

@@ -500,8 +500,6 @@ impl World {
                 }
             }
         }
-        let refused = self.scene.cues.iter().take(self.cues).count();
-        let _ = refused;
     }
 
     /// The calls that were answered within the first steps.

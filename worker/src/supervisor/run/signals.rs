@@ -124,7 +124,7 @@ impl SupervisorRun {
             (Consequence::Proceed { .. }, None, _) if of_plan => graph.plan_approved(parts, out),
             (Consequence::Retry { feedback, .. }, None, _) if of_plan => {
                 let said = json!([{ "role": "user", "message": feedback }]);
-                graph.ask_plan_again(&said, false, parts, out);
+                graph.ask_plan_again(&said, false, out);
             }
             (Consequence::Retry { feedback, .. }, Some(task), _) => graph.sent_back(&task, &feedback, parts, out),
             (Consequence::Skip { reason }, Some(task), _) => graph.rejected(&task, &reason, parts, out),

@@ -74,7 +74,9 @@ impl SupervisorRun {
             }
             "set_policy" => {
                 self.parts.escalations.set_policy(&value).map_err(|why| refused(why.to_string()))?;
-                Ok(json!(self.parts.escalations.rules()))
+                let rules = self.parts.escalations.rules();
+                self.parts.approvals.set_rules(rules.approval.clone());
+                Ok(json!(rules))
             }
             "kill_process" => self.carrier.kill_process(&value, out).map_err(refused),
             other => Err(refusal(
@@ -122,9 +124,8 @@ impl SupervisorRun {
         let feedback = PlanFeedback::read(value).map_err(|why| why.to_string())?;
         let review = self.parts.review.as_mut().ok_or_else(no_review)?;
         let again = review.feedback(&feedback, out).map_err(|why| why.to_string())?;
-        let parts = &mut self.parts;
         let graph = self.carrier.graph_mut().ok_or_else(no_plan)?;
-        graph.ask_plan_again(&json!(again.conversation), again.definitive, parts, out);
+        graph.ask_plan_again(&json!(again.conversation), again.definitive, out);
         Ok(json!({ "round": again.round, "status": "regenerating" }))
     }
 

@@ -343,3 +343,42 @@ fn delegations_are_a_plan() {
     let wrong = played(Some("delegation")).outcome().error.clone().unwrap();
     assert!(wrong.contains("strategy"), "{wrong}");
 }
+
+/// FSP-09: a loop that goes step by step has a cap of turns, retries among them; what is left is skipped.
+#[test]
+fn a_loop_has_a_cap_of_turns() {
+    let tasks: Vec<Value> = (1..=5).map(|n| json!({ "id": n, "goal": "g" })).collect();
+    let script = |call: &Call| match (call.purpose, call.key.as_str()) {
+        (_, "execute/1/1") => fails("once"),
+        _ => says(json!("x")),
+    };
+    let played = |max_steps: u32| {
+        let rules =
+            GraphRules { selection: Selection::One, tries: 2, max_steps: Some(max_steps), ..GraphRules::default() };
+        Stage::new(rules, plan("o", json!(tasks)), &script).play()
+    };
+    assert_eq!(played(3).statuses(), "1=completed 2=completed 3=skipped 4=skipped 5=skipped");
+    assert_eq!(played(3).graph.errors, ["the limit of 3 turns is reached"]);
+    assert_eq!(played(6).outcome().phase, Phase::Completed);
+}
+
+/// CUG-04: tasks without an id are called by their place before an order makes edges of them; where no agents are listed,
+/// those that are allowed are told.
+#[test]
+fn policies_reach_tasks_without_an_id() {
+    let policies = ResolvedPolicies {
+        supervisor_allowed_agents: vec!["crm".into(), "mail".into()],
+        supervisor_sequence_order: vec!["crm".into(), "mail".into()],
+        ..ResolvedPolicies::default()
+    };
+    let script = |call: &Call| match call.purpose {
+        Purpose::Plan => {
+            says(json!({ "tasks": [{ "goal": "write", "agent": "mail" }, { "goal": "find", "agent": "crm" }] }))
+        }
+        _ => says(json!("x")),
+    };
+    let rules = GraphRules { policies, ..GraphRules::default() };
+    let played = Stage::new(rules, TaskPlan::new("i"), &script).play();
+    assert_eq!(played.task("1").dependencies(), [TaskId::of("2")]);
+    assert_eq!(played.call("plan/1").context["agents"], json!(["crm", "mail"]));
+}
