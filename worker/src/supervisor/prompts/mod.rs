@@ -60,8 +60,7 @@ pub fn of(purpose: Purpose, context: &Value) -> String {
 }
 
 fn read<'a, T: Deserialize<'a>>(context: &'a Value, prompt: impl FnOnce(&T) -> String) -> String {
-    // Data of another shape is told as it is: a model that is told nothing would be asked all the same.
-    T::deserialize(context).map(|turn| prompt(&turn)).unwrap_or_else(|_| text::shown(context))
+    T::deserialize(context).map(|turn| prompt(&turn)).unwrap_or_default()
 }
 
 #[cfg(test)]
