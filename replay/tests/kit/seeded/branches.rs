@@ -1,6 +1,7 @@
 //! Bugs 6, 7, 9, 23: the code leaves the order of things to something else.
 
 use std::future::ready;
+use std::pin::Pin;
 
 use bosun_engine::Failure;
 use bosun_engine::workflow::{WfContext, WorkflowRegistry};
@@ -44,12 +45,20 @@ async fn own_runtime(ctx: WfContext, n: u32) -> Result<u32, Failure> {
     static RUNTIME: std::sync::LazyLock<Option<tokio::runtime::Runtime>> =
         std::sync::LazyLock::new(|| tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().ok());
     let Some(runtime) = RUNTIME.as_ref() else { return Ok(0) };
-    let (send, receive) = tokio::sync::oneshot::channel();
+    let (send, mut receive) = tokio::sync::oneshot::channel();
+    let (begin, may_begin) = tokio::sync::oneshot::channel();
     runtime.spawn(async move {
-        tokio::task::yield_now().await;
+        let _ = may_begin.await;
         send.send(n + 1)
     });
-    let next = receive.await.unwrap_or_default();
+    // The runtime's thread begins when somebody waits for it: were it done before, there would be no wake-up to catch.
+    let mut begin = Some(begin);
+    let next = std::future::poll_fn(|cx| {
+        let poll = Pin::new(&mut receive).poll(cx);
+        let _ = begin.take().map(|begin| begin.send(()));
+        poll
+    });
+    let next = next.await.unwrap_or_default();
     ctx.activity("work", &next, quick()).await
 }
 
