@@ -131,6 +131,26 @@ impl PlannedTask {
         self.deps.iter().map(edge).collect()
     }
 
+    /// Changes a task that is planned again: its goal and priority, and of the rest what is said.
+    pub(super) fn change(self, task: &mut Task) {
+        (task.goal, task.priority) = (self.goal, self.priority);
+        let given = |new: Option<String>, old: &mut Option<String>| *old = new.or_else(|| old.take());
+        given(self.agent, &mut task.agent);
+        given(self.capability, &mut task.capability);
+        given(self.role, &mut task.role);
+        given(self.action, &mut task.action);
+        task.params.extend(self.params);
+        task.metadata.extend(self.metadata);
+        if !self.tools.is_empty() {
+            task.tools = self.tools;
+        }
+        task.required |= self.required;
+        task.requires_approval |= self.requires_approval;
+        task.risk = task.risk.max(self.risk);
+        task.est_cost_micros = self.cost.or(task.est_cost_micros);
+        task.is_final |= self.is_final;
+    }
+
     pub fn task(self, id: TaskId, requires: Requires, max_attempts: u32) -> Task {
         Task {
             edges: self.edges(requires),
@@ -306,6 +326,8 @@ pub struct Evaluation {
     /// Bypasses the replanner.
     #[serde(default)]
     pub tasks: Option<Vec<PlannedTask>>,
+    #[serde(default)]
+    pub tokens: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -374,11 +396,19 @@ impl Reply {
         if failed {
             let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
             let reason = text("reason").or_else(|| text("error")).or_else(|| text("error_message"));
-            return Ok(Reply { reason, success: false, ..Reply::default() });
+            // A failure may have any form; what it cost counts where it says so.
+            let tokens = map.get("tokens").and_then(Value::as_u64).unwrap_or_default();
+            let cost = ["cost", "cost_usd"].iter().find_map(|key| dollars(map.get(*key)?).ok().flatten());
+            return Ok(Reply { reason, tokens, cost, success: false, ..Reply::default() });
         }
         let mut map = map.clone();
         map.entry("result").or_insert(Value::Null);
         read("worker's reply", &Value::Object(map))
+    }
+
+    /// Why there is no result.
+    pub(super) fn why(&self) -> String {
+        self.reason.clone().unwrap_or_else(|| "Task did not produce a result".to_owned())
     }
 }
 

@@ -203,23 +203,31 @@ impl Graph {
             Err(failure) if failure.kind == CallFailureKind::Timeout => Err(format!("timeout: {}", failure.message)),
             Err(failure) => Err(failure.message),
         };
+        if let Ok(reply) = &reply {
+            self.charge_attempt(id, attempt, reply);
+        }
         match reply {
             Ok(reply) if reply.success => self.replied(id, attempt, reply, gates, out),
-            Ok(reply) => {
-                let why = reply.reason.clone().unwrap_or_else(|| "Task did not produce a result".to_owned());
-                self.errored(id, attempt, why, gates, out);
-            }
+            Ok(reply) => self.errored(id, attempt, reply.why(), gates, out),
             Err(why) => self.errored(id, attempt, why, gates, out),
         }
     }
 
+    /// What an attempt cost counts, whatever came of it.
+    pub(super) fn charge_attempt(&mut self, id: &TaskId, attempt: u32, reply: &Reply) {
+        let cost = reply.cost.unwrap_or(0);
+        self.charge(reply.tokens, cost);
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        if let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) {
+            record.tokens += reply.tokens;
+            record.cost_micros += cost;
+        }
+    }
+
     fn replied(&mut self, id: &TaskId, attempt: u32, reply: Reply, gates: &mut dyn Gates, out: &mut Outbox) {
-        self.charge(reply.tokens, reply.cost.unwrap_or(0));
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         if let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) {
             record.outcome = AttemptOutcome::Completed;
-            record.tokens += reply.tokens;
-            record.cost_micros += reply.cost.unwrap_or(0);
             record.confidence_bp = reply.confidence;
             record.model.clone_from(&reply.model);
         }
@@ -227,7 +235,7 @@ impl Graph {
             return self.overflowed(id, attempt, notes, gates, out);
         }
         if let Some(question) = &reply.consult {
-            return self.consult(id, attempt, question.clone(), out);
+            return self.consult(id, attempt, question, gates, out);
         }
         // Nothing is no result.
         task.result = Some(reply.result.clone()).filter(|result| reply.interrupt.is_none() && !result.is_null());

@@ -9,10 +9,8 @@ use super::*;
 use crate::supervisor::model::{CancelReason, TaskError};
 use crate::supervisor::shape::Shape;
 
-/// Tries of a synthesis that does not have the shape it must have (FSS-21).
-const SYNTHESIS_TRIES_MAX: u32 = 3;
-/// From how many characters a synthesis task's own result is good enough (SHN-48).
-const SYNTHESIS_TASK_CHARS: usize = 100;
+/// The timer of the run's time.
+pub(super) const WALL: &str = "budget/wall";
 
 /// How a run ended and what it gave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,7 +39,7 @@ impl Graph {
         let over = |limit: Option<u64>, spent: u64| limit.is_some_and(|limit| spent >= limit);
         let tokens = self.rules.selection != Selection::Supervisor && over(self.rules.token_budget, self.spent.tokens);
         let calls = over(self.rules.call_budget, self.spent.calls);
-        if !tokens && !calls && !over(self.rules.cost_budget_micros, self.spent.cost_micros) {
+        if !self.out_of_time && !tokens && !calls && !over(self.rules.cost_budget_micros, self.spent.cost_micros) {
             return;
         }
         let waiting = |task: &&Task| !task.is_in_flight();
@@ -265,7 +263,8 @@ impl Graph {
         let result = task.result.clone()?;
         let tokens: u64 = task.attempts.iter().map(|attempt| attempt.tokens).sum();
         let cites = result.get("citations").is_some_and(|list| list.as_array().is_none_or(|list| !list.is_empty()));
-        (text_of(&result).chars().count() >= SYNTHESIS_TASK_CHARS && tokens > 0 && !cites).then_some(result)
+        (text_of(&result).chars().count() >= self.rules.own_result_chars as usize && tokens > 0 && !cites)
+            .then_some(result)
     }
 
     pub(super) fn synthesized(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
@@ -278,7 +277,7 @@ impl Graph {
                 out.note(NoteKind::SynthesisRecorded, json!({ "try": self.synthesis_tries }));
                 self.end_with(Some(value), out);
             }
-            Err(why) if self.synthesis_tries < SYNTHESIS_TRIES_MAX => {
+            Err(why) if self.synthesis_tries < self.rules.synthesis_tries => {
                 self.errors.push(why);
                 self.synthesize(gates, out);
             }

@@ -116,17 +116,26 @@ impl Graph {
         self.ask_planner(out);
     }
 
-    /// Takes a new plan beside what is kept (FSS-12, FSS-13).
+    /// Takes a new plan beside what is kept (FSS-12, FSS-13). A person's leaves alone what runs.
     pub(super) fn merge_plan(
         &mut self,
         planned: Vec<PlannedTask>,
+        origin: PlanOrigin,
         gates: &mut dyn Gates,
         out: &mut Outbox,
     ) -> Result<(), String> {
+        let runs = |task: &Task| origin == PlanOrigin::Human && task.is_in_flight();
         let kept = |status: TaskStatus| matches!(status, TaskStatus::Completed | TaskStatus::Escalated);
         let (mut renamed, mut fresh, mut again) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let named: BTreeSet<TaskId> = planned.iter().filter_map(|task| task.id.clone()).collect();
         for task in planned {
-            let id = task.id.clone().unwrap_or_else(|| self.plan.fresh_id());
+            let id = match &task.id {
+                Some(id) => id.clone(),
+                None => self.unnamed(&named),
+            };
+            if self.task(&id).is_some_and(runs) {
+                return Err(format!("task {id} is being done; cancel it, or leave it out of the new plan"));
+            }
             match self.task(&id).map(|task| task.status) {
                 Some(status) if kept(status) => {} // accepted work is never redone
                 Some(status) if status.is_terminal() => {
@@ -139,10 +148,11 @@ impl Graph {
             }
         }
         let mentioned: BTreeSet<TaskId> = again.iter().map(|(id, _)| id.clone()).collect();
-        let left: Vec<TaskId> = self.open.iter().filter(|id| !mentioned.contains(*id)).cloned().collect();
+        let replaced = |id: &&TaskId| !mentioned.contains(*id) && !self.task(id).is_some_and(runs);
+        let left: Vec<TaskId> = self.open.iter().filter(replaced).cloned().collect();
         let new = self.built(fresh, &renamed);
         self.plan.add(new.clone()).map_err(|why| why.to_string())?;
-        self.plan.origin = PlanOrigin::Replan;
+        self.plan.origin = origin;
         for id in left {
             self.supersede(&id, gates, out);
         }
@@ -156,6 +166,16 @@ impl Graph {
         self.snapshot_plan("plan", out);
         out.note(NoteKind::PlanRevised, json!({ "version": self.plan.version, "iteration": self.iteration }));
         Ok(())
+    }
+
+    /// A number that neither the plan nor the new tasks have.
+    fn unnamed(&mut self, named: &BTreeSet<TaskId>) -> TaskId {
+        loop {
+            let id = self.plan.fresh_id();
+            if !named.contains(&id) {
+                return id;
+            }
+        }
     }
 
     /// A name nobody has (FSP-06).
@@ -211,7 +231,8 @@ impl Graph {
         self.plan.set_edges(id, edges).map_err(|why| why.to_string())?;
         let iteration = self.iteration;
         if let Some(task) = self.plan.tasks.get_mut(id) {
-            (task.goal, task.priority, task.iteration) = (planned.goal, planned.priority, iteration);
+            planned.change(task);
+            task.iteration = iteration;
             out.note(NoteKind::TaskPatched, json!({ "task": id, "goal": task.goal }));
         }
         self.runnable.retain(|(_, _, other)| other != id);
@@ -253,6 +274,7 @@ impl Graph {
                 return self.abort("evaluation_failed", format!("evaluation failed: {why}"), Value::Null, gates, out);
             }
         };
+        self.charge(evaluation.tokens, 0);
         out.note(NoteKind::DecisionRecorded, json!({ "decision": evaluation.decision, "reason": evaluation.reason }));
         match evaluation.decision {
             EvaluationKind::Continue => {}
@@ -279,7 +301,7 @@ impl Graph {
     }
 
     pub(super) fn take_replan(&mut self, tasks: Vec<PlannedTask>, gates: &mut dyn Gates, out: &mut Outbox) {
-        if let Err(why) = self.merge_plan(tasks, gates, out) {
+        if let Err(why) = self.merge_plan(tasks, PlanOrigin::Replan, gates, out) {
             return self.abort("planning_failed", format!("planning failed: {why}"), Value::Null, gates, out);
         }
         self.enter(Phase::Executing, out);

@@ -129,6 +129,9 @@ pub struct Graph {
     /// Steps of a loop that goes one by one (FSP-09).
     #[serde(default)]
     turns: u32,
+    /// The time of the run is over.
+    #[serde(default)]
+    out_of_time: bool,
     /// Tasks that ended since the controller or evaluator was asked last.
     news: bool,
 }
@@ -170,6 +173,7 @@ impl Graph {
             idle_cycles: 0,
             in_cycle: false,
             turns: 0,
+            out_of_time: false,
             news: false,
         };
         let ids: Vec<TaskId> = graph.plan.tasks.keys().cloned().collect();
@@ -189,7 +193,7 @@ impl Graph {
             Pending::Control => self.controlled(answer, gates, out),
             Pending::Evaluate => self.evaluated(answer, gates, out),
             Pending::Execute { task, attempt } => self.executed(&task, attempt, answer, gates, out),
-            Pending::Consult { task, .. } => self.consulted(&task, answer, gates, out),
+            Pending::Consult { task, attempt } => self.consulted(&task, attempt, answer, gates, out),
             Pending::Act { task, attempt } => self.acted(&task, attempt, answer, gates, out),
             Pending::Review { task, attempt } => self.reviewed(&task, attempt, answer, gates, out),
             Pending::ReviewIteration => self.iteration_reviewed(answer, gates, out),
@@ -200,7 +204,12 @@ impl Graph {
     }
 
     /// A timer of a task has fired: a backoff is over, or it has waited too long for its dependencies.
+    /// The time of the run is a budget like any other.
     pub fn fired(&mut self, key: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        if key == finish::WALL {
+            self.out_of_time = true;
+            return self.advance(gates, out);
+        }
         let Some(id) = self.timers.remove(key) else { return };
         if key.starts_with("deps/") {
             self.waited_too_long(&id, gates, out);

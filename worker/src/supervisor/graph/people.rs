@@ -6,10 +6,13 @@
 use serde_json::{Map, json};
 
 use super::*;
-use crate::supervisor::model::{CancelReason, Feedback, FeedbackFrom, SkipReason, TaskError};
+use crate::supervisor::model::{CancelReason, Feedback, FeedbackFrom, PlanOrigin, SkipReason, TaskError};
 
 /// The capability of tasks that a person does: they are asked, and the answer is the result.
 pub const HUMAN: &str = "human";
+
+/// Notes that wait for the next decision; of more, the oldest go.
+const BOARD_NOTES_MAX: usize = 200;
 
 impl Graph {
     /// A person has approved that a task may start, or that what its result proposes may be done.
@@ -56,14 +59,19 @@ impl Graph {
         if self.task(id).is_none_or(|task| task.status != TaskStatus::Running || task.tries != attempt) {
             return;
         }
-        match answer {
-            Ok(done) => {
+        let done = answer.map_err(|why| why.message).and_then(|done| Ok((Reply::of(done.clone())?, done)));
+        match done {
+            Ok((reply, done)) => {
+                self.charge_attempt(id, attempt, &reply);
+                if !reply.success {
+                    return self.errored(id, attempt, reply.why(), gates, out);
+                }
                 if let Some(task) = self.plan.tasks.get_mut(id) {
                     task.metadata.insert("action_result".into(), done);
                 }
                 self.take(id, attempt, gates, out);
             }
-            Err(why) => self.errored(id, attempt, why.message, gates, out),
+            Err(why) => self.errored(id, attempt, why, gates, out),
         }
     }
 
@@ -183,6 +191,16 @@ impl Graph {
 
 /// What people do to the plan.
 impl Graph {
+    /// Words of a person, for the next decision. A graph where nobody decides has no use for them beyond the mailbox.
+    pub fn told(&mut self, text: &str) {
+        if self.rules.selection != Selection::Supervisor {
+            return;
+        }
+        self.board_notes.push(format!("A person says: {text}"));
+        let excess = self.board_notes.len().saturating_sub(BOARD_NOTES_MAX);
+        self.board_notes.drain(..excess);
+    }
+
     /// The plan that was shown is approved: it is carried out as it is (CUG-31).
     pub fn plan_approved(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         if self.phase == Phase::AwaitingPlanApproval {
@@ -190,17 +208,51 @@ impl Graph {
         }
     }
 
-    /// A person replaces what is left of the plan; what is over or runs stays.
+    /// A person replaces what is left of the plan; what is over or runs stays. Refused as a whole, or taken as a whole.
+    /// A plan that waits for its approval is shown again as it is now.
     pub fn revise(&mut self, tasks: Vec<PlannedTask>, gates: &mut dyn Gates, out: &mut Outbox) -> Result<(), String> {
-        if self.phase.is_terminal() {
+        self.may_be_changed()?;
+        let planned = self.checked(PlannerOutput { tasks, ..PlannerOutput::default() })?;
+        let mut changed = self.clone();
+        changed.merge_plan(planned.tasks, PlanOrigin::Human, gates, out)?;
+        *self = changed;
+        self.plan_changed(gates, out);
+        Ok(())
+    }
+
+    /// A tool of the plan in a person's hands. What is added or patched is part of what they approve.
+    pub fn changed_by_person(
+        &mut self,
+        tool: &str,
+        args: &Map<String, Value>,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) -> Result<Value, String> {
+        if matches!(tool, "add_task" | "patch_task") {
+            self.may_be_changed()?;
+        } else if self.phase.is_terminal() {
             return Err(format!("the run is {}", self.phase));
         }
-        let before = self.clone();
-        if let Err(why) = self.merge_plan(tasks, gates, out) {
-            *self = before;
-            return Err(why);
+        let answer = self.tool(tool, args, Actor::Human, gates, out)?;
+        self.plan_changed(gates, out);
+        Ok(answer)
+    }
+
+    /// Whether people may change the plan: while one is made, reviewed or summed up, a change would be lost.
+    pub(super) fn may_be_changed(&self) -> Result<(), String> {
+        let is_asked = self.calls.values().any(|pending| *pending == Pending::Plan);
+        match self.phase {
+            Phase::Executing | Phase::AwaitingPlanApproval if !is_asked => Ok(()),
+            phase if phase.is_terminal() => Err(format!("the run is {phase}")),
+            phase => Err(format!("the run is {phase}: a plan is changed while it waits for approval or is executed")),
         }
-        self.plan.origin = crate::supervisor::model::PlanOrigin::Human;
-        Ok(())
+    }
+
+    /// What people are asked to approve is the plan as it is now.
+    pub(super) fn plan_changed(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        if self.phase == Phase::AwaitingPlanApproval && !gates.plan_needs_approval(&self.plan, self.complexity_bp, out)
+        {
+            self.execute_plan(gates, out);
+        }
     }
 }

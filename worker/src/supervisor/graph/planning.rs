@@ -3,6 +3,8 @@
 //! Invariant: nothing is dispatched before a conforming, checked plan is in the log (FSS-04, CUG-45), and approved where
 //! that is asked for; a plan with an agent that is not there is refused as a whole (CUG-03).
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::*;
@@ -12,6 +14,10 @@ use crate::supervisor::team::roles::role_of;
 impl Graph {
     /// Starts the run: by its plan, by a planner, or by a decider.
     pub fn start(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        if let Some(wall) = self.rules.wall_budget_ms {
+            let at = out.now().plus(Duration::from_millis(wall));
+            out.timer(finish::WALL.to_owned(), at, "the time of the run".to_owned());
+        }
         match self.rules.planning {
             Planning::Planner if self.plan.tasks.is_empty() => {
                 self.enter(Phase::Planning, out);
@@ -191,7 +197,7 @@ impl Graph {
         named.iter().filter(|agent| self.rules.policies.allows(agent)).cloned().collect()
     }
 
-    fn checked(&self, output: PlannerOutput) -> Result<PlannerOutput, String> {
+    pub(super) fn checked(&self, output: PlannerOutput) -> Result<PlannerOutput, String> {
         let known = |agent: &String| self.rules.agents.is_empty() || self.rules.agents.contains(agent);
         for (place, task) in output.tasks.iter().enumerate() {
             let Some(agent) = &task.agent else { continue };

@@ -144,13 +144,20 @@ pub struct GraphRules {
     pub output_schema: Option<Value>,
     /// One successful result that is no JSON needs no synthesis (SHN-48).
     pub bypass_single: bool,
-    /// The whole run ends with the first answer's failure text of planning as result (SHN-06).
+    /// How many characters a synthesis task's own result must have to be used as it is (SHN-48).
+    pub own_result_chars: u32,
+    /// How often a synthesis is asked for that does not have the shape it must have (FSS-21).
+    pub synthesis_tries: u32,
+    /// Tokens of all answers of the run.
     pub token_budget: Option<u64>,
     /// Calls of agents and models in all.
     #[serde(default)]
     pub call_budget: Option<u64>,
     #[serde(default)]
     pub cost_budget_micros: Option<u64>,
+    /// How long the run may take, in ms: after that nothing more starts.
+    #[serde(default)]
+    pub wall_budget_ms: Option<u64>,
     /// What becomes of a run whose budget is spent: it fails, or ends with what there is.
     #[serde(default)]
     pub fail_on_budget: bool,
@@ -217,9 +224,12 @@ impl Default for GraphRules {
             synthesis: Synthesis::Synthesizer,
             output_schema: None,
             bypass_single: false,
+            own_result_chars: 100,
+            synthesis_tries: 3,
             token_budget: None,
             call_budget: None,
             cost_budget_micros: None,
+            wall_budget_ms: None,
             fail_on_budget: false,
             agent_tries: std::collections::BTreeMap::new(),
             compensate: true,

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod flow;
+mod people;
 mod property;
 mod pydantask;
 mod shannon;

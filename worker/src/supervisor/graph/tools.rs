@@ -119,6 +119,7 @@ impl Graph {
         if self.plan.tasks.len() >= self.rules.max_tasks as usize {
             return Err(format!("Error: the plan has {} tasks; no more are taken", self.plan.tasks.len()));
         }
+        let next_id = self.plan.next_id;
         let id = self.plan.fresh_id();
         let mut task = Task::new(id.clone(), add.sub_task_objective.clone());
         task.capability = Some(add.capability.clone());
@@ -127,7 +128,10 @@ impl Graph {
         task.params = add.parameters.clone().unwrap_or_default();
         task.max_attempts = add.max_attempts.unwrap_or(self.rules.max_attempts).max(1);
         task.status = TaskStatus::Ready;
-        self.plan.add(vec![task]).map_err(|why| format!("Error: {why}"))?;
+        if let Err(why) = self.plan.add(vec![task]) {
+            self.plan.next_id = next_id; // what is refused changes nothing
+            return Err(format!("Error: {why}"));
+        }
         out.note(NoteKind::TaskAdded, json!({ "task": id, "goal": add.sub_task_objective }));
         self.index(&id);
         Ok(id.number().map_or_else(|| json!(id), |number| json!(number)))

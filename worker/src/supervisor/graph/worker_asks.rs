@@ -1,6 +1,6 @@
 //! What a worker may ask for instead of a result: to go on with its notes, and one question to another capability.
 //!
-//! Invariant: both are bounded (PDT-48, PDT-49), both are recorded with the task, and neither is an error by itself.
+//! Invariant: both are bounded in number and size (PDT-48, PDT-49), both are recorded with the task, and neither is an error by itself.
 
 use serde_json::json;
 
@@ -10,6 +10,10 @@ use super::*;
 const OVERFLOWS_MAX: u32 = 2;
 /// Characters of notes that a resumed worker is shown.
 const NOTES_MAX: usize = 6_000;
+/// Questions of one task. PDT-49 bounds the question, not their number; a worker that only asks would never end.
+const CONSULTS_MAX: usize = 8;
+/// Characters of a question that is asked: as many as of notes.
+const QUESTION_MAX: usize = NOTES_MAX;
 /// Characters of a consulted answer (PDT-49).
 const CONSULT_ANSWER_MAX: usize = 3_000;
 const CONSULT_TOKENS_MAX: u32 = 1_200;
@@ -40,36 +44,59 @@ impl Graph {
     }
 
     /// PDT-49: one bounded question to another capability; the worker goes on with the answer.
-    pub(super) fn consult(&mut self, id: &TaskId, attempt: u32, question: Value, out: &mut Outbox) {
-        let text = |key: &str| question.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let n =
-            self.task(id).and_then(|task| task.metadata.get("consultations")?.as_array().map(Vec::len)).unwrap_or(0);
+    pub(super) fn consult(
+        &mut self,
+        id: &TaskId,
+        attempt: u32,
+        question: &Value,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
+        let text = |key: &str| -> String {
+            question.get(key).and_then(Value::as_str).unwrap_or_default().chars().take(QUESTION_MAX).collect()
+        };
+        let (capability, question) = (text("capability"), text("question"));
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        let list = task.metadata.entry("consultations").or_insert_with(|| json!([]));
+        let Value::Array(list) = list else { return };
+        if list.len() >= CONSULTS_MAX {
+            let why = format!("the task has asked {CONSULTS_MAX} questions already; no more are answered");
+            return self.errored(id, attempt, why, gates, out);
+        }
+        list.push(json!({ "capability": capability, "question": question }));
+        let n = list.len();
         let context = json!({
-            "question": text("question"), "capability": text("capability"), "for_task": id, "tools": [],
+            "question": question, "capability": capability, "for_task": id, "tools": [],
             "max_tokens": CONSULT_TOKENS_MAX,
         });
-        let call = Call::new(format!("consult/{id}/{attempt}/{}", n + 1), Purpose::ExecuteWorker, context)
-            .agent(text("capability"))
+        let call = Call::new(format!("consult/{id}/{attempt}/{n}"), Purpose::ExecuteWorker, context)
+            .agent(capability)
             .task(id.clone(), attempt);
-        if let Some(task) = self.plan.tasks.get_mut(id) {
-            let list = task.metadata.entry("consultations").or_insert_with(|| json!([]));
-            if let Some(list) = list.as_array_mut() {
-                list.push(question);
-            }
-        }
         self.call(Pending::Consult { task: id.clone(), attempt }, call, out);
     }
 
-    pub(super) fn consulted(&mut self, id: &TaskId, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let text = match answer {
-            Ok(value) => text_of(value.get("result").unwrap_or(&value)),
-            Err(failure) => format!("Consultation failed: {failure}"),
+    pub(super) fn consulted(
+        &mut self,
+        id: &TaskId,
+        attempt: u32,
+        answer: Answer,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
+        let reply = answer.map_err(|failure| failure.to_string()).and_then(Reply::of);
+        if let Ok(reply) = &reply {
+            self.charge_attempt(id, attempt, reply);
+        }
+        let text = match reply {
+            Ok(reply) if reply.success => text_of(&reply.result),
+            Ok(reply) => format!("Consultation failed: {}", reply.why()),
+            Err(why) => format!("Consultation failed: {why}"),
         };
         let text: String = text.chars().take(CONSULT_ANSWER_MAX).collect();
         let Some(task) = self.plan.tasks.get_mut(id).filter(|task| task.status == TaskStatus::Running) else { return };
         let log = task.metadata.get_mut("consultations").and_then(Value::as_array_mut);
         if let Some(Value::Object(last)) = log.and_then(|list| list.last_mut()) {
-            last.insert("answer".into(), text.clone().into());
+            last.insert("answer".into(), text.into());
         }
         let Some(copy) = self.copy(id) else { return };
         let mut extra = gates.context(&copy, out);

@@ -103,12 +103,13 @@ impl TaskPlan {
         Ok(true)
     }
 
-    /// A number nobody has.
+    /// A number nobody has, and nobody is given again.
     pub fn fresh_id(&mut self) -> TaskId {
         while self.tasks.contains_key(&TaskId::from(self.next_id)) {
             self.next_id += 1;
         }
-        TaskId::from(self.next_id)
+        self.next_id += 1;
+        TaskId::from(self.next_id - 1)
     }
 
     pub fn get(&self, id: &TaskId) -> Option<&Task> {
