@@ -213,23 +213,35 @@ impl AgentLoop {
         }
     }
 
-    /// A person answered.
+    /// A person answered. The question is off the list from now on, while paused too: the run asks whatever is on it, and
+    /// would ask again what was answered.
     pub fn human(&mut self, key: &str, answer: HumanAnswer, out: &mut Outbox) -> Result<(), NotWaiting> {
-        let twice = self.held.iter().any(|held| matches!(held, Held::Human(of, _) if of == key));
-        if twice || !self.humans.contains_key(key) {
+        if self.humans.remove(key).is_none() {
             return Err(NotWaiting(key.to_owned()));
         }
         if self.paused {
             self.held.push(Held::Human(key.to_owned(), answer));
-            return Ok(());
-        }
-        self.humans.remove(key);
-        match self.waits.remove(key) {
-            Some(Wait::Approval { session, index }) => self.tool_decided(session, index, &answer, out),
-            Some(Wait::Feedback { item }) => self.feedback_given(item, &answer, out),
-            _ => {} // people are asked under these two kinds of keys only
+        } else {
+            self.person_answered(key, &answer, out);
         }
         Ok(())
+    }
+
+    fn person_answered(&mut self, key: &str, answer: &HumanAnswer, out: &mut Outbox) {
+        match self.waits.remove(key) {
+            Some(Wait::Approval { session, index }) => self.tool_decided(session, index, answer, out),
+            Some(Wait::Feedback { item }) => self.feedback_given(item, answer, out),
+            // People are asked under these two kinds of keys only; none is left if what was asked about has ended since.
+            Some(
+                Wait::Step { .. }
+                | Wait::Format { .. }
+                | Wait::Function { .. }
+                | Wait::Guard { .. }
+                | Wait::Deadline { .. }
+                | Wait::Sleep { .. },
+            )
+            | None => {}
+        }
     }
 
     /// The user goes on after an answer: a new turn of the same conversation. Refused while one is under way.
@@ -258,14 +270,12 @@ impl AgentLoop {
 
     pub fn resume(&mut self, out: &mut Outbox) {
         self.paused = false;
+        self.next_of_all(out);
         for held in std::mem::take(&mut self.held) {
             match held {
                 Held::Answer(key, answer) => self.answered(&key, answer, out),
                 Held::Fired(key) => self.fired(&key, out),
-                // Looked at when it was taken: it waits still, unless the run was cancelled.
-                Held::Human(key, answer) => {
-                    let _ = self.human(&key, answer, out);
-                }
+                Held::Human(key, answer) => self.person_answered(&key, &answer, out),
             }
         }
     }

@@ -101,11 +101,21 @@ pub struct HumanAnswer {
 }
 
 impl HumanAnswer {
-    /// Yes or no; `{approved, feedback}`; or a text, which is feedback unless there is nothing in it.
-    pub fn read(value: &Value) -> Result<HumanAnswer, String> {
-        match value {
-            Value::Bool(approved) => Ok(HumanAnswer { approved: *approved, feedback: String::new() }),
-            Value::String(text) => Ok(HumanAnswer { approved: text.trim().is_empty(), feedback: text.clone() }),
+    /// An answer to a question of that kind: yes or no, or `{approved, feedback}`.
+    ///
+    /// About the output of a task, a text is feedback, unless there is nothing in it: then all is well. Whether a tool is
+    /// called is never read out of a text, where "yes" and silence could both be taken for the wrong thing.
+    pub fn read(value: &Value, kind: &HumanKind) -> Result<HumanAnswer, String> {
+        match (value, kind) {
+            (Value::Bool(approved), _) => Ok(HumanAnswer { approved: *approved, feedback: String::new() }),
+            (Value::String(text), HumanKind::TaskFeedback { .. }) => {
+                Ok(HumanAnswer { approved: text.trim().is_empty(), feedback: text.clone() })
+            }
+            (Value::String(_), HumanKind::ToolApproval { .. }) => {
+                Err("the approval of a tool call is `true` or `false`, \
+                 or a mapping with `approved` and, if you like, `feedback`; a text is neither"
+                    .to_owned())
+            }
             _ => serde_path_to_error::deserialize(value)
                 .map_err(|why| format!("the answer does not conform at `{}`: {}", why.path(), why.inner())),
         }

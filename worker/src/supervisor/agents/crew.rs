@@ -182,10 +182,9 @@ impl Crew {
         if task.id.is_empty() || earlier.iter().any(|other| other.id == task.id) {
             return Err(CrewRefused::TaskId(task.id.clone()));
         }
-        for name in task.agent.iter().chain(&task.guardrail) {
-            if task.agent.as_ref() == Some(name) && !agents.iter().any(|agent| agent.name == *name) {
-                return Err(CrewRefused::UnknownAgent(task.id.clone(), name.clone()));
-            }
+        // A guardrail may be somebody outside of the crew.
+        if let Some(name) = task.agent.as_ref().filter(|name| !agents.iter().any(|agent| agent.name == **name)) {
+            return Err(CrewRefused::UnknownAgent(task.id.clone(), name.clone()));
         }
         if task.when.is_some() && task.async_execution {
             return Err(CrewRefused::AsyncConditional(task.id.clone()));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::agent_loop::{AgentLoop, Work};
 use super::boundary::AgentOutcome;
 use super::message::Variables;
-use super::session::{Doing, Home, Progress, Running};
+use super::session::{Doing, Home, Progress, Running, Session};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
 
@@ -98,13 +98,27 @@ impl AgentLoop {
 
     /// Ends a session from outside, with everything below it.
     pub(super) fn kill(&mut self, seq: u32, out: &mut Outbox) {
+        // One that ends lets the next in line for its memory begin: that must be none of those that end as well.
+        let mut doomed = vec![seq];
+        let mut seen = 0;
+        while let Some(next) = doomed.get(seen).copied() {
+            doomed.extend(self.sessions.get(&next).into_iter().flat_map(Session::children));
+            seen += 1;
+        }
+        for seq in doomed {
+            self.leave_queue(seq);
+        }
+        self.end_with_all_below(seq, out);
+    }
+
+    fn end_with_all_below(&mut self, seq: u32, out: &mut Outbox) {
         let Some(session) = self.sessions.get(&seq) else { return };
         match session.doing.clone() {
             Doing::Thinking { key } | Doing::Formatting { key, .. } => self.take_back(&key, out),
             Doing::Acting(batch) => {
                 for call in batch.calls {
                     match call.progress {
-                        Progress::Running(Running::Child { session, .. }) => self.kill(session, out),
+                        Progress::Running(Running::Child { session, .. }) => self.end_with_all_below(session, out),
                         Progress::Running(
                             Running::Function { key } | Running::Sleep { key, .. } | Running::Human { key },
                         ) => self.take_back(&key, out),
@@ -123,7 +137,7 @@ impl AgentLoop {
             Work::Conversation { root } => root,
             Work::Crew(_) | Work::Steps(_) => 0,
         };
-        let ended = |(seq, session): &(&u32, &super::session::Session)| session.is_over() && **seq != keep;
+        let ended = |(seq, session): &(&u32, &Session)| session.is_over() && **seq != keep;
         let count = self.sessions.iter().filter(ended).count();
         let old: Vec<u32> = self
             .sessions

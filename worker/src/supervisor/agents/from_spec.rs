@@ -7,6 +7,7 @@ use super::agent_loop::AgentLoop;
 use super::boundary::{AgentInput, AgentsRefused};
 use super::crew::{Crew, CrewStart, CrewTask};
 use super::memory::Thread;
+use super::policies::{Policy, PolicyRule};
 use super::rules::{
     AgentDef, AgentRules, Builtin, CoworkerScope, DelegationKind, HandoffMode, LoopCount, LoopLimit, OnLimit,
     OnTimeout, OutputMode, SummaryRules, ToolDef, ToolLimits,
@@ -57,7 +58,7 @@ pub fn rules(spec: &SupervisorSpec) -> AgentRules {
     rules.budget.per_thread = calls(spec.budget.tool_calls_total);
     rules.corrective_retry = spec.delegation.corrective_retry;
     rules.sleep_max = spec.delegation.sleep_max;
-    rules.policies = spec.policies.iter().filter_map(policy).collect();
+    rules.policies = spec.policies.iter().map(policy).collect();
     if spec.planning.mode == spec::PlanningMode::Todos {
         rules.builtins.insert(Builtin::CreateUpdateTodos);
     }
@@ -243,34 +244,37 @@ fn crew_task(spec: &SupervisorSpec, item: &TaskItem) -> Result<CrewTask, AgentsR
 }
 
 /// A policy of the spec in the form of the loop: of each type the keys that it takes. The spec has checked them.
-fn policy(policy: &spec::Policy) -> Option<super::policies::Policy> {
-    let mut value = serde_json::to_value(policy).ok()?;
-    let fields = value.as_object_mut()?;
-    let kind = policy.kind.as_str();
-    fields.insert("id".into(), policy.id.clone().unwrap_or_else(|| format!("{kind}_{}", policy.name)).into());
-    let keys: &[&str] = match kind {
-        "intent_guard" => &["triggers", "response"],
-        "playbook" => &["triggers", "guidance", "delegations"],
-        "tool_guide" => &["tools", "guide"],
-        "tool_approval" => &["tools", "message"],
-        _ => &["template", "instructions"],
-    };
-    for key in ["guidance", "guide", "message", "response"].iter().filter(|key| keys.contains(key)) {
-        if fields.get(*key).is_none_or(serde_json::Value::is_null) {
-            fields.insert((*key).to_owned(), "".into());
+fn policy(policy: &spec::Policy) -> Policy {
+    let text = |given: &Option<String>| given.clone().unwrap_or_default();
+    let rule = match policy.kind {
+        spec::PolicyKind::IntentGuard => {
+            PolicyRule::IntentGuard { triggers: policy.triggers.clone(), response: text(&policy.response) }
         }
-    }
-    fields.retain(|key, value| {
-        !value.is_null() && (["id", "name", "type"].contains(&key.as_str()) || keys.contains(&key.as_str()))
-    });
-    serde_json::from_value(value).ok()
+        spec::PolicyKind::Playbook => PolicyRule::Playbook {
+            triggers: policy.triggers.clone(),
+            guidance: text(&policy.guidance),
+            delegations: policy.delegations.clone(),
+        },
+        spec::PolicyKind::ToolGuide => {
+            PolicyRule::ToolGuide { tools: policy.tools.clone(), guide: text(&policy.guide) }
+        }
+        spec::PolicyKind::ToolApproval => {
+            PolicyRule::ToolApproval { tools: policy.tools.clone(), message: text(&policy.message) }
+        }
+        spec::PolicyKind::OutputFormatter => {
+            PolicyRule::OutputFormatter { template: policy.template.clone(), instructions: policy.instructions.clone() }
+        }
+    };
+    let id = policy.id.clone().unwrap_or_else(|| format!("{}_{}", rule.kind(), policy.name));
+    Policy { id, name: policy.name.clone(), rule }
 }
 
 #[cfg(test)]
 mod policy_tests {
     use super::*;
 
-    /// CUG-39: policies of a spec reach the loop, each with an id that begins with its type.
+    /// CUG-39: policies of a spec reach the loop, each with an id that begins with its type, its own or a made one, and
+    /// with the keys of its type.
     #[test]
     fn every_policy_of_a_spec_reaches_the_loop() {
         let entries = serde_json::json!([
@@ -278,17 +282,24 @@ mod policy_tests {
             { "type": "playbook", "name": "hire", "delegations": ["hr"] },
             { "type": "tool_guide", "name": "sql", "tools": ["query"], "guide": "slowly" },
             { "type": "tool_approval", "name": "pay", "tools": ["pay"] },
-            { "type": "output_formatter", "name": "short", "template": "{{answer}}" },
+            { "type": "output_formatter", "name": "short", "template": "{{answer}}", "triggers": ["of no use here"] },
+            { "type": "playbook", "id": "playbook_7", "name": "fire", "triggers": ["fire"], "guidance": "ask hr" },
         ]);
         let entries: Vec<spec::Policy> = serde_json::from_value(entries).unwrap();
-        let found: Vec<String> = entries.iter().filter_map(policy).map(|policy| policy.id).collect();
-        let ids = [
-            "intent_guard_no_deletes",
-            "playbook_hire",
-            "tool_guide_sql",
-            "tool_approval_pay",
-            "output_formatter_short",
-        ];
-        assert_eq!(found, ids);
+        let found: Vec<Policy> = entries.iter().map(policy).collect();
+        let expected = serde_json::json!([
+            { "id": "intent_guard_no_deletes", "name": "no_deletes", "type": "intent_guard", "triggers": ["delete"],
+              "response": "no" },
+            { "id": "playbook_hire", "name": "hire", "type": "playbook", "triggers": [], "guidance": "",
+              "delegations": ["hr"] },
+            { "id": "tool_guide_sql", "name": "sql", "type": "tool_guide", "tools": ["query"], "guide": "slowly" },
+            { "id": "tool_approval_pay", "name": "pay", "type": "tool_approval", "tools": ["pay"], "message": "" },
+            { "id": "output_formatter_short", "name": "short", "type": "output_formatter", "template": "{{answer}}",
+              "instructions": null },
+            { "id": "playbook_7", "name": "fire", "type": "playbook", "triggers": ["fire"], "guidance": "ask hr",
+              "delegations": [] },
+        ]);
+        assert_eq!(serde_json::to_value(&found).unwrap(), expected);
+        assert!(found.iter().all(Policy::is_well_named));
     }
 }

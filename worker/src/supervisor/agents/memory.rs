@@ -86,6 +86,7 @@ impl AgentLoop {
 
     /// Lets the next session that waits for a free memory begin, with what is remembered before its task.
     fn next_of(&mut self, id: &str, out: &mut Outbox) {
+        let paused = self.is_paused();
         let Some(memory) = self.memories.get_mut(id) else { return };
         if memory.busy.is_some() {
             return;
@@ -95,6 +96,9 @@ impl AgentLoop {
                 self.memories.remove(id);
             }
             return;
+        }
+        if paused {
+            return; // a process can be killed now, but nobody begins in its place until the run is resumed
         }
         let seq = memory.waiting.remove(0);
         memory.busy = Some(seq);
@@ -116,6 +120,22 @@ impl AgentLoop {
             }
         }
         self.next_of(id, out);
+    }
+
+    /// A session does not wait for its memory any more.
+    pub(super) fn leave_queue(&mut self, seq: u32) {
+        let id = self.sessions.get(&seq).and_then(|session| session.memory.as_ref());
+        if let Some(memory) = id.and_then(|id| self.memories.get_mut(id)) {
+            memory.waiting.retain(|waiting| *waiting != seq);
+        }
+    }
+
+    /// After a pause: whoever is next for a memory that was let go of meanwhile begins.
+    pub(super) fn next_of_all(&mut self, out: &mut Outbox) {
+        let ids: Vec<String> = self.memories.keys().cloned().collect();
+        for id in ids {
+            self.next_of(&id, out);
+        }
     }
 
     /// Nobody who waits for a memory will begin any more.

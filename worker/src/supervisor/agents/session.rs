@@ -242,6 +242,19 @@ impl Session {
             Doing::Waiting | Doing::Thinking { .. } | Doing::Formatting { .. } | Doing::Ended { .. } => None,
         }
     }
+    /// The sessions that its calls under way wait for.
+    pub(crate) fn children(&self) -> Vec<u32> {
+        let child = |call: &CallState| match call.progress {
+            Progress::Running(Running::Child { session, .. }) => Some(session),
+            Progress::Running(Running::Function { .. } | Running::Sleep { .. } | Running::Human { .. })
+            | Progress::Queued
+            | Progress::Done(_) => None,
+        };
+        match &self.doing {
+            Doing::Acting(batch) => batch.calls.iter().filter_map(child).collect(),
+            Doing::Waiting | Doing::Thinking { .. } | Doing::Formatting { .. } | Doing::Ended { .. } => Vec::new(),
+        }
+    }
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.doing, Doing::Ended { .. })
     }

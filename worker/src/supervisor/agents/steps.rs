@@ -117,7 +117,7 @@ impl AgentLoop {
             self.steps_ended(Some(format!("Step {i} ({}): dependency '{missing}' not satisfied", step.agent)));
             return;
         }
-        let task = filled_in(&step.task, &run.outputs);
+        let task = filled_in(&step.task, |name| run.outputs.get(name).cloned());
         let messages = vec![Message::user(task)];
         let number = u32::try_from(i).unwrap_or(u32::MAX).saturating_add(1);
         let seq = self.open(&step.agent, Place::root(i, [number, 1]), messages, Variables::new(), out);
@@ -132,7 +132,7 @@ impl AgentLoop {
             Ok(text) => json!({"ok": true, "data": text}),
             Err(why) => json!({"ok": false, "error": why}),
         };
-        let task = filled_in(&step.task, &run.outputs);
+        let task = filled_in(&step.task, |name| run.outputs.get(name).cloned());
         run.results.push(json!({"step": i, "agent": step.agent, "task": task, "result": said}));
         match result {
             Ok(text) => {
@@ -156,20 +156,22 @@ impl AgentLoop {
     }
 }
 
-/// Fills in every `{{name}}` that has an output; an output is not looked into again.
-fn filled_in(text: &str, outputs: &BTreeMap<String, String>) -> String {
+/// Fills in every `{{name}}` that has a value; a value is not looked into again.
+pub(super) fn filled_in(text: &str, value_of: impl Fn(&str) -> Option<String>) -> String {
     let mut filled = String::new();
     let mut rest = text;
-    while let Some((before, after)) = rest.split_once("{{") {
-        filled.push_str(before);
-        match after.split_once("}}").and_then(|(name, tail)| outputs.get(name).map(|output| (output, tail))) {
-            Some((output, tail)) => {
-                filled.push_str(output);
+    while let Some(at) = rest.find("{{") {
+        filled.push_str(&rest[..at]);
+        let named = rest[at + 2..].split_once("}}");
+        match named.and_then(|(name, tail)| value_of(name).map(|value| (value, tail))) {
+            Some((value, tail)) => {
+                filled.push_str(&value);
                 rest = tail;
             }
+            // The name may begin with the next brace: there is one in `{{{name}}}`.
             None => {
-                filled.push_str("{{");
-                rest = after;
+                filled.push('{');
+                rest = &rest[at + 1..];
             }
         }
     }

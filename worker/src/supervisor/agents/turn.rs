@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use super::agent_loop::{AgentLoop, Wait, Work};
 use super::boundary::AgentOutcome;
-use super::message::{AgentAnswer, Message, Role, Tag, Variables, json_text};
+use super::message::{AgentAnswer, Message, Role, Tag, Variables, json_text, text_of};
 use super::policies;
 use super::rules::{LoopCount, OnLimit};
 use super::session::{Batch, Doing, Home, Place, Session};
+use super::steps::filled_in;
 use super::todos;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
@@ -167,10 +168,8 @@ impl AgentLoop {
 
     /// Instructions with context variables filled in, guidance, and the todos.
     fn instructions_of(&self, session: &Session) -> String {
-        let mut text = self.def(&session.agent).map(|def| def.instructions.clone()).unwrap_or_default();
-        for (name, value) in &session.variables {
-            text = text.replace(&format!("{{{{{name}}}}}"), &super::message::text_of(value));
-        }
+        let instructions = self.def(&session.agent).map(|def| def.instructions.as_str()).unwrap_or_default();
+        let mut text = filled_in(instructions, |name| session.variables.get(name).map(text_of));
         for guidance in &session.guidance {
             text = format!("{text}\n\n{guidance}");
         }

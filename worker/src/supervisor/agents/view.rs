@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::agent_loop::{AgentLoop, Work};
-use super::boundary::HumanNeeded;
+use super::boundary::{HumanNeeded, NotWaiting};
 use super::crew::TaskOutput;
 use super::message::{Message, Variables};
 use super::todos::Todo;
@@ -99,6 +99,11 @@ impl AgentLoop {
     /// What only a person can say, in the order of keys.
     pub fn human_needed(&self) -> Vec<HumanNeeded> {
         self.humans.values().cloned().collect()
+    }
+
+    /// What people are asked under that key.
+    pub fn question(&self, key: &str) -> Result<&HumanNeeded, NotWaiting> {
+        self.humans.get(key).ok_or_else(|| NotWaiting(key.to_owned()))
     }
 
     fn root(&self) -> Option<&super::session::Session> {

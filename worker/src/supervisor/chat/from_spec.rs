@@ -1,4 +1,4 @@
-//! The rules of a chat from a spec's sections `speaker` and `loop`, and its participants from `agents`.
+//! The rules of a chat from a spec's sections `speaker`, `handoff` and `loop`, and its participants from `agents`.
 //!
 //! Invariant: a chat is bounded even where the spec sets no bound; empty transitions are none. It checks nothing: the
 //! start of the chat does.
@@ -7,7 +7,7 @@ use super::rules::{AllowRepeat, ChatAgent, ChatRules, Fallback, OnSpeakerError, 
 use crate::supervisor::spec;
 
 impl ChatRules {
-    pub fn from_spec(speaker: &spec::Speaker, run_loop: &spec::Loop) -> Self {
+    pub fn from_spec(speaker: &spec::Speaker, handoff: &spec::Handoff, run_loop: &spec::Loop) -> Self {
         let base = match speaker.team {
             spec::ChatTeam::GroupChat => ChatRules::default(),
             spec::ChatTeam::Selector => ChatRules::selector(),
@@ -50,7 +50,7 @@ impl ChatRules {
                 spec::OnSpeakerError::Retry => OnSpeakerError::Retry,
             },
             team: base.team,
-            termination_handoff: base.termination_handoff,
+            termination_handoff: handoff.termination.clone().or(base.termination_handoff),
             manager: base.manager,
             manager_tools: base.manager_tools,
         }

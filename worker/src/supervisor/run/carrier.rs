@@ -54,12 +54,16 @@ impl Carrier {
                 Ok(Carrier::Graph(Box::new(graph)))
             }
             Family::Chat => {
-                let chat_rules = ChatRules::from_spec(&spec.speaker, &spec.run_loop);
+                let chat_rules = ChatRules::from_spec(&spec.speaker, &spec.handoff, &spec.run_loop);
                 let agents = spec.agents.iter().map(Into::into).collect();
                 let opening = vec![ChatMessage::new(spec.speaker.admin.clone(), spec.objective.clone())];
-                // A chat that goes on from the messages of an earlier one (AGC-14).
+                // A chat that goes on from the messages of an earlier one (AGC-14). Nobody starts a run for a chat that
+                // ends before anybody speaks, so the text that ended the earlier one does not end this one.
+                let ended_by = chat_rules.termination.clone();
                 let chat = match context.more.get("messages") {
-                    Some(history) => GroupChat::resume(chat_rules, agents, history, None, out).map(|(chat, _)| chat),
+                    Some(history) => {
+                        GroupChat::resume(chat_rules, agents, history, ended_by.as_deref(), out).map(|(chat, _)| chat)
+                    }
                     None => GroupChat::start(chat_rules, agents, opening, out),
                 };
                 Ok(Carrier::Chat(Box::new(chat.map_err(|why| invalid(why.to_string()))?)))
@@ -214,7 +218,9 @@ impl Carrier {
             Carrier::Graph(_) => Err(format!("nothing waits for an answer under `{key}`")),
             Carrier::Chat(chat) => chat.human(key, answer, out).map_err(|why| why.to_string()),
             Carrier::Agents(agents) => {
-                agents.human(key, HumanAnswer::read(answer)?, out).map_err(|why| why.to_string())
+                let asked = agents.question(key).map_err(|why| why.to_string())?;
+                let answer = HumanAnswer::read(answer, &asked.kind)?;
+                agents.human(key, answer, out).map_err(|why| why.to_string())
             }
         }
     }

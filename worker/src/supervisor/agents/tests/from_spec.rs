@@ -153,9 +153,25 @@ fn an_answer_may_be_a_workers_report() {
 fn a_persons_answer_may_be_short() {
     let yes = |feedback: &str| Ok(HumanAnswer { approved: true, feedback: feedback.to_owned() });
     let no = |feedback: &str| Ok(HumanAnswer { approved: false, feedback: feedback.to_owned() });
-    assert_eq!(HumanAnswer::read(&json!(true)), yes(""));
-    assert_eq!(HumanAnswer::read(&json!("")), yes(""));
-    assert_eq!(HumanAnswer::read(&json!("shorter")), no("shorter"));
-    assert_eq!(HumanAnswer::read(&json!({"approved": false, "comment": "no"})), no("no"));
-    assert!(HumanAnswer::read(&json!({"approved": 1})).unwrap_err().contains("approved"));
+    let feedback = HumanKind::TaskFeedback { task: "1".to_owned() };
+    let approval = HumanKind::ToolApproval { policy: "pay".to_owned() };
+    for kind in [&feedback, &approval] {
+        assert_eq!(HumanAnswer::read(&json!(true), kind), yes(""));
+        assert_eq!(HumanAnswer::read(&json!(false), kind), no(""));
+        assert_eq!(HumanAnswer::read(&json!({"approved": false, "comment": "no"}), kind), no("no"));
+        assert!(HumanAnswer::read(&json!({"approved": 1}), kind).unwrap_err().contains("approved"));
+        assert!(HumanAnswer::read(&Value::Null, kind).is_err());
+    }
+    assert_eq!(HumanAnswer::read(&json!(""), &feedback), yes(""));
+    assert_eq!(HumanAnswer::read(&json!("shorter"), &feedback), no("shorter"));
+}
+
+/// CUG-39: a text is no approval of a tool call and no denial, whatever it says; the refusal says what is expected.
+#[test]
+fn a_text_does_not_decide_about_a_tool() {
+    let approval = HumanKind::ToolApproval { policy: "pay".to_owned() };
+    for text in ["", " ", "yes", "no", "true"] {
+        let why = HumanAnswer::read(&json!(text), &approval).unwrap_err();
+        assert!(why.contains("`true` or `false`") && why.contains("`approved`"), "{text:?}: {why}");
+    }
 }

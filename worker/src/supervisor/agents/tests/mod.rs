@@ -7,6 +7,7 @@ mod from_spec;
 mod handoff;
 mod limits;
 mod order;
+mod people;
 mod processes;
 mod steps;
 mod swarm;

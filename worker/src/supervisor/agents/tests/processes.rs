@@ -181,6 +181,45 @@ fn killing_a_process_ends_everything_below_it() {
     assert_eq!(statuses, ["active", "failed", "failed"]);
 }
 
+/// CUG-38: of what ends together nothing begins on the way: a call that waits for the memory of its sibling is not made.
+#[test]
+fn a_sibling_that_waits_does_not_begin_when_both_are_ended() {
+    let mut agents = planner_and_coder();
+    agents[2].memory_scope = Some("conversation".to_owned());
+    let mut rig = Rig::start(AgentRules::supyagent(), agents, "go");
+    rig.answer("assistant", calls([("delegate_to_planner", json!({"task": "a", "background": true}))]));
+    let two = [("delegate_to_coder", json!({"task": "b"})), ("delegate_to_coder", json!({"task": "c"}))];
+    rig.answer("planner", calls(two));
+    let asked = rig.asked.len();
+    assert_eq!(rig.awaited(), ["assistant", "coder"], "one after the other");
+    rig.with(|it, out| assert!(it.kill_process("agent_1", out).is_ok()));
+    assert_eq!(rig.awaited(), ["assistant"]);
+    assert_eq!(rig.asked.len(), asked, "the second one never began");
+    assert!(rig.timers.is_empty());
+    // One from elsewhere that waits for the same memory is next as ever.
+    rig.answer("assistant", delegate("coder", "d"));
+    assert_eq!(rig.awaited(), ["coder"]);
+}
+
+/// What a killed process made room for begins when the run is resumed, as everything does.
+#[test]
+fn a_process_killed_in_a_pause_lets_nothing_begin_before_the_resume() {
+    let mut agents = planner_and_coder();
+    agents[2].memory_scope = Some("conversation".to_owned());
+    let mut rig = Rig::start(AgentRules::supyagent(), agents, "go");
+    rig.answer("assistant", background("a")).answer("assistant", background("b"));
+    assert_eq!(rig.awaited(), ["coder", "assistant"], "the second process waits for the first");
+    rig.with(|it, out| {
+        it.pause();
+        assert!(it.kill_process("agent_1", out).is_ok());
+    });
+    assert_eq!(rig.awaited(), ["assistant"]);
+    rig.with(|it, out| it.resume(out));
+    assert_eq!(rig.awaited(), ["assistant", "coder"]);
+    rig.answer("coder", says("did b"));
+    assert_eq!(rig.it.check_process("agent_2").unwrap()["status"], "completed");
+}
+
 /// SUP-28: a sleep is a durable timer of more than 0 s and at most 24 h.
 #[test]
 fn sleep_is_a_timer_within_bounds() {

@@ -100,6 +100,21 @@ fn functions_may_return_variables_that_models_do_not_see() {
     assert_eq!(rig.awaited(), ["triage"]);
 }
 
+/// SWM-04: instructions are filled in once: a value that looks like a variable stays as it is.
+#[test]
+fn the_value_of_a_variable_is_not_filled_in_again() {
+    let mut agents = triage();
+    agents[0].instructions = "Help {{name}}, {{{name}}}, {{nobody}} of tier {{tier}}.".to_owned();
+    let input = AgentInput {
+        task: Some("go".to_owned()),
+        context_variables: [("name".to_owned(), json!("{{tier}}")), ("tier".to_owned(), json!(1))].into(),
+        ..AgentInput::default()
+    };
+    let rig = Rig::build(|out| AgentLoop::start(AgentRules::swarm(), agents, input, out)).unwrap();
+    let filled = "Help {{tier}}, {{{tier}}}, {{nobody}} of tier 1.";
+    assert_eq!(rig.pending("triage").context["instructions"], filled);
+}
+
 /// SWM-05: it ends without tool calls, with calls that are not to be executed, or when enough messages were added: those
 /// of tools count too. 25 unless told otherwise.
 #[test]

@@ -9,8 +9,8 @@ fn an_empty_section_is_the_default_chat() {
     let speaker: spec::Speaker = serde_json::from_value(json!({})).unwrap();
     let run_loop: spec::Loop =
         serde_json::from_value(json!({ "max_rounds": 10, "count": "messages_with_opening" })).unwrap();
-    assert_eq!(ChatRules::from_spec(&speaker, &run_loop), ChatRules::default());
-    let unbounded = ChatRules::from_spec(&speaker, &spec::Loop::default());
+    assert_eq!(ChatRules::from_spec(&speaker, &spec::Handoff::default(), &run_loop), ChatRules::default());
+    let unbounded = ChatRules::from_spec(&speaker, &spec::Handoff::default(), &spec::Loop::default());
     assert_eq!((unbounded.max_round, unbounded.count), (10, RoundCount::Turns));
 }
 
@@ -23,7 +23,7 @@ fn what_a_spec_says_is_what_the_chat_does() {
         "candidate_function": true, "on_error": "retry", "ledger": { "max_stalls": 1, "json_retries": 2 },
     }))
     .unwrap();
-    let rules = ChatRules::from_spec(&speaker, &spec::Loop::default());
+    let rules = ChatRules::from_spec(&speaker, &spec::Handoff::default(), &spec::Loop::default());
     let edges = [("alice".to_owned(), vec!["bob".to_owned()])].into();
     let expected = ChatRules {
         speaker_selection_method: "round_robin".to_owned(),
@@ -48,6 +48,23 @@ fn what_a_spec_says_is_what_the_chat_does() {
             .unwrap();
     let (name, description) = ("alice".to_owned(), "d".to_owned());
     assert_eq!(ChatAgent::from(&agent), ChatAgent { name, description, functions: vec!["search".to_owned()] });
+}
+
+/// AGC-21: whom a hand-over leads outside to is the spec's to say; a swarm has `user` unless it does.
+#[test]
+fn a_spec_says_which_handoff_ends_the_run() {
+    let of = |team: &str, termination: Option<&str>| {
+        let speaker: spec::Speaker = serde_json::from_value(json!({ "team": team })).unwrap();
+        let handoff = spec::Handoff { termination: termination.map(str::to_owned), ..spec::Handoff::default() };
+        ChatRules::from_spec(&speaker, &handoff, &spec::Loop::default())
+    };
+    assert_eq!(of("swarm", None).termination_handoff.as_deref(), Some("user"));
+    assert_eq!(of("group_chat", None).termination_handoff, None);
+    assert_eq!(of("selector", Some("desk")).termination_handoff.as_deref(), Some("desk"));
+    let mut world = world(of("swarm", Some("desk")), &["alice", "bob"], "user", "task");
+    world.answer(json!({ "handoff": "desk", "content": "yours" }));
+    let outcome = world.chat.outcome().unwrap();
+    assert_eq!((outcome.stop, outcome.reason.as_str()), (Stop::Handoff, "Handed over to desk."));
 }
 
 #[test]

@@ -15,6 +15,11 @@ async fn play(preset: &str, changes: Value, script: Value) -> Played {
 }
 
 async fn play_with(preset: &str, changes: Value, script: Value, cues: Vec<Cue>) -> Played {
+    play_in(json!({}), preset, changes, script, cues).await
+}
+
+/// Plays a run that was started in that context.
+async fn play_in(context: Value, preset: &str, changes: Value, script: Value, cues: Vec<Cue>) -> Played {
     let mut spec = json!({
         "kind": "supervisor", "name": "chat", "preset": preset, "objective": "find the answer", "script": script,
         "agents": [{ "name": "alice" }, { "name": "bob" }, { "name": "carol" }],
@@ -26,7 +31,8 @@ async fn play_with(preset: &str, changes: Value, script: Value, cues: Vec<Cue>) 
     capability::register(&mut activities, &CapabilityConfig::default()).unwrap();
     let stage = Arc::new(Stage { workflows: register(WorkflowRegistry::new()), activities });
     let spec = crate::supervisor::spec::read_spec("spec.yaml", &spec.to_string()).unwrap_or_else(|why| panic!("{why}"));
-    stage.play(SUPERVISOR, json!({ "resolved": spec.spec.resolve().unwrap() }), cues).await
+    let input = json!({ "resolved": spec.spec.resolve().unwrap(), "context": context });
+    stage.play(SUPERVISOR, input, cues).await
 }
 
 #[track_caller]
@@ -102,6 +108,34 @@ async fn a_swarm_runs_until_it_hands_over_to_the_user() {
     let speakers: Vec<String> = contents(&output).into_iter().map(|(from, _)| from).collect();
     assert_eq!(speakers, ["Admin", "alice", "carol"]);
     assert_eq!((output.status.as_str(), &output.details["stop"]), ("completed", &json!("handoff")));
+}
+
+/// AGC-21: whom a hand-over leads outside to is the spec's to say.
+#[tokio::test]
+async fn a_swarm_ends_where_its_spec_says() {
+    let script = json!([{ "on": "execute_worker", "say": { "content": "over to you", "handoff": "desk" } }]);
+    let desk = json!({ "handoff": { "termination": "desk" } });
+    let output = output(&play("autogen-swarm", desk, script).await);
+    assert_eq!((output.status.as_str(), &output.details["stop"]), ("completed", &json!("handoff")));
+    assert_eq!(contents(&output).len(), 2);
+}
+
+/// AGC-14: a run on the messages of a chat that had ended goes on: the text that ended it is taken out of the last one,
+/// and ends this run when it is said again.
+#[tokio::test]
+async fn a_run_goes_on_from_a_chat_that_had_ended() {
+    let earlier = json!([{ "name": "alice", "content": "Cats" }, { "name": "bob", "content": "Felix. TERMINATE" }]);
+    let script = json!([
+        { "on": "execute_worker", "agent": "carol", "say": "or Tom?" },
+        { "on": "execute_worker", "agent": "alice", "say": "Tom. TERMINATE" },
+        { "on": "execute_worker", "say": "too late" },
+    ]);
+    let in_order = json!({ "speaker": { "method": "round_robin" } });
+    let context = json!({ "more": { "messages": earlier } });
+    let output = output(&play_in(context, "autogen-groupchat", in_order, script, vec![]).await);
+    let said: Vec<String> = contents(&output).into_iter().map(|(_, content)| content).collect();
+    assert_eq!(said, ["Felix. ", "or Tom?", "Tom. TERMINATE"]);
+    assert_eq!(output.details["stop"], "termination");
 }
 
 /// AGC-13: a person is asked who speaks, each time by an interrupt of its own; three invalid answers leave it to the list.
