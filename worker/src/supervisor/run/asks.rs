@@ -12,10 +12,11 @@ use bosun_engine::{
     Timestamp, WorkflowId,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::work::{self, Carried};
 use super::{SUPERVISOR, SupervisorRun, children};
+use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Key, Outbox};
 use crate::supervisor::spec::SupervisorSpec;
 
@@ -33,6 +34,7 @@ pub(super) enum Pending {
     Later {
         call: Call,
         input: Value,
+        deliveries: u32,
     },
     Timer {
         key: Key,
@@ -49,6 +51,12 @@ pub(super) struct Ledger {
     pending: BTreeMap<Seq, Pending>,
     keys: BTreeMap<Key, Seq>,
     pub(super) now: Timestamp,
+}
+
+/// What a call is carried out by: the spec of the run, and how deep the run is.
+pub(super) struct Whole<'r> {
+    pub(super) spec: &'r SupervisorSpec,
+    pub(super) depth: u32,
 }
 
 impl Ledger {
@@ -83,20 +91,20 @@ impl Ledger {
         self.keep(call.key.clone(), seq, Pending::Call { call, deliveries });
     }
 
-    fn start(&mut self, call: Call, deliveries: u32, spec: &SupervisorSpec, cx: &mut Cx<'_>) -> Result<(), String> {
-        match work::carried(spec, &call) {
+    fn start(&mut self, call: Call, deliveries: u32, run: &Whole<'_>, cx: &mut Cx<'_>) -> Result<(), String> {
+        match work::carried(run.spec, &call) {
             Carried::Activity { activity_type, input, timeout } => {
                 let seq = cx.schedule_activity(activity_type, &input, work::options(&summary(&call), timeout));
                 self.keep(call.key.clone(), seq, Pending::Call { call, deliveries });
             }
-            Carried::Later { after, input, .. } if after.is_zero() => self.start_now(call, input, deliveries, cx),
-            Carried::Later { after, input, .. } => {
+            Carried::Later { after, input } if after.is_zero() => self.start_now(call, input, deliveries, cx),
+            Carried::Later { after, input } => {
                 let seq = cx.start_labelled_timer(cx.now().plus(after), summary(&call));
-                self.keep(call.key.clone(), seq, Pending::Later { call, input });
+                self.keep(call.key.clone(), seq, Pending::Later { call, input, deliveries });
             }
             Carried::Child { spec } => {
                 let key = call.key.clone();
-                let input = children::nested(&spec, &call)?;
+                let input = children::nested(&spec, &call, run.depth)?;
                 self.start_child(key, SUPERVISOR, &input, cx);
             }
             Carried::Impossible(why) => return Err(why),
@@ -120,11 +128,11 @@ impl Ledger {
         call: &Call,
         deliveries: u32,
         failure: &Failure,
-        spec: &SupervisorSpec,
+        run: &Whole<'_>,
         cx: &mut Cx<'_>,
     ) -> bool {
         let lost = matches!(failure.root().kind, FailureKind::WorkerLost);
-        lost && deliveries < DELIVERIES_MAX && self.start(call.clone(), deliveries + 1, spec, cx).is_ok()
+        lost && deliveries < DELIVERIES_MAX && self.start(call.clone(), deliveries + 1, run, cx).is_ok()
     }
 }
 
@@ -134,7 +142,8 @@ impl SupervisorRun {
             Ask::Call(call) => {
                 let key = call.key.clone();
                 self.decision_called(&call, cx);
-                match self.ledger.start(call, 0, &self.resolved.spec, cx) {
+                let whole = Whole { spec: &self.resolved.spec, depth: self.context.depth };
+                match self.ledger.start(call, 0, &whole, cx) {
                     Ok(()) => self.register_if_child(key, cx),
                     Err(why) => self.refused(key, why, cx),
                 }
@@ -151,11 +160,12 @@ impl SupervisorRun {
             Ask::CancelChild { key, reason } => self.cancel_key(&key, &reason, cx),
             Ask::StartChild { key, kind, input } => self.start_child(key, kind, &input, cx),
             Ask::SignalChild { key, signal, input } => self.signal_child(&key, signal, &input, cx),
-            Ask::SignalExternal { workflow_id, signal, input, .. } => {
-                if let Ok(workflow_id) = WorkflowId::new(workflow_id) {
+            Ask::SignalExternal { workflow_id, signal, input, .. } => match WorkflowId::new(workflow_id) {
+                Ok(workflow_id) => {
                     cx.signal_external(ExternalTarget { workflow_id, run_id: None }, signal.as_str(), &input);
                 }
-            }
+                Err(why) => self.not_sent(&signal, &why.to_string(), cx),
+            },
         }
     }
 
@@ -164,6 +174,14 @@ impl SupervisorRun {
         let mut out = Outbox::new(self.run.clone(), cx.now());
         self.hear(key, Err(CallFailure::error(why)), &mut out);
         self.go_on(&mut out);
+        self.ending(&mut out);
+        self.ask_all(out, cx);
+    }
+
+    /// A signal that cannot be sent is noted: nobody waits for it, and nothing is lost without a word.
+    fn not_sent(&mut self, signal: &str, why: &str, cx: &mut Cx<'_>) {
+        let mut out = Outbox::new(self.run.clone(), cx.now());
+        out.note(NoteKind::ActionRefused, json!({ "signal": signal, "why": why }));
         self.ask_all(out, cx);
     }
 

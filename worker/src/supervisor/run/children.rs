@@ -40,7 +40,7 @@ pub(super) fn spec_of(parent: &SupervisorSpec, kind: ChildKind, input: &Value, d
 }
 
 /// The input of a supervisor that is an agent of another one: the task is its objective.
-pub(super) fn nested(spec: &Value, call: &Call) -> Result<Value, String> {
+pub(super) fn nested(spec: &Value, call: &Call, depth: u32) -> Result<Value, String> {
     let mut spec: SupervisorSpec = serde_json::from_value(spec.clone()).map_err(|why| why.to_string())?;
     let goal = ["goal", "task", "question"].iter().find_map(|key| call.context.get(*key)?.as_str());
     if let Some(goal) = goal {
@@ -48,7 +48,7 @@ pub(super) fn nested(spec: &Value, call: &Call) -> Result<Value, String> {
     }
     let resolved = spec.resolve().map_err(|why| why.to_string())?;
     let context = RunContext {
-        depth: 1,
+        depth: depth + 1,
         more: [("call".to_owned(), json!(call.context))].into_iter().collect(),
         ..RunContext::default()
     };

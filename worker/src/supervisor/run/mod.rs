@@ -38,7 +38,7 @@ pub use input::{INVALID_SPEC, RunContext, SupervisorInput};
 pub use output::{SUPERVISOR_FAILED, SupervisorOutput, TaskReport};
 pub use progress::ProgressMessage;
 
-use self::asks::{Ledger, Pending};
+use self::asks::{Ledger, Pending, Whole};
 use self::carrier::Carrier;
 use self::parts::Parts;
 use super::journal::{Note, NoteKind};
@@ -159,8 +159,9 @@ impl SupervisorRun {
     fn resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox, cx: &mut Cx<'_>) {
         let Some(pending) = self.ledger.take(seq) else { return };
         let Pending::Call { call, deliveries } = pending else { return };
+        let whole = Whole { spec: &self.resolved.spec, depth: self.context.depth };
         if let Err(failure) = &result
-            && self.ledger.again(&call, deliveries, failure, &self.resolved.spec, cx)
+            && self.ledger.again(&call, deliveries, failure, &whole, cx)
         {
             return;
         }
@@ -202,7 +203,7 @@ impl SupervisorRun {
 
     fn timer_fired(&mut self, seq: Seq, out: &mut Outbox, cx: &mut Cx<'_>) {
         match self.ledger.take(seq) {
-            Some(Pending::Later { call, input }) => self.ledger.start_now(call, input, 0, cx),
+            Some(Pending::Later { call, input, deliveries }) => self.ledger.start_now(call, input, deliveries, cx),
             Some(Pending::Timer { key }) => self.fired(&key, out),
             Some(Pending::Call { .. } | Pending::Child { .. }) | None => {}
         }

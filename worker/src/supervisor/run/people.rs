@@ -42,9 +42,7 @@ impl Parts {
         let shape = PlanShape { complexity: complexity_bp.map(Ratio::from_bp), tools };
         let rules = self.escalations.rules();
         let reasons = rules.plan_policy.reasons(&shape);
-        if !rules.enabled || reasons.is_empty() {
-            return false;
-        }
+        let wanted = rules.enabled && !reasons.is_empty();
         let proposal = Proposal {
             description: plan.objective.clone(),
             risk: RiskLevel::High,
@@ -53,9 +51,12 @@ impl Parts {
             on_reject: OnReject::EndRun,
             ..Proposal::new(Scope::Plan { version: plan.version }, "execute_decomposition_plan")
         };
+        // A plan that was changed is another question, or none.
         self.approvals.changed(&proposal, out);
-        self.approvals.request(proposal, out);
-        true
+        if wanted && !matches!(self.approvals.clearance(&proposal), Clearance::Pending(_)) {
+            self.approvals.request(proposal, out);
+        }
+        wanted
     }
 
     /// A plan that people asked for could not be made: what they said is withdrawn (SHH-26). Whether it was such a plan.
@@ -222,6 +223,7 @@ fn shown_plan(plan: &TaskPlan) -> Value {
             "risk": task.risk, "requires_approval": task.requires_approval, "parameters": task.params,
         })
     };
-    let tasks: Vec<Value> = plan.in_order().into_iter().map(task).collect();
+    let wanted = plan.in_order().into_iter().filter(|task| !task.status.is_terminal());
+    let tasks: Vec<Value> = wanted.map(task).collect();
     json!({ "objective": plan.objective, "reasoning": plan.reasoning, "tasks": tasks })
 }

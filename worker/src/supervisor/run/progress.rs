@@ -4,14 +4,14 @@
 //! In `update` mode a sub-task has one message that changes in place; in `append` mode each moment adds a line. Messages
 //! are tagged, so that a model's context can leave them out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::supervisor::graph::Moment;
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::model::{Task, TaskPlan};
+use crate::supervisor::model::{Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::prompts::{
     ProgressTask, plan_completed, plan_proposed, subtask_completed, subtask_failed, subtask_started,
@@ -36,11 +36,13 @@ pub(super) struct Progress {
     mode: ProgressMessages,
     messages: Vec<ProgressMessage>,
     told: BTreeSet<String>,
+    /// The same keys, the oldest first.
+    order: VecDeque<String>,
 }
 
 impl Progress {
     pub(super) fn new(mode: ProgressMessages) -> Self {
-        Progress { mode, messages: Vec::new(), told: BTreeSet::new() }
+        Progress { mode, messages: Vec::new(), told: BTreeSet::new(), order: VecDeque::new() }
     }
 
     pub(super) fn messages(&self) -> &[ProgressMessage] {
@@ -71,15 +73,20 @@ impl Progress {
         if !self.told.insert(key.clone()) {
             return;
         }
-        if self.told.len() > 4 * KEPT_MAX {
-            // A task that was told of long ago is over.
-            self.told.pop_first();
+        self.order.push_back(key.clone());
+        if self.order.len() > 4 * KEPT_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            // A task that was told of so long ago is over.
+            self.told.remove(&oldest);
         }
         out.note(NoteKind::ProgressEmitted, json!({ "key": key, "text": text, "tag": TAG }));
         let message = ProgressMessage { key, text, tag: TAG.into(), role: "assistant".into() };
         let same = slot.filter(|_| self.mode == ProgressMessages::Update).and_then(|task| {
-            let prefix = format!("{}/", task.id);
-            self.messages.iter().position(|message| message.key.starts_with(&prefix))
+            let of = |moment| prefix_of(&task.id, moment);
+            let prefixes = [of("started"), of("completed"), of("failed")];
+            let of_it = |message: &ProgressMessage| prefixes.iter().any(|prefix| message.key.starts_with(prefix));
+            self.messages.iter().position(of_it)
         });
         match same {
             Some(place) => self.messages[place] = message,
@@ -92,7 +99,11 @@ impl Progress {
 }
 
 fn of_task(task: &Task, moment: &str) -> String {
-    format!("{}/{moment}/{}", task.id, task.tries)
+    format!("{}{}", prefix_of(&task.id, moment), task.tries)
+}
+
+fn prefix_of(id: &TaskId, moment: &str) -> String {
+    format!("{id}/{moment}/")
 }
 
 fn shown(task: &Task) -> ProgressTask {
@@ -108,7 +119,6 @@ fn shown(task: &Task) -> ProgressTask {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervisor::model::TaskId;
 
     /// CUG-14, CUG-15, CUG-44: four moments, each once whatever is told twice; tagged; one message a sub-task in `update`
     /// mode, a line each in `append` mode.
@@ -139,5 +149,36 @@ mod tests {
                 assert!(progress.messages()[1].text.contains("found"), "{:?}", progress.messages()[1]);
             }
         }
+    }
+
+    /// CUG-15: a sub-task called by a number has a message of its own; what the plan is told by stays as it is.
+    #[test]
+    fn a_message_of_a_task_replaces_no_message_of_the_plan() {
+        let mut progress = Progress::new(ProgressMessages::Update);
+        let mut plan = TaskPlan::new("o");
+        plan.add(vec![Task::new(TaskId::from(1), "look")]).unwrap();
+        let mut task = Task::new(TaskId::from(1), "look");
+        task.tries = 1;
+        let mut out = Outbox::new("run", bosun_engine::Timestamp(0));
+        let moments = [Moment::Decomposed, Moment::Started(&task), Moment::Completed(&task)];
+        moments.iter().for_each(|moment| progress.moment(moment, &plan, &mut out));
+        let keys: Vec<&str> = progress.messages().iter().map(|message| message.key.as_str()).collect();
+        assert_eq!(keys, ["1//decomposed/1", "1/completed/1"]);
+    }
+
+    /// What is forgotten first is what was told first, whatever it is called.
+    #[test]
+    fn the_oldest_keys_are_forgotten_first() {
+        let mut progress = Progress::new(ProgressMessages::Append);
+        let plan = TaskPlan::new("o");
+        let mut out = Outbox::new("run", bosun_engine::Timestamp(0));
+        let mut tell = |progress: &mut Progress, id: &str| {
+            progress.moment(&Moment::Started(&Task::new(TaskId::of(id), "look")), &plan, &mut out);
+        };
+        tell(&mut progress, "z-first");
+        (1..4 * KEPT_MAX).for_each(|n| tell(&mut progress, &format!("m{n}")));
+        tell(&mut progress, "a-last");
+        assert!(!progress.told.contains("z-first/started/0") && progress.told.contains("a-last/started/0"));
+        assert_eq!((progress.told.len(), progress.order.len()), (4 * KEPT_MAX, 4 * KEPT_MAX));
     }
 }

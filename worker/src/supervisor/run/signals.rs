@@ -169,7 +169,7 @@ impl SupervisorRun {
         let message = json!({ "From": HUMAN, "To": "supervisor", "Role": HUMAN, "Content": text });
         self.parts.team.mailbox.received(&message, out).map_err(|why| why.to_string())?;
         if let Some(graph) = self.carrier.graph_mut() {
-            graph.board_notes.push(format!("A person says: {text}"));
+            graph.told(&text);
         }
         Ok(())
     }

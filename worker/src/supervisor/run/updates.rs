@@ -15,7 +15,6 @@ use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::approval::ApprovalResponse;
 use crate::supervisor::people::plan_review::{PlanFeedback, PlanVerdict};
-use crate::supervisor::task::Actor;
 
 pub(super) const UPDATES: [&str; 15] = [
     "add_task",
@@ -90,10 +89,7 @@ impl SupervisorRun {
         let args: Map<String, Value> = decode("input", value)?;
         let parts = &mut self.parts;
         let graph = self.carrier.graph_mut().ok_or_else(no_plan)?;
-        if graph.phase.is_terminal() {
-            return Err(format!("the run is {}", graph.phase));
-        }
-        graph.tool(name, &args, Actor::Human, parts, out)
+        graph.changed_by_person(name, &args, parts, out)
     }
 
     /// Only while a person has the run (SHN-68).

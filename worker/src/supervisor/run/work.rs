@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use crate::capability::http::HTTP;
 use crate::capability::process::PROCESS;
-use crate::capability::scripted::SCRIPTED;
 use crate::supervisor::outbox::{Call, Purpose};
 use crate::supervisor::spec::{SupervisorSpec, Via};
 
@@ -27,10 +26,9 @@ pub(super) enum Carried {
         input: Value,
         timeout: Duration,
     },
-    /// The same, after this time.
+    /// A scripted answer, after this time.
     Later {
         after: Duration,
-        activity_type: ActivityType,
         input: Value,
     },
     /// A supervisor of its own.
@@ -43,15 +41,7 @@ pub(super) enum Carried {
 
 /// What a call becomes by the spec.
 pub(super) fn carried(spec: &SupervisorSpec, call: &Call) -> Carried {
-    let agent = call.agent.as_deref().and_then(|name| spec.agent(name).or_else(|| spec.agent_for(name)));
-    let role = spec.role(call.purpose).filter(|_| call.purpose != Purpose::ExecuteWorker);
-    let role_agent = role.and_then(|role| role.agent.as_deref()).and_then(|name| spec.agent(name));
-    let via = match (agent, role_agent, role) {
-        (Some(agent), ..) => &agent.via,
-        (None, Some(agent), _) => &agent.via,
-        (None, None, Some(role)) => &role.via,
-        (None, None, None) => &Via::Scripted,
-    };
+    let (agent, role, via) = (spec.player(call), spec.role_of(call), spec.via(call));
     let own = agent.and_then(|agent| agent.timeout).or(role.and_then(|role| role.timeout));
     let timeout = call.timeout.or(own.map(crate::supervisor::spec::Span::duration)).unwrap_or(TIMEOUT);
     let input = json!(call);
@@ -128,7 +118,7 @@ fn scripted(spec: &SupervisorSpec, call: &Call) -> Carried {
     if let Value::Object(map) = &mut input {
         map.retain(|_, value| !value.is_null());
     }
-    Carried::Later { after: scripted.after.duration(), activity_type: SCRIPTED.into(), input }
+    Carried::Later { after: scripted.after.duration(), input }
 }
 
 /// The options of every call.
@@ -144,17 +134,16 @@ pub(super) fn options(summary: &str, timeout: Duration) -> ActivityOptions {
 
 /// The answer in what a capability gave: what a program printed, what a service sent.
 pub(super) fn answer_of(spec: &SupervisorSpec, call: &Call, value: Value) -> Result<Value, String> {
-    let agent = call.agent.as_deref().and_then(|name| spec.agent(name).or_else(|| spec.agent_for(name)));
     let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
-    match agent.map(|agent| &agent.via) {
-        Some(Via::Process(_)) => match value.get("exit_code").and_then(Value::as_i64) {
+    match spec.via(call) {
+        Via::Process(_) => match value.get("exit_code").and_then(Value::as_i64) {
             Some(0) | None => {
                 let out = text("stdout");
                 Ok(serde_json::from_str(&out).unwrap_or(Value::String(out)))
             }
             Some(code) => Err(format!("exit code {code}: {}", text("stderr"))),
         },
-        Some(Via::Http(_)) => match value.get("json").filter(|json| !json.is_null()) {
+        Via::Http(_) => match value.get("json").filter(|json| !json.is_null()) {
             Some(json) => Ok(json.clone()),
             None => Ok(Value::String(text("body"))),
         },

@@ -215,16 +215,7 @@ fn handoff(spec: &SupervisorSpec) -> Check {
 
 /// Whoever is named does exist.
 fn roles(spec: &SupervisorSpec) -> Check {
-    let own = [
-        ("planner", &spec.planner),
-        ("supervisor", &spec.supervisor),
-        ("reviewer", &spec.reviewer),
-        ("synthesizer", &spec.synthesizer),
-        ("advisor", &spec.advisor),
-    ];
-    let services = spec.services.iter().map(|(purpose, role)| (format!("services.{}", purpose.as_str()), role));
-    let roles = own.iter().filter_map(|(at, role)| role.as_ref().map(|role| ((*at).to_owned(), role))).chain(services);
-    for (at, role) in roles {
+    for (at, role) in spec.roles() {
         if let Some(name) = role.agent.as_deref().filter(|name| spec.agent(name).is_none()) {
             return Err(FieldError::at(format!("{at}.agent"), format!("`{name}` is not an agent")));
         }
@@ -263,12 +254,11 @@ fn park_exit(spec: &SupervisorSpec) -> Check {
 
 fn scripts(spec: &SupervisorSpec) -> Check {
     script(&spec.script, "script")?;
-    for (i, agent) in spec.agents.iter().enumerate() {
-        script(&agent.script, &format!("agents[{i}].script"))?;
+    for (at, agent) in spec.all_agents() {
+        script(&agent.script, &format!("{at}.script"))?;
     }
-    let own = [&spec.planner, &spec.supervisor, &spec.reviewer, &spec.synthesizer, &spec.advisor];
-    for (role, at) in own.iter().zip(["planner", "supervisor", "reviewer", "synthesizer", "advisor"]) {
-        role.as_ref().map_or(Ok(()), |role| script(&role.script, &format!("{at}.script")))?;
+    for (at, role) in spec.roles() {
+        script(&role.script, &format!("{at}.script"))?;
     }
     Ok(())
 }
@@ -304,5 +294,30 @@ fn warnings(spec: &SupervisorSpec) -> Vec<String> {
     if spec.dispatch.selection == Selection::One && spec.dispatch.max_concurrency != Some(1) {
         warnings.push("dispatch.max_concurrency: `selection: one` runs one task at a time".to_owned());
     }
+    warnings.extend(unused(spec));
     warnings
+}
+
+/// Keys that are read and checked, and that no machine looks at: whoever sets one is told so.
+fn unused(spec: &SupervisorSpec) -> Vec<String> {
+    let usual = spec.preset.map(Preset::values).unwrap_or_default();
+    let family = spec.family();
+    let keys = [
+        ("loop.on_idle", spec.run_loop.on_idle != usual.run_loop.on_idle),
+        ("review.park_exit", spec.review.park_exit != usual.review.park_exit),
+        ("review.reflection", spec.review.reflection != usual.review.reflection),
+        ("review.reject_status", spec.review.reject_status != usual.review.reject_status),
+        ("dependencies.on_unmet", spec.dependencies.on_unmet != usual.dependencies.on_unmet),
+        ("planning.supervisor_mode", spec.planning.supervisor_mode != usual.planning.supervisor_mode),
+        ("planning.force", spec.planning.force != usual.planning.force),
+        ("planning.otherwise", spec.planning.otherwise != usual.planning.otherwise),
+        ("planning.triggers", spec.planning.triggers != usual.planning.triggers),
+        ("budget.degrade", spec.budget.degrade != usual.budget.degrade),
+        ("budget.wall", spec.budget.wall.is_some() && family != Family::Graph),
+    ];
+    let told = |(key, set): (&str, bool)| set.then(|| format!("{key}: has no effect yet in this kind of run"));
+    let policies = !spec.policies.is_empty() && family != Family::Agents;
+    let policies = policies
+        .then(|| "policies: only runs of agents enforce them; in this kind of run they have no effect".to_owned());
+    keys.into_iter().filter_map(told).chain(policies).collect()
 }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::agent::{Agent, Role};
+use super::agent::{Agent, Role, Via};
 use super::preset::{Family, Preset};
 use super::script::{Script, Scripted, answer_in_order};
 use super::sections::{
@@ -135,6 +135,40 @@ impl SupervisorSpec {
         };
         own.as_ref().or_else(|| self.services.get(&purpose))
     }
+    /// The agent that carries out a call: the one it names, by name or capability; for a job of the run itself the one that
+    /// plays the role.
+    pub fn player(&self, call: &Call) -> Option<&Agent> {
+        let named = |name: &str| self.agent(name).or_else(|| self.agent_for(name));
+        let role = self.role_of(call).and_then(|role| role.agent.as_deref());
+        call.agent.as_deref().and_then(named).or_else(|| role.and_then(|name| self.agent(name)))
+    }
+    /// The role that a call belongs to; work is no role.
+    pub fn role_of(&self, call: &Call) -> Option<&Role> {
+        self.role(call.purpose).filter(|_| call.purpose != Purpose::ExecuteWorker)
+    }
+    /// How a call is carried out.
+    pub fn via(&self, call: &Call) -> &Via {
+        let role = || self.role_of(call).map(|role| &role.via);
+        self.player(call).map(|agent| &agent.via).or_else(role).unwrap_or(&Via::Scripted)
+    }
+    /// All roles, by where they stand in a file.
+    pub fn roles(&self) -> Vec<(String, &Role)> {
+        let own = [
+            ("planner", &self.planner),
+            ("supervisor", &self.supervisor),
+            ("reviewer", &self.reviewer),
+            ("synthesizer", &self.synthesizer),
+            ("advisor", &self.advisor),
+        ];
+        let own = own.into_iter().filter_map(|(at, role)| Some((at.to_owned(), role.as_ref()?)));
+        own.chain(self.services.iter().map(|(purpose, role)| (format!("services.{}", purpose.as_str()), role)))
+            .collect()
+    }
+    /// All agents, the manager among them, by where they stand in a file.
+    pub fn all_agents(&self) -> Vec<(String, &Agent)> {
+        let agents = self.agents.iter().enumerate().map(|(i, agent)| (format!("agents[{i}]"), agent));
+        agents.chain(self.manager_agent.iter().map(|agent| ("manager_agent".to_owned(), agent))).collect()
+    }
     pub fn may(&self, action: Authority) -> bool {
         self.authority.contains(&action)
     }
@@ -149,7 +183,7 @@ impl SupervisorSpec {
     }
     /// What a scripted agent answers: its own script first, then that of the job, then that of the run.
     pub fn scripted(&self, call: &Call) -> Scripted {
-        let own = call.agent.as_deref().and_then(|name| self.agent(name)).map(|agent| &agent.script);
+        let own = self.player(call).map(|agent| &agent.script);
         let job = self.role(call.purpose).map(|role| &role.script);
         let scripts: Vec<&Script> = own.into_iter().chain(job).chain([&self.script]).collect();
         answer_in_order(&scripts, call)

@@ -2,3 +2,4 @@
 
 mod agents;
 mod market;
+mod people;

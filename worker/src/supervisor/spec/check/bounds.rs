@@ -48,8 +48,8 @@ fn numbers(spec: &SupervisorSpec) -> Check {
     if let Some((at, _)) = numbers.iter().find(|(_, number)| *number == Some(0)) {
         return Err(zero(at));
     }
-    let agents = spec.agents.iter().enumerate().find(|(_, agent)| agent.tries == Some(0));
-    agents.map_or(Ok(()), |(i, _)| Err(zero(&format!("agents[{i}].tries"))))
+    let agent = spec.all_agents().into_iter().find(|(_, agent)| agent.tries == Some(0));
+    agent.map_or(Ok(()), |(at, _)| Err(zero(&format!("{at}.tries"))))
 }
 
 fn spans(spec: &SupervisorSpec) -> Check {
@@ -75,8 +75,10 @@ fn spans(spec: &SupervisorSpec) -> Check {
         let why = format!("the first wait ({}) is longer than the longest ({})", topics.backoff, topics.backoff_max);
         return Err(FieldError::at("dependencies.topics.backoff", why));
     }
-    let agents = spec.agents.iter().enumerate().find(|(_, agent)| agent.timeout.is_some_and(Span::is_zero));
-    agents.map_or(Ok(()), |(i, _)| Err(zero(&format!("agents[{i}].timeout"))))
+    let agents = spec.all_agents().into_iter().map(|(at, agent)| (at, agent.timeout));
+    let roles = spec.roles().into_iter().map(|(at, role)| (at, role.timeout));
+    let none = agents.chain(roles).find(|(_, timeout)| timeout.is_some_and(Span::is_zero));
+    none.map_or(Ok(()), |(at, _)| Err(zero(&format!("{at}.timeout"))))
 }
 
 fn ratios(spec: &SupervisorSpec) -> Check {
