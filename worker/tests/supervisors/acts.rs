@@ -1,7 +1,8 @@
 //! What people and programs send to a run: every name of supervisors.md §5.7, with inputs that fit and that do not.
 //!
-//! Invariant: strangers' ids, wrong versions, and inputs of other shapes come as often as what is right. The kit repeats,
-//! reorders and delays them; nothing here knows in what state the run is.
+//! Invariant: strangers' ids, wrong versions, and inputs of other shapes come along with what is right, and each update is
+//! right often enough to be accepted (`accepted` counts). The kit repeats, reorders and delays them; nothing here knows
+//! in what state the run is.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -108,9 +109,10 @@ fn new_task(tasks: &[&'static str]) -> Inputs {
 }
 
 fn status(tasks: &[&'static str]) -> Inputs {
-    let names = vec!["ready", "pending", "completed", "failed", "cancelled", "skipped", "blocked", "running", "done"];
+    let names =
+        vec!["ready", "pending", "completed", "failed", "cancelled", "skipped", "blocked", "running", "rerun", "done"];
     (ids(tasks), select(names))
-        .prop_map(|(id, status)| json!({ "task_id": id, "new_status": status, "reason": "a person says so" }))
+        .prop_map(|(id, status)| json!({ "task_id": id, "status": status, "reason": "a person says so" }))
         .boxed()
 }
 
@@ -124,17 +126,38 @@ fn plan_of(tasks: &[&'static str]) -> Inputs {
         .boxed()
 }
 
+/// What people may change of their own part of the spec while it runs; the mode has an update of its own.
+fn policy() -> Inputs {
+    select(vec![
+        json!({ "enabled": false }),
+        json!({ "enabled": true, "gates": ["before"] }),
+        json!({ "approval": { "timeout": "5m", "on_timeout": "approve" } }),
+        json!({ "plan_keywords": ["report"], "exceptions": [] }),
+        json!({ "mode": "human_in_command" }),
+        json!({ "gates": ["never"] }),
+    ])
+    .boxed()
+}
+
+/// Ids as runs give them: the first of a conversation's own agent, its second, and one of an agent below.
+fn processes() -> Inputs {
+    select(vec!["agent_1", "agent_2", "agent_1_1", "stranger"]).prop_map(|id| json!({ "process_id": id })).boxed()
+}
+
+/// The update that no run has.
+pub(crate) const UNHEARD_OF: &str = "unheard_of";
+
 /// All updates.
-pub(crate) fn updates(tasks: &[&'static str], agents: &[&'static str]) -> Vec<(&'static str, Inputs)> {
+pub(crate) fn updates(tasks: &[&'static str]) -> Vec<(&'static str, Inputs)> {
     let of_task = || mostly(ids(tasks).prop_map(|id| json!({ "task_id": id })));
     let patch = ids(tasks).prop_map(|id| json!({ "task_id": id, "sub_task_objective": "something else" }));
     let by_hand = ids(tasks).prop_map(|id| json!({ "task_id": id, "result": "by hand" }));
     let verdict = (0..4_u64, any::<bool>())
         .prop_map(|(version, approved)| json!({ "version": version, "approved": approved, "approver": "ann" }));
     let feedback = (0..4_u64).prop_map(|version| json!({ "version": version, "message": "shorter" }));
-    let mode = select(vec!["autonomous", "supervised", "manual", "none"]).prop_map(|mode| json!({ "mode": mode }));
-    let incident = select(vec!["low", "medium", "high", "critical", "odd"]).prop_map(|of| json!({ "severity": of }));
-    let process = select(agents.to_vec()).prop_map(|id| json!({ "process_id": id }));
+    let mode = select(vec!["human_in_command", "human_in_the_loop", "human_on_the_loop", "none"]);
+    let mode = mode.prop_map(|mode| json!({ "mode": mode, "requested_by": "ann" }));
+    let incident = select(vec!["minor", "serious", "odd"]).prop_map(|of| json!({ "severity": of }));
     vec![
         ("add_task", mostly(new_task(tasks))),
         ("patch_task", mostly(patch)),
@@ -149,8 +172,8 @@ pub(crate) fn updates(tasks: &[&'static str], agents: &[&'static str]) -> Vec<(&
         ("respond_interrupt", resume(tasks)),
         ("set_hitl_mode", mostly(mode)),
         ("report_incident", mostly(incident)),
-        ("set_policy", nonsense()),
-        ("kill_process", mostly(process)),
-        ("unheard_of", nonsense()),
+        ("set_policy", mostly(policy())),
+        ("kill_process", mostly(processes())),
+        (UNHEARD_OF, nonsense()),
     ]
 }

@@ -16,15 +16,30 @@ use crate::acts;
 /// Lives of each preset: what fits into the time that all tests have. `BOSUN_CASES` tries more.
 const LIVES: u32 = 100;
 
+/// The input of a preset's own spec, with more at its end.
 pub(crate) fn input(preset: &str, more: &str) -> Value {
+    read(preset, text(preset) + more)
+}
+
+/// The same spec with one thing in it otherwise.
+fn changed(preset: &str, from: &str, to: &str) -> Value {
+    let text = text(preset);
+    assert!(text.contains(from), "{from:?} is not in the spec of {preset}");
+    read(preset, text.replace(from, to))
+}
+
+fn text(preset: &str) -> String {
     let path = format!("{}/../fixtures/supervisors/presets/{preset}.yaml", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path}: {why}"));
-    let file = read_spec(&path, &(text + more)).unwrap_or_else(|why| panic!("{why}"));
+    std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path}: {why}"))
+}
+
+fn read(preset: &str, text: String) -> Value {
+    let file = read_spec(preset, &text).unwrap_or_else(|why| panic!("{why}"));
     json!(SupervisorInput::new(file.resolve().unwrap_or_else(|why| panic!("{why}"))))
 }
 
 /// What the activity `scripted` does.
-fn scripted(input: &Payload) -> ActivityOutcome {
+pub(crate) fn scripted(input: &Payload) -> ActivityOutcome {
     let answer = &input.to_json()["answer"];
     match answer.get("say") {
         Some(value) => ActivityOutcome::Completed(Payload::encode(value).unwrap_or_default()),
@@ -35,10 +50,19 @@ fn scripted(input: &Payload) -> ActivityOutcome {
     }
 }
 
-fn kit(inputs: Vec<Value>, tasks: &[&'static str], agents: &[&'static str]) -> DeterminismTest {
+/// A preset with what its runs may be started with, and the tasks and agents they know.
+pub(crate) struct Cast {
+    preset: &'static str,
+    pub(crate) inputs: Vec<Value>,
+    pub(crate) tasks: &'static [&'static str],
+    pub(crate) agents: &'static [&'static str],
+}
+
+fn kit(cast: &Cast) -> DeterminismTest {
     assert!(armed());
+    let Cast { inputs, tasks, agents, .. } = cast;
     let mut kit = DeterminismTest::new(register(WorkflowRegistry::new()), SUPERVISOR)
-        .input(proptest::sample::select(inputs))
+        .input(proptest::sample::select(inputs.clone()))
         .activity_answers("scripted", scripted)
         .invariant("a call is made once", calls_once)
         .invariant("a task that is over stays as it is", terminal_is_final)
@@ -51,7 +75,7 @@ fn kit(inputs: Vec<Value>, tasks: &[&'static str], agents: &[&'static str]) -> D
     for (name, inputs) in acts::signals(tasks, agents) {
         kit = kit.signal(name, inputs);
     }
-    for (name, inputs) in acts::updates(tasks, agents) {
+    for (name, inputs) in acts::updates(tasks) {
         kit = kit.update(name, inputs);
     }
     for name in acts::QUERIES {
@@ -149,42 +173,74 @@ fn paused_starts_nothing(run: &View<'_>) -> Result<(), String> {
     Ok(())
 }
 
-const SHANNON: [&str; 4] = ["A", "B", "E", "F"];
 /// People are asked before the plan starts, before tasks start, and before results count.
 const PEOPLE: &str = "hitl: { approval: { timeout: 10m } }
 planning: { approval: { required: true } }
 ";
 
+/// The book's analysis: as it is, with people at the plan, and with one task that a person does.
+pub(crate) fn shannon() -> Cast {
+    let preset = "shannon-supervisor";
+    let by_hand = changed(preset, "goal: Trends }", "goal: Trends, capability: human }");
+    let inputs = vec![input(preset, ""), input(preset, PEOPLE), by_hand];
+    Cast { preset, inputs, tasks: &["A", "B", "D", "E", "F"], agents: &["researcher", "analyst", "writer"] }
+}
+
+pub(crate) fn flow() -> Cast {
+    let preset = "flow-supervisor";
+    Cast { preset, inputs: vec![input(preset, "")], tasks: &["t1", "t2", "t3"], agents: &["worker"] }
+}
+
+pub(crate) fn pydantask() -> Cast {
+    let preset = "pydantask-llm";
+    Cast { preset, inputs: vec![input(preset, "")], tasks: &["1", "2", "3"], agents: &["researcher", "writer"] }
+}
+
+/// As in supyagent's own example, and with the planner in the background.
+pub(crate) fn delegating() -> Cast {
+    let preset = "supyagent-delegation";
+    let aside = changed(preset, "task: Plan and build it }", "task: Plan and build it, background: true }");
+    Cast { preset, inputs: vec![input(preset, ""), aside], tasks: &["1"], agents: &["assistant", "planner", "coder"] }
+}
+
+pub(crate) fn chatting() -> Cast {
+    let preset = "autogen-groupchat";
+    Cast { preset, inputs: vec![input(preset, "")], tasks: &["1"], agents: &["alice", "bob", "carol"] }
+}
+
 /// G21: the book's analysis, with people at the plan or without; recruits, pauses, takeovers, cancellation.
 #[test]
 fn shannon_supervisors_keep_their_promises() {
-    let inputs = vec![input("shannon-supervisor", ""), input("shannon-supervisor", PEOPLE)];
-    tell("shannon-supervisor", &kit(inputs, &SHANNON, &["researcher", "analyst", "writer"]).run());
+    live(&shannon());
 }
 
 /// G21: iterations of review and planning.
 #[test]
 fn flow_supervisors_keep_their_promises() {
-    tell("flow-supervisor", &kit(vec![input("flow-supervisor", "")], &["t1", "t2", "t3"], &["worker"]).run());
+    live(&flow());
 }
 
 /// G21: the decider makes the plan by its tools.
 #[test]
 fn pydantask_supervisors_keep_their_promises() {
-    tell("pydantask-llm", &kit(vec![input("pydantask-llm", "")], &["1", "2", "3"], &["researcher", "writer"]).run());
+    live(&pydantask());
 }
 
 /// G21: agents that call agents.
 #[test]
 fn delegating_agents_keep_their_promises() {
-    let kit = kit(vec![input("supyagent-delegation", "")], &["1"], &["assistant", "planner", "coder"]);
-    tell("supyagent-delegation", &kit.run());
+    live(&delegating());
 }
 
 /// G21: a group chat.
 #[test]
 fn group_chats_keep_their_promises() {
-    tell("autogen-groupchat", &kit(vec![input("autogen-groupchat", "")], &["1"], &["alice", "bob", "carol"]).run());
+    live(&chatting());
+}
+
+#[track_caller]
+fn live(cast: &Cast) {
+    tell(cast.preset, &kit(cast).run());
 }
 
 /// Prints past the capture of the test runner, so that figures are seen when nothing is wrong.

@@ -6,6 +6,7 @@
 //! Invariant: a call is made once unless its worker was lost; a task that is over stays as it is; what is paused starts
 //! nothing; a closed run has nothing under way. Figures are printed, nothing is timed.
 
+mod accepted;
 mod acts;
 mod bounded;
 mod lives;
