@@ -1,8 +1,7 @@
-//! What planners, deciders, workers and reviewers answer, read strictly.
+//! What planners, deciders and reviewers answer, read strictly.
 //!
-//! Invariant: an answer that does not conform is an error that names the field, and nothing of it is used. A worker may
-//! answer anything (FSS-42): only an object with `success: false` is a failure, and only an object with `result` is
-//! read as a reply with meta data.
+//! Invariant: an answer that does not conform is an error that names the field, and nothing of it is used. What workers
+//! say is read in `reply`.
 
 use std::collections::BTreeMap;
 
@@ -33,13 +32,13 @@ pub fn basis_points(share: f64) -> Option<u32> {
     (0.0..=1.0).contains(&share).then(|| (share * 10_000.0).round() as u32)
 }
 
-fn share<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+pub(super) fn share<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     let Some(share) = Option::<f64>::deserialize(deserializer)? else { return Ok(None) };
     let refuse = || serde::de::Error::custom(format!("{share} is not between 0 and 1"));
     basis_points(share).map(Some).ok_or_else(refuse)
 }
 
-fn dollars<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+pub(super) fn dollars<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let Some(dollars) = Option::<f64>::deserialize(deserializer)? else { return Ok(None) };
     if !(0.0..=1e12).contains(&dollars) {
         return Err(serde::de::Error::custom(format!("{dollars} is no amount in dollars")));
@@ -336,87 +335,4 @@ pub enum EvaluationKind {
     Continue,
     Replan,
     Complete,
-}
-
-/// What a worker said, taken apart.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reply {
-    pub result: Value,
-    #[serde(default = "yes")]
-    pub success: bool,
-    #[serde(default, alias = "error", skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    #[serde(default, deserialize_with = "share")]
-    pub confidence: Option<u32>,
-    /// In dollars on the wire, in micros here.
-    #[serde(default, deserialize_with = "dollars", alias = "cost_usd")]
-    pub cost: Option<u64>,
-    #[serde(default)]
-    pub tokens: u64,
-    #[serde(default)]
-    pub model: Option<String>,
-    /// What the result proposes to do (SHH-18): `publish`.
-    #[serde(default, alias = "proposed_action")]
-    pub action: Option<String>,
-    /// People the worker asks for (SHN-26).
-    #[serde(default)]
-    pub recruit: Vec<Value>,
-    /// Messages to others (SHN-14).
-    #[serde(default)]
-    pub send: Vec<Value>,
-    /// A question to a person (LGI-01): the payload.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interrupt: Option<Value>,
-    /// What the worker wrote down before it ran out of context (PDT-48).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overflow: Option<String>,
-    /// One bounded question to another capability (PDT-49).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub consult: Option<Value>,
-    #[serde(default)]
-    pub out_of_scope: bool,
-    #[serde(default)]
-    pub variables: Map<String, Value>,
-}
-
-fn yes() -> bool {
-    true
-}
-
-impl Reply {
-    /// Never fails: what is no reply is a result.
-    pub fn of(value: Value) -> Result<Reply, String> {
-        let Value::Object(map) = &value else { return Ok(Reply { result: value, success: true, ..Reply::default() }) };
-        let failed = map.get("success") == Some(&Value::Bool(false));
-        let meta = ["interrupt", "overflow", "consult"].iter().any(|key| map.contains_key(*key));
-        if !map.contains_key("result") && !failed && !meta {
-            return Ok(Reply { result: value, success: true, ..Reply::default() });
-        }
-        if failed {
-            let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
-            let reason = text("reason").or_else(|| text("error")).or_else(|| text("error_message"));
-            // A failure may have any form; what it cost counts where it says so.
-            let tokens = map.get("tokens").and_then(Value::as_u64).unwrap_or_default();
-            let cost = ["cost", "cost_usd"].iter().find_map(|key| dollars(map.get(*key)?).ok().flatten());
-            return Ok(Reply { reason, tokens, cost, success: false, ..Reply::default() });
-        }
-        let mut map = map.clone();
-        map.entry("result").or_insert(Value::Null);
-        read("worker's reply", &Value::Object(map))
-    }
-
-    /// Why there is no result.
-    pub(super) fn why(&self) -> String {
-        self.reason.clone().unwrap_or_else(|| "Task did not produce a result".to_owned())
-    }
-}
-
-/// The text of a result as people read it.
-pub fn text_of(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
 }
