@@ -6,6 +6,7 @@
 pub mod compose;
 pub mod demo;
 pub mod http;
+pub mod model;
 pub mod process;
 pub mod scripted;
 #[cfg(test)]
