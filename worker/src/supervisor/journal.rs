@@ -17,6 +17,7 @@ pub struct Note {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NoteKind {
     RunStarted,
+    PlanningChosen,
     PhaseChanged,
     PlanProposed,
     PlanFeedback,
@@ -75,6 +76,7 @@ pub enum NoteKind {
     TrustChanged,
     BudgetCharged,
     BudgetExhausted,
+    StrategyDegraded,
     ProgressEmitted,
     CompensationRun,
     SynthesisRecorded,

@@ -38,6 +38,16 @@ pub(super) fn share<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result
     basis_points(share).map(Some).ok_or_else(refuse)
 }
 
+/// As it was read: a number from 0 to 1.
+fn as_share<S: serde::Serializer>(share: &Option<u32>, serializer: S) -> Result<S::Ok, S::Error> {
+    share.map(|share| f64::from(share) / 10_000.0).serialize(serializer)
+}
+
+/// As it was read: in dollars.
+fn as_dollars<S: serde::Serializer>(micros: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    micros.map(|micros| micros as f64 / 1e6).serialize(serializer)
+}
+
 pub(super) fn dollars<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let Some(dollars) = Option::<f64>::deserialize(deserializer)? else { return Ok(None) };
     if !(0.0..=1e12).contains(&dollars) {
@@ -94,7 +104,13 @@ pub struct PlannedTask {
     pub risk: Risk,
     #[serde(default)]
     pub requires_approval: bool,
-    #[serde(default, deserialize_with = "dollars", skip_serializing_if = "Option::is_none", alias = "est_cost")]
+    #[serde(
+        default,
+        deserialize_with = "dollars",
+        serialize_with = "as_dollars",
+        skip_serializing_if = "Option::is_none",
+        alias = "est_cost"
+    )]
     pub cost: Option<u64>,
     #[serde(default)]
     pub produces: Vec<String>,
@@ -187,7 +203,7 @@ pub struct PlannerOutput {
     pub reasoning: Option<String>,
     #[serde(default, alias = "execution_strategy")]
     pub strategy: Option<String>,
-    #[serde(default, deserialize_with = "share", alias = "complexity_score")]
+    #[serde(default, deserialize_with = "share", serialize_with = "as_share", alias = "complexity_score")]
     pub complexity: Option<u32>,
     /// The role of each task by position (SHN-40).
     #[serde(default)]

@@ -13,6 +13,7 @@ use super::schedule::Dependencies;
 use super::*;
 use crate::supervisor::model::{Attempt, AttemptOutcome, SkipReason, TaskError};
 use crate::supervisor::outbox::CallFailureKind;
+use crate::supervisor::routing::{ThinkingStrategy, degrade};
 
 /// Tool calls a worker may make: at first, and when it resumes.
 const TOOL_CALLS: (u32, u32) = (20, 10);
@@ -113,7 +114,23 @@ impl Graph {
         self.set(id, TaskStatus::AwaitingInput, Actor::Worker, "asks_a_person", out);
     }
 
-    pub(super) fn start_attempt(&mut self, id: &TaskId, extra: Map<String, Value>, out: &mut Outbox) {
+    /// The way of thinking that is left to a task: the planner's, or a cheaper one when tokens run out (SHN-72).
+    fn thinking(&self, id: &TaskId, out: &mut Outbox) -> Option<Value> {
+        let planned = Value::String(self.strategy.clone()?);
+        let strategy: ThinkingStrategy = serde_json::from_value(planned).ok()?;
+        let left = self.rules.token_budget.map(|budget| budget.saturating_sub(self.spent.tokens));
+        let taken = self.rules.degrade.as_ref().map_or(strategy, |rules| degrade(strategy, left, rules));
+        if taken != strategy {
+            let data = json!({ "task": id, "from": strategy, "to": taken, "tokens_left": left });
+            out.note(NoteKind::StrategyDegraded, data);
+        }
+        serde_json::to_value(taken).ok()
+    }
+
+    pub(super) fn start_attempt(&mut self, id: &TaskId, mut extra: Map<String, Value>, out: &mut Outbox) {
+        if let Some(strategy) = self.thinking(id, out) {
+            extra.insert("strategy".to_owned(), strategy);
+        }
         let context = self.context_of(id, extra);
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         task.tries += 1;

@@ -103,6 +103,9 @@ pub struct Graph {
     pub planning_context: Value,
     /// How the planner wants it done, its complexity, and the order it gave roles in.
     pub strategy: Option<String>,
+    /// The answer of a planner, given from outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_plan: Option<Value>,
     pub complexity_bp: Option<u32>,
     calls: BTreeMap<Key, Pending>,
     timers: BTreeMap<Key, TaskId>,
@@ -156,6 +159,7 @@ impl Graph {
             deadlock_report: None,
             planning_context: Value::Null,
             strategy: None,
+            given_plan: None,
             complexity_bp: None,
             calls: BTreeMap::new(),
             timers: BTreeMap::new(),

@@ -21,7 +21,14 @@ impl Graph {
         match self.rules.planning {
             Planning::Planner if self.plan.tasks.is_empty() => {
                 self.enter(Phase::Planning, out);
-                self.ask_planner(out);
+                // A decomposition that was given needs no planner (SHN-06).
+                match self.given_plan.take() {
+                    Some(plan) => {
+                        self.planned(Ok(plan), gates, out);
+                        self.advance(gates, out);
+                    }
+                    None => self.ask_planner(out),
+                }
             }
             Planning::None => {
                 self.simple_task(None, None);
@@ -115,7 +122,8 @@ impl Graph {
     }
 
     pub(super) fn planned(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let output = answer.map_err(|why| why.to_string()).and_then(|value| read_plan_answer(&value));
+        let output =
+            answer.map_err(|why| why.to_string()).and_then(|value| read_plan_answer(&value, self.rules.strategy));
         let output = output.and_then(|output| self.checked(output));
         let mut output = match output {
             Ok(output) => output,

@@ -1,8 +1,7 @@
-//! Policies that were resolved before planning, as a plan must reflect them (CUG-04, CUG-19), and when a request gets a
-//! structured plan at all (CUG-09 to CUG-13).
+//! Policies that were resolved before planning, as a plan must reflect them (CUG-04, CUG-19).
 //!
 //! Invariant: policies only narrow a plan: an agent that is not allowed refuses it as a whole, an order becomes edges, an
-//! approval becomes a gate. The choice of a mode is a function of its inputs alone. Nothing is resolved here.
+//! approval becomes a gate. Nothing is resolved here.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::answers::{Dependency, PlannedTask};
 use crate::supervisor::model::TaskId;
-use crate::supervisor::spec::{Planning, PlanningMode};
 
 /// What the supervisor's state says before it plans.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -62,41 +60,4 @@ impl ResolvedPolicies {
             task.deps.extend(missing.into_iter().map(Dependency::Id));
         }
     }
-}
-
-/// Which kind of planning a request gets, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlanningChoice {
-    pub mode: PlanningMode,
-    pub reason: String,
-}
-
-/// CUG-09 to CUG-13: forced; several agents and a word of sequence; one agent; or what the spec says otherwise.
-pub fn choose_planning(planning: &Planning, agents: usize, request: &str) -> PlanningChoice {
-    let choice = |mode, reason: String| PlanningChoice { mode, reason };
-    if planning.force {
-        return choice(PlanningMode::Agents, "forced by the spec".to_owned());
-    }
-    let cue = planning.triggers.cues.iter().find(|cue| has_cue(request, cue));
-    match (agents >= planning.triggers.min_agents as usize, cue) {
-        (true, Some(cue)) => choice(PlanningMode::Agents, format!("{agents} agents, and the request says `{cue}`")),
-        (false, None) => choice(PlanningMode::Todos, "one agent, one step".to_owned()),
-        (true, None) => choice(planning.otherwise, format!("{agents} agents, and no word of sequence")),
-        (false, Some(cue)) => choice(planning.otherwise, format!("one agent, and the request says `{cue}`")),
-    }
-}
-
-/// Whole words in any case; `N` stands for a number.
-fn has_cue(request: &str, cue: &str) -> bool {
-    let words = |text: &str| -> Vec<String> {
-        let split = text.split(|c: char| !c.is_alphanumeric());
-        split.filter(|word| !word.is_empty()).map(str::to_owned).collect()
-    };
-    let (text, cue) = (words(request), words(cue));
-    let fits = |word: &String, wanted: &String| match wanted.as_str() {
-        "N" => word.parse::<u64>().is_ok(),
-        wanted => word.to_lowercase() == wanted.to_lowercase(),
-    };
-    !cue.is_empty()
-        && text.windows(cue.len()).any(|window| window.iter().zip(&cue).all(|(word, wanted)| fits(word, wanted)))
 }

@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::upfront::UpfrontStrategy;
 use crate::supervisor::model::{OnUnmet, Requires};
+use crate::supervisor::spec::Degrade;
 
 /// Where the plan comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +101,8 @@ pub struct GraphRules {
     /// The name in messages: `[supervisor:<name>]`.
     pub name: String,
     pub planning: Planning,
+    /// How delegations of a plan that was made upfront are run, if the plan does not say (CUG-33).
+    pub strategy: UpfrontStrategy,
     pub selection: Selection,
     pub authority: BTreeSet<Authority>,
     /// Workers at once; no limit if absent.
@@ -149,6 +153,8 @@ pub struct GraphRules {
     /// How often a synthesis is asked for that does not have the shape it must have (FSS-21).
     pub synthesis_tries: u32,
     /// Tokens of all answers of the run.
+    /// When a way of thinking steps down (SHN-72).
+    pub degrade: Option<Degrade>,
     pub token_budget: Option<u64>,
     /// Calls of agents and models in all.
     #[serde(default)]
@@ -196,6 +202,7 @@ impl Default for GraphRules {
         GraphRules {
             name: "supervisor".into(),
             planning: Planning::Planner,
+            strategy: UpfrontStrategy::Sequential,
             selection: Selection::All,
             authority: BTreeSet::new(),
             max_concurrency: Some(3),
@@ -226,6 +233,7 @@ impl Default for GraphRules {
             bypass_single: false,
             own_result_chars: 100,
             synthesis_tries: 3,
+            degrade: None,
             token_budget: None,
             call_budget: None,
             cost_budget_micros: None,

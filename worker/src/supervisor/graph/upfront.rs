@@ -1,6 +1,6 @@
 //! A plan as a list of delegations, made before the first of them (CUGA's `plan_upfront`), read as any other plan.
 //!
-//! Invariant: the strategy is the plan's own; in sequence each delegation waits for the one before it. It delegates nothing.
+//! Invariant: the strategy is the plan's own, or else the spec's; in sequence each delegation waits for the one before it. It delegates nothing.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,8 +12,9 @@ use crate::supervisor::model::TaskId;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanUpfront {
+    /// Null is what the spec says.
     #[serde(default)]
-    pub strategy: UpfrontStrategy,
+    pub strategy: Option<UpfrontStrategy>,
     pub delegations: Vec<Delegated>,
     #[serde(default)]
     pub reasoning: Option<String>,
@@ -36,14 +37,16 @@ pub struct Delegated {
     pub variables: Vec<String>,
 }
 
-impl From<PlanUpfront> for PlannerOutput {
+impl PlanUpfront {
     /// One task a delegation; in sequence each waits for the one before it.
-    fn from(plan: PlanUpfront) -> Self {
+    pub fn planned(self, otherwise: UpfrontStrategy) -> PlannerOutput {
+        let plan = self;
+        let strategy = plan.strategy.unwrap_or(otherwise);
         let task = |(place, delegated): (usize, Delegated)| PlannedTask {
             id: Some(TaskId::from(place as u64 + 1)),
             goal: delegated.task,
             agent: Some(delegated.agent_name),
-            deps: match plan.strategy {
+            deps: match strategy {
                 UpfrontStrategy::Sequential if place > 0 => vec![Dependency::Id(TaskId::from(place as u64))],
                 _ => Vec::new(),
             },
@@ -59,9 +62,9 @@ impl From<PlanUpfront> for PlannerOutput {
 }
 
 /// Reads what a planner answers, in either form.
-pub fn read_plan_answer(value: &Value) -> Result<PlannerOutput, String> {
+pub fn read_plan_answer(value: &Value, otherwise: UpfrontStrategy) -> Result<PlannerOutput, String> {
     match value.get("delegations") {
-        Some(_) => read::<PlanUpfront>("plan", value).map(PlannerOutput::from),
+        Some(_) => read::<PlanUpfront>("plan", value).map(|plan| plan.planned(otherwise)),
         None => read("plan", value),
     }
 }

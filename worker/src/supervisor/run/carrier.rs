@@ -48,6 +48,7 @@ impl Carrier {
                     rules.policies = crate::supervisor::graph::read("policies", policies).map_err(invalid)?;
                 }
                 let mut graph = Graph::new(rules, plan);
+                graph.given_plan = context.more.get("plan").cloned();
                 if graph.rules.planning == Planning::None {
                     graph.simple_task(context.role.clone(), simple_agent(spec, context));
                 }

@@ -28,11 +28,13 @@ pub(super) fn spec_of(parent: &SupervisorSpec, kind: ChildKind, input: &Value, d
         // It is one task already, and its result is the result.
         (spec.planning.mode, spec.synthesis.mode) = (PlanningMode::None, SynthesisMode::LastOutput);
     }
+    let more = input.get("plan").map(|plan| ("plan".to_owned(), plan.clone())).into_iter().collect();
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let context = RunContext {
         depth: depth + 1,
         role: input.get("context").and_then(|context| context.get("role")).and_then(text),
         agent_id: input.get("agent_id").and_then(text),
+        more,
         ..RunContext::default()
     };
     let resolved = spec.resolve().map_err(|why| why.to_string())?;

@@ -41,9 +41,11 @@ pub use progress::ProgressMessage;
 use self::asks::{Ledger, Pending, Whole};
 use self::carrier::Carrier;
 use self::parts::Parts;
+use super::graph::Phase;
 use super::journal::{Note, NoteKind};
 use super::outbox::{Answer, Key, Outbox};
-use super::spec::{Family, ResolvedSpec};
+use super::routing::{CHILD_CHECKPOINTS, PRE_ROUTING};
+use super::spec::{Family, Preset, ResolvedSpec};
 use super::team::registry::check_process_depth;
 
 /// The workflow type.
@@ -73,7 +75,7 @@ impl StateMachine for SupervisorRun {
     type Output = SupervisorOutput;
 
     fn start(input: SupervisorInput, cx: &mut Cx<'_>) -> Result<Self, Failure> {
-        let (resolved, context) = input.resolve()?;
+        let (mut resolved, context) = input.resolve()?;
         // A child that is too deep does not start (SUP-08).
         check_process_depth(context.depth, resolved.spec.delegation.max_depth)
             .map_err(|why| Failure::application(INVALID_SPEC, why.to_string()).non_retryable())?;
@@ -83,6 +85,11 @@ impl StateMachine for SupervisorRun {
             NoteKind::RunStarted,
             json!({ "name": resolved.spec.name, "preset": resolved.spec.preset, "hash": resolved.hash }),
         );
+        // The hash stays that of the spec as it was given.
+        if let Some((spec, choice)) = resolved.spec.for_request() {
+            out.note(NoteKind::PlanningChosen, json!(choice));
+            resolved.spec = spec;
+        }
         let mut parts = Parts::new(&resolved.spec, &run, context.depth, cx.now());
         // The root of agents that call agents registers itself.
         if resolved.spec.family() != Family::Agents {
@@ -186,7 +193,7 @@ impl SupervisorRun {
             return self.begin_if_ready(out);
         }
         if key == parts::HANDED_ON {
-            self.parts.handed_on = false;
+            self.parts.handed_on = None;
             if let Some(graph) = self.carrier.graph_mut() {
                 graph.handed_back(answer, &mut self.parts, out);
             }
@@ -235,6 +242,23 @@ impl SupervisorRun {
         }
     }
 
+    /// The next point where the run can stop: in a router and in a simple task names of their own (SHN-73).
+    fn checkpoint(&self) -> String {
+        let Some(graph) = self.carrier.graph() else { return self.carrier.checkpoint() };
+        let planning = matches!(graph.phase, Phase::Created | Phase::Planning);
+        let [before, after, end] = CHILD_CHECKPOINTS;
+        match (self.parts.handed_on, self.resolved.spec.preset) {
+            (Some(route), _) => route.checkpoint().to_owned(),
+            _ if planning && self.parts.is_router() => PRE_ROUTING.to_owned(),
+            (None, Some(Preset::ShannonSimple)) => match graph.next_step() {
+                _ if graph.phase == Phase::Synthesizing || graph.phase.is_terminal() => end.to_owned(),
+                Some(_) => before.to_owned(),
+                None => after.to_owned(),
+            },
+            _ => self.carrier.checkpoint(),
+        }
+    }
+
     /// After every event: what may start starts.
     fn go_on(&mut self, out: &mut Outbox) {
         if self.parts.control.is_running() {
@@ -242,7 +266,7 @@ impl SupervisorRun {
                 self.answered(&key, answer, out);
             }
         } else {
-            let checkpoint = self.carrier.checkpoint();
+            let checkpoint = self.checkpoint();
             self.parts.control.checkpoint(&checkpoint, out);
         }
         self.carrier.advance(&mut self.parts, out);

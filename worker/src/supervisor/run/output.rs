@@ -126,7 +126,7 @@ impl SupervisorRun {
             self.parts.memory.succeeded(&strategy, &json!(subtasks), out);
         }
         self.parts.team.closed(matches!(phase, Phase::Completed | Phase::Partial), out);
-        let checkpoint = self.carrier.checkpoint();
+        let checkpoint = self.checkpoint();
         self.parts.control.checkpoint(&checkpoint, out);
     }
 

@@ -20,7 +20,7 @@ use crate::supervisor::people::control::Control;
 use crate::supervisor::people::escalation::Escalations;
 use crate::supervisor::people::interrupts::Interrupts;
 use crate::supervisor::people::plan_review::PlanReview;
-use crate::supervisor::routing::is_simple;
+use crate::supervisor::routing::{Route, Shape, is_simple, route};
 use crate::supervisor::spec::{PlanApproval, Preset, RiskLevel, Routing, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::{Teamwork, agent_of};
@@ -45,7 +45,7 @@ pub(super) struct Parts {
     /// What is simple enough to be handed on, if anything is (SHN-02).
     routing: Option<Routing>,
     objective: String,
-    pub(super) handed_on: bool,
+    pub(super) handed_on: Option<Route>,
     /// Which escalation an approval answers.
     pub(super) escalated: BTreeMap<ApprovalId, String>,
 }
@@ -67,7 +67,7 @@ impl Parts {
             routing: Some(spec.routing.clone())
                 .filter(|routing| routing.enabled && spec.preset == Some(Preset::ShannonSupervisor)),
             objective: spec.objective.clone(),
-            handed_on: false,
+            handed_on: None,
             escalated: BTreeMap::new(),
         }
     }
@@ -79,6 +79,13 @@ pub(super) fn level(risk: Risk) -> RiskLevel {
         Risk::Medium => RiskLevel::Medium,
         Risk::High => RiskLevel::High,
         Risk::Critical => RiskLevel::Critical,
+    }
+}
+
+impl Parts {
+    /// Whether the run only finds out who is to carry its request out.
+    pub(super) fn is_router(&self) -> bool {
+        self.routing.as_ref().is_some_and(|rules| rules.entry)
     }
 }
 
@@ -103,19 +110,37 @@ impl Gates for Parts {
         self.memory.strategy_over(planned)
     }
 
-    /// A simple request needs no team: a graph of its own carries it out (SHN-02, SHN-05). What people must be asked
-    /// about stays here.
+    /// What needs no team is carried out by a child: a simple request (SHN-02, SHN-05), and in a router whatever its
+    /// decomposition says (SHN-01, SHN-04). What people must be asked about stays here.
     fn hands_on(&mut self, plan: &PlannerOutput, out: &mut Outbox) -> bool {
         let gated = |task: &PlannedTask| task.action.is_some() || task.requires_approval || task.risk > Risk::Low;
-        let simple = self.routing.as_ref().is_some_and(|rules| is_simple(plan, rules));
-        if !simple || plan.tasks.iter().any(gated) || self.plan_approval.required {
+        let Some(rules) = &self.routing else { return false };
+        if plan.tasks.iter().any(gated) || self.plan_approval.required {
             return false;
         }
-        self.handed_on = true;
-        let query = plan.tasks.first().map_or(&self.objective, |task| &task.goal);
-        let role = plan.tasks.first().and_then(|task| task.role.clone());
-        let input = json!({ "query": query, "context": { "role": role }, "planned": true });
-        out.ask(Ask::StartChild { key: HANDED_ON.to_owned(), kind: ChildKind::Dag, input });
+        let simple = is_simple(plan, rules);
+        let to = match (simple, rules.entry) {
+            (true, false) => Route::Dag,
+            (_, true) => route(Shape::of(plan), rules),
+            (false, false) => Route::Supervisor,
+        };
+        let whole = match to {
+            Route::Supervisor => return false,
+            Route::Dag => !simple,
+            Route::SimpleTask => plan.tasks.len() > 1,
+        };
+        self.handed_on = Some(to);
+        let only = plan.tasks.first().filter(|_| !whole);
+        let query = only.map_or(&self.objective, |task| &task.goal);
+        let mut input = json!({
+            "query": query, "context": { "role": only.and_then(|task| task.role.clone()) }, "planned": !whole,
+        });
+        let kind = if to == Route::Dag { ChildKind::Dag } else { ChildKind::SimpleTask };
+        if to == Route::Dag && whole {
+            // What planning cost is paid here.
+            input["plan"] = json!(PlannerOutput { tokens: 0, ..plan.clone() });
+        }
+        out.ask(Ask::StartChild { key: HANDED_ON.to_owned(), kind, input });
         true
     }
 
@@ -159,8 +184,8 @@ impl Gates for Parts {
     }
 
     fn busy(&self) -> Option<String> {
-        if self.handed_on {
-            return Some("the request was handed on to a graph".to_owned());
+        if self.handed_on.is_some() {
+            return Some("the request was handed on to a child".to_owned());
         }
         self.team.busy()
     }

@@ -4,6 +4,7 @@
 
 use crate::supervisor::graph::{
     Authority, CapabilityCard, GraphRules, OnExhausted, PlannedTask, Planning, ReviewScope, Selection, Synthesis,
+    UpfrontStrategy,
 };
 use crate::supervisor::model::{OnUnmet, PlanChangeError, Requires, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Purpose;
@@ -24,6 +25,11 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
     GraphRules {
         name: spec.name.clone(),
         planning: planning(spec, selection),
+        strategy: match spec.planning.strategy {
+            spec::Strategy::Sequential => UpfrontStrategy::Sequential,
+            spec::Strategy::Parallel => UpfrontStrategy::Parallel,
+        },
+        degrade: spec.budget.degrade.clone(),
         selection,
         authority: spec.authority.iter().filter_map(|authority| granted(*authority)).collect(),
         max_concurrency: spec.dispatch.max_concurrency,

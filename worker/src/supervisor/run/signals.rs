@@ -105,7 +105,7 @@ impl SupervisorRun {
 
     pub(super) fn cancelled_by_control(&mut self, out: &mut Outbox) {
         let text = self.parts.control.cancelled_text().unwrap_or_else(|| "workflow cancelled".to_owned());
-        let checkpoint = self.carrier.checkpoint();
+        let checkpoint = self.checkpoint();
         self.parts.control.checkpoint(&checkpoint, out);
         self.held.clear();
         self.carrier.cancel(text, &mut self.parts, out);

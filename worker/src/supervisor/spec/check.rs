@@ -55,6 +55,10 @@ fn planning(spec: &SupervisorSpec) -> Check {
         let why = "seed_plan must be provided when planning_mode is 'fixed' or 'hybrid'";
         return Err(FieldError::at("planning.mode", why));
     }
+    // CUG-12: what is left over gets one of the modes that a request can get.
+    if !matches!(spec.planning.otherwise, PlanningMode::None | PlanningMode::Todos | PlanningMode::Agents) {
+        return Err(FieldError::at("planning.otherwise", "known values here: none, todos, agents"));
+    }
     spec.plan().map(|_| ())
 }
 
@@ -308,11 +312,14 @@ fn unused(spec: &SupervisorSpec) -> Vec<String> {
         ("review.reflection", spec.review.reflection != usual.review.reflection),
         ("review.reject_status", spec.review.reject_status != usual.review.reject_status),
         ("dependencies.on_unmet", spec.dependencies.on_unmet != usual.dependencies.on_unmet),
-        ("planning.supervisor_mode", spec.planning.supervisor_mode != usual.planning.supervisor_mode),
-        ("planning.force", spec.planning.force != usual.planning.force),
-        ("planning.otherwise", spec.planning.otherwise != usual.planning.otherwise),
-        ("planning.triggers", spec.planning.triggers != usual.planning.triggers),
-        ("budget.degrade", spec.budget.degrade != usual.budget.degrade),
+        (
+            "planning.supervisor_mode",
+            !spec.chooses_planning() && spec.planning.supervisor_mode != usual.planning.supervisor_mode,
+        ),
+        ("planning.force", !spec.chooses_planning() && spec.planning.force != usual.planning.force),
+        ("planning.otherwise", !spec.chooses_planning() && spec.planning.otherwise != usual.planning.otherwise),
+        ("planning.triggers", !spec.chooses_planning() && spec.planning.triggers != usual.planning.triggers),
+        ("budget.degrade", family != Family::Graph && spec.budget.degrade != usual.budget.degrade),
         ("budget.wall", spec.budget.wall.is_some() && family != Family::Graph),
     ];
     let told = |(key, set): (&str, bool)| set.then(|| format!("{key}: has no effect yet in this kind of run"));

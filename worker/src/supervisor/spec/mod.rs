@@ -10,6 +10,7 @@
 mod agent;
 mod builder;
 mod check;
+mod choice;
 mod error;
 mod foreign;
 mod number;
@@ -30,6 +31,7 @@ mod whole;
 pub use agent::{Agent, AgentKind, Limits, MemoryScope, Model, Role, Tool, Via, ViaHttp, ViaProcess, ViaSupervisor};
 pub use builder::SpecBuilder;
 pub use check::delegate_tool;
+pub use choice::{PlanningChoice, choose_planning};
 pub use error::InvalidSpec;
 pub use number::{Money, Ratio};
 pub use preset::{Family, Preset};

@@ -35,6 +35,10 @@ impl SupervisorSpec {
         if spec.objective.trim().is_empty() {
             return Err(refuse(FieldError::at("objective", "required key `objective` is missing")));
         }
+        // What the request makes of the spec must hold as well.
+        if let Some((chosen, _)) = spec.for_request() {
+            check::check(&chosen).map_err(refuse)?;
+        }
         let hash = hash(&spec).map_err(|why| refuse(FieldError::at("", why)))?;
         Ok(ResolvedSpec { spec, hash })
     }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::*;
 use super::stage::*;
-use crate::supervisor::spec::{Planning as PlanningSpec, PlanningMode};
+use crate::supervisor::spec::{Planning as PlanningSpec, PlanningMode, choose_planning};
 
 /// FSS-02: a goal, and nothing else; refused before anything runs.
 #[test]

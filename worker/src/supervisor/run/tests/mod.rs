@@ -3,3 +3,4 @@
 mod agents;
 mod market;
 mod people;
+mod routes;

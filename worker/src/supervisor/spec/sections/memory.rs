@@ -49,6 +49,10 @@ impl Default for Memory {
 pub struct Routing {
     /// `false` runs the preset itself, whatever the request is like.
     pub enabled: bool,
+    /// Whether the run is the router: a request that needs no supervisor is carried out by a child of the kind that its
+    /// decomposition asks for (SHN-01, SHN-04). Without it only what is simple leaves the supervisor (SHN-02).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub entry: bool,
     /// More subtasks than this go to a supervisor (SHN-01).
     pub supervisor_above: u32,
     /// Where subtasks with dependencies go (supervisors.md §4.3 no. 28).
@@ -65,6 +69,7 @@ impl Default for Routing {
     fn default() -> Self {
         Routing {
             enabled: true,
+            entry: false,
             supervisor_above: 5,
             deps_to: DepsTo::Supervisor,
             simple_up_to: 2,

@@ -90,7 +90,6 @@ fn cuga_files_load_unchanged() {
             "agents[3]: an agent without a name is left out",
             "agents[4].a2a_protocol: an agent without an endpoint is left out",
             "agents[0].memory_scope: unknown memory scope `forever`; `call` is used",
-            "planning.supervisor_mode: has no effect yet in this kind of run",
         ]
     );
 }
