@@ -169,6 +169,8 @@ impl Graph {
         put("parameters", (!task.params.is_empty()).then(|| Value::Object(task.params.clone())));
         put("tools", (!task.tools.is_empty()).then(|| json!(task.tools)));
         put("approved_action", task.metadata.get("approved_action").cloned());
+        // Only the newest is told: a context must not grow with what was thrown away.
+        put("doubted", task.metadata.get("reflections").and_then(Value::as_array).and_then(|all| all.last()).cloned());
         put("notes", task.metadata.get("scratch_notes").cloned());
         let overflows = task.metadata.get("overflows").and_then(Value::as_array).map_or(0, Vec::len);
         if overflows > 0 {
@@ -254,6 +256,10 @@ impl Graph {
         if let Some(question) = &reply.consult {
             return self.consult(id, attempt, question, gates, out);
         }
+        if self.reflects(id, attempt, &reply) {
+            return self.once_more(id, gates, out);
+        }
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
         // Nothing is no result.
         task.result = Some(reply.result.clone()).filter(|result| reply.interrupt.is_none() && !result.is_null());
         task.error = None;

@@ -339,16 +339,6 @@ impl Graph {
         }
     }
 
-    /// The plan as it stands at a point that the iteration fixes (FSS-24).
-    fn snapshot_plan(&self, point: &str, out: &mut Outbox) {
-        let task = |task: &Task| json!({ "id": task.id, "status": task.status });
-        // A plan that is too long to be told is in the history of its tasks.
-        if self.rules.review == ReviewScope::Iteration && self.plan.tasks.len() <= 200 {
-            let tasks: Vec<Value> = self.plan.in_order().into_iter().map(task).collect();
-            out.note(NoteKind::PlanSnapshot, json!({ "key": format!("{}/{point}", self.iteration), "tasks": tasks }));
-        }
-    }
-
     fn task(&self, id: &TaskId) -> Option<&Task> {
         self.plan.tasks.get(id)
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::upfront::UpfrontStrategy;
 use crate::supervisor::model::{OnUnmet, Requires};
-use crate::supervisor::spec::Degrade;
+use crate::supervisor::spec::{Degrade, Reflection};
 
 /// Where the plan comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,6 +120,8 @@ pub struct GraphRules {
     pub dependency_timeout_ms: Option<u64>,
     pub review: ReviewScope,
     pub criteria: Vec<String>,
+    /// When a worker looks at its own result again (SHD-05).
+    pub reflection: Option<Reflection>,
     /// Reviews per task until it has failed.
     pub max_attempts: u32,
     /// Whether the reviewer of an iteration also sees what it accepted before (FSS-43).
@@ -215,6 +217,7 @@ impl Default for GraphRules {
             dependency_timeout_ms: None,
             review: ReviewScope::None,
             criteria: Vec::new(),
+            reflection: None,
             max_attempts: 3,
             review_sees_accepted: false,
             accept_below_score_bp: None,

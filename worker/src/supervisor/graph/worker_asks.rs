@@ -38,9 +38,28 @@ impl Graph {
         if count >= OVERFLOWS_MAX {
             return self.errored(id, attempt, "context overflow: the resumes are used up".to_owned(), gates, out);
         }
+        self.once_more(id, gates, out);
+    }
+
+    /// The next attempt of a task that goes on running.
+    pub(super) fn once_more(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(copy) = self.copy(id) else { return };
         let extra = gates.context(&copy, out);
         self.start_attempt(id, extra, out);
+    }
+
+    /// SHD-05: a worker that is not sure enough of its result looks at it again, so many times; the last one is taken.
+    pub(super) fn reflects(&mut self, id: &TaskId, attempt: u32, reply: &Reply) -> bool {
+        let (Some(rules), Some(confidence)) = (&self.rules.reflection, reply.confidence) else { return false };
+        let Some(task) = self.plan.tasks.get_mut(id) else { return false };
+        let so_far = task.metadata.get("reflections").and_then(Value::as_array).cloned().unwrap_or_default();
+        let asks = reply.interrupt.is_some() || confidence >= rules.confidence.as_bp();
+        if asks || so_far.len() >= rules.retries as usize {
+            return false;
+        }
+        let doubted = json!({ "attempt": attempt, "confidence_bp": confidence, "result": reply.result });
+        task.metadata.insert("reflections".into(), so_far.into_iter().chain([doubted]).collect());
+        true
     }
 
     /// PDT-49: one bounded question to another capability; the worker goes on with the answer.

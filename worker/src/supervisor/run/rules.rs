@@ -46,6 +46,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         dependency_timeout_ms: spec.dependencies.wait_timeout.map(spec::Span::as_ms),
         review: review_scope(spec),
         criteria: spec.review.criteria.clone(),
+        reflection: spec.review.reflection.clone(),
         max_attempts: spec.review.max_attempts,
         review_sees_accepted: spec.review.include_accepted,
         accept_below_score_bp: spec.review.accept_below_score.map(spec::Ratio::as_bp),

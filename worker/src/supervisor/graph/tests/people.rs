@@ -196,3 +196,29 @@ fn the_numbers_of_a_synthesis_are_the_specs() {
     };
     assert_eq!((own(5), own(6)), (2, 3), "a result that is long enough needs no synthesis");
 }
+
+/// SHD-05: a result of less confidence than 0.8 is looked at again by its worker, which is shown it, twice; then it is
+/// taken as it is. One that is sure, or says nothing of it, is taken at once.
+#[test]
+fn a_worker_that_is_not_sure_looks_again() {
+    let played = |confidences: [Value; 4]| {
+        let script = move |call: &Call| {
+            let at = call.attempt as usize - 1;
+            says(json!({ "result": format!("r{}", at + 1), "confidence": confidences[at], "tokens": 10 }))
+        };
+        let rules = GraphRules { reflection: Some(crate::supervisor::spec::Reflection::default()), ..given() };
+        Stage::new(rules, one(json!({})), &script).play()
+    };
+    let tries = |confidences| {
+        let played = played(confidences);
+        let looks = played.keys().iter().filter(|key| key.starts_with("execute/")).count();
+        assert_eq!(played.graph.spent.tokens, 10 * looks as u64, "each look is paid for");
+        (played.task("a").result.clone().unwrap(), looks)
+    };
+    assert_eq!(tries([json!(0.5), json!(0.79), json!(0.1), json!(1)]), (json!("r3"), 3));
+    assert_eq!(tries([json!(0.5), json!(0.8), json!(0), json!(0)]), (json!("r2"), 2));
+    assert_eq!(tries([Value::Null, json!(0), json!(0), json!(0)]), (json!("r1"), 1));
+    let looked = played([json!(0.5), json!(0.9), json!(0), json!(0)]);
+    let context = &looked.call("execute/a/2").context;
+    assert_eq!(context["doubted"], json!({ "attempt": 1, "confidence_bp": 5_000, "result": "r1" }));
+}
