@@ -133,3 +133,39 @@ fn people_reach_a_run_from_another_terminal() {
     let bad = run(&data, &words);
     assert!(!bad.status.success() && said(&bad).contains("planer"), "{}", said(&bad));
 }
+
+/// FSS-36: a run whose spec says so returns while a task waits for its human reviewer, with a reason and a code of its own;
+/// the same command goes on with it after the answer, and asks no agent again. `--no-wait` does so for any supervisor.
+#[test]
+fn a_run_that_waits_for_its_reviewer_may_return() {
+    const REVIEWED: &str = "
+kind: supervisor
+preset: flow-supervisor
+objective: write a note
+review: { scope: none, human: true, park_exit: true }
+agents: [{ name: writer }]
+script:
+  - { on: plan, say: { tasks: [{ id: t1, goal: write }] } }
+  - { on: execute_worker, say: a note }
+  - { on: synthesize, say: The note. }
+";
+    let dir = tempfile::tempdir().unwrap();
+    let (data, spec) = (dir.path().join("data"), dir.path().join("reviewed.yaml"));
+    std::fs::write(&spec, REVIEWED).unwrap();
+    let words = ["run", spec.to_str().unwrap(), "-w", "reviewed", "--timeout", "60s"];
+    let parked = run(&data, &words);
+    assert_eq!(parked.status.code(), Some(15), "{}", said(&parked));
+    let id = pending(&data).expect("somebody is asked");
+    assert!(said(&parked).contains(&format!("reviewed is parked for review: it waits for approval {id}")));
+    let again = run(&data, &words);
+    assert_eq!(again.status.code(), Some(15), "nothing has changed: {}", said(&again));
+    assert!(run(&data, &["approval", "approve", &id]).status.success());
+    let ended = run(&data, &words);
+    assert!(ended.status.success() && said(&ended).contains("The note."), "{}", said(&ended));
+    let history = said(&run(&data, &["show", "reviewed", "-o", "jsonl"]));
+    let asked = |line: &&str| line.contains("ActivityTaskScheduled") && line.contains("\"key\":\"execute/t1/1\"");
+    assert_eq!(history.lines().filter(asked).count(), 1, "the writer was asked once: {history}");
+    std::fs::write(&spec, REVIEWED.replace(", park_exit: true", "")).unwrap();
+    let words = ["run", spec.to_str().unwrap(), "-w", "other", "--no-wait", "--timeout", "60s"];
+    assert_eq!(run(&data, &words).status.code(), Some(15));
+}

@@ -123,6 +123,16 @@ fn why(because: &Because) -> String {
 impl Backend for Fake {
     fn start(&self, request: StartWorkflow) -> Reply<'_, Started> {
         let started = self.started(&request);
+        let policy = request.id_reuse_policy;
+        let completed =
+            |run: &&RunInfo| run.workflow_id == request.workflow_id && run.status == WorkflowStatus::Completed;
+        if policy != IdReusePolicy::AllowDuplicate
+            && let Some(run) = self.runs.iter().find(completed)
+        {
+            let (workflow_id, run_id, status) = (run.workflow_id.clone(), run.run_id, run.status);
+            let rejection = Rejection::IdReused { workflow_id, run_id, status, policy };
+            return Box::pin(async move { Err(rejection.into()) });
+        }
         self.reply(
             format!(
                 "start {} {} {:?} {:?}",

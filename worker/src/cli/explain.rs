@@ -141,6 +141,9 @@ codes! {
     NoHistories 41 NotFound "no history to replay"
         "The pattern matches no file, or the query finds no run. A gate that checks nothing would always pass, so this is \
          an error. Look at the working directory, at the quotes around the pattern, and at --data (or BOSUN_STORE).";
+    Parked 42 WaitingOnHuman "the run waits for a person"
+        "Nothing goes on before somebody answers. The run stays open: answer, and the same command goes on with it. \
+         --no-wait asked for this return, or `review.park_exit` in the spec.";
 }
 
 impl Code {

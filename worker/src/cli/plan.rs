@@ -14,7 +14,7 @@ use super::exit::Exit;
 use super::explain::Code;
 use super::output::Format;
 use super::progress::Watch;
-use super::result::{print_result, value_text, wait_for};
+use super::result::{Parking, print_result, value_text, wait_for};
 use super::start::RunArgs;
 use crate::backend::CallError;
 
@@ -36,22 +36,30 @@ pub(super) async fn run(cx: &mut Context, path: &Path, args: &RunArgs) -> Result
         None => workflow_id(&plan)?,
     };
     let target = Target { namespace: cx.namespace.clone(), ..Target::workflow(id.clone()) };
-    if !args.again
-        && let Some(result) = completed(cx, &target).await?
-    {
-        cx.screen.note(&format!("{id} has completed already; --again runs it again"));
-        return report(cx, &result);
-    }
-    let mut request = StartWorkflow::new(plan.workflow_type, id).input(plan.input);
+    let mut request = StartWorkflow::new(plan.workflow_type, id.clone()).input(plan.input);
     options.fill(cx, &mut request)?;
     if options.id_conflict_policy.is_none() {
         request.id_conflict_policy = IdConflictPolicy::UseExisting;
     }
-    let started = cx.backend.start(request).await?;
+    // Looked at where the start is decided: a run that completes this moment is not done twice.
+    if !args.again && options.id_reuse_policy.is_none() {
+        request.id_reuse_policy = IdReusePolicy::AllowDuplicateFailedOnly;
+    }
+    let started = match cx.backend.start(request).await {
+        Err(CallError::Rejected(Rejection::IdReused { .. })) if !args.again => {
+            cx.screen.note(&format!("{id} has completed already; --again runs it again"));
+            return match completed(cx, &target).await? {
+                Some(result) => report(cx, &result),
+                None => Err(CliError::new(Code::NotFound, format!("{id} has completed and is gone since"))),
+            };
+        }
+        started => started?,
+    };
     let how = if started.newly_started { "started" } else { "going on with" };
     cx.screen.note(&format!("{how} {} (run {})", started.workflow_id, started.run_id));
     let target = Target { run_id: Some(started.run_id), ..target };
-    let result = wait_for(cx, target, args.execute.timeout, Watch::ProgressQuery).await?;
+    let parking = if args.no_wait { Parking::Leave } else { Parking::AsTheSpecSays };
+    let result = wait_for(cx, target, args.execute.timeout, Watch::ProgressQuery, parking).await?;
     report(cx, &result)
 }
 

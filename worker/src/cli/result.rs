@@ -17,6 +17,7 @@ use super::output::Format;
 use super::progress::{Progress, Watch};
 use super::resolve::run_of;
 use super::time_format::parse_duration;
+use crate::backend::Backend;
 
 #[derive(Debug, Args)]
 pub struct ResultArgs {
@@ -38,9 +39,30 @@ pub(super) async fn result(cx: &mut Context, args: ResultArgs) -> Result<Exit, C
         let found = cx.backend.result(target.clone(), request).await?;
         found.ok_or_else(|| still_open(cx, &target))?
     } else {
-        wait_for(cx, target, args.timeout, Watch::Events).await?
+        wait_for(cx, target, args.timeout, Watch::Events, Parking::Stay).await?
     };
     print_result(cx, &result)
+}
+
+/// What somebody who waits does when the run waits for people only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parking {
+    Stay,
+    /// `review.park_exit` (FSS-36).
+    AsTheSpecSays,
+    Leave,
+}
+
+/// What a run waits for people with, if it is to be left for that. A run that cannot say so is not left.
+async fn parked(backend: &dyn Backend, target: &Target, parking: Parking) -> Option<Vec<String>> {
+    if parking == Parking::Stay {
+        return None;
+    }
+    let answer = backend.query(target.clone(), QueryName::of("parked"), Payload::null()).await.ok()?.to_json();
+    let key = if parking == Parking::Leave { "parked" } else { "exit" };
+    let waits = answer.get("waits").and_then(Value::as_array).cloned().unwrap_or_default();
+    let text = |wait: &Value| wait.as_str().map(str::to_owned);
+    (answer.get(key) == Some(&Value::Bool(true))).then(|| waits.iter().filter_map(text).collect())
 }
 
 /// Waits for the end of the chain of runs, showing progress on stderr.
@@ -49,6 +71,7 @@ pub(super) async fn wait_for(
     target: Target,
     timeout: Option<Duration>,
     watch: Watch,
+    parking: Parking,
 ) -> Result<RunResult, CliError> {
     // Where nobody carries runs on, waiting would be for ever.
     let timeout = timeout.or((!cx.carried_on).then_some(Duration::ZERO));
@@ -67,12 +90,26 @@ pub(super) async fn wait_for(
                 Some(Err(_)) | None => streaming = false,
             },
             found = &mut result => break found,
-            _ = tick.tick(), if cx.screen.live => progress.redraw(&mut cx.screen),
+            _ = tick.tick() => {
+                if cx.screen.live {
+                    progress.redraw(&mut cx.screen);
+                }
+                if let Some(waits) = parked(&*backend, &target, parking).await {
+                    progress.finish(&mut cx.screen, &*backend).await;
+                    return Err(left_parked(&target, &waits));
+                }
+            }
         }
     };
     let found = found?;
     progress.finish(&mut cx.screen, &*backend).await;
     found.ok_or_else(|| still_open(cx, &target))
+}
+
+fn left_parked(target: &Target, waits: &[String]) -> CliError {
+    let id = &target.workflow_id;
+    CliError::new(Code::Parked, format!("{id} is parked for review: it waits for {}", waits.join(", ")))
+        .help(format!("answer with `bosun approval list` or `bosun plan approve {id}`; the same command goes on then"))
 }
 
 fn still_open(cx: &Context, target: &Target) -> CliError {

@@ -7,12 +7,17 @@ use serde_json::{Value, json};
 
 use super::signals::refusal;
 use super::{SupervisorRun, value_of};
+use crate::supervisor::graph::Graph;
 use crate::supervisor::model::{Task, TaskId};
 use crate::supervisor::outbox::Outbox;
+use crate::supervisor::people::plan_review::ReviewStatus;
 use crate::supervisor::people::takeover::{PlanStepView, TakeoverContext};
 use crate::supervisor::team::native::{Attributes, System, native_view};
 
-pub(super) const QUERIES: [&str; 35] = [
+/// Why a run returned that is still open (FSS-36).
+const PARKED: &str = "parked-for-review";
+
+pub(super) const QUERIES: [&str; 36] = [
     "budget",
     "check_process",
     "control_state_v1",
@@ -32,6 +37,7 @@ pub(super) const QUERIES: [&str; 35] = [
     "mailbox_counts",
     "native_view",
     "notes",
+    "parked",
     "pending_approvals",
     "pending_interrupts",
     "plan_review",
@@ -79,6 +85,7 @@ impl SupervisorRun {
             "trust_level" => parts.autonomy.view(self.ledger.now),
             "progress_messages" => json!(parts.progress.messages()),
             "budget" => self.budget(),
+            "parked" => self.parked(),
             "list_processes" | "check_process" | "get_process_output" => {
                 return Some(self.carrier.process_query(name, value).map_err(|why| refusal("UnknownProcess", why)));
             }
@@ -140,6 +147,24 @@ impl SupervisorRun {
         let tasks = graph.plan.in_order();
         let shown = tasks.iter().map(|task| (task.id.clone(), task.status, Attributes::default()));
         Ok(json!({ "system": name, "tasks": native_view(system, shown) }))
+    }
+
+    /// Whether nothing goes on before a person says something, and what they are asked (FSS-36). A child that waits for
+    /// people is at work for its parent.
+    fn parked(&self) -> Value {
+        let parts = &self.parts;
+        let approvals = parts.approvals.pending().map(|request| format!("approval {}", request.id));
+        let interrupts = parts.interrupts.pending().map(|interrupt| format!("interrupt {}", interrupt.id));
+        let review = parts.review.as_ref().filter(|review| review.status() == ReviewStatus::Reviewing);
+        let review = review.map(|review| format!("plan version {}", review.version()));
+        let waits: Vec<String> =
+            approvals.chain(interrupts).chain(review).chain(parts.control.why_held().map(str::to_owned)).collect();
+        let retries = self.carrier.graph().is_some_and(Graph::waits_for_time);
+        let parked = !waits.is_empty() && !retries && self.ledger.is_idle() && !self.carrier.phase().is_terminal();
+        json!({
+            "parked": parked, "reason": parked.then_some(PARKED), "waits": waits,
+            "exit": parked && self.resolved.spec.review.park_exit,
+        })
     }
 
     fn budget(&self) -> Value {

@@ -308,7 +308,6 @@ fn unused(spec: &SupervisorSpec) -> Vec<String> {
     let family = spec.family();
     let keys = [
         ("loop.on_idle", spec.run_loop.on_idle != usual.run_loop.on_idle),
-        ("review.park_exit", spec.review.park_exit != usual.review.park_exit),
         ("review.reflection", family != Family::Graph && spec.review.reflection != usual.review.reflection),
         ("review.reject_status", spec.review.reject_status != usual.review.reject_status),
         ("dependencies.on_unmet", spec.dependencies.on_unmet != usual.dependencies.on_unmet),
