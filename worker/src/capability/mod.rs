@@ -17,6 +17,7 @@ use bosun_engine::ActivityRegistry;
 use compose::COMPOSE;
 use demo::DemoConfig;
 use http::{HTTP, HttpClient, HttpConfig};
+use model::ModelConfig;
 use process::{PROCESS, ProcessConfig};
 
 /// What the worker's owner allows its capabilities.
@@ -25,6 +26,7 @@ pub struct CapabilityConfig {
     pub process: ProcessConfig,
     pub http: HttpConfig,
     pub demo: DemoConfig,
+    pub model: ModelConfig,
 }
 
 /// Registers all capabilities in the box. Fails when the HTTP client cannot load this machine's TLS roots.
@@ -36,5 +38,6 @@ pub fn register(registry: &mut ActivityRegistry, config: &CapabilityConfig) -> R
     registry.register(COMPOSE, compose::run);
     demo::register(registry, &config.demo);
     scripted::register(registry);
+    model::register(registry, &config.model);
     Ok(())
 }

@@ -1,0 +1,1 @@
+//! Providers that mean no good.
