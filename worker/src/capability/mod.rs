@@ -19,6 +19,7 @@ use compose::COMPOSE;
 use demo::DemoConfig;
 use file::{FILE, FileConfig};
 use http::{HTTP, HttpClient, HttpConfig};
+use model::ModelConfig;
 use process::{PROCESS, ProcessConfig};
 
 /// What the worker's owner allows its capabilities.
@@ -28,6 +29,7 @@ pub struct CapabilityConfig {
     pub http: HttpConfig,
     pub file: FileConfig,
     pub demo: DemoConfig,
+    pub model: ModelConfig,
 }
 
 /// Registers all capabilities in the box. Fails when the HTTP client cannot load this machine's TLS roots.
@@ -41,5 +43,6 @@ pub fn register(registry: &mut ActivityRegistry, config: &CapabilityConfig) -> R
     registry.register(COMPOSE, compose::run);
     demo::register(registry, &config.demo);
     scripted::register(registry);
+    model::register(registry, &config.model);
     Ok(())
 }
