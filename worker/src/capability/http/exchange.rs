@@ -31,6 +31,8 @@ pub(in crate::capability) fn guarded_client(config: &Arc<HttpConfig>) -> Result<
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
     Client::builder()
         .redirect(redirect::Policy::none())
+        // Attempts are the run machine's, and each is seen in the history.
+        .retry(reqwest::retry::never())
         .no_proxy()
         .dns_resolver(Arc::new(GuardedResolver(config.clone())))
         .connect_timeout(Duration::from_secs(10))

@@ -65,7 +65,7 @@ struct Recording {
 const VERSION: u32 = 1;
 
 /// How many recordings are compared for the nearest one.
-const COMPARED_MAX: usize = 500;
+const COMPARED_MAX: usize = 200;
 
 /// Which call was which occurrence of its request.
 #[derive(Debug, Default)]

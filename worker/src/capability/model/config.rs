@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::call::code;
@@ -99,6 +99,12 @@ impl ModelConfig {
         if let Some(directory) = variable("BOSUN_CASSETTE_DIR") {
             config.cassette_dir = directory.into();
         }
+        if let Some(path) = variable("BOSUN_MODEL_PROVIDERS") {
+            match providers(path.as_ref()) {
+                Ok(found) => config.providers.extend(found),
+                Err(why) => problems.push(format!("BOSUN_MODEL_PROVIDERS: {path}: {why}")),
+            }
+        }
         if let Some(path) = variable("BOSUN_PRICES") {
             match Prices::read(path.as_ref()) {
                 Ok(prices) => config.prices = config.prices.overridden_by(prices),
@@ -126,6 +132,12 @@ impl ModelConfig {
         self.models.insert(name.to_owned(), Arc::new(model));
         self
     }
+}
+
+/// Providers by name, as JSON.
+fn providers(path: &Path) -> Result<BTreeMap<String, ProviderConfig>, String> {
+    let text = std::fs::read_to_string(path).map_err(|why| why.to_string())?;
+    serde_json::from_str(&text).map_err(|why| why.to_string())
 }
 
 /// A provider is there if its key or its place is named.

@@ -45,7 +45,7 @@ pub use function::FunctionModel;
 pub use live::{Live, LiveToken, LiveWhat};
 pub use pace::PaceConfig;
 pub use prices::{Cost, Price, Prices};
-pub use provider::ProviderConfig;
+pub use provider::{ProviderConfig, SchemaSupport};
 pub use schema::SchemaModel;
 pub use scripted::{Script, ScriptedModel};
 pub use secret::SecretRef;

@@ -65,7 +65,10 @@ impl Gauge {
         let n = per_minute.unwrap_or(0).max(1);
         // A sixth of a minute's requests may go at once; the interval is such that no minute has more than its number.
         let at_once = (n / 6).max(1);
-        let interval = per_minute.map_or(Duration::ZERO, |_| Duration::from_secs(60) / (n - at_once + 1));
+        let interval = per_minute.map_or(Duration::ZERO, |_| {
+            // Rounded up: clocks here count microseconds.
+            Duration::from_micros(60_000_000_u64.div_ceil(u64::from(n - at_once + 1)))
+        });
         let burst = interval * (at_once - 1);
         Gauge { interval, burst, theoretical: Timestamp::ZERO, quiet_until: Timestamp::ZERO, strikes: 0 }
     }

@@ -10,13 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use super::call::code;
 use super::errors::{self, Refusal};
+use super::function::show;
 use super::pace::{Pace, PaceConfig};
 use super::scrub::{ScrubbedSink, Scrubber};
 use super::secret::{Secret, SecretRef};
 use super::sse::{Limits, Parser};
 use super::transport::{Endpoint, Headers, Incoming, TransportLimits, now};
 use super::wire::{cut, feed, malformed};
-use super::{Answering, Call, ChatRequest, ChatResponse, Model, ModelError, TokenSink, Wire, limits};
+use super::{
+    Answering, Call, ChatRequest, ChatResponse, Message, Model, ModelError, OutputSchema, TokenSink, Wire, limits,
+};
 
 /// What the worker's owner says about a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +36,9 @@ pub struct ProviderConfig {
     /// Whether answers are asked for as streams.
     #[serde(default = "yes")]
     pub stream: bool,
+    /// How an answer under a schema is asked for.
+    #[serde(default)]
+    pub schemas: SchemaSupport,
     #[serde(default)]
     pub pace: PaceConfig,
     #[serde(default)]
@@ -41,6 +47,17 @@ pub struct ProviderConfig {
 
 fn yes() -> bool {
     true
+}
+
+/// What a server makes of a schema. Whatever it is, the answer is checked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SchemaSupport {
+    /// It holds the model to it.
+    #[default]
+    Native,
+    /// It knows no schema: the model is asked in words.
+    Prompt,
 }
 
 impl ProviderConfig {
@@ -52,6 +69,7 @@ impl ProviderConfig {
             key,
             trusted: true,
             stream: true,
+            schemas: SchemaSupport::default(),
             pace: PaceConfig::default(),
             limits: TransportLimits::default(),
         }
@@ -63,15 +81,17 @@ pub(super) struct Provider {
     wire: Wire,
     key: Option<SecretRef>,
     stream: bool,
+    schemas: SchemaSupport,
     endpoint: Endpoint,
     pace: Pace,
 }
 
 impl Provider {
     pub(super) fn new(config: &ProviderConfig) -> Result<Provider, ModelError> {
-        let ProviderConfig { wire, base_url, key, trusted, stream, pace, limits } = config;
+        let ProviderConfig { wire, base_url, key, trusted, stream, schemas, pace, limits } = config;
         let endpoint = Endpoint::new(base_url, wire.path(), *trusted, *limits)?;
-        Ok(Provider { wire: *wire, key: key.clone(), stream: *stream, endpoint, pace: Pace::new(*pace) })
+        let (wire, stream, schemas) = (*wire, *stream, *schemas);
+        Ok(Provider { wire, key: key.clone(), stream, schemas, endpoint, pace: Pace::new(*pace) })
     }
 
     async fn ask(
@@ -125,7 +145,9 @@ impl Provider {
             return Err(no_api());
         }
         let body = serde_json::from_slice(&bytes).map_err(|why| malformed(format!("the answer is no JSON: {why}")))?;
-        self.wire.read(request, &body)
+        let response = scrubber.response(self.wire.read(request, &body)?);
+        show(&response, sink);
+        Ok(response)
     }
 
     fn headers(&self, call: &Call, key: Option<&Secret>) -> Result<Headers, ModelError> {
@@ -172,8 +194,24 @@ impl Provider {
 
 impl Model for Provider {
     fn complete<'a>(&'a self, request: &'a ChatRequest, call: &'a Call, sink: &'a mut dyn TokenSink) -> Answering<'a> {
-        Box::pin(self.ask(request, call, sink))
+        Box::pin(async move {
+            match (&request.schema, self.schemas) {
+                (Some(output), SchemaSupport::Prompt) => self.ask(&in_words(request, output), call, sink).await,
+                _ => self.ask(request, call, sink).await,
+            }
+        })
     }
+}
+
+/// The request with its schema as a sentence.
+fn in_words(request: &ChatRequest, output: &OutputSchema) -> ChatRequest {
+    let content = format!(
+        "Give the final answer as JSON and nothing else. It has to conform to this JSON Schema: {}",
+        output.schema
+    );
+    let mut request = ChatRequest { schema: None, ..request.clone() };
+    request.messages.push(Message::System { content });
+    request
 }
 
 async fn refusal(mut incoming: Incoming, scrubber: &Scrubber) -> ModelError {

@@ -1,7 +1,7 @@
 //! Cutting a key out of whatever comes back, in the spellings in which servers echo it.
 //!
-//! Invariant: what has been scrubbed holds no key, raw, in base64 (at any offset), hexadecimal, URL or JSON spelling,
-//! also where a text was cut inside a key, or comes in pieces. Whoever rewrites a key in another way is not caught. Pure.
+//! Invariant: what has been scrubbed holds no key, raw, in base64 (at any offset), hexadecimal, URL, JSON or HTML
+//! spelling, also where a text was cut inside a key, or comes in pieces. Whoever rewrites a key in another way is not caught. Pure.
 
 use bosun_engine::hex;
 use serde_json::Value;
@@ -41,6 +41,10 @@ impl Scrubber {
         }
         spellings.push(percent(bytes, false));
         spellings.push(percent(bytes, true));
+        spellings.push(each(bytes, |byte| format!("%{byte:02X}")));
+        spellings.push(each(bytes, |byte| format!("%{byte:02x}")));
+        spellings.push(each(bytes, |byte| format!("\\u{byte:04x}")));
+        spellings.push(html(secret));
         let json = Value::from(secret).to_string();
         spellings.push(json[1..json.len() - 1].to_owned());
         spellings.push(json[1..json.len() - 1].replace('/', "\\/"));
@@ -128,6 +132,16 @@ fn base64_core(bytes: &[u8], offset: usize) -> String {
     let bit = |i: usize| padded[i / 8] >> (7 - i % 8) & 1;
     let digit = |place: usize| (place * 6..place * 6 + 6).fold(0_u8, |digit, i| digit << 1 | bit(i));
     (first..last).map(|place| char::from(DIGITS[usize::from(digit(place))])).collect()
+}
+
+/// Every byte in another spelling.
+fn each(bytes: &[u8], spell: impl Fn(u8) -> String) -> String {
+    bytes.iter().map(|byte| spell(*byte)).collect()
+}
+
+fn html(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;").replace('\'', "&#39;")
 }
 
 fn percent(bytes: &[u8], lower: bool) -> String {
@@ -218,6 +232,8 @@ mod tests {
             percent(KEY.as_bytes(), true),
             json.clone(),
             json.replace('/', "\\/"),
+            KEY.bytes().map(|byte| format!("%{byte:02x}")).collect(),
+            KEY.replace('"', "&quot;"),
         ];
         for spelling in spellings {
             let shown = scrubber.text(&format!("you sent {spelling}!"));

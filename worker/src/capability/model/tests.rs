@@ -75,8 +75,7 @@ async fn requests_and_answers_survive_every_wire() {
         let asked = mock.asked().pop().unwrap();
         assert_eq!((asked.wire, asked.stream, &asked.request), (wire, stream, &full_request()));
         assert_eq!(asked.headers["idempotency-key"], "key-1");
-        let shown_then = if stream { format!("{}[search]", wanted.said.content) } else { String::new() };
-        assert_eq!(shown, shown_then, "{wire:?}");
+        assert_eq!(shown, format!("{}[search]", wanted.said.content), "{wire:?}");
     }
     assert_eq!(mock.count(), 4, "a call is one request");
 }
@@ -100,8 +99,21 @@ async fn data_under_a_schema_survives_every_wire() {
                 "{wire:?} {stream}"
             );
             assert_eq!(mock.asked().pop().unwrap().request, request, "{wire:?} {stream}");
-            assert_eq!(!shown.is_empty(), stream);
+            assert!(!shown.is_empty());
         }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_knows_no_schema_is_asked_in_words() {
+    let mock = MockProvider::start(|_| mock::says("```json\n{\"n\": 1}\n```")).await.unwrap();
+    for (wire, stream) in ways() {
+        let config = ProviderConfig { stream, schemas: SchemaSupport::Prompt, ..mock.config(wire) };
+        let request = with_schema(json!({"type": "object", "title": "Numbered"}));
+        ask(&Provider::new(&config).unwrap(), &request).await.0.unwrap();
+        let asked = mock.asked().pop().unwrap();
+        assert_eq!((asked.request.schema, asked.request.tools.len()), (None, 0));
+        assert!(asked.body.to_string().contains("Numbered"), "{}", asked.body);
     }
 }
 
@@ -179,7 +191,7 @@ async fn the_key_goes_into_one_header_and_nowhere_else() {
         let (answered, shown) = ask(&Provider::new(&config).unwrap(), &full_request()).await;
         let said = answered.unwrap().said.content;
         assert_eq!(said, "your key is [redacted], is it not?");
-        assert_eq!(shown, if stream { said } else { String::new() });
+        assert_eq!(shown, said);
         let asked = mock.asked().pop().unwrap();
         let header = if wire == Wire::OpenAi { "authorization" } else { "x-api-key" };
         assert!(asked.headers[header].ends_with(KEY));

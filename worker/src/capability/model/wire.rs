@@ -135,7 +135,71 @@ pub(super) fn with_distinct_ids(mut calls: Vec<ToolCall>) -> Result<Vec<ToolCall
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::capability::model::Silent;
+
+    /// Data of the names that the formats have, in any shape.
+    fn data() -> impl Strategy<Value = Value> {
+        let names = vec![
+            "choices",
+            "message",
+            "delta",
+            "content",
+            "tool_calls",
+            "function",
+            "name",
+            "arguments",
+            "index",
+            "id",
+            "usage",
+            "prompt_tokens",
+            "finish_reason",
+            "type",
+            "content_block",
+            "input",
+            "partial_json",
+            "text",
+            "stop_reason",
+            "error",
+        ];
+        let words =
+            vec!["content_block_start", "content_block_delta", "message_stop", "tool_use", "text", "stop", "out", "{"];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            proptest::sample::select(words).prop_map(Value::from),
+        ];
+        leaf.prop_recursive(6, 48, 6, move |inner| {
+            let name = proptest::sample::select(names.clone());
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                proptest::collection::btree_map(name, inner, 0..6)
+                    .prop_map(|map| map.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_data_is_too_odd_to_be_read(events in proptest::collection::vec(data(), 1..6)) {
+            let schema = super::super::OutputSchema { name: "out".into(), schema: json!({"type": "array"}) };
+            let request = ChatRequest { schema: Some(schema), ..ChatRequest::default() };
+            for wire in [Wire::OpenAi, Wire::Anthropic] {
+                let mut stream = wire.assembler(&request);
+                for event in &events {
+                    drop(wire.read(&request, event));
+                    drop(stream.event(event, &mut Silent));
+                }
+                if let Ok(response) = stream.finish() {
+                    let ids: BTreeSet<&String> = response.said.tool_calls.iter().map(|call| &call.id).collect();
+                    prop_assert_eq!(ids.len(), response.said.tool_calls.len());
+                }
+            }
+        }
+    }
 
     #[test]
     fn arguments_that_are_no_json_stay_a_text() {

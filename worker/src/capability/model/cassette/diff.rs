@@ -43,8 +43,19 @@ pub(super) fn diff(old: &[String], new: &[String]) -> String {
     shown.join("\n")
 }
 
-/// All lines of both, by the longest common subsequence.
+/// All lines of both. What is equal at both ends is quickly told, which is nearly all of it between like requests.
 fn changes<'a>(old: &'a [String], new: &'a [String]) -> Vec<(char, &'a str)> {
+    let equal = |(a, b): &(&String, &String)| a == b;
+    let before = old.iter().zip(new).take_while(equal).count();
+    let (old_rest, new_rest) = (&old[before..], &new[before..]);
+    let after = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(equal).count();
+    let between = changes_between(&old_rest[..old_rest.len() - after], &new_rest[..new_rest.len() - after]);
+    let same = |lines: &'a [String]| lines.iter().map(|line| (' ', line.as_str()));
+    same(&old[..before]).chain(between).chain(same(&old[old.len() - after..])).collect()
+}
+
+/// By the longest common subsequence.
+fn changes_between<'a>(old: &'a [String], new: &'a [String]) -> Vec<(char, &'a str)> {
     let width = new.len() + 1;
     let mut common = vec![0_u16; (old.len() + 1) * width];
     for i in (0..old.len()).rev() {

@@ -38,6 +38,7 @@ async fn a_wrong_variable_is_told_to_whoever_asks() {
         ("BOSUN_CASSETTE_MODE", "sometimes"),
         ("OPENAI_API_KEY_FROM", "sk-live-0123456789"),
         ("BOSUN_PRICES", "/nonexistent/prices.json"),
+        ("BOSUN_MODEL_PROVIDERS", "/nonexistent/providers.json"),
         ("BOSUN_MODEL_SCRIPT", "/nonexistent/script.yaml"),
     ];
     for (name, value) in problems {
@@ -77,6 +78,13 @@ async fn scripts_and_recordings_come_from_files() {
     std::fs::write(&prices, json!({"as_of": "2026-11-01", "models": {"m": {"input": 1, "output": 2}}}).to_string())
         .unwrap();
     assert_eq!(of(&[("BOSUN_PRICES", prices.to_str().unwrap())]).prices.models["m"].output, 2);
+    let providers = dir.path().join("providers.json");
+    let gateway = json!({"wire": "openai", "base_url": "http://gateway.local/v1", "key": "env:GATEWAY_KEY", "trusted": true,
+                         "stream": false, "schemas": "prompt", "pace": {"concurrency": 2, "per_minute": 30}});
+    std::fs::write(&providers, json!({"gateway": gateway}).to_string()).unwrap();
+    let config = of(&[("BOSUN_MODEL_PROVIDERS", providers.to_str().unwrap())]);
+    let gateway = &config.providers["gateway"];
+    assert_eq!((gateway.pace.concurrency, gateway.pace.per_minute, gateway.stream), (2, Some(30), false));
     // What nobody configured can still be played.
     let tapes = dir.path().join("tapes");
     let replay = [("BOSUN_CASSETTE_MODE", "replay"), ("BOSUN_CASSETTE_DIR", tapes.to_str().unwrap())];

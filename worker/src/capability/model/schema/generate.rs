@@ -9,9 +9,13 @@ use serde_json::{Map, Value, json};
 /// Below it, what may be left out is.
 const DEPTH: usize = 6;
 
+/// More parts than that are not made: a schema that contains itself several times would grow without measure.
+const PARTS_MAX: u32 = 20_000;
+
 pub(super) struct Generator<'a> {
     root: &'a Value,
     numbers: blake3::OutputReader,
+    parts: u32,
 }
 
 const WORDS: [&str; 12] = [
@@ -22,7 +26,7 @@ impl<'a> Generator<'a> {
     pub(super) fn new(root: &'a Value, seed: &str) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(seed.as_bytes());
-        Generator { root, numbers: hasher.finalize_xof() }
+        Generator { root, numbers: hasher.finalize_xof(), parts: 0 }
     }
 
     pub(super) fn value(&mut self) -> Value {
@@ -43,7 +47,8 @@ impl<'a> Generator<'a> {
 
     fn of(&mut self, schema: &Value, depth: usize) -> Value {
         let Some(map) = schema.as_object() else { return json!("anything") };
-        if depth > DEPTH * 2 {
+        self.parts += 1;
+        if depth > DEPTH * 2 || self.parts > PARTS_MAX {
             return Value::Null;
         }
         if let Some(value) = map.get("const") {

@@ -56,6 +56,16 @@ async fn answers_conform_to_their_schema_and_repeat_themselves() {
 }
 
 #[tokio::test]
+async fn a_schema_that_grows_without_measure_ends() {
+    let names: Vec<String> = (0..10).map(|n| n.to_string()).collect();
+    let properties: serde_json::Map<String, Value> =
+        names.iter().map(|name| (name.clone(), json!({"$ref": "#"}))).collect();
+    let schema = json!({"type": "object", "properties": properties, "required": names});
+    let error = ask(SchemaModel::default(), &request(Some(schema))).await.unwrap_err();
+    assert!(error.message.contains("cannot make data"), "{error}");
+}
+
+#[tokio::test]
 async fn seeds_differ() {
     let request = request(Some(json!({"type": "array", "items": {"type": "integer"}, "minItems": 5})));
     let (a, b) = (ask(SchemaModel::new(1), &request).await, ask(SchemaModel::new(2), &request).await);
