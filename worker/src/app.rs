@@ -24,6 +24,7 @@ use bosun_engine::{ActivityContext, ActivityError, ActivityRegistry, ActivityTyp
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::capability::model::ModelConfig;
 use crate::capability::{self, CapabilityConfig};
 use crate::cli::{self, PlanFile, PlanLoader, Program};
 use crate::embedded::Registries;
@@ -150,6 +151,7 @@ fn capabilities(data: &Path, activities: &mut ActivityRegistry) -> Result<(), St
     let mut config = CapabilityConfig::default();
     config.process.notes = Some(notes);
     config.demo.directory = Some(data.join("demo"));
+    config.model = ModelConfig::from_environment(&|name| std::env::var(name).ok());
     capability::register(activities, &config).map_err(|why| format!("the HTTP client: {why}"))
 }
 

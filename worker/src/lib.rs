@@ -4,6 +4,7 @@
 //! Invariant: capabilities act, supervisors decide; the latter are pure and speak to the former through the engine only.
 //! The API and the command line carry requests to the engine's client and decide nothing.
 
+pub mod agent;
 pub mod api;
 pub mod app;
 pub mod backend;

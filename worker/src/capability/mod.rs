@@ -5,6 +5,7 @@
 
 pub mod compose;
 pub mod demo;
+pub mod file;
 pub mod http;
 pub mod model;
 pub mod process;
@@ -16,7 +17,9 @@ use bosun_engine::ActivityRegistry;
 
 use compose::COMPOSE;
 use demo::DemoConfig;
+use file::{FILE, FileConfig};
 use http::{HTTP, HttpClient, HttpConfig};
+use model::ModelConfig;
 use process::{PROCESS, ProcessConfig};
 
 /// What the worker's owner allows its capabilities.
@@ -24,17 +27,22 @@ use process::{PROCESS, ProcessConfig};
 pub struct CapabilityConfig {
     pub process: ProcessConfig,
     pub http: HttpConfig,
+    pub file: FileConfig,
     pub demo: DemoConfig,
+    pub model: ModelConfig,
 }
 
 /// Registers all capabilities in the box. Fails when the HTTP client cannot load this machine's TLS roots.
 pub fn register(registry: &mut ActivityRegistry, config: &CapabilityConfig) -> Result<(), reqwest::Error> {
     let process = config.process.clone();
+    let file = config.file.clone();
     let http = HttpClient::new(config.http.clone())?;
     registry.register(PROCESS, move |context, input| process::run(process.clone(), context, input));
     registry.register(HTTP, move |context, input| http.clone().run(context, input));
+    registry.register(FILE, move |context, input| file::run(file.clone(), context, input));
     registry.register(COMPOSE, compose::run);
     demo::register(registry, &config.demo);
     scripted::register(registry);
+    model::register(registry, &config.model);
     Ok(())
 }

@@ -14,9 +14,9 @@ use super::HttpConfig;
 
 /// A target that is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RefusedAddress {
-    pub(super) host: String,
-    pub(super) address: IpAddr,
+pub(in crate::capability) struct RefusedAddress {
+    pub(in crate::capability) host: String,
+    pub(in crate::capability) address: IpAddr,
 }
 
 impl fmt::Display for RefusedAddress {
@@ -76,7 +76,7 @@ impl HttpConfig {
     }
 
     /// For a host that is an address itself; a name is checked where it is resolved.
-    pub(super) fn check_literal(&self, host: &str) -> Result<(), RefusedAddress> {
+    pub(in crate::capability) fn check_literal(&self, host: &str) -> Result<(), RefusedAddress> {
         match host.trim_start_matches('[').trim_end_matches(']').parse() {
             Ok(address) => self.check(host, address),
             Err(_) => Ok(()),

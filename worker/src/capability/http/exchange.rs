@@ -23,21 +23,29 @@ pub struct HttpClient {
     client: Client,
 }
 
+/// A client that connects to allowed addresses only, follows no redirect and uses no proxy. Fails only when the TLS roots
+/// of this machine cannot be loaded.
+pub(in crate::capability) fn guarded_client(config: &Arc<HttpConfig>) -> Result<Client, reqwest::Error> {
+    static PROVIDER: Once = Once::new();
+    // An error means that the program around us has installed a provider already, which is as good.
+    PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+    Client::builder()
+        .redirect(redirect::Policy::none())
+        // Attempts are the run machine's, and each is seen in the history.
+        .retry(reqwest::retry::never())
+        .no_proxy()
+        .dns_resolver(Arc::new(GuardedResolver(config.clone())))
+        .connect_timeout(Duration::from_secs(10))
+        .pool_max_idle_per_host(4)
+        .user_agent(concat!("bosun/", env!("CARGO_PKG_VERSION")))
+        .build()
+}
+
 impl HttpClient {
     /// Fails only when the TLS roots of this machine cannot be loaded.
     pub fn new(config: HttpConfig) -> Result<Self, reqwest::Error> {
-        static PROVIDER: Once = Once::new();
-        // An error means that the program around us has installed a provider already, which is as good.
-        PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
         let config = Arc::new(config);
-        let client = Client::builder()
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .dns_resolver(Arc::new(GuardedResolver(config.clone())))
-            .connect_timeout(Duration::from_secs(10))
-            .pool_max_idle_per_host(4)
-            .user_agent(concat!("bosun/", env!("CARGO_PKG_VERSION")))
-            .build()?;
+        let client = guarded_client(&config)?;
         Ok(HttpClient { config, client })
     }
 

@@ -15,8 +15,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(in crate::capability) use address::RefusedAddress;
 pub use address::is_public;
 pub use exchange::HttpClient;
+pub(in crate::capability) use exchange::guarded_client;
 
 /// The activity type.
 pub const HTTP: &str = "http";

@@ -2,7 +2,61 @@
 //!
 //! Invariant: one activity is one request to a provider (no inner retries), and whatever a workflow may decide on is in
 //! its result or in the class of its failure. Only the final message is a result; tokens on the way are shown, not kept.
+//! A key is known by reference until a request is sent, and is cut out of everything that comes back.
 
+mod activity;
+mod anthropic;
+mod call;
+mod canonical;
+mod cassette;
+mod chaos;
 pub mod chat;
+mod config;
+mod conform;
+mod errors;
+mod function;
+mod limits;
+mod live;
+pub mod mock;
+mod openai;
+mod pace;
+mod prices;
+mod provider;
+mod schema;
+mod scripted;
+mod scrub;
+mod secret;
+mod sse;
+mod transport;
+mod wire;
 
+use std::sync::Arc;
+
+use bosun_engine::ActivityRegistry;
+
+pub use activity::{MODEL, MODEL_FATAL, MODEL_NEEDS_HUMAN, MODEL_RETRY, ModelInput, ModelOutput};
+pub use call::{Answering, Call, CallTag, Model, Silent, Token, TokenSink, code};
+pub use cassette::{Cassette, CassetteMode};
+pub use chaos::{Chaos, ChaosRates};
 pub use chat::*;
+pub use config::ModelConfig;
+pub use conform::problems;
+pub use function::FunctionModel;
+pub use live::{Live, LiveToken, LiveWhat};
+pub use pace::PaceConfig;
+pub use prices::{Cost, Price, Prices};
+pub use provider::{ProviderConfig, SchemaSupport};
+pub use schema::SchemaModel;
+pub use scripted::{Script, ScriptedModel};
+pub use secret::SecretRef;
+pub use transport::TransportLimits;
+pub use wire::Wire;
+
+/// Registers the activity. All attempts share the models: their pace, connections and recordings.
+pub(super) fn register(registry: &mut ActivityRegistry, config: &ModelConfig) {
+    let models = Arc::new(config::Models::new(config.clone()));
+    registry.register(MODEL, move |context, input| activity::run(models.clone(), context, input));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! The activity `agent_model`: reads the conversation out of the run's history and hands it to the capability `model`.
+//!
+//! Invariant: what was said is kept by the history alone, once, with its codecs, backups and retention; this keeps a
+//! cache that may be dropped at any moment. The capability `model` is called as it is registered, with the idempotency
+//! key, the attempt and the cancellation of this activity.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bosun_engine::{
+    ActivityContext, ActivityError, ActivityFunction, ActivityRegistry, ActivityTask, ActivityType, Client, Event,
+    EventId, Failure, HeartbeatSink, Payload, RunId, Target, TaskToken,
+};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::machine::ModelCall;
+use super::resolve::Conversation;
+use super::workflow::AGENT_MODEL;
+use crate::backend::Backend;
+use crate::capability::model::ChatRequest;
+
+/// The activity that is called with whole requests.
+const MODEL: &str = "model";
+/// The history could not be read; it may be later.
+pub const TRANSCRIPT_UNAVAILABLE: &str = "TranscriptUnavailable";
+/// The history is not that of an agent.
+pub const TRANSCRIPT_BROKEN: &str = "TranscriptBroken";
+/// A worker that has just started is waited for.
+const ATTACH_WAIT: Duration = Duration::from_secs(30);
+/// Events that are read at a time; fewer mean that there are no more.
+const PAGE: usize = 500;
+/// Conversations that are kept, and about how much memory they may take together.
+const CACHED_RUNS: usize = 64;
+const CACHED_BYTES: usize = 256 * 1024 * 1024;
+
+type Reading<'a> = Pin<Box<dyn Future<Output = Result<Vec<Event>, String>> + Send + 'a>>;
+
+/// Where histories are read.
+pub trait RunHistory: Send + Sync {
+    /// A page of a run's events, from an event on; empty at the end.
+    fn events(&self, target: Target, from: EventId) -> Reading<'_>;
+}
+
+impl RunHistory for Client {
+    fn events(&self, target: Target, from: EventId) -> Reading<'_> {
+        Box::pin(async move { self.history(&target, from, PAGE).await.map_err(|why| why.to_string()) })
+    }
+}
+
+/// The histories of an engine behind the backend's trait.
+#[derive(Clone)]
+pub struct OfBackend(pub Arc<dyn Backend>);
+
+impl RunHistory for OfBackend {
+    fn events(&self, target: Target, from: EventId) -> Reading<'_> {
+        Box::pin(async move { self.0.history(target, from, PAGE).await.map_err(|why| why.to_string()) })
+    }
+}
+
+/// The conversations of a worker's agents. Cheap to clone.
+#[derive(Clone)]
+pub struct Conversations {
+    source: Arc<watch::Sender<Option<Arc<dyn RunHistory>>>>,
+    cache: Arc<Mutex<Cache>>,
+}
+
+/// The conversations used last, oldest first.
+#[derive(Default)]
+struct Cache {
+    runs: Vec<(RunId, Conversation)>,
+}
+
+impl Cache {
+    /// Taken out while it is used: two calls of one run never are at a time, and if they were, one would read again.
+    fn take(&mut self, run: RunId) -> Conversation {
+        match self.runs.iter().position(|(other, _)| *other == run) {
+            Some(at) => self.runs.remove(at).1,
+            None => Conversation::default(),
+        }
+    }
+    fn put(&mut self, run: RunId, conversation: Conversation) {
+        self.runs.retain(|(other, _)| *other != run);
+        self.runs.push((run, conversation));
+        let size = |runs: &[(RunId, Conversation)]| runs.iter().map(|(_, one)| one.bytes()).sum::<usize>();
+        while self.runs.len() > CACHED_RUNS || size(&self.runs) > CACHED_BYTES && self.runs.len() > 1 {
+            self.runs.remove(0);
+        }
+    }
+}
+
+impl Default for Conversations {
+    fn default() -> Self {
+        Conversations { source: Arc::new(watch::channel(None).0), cache: Arc::default() }
+    }
+}
+
+impl Conversations {
+    /// Says where histories are read; once the worker is there. Calls wait for it.
+    pub fn attach(&self, source: Arc<dyn RunHistory>) {
+        self.source.send_replace(Some(source));
+    }
+
+    /// The provider and the whole request of a call that is in the history.
+    pub async fn request(&self, task: &ActivityTask) -> Result<(String, ChatRequest), Failure> {
+        let mut conversation = self.cache().take(task.run_id);
+        let target = Target {
+            namespace: task.namespace.clone(),
+            workflow_id: task.workflow_id.clone(),
+            run_id: Some(task.run_id),
+        };
+        let source = self.attached().await?;
+        loop {
+            let page = source.events(target.clone(), conversation.next_event()).await;
+            let page = page.map_err(|why| Failure::application(TRANSCRIPT_UNAVAILABLE, why))?;
+            page.iter().for_each(|event| conversation.hear(event));
+            if page.len() < PAGE {
+                break;
+            }
+        }
+        let request = conversation.request(task.seq.0);
+        let request =
+            request.map_err(|why| Failure::application(TRANSCRIPT_BROKEN, why.to_string()).non_retryable())?;
+        self.cache().put(task.run_id, conversation);
+        Ok(request)
+    }
+
+    async fn attached(&self) -> Result<Arc<dyn RunHistory>, Failure> {
+        let mut source = self.source.subscribe();
+        let attached = tokio::time::timeout(ATTACH_WAIT, source.wait_for(Option::is_some)).await;
+        let attached = attached.ok().and_then(Result::ok).and_then(|source| source.clone());
+        attached.ok_or_else(|| Failure::application(TRANSCRIPT_UNAVAILABLE, "the worker gave no way to read histories"))
+    }
+
+    fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
+        // What a panic left behind is a cache of whole conversations all the same.
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Registers `agent_model`, which calls the activity `model` that is registered already.
+pub fn register_activities(registry: &mut ActivityRegistry, conversations: Conversations) {
+    let model = registry.get(&ActivityType::of(MODEL)).cloned();
+    registry.register(AGENT_MODEL, move |context: ActivityContext, _: ModelCall| {
+        let (model, conversations) = (model.clone(), conversations.clone());
+        async move {
+            let Some(model) = model else {
+                let why = "this worker has no capability `model`";
+                return Err(ActivityError::Failure(Failure::application(TRANSCRIPT_BROKEN, why).non_retryable()));
+            };
+            let (provider, request) = conversations.request(context.task()).await?;
+            call(&model, &context, &json!({ "provider": provider, "request": request })).await
+        }
+    });
+}
+
+/// Calls the capability as if it had been scheduled with this input.
+async fn call(model: &ActivityFunction, context: &ActivityContext, input: &Value) -> Result<Value, ActivityError> {
+    let task = ActivityTask { input: Payload::encode(input)?, ..context.task().clone() };
+    let (cancel, canceled) = watch::channel(context.is_canceled());
+    let inner = ActivityContext::new(Arc::new(task), canceled, Arc::new(Forwarded(context.clone())));
+    let mut answering = model(inner);
+    let payload = tokio::select! {
+        answered = &mut answering => answered?,
+        () = context.canceled() => {
+            cancel.send_replace(true);
+            answering.await?
+        }
+    };
+    Ok(payload.decode()?)
+}
+
+struct Forwarded(ActivityContext);
+
+impl HeartbeatSink for Forwarded {
+    fn heartbeat(&self, _: TaskToken, details: Option<Payload>) {
+        // Details that were encoded once can be encoded again.
+        let _ = self.0.heartbeat(&details.map(|details| details.to_json()));
+    }
+}

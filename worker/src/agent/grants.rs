@@ -1,0 +1,266 @@
+//! From what a model asks to what is done: the grant decides, the model only fills in.
+//!
+//! Invariant: default deny. A plan is made from the grant and arguments that conform to its schema; nothing of the
+//! arguments reaches a place that the grant has not left open. What an agent hands on is a part of what it has: no tool,
+//! no limit and no approval can be widened on the way down. Pure.
+
+use bosun_engine::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::ledger::{Caps, Ledger};
+use super::schema;
+use super::spec::{AgentGrant, AgentSpec, FileGrant, Grant, HttpGrant, Piece, ProcessGrant, ToolGrant, pieces};
+use crate::capability::file::FILE;
+use crate::capability::http::HTTP;
+use crate::capability::model::ToolSpec;
+use crate::capability::process::PROCESS;
+
+/// What is to be done for a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Plan {
+    Activity {
+        activity_type: String,
+        input: Value,
+    },
+    /// An agent with this spec, which takes these caps out of the budget.
+    Agent {
+        spec: Box<AgentSpec>,
+        lease: Caps,
+    },
+}
+
+/// The agent that calls a tool, as it stands now.
+#[derive(Debug, Clone, Copy)]
+pub struct Caller<'a> {
+    pub spec: &'a AgentSpec,
+    pub ledger: &'a Ledger,
+    pub now: Timestamp,
+}
+
+impl ToolGrant {
+    /// The schema of the arguments.
+    pub fn schema(&self) -> Value {
+        match (&self.parameters, &self.does) {
+            (Some(parameters), _) => parameters.clone(),
+            (None, Grant::Process(process)) => {
+                let properties: Map<String, Value> =
+                    process.names().into_iter().map(|name| (name, json!({ "type": "string" }))).collect();
+                json!({ "type": "object", "properties": properties, "required": process.names(),
+                    "additionalProperties": false })
+            }
+            (None, Grant::Http(http)) => object(
+                json!({ "url": { "type": "string" }, "method": { "enum": http.methods },
+                    "body": { "type": "string" }, "json": {} }),
+                &["url"],
+            ),
+            (None, Grant::File(file)) => {
+                let acts = if file.write { json!(["read", "list", "write"]) } else { json!(["read", "list"]) };
+                let properties = json!({ "op": { "enum": acts }, "path": { "type": "string" },
+                    "content": { "type": "string" } });
+                object(properties, &["op", "path"])
+            }
+            (None, Grant::Agent(_)) => {
+                let number = json!({ "type": "integer", "minimum": 0 });
+                object(
+                    json!({ "task": { "type": "string" },
+                        "tools": { "type": "array", "items": { "type": "string" } },
+                        "max_steps": number, "max_tool_calls": number, "max_tokens": number,
+                        "max_cost_micros": number, "wall_ms": number }),
+                    &["task"],
+                )
+            }
+            // Checked when the run starts: an activity has a schema.
+            (None, Grant::Activity { .. }) => json!(false),
+        }
+    }
+
+    /// As a model is told of it.
+    pub fn told(&self) -> ToolSpec {
+        ToolSpec { name: self.name.clone(), description: self.description.clone(), parameters: self.schema() }
+    }
+
+    /// What is done for a call with these arguments, or why nothing is.
+    pub fn plan(&self, arguments: &Value, caller: &Caller<'_>) -> Result<Plan, String> {
+        let Value::Object(members) = arguments else { return Err("the arguments must be an object".to_owned()) };
+        let problems = schema::problems(&self.schema(), arguments);
+        if !problems.is_empty() {
+            return Err(format!("the arguments do not fit: {}", problems.join("; ")));
+        }
+        let activity = |activity_type: &str, input| Plan::Activity { activity_type: activity_type.to_owned(), input };
+        Ok(match &self.does {
+            Grant::Process(process) => activity(PROCESS, process.input(members, self.timeout_ms)?),
+            Grant::Http(http) => activity(HTTP, http.input(members, self.timeout_ms)?),
+            Grant::File(file) => activity(FILE, file.input(members)),
+            Grant::Activity { activity_type } => activity(activity_type, arguments.clone()),
+            Grant::Agent(agent) => agent.narrowed(members, caller)?,
+        })
+    }
+}
+
+fn object(properties: Value, required: &[&str]) -> Value {
+    json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+}
+
+impl ProcessGrant {
+    fn input(&self, members: &Map<String, Value>, timeout_ms: u64) -> Result<Value, String> {
+        let mut argv = Vec::new();
+        // After `--` programs read no options.
+        let mut options_end = false;
+        for template in &self.argv {
+            argv.extend(self.argument(template, members, options_end)?);
+            options_end |= template == "--";
+        }
+        let mut input = json!({ "argv": argv, "timeout_ms": timeout_ms, "success_codes": [] });
+        for (name, value) in [("cwd", &self.cwd), ("jail", &self.jail)] {
+            if let Some(value) = value {
+                input[name] = json!(value);
+            }
+        }
+        if !self.env_allow.is_empty() {
+            input["env_allow"] = json!(self.env_allow);
+        }
+        Ok(input)
+    }
+
+    /// One argument, or none where its only placeholder is left out.
+    fn argument(
+        &self,
+        template: &str,
+        members: &Map<String, Value>,
+        options_end: bool,
+    ) -> Result<Option<String>, String> {
+        let mut argument = String::new();
+        for piece in pieces(template) {
+            let name = match piece {
+                Piece::Text(text) => {
+                    argument.push_str(text);
+                    continue;
+                }
+                Piece::Name(name) => name,
+            };
+            let value = match members.get(name) {
+                Some(Value::String(text)) => text.clone(),
+                Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
+                None | Some(Value::Null) => return Ok(None),
+                Some(Value::Array(_) | Value::Object(_)) => {
+                    return Err(format!("`{name}` must be a text, a number or a boolean"));
+                }
+            };
+            if value.contains('\0') {
+                return Err(format!("`{name}` holds a NUL"));
+            }
+            if argument.is_empty() && value.starts_with('-') && !self.allow_options && !options_end {
+                return Err(format!("`{name}` must not begin with `-`: it would be read as an option"));
+            }
+            argument.push_str(&value);
+        }
+        Ok(Some(argument))
+    }
+}
+
+impl HttpGrant {
+    fn input(&self, members: &Map<String, Value>, timeout_ms: u64) -> Result<Value, String> {
+        let text = members.get("url").and_then(Value::as_str).unwrap_or_default();
+        let url = reqwest::Url::parse(text).map_err(|why| format!("the url cannot be read: {why}"))?;
+        match url.scheme() {
+            "https" => {}
+            "http" if self.plain => {}
+            other => return Err(format!("the scheme `{other}` is not allowed")),
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("a url with credentials is not allowed".to_owned());
+        }
+        let host = url.host_str().unwrap_or_default().to_owned();
+        // `Url` leaves out the port of the scheme, and so does the grant.
+        let place = url.port().map_or(host.clone(), |port| format!("{host}:{port}"));
+        if !self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(&place)) {
+            return Err(format!("the host `{place}` is not allowed; allowed are: {}", self.hosts.join(", ")));
+        }
+        let method =
+            members.get("method").and_then(Value::as_str).map_or_else(|| self.methods[0].clone(), str::to_owned);
+        if !self.methods.contains(&method) {
+            return Err(format!("the method `{method}` is not allowed"));
+        }
+        // A redirect would leave the allowed hosts; its answer is a result that the model may follow by another call.
+        let mut input = json!({ "method": method, "url": url.as_str(), "timeout_ms": timeout_ms,
+            "follow_redirects": 0, "any_status": true, "too_large": "truncate" });
+        for name in ["body", "json"] {
+            if let Some(value) = members.get(name) {
+                input[name] = value.clone();
+            }
+        }
+        if !self.headers.is_null() {
+            input["headers"] = self.headers.clone();
+        }
+        Ok(input)
+    }
+}
+
+impl FileGrant {
+    fn input(&self, members: &Map<String, Value>) -> Value {
+        let mut input = json!({ "root": self.root, "max_bytes": self.max_bytes });
+        for (name, value) in members {
+            input[name] = value.clone();
+        }
+        input
+    }
+}
+
+impl AgentGrant {
+    /// The agent that is called: what was asked for, as far as the caller has it.
+    fn narrowed(&self, members: &Map<String, Value>, caller: &Caller<'_>) -> Result<Plan, String> {
+        let Caller { spec: caller, ledger, now } = *caller;
+        if caller.depth >= caller.limits.depth {
+            return Err(format!("agents may not delegate deeper than {}", caller.limits.depth));
+        }
+        let asked = members.get("tools").and_then(Value::as_array);
+        let asks = |name: &str| asked.is_none_or(|asked| asked.iter().any(|one| one.as_str() == Some(name)));
+        let may = |name: &str| self.tools.as_ref().is_none_or(|tools| tools.iter().any(|one| one == name));
+        let tools = caller.tools.iter().filter(|tool| asks(&tool.name) && may(&tool.name)).cloned().collect();
+        let lease = lease(members, ledger)?;
+        let mut limits = caller.limits.clone();
+        (limits.max_steps, limits.max_tool_calls) = (lease.steps, lease.tool_calls);
+        (limits.max_tokens, limits.max_cost_micros) = (lease.tokens, lease.cost_micros);
+        let wall = members.get("wall_ms").and_then(Value::as_u64);
+        let left = ledger.wall.left(now).map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+        limits.wall_ms = match (wall, left) {
+            (Some(wall), Some(left)) => Some(wall.min(left)),
+            (wall, left) => wall.or(left),
+        };
+        let model = self.model.clone().unwrap_or_else(|| caller.model.clone());
+        let spec = AgentSpec {
+            name: format!("{}.{}", caller.name, caller.depth + 1),
+            // Another model has a price that is not known here.
+            price: if model == caller.model { caller.price } else { None },
+            model,
+            system: self.system.clone(),
+            task: members.get("task").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            schema: None,
+            tools,
+            limits,
+            depth: caller.depth + 1,
+            ..caller.clone()
+        };
+        Ok(Plan::Agent { spec: Box::new(spec), lease })
+    }
+}
+
+/// What an agent that is called gets of the budget: what is asked for, or half of what is left.
+fn lease(members: &Map<String, Value>, ledger: &Ledger) -> Result<Caps, String> {
+    let asked = |name: &str| members.get(name).and_then(Value::as_u64);
+    let mut left = ledger.remaining();
+    // The call itself is one.
+    left.tool_calls = left.tool_calls.map(|left| left.saturating_sub(1));
+    let half = |left: Option<u64>| left.map(|left| left.div_ceil(2));
+    let lease = Caps {
+        steps: asked("max_steps").or(half(left.steps)),
+        tool_calls: asked("max_tool_calls").or(half(left.tool_calls)),
+        tokens: asked("max_tokens").or(half(left.tokens)),
+        cost_micros: asked("max_cost_micros").or(half(left.cost_micros)),
+    };
+    let lease = lease.within(left);
+    if [lease.steps, lease.tokens, lease.cost_micros].contains(&Some(0)) {
+        return Err("there is too little budget left for another agent".to_owned());
+    }
+    Ok(lease)
+}

@@ -1,0 +1,217 @@
+//! Asking the model, and hearing what it says.
+//!
+//! Invariant: before every call the time, the budget and the length of the conversation are looked at; what an answer
+//! cost is settled before anything is made of it. A call that failed is never made again by itself: the retries that may
+//! pass are the engine's, under one key.
+
+use serde_json::{Value, json};
+
+use super::words::Out;
+use super::{
+    Agent, Ask, Batch, Fault, FaultClass, Flight, Halt, Key, ModelAnswer, ModelCall, Phase, Purpose, StopReason,
+};
+use crate::agent::ledger::{Amount, Bill, Resource};
+use crate::agent::schema;
+use crate::agent::spec::Price;
+use crate::agent::transcript::tokens;
+use crate::capability::model::{ChatResponse, Message, StopReason as ModelStop};
+
+/// An answer with fewer tokens is of no use.
+const OUTPUT_LEAST: u64 = 64;
+/// The most tokens of a summary.
+const SUMMARY_TOKENS: u32 = 2_048;
+
+impl Agent {
+    /// Makes the next model call. Whether to look again at what is to be done.
+    pub(super) fn ask_model(&mut self, out: &mut Out) -> bool {
+        if self.ledger.wall.is_over(out.now) {
+            return self.exhausted(Resource::Wall, out);
+        }
+        if self.ledger.caps().cost_micros.is_some()
+            && self.ledger.unknown().unpriced_calls > 0
+            && !self.unpriced_allowed
+        {
+            return self.exhausted(Resource::Unpriced, out);
+        }
+        self.degrade_if_short();
+        let fixed = self.fixed_tokens();
+        let estimate = self.transcript.estimate() + fixed;
+        let half = (estimate > self.spec.limits.context_tokens).then(|| self.transcript.half());
+        let (summary_of, input) = match half {
+            None => (None, estimate),
+            Some(None) => {
+                self.finish(StopReason::ContextExceeded, None, out);
+                return false;
+            }
+            Some(Some(half)) => (Some(half), self.transcript.older_estimate(half) + 64),
+        };
+        let wanted = match summary_of {
+            Some(_) => self.spec.max_output_tokens.min(SUMMARY_TOKENS),
+            None => self.spec.max_output_tokens,
+        };
+        let (model, price) = self.model();
+        match self.reserve_call(input, wanted, price) {
+            Err(resource) => self.exhausted(resource, out),
+            Ok(max_tokens) => {
+                self.call_model(model, summary_of, max_tokens, out);
+                false
+            }
+        }
+    }
+
+    fn call_model(&mut self, model: String, summary_of: Option<usize>, max_tokens: u32, out: &mut Out) {
+        let key = self.fly(Flight::Model { model: model.clone(), summary_of });
+        let (purpose, (after, items)) = match summary_of {
+            Some(half) => (Purpose::Summary, (None, self.transcript.older(half))),
+            None => (Purpose::Answer, self.transcript.next_call()),
+        };
+        self.phase = Phase::Asking;
+        let call = ModelCall { key, purpose, model, max_tokens, after, items };
+        out.asks.push(Ask::Model { call, attempts: self.spec.limits.model_attempts });
+    }
+
+    /// Holds back what the next call may take, under the next key. With little left the answer may be shorter.
+    fn reserve_call(&mut self, input: u64, wanted: u32, price: Option<Price>) -> Result<u32, Resource> {
+        let mut output = u64::from(wanted);
+        if let Some(left) = self.ledger.remaining().tokens {
+            output = output.min(left.saturating_sub(input));
+        }
+        if output < OUTPUT_LEAST.min(u64::from(wanted)) {
+            return Err(Resource::Tokens);
+        }
+        let cost_micros = self.ledger.expected_micros(price, input, output);
+        let amount = Amount { steps: 1, tokens: input + output, cost_micros, ..Amount::default() };
+        self.ledger.reserve(self.next_key, amount)?;
+        Ok(u32::try_from(output).unwrap_or(wanted))
+    }
+
+    /// What goes along with every call: tools and the schema.
+    fn fixed_tokens(&self) -> u64 {
+        let tools: usize = self.spec.tools.iter().map(|tool| json!(tool.told()).to_string().len()).sum();
+        let schema = self.spec.schema.as_ref().map_or(0, |schema| schema.schema.to_string().len());
+        u64::from(tokens(tools + schema))
+    }
+
+    /// The model that is asked now.
+    fn model(&self) -> (String, Option<Price>) {
+        match &self.spec.limits.degrade {
+            Some(cheaper) if self.degraded => (cheaper.model.clone(), cheaper.price),
+            _ => (self.spec.model.clone(), self.spec.price),
+        }
+    }
+
+    pub(super) fn model_ended(&mut self, key: Key, origin: u64, result: Result<ModelAnswer, Fault>, out: &mut Out) {
+        let Some(Flight::Model { model, summary_of }) = self.take_model(key) else { return };
+        if self.outcome.is_none() {
+            self.phase = Phase::Ready;
+        }
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(fault) => return self.model_failed(key, fault, out),
+        };
+        let usage = answer.response.usage;
+        let tokens = usage.input.zip(usage.output).map(|(input, output)| input.saturating_add(output));
+        self.ledger.settle_model(key, &model, tokens, answer.cost_micros);
+        if self.outcome.is_some() {
+            return;
+        }
+        match summary_of {
+            Some(half) => {
+                self.transcript.compact(half, origin, &answer.response.said);
+                self.compactions += 1;
+                self.note(json!({ "compacted": half, "estimate": self.transcript.estimate() }));
+            }
+            None => self.said(origin, answer, out),
+        }
+    }
+
+    fn take_model(&mut self, key: Key) -> Option<Flight> {
+        matches!(self.flights.get(&key), Some(Flight::Model { .. })).then(|| self.flights.remove(&key)).flatten()
+    }
+
+    fn model_failed(&mut self, key: Key, fault: Fault, out: &mut Out) {
+        match fault.class {
+            // Nobody knows what the provider did before the worker was lost or the call was given up.
+            FaultClass::Lost | FaultClass::Canceled => self.ledger.settle_whole(key),
+            FaultClass::NeedsHuman | FaultClass::Fatal => self.ledger.settle(key, Bill::default()),
+        }
+        if self.outcome.is_some() {
+            return;
+        }
+        self.note(json!({ "model_failed": fault.message }));
+        match fault.class {
+            FaultClass::Fatal => self.finish(StopReason::Failed { message: fault.message }, None, out),
+            FaultClass::NeedsHuman | FaultClass::Lost | FaultClass::Canceled => {
+                self.halt = Some(Halt::NeedsHuman { why: fault.message });
+            }
+        }
+    }
+
+    fn said(&mut self, origin: u64, answer: ModelAnswer, out: &mut Out) {
+        let ModelAnswer { response, value, problems, .. } = answer;
+        self.transcript.answered(origin, &response.said);
+        self.last_text.clone_from(&response.said.content);
+        if !response.said.tool_calls.is_empty() {
+            return self.begin_batch(response.said.tool_calls, out);
+        }
+        match response.stop {
+            ModelStop::Refusal => return self.finish(StopReason::Refused, None, out),
+            ModelStop::Length if self.spec.schema.is_none() => return self.finish(StopReason::Length, None, out),
+            ModelStop::Length | ModelStop::End | ModelStop::ToolCalls | ModelStop::Other(_) => {}
+        }
+        match self.conforming(&response, value, problems) {
+            Ok(value) => self.finish(StopReason::Completed, value, out),
+            Err(problems) => self.repair(problems, out),
+        }
+    }
+
+    /// The answer as data. The model's activity has judged it; if it did not, it is judged here.
+    fn conforming(
+        &self,
+        response: &ChatResponse,
+        value: Option<Value>,
+        problems: Vec<String>,
+    ) -> Result<Option<Value>, Vec<String>> {
+        let Some(wanted) = &self.spec.schema else { return Ok(None) };
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        if value.is_some() {
+            return Ok(value);
+        }
+        let value: Value = serde_json::from_str(response.said.content.trim())
+            .map_err(|why| vec![format!("the answer is not JSON: {why}")])?;
+        let problems = match schema::check(&wanted.schema) {
+            Ok(()) => schema::problems(&wanted.schema, &value),
+            Err(why) => vec![format!("nobody can judge the answer: {why}")],
+        };
+        if problems.is_empty() { Ok(Some(value)) } else { Err(problems) }
+    }
+
+    /// Sends an answer back that does not conform, so often as the limit says.
+    fn repair(&mut self, problems: Vec<String>, out: &mut Out) {
+        if self.repairs >= self.spec.limits.repairs {
+            return self.finish(StopReason::InvalidOutput { problems }, None, out);
+        }
+        self.repairs += 1;
+        self.note(json!({ "repair": self.repairs, "problems": problems }));
+        let list: String = problems.iter().map(|problem| format!("\n- {problem}")).collect();
+        let content = format!("Your answer does not conform to the schema:{list}\nAnswer again, with the JSON only.");
+        self.transcript.own(Message::User { content });
+    }
+
+    pub(super) fn begin_batch(&mut self, calls: Vec<crate::capability::model::ToolCall>, out: &mut Out) {
+        let (batch, over) = self.judged(calls);
+        self.phase = Phase::Batch(batch);
+        if over {
+            self.finish(StopReason::Loop, None, out);
+        }
+    }
+
+    /// A batch that was made of what was said, each call looked at by the loop detector.
+    fn judged(&mut self, calls: Vec<crate::capability::model::ToolCall>) -> (Batch, bool) {
+        let mut batch = Batch::new(calls);
+        let over = self.look_for_loops(&mut batch);
+        (batch, over)
+    }
+}

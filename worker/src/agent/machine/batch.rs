@@ -1,0 +1,261 @@
+//! The calls of tools of one answer: each is refused, approved, dispatched and answered; the results are told in the
+//! order of the calls.
+//!
+//! ```text
+//!   Waiting ──► (grant · schema · loop) ──► Asking ──► Approved ──► (fan-out · budget) ──► Running ──► Done
+//!      └────────── refused ──────────────────┴── a person says no ─────────────────────────────────────►┘
+//! ```
+//!
+//! Invariant: nothing is dispatched but from `dispatch`, by a plan that the grant made at that very moment. An approval
+//! is bound to the hash of one call, and used once. A refusal is an answer that the model reads.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::words::{Out, call_hash};
+use super::{Agent, AgentOutput, ApprovalResponse, Ask, Fault, FaultClass, Flight, Key, Phase};
+use crate::agent::grants::{Caller, Plan};
+use crate::agent::ledger::{Amount, Bill, Resource};
+use crate::agent::transcript::{Item, child_text, tokens, tool_text};
+use crate::capability::model::{Message, ToolCall};
+
+/// More calls of one answer are refused.
+const CALLS_MAX: usize = 64;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Batch {
+    calls: Vec<Call>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Call {
+    asked: ToolCall,
+    /// Over the tool and the canonical arguments.
+    hash: String,
+    state: CallState,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum CallState {
+    Waiting,
+    /// A person is asked, under this id.
+    Asking(String),
+    Approved,
+    Running(Key),
+    Done(Item, u32),
+}
+
+impl Batch {
+    pub(super) fn new(asked: Vec<ToolCall>) -> Batch {
+        let call = |asked: ToolCall| {
+            let hash = call_hash(&asked.name, &asked.arguments).to_hex().to_string();
+            Call { asked, hash, state: CallState::Waiting }
+        };
+        Batch { calls: asked.into_iter().map(call).collect() }
+    }
+    pub(super) fn running(&self) -> usize {
+        self.calls.iter().filter(|call| matches!(call.state, CallState::Running(_))).count()
+    }
+    pub(super) fn asks_people(&self) -> bool {
+        self.calls.iter().any(|call| matches!(call.state, CallState::Asking(_)))
+    }
+    /// What people are asked, for the query `approvals`.
+    pub(super) fn approvals(&self) -> Vec<Value> {
+        let asked = |call: &Call| match &call.state {
+            CallState::Asking(id) => Some(json!({ "id": id, "hash": call.hash, "tool": call.asked.name,
+                "arguments": call.asked.arguments })),
+            _ => None,
+        };
+        self.calls.iter().filter_map(asked).collect()
+    }
+}
+
+impl Call {
+    fn answer(&mut self, content: String) {
+        let size = tokens(content.len());
+        let (call_id, name) = (self.asked.id.clone(), self.asked.name.clone());
+        self.state = CallState::Done(Item::Own(Message::Tool { call_id, name, content, is_error: true }), size);
+    }
+}
+
+impl Agent {
+    /// Refuses the calls that make a loop. Whether that was said often enough.
+    pub(super) fn look_for_loops(&mut self, batch: &mut Batch) -> bool {
+        let mut over = false;
+        for (n, call) in batch.calls.iter_mut().enumerate() {
+            let repeatable = self.spec.tool(&call.asked.name).is_some_and(|tool| tool.repeatable);
+            let hash = u64::from_str_radix(&call.hash[..16], 16).unwrap_or_default();
+            let found = if repeatable { None } else { self.loops.heard(hash, self.spec.limits.loop_repeats) };
+            if let Some(found) = found {
+                over |= found.over;
+                call.answer(found.told());
+            } else if n >= CALLS_MAX {
+                call.answer(format!("Refused: an answer may call at most {CALLS_MAX} tools."));
+            } else {
+                continue;
+            }
+            self.refusals += 1;
+        }
+        over
+    }
+
+    /// Dispatches what may be dispatched. Whether to look again at what is to be done: all calls have their answers.
+    pub(super) fn carry_on_batch(&mut self, out: &mut Out) -> bool {
+        let Phase::Batch(mut batch) = std::mem::replace(&mut self.phase, Phase::Ready) else { return false };
+        let mut short = None;
+        for at in 0..batch.calls.len() {
+            if let Err(resource) = self.dispatch(at, &mut batch, out) {
+                short = Some(resource);
+                break;
+            }
+        }
+        let is_done = batch.calls.iter().all(|call| matches!(call.state, CallState::Done(..)));
+        if !is_done {
+            self.phase = Phase::Batch(batch);
+            return short.is_some_and(|resource| self.exhausted(resource, out));
+        }
+        for call in batch.calls {
+            if let CallState::Done(item, size) = call.state {
+                self.transcript.given(item, size);
+            }
+        }
+        true
+    }
+
+    /// One call goes on by one state or more, as far as it can.
+    fn dispatch(&mut self, at: usize, batch: &mut Batch, out: &mut Out) -> Result<(), Resource> {
+        let running = batch.running();
+        let call = &mut batch.calls[at];
+        let approved = match &call.state {
+            CallState::Waiting => false,
+            CallState::Approved => true,
+            CallState::Asking(_) | CallState::Running(_) | CallState::Done(..) => return Ok(()),
+        };
+        let planned = match self.spec.tool(&call.asked.name) {
+            None => Err("there is no such tool".to_owned()),
+            Some(tool) => {
+                let caller = Caller { spec: &self.spec, ledger: &self.ledger, now: out.now };
+                tool.plan(&call.asked.arguments, &caller).map(|plan| (tool.clone(), plan))
+            }
+        };
+        let (tool, plan) = match planned {
+            Ok(planned) => planned,
+            Err(why) => {
+                self.refusals += 1;
+                call.answer(format!("Refused: {why}."));
+                self.note(json!({ "refused": call.asked.name, "why": why }));
+                return Ok(());
+            }
+        };
+        if tool.approval && !approved {
+            call.state = CallState::Asking(format!("a{}", self.next_key));
+            // Keys name approvals too, so that no two have the same id.
+            self.next_key += 1;
+            return Ok(());
+        }
+        if running >= self.spec.limits.fan_out as usize {
+            return Ok(());
+        }
+        if self.ledger.wall.is_over(out.now) {
+            return Err(Resource::Wall);
+        }
+        let lease = match &plan {
+            Plan::Activity { .. } => Amount::default(),
+            Plan::Agent { lease, .. } => lease.amount(),
+        };
+        self.ledger.reserve(self.next_key, lease.plus(Amount { tool_calls: 1, ..Amount::default() }))?;
+        let key = match plan {
+            Plan::Activity { activity_type, input } => {
+                let key = self.fly(Flight::Tool { call: at });
+                let (timeout_ms, attempts) = (tool.timeout_ms, tool.attempts);
+                out.asks.push(Ask::Tool { key, tool: tool.name, activity_type, input, timeout_ms, attempts });
+                key
+            }
+            Plan::Agent { spec, .. } => {
+                let key = self.fly(Flight::Child { call: at });
+                out.asks.push(Ask::Child { key, spec });
+                key
+            }
+        };
+        call.state = CallState::Running(key);
+        Ok(())
+    }
+
+    pub(super) fn tool_ended(&mut self, key: Key, origin: u64, result: Result<Value, Fault>) {
+        let Some(Flight::Tool { call }) = self.flights.get(&key) else { return };
+        let call = *call;
+        self.flights.remove(&key);
+        self.ledger.settle(key, Bill { amount: one_call(), ..Bill::default() });
+        let most = self.spec.limits.result_bytes;
+        self.answered(call, key, origin, result.map(|value| tool_text(&value, most)));
+    }
+
+    pub(super) fn child_ended(
+        &mut self,
+        key: Key,
+        origin: u64,
+        result: Result<Value, Fault>,
+        output: Option<AgentOutput>,
+    ) {
+        let Some(Flight::Child { call }) = self.flights.get(&key) else { return };
+        let call = *call;
+        self.flights.remove(&key);
+        match output {
+            // What is left of the lease is free again.
+            Some(output) => {
+                let bill = Bill { amount: output.spent.plus(one_call()), unknown: output.unknown };
+                self.ledger.settle(key, bill);
+                self.ledger.tally(&output.by_model);
+            }
+            None => self.ledger.settle_whole(key),
+        }
+        let most = self.spec.limits.result_bytes;
+        self.answered(call, key, origin, result.map(|value| child_text(&value, most)));
+    }
+
+    fn answered(&mut self, call: usize, key: Key, origin: u64, result: Result<String, Fault>) {
+        let Phase::Batch(batch) = &mut self.phase else { return };
+        let Some(call) = batch.calls.get_mut(call).filter(|call| call.state == CallState::Running(key)) else { return };
+        match result {
+            Ok(text) => call.state = CallState::Done(Item::Given(origin), tokens(text.len())),
+            Err(fault) => call.answer(match fault.class {
+                FaultClass::Lost => format!("Nobody knows whether this happened: {}", fault.message),
+                FaultClass::NeedsHuman | FaultClass::Fatal | FaultClass::Canceled => {
+                    format!("Failed: {}", fault.message)
+                }
+            }),
+        }
+    }
+
+    /// A person has answered. It counts for the call that it names by id and hash, and for no other.
+    pub(super) fn approval(&mut self, response: ApprovalResponse) {
+        let Phase::Batch(batch) = &mut self.phase else { return self.void(&response, "nothing waits for it") };
+        let asking = CallState::Asking(response.id.clone());
+        let Some(call) = batch.calls.iter_mut().find(|call| call.state == asking) else {
+            return self.void(&response, "nothing waits for it");
+        };
+        let edited = response
+            .arguments
+            .as_ref()
+            .is_some_and(|arguments| call_hash(&call.asked.name, arguments).to_hex().as_str() != call.hash);
+        if call.hash != response.hash || edited {
+            return self.void(&response, "it is for other arguments");
+        }
+        if response.approved {
+            call.state = CallState::Approved;
+        } else {
+            call.answer(format!("Refused: a person said no. {}", response.reason));
+            self.refusals += 1;
+        }
+        self.note(json!({ "approval": response.id, "approved": response.approved, "by": response.by }));
+    }
+
+    fn void(&mut self, response: &ApprovalResponse, why: &str) {
+        self.note(json!({ "approval": response.id, "void": why, "by": response.by }));
+    }
+}
+
+fn one_call() -> Amount {
+    Amount { tool_calls: 1, ..Amount::default() }
+}

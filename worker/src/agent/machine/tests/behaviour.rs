@@ -1,0 +1,289 @@
+//! What an agent does: calls and results, repair, loops, compaction, approvals, delegation, pauses and ends.
+
+use super::*;
+
+#[test]
+fn an_agent_calls_tools_until_it_has_an_answer() {
+    let tools = json!({ "tools": [look(json!({}))] });
+    let model =
+        script(vec![says("", &[("look", json!({ "at": 1 })), ("look", json!({ "at": 2 }))]), says("done", &[])]);
+    let mut stage = Stage::new(spec(tools), model, echo());
+    let output = stage.output();
+    assert_eq!((output.stop, output.text.as_str()), (StopReason::Completed, "done"));
+    assert_eq!((output.spent.steps, output.spent.tool_calls), (2, 2));
+    assert_eq!((output.spent.tokens, output.spent.cost_micros), (30, 30));
+    let calls = stage.model_calls();
+    assert_eq!((calls[0].after, &calls[0].items), (None, &vec![Item::System, Item::Task]));
+    assert_eq!((calls[1].after, &calls[1].items), (Some(1), &vec![Item::Given(2), Item::Given(3)]));
+}
+
+#[test]
+fn results_stand_in_the_order_of_the_calls_whatever_ends_first() {
+    let tools = json!({ "tools": [look(json!({}))], "limits": { "fan_out": 2 } });
+    let calls: Vec<(&str, Value)> = (0..4).map(|n| ("look", json!({ "at": n }))).collect();
+    let mut stage = Stage::new(spec(tools), script(vec![says("", &calls), says("done", &[])]), echo());
+    stage.answer(0);
+    assert_eq!(stage.tools().len(), 2, "only as many as may fan out");
+    stage.answer(1); // the second ends first
+    assert_eq!(stage.tools().len(), 3);
+    stage.answer(1);
+    stage.answer(1);
+    assert_eq!(stage.model_calls().len(), 1, "the first is still under way");
+    stage.answer(0);
+    assert_eq!(stage.model_calls()[1].items, [5, 2, 3, 4].map(Item::Given));
+    assert_eq!(stage.output().stop, StopReason::Completed);
+}
+
+#[test]
+fn an_answer_that_does_not_conform_is_sent_back_and_counted() {
+    let schema = json!({ "schema": { "name": "n", "schema": { "type": "object", "required": ["n"] } } });
+    let model = script(vec![says("no JSON", &[]), says("{}", &[]), says("{\"n\":1}", &[])]);
+    let mut stage = Stage::new(spec(schema.clone()), model, echo());
+    let output = stage.output();
+    assert_eq!((output.stop, output.value), (StopReason::Completed, Some(json!({ "n": 1 }))));
+    assert_eq!(output.spent.steps, 3);
+    assert!(stage.told()[0].contains("/n: it is missing"), "{:?}", stage.told());
+
+    let mut stage = Stage::new(spec(schema), script(vec![says("never", &[])]), echo());
+    let output = stage.output();
+    assert!(matches!(output.stop, StopReason::InvalidOutput { .. }), "{output:?}");
+    assert_eq!(output.spent.steps, 3, "the answer and two repairs");
+}
+
+#[test]
+fn what_the_activity_found_wrong_is_sent_back() {
+    let mut wrong = says("{\"n\":1}", &[]);
+    wrong.problems = vec!["/n: too small".into()];
+    let mut right = says("{\"n\":2}", &[]);
+    right.value = Some(json!({ "n": 2 }));
+    let schema = json!({ "schema": { "name": "n", "schema": { "pattern": "beyond our own words" } } });
+    let mut stage = Stage::new(spec(schema), script(vec![wrong, right]), echo());
+    assert_eq!(stage.output().value, Some(json!({ "n": 2 })));
+    assert!(stage.told()[0].contains("/n: too small"));
+}
+
+#[test]
+fn a_loop_is_refused_and_then_ended() {
+    let tools = json!({ "tools": [look(json!({}))] });
+    let again = says("", &[("look", json!({ "at": 1 }))]);
+    let mut stage = Stage::new(spec(tools), script(vec![again]), echo());
+    let output = stage.output();
+    assert_eq!(output.stop, StopReason::Loop);
+    assert_eq!(stage.tools().len(), 2, "the third is refused");
+    assert_eq!(output.spent.steps, 5);
+    assert!(stage.told()[0].starts_with("Refused: this very call"), "{:?}", stage.told());
+}
+
+#[test]
+fn members_in_another_order_are_the_same_call_and_watching_is_no_loop() {
+    let tool = json!({ "name": "look", "parameters": { "type": "object" }, "does": { "activity": { "activity_type": "look" } } });
+    let (one, other) =
+        (says("", &[("look", json!({ "a": 1, "b": 2 }))]), says("", &[("look", json!({ "b": 2, "a": 1 }))]));
+    let model = script(vec![one.clone(), other.clone(), one, says("done", &[])]);
+    let mut stage = Stage::new(spec(json!({ "tools": [tool] })), model, echo());
+    stage.play();
+    assert_eq!(stage.tools().len(), 2);
+
+    let watching = json!({ "tools": [look(json!({ "repeatable": true }))] });
+    let mut answers = vec![says("", &[("look", json!({}))]); 9];
+    answers.push(says("done", &[]));
+    let mut stage = Stage::new(spec(watching), script(answers), echo());
+    assert_eq!((stage.output().stop, stage.tools().len()), (StopReason::Completed, 9));
+}
+
+#[test]
+fn a_long_conversation_is_summed_up_in_a_call_of_its_own() {
+    let more = json!({ "tools": [look(json!({}))], "limits": { "context_tokens": 700, "max_steps": 20 } });
+    let mut answers: Vec<ModelAnswer> =
+        (0..6).map(|n| says(&"x".repeat(400), &[("look", json!({ "at": n }))])).collect();
+    answers.push(says("done", &[]));
+    let mut left = VecDeque::from(answers);
+    let model: ModelFunction = Box::new(move |call| match call.purpose {
+        Purpose::Summary => Ok(says("in short", &[])),
+        Purpose::Answer => Ok(left.pop_front().unwrap()),
+    });
+    let tool: ToolFunction = Box::new(|_, _| Ok(json!("y".repeat(200))));
+    let mut stage = Stage::new(spec(more), model, tool);
+    let output = stage.output();
+    assert_eq!(output.stop, StopReason::Completed);
+    assert!(output.compactions > 0);
+    let calls = stage.model_calls();
+    let summed = calls.iter().position(|call| call.purpose == Purpose::Summary).unwrap();
+    let after = calls[summed + 1];
+    assert_eq!(after.after, None, "the conversation is said anew");
+    assert!(matches!(after.items[..3], [Item::System, Item::Task, Item::Summary(_)]), "{:?}", after.items);
+    assert!(matches!(after.items[3], Item::Said(_)), "no result without its call: {:?}", after.items);
+    assert_eq!(output.spent.steps, calls.len() as u64, "summaries are counted too");
+}
+
+#[test]
+fn a_conversation_that_cannot_be_shortened_ends_the_agent() {
+    let more = json!({ "task": "long ".repeat(4_000), "limits": { "context_tokens": 1_000 } });
+    let mut stage = Stage::new(spec(more), script(vec![says("done", &[])]), echo());
+    assert_eq!(stage.output().stop, StopReason::ContextExceeded);
+    assert!(stage.model_calls().is_empty());
+}
+
+fn approving() -> Stage {
+    let tools = json!({ "tools": [look(json!({ "approval": true }))] });
+    let model = script(vec![says("", &[("look", json!({ "at": 1 }))]), says("done", &[])]);
+    let mut stage = Stage::new(spec(tools), model, echo());
+    stage.play();
+    stage
+}
+
+fn response(asked: &Value, approved: bool) -> ApprovalResponse {
+    let text = |name: &str| asked[name].as_str().unwrap().to_owned();
+    let (id, hash) = (text("id"), text("hash"));
+    ApprovalResponse { id, hash, approved, reason: "because".into(), by: "eve".into(), arguments: None }
+}
+
+#[test]
+fn a_call_waits_for_a_person_and_for_the_very_arguments() {
+    let mut stage = approving();
+    assert!(stage.tools().is_empty());
+    let asked = stage.state()["approvals"][0].clone();
+    let good = response(&asked, true);
+    let other = call_hash("look", &json!({ "at": 2 })).to_hex().to_string();
+    for void in [
+        ApprovalResponse { id: "a999".into(), ..good.clone() },
+        ApprovalResponse { hash: other, ..good.clone() },
+        ApprovalResponse { hash: String::new(), ..good.clone() },
+        ApprovalResponse { arguments: Some(json!({ "at": 2 })), ..good.clone() },
+    ] {
+        stage.handle(Event::Approval(void));
+        stage.play();
+        assert!(stage.tools().is_empty(), "{}", stage.state());
+    }
+    stage.handle(Event::Approval(ApprovalResponse { arguments: Some(json!({ "at": 1 })), ..good.clone() }));
+    stage.handle(Event::Approval(good));
+    assert_eq!(stage.tools(), [("look", &json!({ "at": 1 }))]);
+    assert_eq!(stage.output().stop, StopReason::Completed);
+}
+
+#[test]
+fn what_a_person_refuses_is_told_to_the_model() {
+    let mut stage = approving();
+    let asked = stage.state()["approvals"][0].clone();
+    stage.handle(Event::Approval(response(&asked, false)));
+    assert_eq!(stage.output().stop, StopReason::Completed);
+    assert!(stage.tools().is_empty());
+    assert_eq!(stage.told(), ["Refused: a person said no. because"]);
+}
+
+#[test]
+fn an_approval_is_used_once() {
+    let tools = json!({ "tools": [look(json!({ "approval": true }))], "limits": { "loop_repeats": 0 } });
+    let mut stage = Stage::new(spec(tools), script(vec![says("", &[("look", json!({ "at": 1 }))])]), echo());
+    stage.play();
+    let first = response(&stage.state()["approvals"][0].clone(), true);
+    for _ in 0..3 {
+        stage.handle(Event::Approval(first.clone()));
+        stage.play();
+    }
+    assert_eq!(stage.tools().len(), 1, "the same call again is asked for again");
+    assert_ne!(stage.state()["approvals"][0]["id"], json!(first.id));
+}
+
+#[test]
+fn an_agent_that_is_called_gets_a_part_of_what_the_caller_has() {
+    let more = json!({
+        "tools": [look(json!({ "approval": true })), { "name": "ask", "does": { "agent": { "system": "Help." } } }],
+        "limits": { "max_steps": 9, "max_tokens": 1_000_000, "depth": 1, "wall_ms": 60_000 },
+    });
+    let request = json!({ "task": "a part", "tools": ["look", "rm"], "max_steps": 100, "max_tokens": 500 });
+    let model = script(vec![says("", &[("ask", request)]), says("done", &[])]);
+    let mut stage = Stage::new(spec(more), model, echo());
+    stage.answer(0);
+    let below = stage.asked.iter().find_map(|ask| match ask {
+        Ask::Child { spec, .. } => Some(spec.clone()),
+        _ => None,
+    });
+    let below = below.unwrap();
+    let names: Vec<&str> = below.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!((names, below.tools[0].approval), (vec!["look"], true));
+    assert_eq!((below.limits.max_steps, below.limits.max_tokens, below.depth), (Some(8), Some(500), 1));
+    assert!(below.limits.wall_ms.unwrap() <= 60_000);
+    assert_eq!(stage.agent.ledger().remaining().tokens, Some(999_485), "the lease is held");
+    let output = stage.output();
+    assert_eq!(output.stop, StopReason::Completed);
+    assert_eq!((output.spent.steps, output.spent.tokens), (3, 45), "what is left of the lease came back");
+}
+
+#[test]
+fn agents_do_not_delegate_deeper_than_allowed() {
+    let more =
+        json!({ "tools": [{ "name": "ask", "does": { "agent": {} } }], "limits": { "depth": 1, "loop_repeats": 0 } });
+    let model = script(vec![says("", &[("ask", json!({ "task": "deeper" }))])]);
+    let mut stage = Stage::new(spec(more), model, echo());
+    stage.play();
+    let depths: Vec<u32> = stage
+        .asked
+        .iter()
+        .filter_map(|ask| match ask {
+            Ask::Child { spec, .. } => Some(spec.depth),
+            _ => None,
+        })
+        .collect();
+    assert!(!depths.is_empty() && depths.iter().all(|depth| *depth == 1), "{depths:?}");
+}
+
+#[test]
+fn a_model_that_needs_somebody_halts_the_agent_until_it_is_resumed() {
+    let mut broken = 2;
+    let model: ModelFunction = Box::new(move |_| {
+        broken -= 1;
+        match broken {
+            1 => Err(Fault { class: FaultClass::NeedsHuman, message: "no credit".into() }),
+            _ => Ok(says("done", &[])),
+        }
+    });
+    let mut stage = Stage::new(spec(json!({})), model, echo());
+    stage.play();
+    assert_eq!(stage.agent.halt(), Some(&Halt::NeedsHuman { why: "no credit".into() }));
+    assert_eq!(stage.state()["phase"], "halted");
+    stage.handle(Event::TopUp(Default::default()));
+    assert!(stage.agent.halt().is_some(), "money is not what is missing");
+    stage.handle(Event::Resume);
+    let output = stage.output();
+    assert_eq!((output.stop, output.spent.steps), (StopReason::Completed, 1));
+}
+
+#[test]
+fn a_fatal_error_a_refusal_and_a_cut_end_the_agent() {
+    let fatal: ModelFunction = Box::new(|_| Err(Fault { class: FaultClass::Fatal, message: "no such model".into() }));
+    let mut stage = Stage::new(spec(json!({})), fatal, echo());
+    assert_eq!(stage.output().stop, StopReason::Failed { message: "no such model".into() });
+    for (stop, ended) in [(ModelStop::Refusal, StopReason::Refused), (ModelStop::Length, StopReason::Length)] {
+        let mut answer = says("so", &[]);
+        answer.response.stop = stop;
+        let mut stage = Stage::new(spec(json!({})), script(vec![answer]), echo());
+        assert_eq!((stage.output().stop, stage.output().text.as_str()), (ended, "so"));
+    }
+}
+
+#[test]
+fn a_canceled_agent_is_over_when_all_has_ended() {
+    let tools = json!({ "tools": [look(json!({}))] });
+    let calls = [("look", json!({ "at": 1 })), ("look", json!({ "at": 2 }))];
+    let mut stage = Stage::new(spec(tools), script(vec![says("", &calls)]), echo());
+    stage.answer(0);
+    stage.handle(Event::Cancel { reason: "enough".into() });
+    assert!(!stage.agent.is_over());
+    let output = stage.output();
+    assert_eq!(output.stop, StopReason::Canceled { reason: "enough".into() });
+    assert_eq!(output.spent.tool_calls, 2, "what was begun is counted");
+}
+
+#[test]
+fn what_failed_or_was_lost_is_told_to_the_model() {
+    let tools = json!({ "tools": [look(json!({}))] });
+    let calls = [("look", json!({ "at": 1 })), ("look", json!({ "at": 2 }))];
+    let tool: ToolFunction = Box::new(|_, input| {
+        let class = if input["at"] == 1 { FaultClass::Lost } else { FaultClass::Fatal };
+        Err(Fault { class, message: "why".into() })
+    });
+    let mut stage = Stage::new(spec(tools), script(vec![says("", &calls), says("done", &[])]), tool);
+    stage.output();
+    assert_eq!(stage.told(), ["Nobody knows whether this happened: why", "Failed: why"]);
+}

@@ -1,0 +1,151 @@
+//! Budgets that are used up: ask, stop, degrade; time; money that nobody named.
+
+use super::*;
+use crate::agent::ledger::{Resource, TopUp};
+
+fn endless(limits: Value) -> Stage {
+    let more = json!({ "tools": [look(json!({}))], "limits": limits, "max_output_tokens": 100,
+        "price": { "input": 1_000_000, "output": 1_000_000 } });
+    let mut n = 0;
+    let model: ModelFunction = Box::new(move |_| {
+        n += 1;
+        Ok(says("", &[("look", json!({ "at": n }))]))
+    });
+    Stage::new(spec(more), model, echo())
+}
+
+#[test]
+fn every_limit_halts_the_agent_and_a_top_up_goes_on() {
+    let table = [
+        (json!({ "max_steps": 3 }), Resource::Steps, TopUp { calls: Some(2), ..TopUp::default() }),
+        (json!({ "max_tool_calls": 3 }), Resource::ToolCalls, TopUp { calls: Some(2), ..TopUp::default() }),
+        (json!({ "max_tokens": 250 }), Resource::Tokens, TopUp { tokens: Some(200), ..TopUp::default() }),
+        (json!({ "max_cost_micros": 400 }), Resource::Cost, TopUp { cost_micros: Some(200), ..TopUp::default() }),
+    ];
+    for (limits, resource, more) in table {
+        let mut stage = endless(limits.clone());
+        stage.play();
+        assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource }), "{limits}");
+        let before = stage.asked.len();
+        stage.handle(Event::Resume);
+        assert_eq!(stage.asked.len(), before, "only a top-up goes on");
+        stage.handle(Event::TopUp(TopUp::default()));
+        assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource }), "nothing was added: {limits}");
+        stage.handle(Event::TopUp(more));
+        stage.play();
+        assert!(stage.asked.len() > before, "{limits}");
+        assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource }), "{limits}");
+    }
+}
+
+#[test]
+fn with_stop_the_agent_ends_with_what_there_is() {
+    let mut stage = endless(json!({ "max_steps": 3, "on_exhausted": "stop" }));
+    let output = stage.output();
+    assert_eq!(output.stop, StopReason::Budget { resource: Resource::Steps });
+    assert_eq!(output.spent.steps, 3);
+}
+
+#[test]
+fn with_degrade_a_cheaper_model_goes_on_and_then_the_agent_stops() {
+    let cheap = json!({ "model": "small", "price": { "input": 1, "output": 1 }, "at_permille": 500 });
+    let mut stage = endless(json!({ "max_cost_micros": 600, "on_exhausted": "degrade", "degrade": cheap }));
+    let output = stage.output();
+    let models: Vec<&str> = stage.model_calls().iter().map(|call| call.model.as_str()).collect();
+    assert_eq!((models[0], models.last()), ("big", Some(&"small")));
+    assert!(models.is_sorted(), "it never goes back: {models:?}");
+    assert!(matches!(output.stop, StopReason::Budget { .. }), "{output:?}");
+    assert!(output.by_model.contains_key("small"));
+}
+
+#[test]
+fn a_call_gets_no_more_tokens_than_are_left() {
+    let mut stage = endless(json!({ "max_tokens": 180 }));
+    stage.play();
+    let most: Vec<u32> = stage.model_calls().iter().map(|call| call.max_tokens).collect();
+    assert!(most[0] == 100 && most.last().unwrap() < &100, "{most:?}");
+}
+
+#[test]
+fn money_that_nobody_named_halts_an_agent_whose_money_is_limited() {
+    let unpriced = |limits: Value| {
+        let mut stage = endless(limits);
+        let mut inner = std::mem::replace(&mut stage.model, script(vec![says("", &[])]));
+        stage.model = Box::new(move |call| inner(call).map(|answer| ModelAnswer { cost_micros: None, ..answer }));
+        stage.play();
+        stage
+    };
+    let mut stage = unpriced(json!({ "max_cost_micros": 100_000, "max_steps": 5 }));
+    assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource: Resource::Unpriced }));
+    assert_eq!(stage.agent.output().unknown.unpriced_calls, 1);
+    stage.handle(Event::TopUp(TopUp { allow_unpriced: true, ..TopUp::default() }));
+    stage.play();
+    assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource: Resource::Steps }));
+    let stage = unpriced(json!({ "max_steps": 5 }));
+    assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource: Resource::Steps }), "no money is limited");
+}
+
+#[test]
+fn time_ends_an_agent_and_waiting_for_people_takes_none() {
+    let more =
+        json!({ "tools": [look(json!({ "approval": true }))], "limits": { "wall_ms": 1_000, "on_exhausted": "stop" } });
+    let model = script(vec![says("", &[("look", json!({}))]), says("done", &[])]);
+    let mut stage = Stage::new(spec(more), model, echo());
+    stage.play();
+    let asked = stage.state()["approvals"][0].clone();
+    stage.now = stage.now.plus(Duration::from_secs(86_400));
+    stage.handle(Event::WallFired);
+    assert!(!stage.agent.is_over(), "a person is waited for");
+    let text = |name: &str| asked[name].as_str().unwrap().to_owned();
+    stage.handle(Event::Approval(ApprovalResponse {
+        id: text("id"),
+        hash: text("hash"),
+        approved: true,
+        reason: String::new(),
+        by: String::new(),
+        arguments: None,
+    }));
+    let Some(Ask::WallTimer { at }) = stage.asked.iter().rev().find(|ask| matches!(ask, Ask::WallTimer { .. })) else {
+        panic!("the time runs again")
+    };
+    stage.now = *at;
+    stage.handle(Event::WallFired);
+    let output = stage.output();
+    assert_eq!(output.stop, StopReason::Budget { resource: Resource::Wall });
+    assert_eq!(output.spent.tool_calls, 1, "what was under way was ended and counted");
+}
+
+#[test]
+fn with_ask_time_that_ran_out_is_asked_for_before_the_next_thing_begins() {
+    let mut stage = endless(json!({ "wall_ms": 1_000 }));
+    stage.now = stage.now.plus(Duration::from_secs(2));
+    stage.handle(Event::WallFired);
+    stage.play();
+    assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource: Resource::Wall }));
+    assert_eq!(stage.model_calls().len(), 1);
+    stage.now = stage.now.plus(Duration::from_secs(3_600));
+    stage.handle(Event::TopUp(TopUp { wall_ms: Some(5_000), ..TopUp::default() }));
+    assert_eq!(stage.agent.halt(), None);
+    assert_eq!(stage.agent.query("budget", stage.now).unwrap()["wall_left_ms"], 5_000);
+}
+
+#[test]
+fn what_a_lost_agent_spent_is_all_that_it_had() {
+    let more = json!({ "tools": [{ "name": "ask", "does": { "agent": {} } }], "limits": { "max_tokens": 10_000, "max_steps": 9 } });
+    let model = script(vec![
+        says("", &[("ask", json!({ "task": "t", "max_tokens": 700, "max_steps": 2 }))]),
+        says("done", &[]),
+    ]);
+    let mut stage = Stage::new(spec(more), model, echo());
+    stage.answer(0);
+    let key = stage.open.iter().find_map(|ask| match ask {
+        Ask::Child { key, .. } => Some(*key),
+        _ => None,
+    });
+    stage.open.clear();
+    let fault = Fault { class: FaultClass::Lost, message: "terminated".into() };
+    stage.handle(Event::Child { key: key.unwrap(), origin: 9, result: Err(fault), output: None });
+    let output = stage.output();
+    assert_eq!((output.spent.tokens, output.spent.steps), (730, 4));
+    assert_eq!(output.unknown.estimated_calls, 1);
+}

@@ -1,0 +1,71 @@
+//! What is seen of an agent: its output and the answers to queries.
+//!
+//! Invariant: it reads and changes nothing.
+
+use bosun_engine::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Agent, AgentOutput, Phase, StopReason};
+
+/// The names of the queries.
+pub const QUERIES: [&str; 4] = ["cost", "budget", "approvals", "state"];
+
+impl Agent {
+    /// The result so far; final when the agent is over.
+    pub fn output(&self) -> AgentOutput {
+        let (stop, value) = match &self.outcome {
+            Some(outcome) => (outcome.stop.clone(), outcome.value.clone()),
+            None => (StopReason::Failed { message: "it has not ended".to_owned() }, None),
+        };
+        AgentOutput {
+            name: self.spec.name.clone(),
+            stop,
+            text: self.last_text.clone(),
+            value,
+            spent: self.ledger.spent(),
+            unknown: self.ledger.unknown(),
+            by_model: self.ledger.by_model().clone(),
+            compactions: self.compactions,
+            refusals: self.refusals,
+        }
+    }
+
+    /// Answers one of [`QUERIES`].
+    pub fn query(&self, name: &str, now: Timestamp) -> Option<Value> {
+        match name {
+            "cost" => Some(self.ledger.cost_view()),
+            "budget" => {
+                let mut view = self.ledger.budget_view(now);
+                view["halted"] = json!(self.halt);
+                Some(view)
+            }
+            "approvals" => Some(json!(self.approvals())),
+            "state" => Some(self.state()),
+            _ => None,
+        }
+    }
+
+    fn approvals(&self) -> Vec<Value> {
+        match &self.phase {
+            Phase::Batch(batch) => batch.approvals(),
+            Phase::Ready | Phase::Asking | Phase::Over => Vec::new(),
+        }
+    }
+
+    fn state(&self) -> Value {
+        let phase = match &self.phase {
+            _ if self.halt.is_some() => "halted",
+            Phase::Ready => "ready",
+            Phase::Asking => "asking",
+            Phase::Batch(batch) if batch.asks_people() => "awaiting_approval",
+            Phase::Batch(_) => "tools",
+            Phase::Over => "over",
+        };
+        json!({
+            "phase": phase, "halted": self.halt, "model_degraded": self.degraded, "repairs": self.repairs,
+            "compactions": self.compactions, "refusals": self.refusals, "messages": self.transcript.len(),
+            "context_tokens": self.transcript.estimate(), "approvals": self.approvals(), "facts": self.facts,
+            "last_text": self.last_text,
+        })
+    }
+}

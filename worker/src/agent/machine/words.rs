@@ -1,0 +1,226 @@
+//! What an agent hears and what it asks for.
+//!
+//! Invariant: all of it is data; a key is asked for once and heard of once. Nothing here decides.
+
+use std::collections::BTreeMap;
+
+use bosun_engine::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::agent::ledger::{Amount, Resource, Tally, TopUp, Unknown};
+use crate::agent::spec::AgentSpec;
+use crate::agent::transcript::Item;
+use crate::capability::model::ChatResponse;
+
+/// Names what was asked for; counts up.
+pub type Key = u64;
+
+/// What happens to an agent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A model call has ended. `origin` is where the history has its result.
+    Model {
+        key: Key,
+        origin: u64,
+        result: Result<ModelAnswer, Fault>,
+    },
+    /// A tool has ended.
+    Tool {
+        key: Key,
+        origin: u64,
+        result: Result<Value, Fault>,
+    },
+    /// An agent that was called has ended; also one that failed may say what it spent.
+    Child {
+        key: Key,
+        origin: u64,
+        result: Result<Value, Fault>,
+        output: Option<AgentOutput>,
+    },
+    Approval(ApprovalResponse),
+    TopUp(TopUp),
+    Resume,
+    WallFired,
+    Cancel {
+        reason: String,
+    },
+}
+
+/// The answer to a model call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelAnswer {
+    pub response: ChatResponse,
+    /// The answer as data, if it conforms to the schema.
+    pub value: Option<Value>,
+    /// How it does not conform.
+    pub problems: Vec<String>,
+    /// `None`: nobody knows the price.
+    pub cost_micros: Option<u64>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    pub class: FaultClass,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultClass {
+    /// It was tried as often as it may be, or a person has to do something.
+    NeedsHuman,
+    /// It will never succeed.
+    Fatal,
+    /// Nobody knows whether it happened.
+    Lost,
+    Canceled,
+}
+
+/// What an agent asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ask {
+    Model {
+        call: ModelCall,
+        attempts: u32,
+    },
+    Tool {
+        key: Key,
+        tool: String,
+        activity_type: String,
+        input: Value,
+        timeout_ms: u64,
+        attempts: u32,
+    },
+    Child {
+        key: Key,
+        spec: Box<AgentSpec>,
+    },
+    WallTimer {
+        at: Timestamp,
+    },
+    /// Ends a tool, a child or a model call; its end is heard of as any other.
+    Cancel {
+        key: Key,
+    },
+}
+
+/// The input of the activity `agent_model`: what is new since the call before, and nothing that the history has already.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelCall {
+    pub key: Key,
+    pub purpose: Purpose,
+    pub model: String,
+    pub max_tokens: u32,
+    /// The call whose conversation, its answer included, this one follows on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    pub items: Vec<Item>,
+}
+
+/// What a model call is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    Answer,
+    /// Sums up the older half of the conversation; no tools are offered.
+    Summary,
+}
+
+/// The signal `approval_response_v1`. It counts for the very call whose id and hash it names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalResponse {
+    pub id: String,
+    /// Over the tool and the canonical arguments, as the query `approvals` shows it.
+    pub hash: String,
+    pub approved: bool,
+    #[serde(default)]
+    pub reason: String,
+    #[serde(default)]
+    pub by: String,
+    /// May be repeated for the record; arguments that are not those of the call make the response void.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<serde_json::Value>,
+}
+
+/// Why an agent ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    Completed,
+    /// The answer was cut at the limit of tokens.
+    Length,
+    Refused,
+    /// The answer did not conform, however often it was sent back.
+    InvalidOutput {
+        problems: Vec<String>,
+    },
+    Loop,
+    Budget {
+        resource: Resource,
+    },
+    /// The conversation does not fit, and cannot be made shorter.
+    ContextExceeded,
+    Failed {
+        message: String,
+    },
+    Canceled {
+        reason: String,
+    },
+}
+
+/// The result of the workflow `agent`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentOutput {
+    pub name: String,
+    pub stop: StopReason,
+    /// What the model said last.
+    pub text: String,
+    /// The answer as data, where a schema was given and is fulfilled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    /// Of this agent and of all below it.
+    pub spent: Amount,
+    #[serde(flatten)]
+    pub unknown: Unknown,
+    pub by_model: BTreeMap<String, Tally>,
+    /// How often the conversation was summed up.
+    pub compactions: u64,
+    /// Calls of tools that were refused.
+    pub refusals: u64,
+}
+
+/// What the agent waits for people for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Halt {
+    /// `budget_top_up_v1` goes on.
+    Budget { resource: Resource },
+    /// `resume_v1` goes on: the same call is made again.
+    NeedsHuman { why: String },
+}
+
+/// The asks of one event.
+#[derive(Debug)]
+pub(super) struct Out {
+    pub(super) now: Timestamp,
+    pub(super) asks: Vec<Ask>,
+}
+
+/// The one form of a value: the keys of every mapping in order.
+pub(super) fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let sorted: BTreeMap<&String, &Value> = members.iter().collect();
+            Value::Object(sorted.into_iter().map(|(name, value)| (name.clone(), canonical(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}
+
+/// What an approval is bound to.
+pub fn call_hash(tool: &str, arguments: &Value) -> blake3::Hash {
+    let form = canonical(&serde_json::json!({ "tool": tool, "arguments": arguments }));
+    blake3::hash(form.to_string().as_bytes())
+}

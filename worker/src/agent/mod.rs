@@ -1,0 +1,27 @@
+//! Agents: a language model with tools, as a workflow that outlives every crash.
+//!
+//! ```text
+//!   workflow ──► machine (pure) ──► asks: agent_model · tools · agents below
+//!       ▲            ledger · grants · loops · transcript            │
+//!       └──────────────────── results, signals ◄─────────────────────┘
+//! ```
+//!
+//! Invariant: every model call and every call of a tool is an activity of its own, so that a crash repeats at most what
+//! was under way. What an agent may do is decided by its spec and the machine, never by a model. The provider is spoken
+//! to by the capability `model`; nothing here knows one.
+
+pub mod activity;
+pub mod grants;
+pub mod ledger;
+pub mod loops;
+pub mod machine;
+pub mod resolve;
+pub mod schema;
+pub mod spec;
+pub mod transcript;
+pub mod workflow;
+
+pub use activity::{Conversations, register_activities};
+pub use machine::AgentOutput;
+pub use spec::AgentSpec;
+pub use workflow::{AGENT, AGENT_MODEL, register};

@@ -1,0 +1,166 @@
+//! From the places of messages to the messages: a run's history, read as the conversation of its agent.
+//!
+//! Invariant: it is a function of the history, and of nothing else; the same call gives the same request on every
+//! machine, after every restart and in every fork. What it keeps between calls it could build again. Pure.
+
+use std::collections::BTreeMap;
+
+use bosun_engine::{EventId, EventKind, Payload};
+use serde_json::Value;
+
+use super::machine::{ModelCall, Purpose};
+use super::spec::AgentSpec;
+use super::transcript::{Item, child_text, summary_message, tool_text};
+use super::workflow::AGENT_MODEL;
+use crate::capability::model::{ChatRequest, Message, Said, ToolChoice};
+
+/// The history of one agent, as far as it was read.
+#[derive(Debug, Clone, Default)]
+pub struct Conversation {
+    spec: Option<AgentSpec>,
+    calls: BTreeMap<u64, ModelCall>,
+    said: BTreeMap<u64, Said>,
+    given: BTreeMap<u64, String>,
+    /// The messages of the call that was resolved last.
+    built: Option<(u64, Vec<Message>)>,
+    next_event: EventId,
+    bytes: usize,
+}
+
+/// Why a call cannot be resolved: the history is not that of an agent, or was not read far enough.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    #[error("the run was not started with an agent's spec")]
+    NoSpec,
+    #[error("the history holds no model call {0}")]
+    NoCall(u64),
+    #[error("the history holds nothing that was said in call {0}")]
+    NothingSaid(u64),
+    #[error("the history holds no result of {0}")]
+    NothingGiven(u64),
+    #[error("result {0} answers no call of a tool")]
+    Unasked(u64),
+}
+
+impl Conversation {
+    /// Where reading goes on.
+    pub fn next_event(&self) -> EventId {
+        EventId(self.next_event.0.max(1))
+    }
+    /// About how much memory this takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The next event of the history.
+    pub fn hear(&mut self, event: &bosun_engine::Event) {
+        self.next_event = event.id.next();
+        match &event.kind {
+            EventKind::WorkflowExecutionStarted(started) => self.spec = started.input.decode().ok(),
+            EventKind::ActivityTaskScheduled(task) if task.activity_type.as_str() == AGENT_MODEL => {
+                if let Ok(call) = task.input.decode() {
+                    self.calls.insert(task.seq.0, call);
+                }
+            }
+            EventKind::ActivityTaskCompleted { seq, result, .. } => self.completed(seq.0, result),
+            EventKind::ChildWorkflowExecutionCompleted { seq, result } => {
+                let text = child_text(&result.to_json(), self.result_bytes());
+                self.give(seq.0, text);
+            }
+            _ => {} // nothing else is a message
+        }
+    }
+
+    fn completed(&mut self, seq: u64, result: &Payload) {
+        if !self.calls.contains_key(&seq) {
+            let text = tool_text(&result.to_json(), self.result_bytes());
+            return self.give(seq, text);
+        }
+        let said = result.to_json().pointer("/response/said").cloned().unwrap_or(Value::Null);
+        if let Ok(said) = serde_json::from_value::<Said>(said) {
+            self.bytes += 2 * result.len();
+            self.said.insert(seq, said);
+        }
+    }
+    fn give(&mut self, seq: u64, text: String) {
+        self.bytes += 2 * text.len();
+        self.given.insert(seq, text);
+    }
+    fn result_bytes(&self) -> u64 {
+        self.spec.as_ref().map_or(0, |spec| spec.limits.result_bytes)
+    }
+
+    /// The provider and the request of a call.
+    pub fn request(&mut self, seq: u64) -> Result<(String, ChatRequest), ResolveError> {
+        let call = self.calls.get(&seq).cloned().ok_or(ResolveError::NoCall(seq))?;
+        let messages = self.messages(seq)?;
+        let spec = self.spec.as_ref().ok_or(ResolveError::NoSpec)?;
+        let answers = call.purpose == Purpose::Answer;
+        let request = ChatRequest {
+            model: call.model,
+            messages,
+            tools: spec.tools.iter().map(super::spec::ToolGrant::told).collect(),
+            // Providers want the tools that earlier messages call to be named, also where none may be called.
+            tool_choice: if answers { ToolChoice::Auto } else { ToolChoice::None },
+            schema: if answers { spec.schema.clone() } else { None },
+            temperature: spec.temperature,
+            max_tokens: Some(call.max_tokens),
+        };
+        Ok((spec.provider.clone(), request))
+    }
+
+    fn messages(&mut self, seq: u64) -> Result<Vec<Message>, ResolveError> {
+        // Back to the call that says everything, or to the one that was built last.
+        let (mut chain, mut at) = (Vec::new(), seq);
+        let mut messages = loop {
+            if let Some((_, built)) = self.built.take_if(|(built, _)| *built == at) {
+                break built;
+            }
+            chain.push(at);
+            match self.calls.get(&at).ok_or(ResolveError::NoCall(at))?.after {
+                Some(before) => at = before,
+                None => break Vec::new(),
+            }
+        };
+        for call in chain.into_iter().rev() {
+            let call = &self.calls[&call];
+            if let Some(before) = call.after {
+                messages.push(Message::Assistant(self.said(before)?.clone()));
+            }
+            for item in &call.items {
+                messages.push(self.message(item, &messages)?);
+            }
+        }
+        self.built = Some((seq, messages.clone()));
+        Ok(messages)
+    }
+
+    fn said(&self, call: u64) -> Result<&Said, ResolveError> {
+        self.said.get(&call).ok_or(ResolveError::NothingSaid(call))
+    }
+
+    fn message(&self, item: &Item, before: &[Message]) -> Result<Message, ResolveError> {
+        let spec = || self.spec.as_ref().ok_or(ResolveError::NoSpec);
+        Ok(match item {
+            Item::System => Message::System { content: spec()?.system.clone() },
+            Item::Task => Message::User { content: spec()?.task.clone() },
+            Item::Said(call) => Message::Assistant(self.said(*call)?.clone()),
+            Item::Summary(call) => summary_message(&self.said(*call)?.content),
+            Item::Own(message) => message.clone(),
+            Item::Given(seq) => {
+                let content = self.given.get(seq).ok_or(ResolveError::NothingGiven(*seq))?.clone();
+                let (call_id, name) = asked(before).ok_or(ResolveError::Unasked(*seq))?;
+                Message::Tool { call_id, name, content, is_error: false }
+            }
+        })
+    }
+}
+
+/// The first call of the last answer that has no result yet: results stand in the order of the calls.
+fn asked(before: &[Message]) -> Option<(String, String)> {
+    let answered = before.iter().rev().take_while(|message| matches!(message, Message::Tool { .. })).count();
+    match before.iter().rev().nth(answered)? {
+        Message::Assistant(said) => said.tool_calls.get(answered).map(|call| (call.id.clone(), call.name.clone())),
+        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => None,
+    }
+}

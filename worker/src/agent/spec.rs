@@ -1,0 +1,373 @@
+//! What an agent is started with: its model, its task, what it may use and how far it may go.
+//!
+//! Invariant: the input holds everything that is decided by; nothing is read from anywhere later. What a tool may do is
+//! in its grant and never in what a model says. Pure; it checks a spec and starts nothing.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::schema;
+use crate::capability::model::OutputSchema;
+
+/// The input of the workflow `agent`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentSpec {
+    pub name: String,
+    /// Which of the worker's model providers is asked.
+    pub provider: String,
+    pub model: String,
+    #[serde(default)]
+    pub system: String,
+    pub task: String,
+    /// What the answer must conform to; without it the answer is a text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<OutputSchema>,
+    /// All that the agent may use. What is not here does not exist for it.
+    #[serde(default)]
+    pub tools: Vec<ToolGrant>,
+    #[serde(default)]
+    pub limits: Limits,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// The most tokens of one answer.
+    #[serde(default = "max_output_tokens")]
+    pub max_output_tokens: u32,
+    /// What the model costs, for reserving money before a call; what was spent is what the call reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// How many agents stand above this one.
+    #[serde(default)]
+    pub depth: u32,
+}
+
+/// In millionths of a dollar for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    pub input: u64,
+    pub output: u64,
+}
+
+/// How far an agent and all agents below it may go. What is absent is not limited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Calls of models.
+    pub max_steps: Option<u64>,
+    pub max_tool_calls: Option<u64>,
+    pub max_tokens: Option<u64>,
+    pub max_cost_micros: Option<u64>,
+    /// Whether calls may go on that report no cost while money is limited.
+    pub allow_unpriced: bool,
+    /// Time without what was spent waiting for people.
+    pub wall_ms: Option<u64>,
+    /// How often an answer that does not conform is sent back.
+    pub repairs: u32,
+    /// The same call so many times in a row, or the same round of calls, is a loop. 0: no loop is looked for.
+    pub loop_repeats: u32,
+    /// Above this estimate the older half of the conversation is summed up.
+    pub context_tokens: u64,
+    /// Tools that run at a time.
+    pub fan_out: u32,
+    /// How deep agents may delegate.
+    pub depth: u32,
+    /// The most that a model is shown of one result of a tool.
+    pub result_bytes: u64,
+    /// How often one model call is tried before people are asked.
+    pub model_attempts: u32,
+    pub on_exhausted: OnExhausted,
+    /// The cheaper model for `degrade`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degrade: Option<Degrade>,
+}
+
+/// What happens when a budget is used up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExhausted {
+    /// The run waits for `budget_top_up_v1`.
+    #[default]
+    Ask,
+    /// The run ends with what there is.
+    Stop,
+    /// The cheaper model goes on; when that is too dear as well, the run ends.
+    Degrade,
+}
+
+/// The model that goes on when the budget gets short.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Degrade {
+    pub model: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// From this part of the tokens or the money on, in thousandths.
+    #[serde(default = "degrade_at")]
+    pub at_permille: u64,
+}
+
+/// A tool, and what it may do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolGrant {
+    pub name: String,
+    #[serde(default)]
+    pub description: String,
+    /// The schema of the arguments; the kinds that know their arguments have one of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<Value>,
+    /// Whether a person must agree to every call.
+    #[serde(default)]
+    pub approval: bool,
+    /// Tools that watch something may be called again and again.
+    #[serde(default)]
+    pub repeatable: bool,
+    /// How often a call is tried. 1 for what must not happen twice.
+    #[serde(default = "one")]
+    pub attempts: u32,
+    #[serde(default = "tool_timeout_ms")]
+    pub timeout_ms: u64,
+    pub does: Grant,
+}
+
+/// What a tool does, and within which bounds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Grant {
+    Process(ProcessGrant),
+    Http(HttpGrant),
+    File(FileGrant),
+    /// A function of the worker; the arguments are its input.
+    Activity {
+        activity_type: String,
+    },
+    /// Hands a part of the task to an agent that may do no more than this one.
+    Agent(AgentGrant),
+}
+
+/// A command. `{name}` in an argument stands for an argument of the call; the program is fixed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessGrant {
+    pub argv: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jail: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_allow: Vec<String>,
+    /// Whether a value may begin with `-`, and so be read as an option.
+    #[serde(default)]
+    pub allow_options: bool,
+}
+
+/// Requests to some hosts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpGrant {
+    /// `host` (the port of the scheme) or `host:port`.
+    pub hosts: Vec<String>,
+    #[serde(default = "get")]
+    pub methods: Vec<String>,
+    /// Also `http`, not only `https`.
+    #[serde(default)]
+    pub plain: bool,
+    /// Sent with every request, in the form of the capability `http`; a model sets none.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub headers: Value,
+}
+
+/// Files of one directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileGrant {
+    pub root: String,
+    #[serde(default)]
+    pub write: bool,
+    #[serde(default = "file_bytes")]
+    pub max_bytes: u64,
+}
+
+/// Bounds of an agent that is called, beside those of the caller.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentGrant {
+    pub system: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Names of the caller's tools that may be handed on. `None`: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            max_steps: Some(50),
+            max_tool_calls: Some(200),
+            max_tokens: None,
+            max_cost_micros: None,
+            allow_unpriced: false,
+            wall_ms: None,
+            repairs: 2,
+            loop_repeats: 3,
+            context_tokens: 100_000,
+            fan_out: 4,
+            depth: 2,
+            result_bytes: 32 * 1024,
+            model_attempts: 10,
+            on_exhausted: OnExhausted::Ask,
+            degrade: None,
+        }
+    }
+}
+
+fn max_output_tokens() -> u32 {
+    4_096
+}
+fn degrade_at() -> u64 {
+    800
+}
+fn one() -> u32 {
+    1
+}
+fn tool_timeout_ms() -> u64 {
+    60_000
+}
+fn file_bytes() -> u64 {
+    1024 * 1024
+}
+fn get() -> Vec<String> {
+    vec!["GET".to_owned()]
+}
+
+/// Programs that run what they are told: as a tool they would be every program.
+const SHELLS: [&str; 12] =
+    ["sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "busybox", "env", "xargs", "sudo"];
+
+impl AgentSpec {
+    /// Why this spec cannot be run, if it cannot.
+    pub fn check(&self) -> Result<(), String> {
+        let mut names = BTreeSet::new();
+        for tool in &self.tools {
+            if !names.insert(&tool.name) {
+                return Err(format!("there are two tools named `{}`", tool.name));
+            }
+            tool.check().map_err(|why| format!("tool `{}`: {why}", tool.name))?;
+        }
+        let limits = &self.limits;
+        if limits.fan_out == 0 || limits.context_tokens == 0 || limits.result_bytes == 0 || self.max_output_tokens == 0
+        {
+            return Err("fan_out, context_tokens, result_bytes and max_output_tokens must be above 0".to_owned());
+        }
+        if limits.on_exhausted == OnExhausted::Degrade && limits.degrade.is_none() {
+            return Err("on_exhausted is `degrade`, and limits.degrade names no model".to_owned());
+        }
+        if self.depth > limits.depth {
+            return Err(format!("the agent is {} deep, and {} are allowed", self.depth, limits.depth));
+        }
+        Ok(())
+    }
+
+    pub fn tool(&self, name: &str) -> Option<&ToolGrant> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
+}
+
+impl ToolGrant {
+    fn check(&self) -> Result<(), String> {
+        schema::check(&self.schema()).map_err(|why| format!("parameters: {why}"))?;
+        match &self.does {
+            Grant::Process(process) => process.check(self.parameters.as_ref()),
+            Grant::Http(http) if http.hosts.is_empty() => Err("no hosts are allowed".to_owned()),
+            Grant::Http(http) if http.methods.is_empty() => Err("no methods are allowed".to_owned()),
+            Grant::File(file) if !file.root.starts_with('/') => Err("the root must be an absolute path".to_owned()),
+            Grant::Activity { .. } if self.parameters.is_none() => {
+                Err("an activity needs `parameters`: the schema of its input".to_owned())
+            }
+            // The kinds below know their arguments; another schema would only seem to bound them.
+            Grant::Http(_) | Grant::File(_) | Grant::Agent(_) if self.parameters.is_some() => {
+                Err("this kind of tool has a schema of its own; leave `parameters` out".to_owned())
+            }
+            Grant::Activity { activity_type } if activity_type.starts_with("agent_") => {
+                Err("activities of the agent itself are no tools".to_owned())
+            }
+            Grant::Http(_) | Grant::File(_) | Grant::Activity { .. } | Grant::Agent(_) => Ok(()),
+        }
+    }
+}
+
+impl ProcessGrant {
+    fn check(&self, parameters: Option<&Value>) -> Result<(), String> {
+        let Some(program) = self.argv.first() else { return Err("argv is empty".to_owned()) };
+        if !self.placeholders(program).is_empty() || program.is_empty() {
+            return Err("the program must be fixed".to_owned());
+        }
+        let name = program.rsplit('/').next().unwrap_or(program);
+        if SHELLS.contains(&name) {
+            return Err(format!("`{name}` runs what it is told: it is no tool"));
+        }
+        let Some(parameters) = parameters else { return Ok(()) };
+        for name in self.names() {
+            if parameters.get("properties").and_then(|properties| properties.get(&name)).is_none() {
+                return Err(format!("argv names `{{{name}}}`, which the parameters do not have"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of all placeholders, in order.
+    pub(super) fn names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for name in self.argv.iter().flat_map(|argument| self.placeholders(argument)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    fn placeholders(&self, argument: &str) -> Vec<String> {
+        pieces(argument)
+            .into_iter()
+            .filter_map(|piece| match piece {
+                Piece::Name(name) => Some(name.to_owned()),
+                Piece::Text(_) => None,
+            })
+            .collect()
+    }
+}
+
+/// A part of an argument of a template.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Piece<'t> {
+    Text(&'t str),
+    Name(&'t str),
+}
+
+/// `{name}` is a placeholder if the name is made of letters, digits and `_`; other braces are text.
+pub(super) fn pieces(template: &str) -> Vec<Piece<'_>> {
+    let (mut pieces, mut text, mut rest) = (Vec::new(), 0, 0);
+    while let Some(open) = template[rest..].find('{').map(|at| rest + at) {
+        let name = template[open + 1..].split('}').next().unwrap_or_default();
+        let end = open + 1 + name.len();
+        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if is_name && template[end..].starts_with('}') {
+            if text < open {
+                pieces.push(Piece::Text(&template[text..open]));
+            }
+            pieces.push(Piece::Name(name));
+            text = end + 1;
+            rest = end + 1;
+        } else {
+            rest = open + 1;
+        }
+    }
+    if text < template.len() {
+        pieces.push(Piece::Text(&template[text..]));
+    }
+    pieces
+}

@@ -1,0 +1,250 @@
+//! The conversation of an agent: a list of places where its messages are found in the run's own history.
+//!
+//! ```text
+//!   call 1: [system, task]                        answer 1
+//!   call 2: after call 1: [result of tool a, ..]  answer 2       each says only what is new since the call before
+//! ```
+//!
+//! Invariant: a message is in the history once, as the result of the activity that gave it (or as the input of the run);
+//! everything else names it by the number of that activity. So a conversation of n messages costs O(n) on disk, and so
+//! does the state. Messages that the machine writes itself are short and stand in the list. Pure; `resolve` turns the
+//! list into messages.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::spec::AgentSpec;
+use crate::capability::model::{Message, Said};
+
+/// A message by its place. Numbers are those of activities and children (`Seq`) in the history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Item {
+    /// The spec's system prompt.
+    System,
+    /// The spec's task.
+    Task,
+    /// What the model said in this call.
+    Said(u64),
+    /// What this tool or agent gave, for the next call of a tool that has no answer yet.
+    Given(u64),
+    /// What the model said in this call, as the summary of what was before.
+    Summary(u64),
+    /// A message of the machine.
+    Own(Message),
+}
+
+/// The conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Transcript {
+    /// With the estimate of tokens.
+    items: Vec<(Item, u32)>,
+    /// The call that was told everything up to `sent`, its own answer included.
+    told: Option<u64>,
+    sent: usize,
+}
+
+/// Asked of the model when the conversation gets too long.
+pub const ASK_FOR_SUMMARY: &str = "Sum up this conversation so far, for yourself: you will go on from your summary \
+    alone. Keep the task, decisions and their reasons, facts, names, numbers and paths word for word, what was done, \
+    and what is still to be done. Answer with the summary only.";
+
+impl Transcript {
+    pub fn new(spec: &AgentSpec) -> Transcript {
+        let mut items = Vec::new();
+        if !spec.system.is_empty() {
+            items.push((Item::System, tokens(spec.system.len())));
+        }
+        items.push((Item::Task, tokens(spec.task.len())));
+        Transcript { items, told: None, sent: 0 }
+    }
+
+    /// What the next call must say: the call it follows on, and what is new since then.
+    pub fn next_call(&self) -> (Option<u64>, Vec<Item>) {
+        (self.told, self.items[self.sent..].iter().map(|(item, _)| item.clone()).collect())
+    }
+    /// The call was answered.
+    pub fn answered(&mut self, call: u64, said: &Said) {
+        self.items.push((Item::Said(call), said_tokens(said)));
+        self.told = Some(call);
+        self.sent = self.items.len();
+    }
+    pub fn given(&mut self, item: Item, tokens: u32) {
+        self.items.push((item, tokens));
+    }
+    pub fn own(&mut self, message: Message) {
+        let tokens = message_tokens(&message);
+        self.items.push((Item::Own(message), tokens));
+    }
+    /// The tokens of the whole, estimated.
+    pub fn estimate(&self) -> u64 {
+        self.items.iter().map(|(_, tokens)| u64::from(*tokens)).sum()
+    }
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Where the older half ends, if there is one: calls of tools and their results stay together, and so do the system
+    /// prompt and the task.
+    pub fn half(&self) -> Option<usize> {
+        let head = self.head();
+        let starts: Vec<usize> = (head + 1..self.items.len()).filter(|at| self.starts_group(*at)).collect();
+        let whole: u64 = self.items[head..].iter().map(|(_, tokens)| u64::from(*tokens)).sum();
+        let mut before = 0;
+        for (at, (_, tokens)) in self.items.iter().enumerate().skip(head) {
+            if starts.contains(&at) && before * 2 >= whole {
+                return Some(at);
+            }
+            before += u64::from(*tokens);
+        }
+        starts.last().copied()
+    }
+    /// The items that are to be summed up, as a call of its own.
+    pub fn older(&self, half: usize) -> Vec<Item> {
+        let ask = Item::Own(Message::User { content: ASK_FOR_SUMMARY.to_owned() });
+        self.items[..half].iter().map(|(item, _)| item.clone()).chain([ask]).collect()
+    }
+    pub fn older_estimate(&self, half: usize) -> u64 {
+        self.items[..half].iter().map(|(_, tokens)| u64::from(*tokens)).sum()
+    }
+    /// The older half becomes its summary. The next call says the whole list anew.
+    pub fn compact(&mut self, half: usize, summary: u64, said: &Said) {
+        let mut items = self.items[..self.head()].to_vec();
+        items.push((Item::Summary(summary), said_tokens(said)));
+        items.extend_from_slice(&self.items[half..]);
+        *self = Transcript { items, told: None, sent: 0 };
+    }
+
+    fn head(&self) -> usize {
+        self.items.iter().take_while(|(item, _)| matches!(item, Item::System | Item::Task)).count()
+    }
+    fn starts_group(&self, at: usize) -> bool {
+        match &self.items[at].0 {
+            Item::Given(_) | Item::Own(Message::Tool { .. }) => false,
+            Item::System | Item::Task | Item::Said(_) | Item::Summary(_) | Item::Own(_) => true,
+        }
+    }
+}
+
+/// The message of a summary.
+pub fn summary_message(text: &str) -> Message {
+    let text = if text.is_empty() { "(there is no summary)" } else { text };
+    Message::User { content: format!("This is what happened so far, as you summed it up:\n\n{text}") }
+}
+
+/// What a model is shown of the result of a tool.
+pub fn tool_text(value: &Value, bytes_max: u64) -> String {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    cut(text, bytes_max)
+}
+
+/// What a model is shown of the output of an agent that it called.
+pub fn child_text(output: &Value, bytes_max: u64) -> String {
+    let said = match output.get("value").filter(|value| !value.is_null()) {
+        Some(value) => value.to_string(),
+        None => output.get("text").and_then(Value::as_str).unwrap_or_default().to_owned(),
+    };
+    let stop = output.get("stop").cloned().unwrap_or_default();
+    if stop == "completed" { cut(said, bytes_max) } else { cut(format!("[it ended early: {stop}]\n{said}"), bytes_max) }
+}
+
+fn cut(mut text: String, bytes_max: u64) -> String {
+    let most = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+    if text.len() > most {
+        let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let dropped = text.len() - end;
+        text.truncate(end);
+        text.push_str(&format!("\n[{dropped} more bytes were cut off]"));
+    }
+    text
+}
+
+/// An estimate: four bytes to a token, and a little for the message around it.
+pub fn tokens(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(4)).unwrap_or(u32::MAX).saturating_add(4)
+}
+
+pub fn said_tokens(said: &Said) -> u32 {
+    let calls: usize = said.tool_calls.iter().map(|call| call.name.len() + call.arguments.to_string().len() + 16).sum();
+    tokens(said.content.len() + calls)
+}
+
+fn message_tokens(message: &Message) -> u32 {
+    match message {
+        Message::System { content } | Message::User { content } | Message::Tool { content, .. } => {
+            tokens(content.len())
+        }
+        Message::Assistant(said) => said_tokens(said),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::capability::model::ToolCall;
+
+    fn spec() -> AgentSpec {
+        serde_json::from_value(json!({ "name": "a", "provider": "p", "model": "m", "system": "s", "task": "t" }))
+            .unwrap()
+    }
+    fn said(calls: usize) -> Said {
+        let call = |n: usize| ToolCall { id: n.to_string(), name: "x".into(), arguments: json!({}) };
+        Said { content: "words".into(), tool_calls: (0..calls).map(call).collect() }
+    }
+
+    #[test]
+    fn a_call_says_only_what_is_new() {
+        let mut transcript = Transcript::new(&spec());
+        assert_eq!(transcript.next_call(), (None, vec![Item::System, Item::Task]));
+        transcript.answered(1, &said(1));
+        transcript.given(Item::Given(2), 10);
+        assert_eq!(transcript.next_call(), (Some(1), vec![Item::Given(2)]));
+    }
+
+    #[test]
+    fn results_are_cut_between_characters() {
+        assert_eq!(tool_text(&json!("äöü"), 3), "ä\n[4 more bytes were cut off]");
+        assert_eq!(tool_text(&json!({ "a": 1 }), 100), "{\"a\":1}");
+        assert_eq!(child_text(&json!({ "text": "so", "stop": "loop" }), 100), "[it ended early: \"loop\"]\nso");
+    }
+
+    proptest! {
+        /// Whatever is summed up: no result of a tool is parted from its call, and the head stays.
+        #[test]
+        fn a_call_and_its_results_are_never_parted(turns in prop::collection::vec((0..4_usize, 1..400_u32), 0..20)) {
+            let mut transcript = Transcript::new(&spec());
+            let mut number = 0;
+            for (calls, size) in &turns {
+                number += 1;
+                transcript.answered(number, &said(*calls));
+                for _ in 0..*calls {
+                    number += 1;
+                    transcript.given(Item::Given(number), *size);
+                }
+                if *calls == 0 {
+                    transcript.own(Message::User { content: "again".into() });
+                }
+            }
+            let before = transcript.clone();
+            let Some(half) = transcript.half() else {
+                prop_assert!(turns.len() < 2);
+                return Ok(());
+            };
+            prop_assert!(half > 2 && transcript.starts_group(half));
+            transcript.compact(half, 999, &said(0));
+            prop_assert!(transcript.estimate() < before.estimate() + 16);
+            prop_assert_eq!(&transcript.items[..2], &before.items[..2]);
+            prop_assert_eq!(&transcript.items[3..], &before.items[half..]);
+            prop_assert_eq!(transcript.next_call().1.len(), transcript.len());
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The workflow `agent`: carries out what the machine asks for, and tells it what happened.
+//!
+//! Invariant: one ask is one command, and its end goes to the key that asked. It decides nothing; what a failure means
+//! to an agent is read here and nowhere else. The number of the command is the place of its result in the history, which
+//! is all that the transcript keeps of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bosun_engine::workflow::{Cx, StateMachine, WorkflowEvent, WorkflowRegistry};
+use bosun_engine::{
+    ActivityOptions, ActivityType, CancellationType, ChildWorkflowOptions, Failure, FailureKind, ParentClosePolicy,
+    Payload, QueryName, RetryPolicy, Seq, Timestamp, WorkflowExecutionSignaled, WorkflowId,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::machine::{
+    Agent, AgentOutput, Ask, Event, Fault, FaultClass, Key, ModelAnswer, ModelCall, QUERIES, StopReason,
+};
+use super::spec::AgentSpec;
+use crate::capability::model::ChatResponse;
+
+/// The workflow type.
+pub const AGENT: &str = "agent";
+/// The activity that makes a model call of an agent.
+pub const AGENT_MODEL: &str = "agent_model";
+/// The failure types of a run: its input cannot be run; its model will never answer.
+pub const INVALID_AGENT: &str = "InvalidAgent";
+pub const AGENT_FAILED: &str = "AgentFailed";
+
+pub const SIGNAL_APPROVAL: &str = "approval_response_v1";
+pub const SIGNAL_TOP_UP: &str = "budget_top_up_v1";
+pub const SIGNAL_RESUME: &str = "resume_v1";
+
+/// Failure types of the activity `model`.
+const MODEL_NEEDS_HUMAN: &str = "ModelNeedsHuman";
+const MODEL_FATAL: &str = "ModelFatal";
+/// One attempt of a model call may take as long.
+const MODEL_TIMEOUT: Duration = Duration::from_secs(600);
+/// A tool that keeps its own time is given a little more.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// The workflow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentRun {
+    agent: Agent,
+    pending: BTreeMap<Seq, (Key, Kind)>,
+    now: Timestamp,
+}
+
+/// What a command is to the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Kind {
+    Model,
+    Tool,
+    Child,
+    Wall,
+}
+
+/// What the activity `model` gives.
+#[derive(Debug, Deserialize)]
+struct ModelResult {
+    response: ChatResponse,
+    #[serde(default)]
+    value: Option<Value>,
+    #[serde(default)]
+    problems: Vec<String>,
+    #[serde(default)]
+    cost: Value,
+}
+
+impl StateMachine for AgentRun {
+    const TYPE: &'static str = AGENT;
+    type Input = AgentSpec;
+    type Output = AgentOutput;
+
+    fn start(spec: AgentSpec, cx: &mut Cx<'_>) -> Result<Self, Failure> {
+        let (agent, asks) =
+            Agent::start(spec, cx.now()).map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
+        let mut run = AgentRun { agent, pending: BTreeMap::new(), now: cx.now() };
+        run.carry_out(asks, cx);
+        Ok(run)
+    }
+
+    fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
+        self.now = cx.now();
+        if let Some(event) = self.event(event, cx) {
+            let asks = self.agent.handle(event, cx.now());
+            self.carry_out(asks, cx);
+        }
+        Ok(())
+    }
+
+    fn queries() -> &'static [&'static str] {
+        &QUERIES
+    }
+
+    fn query(&self, name: &QueryName, _: &Payload) -> Result<Payload, Failure> {
+        match self.agent.query(name.as_str(), self.now) {
+            Some(answer) => Ok(Payload::encode(&answer)?),
+            None => Err(Failure::application("UnknownQuery", format!("there is no query {name}"))),
+        }
+    }
+}
+
+impl AgentRun {
+    /// What happened, in the words of the machine; nothing if it is no business of the machine.
+    fn event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Option<Event> {
+        match event {
+            WorkflowEvent::ActivityResolved { seq, result } => match self.pending.remove(&seq)? {
+                (key, Kind::Model) => {
+                    let result = result.map_err(model_fault).and_then(model_answer);
+                    Some(Event::Model { key, origin: seq.0, result })
+                }
+                (key, Kind::Tool) => {
+                    let result = result.map(|payload| payload.to_json()).map_err(tool_fault);
+                    Some(Event::Tool { key, origin: seq.0, result })
+                }
+                (_, Kind::Child | Kind::Wall) => None,
+            },
+            WorkflowEvent::ChildResolved { seq, result } => {
+                let (key, _) = self.pending.remove(&seq)?;
+                let output = match &result {
+                    Ok(payload) => payload.decode().ok(),
+                    Err(failure) => output_in(failure),
+                };
+                let result = result.map(|payload| payload.to_json()).map_err(tool_fault);
+                Some(Event::Child { key, origin: seq.0, result, output })
+            }
+            WorkflowEvent::TimerFired { seq } => self.pending.remove(&seq).map(|_| Event::WallFired),
+            WorkflowEvent::Signal(signal) => signaled(signal, cx),
+            WorkflowEvent::CancelRequested { reason } => Some(Event::Cancel { reason }),
+            WorkflowEvent::Update { update_id, .. } => {
+                // None is accepted; one that an older version accepted is answered.
+                let why = Failure::application("UnknownUpdate", "an agent has no updates").non_retryable();
+                cx.complete_update::<()>(update_id, Err(why));
+                None
+            }
+            WorkflowEvent::ChildStarted { .. }
+            | WorkflowEvent::SignalDelivered { .. }
+            | WorkflowEvent::CancelDelivered { .. } => None,
+        }
+    }
+
+    fn carry_out(&mut self, asks: Vec<Ask>, cx: &mut Cx<'_>) {
+        for ask in asks {
+            self.carry_out_one(ask, cx);
+        }
+        if self.agent.is_over() {
+            self.close(cx);
+        }
+    }
+
+    fn carry_out_one(&mut self, ask: Ask, cx: &mut Cx<'_>) {
+        let (seq, key, kind) = match ask {
+            Ask::Model { call, attempts } => {
+                let key = call.key;
+                (schedule_model(&call, attempts, cx), key, Kind::Model)
+            }
+            Ask::Tool { key, tool, activity_type, input, timeout_ms, attempts } => {
+                let options = ActivityOptions {
+                    start_to_close: Some(Duration::from_millis(timeout_ms) + GRACE),
+                    retry_policy: Some(RetryPolicy { maximum_attempts: attempts.max(1), ..RetryPolicy::default() }),
+                    cancellation: CancellationType::TryCancel,
+                    summary: Some(tool),
+                    ..ActivityOptions::default()
+                };
+                match ActivityType::new(activity_type) {
+                    Ok(activity_type) => (cx.schedule_activity(activity_type, &input, options), key, Kind::Tool),
+                    Err(why) => return self.impossible(key, why.to_string(), cx),
+                }
+            }
+            Ask::Child { key, spec } => {
+                let id = WorkflowId::of(format!("{}-{key}", cx.run_id()));
+                let options = ChildWorkflowOptions {
+                    parent_close_policy: ParentClosePolicy::RequestCancel,
+                    // What it spent is known only when it has ended.
+                    cancellation: CancellationType::WaitCancellationCompleted,
+                    summary: Some(spec.name.clone()),
+                    ..ChildWorkflowOptions::default()
+                };
+                (cx.start_child(AGENT, id, &spec, options), key, Kind::Child)
+            }
+            Ask::WallTimer { at } => (cx.start_labelled_timer(at, "the time of the agent"), 0, Kind::Wall),
+            Ask::Cancel { key } => return self.cancel(key, cx),
+        };
+        self.pending.insert(seq, (key, kind));
+    }
+
+    /// A tool that cannot be scheduled is answered at once.
+    fn impossible(&mut self, key: Key, message: String, cx: &mut Cx<'_>) {
+        let result = Err(Fault { class: FaultClass::Fatal, message });
+        let asks = self.agent.handle(Event::Tool { key, origin: 0, result }, cx.now());
+        self.carry_out(asks, cx);
+    }
+
+    fn cancel(&mut self, key: Key, cx: &mut Cx<'_>) {
+        let found = self.pending.iter().find(|(_, (other, kind))| *other == key && *kind != Kind::Wall);
+        match found.map(|(seq, (_, kind))| (*seq, *kind)) {
+            Some((seq, Kind::Model | Kind::Tool)) => cx.cancel_activity(seq),
+            Some((seq, Kind::Child)) => cx.cancel_child(seq, "the agent above has ended"),
+            Some((_, Kind::Wall)) | None => {}
+        }
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        if cx.is_closed() {
+            return;
+        }
+        let output = self.agent.output();
+        let details = Payload::encode(&output).ok();
+        match &output.stop {
+            StopReason::Canceled { .. } => cx.cancel(details),
+            StopReason::Failed { message } => {
+                let failure = Failure::application(AGENT_FAILED, message.clone()).non_retryable();
+                cx.fail(match details {
+                    Some(details) => failure.with_details(details),
+                    None => failure,
+                });
+            }
+            StopReason::Completed
+            | StopReason::Length
+            | StopReason::Refused
+            | StopReason::InvalidOutput { .. }
+            | StopReason::Loop
+            | StopReason::Budget { .. }
+            | StopReason::ContextExceeded => cx.complete(&output),
+        }
+    }
+}
+
+fn schedule_model(call: &ModelCall, attempts: u32, cx: &mut Cx<'_>) -> Seq {
+    // The delay that a provider asks for comes with the failure and goes before this.
+    let retry_policy = RetryPolicy {
+        maximum_interval: Some(Duration::from_secs(60)),
+        maximum_attempts: attempts.max(1),
+        non_retryable_error_types: vec![MODEL_NEEDS_HUMAN.to_owned(), MODEL_FATAL.to_owned()],
+        ..RetryPolicy::default()
+    };
+    let options = ActivityOptions {
+        start_to_close: Some(MODEL_TIMEOUT),
+        retry_policy: Some(retry_policy),
+        cancellation: CancellationType::TryCancel,
+        summary: Some(call.model.clone()),
+        ..ActivityOptions::default()
+    };
+    cx.schedule_activity(AGENT_MODEL, call, options)
+}
+
+fn signaled(signal: WorkflowExecutionSignaled, cx: &mut Cx<'_>) -> Option<Event> {
+    fn read<T: DeserializeOwned>(payload: &Payload) -> Option<T> {
+        payload.decode().ok()
+    }
+    // What cannot be read means nothing, and is left in the history for whoever sent it.
+    match signal.name.as_str() {
+        SIGNAL_APPROVAL => read(&signal.input).map(Event::Approval),
+        SIGNAL_TOP_UP => read(&signal.input).map(Event::TopUp),
+        SIGNAL_RESUME => Some(Event::Resume),
+        _ => {
+            cx.defer_signal(signal);
+            None
+        }
+    }
+}
+
+fn model_answer(payload: Payload) -> Result<ModelAnswer, Fault> {
+    let result: ModelResult = payload
+        .decode()
+        .map_err(|why| Fault { class: FaultClass::Fatal, message: format!("the model's answer: {why}") })?;
+    let ModelResult { response, value, problems, cost } = result;
+    // `{"micros": n}`; whatever else is said, the price is not known.
+    let cost_micros = cost.get("micros").and_then(Value::as_u64);
+    Ok(ModelAnswer { response, value, problems, cost_micros })
+}
+
+fn model_fault(failure: Failure) -> Fault {
+    let root = failure.root();
+    let class = match &root.kind {
+        FailureKind::Application { failure_type, .. } if failure_type == MODEL_FATAL => FaultClass::Fatal,
+        // Retries are used up, or a person has to see to it: either way somebody has to look.
+        FailureKind::Application { .. } => FaultClass::NeedsHuman,
+        FailureKind::Canceled { .. } => FaultClass::Canceled,
+        FailureKind::Timeout { .. }
+        | FailureKind::WorkerLost
+        | FailureKind::Terminated
+        | FailureKind::Activity { .. }
+        | FailureKind::ChildWorkflow { .. } => FaultClass::Lost,
+    };
+    Fault { class, message: root.message.clone() }
+}
+
+fn tool_fault(failure: Failure) -> Fault {
+    let root = failure.root();
+    let class = match &root.kind {
+        FailureKind::Application { .. } => FaultClass::Fatal,
+        FailureKind::Canceled { .. } | FailureKind::Terminated => FaultClass::Canceled,
+        FailureKind::Timeout { .. }
+        | FailureKind::WorkerLost
+        | FailureKind::Activity { .. }
+        | FailureKind::ChildWorkflow { .. } => FaultClass::Lost,
+    };
+    Fault { class, message: format!("{}: {}", failure.type_name(), root.message) }
+}
+
+/// What an agent that failed or was canceled says of itself.
+fn output_in(failure: &Failure) -> Option<AgentOutput> {
+    let details = match &failure.kind {
+        FailureKind::Application { details, .. } | FailureKind::Canceled { details } => details.as_ref(),
+        FailureKind::Timeout { .. }
+        | FailureKind::Terminated
+        | FailureKind::Activity { .. }
+        | FailureKind::ChildWorkflow { .. }
+        | FailureKind::WorkerLost => None,
+    };
+    details.and_then(|details| details.decode().ok()).or_else(|| output_in(failure.cause.as_deref()?))
+}
+
+/// Adds the workflow.
+pub fn register(registry: WorkflowRegistry) -> WorkflowRegistry {
+    registry.state_machine::<AgentRun>()
+}

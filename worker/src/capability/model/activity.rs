@@ -1,0 +1,149 @@
+//! The activity `model`: one answer of one model, checked against its schema and priced.
+//!
+//! Invariant: what a workflow decides on is in the result (`value` or `problems`, `cost`) or in the type of the failure:
+//! [`MODEL_RETRY`] is repeated by the activity's retry policy, after the provider's delay where there is one;
+//! [`MODEL_NEEDS_HUMAN`] and [`MODEL_FATAL`] are not. Each failure carries its [`ModelError`] as details.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bosun_engine::{ActivityContext, ActivityError, Failure, Payload};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::config::Models;
+use super::conform::{Checked, check};
+use super::prices::Cost;
+use super::{Call, CallTag, ChatRequest, ChatResponse, ErrorClass, ModelError, Token, TokenSink};
+
+/// The activity type.
+pub const MODEL: &str = "model";
+
+/// Failure types, one for each class of error.
+pub const MODEL_RETRY: &str = "ModelRetry";
+pub const MODEL_NEEDS_HUMAN: &str = "ModelNeedsHuman";
+pub const MODEL_FATAL: &str = "ModelFatal";
+
+/// What to ask whom.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelInput {
+    /// A name of the worker's configuration: `openai`, `anthropic`, `schema`, ...
+    pub provider: String,
+    pub request: ChatRequest,
+    /// For the whole answer.
+    #[serde(default = "timeout_ms_default")]
+    pub timeout_ms: u64,
+}
+
+fn timeout_ms_default() -> u64 {
+    300_000
+}
+
+impl ModelInput {
+    pub fn new(provider: impl Into<String>, request: ChatRequest) -> Self {
+        ModelInput { provider: provider.into(), request, timeout_ms: timeout_ms_default() }
+    }
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelOutput {
+    pub response: ChatResponse,
+    /// The answer as data, if the request has a schema and the answer conforms to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    /// What is wrong with an answer under a schema. Empty for a valid one, and while the model only calls tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+    pub cost: Cost,
+}
+
+/// The activity function.
+pub(super) async fn run(
+    models: Arc<Models>,
+    context: ActivityContext,
+    input: ModelInput,
+) -> Result<ModelOutput, ActivityError> {
+    let ModelInput { provider, request, timeout_ms } = input;
+    let model = models.get(&provider);
+    let call = call(&context, Duration::from_millis(timeout_ms));
+    let _cancel = call.canceled.clone().drop_guard();
+    let mut sink = Shown { live: models.config().live.sink(call.tag.clone()), context: context.clone(), chars: 0 };
+    let answered = tokio::select! {
+        answered = model.complete(&request, &call, &mut sink) => answered,
+        () = context.canceled() => return Err(ActivityError::Canceled(None)),
+    };
+    let response = answered.map_err(|error| failure(&provider, &call, &error))?;
+    let Checked { value, problems } = check(request.schema.as_ref(), &response);
+    let cost = match model.is_free() {
+        true => Cost::Micros(0),
+        false => models.config().prices.cost(&provider, &request.model, &response),
+    };
+    Ok(ModelOutput { response, value, problems, cost })
+}
+
+fn call(context: &ActivityContext, timeout: Duration) -> Call {
+    let task = context.task();
+    let tag = CallTag {
+        workflow_id: task.workflow_id.to_string(),
+        run_id: task.run_id.to_string(),
+        activity: task.seq.0,
+        attempt: task.attempt.0,
+    };
+    Call { idempotency_key: context.idempotency_key(), tag, timeout, canceled: CancellationToken::new() }
+}
+
+/// The live broadcast, and signs of life where the activity must give some.
+struct Shown {
+    live: super::live::LiveSink,
+    context: ActivityContext,
+    chars: usize,
+}
+
+impl TokenSink for Shown {
+    fn token(&mut self, token: Token<'_>) {
+        self.live.token(token);
+        if let Token::Text(text) = token {
+            self.chars += text.len();
+        }
+        if self.context.task().heartbeat_timeout.is_some() {
+            // A number can be encoded.
+            let _ = self.context.heartbeat(&self.chars);
+        }
+    }
+}
+
+/// The failure of an error, by its class.
+fn failure(provider: &str, call: &Call, error: &ModelError) -> Failure {
+    let message = format!("{provider}: {error}");
+    let failure = match error.class {
+        ErrorClass::Retry { after: None } => Failure::application(MODEL_RETRY, message),
+        ErrorClass::Retry { after: Some(after) } => {
+            Failure::application(MODEL_RETRY, message).retry_after(spread(after, call))
+        }
+        ErrorClass::NeedsHuman => Failure::application(MODEL_NEEDS_HUMAN, message).non_retryable(),
+        ErrorClass::Fatal => Failure::application(MODEL_FATAL, message).non_retryable(),
+    };
+    match Payload::encode(error) {
+        Ok(details) => failure.with_details(details),
+        Err(_) => failure, // the message says the same in words
+    }
+}
+
+/// The first pause of our own, doubled with each attempt.
+const BACKOFF_FIRST: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+
+/// Not before the provider wants, not before our own pause, and not everybody at the same moment: up to a tenth later.
+fn spread(after: Duration, call: &Call) -> Duration {
+    let doublings = call.tag.attempt.saturating_sub(1).min(10);
+    let delay = after.max((BACKOFF_FIRST * 2_u32.pow(doublings)).min(BACKOFF_MAX));
+    let seed = blake3::hash(format!("{}/{}", call.idempotency_key, call.tag.attempt).as_bytes());
+    delay + delay / 10 * u32::from(seed.as_bytes()[0]) / 255
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Recording, playing and missing.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::capability::model::{ErrorClass, FunctionModel, Message, Silent, mock};
+
+struct Setup {
+    dir: tempfile::TempDir,
+    asked: Arc<AtomicU32>,
+    inner: Arc<dyn Model>,
+}
+
+/// A model that counts.
+fn setup() -> Setup {
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = asked.clone();
+    let inner = FunctionModel::new(move |request: &ChatRequest| {
+        let n = count.fetch_add(1, Ordering::Relaxed) + 1;
+        match request.model.as_str() {
+            "broken" => Err(ModelError::retry("x", "no")),
+            _ => Ok(mock::says(&format!("answer {n} with sk-0123456789abcdef0123"))),
+        }
+    });
+    Setup { dir: tempfile::tempdir().unwrap(), asked, inner: Arc::new(inner) }
+}
+
+impl Setup {
+    fn cassette(&self, mode: CassetteMode) -> Cassette {
+        Cassette::new(mode, self.dir.path().join("tapes"), "p", self.inner.clone())
+    }
+    fn asked(&self) -> u32 {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+fn user(content: &str) -> ChatRequest {
+    let messages = vec![Message::User { content: content.into() }];
+    ChatRequest { model: "m".into(), messages, ..ChatRequest::default() }
+}
+
+async fn ask(cassette: &Cassette, request: &ChatRequest, call: &str) -> Result<String, ModelError> {
+    let call = Call::alone(call);
+    cassette.complete(request, &call, &mut Silent).await.map(|response| response.said.content)
+}
+
+#[tokio::test]
+async fn what_was_recorded_is_played_in_the_order_in_which_it_was_asked() {
+    let setup = setup();
+    let recorder = setup.cassette(CassetteMode::Record);
+    for call in ["a", "b"] {
+        ask(&recorder, &user("q"), call).await.unwrap();
+    }
+    let player = setup.cassette(CassetteMode::Replay);
+    assert_eq!(ask(&player, &user("q"), "x").await.unwrap(), "answer 1 with [redacted]");
+    // Another attempt of the same call.
+    assert_eq!(ask(&player, &user("q"), "x").await.unwrap(), "answer 1 with [redacted]");
+    assert_eq!(ask(&player, &user("q"), "y").await.unwrap(), "answer 2 with [redacted]");
+    assert_eq!(setup.asked(), 2, "playing asks nobody");
+    let missing = ask(&player, &user("q"), "z").await.unwrap_err();
+    assert!(missing.message.contains("but not that it was asked 3 times"), "{missing}");
+}
+
+#[tokio::test]
+async fn a_miss_shows_the_nearest_recording() {
+    let setup = setup();
+    let player = setup.cassette(CassetteMode::Replay);
+    let nothing = ask(&player, &user("q"), "a").await.unwrap_err();
+    assert!(nothing.message.contains("There is none of p in"), "{nothing}");
+    let recorder = setup.cassette(CassetteMode::Record);
+    for text in ["something else entirely", "what is the time?"] {
+        let mut request = user(text);
+        request.temperature = text.starts_with("what").then_some(0.5);
+        ask(&recorder, &request, text).await.unwrap();
+    }
+    let mut request = user("what is the date?");
+    request.temperature = Some(0.5);
+    let error = ask(&player, &request, "b").await.unwrap_err();
+    assert_eq!((error.class, error.code.as_deref()), (ErrorClass::Fatal, Some(code::CASSETTE_MISS)));
+    let (_, difference) = error.message.split_once("(- recorded, + asked):\n").unwrap();
+    let wanted = "      {\n-       \"content\": \"what is the time?\",\n+       \"content\": \"what is the date?\",";
+    assert_eq!(difference, wanted);
+    assert_eq!(setup.asked(), 2);
+}
+
+#[tokio::test]
+async fn auto_asks_for_what_is_not_there() {
+    let setup = setup();
+    for _ in 0..2 {
+        let auto = setup.cassette(CassetteMode::Auto);
+        ask(&auto, &user("q"), "a").await.unwrap();
+    }
+    assert_eq!(setup.asked(), 1);
+    ask(&setup.cassette(CassetteMode::Off), &user("q"), "a").await.unwrap();
+    assert_eq!(setup.asked(), 2);
+}
+
+#[tokio::test]
+async fn errors_are_not_recorded() {
+    let setup = setup();
+    let recorder = setup.cassette(CassetteMode::Record);
+    let request = ChatRequest { model: "broken".into(), ..user("q") };
+    assert!(ask(&recorder, &request, "a").await.is_err());
+    assert!(!setup.dir.path().join("tapes").exists());
+}
+
+#[tokio::test]
+async fn a_file_holds_no_key_and_a_broken_one_is_no_miss() {
+    let setup = setup();
+    let request = user("my key is sk-0123456789abcdef0123");
+    ask(&setup.cassette(CassetteMode::Record), &request, "a").await.unwrap();
+    let entry = std::fs::read_dir(setup.dir.path().join("tapes")).unwrap().next().unwrap().unwrap();
+    let text = std::fs::read_to_string(entry.path()).unwrap();
+    assert!(!text.contains("0123456789") && text.contains("my key is [redacted]"), "{text}");
+    assert!(ask(&setup.cassette(CassetteMode::Replay), &request, "b").await.is_ok());
+    std::fs::write(entry.path(), text.replace("\"version\": 1", "\"version\": 9")).unwrap();
+    let error = ask(&setup.cassette(CassetteMode::Auto), &request, "c").await.unwrap_err();
+    assert_eq!(error.code.as_deref(), Some(code::CASSETTE));
+}
+
+#[test]
+fn modes_have_names() {
+    for (text, mode) in [
+        ("off", CassetteMode::Off),
+        ("record", CassetteMode::Record),
+        ("replay", CassetteMode::Replay),
+        ("auto", CassetteMode::Auto),
+    ] {
+        assert_eq!(text.parse(), Ok(mode));
+    }
+    assert!("Rec".parse::<CassetteMode>().is_err());
+}

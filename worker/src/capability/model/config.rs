@@ -1,0 +1,225 @@
+//! Which models a worker has, from its configuration and its environment.
+//!
+//! Invariant: configuration holds references to keys and never a key. A provider that cannot be used is there and says
+//! why when it is asked, so that one wrong variable stops no worker. The environment is read by the caller's function.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::call::code;
+use super::cassette::{Cassette, CassetteMode};
+use super::prices::Prices;
+use super::provider::{Provider, ProviderConfig};
+use super::schema::SchemaModel;
+use super::scripted::{Script, ScriptedModel};
+use super::secret::SecretRef;
+use super::{Answering, Call, ChatRequest, Live, Model, ModelError, TokenSink, Wire};
+
+/// The models of a worker, and what it may do with them.
+#[derive(Clone)]
+pub struct ModelConfig {
+    /// Asked over the network.
+    pub providers: BTreeMap<String, ProviderConfig>,
+    /// Models in this program, by the name under which they are asked.
+    pub models: BTreeMap<String, Arc<dyn Model>>,
+    pub cassette_mode: CassetteMode,
+    /// Where recordings are.
+    pub cassette_dir: PathBuf,
+    /// Whether providers may be asked at all.
+    pub allow_requests: bool,
+    /// What is wrong with the configuration, said to whoever asks any model.
+    pub problem: Option<String>,
+    pub prices: Prices,
+    pub live: Live,
+}
+
+impl Default for ModelConfig {
+    /// No provider; the `schema` model, which needs none.
+    fn default() -> Self {
+        let schema: Arc<dyn Model> = Arc::new(SchemaModel::default());
+        ModelConfig {
+            providers: BTreeMap::new(),
+            models: BTreeMap::from([("schema".to_owned(), schema)]),
+            cassette_mode: CassetteMode::Off,
+            cassette_dir: PathBuf::from("cassettes"),
+            allow_requests: true,
+            problem: None,
+            prices: Prices::built_in(),
+            live: Live::default(),
+        }
+    }
+}
+
+impl fmt::Debug for ModelConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelConfig")
+            .field("providers", &self.providers)
+            .field("models", &self.models.keys().collect::<Vec<_>>())
+            .field("cassette_mode", &self.cassette_mode)
+            .field("allow_requests", &self.allow_requests)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a provider is called by custom.
+struct Known {
+    name: &'static str,
+    wire: Wire,
+    prefix: &'static str,
+    base_url: &'static str,
+}
+
+const KNOWN: [Known; 2] = [
+    Known { name: "openai", wire: Wire::OpenAi, prefix: "OPENAI", base_url: "https://api.openai.com/v1" },
+    Known { name: "anthropic", wire: Wire::Anthropic, prefix: "ANTHROPIC", base_url: "https://api.anthropic.com" },
+];
+
+impl ModelConfig {
+    /// What the environment says; `variable` reads one. Of a key only its place is taken.
+    pub fn from_environment(variable: &dyn Fn(&str) -> Option<String>) -> ModelConfig {
+        let variable = |name: &str| variable(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        let mut config = ModelConfig::default();
+        let mut problems = Vec::new();
+        for known in &KNOWN {
+            match provider(known, &variable) {
+                Ok(found) => config.providers.extend(found.map(|found| (known.name.to_owned(), found))),
+                Err(why) => problems.push(why),
+            }
+        }
+        if let Some(text) = variable("BOSUN_ALLOW_MODEL_REQUESTS") {
+            config.allow_requests = matches!(text.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on");
+        }
+        match variable("BOSUN_CASSETTE_MODE").map(|text| text.parse()) {
+            Some(Ok(mode)) => config.cassette_mode = mode,
+            Some(Err(why)) => problems.push(format!("BOSUN_CASSETTE_MODE: {why}")),
+            None => {}
+        }
+        if let Some(directory) = variable("BOSUN_CASSETTE_DIR") {
+            config.cassette_dir = directory.into();
+        }
+        if let Some(path) = variable("BOSUN_MODEL_PROVIDERS") {
+            match providers(path.as_ref()) {
+                Ok(found) => config.providers.extend(found),
+                Err(why) => problems.push(format!("BOSUN_MODEL_PROVIDERS: {path}: {why}")),
+            }
+        }
+        if let Some(path) = variable("BOSUN_PRICES") {
+            match Prices::read(path.as_ref()) {
+                Ok(prices) => config.prices = config.prices.overridden_by(prices),
+                Err(why) => problems.push(format!("BOSUN_PRICES: {why}")),
+            }
+        }
+        if let Some(path) = variable("BOSUN_MODEL_SCRIPT") {
+            match Script::read(path.as_ref()) {
+                Ok(script) => drop(config.models.insert("scripted".into(), Arc::new(ScriptedModel::new(script)))),
+                Err(why) => problems.push(format!("BOSUN_MODEL_SCRIPT: {why}")),
+            }
+        }
+        config.problem = (!problems.is_empty()).then(|| problems.join("; "));
+        config
+    }
+
+    /// Adds a provider.
+    pub fn with_provider(mut self, name: &str, config: ProviderConfig) -> Self {
+        self.providers.insert(name.to_owned(), config);
+        self
+    }
+
+    /// Adds a model of this program.
+    pub fn with_model(mut self, name: &str, model: impl Model + 'static) -> Self {
+        self.models.insert(name.to_owned(), Arc::new(model));
+        self
+    }
+}
+
+/// Providers by name, as JSON.
+fn providers(path: &Path) -> Result<BTreeMap<String, ProviderConfig>, String> {
+    let text = std::fs::read_to_string(path).map_err(|why| why.to_string())?;
+    serde_json::from_str(&text).map_err(|why| why.to_string())
+}
+
+/// A provider is there if its key or its place is named.
+fn provider(known: &Known, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<ProviderConfig>, String> {
+    let named = |what: &str| format!("{}_{what}", known.prefix);
+    let base_url = variable(&named("BASE_URL"));
+    let key = match variable(&named("API_KEY_FROM")) {
+        Some(text) => Some(text.parse().map_err(|why| format!("{}: {why}", named("API_KEY_FROM")))?),
+        None => variable(&named("API_KEY")).map(|_| SecretRef::Env(named("API_KEY"))),
+    };
+    if base_url.is_none() && key.is_none() {
+        return Ok(None);
+    }
+    let trusted = base_url.is_some();
+    let base_url = base_url.unwrap_or_else(|| known.base_url.to_owned());
+    Ok(Some(ProviderConfig { trusted, ..ProviderConfig::at(known.wire, base_url, key) }))
+}
+
+/// The models of a running worker, by name.
+pub(super) struct Models(BTreeMap<String, Arc<dyn Model>>, ModelConfig);
+
+impl Models {
+    pub(super) fn new(config: ModelConfig) -> Models {
+        let mut models = config.models.clone();
+        for (name, provider) in &config.providers {
+            let model: Arc<dyn Model> = match Provider::new(provider) {
+                _ if !config.allow_requests => Arc::new(Unusable(not_allowed(name))),
+                Ok(provider) => Arc::new(provider),
+                Err(why) => Arc::new(Unusable(why)),
+            };
+            models.insert(name.clone(), recorded(&config, name, model));
+        }
+        Models(models, config)
+    }
+
+    /// The model of this name. One that is not there says so when it is asked, or plays what was recorded of it.
+    pub(super) fn get(&self, name: &str) -> Arc<dyn Model> {
+        let Models(models, config) = self;
+        if let Some(why) = &config.problem {
+            return Arc::new(Unusable(ModelError::needs_human(code::CONFIGURATION, why)));
+        }
+        models.get(name).cloned().unwrap_or_else(|| {
+            let missing = if config.allow_requests { self.unknown(name) } else { not_allowed(name) };
+            recorded(config, name, Arc::new(Unusable(missing)))
+        })
+    }
+
+    pub(super) fn config(&self) -> &ModelConfig {
+        &self.1
+    }
+
+    fn unknown(&self, name: &str) -> ModelError {
+        let there: Vec<&str> = self.0.keys().map(String::as_str).collect();
+        let there = there.join(", ");
+        let mut message = format!("this worker has no model provider `{name}`; it has: {there}");
+        if let Some(Known { prefix, .. }) = KNOWN.iter().find(|known| known.name == name) {
+            message = format!("{message}. Start it with {prefix}_API_KEY or {prefix}_BASE_URL set");
+        }
+        ModelError::needs_human(code::UNKNOWN_PROVIDER, message)
+    }
+}
+
+fn recorded(config: &ModelConfig, name: &str, model: Arc<dyn Model>) -> Arc<dyn Model> {
+    match config.cassette_mode {
+        CassetteMode::Off => model,
+        mode => Arc::new(Cassette::new(mode, config.cassette_dir.clone(), name, model)),
+    }
+}
+
+fn not_allowed(name: &str) -> ModelError {
+    let message = format!("BOSUN_ALLOW_MODEL_REQUESTS forbids to ask `{name}`");
+    ModelError::fatal(code::NOT_ALLOWED, message)
+}
+
+/// A model that only says why it is none.
+struct Unusable(ModelError);
+
+impl Model for Unusable {
+    fn complete<'a>(&'a self, _: &'a ChatRequest, _: &'a Call, _: &'a mut dyn TokenSink) -> Answering<'a> {
+        Box::pin(std::future::ready(Err(self.0.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! What the environment makes of the configuration.
+
+use serde_json::json;
+
+use super::*;
+use crate::capability::model::{ErrorClass, Silent};
+
+fn of(variables: &[(&str, &str)]) -> ModelConfig {
+    ModelConfig::from_environment(&|name| {
+        variables.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned())
+    })
+}
+
+async fn ask(config: ModelConfig, name: &str) -> Result<String, ModelError> {
+    let request = ChatRequest { model: "m".into(), ..ChatRequest::default() };
+    let model = Models::new(config).get(name);
+    model.complete(&request, &Call::alone("k"), &mut Silent).await.map(|response| response.said.content)
+}
+
+#[test]
+fn providers_are_there_if_their_key_or_place_is_named() {
+    assert_eq!(of(&[]).providers.len(), 0);
+    let config = of(&[("OPENAI_API_KEY", "sk-live-0123456789"), ("ANTHROPIC_BASE_URL", " http://localhost:1 ")]);
+    let openai = &config.providers["openai"];
+    assert_eq!(openai.base_url, "https://api.openai.com/v1");
+    assert_eq!((openai.trusted, openai.key.clone()), (false, Some(SecretRef::Env("OPENAI_API_KEY".into()))));
+    let anthropic = &config.providers["anthropic"];
+    assert_eq!((anthropic.wire, anthropic.trusted, &anthropic.key), (Wire::Anthropic, true, &None));
+    assert_eq!(anthropic.base_url, "http://localhost:1");
+    assert!(!format!("{config:?}").contains("sk-live"), "only where it is, and never what it is");
+    let from = of(&[("OPENAI_API_KEY_FROM", "file:/run/key"), ("OPENAI_API_KEY", "x")]);
+    assert_eq!(from.providers["openai"].key, Some(SecretRef::File("/run/key".into())));
+}
+
+#[tokio::test]
+async fn a_wrong_variable_is_told_to_whoever_asks() {
+    let problems = [
+        ("BOSUN_CASSETTE_MODE", "sometimes"),
+        ("OPENAI_API_KEY_FROM", "sk-live-0123456789"),
+        ("BOSUN_PRICES", "/nonexistent/prices.json"),
+        ("BOSUN_MODEL_PROVIDERS", "/nonexistent/providers.json"),
+        ("BOSUN_MODEL_SCRIPT", "/nonexistent/script.yaml"),
+    ];
+    for (name, value) in problems {
+        let error = ask(of(&[(name, value)]), "schema").await.unwrap_err();
+        assert_eq!(error.class, ErrorClass::NeedsHuman);
+        assert!(error.message.starts_with(name) && !error.message.contains("sk-live"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn requests_can_be_forbidden() {
+    for value in ["0", "false", "no"] {
+        let config = of(&[("BOSUN_ALLOW_MODEL_REQUESTS", value), ("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")]);
+        for name in ["openai", "anthropic"] {
+            let error = ask(config.clone(), name).await.unwrap_err();
+            assert_eq!((error.class, error.code.as_deref()), (ErrorClass::Fatal, Some(code::NOT_ALLOWED)), "{value}");
+        }
+        assert!(ask(config, "schema").await.is_ok(), "a model of this program makes no requests");
+    }
+    assert!(of(&[("BOSUN_ALLOW_MODEL_REQUESTS", "1")]).allow_requests);
+}
+
+#[tokio::test]
+async fn a_provider_that_is_not_there_says_how_to_get_it() {
+    let error = ask(of(&[]), "openai").await.unwrap_err();
+    assert_eq!(error.class, ErrorClass::NeedsHuman);
+    assert!(error.message.ends_with("it has: schema. Start it with OPENAI_API_KEY or OPENAI_BASE_URL set"), "{error}");
+}
+
+#[tokio::test]
+async fn scripts_and_recordings_come_from_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("script.yaml");
+    std::fs::write(&script, "rules: [{then: {say: aye}}]").unwrap();
+    assert_eq!(ask(of(&[("BOSUN_MODEL_SCRIPT", script.to_str().unwrap())]), "scripted").await.unwrap(), "aye");
+    let prices = dir.path().join("prices.json");
+    std::fs::write(&prices, json!({"as_of": "2026-11-01", "models": {"m": {"input": 1, "output": 2}}}).to_string())
+        .unwrap();
+    assert_eq!(of(&[("BOSUN_PRICES", prices.to_str().unwrap())]).prices.models["m"].output, 2);
+    let providers = dir.path().join("providers.json");
+    let gateway = json!({"wire": "openai", "base_url": "http://gateway.local/v1", "key": "env:GATEWAY_KEY", "trusted": true,
+                         "stream": false, "schemas": "prompt", "pace": {"concurrency": 2, "per_minute": 30}});
+    std::fs::write(&providers, json!({"gateway": gateway}).to_string()).unwrap();
+    let config = of(&[("BOSUN_MODEL_PROVIDERS", providers.to_str().unwrap())]);
+    let gateway = &config.providers["gateway"];
+    assert_eq!((gateway.pace.concurrency, gateway.pace.per_minute, gateway.stream), (2, Some(30), false));
+    // What nobody configured can still be played.
+    let tapes = dir.path().join("tapes");
+    let replay = [("BOSUN_CASSETTE_MODE", "replay"), ("BOSUN_CASSETTE_DIR", tapes.to_str().unwrap())];
+    let error = ask(of(&replay), "openai").await.unwrap_err();
+    assert_eq!(error.code.as_deref(), Some(code::CASSETTE_MISS));
+}

@@ -1,0 +1,35 @@
+//! A model that is a closure.
+//!
+//! Invariant: it answers at once and shows the text of its answer as one token. It is free.
+
+use super::{Answering, Call, ChatRequest, ChatResponse, Model, ModelError, Token, TokenSink};
+
+/// Answers by a function.
+pub struct FunctionModel<F>(F);
+
+impl<F: Fn(&ChatRequest) -> Result<ChatResponse, ModelError> + Send + Sync> FunctionModel<F> {
+    pub fn new(function: F) -> Self {
+        FunctionModel(function)
+    }
+}
+
+impl<F: Fn(&ChatRequest) -> Result<ChatResponse, ModelError> + Send + Sync> Model for FunctionModel<F> {
+    fn complete<'a>(&'a self, request: &'a ChatRequest, _: &'a Call, sink: &'a mut dyn TokenSink) -> Answering<'a> {
+        Box::pin(async move {
+            let response = (self.0)(request)?;
+            show(&response, sink);
+            Ok(response)
+        })
+    }
+    fn is_free(&self) -> bool {
+        true
+    }
+}
+
+/// Shows a whole answer, for models that have it at once.
+pub(super) fn show(response: &ChatResponse, sink: &mut dyn TokenSink) {
+    if !response.said.content.is_empty() {
+        sink.token(Token::Text(&response.said.content));
+    }
+    response.said.tool_calls.iter().for_each(|call| sink.token(Token::ToolCall(&call.name)));
+}

@@ -1,0 +1,283 @@
+//! The pace at which a worker asks a provider: so many at a time, so many in a minute, and none while it wants quiet.
+//!
+//! Invariant: all runs of a worker share one pace for each provider. A short wait is waited for; a long one is given back
+//! as an error with its length, so that the engine's timer holds it, durably, and the slot is free (operate.md §3.2).
+//! When to go is decided by [`Gauge`], which is pure.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bosun_engine::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::call::code;
+use super::errors::RETRY_AFTER_MAX;
+use super::limits::{Counted, Window};
+use super::transport::now;
+use super::{ErrorClass, ModelError};
+
+/// Waits up to this long are not worth a timer of the engine.
+const SHORT: Duration = Duration::from_millis(1_500);
+
+/// When all slots are taken: about the length of an answer.
+const SLOT_WAIT: Duration = Duration::from_secs(5);
+
+/// A provider that refuses without a time is left alone this long, and twice as long each time.
+const QUIET_FIRST: Duration = Duration::from_secs(1);
+const QUIET_MAX: Duration = Duration::from_secs(60);
+
+/// When tokens run low but are not gone.
+const LOW_TOKENS_MAX: Duration = Duration::from_secs(10);
+
+/// The pace that the worker's owner sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PaceConfig {
+    /// Requests at a time.
+    pub concurrency: u32,
+    /// Requests in a minute. `None`: as many as the provider takes.
+    pub per_minute: Option<u32>,
+}
+
+impl Default for PaceConfig {
+    fn default() -> Self {
+        PaceConfig { concurrency: 8, per_minute: None }
+    }
+}
+
+/// When the next request may go.
+#[derive(Debug)]
+struct Gauge {
+    /// Between two requests in the long run.
+    interval: Duration,
+    /// How far requests may be ahead of that.
+    burst: Duration,
+    /// When the requests so far would have gone at that interval.
+    theoretical: Timestamp,
+    quiet_until: Timestamp,
+    /// Refusals in a row without a time.
+    strikes: u32,
+}
+
+impl Gauge {
+    fn new(per_minute: Option<u32>) -> Gauge {
+        let n = per_minute.unwrap_or(0).max(1);
+        // A sixth of a minute's requests may go at once; the interval is such that no minute has more than its number.
+        let at_once = (n / 6).max(1);
+        let interval = per_minute.map_or(Duration::ZERO, |_| {
+            // Rounded up: clocks here count microseconds.
+            Duration::from_micros(60_000_000_u64.div_ceil(u64::from(n - at_once + 1)))
+        });
+        let burst = interval * (at_once - 1);
+        Gauge { interval, burst, theoretical: Timestamp::ZERO, quiet_until: Timestamp::ZERO, strikes: 0 }
+    }
+
+    /// Counts a request as gone, or says how long it has to wait.
+    fn admit(&mut self, now: Timestamp) -> Result<(), Duration> {
+        let wait = self.quiet_until.since(now).max(self.theoretical.since(now.plus(self.burst)));
+        if wait > Duration::ZERO {
+            return Err(wait);
+        }
+        self.theoretical = self.theoretical.max(now).plus(self.interval);
+        Ok(())
+    }
+
+    fn quiet(&mut self, now: Timestamp, length: Duration) {
+        self.quiet_until = self.quiet_until.max(now.plus(length.min(RETRY_AFTER_MAX)));
+    }
+
+    fn refused(&mut self, now: Timestamp, status: Option<u16>, after: Option<Duration>) {
+        match (after, status) {
+            (Some(after), Some(429 | 503 | 529)) => self.quiet(now, after),
+            (None, Some(429 | 529)) => {
+                let length = QUIET_FIRST * 2_u32.saturating_pow(self.strikes.min(6));
+                self.strikes += 1;
+                self.quiet(now, length.min(QUIET_MAX));
+            }
+            _ => {} // says nothing about the pace
+        }
+    }
+
+    fn answered(&mut self) {
+        self.strikes = 0;
+    }
+
+    /// Slows down before the provider has to refuse.
+    fn learn(&mut self, now: Timestamp, window: &Window) {
+        let Window { counts, remaining, limit, reset } = *window;
+        let is_low = limit.map_or(remaining <= 2, |limit| remaining.saturating_mul(20) < limit);
+        match counts {
+            _ if remaining == 0 => self.quiet(now, reset),
+            Counted::Requests if is_low => {
+                let share = u32::try_from(remaining + 1).unwrap_or(u32::MAX);
+                self.quiet(now, reset / share);
+            }
+            // How many the next request takes is not known: a little time brings some back.
+            Counted::Tokens if is_low && limit.is_some() => self.quiet(now, reset.min(LOW_TOKENS_MAX)),
+            Counted::Requests | Counted::Tokens => {}
+        }
+    }
+}
+
+/// The pace of one provider, shared.
+#[derive(Debug)]
+pub(super) struct Pace {
+    gauge: Mutex<Gauge>,
+    slots: Semaphore,
+}
+
+impl Pace {
+    pub(super) fn new(config: PaceConfig) -> Pace {
+        let slots = usize::try_from(config.concurrency.max(1)).unwrap_or(1);
+        Pace {
+            gauge: Mutex::new(Gauge::new(config.per_minute)),
+            slots: Semaphore::new(slots.min(Semaphore::MAX_PERMITS)),
+        }
+    }
+
+    /// The right to send one request, held until its answer is there.
+    pub(super) async fn admit(&self) -> Result<SemaphorePermit<'_>, ModelError> {
+        let slot = tokio::time::timeout(SHORT, self.slots.acquire()).await;
+        let slot = slot.ok().and_then(Result::ok).ok_or_else(|| paced("too many requests are under way", SLOT_WAIT))?;
+        loop {
+            let admitted = self.with(|gauge| gauge.admit(now()));
+            match admitted {
+                Ok(()) => return Ok(slot),
+                Err(wait) if wait <= SHORT => tokio::time::sleep(wait).await,
+                Err(wait) => return Err(paced("the provider is to be left alone for a while", wait)),
+            }
+        }
+    }
+
+    /// Remembers what an answer says about the pace.
+    pub(super) fn heard(&self, windows: &[Window], result: Result<(), &ModelError>) {
+        let now = now();
+        self.with(|gauge| {
+            windows.iter().for_each(|window| gauge.learn(now, window));
+            match result {
+                Ok(()) => gauge.answered(),
+                Err(ModelError { class: ErrorClass::Retry { after }, status, .. }) => {
+                    gauge.refused(now, *status, *after)
+                }
+                Err(_) => {}
+            }
+        });
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Gauge) -> T) -> T {
+        // A gauge is whole after every statement.
+        f(&mut self.gauge.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn paced(why: &str, after: Duration) -> ModelError {
+    let mut error = ModelError::retry(code::PACED, format!("{why}; this request goes later"));
+    error.class = ErrorClass::Retry { after: Some(after) };
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Timestamp = Timestamp(1_000_000_000);
+
+    fn secs(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn a_minute_takes_so_many_requests_and_a_sixth_of_them_at_once() {
+        let mut gauge = Gauge::new(Some(60));
+        let at_once = (0..100).take_while(|_| gauge.admit(START).is_ok()).count();
+        assert_eq!((at_once, gauge.admit(START).unwrap_err().as_millis()), (10, 60_000 / 51));
+        // Whoever waits as told gets through; a minute later sixty have.
+        let mut now = START;
+        let mut admitted = at_once;
+        while now < START.plus(secs(60)) {
+            match gauge.admit(now) {
+                Ok(()) => admitted += 1,
+                Err(wait) => now = now.plus(wait),
+            }
+        }
+        assert_eq!(admitted, 60);
+    }
+
+    #[test]
+    fn without_a_limit_nobody_waits() {
+        let mut gauge = Gauge::new(None);
+        assert!((0..1_000).all(|_| gauge.admit(START).is_ok()));
+    }
+
+    #[test]
+    fn a_refusal_quiets_every_run() {
+        let mut gauge = Gauge::new(None);
+        gauge.refused(START, Some(429), Some(secs(17)));
+        assert_eq!(gauge.admit(START.plus(secs(2))), Err(secs(15)));
+        // A shorter one does not shorten it.
+        gauge.refused(START, Some(529), Some(secs(1)));
+        assert_eq!(gauge.admit(START), Err(secs(17)));
+        assert_eq!(gauge.admit(START.plus(secs(17))), Ok(()));
+        gauge.refused(START, Some(429), Some(secs(1_000_000)));
+        assert_eq!(gauge.admit(START), Err(RETRY_AFTER_MAX));
+    }
+
+    #[test]
+    fn refusals_without_a_time_quiet_for_twice_as_long_each_time() {
+        let mut gauge = Gauge::new(None);
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            gauge.quiet_until = START;
+            gauge.refused(START, Some(429), None);
+            waits.push(gauge.admit(START).unwrap_err().as_secs());
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
+        gauge.answered();
+        gauge.quiet_until = START;
+        gauge.refused(START, Some(500), None);
+        assert_eq!(gauge.admit(START), Ok(()), "a broken server says nothing about the pace");
+    }
+
+    #[test]
+    fn what_is_left_slows_down_before_the_refusal() {
+        let learn = |counts, remaining, limit, reset| {
+            let mut gauge = Gauge::new(None);
+            gauge.learn(START, &Window { counts, remaining, limit, reset: secs(reset) });
+            gauge.admit(START).err()
+        };
+        assert_eq!(learn(Counted::Requests, 0, Some(100), 30), Some(secs(30)));
+        assert_eq!(learn(Counted::Requests, 4, Some(100), 30), Some(secs(6)));
+        assert_eq!(learn(Counted::Requests, 50, Some(100), 30), None);
+        assert_eq!(learn(Counted::Requests, 2, None, 30), Some(secs(10)));
+        assert_eq!(learn(Counted::Tokens, 10, Some(1_000), 300), Some(secs(10)));
+        assert_eq!(learn(Counted::Tokens, 10, None, 300), None);
+        assert_eq!(learn(Counted::Tokens, 0, None, 300), Some(secs(300)));
+    }
+
+    #[tokio::test]
+    async fn a_long_wait_is_given_back_with_its_length() {
+        let pace = Pace::new(PaceConfig::default());
+        let refused = ModelError {
+            class: ErrorClass::Retry { after: Some(secs(100)) },
+            status: Some(429),
+            code: None,
+            message: String::new(),
+        };
+        pace.heard(&[], Err(&refused));
+        let error = pace.admit().await.unwrap_err();
+        let ErrorClass::Retry { after: Some(after) } = error.class else { panic!("{error:?}") };
+        assert!(after > secs(90) && after <= secs(100), "{after:?}");
+        assert_eq!(error.code.as_deref(), Some(code::PACED));
+    }
+
+    #[tokio::test]
+    async fn so_many_are_under_way_at_a_time() {
+        let pace = Pace::new(PaceConfig { concurrency: 1, per_minute: None });
+        let slot = pace.admit().await.unwrap();
+        let error = pace.admit().await.unwrap_err();
+        assert_eq!(error.class, ErrorClass::Retry { after: Some(SLOT_WAIT) });
+        drop(slot);
+        assert!(pace.admit().await.is_ok());
+    }
+}

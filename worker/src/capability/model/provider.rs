@@ -1,0 +1,240 @@
+//! A model behind a provider's interface: pace, key, request, answer.
+//!
+//! Invariant: one call is at most one request. The key is read for it, goes into one header, and is cut out of whatever
+//! comes back, tokens and errors included. Whether requests may be made at all is asked first.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::call::code;
+use super::errors::{self, Refusal};
+use super::function::show;
+use super::pace::{Pace, PaceConfig};
+use super::scrub::{ScrubbedSink, Scrubber};
+use super::secret::{Secret, SecretRef};
+use super::sse::{Limits, Parser};
+use super::transport::{Endpoint, Headers, Incoming, TransportLimits, now};
+use super::wire::{cut, feed, malformed};
+use super::{
+    Answering, Call, ChatRequest, ChatResponse, Message, Model, ModelError, OutputSchema, TokenSink, Wire, limits,
+};
+
+/// What the worker's owner says about a provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderConfig {
+    pub wire: Wire,
+    pub base_url: String,
+    /// Where the key is; none for local servers.
+    #[serde(default)]
+    pub key: Option<SecretRef>,
+    /// The owner named this host, so it may be anywhere: on this machine, in a private network.
+    #[serde(default)]
+    pub trusted: bool,
+    /// Whether answers are asked for as streams.
+    #[serde(default = "yes")]
+    pub stream: bool,
+    /// How an answer under a schema is asked for.
+    #[serde(default)]
+    pub schemas: SchemaSupport,
+    #[serde(default)]
+    pub pace: PaceConfig,
+    #[serde(default)]
+    pub limits: TransportLimits,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What a server makes of a schema. Whatever it is, the answer is checked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SchemaSupport {
+    /// It holds the model to it.
+    #[default]
+    Native,
+    /// It knows no schema: the model is asked in words.
+    Prompt,
+}
+
+impl ProviderConfig {
+    /// A provider at a place that the owner names.
+    pub fn at(wire: Wire, base_url: impl Into<String>, key: Option<SecretRef>) -> ProviderConfig {
+        ProviderConfig {
+            wire,
+            base_url: base_url.into(),
+            key,
+            trusted: true,
+            stream: true,
+            schemas: SchemaSupport::default(),
+            pace: PaceConfig::default(),
+            limits: TransportLimits::default(),
+        }
+    }
+}
+
+/// A provider that can be asked.
+pub(super) struct Provider {
+    wire: Wire,
+    key: Option<SecretRef>,
+    stream: bool,
+    schemas: SchemaSupport,
+    endpoint: Endpoint,
+    pace: Pace,
+}
+
+impl Provider {
+    pub(super) fn new(config: &ProviderConfig) -> Result<Provider, ModelError> {
+        let ProviderConfig { wire, base_url, key, trusted, stream, schemas, pace, limits } = config;
+        let endpoint = Endpoint::new(base_url, wire.path(), *trusted, *limits)?;
+        let (wire, stream, schemas) = (*wire, *stream, *schemas);
+        Ok(Provider { wire, key: key.clone(), stream, schemas, endpoint, pace: Pace::new(*pace) })
+    }
+
+    async fn ask(
+        &self,
+        request: &ChatRequest,
+        call: &Call,
+        sink: &mut dyn TokenSink,
+    ) -> Result<ChatResponse, ModelError> {
+        let _slot = self.pace.admit().await?;
+        let key = match &self.key {
+            Some(reference) => Some(reference.resolve().await?),
+            None => None,
+        };
+        let scrubber = Scrubber::of(key.as_ref().map(Secret::expose));
+        let mut windows = Vec::new();
+        let exchange = self.exchange(request, call, key.as_ref(), &scrubber, sink, &mut windows);
+        let answered = match tokio::time::timeout(call.timeout, exchange).await {
+            Ok(answered) => answered.map_err(|error| scrubber.error(error)),
+            Err(_) => Err(out_of_time(call.timeout)),
+        };
+        self.pace.heard(&windows, answered.as_ref().map(|_| ()));
+        answered.map(|response| scrubber.response(response))
+    }
+
+    async fn exchange(
+        &self,
+        request: &ChatRequest,
+        call: &Call,
+        key: Option<&Secret>,
+        scrubber: &Scrubber,
+        sink: &mut dyn TokenSink,
+        windows: &mut Vec<limits::Window>,
+    ) -> Result<ChatResponse, ModelError> {
+        let body = self.wire.body(request, self.stream).to_string().into_bytes();
+        let mut incoming = self.endpoint.post(&self.headers(call, key)?, body).await?;
+        *windows = limits::windows(&incoming.headers, now());
+        if !(200..300).contains(&incoming.status) {
+            return Err(refusal(incoming, scrubber).await);
+        }
+        if incoming.says("html") {
+            return Err(no_api());
+        }
+        if self.stream && !incoming.says("json") {
+            let mut sink = ScrubbedSink::new(scrubber, sink);
+            let response = self.streamed(request, incoming, &mut sink).await?;
+            sink.flush();
+            return Ok(response);
+        }
+        let bytes = incoming.body().await?;
+        if bytes.trim_ascii_start().starts_with(b"<") {
+            return Err(no_api());
+        }
+        let body = serde_json::from_slice(&bytes).map_err(|why| malformed(format!("the answer is no JSON: {why}")))?;
+        let response = scrubber.response(self.wire.read(request, &body)?);
+        show(&response, sink);
+        Ok(response)
+    }
+
+    fn headers(&self, call: &Call, key: Option<&Secret>) -> Result<Headers, ModelError> {
+        let mut headers = Headers::default();
+        headers.add("content-type", "application/json", false)?;
+        headers.add("idempotency-key", &call.idempotency_key, false)?;
+        for (name, value) in self.wire.headers() {
+            headers.add(name, value, false)?;
+        }
+        if let Some(key) = key {
+            let (name, prefix) = self.wire.key_header();
+            headers.add(name, &format!("{prefix}{}", key.expose()), true)?;
+        }
+        Ok(headers)
+    }
+
+    async fn streamed(
+        &self,
+        request: &ChatRequest,
+        mut incoming: Incoming,
+        sink: &mut dyn TokenSink,
+    ) -> Result<ChatResponse, ModelError> {
+        let mut assembler = self.wire.assembler(request);
+        let mut parser = Parser::new(Limits::default());
+        let mut events = Vec::new();
+        while !assembler.is_done() {
+            let Some(chunk) = incoming.chunk().await? else {
+                // The end of an answer is an event too; without one behind it, the rest is lost.
+                if !parser.is_between_events() {
+                    return Err(cut());
+                }
+                break;
+            };
+            parser.push(&chunk, &mut events).map_err(|why| ModelError::fatal(code::TOO_LARGE, why.to_string()))?;
+            for event in events.drain(..) {
+                feed(assembler.as_mut(), &event, sink)?;
+            }
+        }
+        let response = assembler.finish()?;
+        incoming.drain().await;
+        Ok(response)
+    }
+}
+
+impl Model for Provider {
+    fn complete<'a>(&'a self, request: &'a ChatRequest, call: &'a Call, sink: &'a mut dyn TokenSink) -> Answering<'a> {
+        Box::pin(async move {
+            match (&request.schema, self.schemas) {
+                (Some(output), SchemaSupport::Prompt) => self.ask(&in_words(request, output), call, sink).await,
+                _ => self.ask(request, call, sink).await,
+            }
+        })
+    }
+}
+
+/// The request with its schema as a sentence.
+fn in_words(request: &ChatRequest, output: &OutputSchema) -> ChatRequest {
+    let content = format!(
+        "Give the final answer as JSON and nothing else. It has to conform to this JSON Schema: {}",
+        output.schema
+    );
+    let mut request = ChatRequest { schema: None, ..request.clone() };
+    request.messages.push(Message::System { content });
+    request
+}
+
+async fn refusal(mut incoming: Incoming, scrubber: &Scrubber) -> ModelError {
+    if (300..400).contains(&incoming.status) {
+        let message = format!(
+            "the provider answered {} with a redirect, and none is followed; correct the base URL",
+            incoming.status
+        );
+        let mut error = ModelError::fatal(code::REDIRECT, message);
+        error.status = Some(incoming.status);
+        return error;
+    }
+    // Scrubbed before anything is cut to length: half a key would be found by nobody.
+    let body = scrubber.cut_text(&incoming.refusal().await);
+    let headers: BTreeMap<String, String> = std::mem::take(&mut incoming.headers);
+    errors::classify(Refusal { status: incoming.status, headers: &headers, body: &body }, now())
+}
+
+/// A page for people where an answer should be: the base URL is wrong, or something stands before the provider.
+fn no_api() -> ModelError {
+    ModelError::needs_human(code::CONFIGURATION, "the provider answered with a web page; is the base URL right?")
+}
+
+fn out_of_time(after: Duration) -> ModelError {
+    ModelError::retry(code::TIMEOUT, format!("the provider had not answered after {after:?}"))
+}
