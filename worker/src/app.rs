@@ -30,7 +30,7 @@ use crate::cli::{self, PlanFile, PlanLoader, Program};
 use crate::embedded::Registries;
 use crate::examples;
 use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
-use crate::supervisor::spec::read_spec_with;
+use crate::supervisor::spec::{SupervisorSpec, Via, ViaModel, read_spec_with};
 use crate::supervisor::{self, PLAN_RUN, PlanRunInput};
 
 /// The builder of a program.
@@ -178,15 +178,33 @@ fn load_plan(path: &Path) -> Result<PlanFile, String> {
             let path = folder.join(file);
             std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
         };
-        let read = read_spec_with(&shown, &text, &serde_json::Value::Null, &files).map_err(|why| why.to_string())?;
+        let mut read = read_spec_with(&shown, &text, &serde_json::Value::Null, &files).map_err(|why| why.to_string())?;
+        let mut notes: Vec<String> = read.warnings.iter().map(|warning| format!("warning: {warning}")).collect();
+        notes.extend(std::env::var("BOSUN_MODEL").ok().and_then(|model| played_by(&model, &mut read.spec)));
         let resolved = read.resolve().map_err(|why| why.to_string())?;
         let input = Payload::encode(&SupervisorInput::new(resolved)).map_err(|why| why.to_string())?;
-        return Ok(PlanFile { name, workflow_type: WorkflowType::of(SUPERVISOR), input });
+        return Ok(PlanFile { name, workflow_type: WorkflowType::of(SUPERVISOR), input, notes });
     }
     let directory = std::env::current_dir().map_err(|why| format!("the working directory: {why}"))?;
     let input = PlanRunInput::read(&shown, &text, &directory.to_string_lossy());
     let input = Payload::encode(&input.map_err(|why| why.to_string())?).map_err(|why| why.to_string())?;
-    Ok(PlanFile { name, workflow_type: WorkflowType::of(PLAN_RUN), input })
+    Ok(PlanFile { name, workflow_type: WorkflowType::of(PLAN_RUN), input, notes: Vec::new() })
+}
+
+/// The same spec with a model in place of the scripts: `NAME`, or `PROVIDER/NAME` for a provider of the worker. It becomes a
+/// part of the resolved spec, so that nothing reads it later. A spec that says how its agents are run is left alone.
+fn played_by(text: &str, spec: &mut SupervisorSpec) -> Option<String> {
+    let text = text.trim();
+    if text.is_empty() || !spec.via.is_scripted() {
+        return None;
+    }
+    let known = ["openai", "anthropic", "schema", "scripted"];
+    let (provider, name) = match text.split_once('/').filter(|(provider, _)| known.contains(provider)) {
+        Some((provider, name)) => (Some(provider.to_owned()), name),
+        None => (None, text),
+    };
+    spec.via = Via::Model(ViaModel { provider, name: Some(name.to_owned()), ..ViaModel::default() });
+    Some(format!("played by the model {text} (BOSUN_MODEL)"))
 }
 
 /// A hash over the file of this program.

@@ -35,6 +35,8 @@ pub struct PlanFile {
     pub name: String,
     pub workflow_type: WorkflowType,
     pub input: Payload,
+    /// What whoever starts it should know.
+    pub notes: Vec<String>,
 }
 
 /// Reads a plan file. The error is for people and names the field.

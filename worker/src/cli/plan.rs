@@ -30,6 +30,7 @@ pub(super) async fn run(cx: &mut Context, path: &Path, args: &RunArgs) -> Result
     let load =
         cx.plans.ok_or_else(|| CliError::new(Code::BadPlan, "this program has no supervisors to run plans with"))?;
     let plan = load(path).map_err(|why| CliError::new(Code::BadPlan, why))?;
+    plan.notes.iter().for_each(|note| cx.screen.note(note));
     let options = &args.execute.start.options;
     let id = match &options.workflow_id {
         Some(id) => WorkflowId::new(id)?,
@@ -122,6 +123,7 @@ mod tests {
             name: name.into(),
             workflow_type: "plan".into(),
             input: Payload::raw_json(input.to_owned()),
+            notes: Vec::new(),
         };
         let id = |name, input| workflow_id(&plan(name, input)).unwrap().to_string();
         assert_eq!(id("audit", "{}"), id("audit", "{}"));

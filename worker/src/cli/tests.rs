@@ -40,7 +40,7 @@ fn load_plan(path: &Path) -> Result<PlanFile, String> {
         return Err(format!("Invalid workflow YAML at '{}'. tasks is missing", path.display()));
     }
     let input = Payload::encode(&text).map_err(|why| why.to_string())?;
-    Ok(PlanFile { name: "audit".into(), workflow_type: "plan-run".into(), input })
+    Ok(PlanFile { name: "audit".into(), workflow_type: "plan-run".into(), input, notes: Vec::new() })
 }
 
 /// Runs a command line; in its calls and output the caller is `me@here`.

@@ -16,8 +16,10 @@ use serde_json::{Value, json};
 
 use super::work::{self, Carried};
 use super::{SUPERVISOR, SupervisorRun, children};
+use crate::agent::AGENT;
+use crate::capability::model::MODEL;
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Key, Outbox};
+use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Key, Outbox, Purpose};
 use crate::supervisor::spec::SupervisorSpec;
 
 /// How often a call is delivered whose worker was lost.
@@ -42,6 +44,9 @@ pub(super) enum Pending {
     Child {
         key: Key,
         workflow_id: String,
+        /// What an agent was asked for; absent for a supervisor.
+        #[serde(default)]
+        agent: Option<Purpose>,
     },
 }
 
@@ -50,6 +55,9 @@ pub(super) enum Pending {
 pub(super) struct Ledger {
     pending: BTreeMap<Seq, Pending>,
     keys: BTreeMap<Key, Seq>,
+    /// Calls that somebody has to do something for first: a key, money. They are made again when the run goes on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<Call>,
     pub(super) now: Timestamp,
 }
 
@@ -80,6 +88,15 @@ impl Ledger {
         self.pending.insert(seq, pending);
     }
 
+    /// The call waits for a person, and for the run to go on.
+    pub(super) fn refuse(&mut self, call: Call) {
+        self.refused.push(call);
+    }
+
+    pub(super) fn take_refused(&mut self) -> Vec<Call> {
+        std::mem::take(&mut self.refused)
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.pending.values().all(|pending| matches!(pending, Pending::Timer { .. }))
     }
@@ -103,23 +120,38 @@ impl Ledger {
                 self.keep(call.key.clone(), seq, Pending::Later { call, input, deliveries });
             }
             Carried::Child { spec } => {
-                let key = call.key.clone();
                 let input = children::nested(&spec, &call, run.depth)?;
-                self.start_child(key, SUPERVISOR, &input, cx);
+                self.start_child(call.key, SUPERVISOR, None, &input, cx);
+            }
+            Carried::Model { input, timeout } => {
+                let options = super::model::options(&summary(&call), timeout);
+                let seq = cx.schedule_activity(ActivityType::of(MODEL), &*input, options);
+                self.keep(call.key.clone(), seq, Pending::Call { call, deliveries });
+            }
+            Carried::Agent { spec } => {
+                let input = serde_json::to_value(spec).map_err(|why| why.to_string())?;
+                self.start_child(call.key, AGENT, Some(call.purpose), &input, cx);
             }
             Carried::Impossible(why) => return Err(why),
         }
         Ok(())
     }
 
-    fn start_child(&mut self, key: Key, workflow_type: &'static str, input: &Value, cx: &mut Cx<'_>) {
+    fn start_child(
+        &mut self,
+        key: Key,
+        workflow_type: &'static str,
+        agent: Option<Purpose>,
+        input: &Value,
+        cx: &mut Cx<'_>,
+    ) {
         let workflow_id = format!("{}-{}", cx.run_id(), key.replace('/', "-"));
         let id = WorkflowId::of(&workflow_id);
         // A child closes with its parent (SHN-50), in its own way.
         let parent_close_policy = ParentClosePolicy::RequestCancel;
         let options = ChildWorkflowOptions { parent_close_policy, ..ChildWorkflowOptions::default() };
         let seq = cx.start_child(workflow_type, id, input, options);
-        self.keep(key.clone(), seq, Pending::Child { key, workflow_id });
+        self.keep(key.clone(), seq, Pending::Child { key, workflow_id, agent });
     }
 
     /// Delivers a call again whose worker was lost. Whether it did.
@@ -186,6 +218,7 @@ impl SupervisorRun {
     }
 
     fn cancel_key(&mut self, key: &str, reason: &str, cx: &mut Cx<'_>) {
+        self.ledger.refused.retain(|call| call.key != key);
         let Some(seq) = self.ledger.keys.get(key).copied() else { return };
         match self.ledger.take(seq) {
             Some(Pending::Call { .. }) => cx.cancel_activity(seq),
@@ -201,7 +234,7 @@ impl SupervisorRun {
     fn start_child(&mut self, key: Key, kind: ChildKind, input: &Value, cx: &mut Cx<'_>) {
         match children::spec_of(&self.resolved.spec, kind, input, self.context.depth) {
             Ok(input) => {
-                self.ledger.start_child(key.clone(), SUPERVISOR, &input, cx);
+                self.ledger.start_child(key.clone(), SUPERVISOR, None, &input, cx);
                 let mut out = Outbox::new(self.run.clone(), cx.now());
                 self.parts.control.register(key, &mut out);
                 self.ask_all(out, cx);

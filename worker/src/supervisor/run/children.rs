@@ -7,6 +7,7 @@ use bosun_engine::{Failure, Payload, Seq};
 use serde_json::{Value, json};
 
 use super::asks::Pending;
+use super::model;
 use super::{RunContext, SupervisorInput, SupervisorRun};
 use crate::supervisor::outbox::{Call, CallFailure, CallFailureKind, ChildKind, Outbox};
 use crate::supervisor::spec::{PlanningMode, Preset, SupervisorSpec, SynthesisMode};
@@ -60,10 +61,14 @@ pub(super) fn nested(spec: &Value, call: &Call, depth: u32) -> Result<Value, Str
 impl SupervisorRun {
     /// A child has ended: what it gave, or why it gave nothing.
     pub(super) fn child_resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox) {
-        let Some(Pending::Child { key, .. }) = self.ledger.take(seq) else { return };
+        let Some(Pending::Child { key, agent, .. }) = self.ledger.take(seq) else { return };
         self.parts.control.unregister(&key);
         let answer = match result {
-            Ok(payload) => payload.decode::<Value>().map_err(|why| CallFailure::error(why.to_string())).map(given),
+            Ok(payload) => match (payload.decode::<Value>(), agent) {
+                (Ok(report), None) => Ok(given(report)),
+                (Ok(output), Some(purpose)) => model::given(self.resolved.spec.family(), purpose, &output),
+                (Err(why), _) => Err(CallFailure::error(why.to_string())),
+            },
             Err(failure) if failure.is_canceled() => {
                 Err(CallFailure { kind: CallFailureKind::Canceled, message: failure.root().message.clone() })
             }

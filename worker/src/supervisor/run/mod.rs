@@ -13,6 +13,8 @@ mod asks;
 mod carrier;
 mod children;
 mod input;
+mod model;
+mod model_shapes;
 mod output;
 mod parts;
 mod people;
@@ -43,10 +45,12 @@ use self::carrier::Carrier;
 use self::parts::Parts;
 use super::graph::Phase;
 use super::journal::{Note, NoteKind};
-use super::outbox::{Answer, Key, Outbox};
+use super::outbox::{Answer, Ask, Key, Outbox};
+use super::people::control::ControlRequest;
 use super::routing::{CHILD_CHECKPOINTS, PRE_ROUTING};
 use super::spec::{Family, Preset, ResolvedSpec};
 use super::team::registry::check_process_depth;
+use crate::capability::model::MODEL_NEEDS_HUMAN;
 
 /// The workflow type.
 pub const SUPERVISOR: &str = "supervisor";
@@ -172,6 +176,14 @@ impl SupervisorRun {
         {
             return;
         }
+        if let Err(failure) = &result
+            && failure.root().type_name() == MODEL_NEEDS_HUMAN
+            && !self.parts.control.is_cancelled()
+        {
+            // Nothing is lost by waiting: the run is paused with the reason, and asks again when somebody resumes it.
+            self.parts.control.pause(ControlRequest::new(&failure.root().message, "model"), out);
+            return self.ledger.refuse(call);
+        }
         let answer = asks::answer(&self.resolved.spec, &call, result);
         self.hear(call.key, answer, out);
     }
@@ -262,6 +274,9 @@ impl SupervisorRun {
     /// After every event: what may start starts.
     fn go_on(&mut self, out: &mut Outbox) {
         if self.parts.control.is_running() {
+            for call in self.ledger.take_refused() {
+                out.ask(Ask::Call(call));
+            }
             for (key, answer) in std::mem::take(&mut self.held) {
                 self.answered(&key, answer, out);
             }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use bosun_engine::{ActivityOptions, ActivityType, CancellationType, RetryPolicy};
 use serde_json::{Value, json};
 
+use crate::agent::AgentSpec;
 use crate::capability::http::HTTP;
+use crate::capability::model::ModelInput;
 use crate::capability::process::PROCESS;
 use crate::supervisor::outbox::{Call, Purpose};
 use crate::supervisor::spec::{SupervisorSpec, Via};
@@ -16,7 +18,7 @@ use crate::supervisor::spec::{SupervisorSpec, Via};
 /// Capabilities that tasks may name without an agent.
 pub(super) const IN_THE_BOX: [&str; 5] = ["process", "http", "compose", "activity", "human"];
 /// How long a call may take whose agent says nothing.
-const TIMEOUT: Duration = Duration::from_secs(600);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How a call is carried out.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +36,15 @@ pub(super) enum Carried {
     /// A supervisor of its own.
     Child {
         spec: Value,
+    },
+    /// One call of a model.
+    Model {
+        input: Box<ModelInput>,
+        timeout: Duration,
+    },
+    /// A model with all that it needs to answer, as a run of its own.
+    Agent {
+        spec: Box<AgentSpec>,
     },
     /// It cannot be: why.
     Impossible(String),
@@ -71,6 +82,7 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call) -> Carried {
             });
             Carried::Activity { activity_type: HTTP.into(), input, timeout: timeout + Duration::from_secs(15) }
         }
+        Via::Model(model) => super::model::carried(spec, call, model),
         Via::Supervisor(nested) => match &nested.spec {
             Some(spec) => Carried::Child { spec: Value::Object(spec.clone()) },
             None => Carried::Impossible("the nested supervisor has no spec".to_owned()),
@@ -147,6 +159,7 @@ pub(super) fn answer_of(spec: &SupervisorSpec, call: &Call, value: Value) -> Res
             Some(json) => Ok(json.clone()),
             None => Ok(Value::String(text("body"))),
         },
-        _ => Ok(value),
+        Via::Model(_) => Ok(super::model::said(&value)),
+        Via::Scripted | Via::Activity(_) | Via::Supervisor(_) => Ok(value),
     }
 }

@@ -221,6 +221,37 @@ pub enum Via {
     Http(ViaHttp),
     /// By a supervisor of its own, as a child run (LGS-08, FSS-23).
     Supervisor(ViaSupervisor),
+    /// By a language model.
+    Model(ViaModel),
+}
+
+impl Via {
+    pub fn is_scripted(&self) -> bool {
+        *self == Via::Scripted
+    }
+}
+
+/// Which model, and what it may use. What is absent here stands in the agent's or the role's `model`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ViaModel {
+    /// A provider of the worker: `openai` (any address that speaks its protocol), `anthropic`, `schema`. Null is `openai`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// The provider's name for the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// The most tokens of one answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// What a worker may use: grants of the workflow `agent`. What is not here does not exist for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<Map<String, Value>>,
+    /// How far it may go: limits of the workflow `agent`.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub limits: Map<String, Value>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::agent::{Agent, MemoryScope, Via};
+use super::agent::{Agent, MemoryScope, Via, ViaModel};
 use super::preset::{Family, Preset};
 use super::script::Script;
 use super::sections::{ChatTeam, PlanningMode, Selection};
 use super::template;
 use super::whole::SupervisorSpec;
+use crate::agent::spec::{Limits, ToolGrant};
 use crate::supervisor::fields::FieldError;
 use crate::supervisor::plan::Plan;
 use crate::supervisor::plan_yaml::{self, PlanProblem};
@@ -82,6 +83,8 @@ fn agents(spec: &SupervisorSpec) -> Check {
         tools.insert(tool, &agent.name);
         one_agent(agent, &format!("agents[{i}]"))?;
     }
+    one_agent(&Agent { via: spec.via.clone(), ..Agent::new("everybody") }, "")
+        .map_err(|why| FieldError::at(why.path.trim_start_matches('.').to_owned(), why.problem))?;
     spec.manager_agent.as_ref().map_or(Ok(()), |manager| one_agent(manager, "manager_agent"))
 }
 
@@ -89,6 +92,21 @@ fn agents(spec: &SupervisorSpec) -> Check {
 pub fn delegate_tool(agent: &str) -> String {
     let word = |c: char| if c.is_alphanumeric() || c == '_' { c } else { '_' };
     format!("delegate_to_{}", agent.chars().map(word).collect::<String>())
+}
+
+/// What a model may use and how far it may go are read here, so that a run does not find out.
+fn via_model(model: &ViaModel, at: &str) -> Check {
+    let problem = |at: String, why: serde_path_to_error::Error<serde_json::Error>| {
+        let path = why.path().to_string();
+        let at = if path == "." { at } else { format!("{at}.{path}") };
+        FieldError::at(at, why.into_inner().to_string())
+    };
+    for (i, tool) in model.tools.iter().enumerate() {
+        let read: Result<ToolGrant, _> = serde_path_to_error::deserialize(Value::Object(tool.clone()));
+        read.map_err(|why| problem(format!("{at}.via.model.tools[{i}]"), why))?;
+    }
+    let read: Result<Limits, _> = serde_path_to_error::deserialize(Value::Object(model.limits.clone()));
+    read.map(|_| ()).map_err(|why| problem(format!("{at}.via.model.limits"), why))
 }
 
 fn one_agent(agent: &Agent, at: &str) -> Check {
@@ -106,6 +124,7 @@ fn one_agent(agent: &Agent, at: &str) -> Check {
         Via::Supervisor(inner) if inner.spec.is_none() => {
             Err(FieldError::at(format!("{at}.via.supervisor"), "needs the `file` or the `spec` of the supervisor"))
         }
+        Via::Model(model) => via_model(model, at),
         _ => Ok(()),
     }
 }

@@ -28,7 +28,9 @@ mod tests;
 mod typed;
 mod whole;
 
-pub use agent::{Agent, AgentKind, Limits, MemoryScope, Model, Role, Tool, Via, ViaHttp, ViaProcess, ViaSupervisor};
+pub use agent::{
+    Agent, AgentKind, Limits, MemoryScope, Model, Role, Tool, Via, ViaHttp, ViaModel, ViaProcess, ViaSupervisor,
+};
 pub use builder::SpecBuilder;
 pub use check::delegate_tool;
 pub use choice::{PlanningChoice, choose_planning};

@@ -32,6 +32,9 @@ pub struct SupervisorSpec {
     /// What the supervisor may do; anything else is refused and told to it.
     pub authority: Vec<Authority>,
     pub agents: Vec<Agent>,
+    /// How agents and the jobs of planning, deciding, reviewing and synthesizing are done that do not say themselves.
+    #[serde(skip_serializing_if = "Via::is_scripted")]
+    pub via: Via,
     /// Makes the plan; null is the supervisor's own model.
     pub planner: Option<Role>,
     /// Decides: the supervisor, controller, selector or lead.
@@ -82,6 +85,7 @@ impl Default for SupervisorSpec {
             seed_plan: None,
             authority: Authority::usual(),
             agents: Vec::new(),
+            via: Via::Scripted,
             planner: None,
             supervisor: None,
             reviewer: None,
@@ -149,7 +153,14 @@ impl SupervisorSpec {
     /// How a call is carried out.
     pub fn via(&self, call: &Call) -> &Via {
         let role = || self.role_of(call).map(|role| &role.via);
-        self.player(call).map(|agent| &agent.via).or_else(role).unwrap_or(&Via::Scripted)
+        let own = self.player(call).map(|agent| &agent.via).or_else(role).unwrap_or(&Via::Scripted);
+        let thinks = matches!(
+            call.purpose,
+            Purpose::Plan | Purpose::Decide | Purpose::ExecuteWorker | Purpose::Review | Purpose::Synthesize
+        );
+        // A function is no model, whatever the others are.
+        let function = self.player(call).is_some_and(Agent::is_callable);
+        if own.is_scripted() && thinks && !function { &self.via } else { own }
     }
     /// All roles, by where they stand in a file.
     pub fn roles(&self) -> Vec<(String, &Role)> {

@@ -1,0 +1,226 @@
+//! Calls that a language model answers: what it is asked, and what its answer is to whoever asked.
+//!
+//! A step of agents that call tools of the run is one call of the capability `model`, with the conversation and the tools
+//! as the run has recorded them. Everything else is the workflow `agent` as a child: it repairs an answer of the wrong
+//! shape, waits out limits, keeps a budget of its own, and may use the tools that the spec grants.
+//!
+//! Invariant: a request is a pure function of the spec and the call; an answer is read by the part that asked, as a script's
+//! would be. Nothing is sent from here.
+
+use std::time::Duration;
+
+use bosun_engine::{ActivityOptions, CancellationType, RetryPolicy};
+use serde_json::{Map, Value, json};
+
+use super::model_shapes::shape_of;
+use super::work::{Carried, TIMEOUT};
+use crate::agent::spec::{AgentSpec, Limits, ToolGrant};
+use crate::capability::model::{
+    ChatRequest, MODEL_FATAL, MODEL_NEEDS_HUMAN, Message, ModelInput, Said, ToolCall, ToolSpec,
+};
+use crate::supervisor::outbox::{Answer, Call, CallFailure, Purpose};
+use crate::supervisor::spec::{Family, SupervisorSpec, ViaModel};
+
+/// The provider of a spec that names none.
+const PROVIDER: &str = "openai";
+/// How often one request is tried before its failure counts.
+const ATTEMPTS: u32 = 10;
+
+/// Which model, and how it is asked.
+struct Asked {
+    provider: String,
+    model: String,
+    temperature: Option<f64>,
+    max_tokens: Option<u32>,
+    system: String,
+}
+
+/// What `via: model` says, then the agent's or the role's own `model`.
+fn asked(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Result<Asked, String> {
+    let (agent, role) = (spec.player(call), spec.role_of(call));
+    let own = agent.and_then(|agent| agent.model.as_ref()).or(role.and_then(|role| role.model.as_ref()));
+    let setting = |key: &str| own.and_then(|model| model.settings.get(key));
+    let named = |text: Option<&Value>| text.and_then(Value::as_str).map(str::to_owned);
+    let system = agent.map(|agent| &agent.system_prompt).filter(|text| !text.is_empty());
+    let whole = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+    Ok(Asked {
+        provider: via.provider.clone().or_else(|| named(setting("provider"))).unwrap_or_else(|| PROVIDER.to_owned()),
+        model: via.name.clone().or_else(|| own.map(|model| model.name.clone())).ok_or_else(|| {
+            format!(
+                "no model is named for {}: give `via.model.name` or `model`",
+                call.agent.as_deref().unwrap_or(&call.key)
+            )
+        })?,
+        temperature: via.temperature.or_else(|| setting("temperature").and_then(Value::as_f64)),
+        max_tokens: via.max_tokens.or_else(|| setting("max_tokens").and_then(whole)),
+        system: system.or(role.map(|role| &role.system_prompt)).cloned().unwrap_or_default(),
+    })
+}
+
+/// What a call becomes.
+pub(super) fn carried(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Carried {
+    let asked = match asked(spec, call, via) {
+        Ok(asked) => asked,
+        Err(why) => return Carried::Impossible(why),
+    };
+    if is_step(spec, call) {
+        return Carried::Model { input: Box::new(step(asked, call)), timeout: call.timeout.unwrap_or(TIMEOUT) };
+    }
+    match agent(spec, asked, call, via) {
+        Ok(spec) => Carried::Agent { spec: Box::new(spec) },
+        Err(why) => Carried::Impossible(why),
+    }
+}
+
+/// Whether the run itself carries out the tools that the answer asks for.
+fn is_step(spec: &SupervisorSpec, call: &Call) -> bool {
+    spec.family() == Family::Agents && call.context.get("messages").is_some() && call.context.get("tools").is_some()
+}
+
+fn agent(spec: &SupervisorSpec, asked: Asked, call: &Call, via: &ViaModel) -> Result<AgentSpec, String> {
+    let read = |what: &str, why: serde_json::Error| format!("via.model.{what}: {why}");
+    let work = call.purpose == Purpose::ExecuteWorker;
+    let granted = if work { via.tools.clone() } else { Vec::new() };
+    let tools: Vec<ToolGrant> = serde_json::from_value(Value::Array(granted.into_iter().map(Value::Object).collect()))
+        .map_err(|why| read("tools", why))?;
+    let limits: Limits =
+        serde_json::from_value(Value::Object(via.limits.clone())).map_err(|why| read("limits", why))?;
+    let mut agent: AgentSpec = serde_json::from_value(json!({
+        "name": call.agent.as_deref().unwrap_or(call.purpose.as_str()), "provider": asked.provider,
+        "model": asked.model, "system": asked.system, "task": task_of(call),
+    }))
+    .map_err(|why| why.to_string())?;
+    (agent.tools, agent.limits, agent.temperature) = (tools, limits, asked.temperature);
+    agent.max_output_tokens = asked.max_tokens.unwrap_or(agent.max_output_tokens);
+    agent.schema = shape_of(spec, call);
+    agent.check()?;
+    Ok(agent)
+}
+
+/// The text of the call, or its data where nobody wrote a text for it.
+fn task_of(call: &Call) -> String {
+    if call.prompt.trim().is_empty() { format!("{:#}", call.context) } else { call.prompt.clone() }
+}
+
+/// One step of a conversation, in the model's words.
+fn step(asked: Asked, call: &Call) -> ModelInput {
+    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let list = |key: &str| call.context.get(key).and_then(Value::as_array).into_iter().flatten();
+    let instructions = text(&call.context, "instructions");
+    let system = if instructions.is_empty() { asked.system } else { instructions };
+    let system = (!system.is_empty()).then_some(Message::System { content: system });
+    let tool = |tool: &Value| ToolSpec {
+        name: text(tool, "name"),
+        description: text(tool, "description"),
+        parameters: tool.get("parameters").cloned().unwrap_or_else(|| json!({ "type": "object" })),
+    };
+    let request = ChatRequest {
+        model: asked.model,
+        messages: system.into_iter().chain(list("messages").map(message)).collect(),
+        tools: list("tools").map(tool).collect(),
+        temperature: asked.temperature,
+        max_tokens: asked.max_tokens,
+        ..ChatRequest::default()
+    };
+    ModelInput::new(asked.provider, request)
+}
+
+/// A message of the run as the model's.
+fn message(value: &Value) -> Message {
+    let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let call = |call: &Value| {
+        let text = |key: &str| call.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let arguments = call.get("args").or_else(|| call.get("arguments")).cloned().unwrap_or_else(|| json!({}));
+        ToolCall { id: text("id"), name: text("name"), arguments }
+    };
+    match text("role").as_str() {
+        "system" => Message::System { content: text("content") },
+        "assistant" => {
+            let calls = value.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
+            Message::Assistant(Said { content: text("content"), tool_calls: calls.map(call).collect() })
+        }
+        "tool" => Message::Tool {
+            call_id: text("tool_call_id"),
+            name: text("name"),
+            content: text("content"),
+            is_error: false,
+        },
+        _ => Message::User { content: text("content") },
+    }
+}
+
+/// The capability's own retries: a wait that the provider asks for is a durable timer, and frees the slot.
+pub(super) fn options(summary: &str, timeout: Duration) -> ActivityOptions {
+    ActivityOptions {
+        start_to_close: Some(timeout),
+        retry_policy: Some(RetryPolicy {
+            maximum_attempts: ATTEMPTS,
+            maximum_interval: Some(Duration::from_secs(60)),
+            non_retryable_error_types: vec![MODEL_NEEDS_HUMAN.to_owned(), MODEL_FATAL.to_owned()],
+            ..RetryPolicy::default()
+        }),
+        cancellation: CancellationType::TryCancel,
+        summary: Some(summary.to_owned()),
+        ..ActivityOptions::default()
+    }
+}
+
+/// What the model said in a step, as the loop of agents reads it.
+pub(super) fn said(output: &Value) -> Value {
+    let response = &output["response"];
+    let calls = response["said"]["tool_calls"].as_array().into_iter().flatten();
+    let call = |call: &Value| json!({ "id": call["id"], "name": call["name"], "args": arguments(&call["arguments"]) });
+    let mut said = json!({
+        "content": response["said"]["content"], "tokens": tokens(&response["usage"]), "model": response["model"],
+    });
+    let calls: Vec<Value> = calls.map(call).collect();
+    if !calls.is_empty() {
+        said["tool_calls"] = calls.into();
+    }
+    said
+}
+
+/// Arguments that are no object are shown to the loop as they are: it refuses them by name.
+fn arguments(arguments: &Value) -> Value {
+    if arguments.is_null() { json!({}) } else { arguments.clone() }
+}
+
+fn tokens(usage: &Value) -> u64 {
+    let part = |key: &str| usage.get(key).and_then(Value::as_u64).unwrap_or_default();
+    part("input").saturating_add(part("output"))
+}
+
+/// What an agent below gave, as the part that asked reads it.
+pub(super) fn given(family: Family, purpose: Purpose, output: &Value) -> Answer {
+    let stop = &output["stop"];
+    if stop != "completed" {
+        let why = stop.as_str().map_or_else(|| stop.to_string(), str::to_owned);
+        return Err(CallFailure::error(format!("the agent stopped: {why}")));
+    }
+    let text = output.get("text").cloned().unwrap_or_default();
+    let spent = &output["spent"];
+    let tokens = spent["tokens"].as_u64().unwrap_or_default();
+    let model = output["by_model"].as_object().and_then(|models| models.keys().next().cloned());
+    Ok(match (purpose, family, output.get("value").filter(|value| !value.is_null())) {
+        // A decision is read strictly, and says what it cost where it has a place for it.
+        (Purpose::Plan | Purpose::Decide | Purpose::Review, Family::Graph, Some(Value::Object(value))) => {
+            let mut value = without_nulls(value);
+            value.insert("tokens".to_owned(), tokens.into());
+            Value::Object(value)
+        }
+        (Purpose::ExecuteWorker, Family::Chat, _) => json!({ "content": text, "tokens": tokens }),
+        (Purpose::ExecuteWorker, Family::Graph, value) => {
+            // Money that is not known is not said, and is not 0.
+            let known = output["unpriced_calls"].as_u64() == Some(0);
+            let cost = spent["cost_micros"].as_u64().filter(|_| known).map(|micros| micros as f64 / 1e6);
+            let result = value.cloned().unwrap_or(text);
+            json!({ "result": result, "success": true, "tokens": tokens, "cost_usd": cost, "model": model })
+        }
+        (_, _, value) => value.cloned().unwrap_or(text),
+    })
+}
+
+/// Models fill in what they have nothing for: null is as good as absent.
+fn without_nulls(value: &Map<String, Value>) -> Map<String, Value> {
+    value.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
