@@ -25,6 +25,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::capability::model::ModelConfig;
+use crate::agent::{self, Conversations, WithAgents};
 use crate::capability::{self, CapabilityConfig};
 use crate::cli::{self, PlanFile, PlanLoader, Program};
 use crate::embedded::Registries;
@@ -39,6 +40,7 @@ pub struct App {
     registries: Registries,
     plans: Option<PlanLoader>,
     versioned: bool,
+    conversations: Conversations,
 }
 
 impl App {
@@ -113,10 +115,17 @@ impl App {
 
     /// The built-in supervisors and examples with the capabilities in the box: what makes the stock `bosun`.
     pub fn with_supervisors(self) -> Self {
+        let conversations = self.conversations.clone();
         self.workflows(supervisor::register)
+            .workflows(agent::register)
             .workflows(examples::register)
             .activities(examples::register_activities)
             .at_open(capabilities)
+            .at_open(move |_, activities| {
+                // After the capabilities: an agent asks the model that is registered there.
+                agent::register_activities(activities, conversations.clone());
+                Ok(())
+            })
             .plans(load_plan)
     }
 
@@ -136,7 +145,8 @@ impl App {
     /// As [`App::main`] with these arguments; the first is the program's name.
     pub fn run(mut self, args: impl IntoIterator<Item = std::ffi::OsString>) -> cli::exit::Exit {
         self.registries.identity = Some(cli::identity());
-        let program = Program { opener: Arc::new(self.registries), plans: self.plans };
+        let opener = WithAgents { opener: self.registries, conversations: self.conversations };
+        let program = Program { opener: Arc::new(opener), plans: self.plans };
         cli::main(&program, args)
     }
 }

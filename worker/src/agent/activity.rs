@@ -19,11 +19,8 @@ use tokio::sync::watch;
 use super::machine::ModelCall;
 use super::resolve::Conversation;
 use super::workflow::AGENT_MODEL;
-use crate::backend::Backend;
-use crate::capability::model::ChatRequest;
+use crate::capability::model::{ChatRequest, MODEL};
 
-/// The activity that is called with whole requests.
-const MODEL: &str = "model";
 /// The history could not be read; it may be later.
 pub const TRANSCRIPT_UNAVAILABLE: &str = "TranscriptUnavailable";
 /// The history is not that of an agent.
@@ -31,12 +28,13 @@ pub const TRANSCRIPT_BROKEN: &str = "TranscriptBroken";
 /// A worker that has just started is waited for.
 const ATTACH_WAIT: Duration = Duration::from_secs(30);
 /// Events that are read at a time; fewer mean that there are no more.
-const PAGE: usize = 500;
+pub(super) const PAGE: usize = 500;
 /// Conversations that are kept, and about how much memory they may take together.
 const CACHED_RUNS: usize = 64;
 const CACHED_BYTES: usize = 256 * 1024 * 1024;
 
-type Reading<'a> = Pin<Box<dyn Future<Output = Result<Vec<Event>, String>> + Send + 'a>>;
+/// A page that is being read.
+pub type Reading<'a> = Pin<Box<dyn Future<Output = Result<Vec<Event>, String>> + Send + 'a>>;
 
 /// Where histories are read.
 pub trait RunHistory: Send + Sync {
@@ -47,16 +45,6 @@ pub trait RunHistory: Send + Sync {
 impl RunHistory for Client {
     fn events(&self, target: Target, from: EventId) -> Reading<'_> {
         Box::pin(async move { self.history(&target, from, PAGE).await.map_err(|why| why.to_string()) })
-    }
-}
-
-/// The histories of an engine behind the backend's trait.
-#[derive(Clone)]
-pub struct OfBackend(pub Arc<dyn Backend>);
-
-impl RunHistory for OfBackend {
-    fn events(&self, target: Target, from: EventId) -> Reading<'_> {
-        Box::pin(async move { self.0.history(target, from, PAGE).await.map_err(|why| why.to_string()) })
     }
 }
 
@@ -115,7 +103,7 @@ impl Conversations {
         loop {
             let page = source.events(target.clone(), conversation.next_event()).await;
             let page = page.map_err(|why| Failure::application(TRANSCRIPT_UNAVAILABLE, why))?;
-            page.iter().for_each(|event| conversation.hear(event));
+            page.iter().for_each(|event| conversation.hear(event.id, &event.kind));
             if page.len() < PAGE {
                 break;
             }

@@ -15,6 +15,7 @@ pub mod grants;
 pub mod ledger;
 pub mod loops;
 pub mod machine;
+mod opener;
 pub mod resolve;
 pub mod schema;
 pub mod spec;
@@ -23,5 +24,6 @@ pub mod workflow;
 
 pub use activity::{Conversations, register_activities};
 pub use machine::AgentOutput;
+pub use opener::WithAgents;
 pub use spec::AgentSpec;
 pub use workflow::{AGENT, AGENT_MODEL, register};

@@ -53,9 +53,9 @@ impl Conversation {
     }
 
     /// The next event of the history.
-    pub fn hear(&mut self, event: &bosun_engine::Event) {
-        self.next_event = event.id.next();
-        match &event.kind {
+    pub fn hear(&mut self, id: EventId, event: &EventKind) {
+        self.next_event = id.next();
+        match event {
             EventKind::WorkflowExecutionStarted(started) => self.spec = started.input.decode().ok(),
             EventKind::ActivityTaskScheduled(task) if task.activity_type.as_str() == AGENT_MODEL => {
                 if let Ok(call) = task.input.decode() {

@@ -20,7 +20,7 @@ use super::machine::{
     Agent, AgentOutput, Ask, Event, Fault, FaultClass, Key, ModelAnswer, ModelCall, QUERIES, StopReason,
 };
 use super::spec::AgentSpec;
-use crate::capability::model::ChatResponse;
+use crate::capability::model::{ChatResponse, MODEL_FATAL, MODEL_NEEDS_HUMAN};
 
 /// The workflow type.
 pub const AGENT: &str = "agent";
@@ -34,9 +34,6 @@ pub const SIGNAL_APPROVAL: &str = "approval_response_v1";
 pub const SIGNAL_TOP_UP: &str = "budget_top_up_v1";
 pub const SIGNAL_RESUME: &str = "resume_v1";
 
-/// Failure types of the activity `model`.
-const MODEL_NEEDS_HUMAN: &str = "ModelNeedsHuman";
-const MODEL_FATAL: &str = "ModelFatal";
 /// One attempt of a model call may take as long.
 const MODEL_TIMEOUT: Duration = Duration::from_secs(600);
 /// A tool that keeps its own time is given a little more.

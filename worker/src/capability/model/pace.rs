@@ -20,6 +20,9 @@ use super::{ErrorClass, ModelError};
 /// Waits up to this long are not worth a timer of the engine.
 const SHORT: Duration = Duration::from_millis(1_500);
 
+/// Whoever is overtaken this often goes later: short waits are not to add up to a long one.
+const SHORT_WAITS: u32 = 4;
+
 /// When all slots are taken: about the length of an answer.
 const SLOT_WAIT: Duration = Duration::from_secs(5);
 
@@ -140,7 +143,7 @@ impl Pace {
     pub(super) async fn admit(&self) -> Result<SemaphorePermit<'_>, ModelError> {
         let slot = tokio::time::timeout(SHORT, self.slots.acquire()).await;
         let slot = slot.ok().and_then(Result::ok).ok_or_else(|| paced("too many requests are under way", SLOT_WAIT))?;
-        loop {
+        for _ in 0..SHORT_WAITS {
             let admitted = self.with(|gauge| gauge.admit(now()));
             match admitted {
                 Ok(()) => return Ok(slot),
@@ -148,6 +151,7 @@ impl Pace {
                 Err(wait) => return Err(paced("the provider is to be left alone for a while", wait)),
             }
         }
+        Err(paced("too many requests want to go", SLOT_WAIT))
     }
 
     /// Remembers what an answer says about the pace.

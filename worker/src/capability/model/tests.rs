@@ -7,6 +7,7 @@ use super::provider::Provider;
 use super::*;
 
 mod hostile;
+mod run;
 
 /// A request that uses everything.
 fn full_request() -> ChatRequest {

@@ -30,7 +30,7 @@ const DRAIN: Duration = Duration::from_millis(200);
 pub struct TransportLimits {
     /// After decompression.
     pub response_bytes: usize,
-    /// The longest silence, between two pieces of an answer. The first piece is waited for as long as the call may take.
+    /// The longest silence in an answer that has begun. Its beginning is waited for as long as the call may take.
     pub idle_ms: u64,
 }
 

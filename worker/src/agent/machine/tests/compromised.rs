@@ -1,1 +1,501 @@
-//! later
+//! A model that is wholly in an enemy's hands, people whose signals are forged, and answers in any order (engine.md G41).
+//!
+//! Invariant: whatever is said, what is dispatched is within the spec that the run was started with, approved where it
+//! must be, and paid for; agents below have no more than those above; the sums are those of an own count; and it ends.
+//! `BOSUN_CASES` says how many cases are tried.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::*;
+use crate::agent::ledger::{Amount, Caps, TopUp};
+use crate::agent::spec::{Grant, ToolGrant};
+
+/// What the agent at the top may do: everything else is forbidden.
+fn policy(limits: &Value) -> AgentSpec {
+    spec(json!({
+        "max_output_tokens": 100,
+        "price": { "input": 1_000_000, "output": 1_000_000 },
+        "limits": limits,
+        "tools": [
+            { "name": "grep", "does": { "process": { "argv": ["grep", "-n", "{pattern}", "{file}"], "jail": "/w" } } },
+            { "name": "fetch", "does": { "http": { "hosts": ["api.example"], "methods": ["GET"] } } },
+            { "name": "file", "does": { "file": { "root": "/w" } } },
+            { "name": "pay", "approval": true, "parameters": { "type": "object", "required": ["cents"],
+              "properties": { "cents": { "type": "integer", "maximum": 100 } }, "additionalProperties": false },
+              "does": { "activity": { "activity_type": "pay" } } },
+            { "name": "ask", "does": { "agent": { "tools": ["grep", "pay", "ask"] } } },
+        ],
+    }))
+}
+
+/// An independent reading of the policy: whether this may ever be dispatched.
+fn is_within(activity_type: &str, input: &Value) -> bool {
+    match activity_type {
+        "process" => {
+            let argv: Vec<&str> = input["argv"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+            argv.len() == 4
+                && argv[..2] == ["grep", "-n"]
+                && !argv[2].starts_with('-')
+                && !argv[3].starts_with('-')
+                && input["jail"] == "/w"
+                && input.get("env_allow").is_none()
+                && input.get("env").is_none()
+        }
+        "http" => {
+            let url = input["url"].as_str().unwrap();
+            url.starts_with("https://api.example/")
+                && input["method"] == "GET"
+                && input["follow_redirects"] == 0
+                && input.get("headers").is_none()
+        }
+        "file" => input["root"] == "/w" && (input["op"] == "read" || input["op"] == "list"),
+        "pay" => input.as_object().unwrap().len() == 1 && input["cents"].as_i64().unwrap() <= 100,
+        _ => false,
+    }
+}
+
+/// What the enemy says: calls within the policy, at its edge and beyond.
+fn call() -> impl Strategy<Value = (String, Value)> {
+    let text = || {
+        prop_oneof![
+            Just("x"),
+            Just("-f"),
+            Just("--help"),
+            Just("a\0b"),
+            Just("$(rm -rf /)"),
+            Just("; rm"),
+            Just("{file}"),
+            Just("https://api.example/a"),
+            Just("https://api.example.evil/a"),
+            Just("http://api.example/"),
+            Just("https://api.example@evil/"),
+            Just("https://evil/?https://api.example/"),
+            Just("file:///etc/passwd"),
+            Just("https://api.example:8443/"),
+            Just("HTTPS://API.EXAMPLE/b"),
+            Just("../../etc/passwd"),
+            Just("https:api.example"),
+            Just("https://api.example\\@evil/"),
+        ]
+    };
+    let name = prop_oneof![
+        8 => prop::sample::select(vec!["grep", "fetch", "file", "pay", "ask"]),
+        1 => prop::sample::select(vec!["rm", "process", "agent", "Grep", "", "budget_top_up_v1", "agent_model"]),
+    ];
+    let grep = (text(), text()).prop_map(|(pattern, file)| json!({ "pattern": pattern, "file": file }));
+    let fetch = (text(), prop::sample::select(vec!["GET", "POST", "get"]))
+        .prop_map(|(url, method)| json!({ "url": url, "method": method }));
+    let bare = text().prop_map(|url| json!({ "url": url }));
+    let file = (prop::sample::select(vec!["read", "list", "write", "exec"]), text())
+        .prop_map(|(op, path)| json!({ "op": op, "path": path }));
+    let pay = (-5..200_i64).prop_map(|cents| json!({ "cents": cents }));
+    let ask = (prop::option::of(0..5_000_u64), prop::option::of(0..9_u64)).prop_map(|(tokens, steps)| {
+        let mut request = json!({ "task": "go", "tools": ["grep", "pay", "ask", "rm", "file"] });
+        if let Some(tokens) = tokens {
+            request["max_tokens"] = json!(tokens);
+        }
+        if let Some(steps) = steps {
+            request["max_steps"] = json!(steps);
+        }
+        request
+    });
+    let wide = prop::sample::select(vec![
+        json!({ "task": "go", "approval": false }),
+        json!({ "task": "go", "tools": [{ "name": "rm", "does": { "activity": { "activity_type": "rm" } } }] }),
+        json!({ "task": "go", "limits": { "depth": 99 }, "depth": -1 }),
+        json!({ "pattern": "x", "file": "y", "argv": ["rm"], "jail": "/" }),
+        json!({ "op": "read", "path": "x", "root": "/" }),
+        json!({ "url": "https://api.example/", "headers": { "authorization": { "env": "KEY" } } }),
+        json!({ "cents": 5, "approved": true }),
+        json!({ "cents": "5" }),
+        json!("{\"cents\":5}"),
+        json!(null),
+    ]);
+    let arguments = prop_oneof![3 => grep, 3 => fetch, 1 => bare, 3 => file, 4 => pay, 4 => ask, 3 => wide];
+    // Mostly the arguments fit the tool.
+    (name, arguments, any::<bool>()).prop_map(|(name, arguments, fit)| {
+        let has = |member: &str| arguments.get(member).is_some();
+        let fitting = match () {
+            () if has("pattern") => "grep",
+            () if has("url") => "fetch",
+            () if has("op") => "file",
+            () if has("cents") => "pay",
+            () if has("task") => "ask",
+            () => name,
+        };
+        ((if fit { fitting } else { name }).to_owned(), arguments)
+    })
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    /// The open ask of this number ends, well or not.
+    Answer {
+        at: prop::sample::Index,
+        fault: Option<FaultClass>,
+    },
+    /// A response to the call that waits, right or forged in one way.
+    Respond {
+        approved: bool,
+        forged: u8,
+        again: bool,
+    },
+    TopUp(u64),
+    Resume,
+    Cancel,
+    Wait(u64),
+}
+
+#[derive(Debug, Clone)]
+struct Case {
+    limits: Value,
+    answers: Vec<(Vec<(String, Value)>, Option<u64>, Option<u64>)>,
+    acts: Vec<Act>,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let fault = prop_oneof![
+        9 => Just(None),
+        1 => prop::sample::select(vec![FaultClass::NeedsHuman, FaultClass::Lost, FaultClass::Canceled]).prop_map(Some),
+    ];
+    prop_oneof![
+        20 => (any::<prop::sample::Index>(), fault).prop_map(|(at, fault)| Act::Answer { at, fault }),
+        6 => (any::<bool>(), 0..5_u8, any::<bool>()).prop_map(|(approved, forged, again)| Act::Respond { approved, forged, again }),
+        1 => (0..400_u64).prop_map(Act::TopUp),
+        1 => Just(Act::Resume),
+        1 => prop::bool::weighted(0.1).prop_map(|cancel| if cancel { Act::Cancel } else { Act::Resume }),
+        1 => (0..2_000_u64).prop_map(Act::Wait),
+    ]
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let limits = (
+        (prop::option::of(1..12_u64), prop::option::of(0..20_u64), prop::option::of(0..3_000_u64)),
+        (prop::option::of(0..3_000_u64), prop::option::of(1..5_000_u64), 1..4_u32, 0..3_u32),
+        (prop::sample::select(vec!["ask", "stop", "degrade"]), prop::sample::select(vec![0, 2, 3]), any::<bool>()),
+    )
+        .prop_map(|((steps, calls, tokens), (cost, wall, fan_out, depth), (policy, loops, small))| {
+            json!({ "max_steps": steps.unwrap_or(15), "max_tool_calls": calls, "max_tokens": tokens,
+                "max_cost_micros": cost, "wall_ms": wall, "fan_out": fan_out, "depth": depth, "on_exhausted": policy,
+                "loop_repeats": loops, "context_tokens": if small { 700 } else { 100_000 },
+                "degrade": { "model": "small", "price": { "input": 1, "output": 1 } } })
+        });
+    let usage = || prop_oneof![8 => (0..200_u64).prop_map(Some), 1 => Just(None), 1 => Just(Some(u64::MAX))];
+    let answer = (prop::collection::vec(call(), 0..4), usage(), usage());
+    (limits, prop::collection::vec(answer, 1..12), prop::collection::vec(act(), 0..60))
+        .prop_map(|(limits, answers, acts)| Case { limits, answers, acts })
+}
+
+/// An agent of the tree, with its own count of what it spent.
+struct Watched {
+    stage: Stage,
+    limits: Caps,
+    /// Tops that were let in.
+    topped: u64,
+    spent: Amount,
+    held: BTreeMap<Key, Amount>,
+    /// Calls that a person agreed to and that were not dispatched yet, by hash.
+    agreed: BTreeMap<String, u32>,
+    seen: usize,
+}
+
+impl Watched {
+    fn new(spec: AgentSpec) -> Watched {
+        let limits = Caps::of(&spec.limits);
+        // The model and the tools of the stage are not used: the case answers.
+        let stage = Stage::new(spec, script(vec![says("", &[])]), echo());
+        let (spent, held, agreed) = (Amount::default(), BTreeMap::new(), BTreeMap::new());
+        Watched { stage, limits, topped: 0, spent, held, agreed, seen: 0 }
+    }
+
+    /// Looks at what was asked for since the last time.
+    fn look(&mut self) -> Result<(), String> {
+        let asks = self.stage.asked[self.seen..].to_vec();
+        self.seen = self.stage.asked.len();
+        for ask in asks {
+            match ask {
+                Ask::Tool { key, activity_type, input, .. } => {
+                    if !is_within(&activity_type, &input) {
+                        return Err(format!("{activity_type} {input} is dispatched"));
+                    }
+                    if activity_type == "pay" {
+                        let hash = call_hash("pay", &input).to_hex().to_string();
+                        let agreed = self.agreed.get_mut(&hash).filter(|agreed| **agreed > 0);
+                        *agreed.ok_or_else(|| format!("nobody agreed to {input}"))? -= 1;
+                    }
+                    self.held.insert(key, Amount { tool_calls: 1, ..Amount::default() });
+                }
+                Ask::Child { key, spec } => {
+                    self.narrower(&spec)?;
+                    self.held.insert(
+                        key,
+                        Caps::of(&spec.limits).amount().plus(Amount { tool_calls: 1, ..Amount::default() }),
+                    );
+                }
+                Ask::Model { call, .. } => {
+                    let held = self.stage.agent.ledger().held();
+                    let others = self.held.values().fold(Amount::default(), |sum, held| sum.plus(*held));
+                    let tokens = held.tokens - others.tokens;
+                    if u64::from(call.max_tokens) > tokens {
+                        return Err(format!("{} tokens are asked for, {tokens} are held", call.max_tokens));
+                    }
+                    let cost_micros = held.cost_micros - others.cost_micros;
+                    self.held.insert(call.key, Amount { steps: 1, tokens, cost_micros, ..Amount::default() });
+                }
+                Ask::WallTimer { .. } | Ask::Cancel { .. } => continue,
+            }
+            self.within_caps()?;
+        }
+        self.sums()
+    }
+
+    /// An agent below has no more than this one.
+    fn narrower(&self, below: &AgentSpec) -> Result<(), String> {
+        let above = self.stage.agent.spec();
+        let granted = |tool: &ToolGrant| above.tools.contains(tool);
+        if !below.tools.iter().all(granted) {
+            return Err(format!("{:?} was widened", below.tools));
+        }
+        let may_delegate = |tool: &ToolGrant| match &tool.does {
+            Grant::Agent(agent) => agent.tools.clone(),
+            _ => None,
+        };
+        let handed = above.tools.iter().find_map(may_delegate).unwrap_or_default();
+        if !below.tools.iter().all(|tool| handed.contains(&tool.name)) {
+            return Err(format!("{:?} was handed on", below.tools));
+        }
+        if below.depth != above.depth + 1
+            || below.depth > above.limits.depth
+            || below.limits.depth != above.limits.depth
+        {
+            return Err(format!("an agent is {} deep", below.depth));
+        }
+        if below.limits.fan_out > above.limits.fan_out || below.limits.allow_unpriced && !above.limits.allow_unpriced {
+            return Err("a limit was raised".to_owned());
+        }
+        Ok(())
+    }
+
+    /// What was let begin was within the caps when it began.
+    fn within_caps(&self) -> Result<(), String> {
+        let taken = self.held.values().fold(self.spent, |sum, held| sum.plus(*held));
+        let over = |cap: Option<u64>, taken: u64| cap.is_some_and(|cap| taken > cap.saturating_add(self.topped));
+        if over(self.limits.steps, taken.steps)
+            || over(self.limits.tool_calls, taken.tool_calls)
+            || over(self.limits.tokens, taken.tokens) && self.held_tokens()
+            || over(self.limits.cost_micros, taken.cost_micros) && self.held_money()
+        {
+            return Err(format!("{taken:?} is taken of {:?}, topped up by {}", self.limits, self.topped));
+        }
+        Ok(())
+    }
+    // A call that took more than it was let have is spent all the same; nothing that costs may begin after it.
+    fn held_tokens(&self) -> bool {
+        self.held.values().any(|held| held.tokens > 0)
+    }
+    fn held_money(&self) -> bool {
+        self.held.values().any(|held| held.cost_micros > 0)
+    }
+
+    fn sums(&self) -> Result<(), String> {
+        let ledger = self.stage.agent.ledger();
+        let held = self.held.values().fold(Amount::default(), |sum, held| sum.plus(*held));
+        if ledger.spent() != self.spent || ledger.held() != held {
+            return Err(format!(
+                "the ledger says {:?} and {:?}, counted are {:?} and {held:?}",
+                ledger.spent(),
+                ledger.held(),
+                self.spent
+            ));
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, key: Key, spent: Amount) {
+        if self.held.remove(&key).is_some() {
+            self.spent = self.spent.plus(spent);
+        }
+    }
+}
+
+/// Plays a tree of agents by the case.
+struct Play {
+    case: Case,
+    said: usize,
+}
+
+impl Play {
+    fn says(&mut self) -> (ModelAnswer, Amount) {
+        let (calls, tokens, cost) = self.case.answers[self.said % self.case.answers.len()].clone();
+        self.said += 1;
+        let calls: Vec<(&str, Value)> = calls.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+        let mut answer = says("words", &calls);
+        answer.response.usage = Usage { input: tokens, output: tokens.map(|_| 3), ..Usage::default() };
+        answer.cost_micros = cost;
+        let tokens = tokens.map_or(u64::MAX, |tokens| tokens.saturating_add(3));
+        (answer, Amount { steps: 1, tokens, cost_micros: cost.unwrap_or(0), ..Amount::default() })
+    }
+
+    /// The open ask ends.
+    fn answer(&mut self, watched: &mut Watched, at: usize, fault: Option<FaultClass>) -> Result<(), String> {
+        let Some(ask) = watched.stage.open.remove(at) else { return Ok(()) };
+        let fault = fault.map(|class| Fault { class, message: "why".into() });
+        watched.stage.origin += 1;
+        let origin = watched.stage.origin;
+        match ask {
+            Ask::Model { call: ModelCall { key, .. }, .. } => {
+                let (answer, mut spent) = self.says();
+                let held = watched.held.get(&key).copied().unwrap_or_default();
+                let result = match fault {
+                    None => {
+                        if answer.response.usage.input.is_none() {
+                            spent.tokens = held.tokens;
+                        }
+                        Ok(answer)
+                    }
+                    Some(fault) => {
+                        spent = if fault.class == FaultClass::NeedsHuman { Amount::default() } else { held };
+                        Err(fault)
+                    }
+                };
+                watched.settle(key, spent);
+                watched.stage.handle(Event::Model { key, origin, result });
+            }
+            Ask::Tool { key, .. } => {
+                watched.settle(key, Amount { tool_calls: 1, ..Amount::default() });
+                let result = fault.map_or(Ok(json!({ "ok": true })), Err);
+                watched.stage.handle(Event::Tool { key, origin, result });
+            }
+            Ask::Child { key, spec } => {
+                let output = self.child(*spec)?;
+                watched.settle(key, output.spent.plus(Amount { tool_calls: 1, ..Amount::default() }));
+                watched.stage.handle(Event::Child { key, origin, result: Ok(json!(output)), output: Some(output) });
+            }
+            Ask::WallTimer { at } => {
+                watched.stage.now = watched.stage.now.max(at);
+                watched.stage.handle(Event::WallFired);
+            }
+            Ask::Cancel { key } => self.cancel(watched, key),
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, watched: &mut Watched, key: Key) {
+        let held = watched.held.get(&key).copied().unwrap_or_default();
+        watched.settle(key, held);
+        watched.stage.canceled(key);
+    }
+
+    /// An agent below answers in order, and is ended when it waits for somebody.
+    fn child(&mut self, spec: AgentSpec) -> Result<AgentOutput, String> {
+        let mut below = Watched::new(spec);
+        below.look()?;
+        while !below.stage.agent.is_over() {
+            let next = below.stage.open.iter().position(|ask| !matches!(ask, Ask::WallTimer { .. }));
+            match next {
+                Some(at) => self.answer(&mut below, at, None)?,
+                None => below.stage.handle(Event::Cancel { reason: "it waits".into() }),
+            }
+            below.look()?;
+        }
+        Ok(below.stage.agent.output())
+    }
+
+    fn respond(&mut self, watched: &mut Watched, approved: bool, forged: u8) -> Option<ApprovalResponse> {
+        let asked = watched.stage.state()["approvals"].get(0).cloned()?;
+        let text = |name: &str| asked[name].as_str().unwrap_or_default().to_owned();
+        let good = ApprovalResponse {
+            id: text("id"),
+            hash: text("hash"),
+            approved,
+            reason: String::new(),
+            by: "ann".into(),
+            arguments: None,
+        };
+        Some(match forged {
+            0 => ApprovalResponse { hash: call_hash("pay", &json!({ "cents": 99 })).to_hex().to_string(), ..good },
+            1 => ApprovalResponse { id: "a1".into(), hash: String::new(), ..good },
+            2 => ApprovalResponse { arguments: Some(json!({ "cents": 77 })), ..good },
+            _ => good,
+        })
+    }
+}
+
+fn live(case: Case) -> Result<(), String> {
+    let mut watched = Watched::new(policy(&case.limits));
+    let mut play = Play { case: case.clone(), said: 0 };
+    let mut last: Option<ApprovalResponse> = None;
+    watched.look()?;
+    for act in &case.acts {
+        match act {
+            Act::Answer { at, fault } if !watched.stage.open.is_empty() => {
+                let at = at.index(watched.stage.open.len());
+                play.answer(&mut watched, at, *fault)?;
+            }
+            Act::Answer { .. } => {}
+            Act::Respond { approved, forged, again } => {
+                let response = if *again { last.clone() } else { play.respond(&mut watched, *approved, *forged) };
+                let Some(response) = response else { continue };
+                let asked = watched.stage.state()["approvals"].clone();
+                let counts = asked.as_array().unwrap().iter().any(|asked| {
+                    asked["id"] == json!(response.id)
+                        && asked["hash"] == json!(response.hash)
+                        && response.arguments.as_ref().is_none_or(|arguments| *arguments == asked["arguments"])
+                });
+                if counts && response.approved {
+                    *watched.agreed.entry(response.hash.clone()).or_default() += 1;
+                }
+                last = Some(response.clone());
+                watched.stage.handle(Event::Approval(response));
+            }
+            Act::TopUp(more) => {
+                watched.topped += more;
+                let more = Some(*more);
+                let top_up =
+                    TopUp { tokens: more, cost_micros: more, calls: more, wall_ms: more, allow_unpriced: false };
+                watched.stage.handle(Event::TopUp(top_up));
+            }
+            Act::Resume => watched.stage.handle(Event::Resume),
+            Act::Cancel => watched.stage.handle(Event::Cancel { reason: "enough".into() }),
+            Act::Wait(ms) => watched.stage.now = watched.stage.now.plus(Duration::from_millis(*ms)),
+        }
+        watched.look()?;
+    }
+    end(&mut watched, &mut play)
+}
+
+/// However it goes on, it comes to rest; and a cancellation ends it.
+fn end(watched: &mut Watched, play: &mut Play) -> Result<(), String> {
+    for _ in 0..5_000 {
+        if watched.stage.agent.is_over() {
+            break;
+        }
+        let next = watched.stage.open.iter().position(|ask| !matches!(ask, Ask::WallTimer { .. }));
+        match next {
+            Some(at) => play.answer(watched, at, None)?,
+            None => watched.stage.handle(Event::Cancel { reason: "the case ends".into() }),
+        }
+        watched.look()?;
+    }
+    if !watched.stage.agent.is_over() {
+        return Err("it does not end".to_owned());
+    }
+    match watched.held.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{:?} is held after the end", watched.held)),
+    }
+}
+
+/// G41.
+#[test]
+fn whatever_a_model_says_nothing_outside_the_policy_is_dispatched_and_the_budget_is_exact() {
+    let cases = std::env::var("BOSUN_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000);
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let run = runner.run(&case(), |case| live(case).map_err(TestCaseError::fail));
+    if let Err(why) = run {
+        panic!("{why}");
+    }
+}

@@ -1,0 +1,52 @@
+//! Opening an engine so that its agents can read their own histories.
+//!
+//! Invariant: an engine that works lends its histories to the conversations; one that is only visited does not. It is
+//! lent, not given: the engine ends when whoever opened it lets go of it.
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_engine::{EventId, Target};
+
+use super::activity::{Conversations, PAGE, Reading, RunHistory};
+use crate::backend::{BoxFuture, Engine, Histories, OpenEngine, OpenError, Purpose};
+
+/// An opener whose engines have agents.
+pub struct WithAgents<O> {
+    pub opener: O,
+    pub conversations: Conversations,
+}
+
+/// The histories of an engine, as long as it is there.
+struct Lent(Weak<dyn Engine>);
+
+impl RunHistory for Lent {
+    fn events(&self, target: Target, from: EventId) -> Reading<'_> {
+        Box::pin(async move {
+            let engine = self.0.upgrade().ok_or("the worker has ended")?;
+            engine.backend().history(target, from, PAGE).await.map_err(|why| why.to_string())
+        })
+    }
+}
+
+impl<O: OpenEngine> OpenEngine for WithAgents<O> {
+    fn open<'a>(&'a self, data: &'a Path, purpose: &'a Purpose) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>> {
+        Box::pin(async move {
+            let engine = self.opener.open(data, purpose).await?;
+            if matches!(purpose, Purpose::Work { .. }) {
+                self.conversations.attach(Arc::new(Lent(Arc::downgrade(&engine))));
+            }
+            Ok(engine)
+        })
+    }
+    fn histories<'a>(&'a self, data: &'a Path) -> BoxFuture<'a, Result<Arc<dyn Histories>, OpenError>> {
+        self.opener.histories(data)
+    }
+    fn workflows(&self) -> WorkflowRegistry {
+        self.opener.workflows()
+    }
+    fn workflow_types(&self) -> Vec<String> {
+        self.opener.workflow_types()
+    }
+}

@@ -1,0 +1,9 @@
+//! Agents as workflows: whole runs on the engine, with models that are functions; crashes; arbitrary lives.
+//!
+//! Invariant: no network, no key; time is virtual. What a machine does by itself is tested beside it.
+
+mod lives;
+mod scenes;
+mod whole;
+
+bosun_replay::trip_wires!();
