@@ -24,8 +24,8 @@ use bosun_engine::{ActivityContext, ActivityError, ActivityRegistry, ActivityTyp
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::capability::model::ModelConfig;
 use crate::agent::{self, Conversations, WithAgents};
+use crate::capability::model::ModelConfig;
 use crate::capability::{self, CapabilityConfig};
 use crate::cli::{self, PlanFile, PlanLoader, Program};
 use crate::embedded::Registries;
@@ -188,7 +188,8 @@ fn load_plan(path: &Path) -> Result<PlanFile, String> {
             let path = folder.join(file);
             std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
         };
-        let mut read = read_spec_with(&shown, &text, &serde_json::Value::Null, &files).map_err(|why| why.to_string())?;
+        let mut read =
+            read_spec_with(&shown, &text, &serde_json::Value::Null, &files).map_err(|why| why.to_string())?;
         let mut notes: Vec<String> = read.warnings.iter().map(|warning| format!("warning: {warning}")).collect();
         notes.extend(std::env::var("BOSUN_MODEL").ok().and_then(|model| played_by(&model, &mut read.spec)));
         let resolved = read.resolve().map_err(|why| why.to_string())?;

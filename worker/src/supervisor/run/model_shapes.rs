@@ -76,7 +76,7 @@ fn control() -> Value {
     let states = json!({ "type": "array", "items": { "enum": ["completed", "not-started", "in-progress"] } });
     object(
         json!({
-            "thoughts": texts(), "subtasks_progress": states, "next_subtask": text(),
+            "thoughts": text(), "subtasks_progress": states, "next_subtask": text(),
             "conclude_task": { "type": "boolean" }, "conclude_final_answer": text(),
         }),
         &["subtasks_progress", "next_subtask", "conclude_task"],
