@@ -123,10 +123,10 @@ fn agreed(run: &View<'_>) -> Result<(), String> {
                     agreed.insert(input["id"].to_string());
                 }
             }
-            EventKind::ActivityTaskScheduled(task) if task.activity_type.as_str() == "pay" => {
-                if task.input.to_json() != pay() {
-                    return Err(format!("{:?} is paid", task.input));
-                }
+            EventKind::ActivityTaskScheduled(task)
+                if task.activity_type.as_str() == "pay" && task.input.to_json() != pay() =>
+            {
+                return Err(format!("{:?} is paid", task.input));
             }
             _ => {}
         }

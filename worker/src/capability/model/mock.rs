@@ -176,8 +176,8 @@ impl Server {
 
 async fn answer(State(server): State<Arc<Server>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response<Body> {
     let wire = match uri.path() {
-        path if path.ends_with("/chat/completions") => Wire::OpenAi,
-        path if path.ends_with("/v1/messages") => Wire::Anthropic,
+        "/v1/chat/completions" => Wire::OpenAi,
+        "/v1/messages" => Wire::Anthropic,
         path => return refuse(404, &[], &json!({"error": {"message": format!("there is no {path}")}})),
     };
     let read = serde_json::from_slice(&body).map_err(|why| why.to_string()).and_then(|body: Value| {

@@ -23,8 +23,8 @@ const SHORT: Duration = Duration::from_millis(1_500);
 /// Whoever is overtaken this often goes later: short waits are not to add up to a long one.
 const SHORT_WAITS: u32 = 4;
 
-/// When all slots are taken: about the length of an answer.
-const SLOT_WAIT: Duration = Duration::from_secs(5);
+/// About how long an answer takes, until some have been seen.
+const ANSWER_FIRST: Duration = Duration::from_secs(10);
 
 /// A provider that refuses without a time is left alone this long, and twice as long each time.
 const QUIET_FIRST: Duration = Duration::from_secs(1);
@@ -61,10 +61,15 @@ struct Gauge {
     quiet_until: Timestamp,
     /// Refusals in a row without a time.
     strikes: u32,
+    slots: u32,
+    /// How long a slot is held.
+    answer: Duration,
+    /// When the last of those that were sent away is to come back.
+    queue_until: Timestamp,
 }
 
 impl Gauge {
-    fn new(per_minute: Option<u32>) -> Gauge {
+    fn new(PaceConfig { concurrency, per_minute }: PaceConfig) -> Gauge {
         let n = per_minute.unwrap_or(0).max(1);
         // A sixth of a minute's requests may go at once; the interval is such that no minute has more than its number.
         let at_once = (n / 6).max(1);
@@ -73,7 +78,16 @@ impl Gauge {
             Duration::from_micros(60_000_000_u64.div_ceil(u64::from(n - at_once + 1)))
         });
         let burst = interval * (at_once - 1);
-        Gauge { interval, burst, theoretical: Timestamp::ZERO, quiet_until: Timestamp::ZERO, strikes: 0 }
+        Gauge {
+            interval,
+            burst,
+            theoretical: Timestamp::ZERO,
+            quiet_until: Timestamp::ZERO,
+            strikes: 0,
+            slots: concurrency.max(1),
+            answer: ANSWER_FIRST,
+            queue_until: Timestamp::ZERO,
+        }
     }
 
     /// Counts a request as gone, or says how long it has to wait.
@@ -86,6 +100,19 @@ impl Gauge {
         Ok(())
     }
 
+    /// How long somebody has to wait for a slot: those who are sent away come back one after the other, as slots become
+    /// free, since each coming back is an attempt of its activity and there are not many of them.
+    fn queue(&mut self, now: Timestamp) -> Duration {
+        let turn = (self.answer / self.slots).max(Duration::from_millis(10));
+        self.queue_until = self.queue_until.max(now).plus(turn);
+        self.queue_until.since(now).clamp(SHORT, RETRY_AFTER_MAX)
+    }
+
+    /// A slot was held this long.
+    fn held(&mut self, length: Duration) {
+        self.answer = (self.answer * 7 + length) / 8;
+    }
+
     fn quiet(&mut self, now: Timestamp, length: Duration) {
         self.quiet_until = self.quiet_until.max(now.plus(length.min(RETRY_AFTER_MAX)));
     }
@@ -93,7 +120,8 @@ impl Gauge {
     fn refused(&mut self, now: Timestamp, status: Option<u16>, after: Option<Duration>) {
         match (after, status) {
             (Some(after), Some(429 | 503 | 529)) => self.quiet(now, after),
-            (None, Some(429 | 529)) => {
+            // What was under way when the quiet began is refused along with it, and says nothing new.
+            (None, Some(429 | 529)) if now >= self.quiet_until => {
                 let length = QUIET_FIRST * 2_u32.saturating_pow(self.strikes.min(6));
                 self.strikes += 1;
                 self.quiet(now, length.min(QUIET_MAX));
@@ -133,25 +161,24 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) fn new(config: PaceConfig) -> Pace {
         let slots = usize::try_from(config.concurrency.max(1)).unwrap_or(1);
-        Pace {
-            gauge: Mutex::new(Gauge::new(config.per_minute)),
-            slots: Semaphore::new(slots.min(Semaphore::MAX_PERMITS)),
-        }
+        Pace { gauge: Mutex::new(Gauge::new(config)), slots: Semaphore::new(slots.min(Semaphore::MAX_PERMITS)) }
     }
 
     /// The right to send one request, held until its answer is there.
-    pub(super) async fn admit(&self) -> Result<SemaphorePermit<'_>, ModelError> {
-        let slot = tokio::time::timeout(SHORT, self.slots.acquire()).await;
-        let slot = slot.ok().and_then(Result::ok).ok_or_else(|| paced("too many requests are under way", SLOT_WAIT))?;
+    pub(super) async fn admit(&self) -> Result<Slot<'_>, ModelError> {
+        let permit = tokio::time::timeout(SHORT, self.slots.acquire()).await;
+        let Some(permit) = permit.ok().and_then(Result::ok) else {
+            return Err(paced("too many requests are under way", self.with(|gauge| gauge.queue(now()))));
+        };
         for _ in 0..SHORT_WAITS {
             let admitted = self.with(|gauge| gauge.admit(now()));
             match admitted {
-                Ok(()) => return Ok(slot),
+                Ok(()) => return Ok(Slot { pace: self, since: now(), _permit: permit }),
                 Err(wait) if wait <= SHORT => tokio::time::sleep(wait).await,
                 Err(wait) => return Err(paced("the provider is to be left alone for a while", wait)),
             }
         }
-        Err(paced("too many requests want to go", SLOT_WAIT))
+        Err(paced("too many requests want to go", self.with(|gauge| gauge.queue(now()))))
     }
 
     /// Remembers what an answer says about the pace.
@@ -175,6 +202,21 @@ impl Pace {
     }
 }
 
+/// The right to have one request under way.
+#[derive(Debug)]
+pub(super) struct Slot<'a> {
+    pace: &'a Pace,
+    since: Timestamp,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        let length = now().since(self.since);
+        self.pace.with(|gauge| gauge.held(length));
+    }
+}
+
 fn paced(why: &str, after: Duration) -> ModelError {
     let mut error = ModelError::retry(code::PACED, format!("{why}; this request goes later"));
     error.class = ErrorClass::Retry { after: Some(after) };
@@ -187,13 +229,17 @@ mod tests {
 
     const START: Timestamp = Timestamp(1_000_000_000);
 
+    fn gauge(per_minute: Option<u32>) -> Gauge {
+        Gauge::new(PaceConfig { per_minute, ..PaceConfig::default() })
+    }
+
     fn secs(n: u64) -> Duration {
         Duration::from_secs(n)
     }
 
     #[test]
     fn a_minute_takes_so_many_requests_and_a_sixth_of_them_at_once() {
-        let mut gauge = Gauge::new(Some(60));
+        let mut gauge = gauge(Some(60));
         let at_once = (0..100).take_while(|_| gauge.admit(START).is_ok()).count();
         assert_eq!((at_once, gauge.admit(START).unwrap_err().as_millis()), (10, 60_000 / 51));
         // Whoever waits as told gets through; a minute later sixty have.
@@ -210,13 +256,13 @@ mod tests {
 
     #[test]
     fn without_a_limit_nobody_waits() {
-        let mut gauge = Gauge::new(None);
+        let mut gauge = gauge(None);
         assert!((0..1_000).all(|_| gauge.admit(START).is_ok()));
     }
 
     #[test]
     fn a_refusal_quiets_every_run() {
-        let mut gauge = Gauge::new(None);
+        let mut gauge = gauge(None);
         gauge.refused(START, Some(429), Some(secs(17)));
         assert_eq!(gauge.admit(START.plus(secs(2))), Err(secs(15)));
         // A shorter one does not shorten it.
@@ -229,7 +275,7 @@ mod tests {
 
     #[test]
     fn refusals_without_a_time_quiet_for_twice_as_long_each_time() {
-        let mut gauge = Gauge::new(None);
+        let mut gauge = gauge(None);
         let mut waits = Vec::new();
         for _ in 0..8 {
             gauge.quiet_until = START;
@@ -244,9 +290,31 @@ mod tests {
     }
 
     #[test]
+    fn one_refusal_of_many_requests_counts_once() {
+        let mut gauge = gauge(None);
+        (0..8).for_each(|_| gauge.refused(START, Some(529), None));
+        assert_eq!(gauge.admit(START), Err(QUIET_FIRST));
+    }
+
+    #[test]
+    fn those_who_are_sent_away_come_back_one_after_the_other() {
+        let mut gauge = Gauge::new(PaceConfig { concurrency: 4, per_minute: None });
+        let waits: Vec<u128> = (0..4).map(|_| gauge.queue(START).as_millis()).collect();
+        assert_eq!(waits, [2_500, 5_000, 7_500, 10_000]);
+        // Answers turn out to be quick.
+        (0..50).for_each(|_| gauge.held(Duration::from_millis(400)));
+        let later = START.plus(secs(10));
+        assert_eq!(gauge.queue(later), SHORT);
+        let waits = (0..100).map(|_| gauge.queue(later));
+        assert!(waits.is_sorted());
+        let wait = gauge.queue(later);
+        assert!(wait > secs(9) && wait < secs(12), "{wait:?}");
+    }
+
+    #[test]
     fn what_is_left_slows_down_before_the_refusal() {
         let learn = |counts, remaining, limit, reset| {
-            let mut gauge = Gauge::new(None);
+            let mut gauge = gauge(None);
             gauge.learn(START, &Window { counts, remaining, limit, reset: secs(reset) });
             gauge.admit(START).err()
         };
@@ -280,7 +348,7 @@ mod tests {
         let pace = Pace::new(PaceConfig { concurrency: 1, per_minute: None });
         let slot = pace.admit().await.unwrap();
         let error = pace.admit().await.unwrap_err();
-        assert_eq!(error.class, ErrorClass::Retry { after: Some(SLOT_WAIT) });
+        assert_eq!(error.class, ErrorClass::Retry { after: Some(ANSWER_FIRST) });
         drop(slot);
         assert!(pace.admit().await.is_ok());
     }

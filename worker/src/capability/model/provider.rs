@@ -14,11 +14,12 @@ use super::function::show;
 use super::pace::{Pace, PaceConfig};
 use super::scrub::{ScrubbedSink, Scrubber};
 use super::secret::{Secret, SecretRef};
-use super::sse::{Limits, Parser};
+use super::sse::{Event, Limits, Parser, SseError};
 use super::transport::{Endpoint, Headers, Incoming, TransportLimits, now};
-use super::wire::{cut, feed, malformed};
+use super::wire::{Assembler, cut, feed, malformed};
 use super::{
-    Answering, Call, ChatRequest, ChatResponse, Message, Model, ModelError, OutputSchema, TokenSink, Wire, limits,
+    Answering, Call, ChatRequest, ChatResponse, Message, Model, ModelError, OutputSchema, Silent, TokenSink, Wire,
+    limits,
 };
 
 /// What the worker's owner says about a provider.
@@ -89,7 +90,10 @@ pub(super) struct Provider {
 impl Provider {
     pub(super) fn new(config: &ProviderConfig) -> Result<Provider, ModelError> {
         let ProviderConfig { wire, base_url, key, trusted, stream, schemas, pace, limits } = config;
-        let endpoint = Endpoint::new(base_url, wire.path(), *trusted, *limits)?;
+        // By custom the base of this format has no version; many give one all the same.
+        let base = base_url.trim_end_matches('/');
+        let base = if *wire == Wire::Anthropic { base.strip_suffix("/v1").unwrap_or(base) } else { base };
+        let endpoint = Endpoint::new(base, wire.path(), *trusted, *limits)?;
         let (wire, stream, schemas) = (*wire, *stream, *schemas);
         Ok(Provider { wire, key: key.clone(), stream, schemas, endpoint, pace: Pace::new(*pace) })
     }
@@ -134,18 +138,27 @@ impl Provider {
         if incoming.says("html") {
             return Err(no_api());
         }
-        if self.stream && !incoming.says("json") {
+        if incoming.says("event-stream") {
             let mut sink = ScrubbedSink::new(scrubber, sink);
             let response = self.streamed(request, incoming, &mut sink).await?;
             sink.flush();
             return Ok(response);
         }
         let bytes = incoming.body().await?;
-        if bytes.trim_ascii_start().starts_with(b"<") {
+        let start = bytes.trim_ascii_start();
+        if start.starts_with(b"<") {
             return Err(no_api());
         }
-        let body = serde_json::from_slice(&bytes).map_err(|why| malformed(format!("the answer is no JSON: {why}")))?;
-        let response = scrubber.response(self.wire.read(request, &body)?);
+        let response = if [b"data:".as_slice(), b"event:", b": "].iter().any(|field| start.starts_with(field)) {
+            // A stream that does not say so. It is shown below, scrubbed.
+            let mut fold = Fold::new(self.wire, request);
+            fold.push(&bytes, &mut Silent)?;
+            fold.finish()?
+        } else {
+            let body = serde_json::from_slice(&bytes);
+            self.wire.read(request, &body.map_err(|why| malformed(format!("the answer is no JSON: {why}")))?)?
+        };
+        let response = scrubber.response(response);
         show(&response, sink);
         Ok(response)
     }
@@ -170,25 +183,46 @@ impl Provider {
         mut incoming: Incoming,
         sink: &mut dyn TokenSink,
     ) -> Result<ChatResponse, ModelError> {
-        let mut assembler = self.wire.assembler(request);
-        let mut parser = Parser::new(Limits::default());
-        let mut events = Vec::new();
-        while !assembler.is_done() {
-            let Some(chunk) = incoming.chunk().await? else {
-                // The end of an answer is an event too; without one behind it, the rest is lost.
-                if !parser.is_between_events() {
-                    return Err(cut());
-                }
-                break;
-            };
-            parser.push(&chunk, &mut events).map_err(|why| ModelError::fatal(code::TOO_LARGE, why.to_string()))?;
-            for event in events.drain(..) {
-                feed(assembler.as_mut(), &event, sink)?;
+        let mut fold = Fold::new(self.wire, request);
+        while !fold.assembler.is_done() {
+            match incoming.chunk().await? {
+                Some(chunk) => fold.push(&chunk, sink)?,
+                None => return fold.finish(),
             }
         }
-        let response = assembler.finish()?;
+        let response = fold.finish()?;
         incoming.drain().await;
         Ok(response)
+    }
+}
+
+/// A stream on its way to an answer.
+struct Fold {
+    assembler: Box<dyn Assembler>,
+    parser: Parser,
+    events: Vec<Event>,
+}
+
+impl Fold {
+    fn new(wire: Wire, request: &ChatRequest) -> Fold {
+        Fold { assembler: wire.assembler(request), parser: Parser::new(Limits::default()), events: Vec::new() }
+    }
+
+    fn push(&mut self, bytes: &[u8], sink: &mut dyn TokenSink) -> Result<(), ModelError> {
+        let too_large = |why: SseError| ModelError::fatal(code::TOO_LARGE, why.to_string());
+        self.parser.push(bytes, &mut self.events).map_err(too_large)?;
+        for event in self.events.drain(..) {
+            feed(self.assembler.as_mut(), &event, sink)?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<ChatResponse, ModelError> {
+        // The end of an answer is an event too; within another one, the rest is lost.
+        if !self.assembler.is_done() && !self.parser.is_between_events() {
+            return Err(cut());
+        }
+        self.assembler.finish()
     }
 }
 

@@ -60,9 +60,10 @@ impl Scrubber {
         })
     }
 
-    /// For a text that was cut: what may be the beginning of a key at its end goes too.
+    /// For a text that was cut: what may be the beginning of a key at its end, or before its ellipsis, goes too.
     pub(super) fn cut_text(&self, text: &str) -> String {
-        let mut text = self.text(text);
+        let text = self.text(text);
+        let mut text = text.strip_suffix('…').map_or(text.clone(), str::to_owned);
         let held = self.held(&text);
         if held >= PREFIX_LEN_MIN {
             text.truncate(text.len() - held);
@@ -255,6 +256,7 @@ mod tests {
     fn a_key_that_was_cut_is_cut_out() {
         let scrubber = Scrubber::of(Some(KEY));
         assert_eq!(scrubber.cut_text("you sent sk-live/aB"), format!("you sent {REDACTED}"));
+        assert_eq!(scrubber.cut_text("you sent sk-live/aB…"), format!("you sent {REDACTED}"));
         assert_eq!(scrubber.cut_text("you ask"), "you ask");
     }
 

@@ -215,6 +215,15 @@ async fn only_the_host_that_the_owner_named_may_be_on_this_machine() {
     assert_eq!(mock.count(), 0);
 }
 
+#[tokio::test]
+async fn a_version_in_the_base_url_is_not_doubled() {
+    let mock = MockProvider::start(|_| mock::says("x")).await.unwrap();
+    for wire in [Wire::Anthropic, Wire::OpenAi] {
+        let config = ProviderConfig::at(wire, format!("{}/", mock.base_url(Wire::OpenAi)), None);
+        assert!(ask(&Provider::new(&config).unwrap(), &full_request()).await.0.is_ok(), "{wire:?}");
+    }
+}
+
 #[test]
 fn a_base_url_that_cannot_be_used_is_for_somebody_to_see() {
     for base in

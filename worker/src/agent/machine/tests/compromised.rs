@@ -200,6 +200,7 @@ struct Watched {
     /// Calls that a person agreed to and that were not dispatched yet, by hash.
     agreed: BTreeMap<String, u32>,
     seen: usize,
+    done: BTreeMap<String, u64>,
 }
 
 impl Watched {
@@ -208,7 +209,7 @@ impl Watched {
         // The model and the tools of the stage are not used: the case answers.
         let stage = Stage::new(spec, script(vec![says("", &[])]), echo());
         let (spent, held, agreed) = (Amount::default(), BTreeMap::new(), BTreeMap::new());
-        Watched { stage, limits, topped: 0, spent, held, agreed, seen: 0 }
+        Watched { stage, limits, topped: 0, spent, held, agreed, seen: 0, done: BTreeMap::new() }
     }
 
     /// Looks at what was asked for since the last time.
@@ -218,6 +219,7 @@ impl Watched {
         for ask in asks {
             match ask {
                 Ask::Tool { key, activity_type, input, .. } => {
+                    *self.done.entry(activity_type.clone()).or_default() += 1;
                     if !is_within(&activity_type, &input) {
                         return Err(format!("{activity_type} {input} is dispatched"));
                     }
@@ -229,6 +231,7 @@ impl Watched {
                     self.held.insert(key, Amount { tool_calls: 1, ..Amount::default() });
                 }
                 Ask::Child { key, spec } => {
+                    *self.done.entry("agent".to_owned()).or_default() += 1;
                     self.narrower(&spec)?;
                     self.held.insert(
                         key,
@@ -424,7 +427,7 @@ impl Play {
     }
 }
 
-fn live(case: Case) -> Result<(), String> {
+fn live(case: Case) -> Result<BTreeMap<String, u64>, String> {
     let mut watched = Watched::new(policy(&case.limits));
     let mut play = Play { case: case.clone(), said: 0 };
     let mut last: Option<ApprovalResponse> = None;
@@ -464,7 +467,10 @@ fn live(case: Case) -> Result<(), String> {
         }
         watched.look()?;
     }
-    end(&mut watched, &mut play)
+    end(&mut watched, &mut play)?;
+    let mut done = watched.done;
+    done.insert("refusals".to_owned(), watched.stage.agent.output().refusals);
+    Ok(done)
 }
 
 /// However it goes on, it comes to rest; and a cancellation ends it.
@@ -494,8 +500,19 @@ fn end(watched: &mut Watched, play: &mut Play) -> Result<(), String> {
 fn whatever_a_model_says_nothing_outside_the_policy_is_dispatched_and_the_budget_is_exact() {
     let cases = std::env::var("BOSUN_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000);
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
-    let run = runner.run(&case(), |case| live(case).map_err(TestCaseError::fail));
+    let all = std::cell::RefCell::new(BTreeMap::<String, u64>::new());
+    let run = runner.run(&case(), |case| {
+        for (what, times) in live(case).map_err(TestCaseError::fail)? {
+            *all.borrow_mut().entry(what).or_default() += times;
+        }
+        Ok(())
+    });
     if let Err(why) = run {
         panic!("{why}");
     }
+    // Cases in which nothing is done would doubt nothing.
+    for what in ["process", "http", "file", "pay", "agent", "refusals"] {
+        assert!(all.borrow().get(what).is_some_and(|times| *times > 10), "{what}: {all:?}");
+    }
+    println!("{cases} cases: {:?}", all.borrow());
 }

@@ -287,6 +287,8 @@ fn answers() -> Vec<Vec<Case>> {
     let twins = json!([{"id": "1", "function": {"name": "t"}}, {"id": "1", "function": {"name": "t"}}]);
     let events =
         |text: &str| text.replace("DATA", "data: {\"choices\":[{\"delta\":{\"content\":\"half\"}}]}\n\n").into_bytes();
+    let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    let events = |text: &str| events(&text.replace("END", end));
     let overloaded =
         b"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n";
     vec![
@@ -331,6 +333,12 @@ fn answers() -> Vec<Vec<Case>> {
             "gives two calls one id",
             &openai_answer(json!({"content": "c", "tool_calls": twins}), Value::Null),
             Wants::Said("c"),
+        ),
+        everywhere("is half a stream without a name", body("200 OK", &[], events("DATA")), Wants::Retry(&[code::CUT])),
+        whole(
+            "is a stream without a name",
+            body("200 OK", &["content-type: text/plain"], events("DATAEND")),
+            Wants::Said("half"),
         ),
         streamed(
             "stops in the middle of an event",
@@ -379,6 +387,7 @@ fn echoes() -> Vec<Vec<Case>> {
     let error = json!({"error": {"message": format!("bad key {all}"), "code": KEY}}).to_string();
     let header = format!("x-echo: {}", KEY.replace('"', ""));
     let late = format!("{}{KEY}", "x".repeat(65_536 - 10));
+    let long = json!({"error": {"message": format!("{}{KEY}", "x".repeat(400 - 18)), "type": "api_error"}}).to_string();
     let piece = |text: &str| format!("data: {}\n\n", json!({"choices": [{"delta": {"content": text}}]}));
     let pieces: String = KEY.chars().map(|c| piece(&c.to_string())).collect();
     let end = "data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
@@ -401,6 +410,12 @@ fn echoes() -> Vec<Vec<Case>> {
             Wants::Fatal(code::REDIRECT),
         ),
         everywhere("has the key where it is cut off", body("400 No", &[], &late), Wants::Fatal("")),
+        everywhere("has the key where its explanation is cut", body("400 No", &[], &long), Wants::Fatal("api_error")),
+        everywhere(
+            "gives up with the key where it is cut",
+            body("200 OK", &[JSON], &long),
+            Wants::Retry(&["api_error"]),
+        ),
         everywhere("hides the key in an error", body("200 OK", &[JSON], &error), Wants::Retry(&["[redacted]"])),
         streamed(
             "says the key letter by letter",
