@@ -1,19 +1,22 @@
 //! Whole runs of presets on the engine, played by a provider.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
-use bosun_worker::agent::{self, Conversations};
-use bosun_worker::capability::model::mock::MockProvider;
-use bosun_worker::capability::model::{ModelConfig, Wire};
+use bosun_worker::agent::{self, AGENT_MODEL, Conversations};
+use bosun_worker::capability::model::mock::{MockAnswer, MockProvider};
+use bosun_worker::capability::model::{MODEL, ModelConfig, Wire};
 use bosun_worker::capability::{self, CapabilityConfig};
 use bosun_worker::supervisor;
 use bosun_worker::supervisor::run::{SUPERVISOR, SupervisorInput};
 use bosun_worker::supervisor::spec::{Preset, Via, ViaModel, read_spec};
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use crate::plays::play;
 
@@ -73,14 +76,106 @@ impl Scene {
     }
 }
 
-/// Each preset, played by models from its planner to its last worker, comes to an end that counts.
+/// How many model calls the histories of the run and all below it hold: asked for, and answered.
+async fn recorded(client: &Client) -> (usize, usize) {
+    let (mut asked, mut answered) = (0, 0);
+    for run in client.list(ListRequest { query: String::new(), limit: 1_000 }).await.unwrap() {
+        let target = Target { run_id: Some(run.run_id), ..Target::workflow(run.workflow_id) };
+        let mut models = BTreeSet::new();
+        for event in client.history(&target, EventId(1), 100_000).await.unwrap() {
+            match &event.kind {
+                EventKind::ActivityTaskScheduled(task)
+                    if [MODEL, AGENT_MODEL].contains(&task.activity_type.as_str()) =>
+                {
+                    models.insert(task.seq);
+                    asked += 1;
+                }
+                EventKind::ActivityTaskCompleted { seq, .. } if models.contains(seq) => answered += 1,
+                _ => {}
+            }
+        }
+    }
+    (asked, answered)
+}
+
+/// Each preset, played by models from its planner to its last worker, comes to its end; each call is one request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_preset_is_played_by_models() {
-    for preset in Preset::ALL {
-        let mock = MockProvider::start(|request| play(request)).await.unwrap();
-        let scene = Scene::new(&mock, Wire::OpenAi);
+    for (place, preset) in Preset::ALL.into_iter().enumerate() {
+        let mock = MockProvider::start(play).await.unwrap();
+        let wire = if place % 2 == 0 { Wire::OpenAi } else { Wire::Anthropic };
+        let scene = Scene::new(&mock, wire);
         scene.start(preset).await;
         let report = scene.report().await;
-        eprintln!("{} {} {} {}", preset.name(), report["status"], mock.count(), report["final_result"]);
+        assert_eq!(report["status"], "completed", "{}: {report:#}", preset.name());
+        assert!(report["final_result"].to_string().contains("done"), "{}: {report:#}", preset.name());
+        let requests = mock.count();
+        assert_eq!(recorded(&scene.client()).await, (requests, requests), "{}", preset.name());
+        assert!(requests >= 1 && mock.asked().iter().all(|asked| asked.wire == wire), "{}", preset.name());
     }
+}
+
+/// The power is cut after each request of each preset: what was recorded is never asked for again, so that at most the
+/// calls that were under way are made twice, and the end is the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_recorded_is_never_asked_for_again() {
+    for preset in Preset::ALL {
+        let mut cut_after = 1;
+        loop {
+            let (reached, cut) = (Arc::new(Notify::new()), AtomicUsize::new(cut_after));
+            let reaches = reached.clone();
+            // The last request before the cut is under way when the power goes.
+            let mock = MockProvider::start(move |request| match cut.fetch_sub(1, Ordering::SeqCst) {
+                1 => {
+                    reaches.notify_one();
+                    play(request).later(Duration::from_millis(50))
+                }
+                _ => play(request),
+            });
+            let mock = mock.await.unwrap();
+            let mut scene = Scene::new(&mock, Wire::OpenAi);
+            scene.start(preset).await;
+            tokio::select! {
+                biased;
+                () = reached.notified() => {}
+                _ = scene.report() => break,
+            }
+            let (_, answered) = recorded(&scene.client()).await;
+            scene.crash(cut_after as u64, &mock);
+            // What was asked for before the cut and not recorded may be asked for again, and nothing else.
+            let under_way = mock.count() - answered;
+            let report = scene.report().await;
+            assert_eq!(report["status"], "completed", "{} cut after {cut_after}: {report:#}", preset.name());
+            let (asked, _) = recorded(&scene.client()).await;
+            let twice = mock.count().saturating_sub(asked);
+            assert!(twice <= under_way, "{} cut after {cut_after}: {twice} twice", preset.name());
+            cut_after += 1;
+        }
+        assert!(cut_after > 1, "{} was cut", preset.name());
+    }
+}
+
+/// A provider that wants a key stops the run with its reason, and nothing is lost: with the key the run goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_key_pauses_the_run_until_somebody_resumes_it() {
+    let refused = Arc::new(AtomicBool::new(true));
+    let refuses = refused.clone();
+    let mock = MockProvider::start(move |request| match refuses.load(Ordering::SeqCst) {
+        true => MockAnswer::refuse(401, "invalid_api_key", "no such key"),
+        false => play(request),
+    });
+    let mock = mock.await.unwrap();
+    let scene = Scene::new(&mock, Wire::OpenAi);
+    scene.start(Preset::SwarmHandoff).await;
+    scene.environment.as_ref().unwrap().settle().await;
+    let target = Target::workflow("run".into());
+    let parked = scene.client().query(&target, &"parked".into(), Payload::null()).await.unwrap().to_json();
+    assert_eq!(parked["parked"], true, "{parked}");
+    assert!(parked["waits"][0].as_str().is_some_and(|why| why.contains("no such key")), "{parked}");
+    refused.store(false, Ordering::SeqCst);
+    let input = Payload::encode(&serde_json::json!({})).unwrap();
+    let signal = SignalRequest { name: "resume_v1".into(), input, identity: None, request_id: None };
+    scene.client().signal(&target, signal).await.unwrap();
+    assert_eq!(scene.report().await["status"], "completed");
+    assert_eq!(mock.count(), 1 + recorded(&scene.client()).await.1, "the refused request, and each other once");
 }

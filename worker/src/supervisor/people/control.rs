@@ -274,6 +274,15 @@ impl Control {
             State::Cancelled { .. } => Some("the run is cancelled"),
         }
     }
+    /// The same with the reason of whoever did it.
+    pub fn held_because(&self) -> Option<String> {
+        let why = self.why_held()?;
+        let cause = match &self.state {
+            State::Paused { cause, .. } | State::HumanControl { cause, .. } | State::Cancelled { cause, .. } => cause,
+            State::Running => return None,
+        };
+        Some(if cause.reason.is_empty() { why.to_owned() } else { format!("{why}: {}", cause.reason) })
+    }
     /// The status as systems outside see it, as long as the run is open (SHN-74).
     pub fn status(&self) -> &'static str {
         match self.state {

@@ -158,7 +158,7 @@ impl SupervisorRun {
         let review = parts.review.as_ref().filter(|review| review.status() == ReviewStatus::Reviewing);
         let review = review.map(|review| format!("plan version {}", review.version()));
         let waits: Vec<String> =
-            approvals.chain(interrupts).chain(review).chain(parts.control.why_held().map(str::to_owned)).collect();
+            approvals.chain(interrupts).chain(review).chain(parts.control.held_because()).collect();
         let retries = self.carrier.graph().is_some_and(Graph::waits_for_time);
         let parked = !waits.is_empty() && !retries && self.ledger.is_idle() && !self.carrier.phase().is_terminal();
         json!({
