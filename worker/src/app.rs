@@ -24,8 +24,8 @@ use bosun_engine::{ActivityContext, ActivityError, ActivityRegistry, ActivityTyp
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::capability::model::ModelConfig;
 use crate::agent::{self, Conversations, WithAgents};
+use crate::capability::model::ModelConfig;
 use crate::capability::{self, CapabilityConfig};
 use crate::cli::{self, PlanFile, PlanLoader, Program};
 use crate::embedded::Registries;
