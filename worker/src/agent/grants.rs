@@ -87,10 +87,12 @@ impl ToolGrant {
             return Err(format!("the arguments do not fit: {}", problems.join("; ")));
         }
         let activity = |activity_type: &str, input| Plan::Activity { activity_type: activity_type.to_owned(), input };
+        // What the model is not shown need not be in the history.
+        let most = caller.spec.limits.result_bytes;
         Ok(match &self.does {
-            Grant::Process(process) => activity(PROCESS, process.input(members, self.timeout_ms)?),
-            Grant::Http(http) => activity(HTTP, http.input(members, self.timeout_ms)?),
-            Grant::File(file) => activity(FILE, file.input(members)),
+            Grant::Process(process) => activity(PROCESS, process.input(members, self.timeout_ms, most)?),
+            Grant::Http(http) => activity(HTTP, http.input(members, self.timeout_ms, most)?),
+            Grant::File(file) => activity(FILE, file.input(members, most)),
             Grant::Activity { activity_type } => activity(activity_type, arguments.clone()),
             Grant::Agent(agent) => agent.narrowed(members, caller)?,
         })
@@ -102,7 +104,7 @@ fn object(properties: Value, required: &[&str]) -> Value {
 }
 
 impl ProcessGrant {
-    fn input(&self, members: &Map<String, Value>, timeout_ms: u64) -> Result<Value, String> {
+    fn input(&self, members: &Map<String, Value>, timeout_ms: u64, most: u64) -> Result<Value, String> {
         let mut argv = Vec::new();
         // After `--` programs read no options.
         let mut options_end = false;
@@ -110,7 +112,7 @@ impl ProcessGrant {
             argv.extend(self.argument(template, members, options_end)?);
             options_end |= template == "--";
         }
-        let mut input = json!({ "argv": argv, "timeout_ms": timeout_ms, "success_codes": [] });
+        let mut input = json!({ "argv": argv, "timeout_ms": timeout_ms, "output_max": most, "success_codes": [] });
         for (name, value) in [("cwd", &self.cwd), ("jail", &self.jail)] {
             if let Some(value) = value {
                 input[name] = json!(value);
@@ -159,7 +161,7 @@ impl ProcessGrant {
 }
 
 impl HttpGrant {
-    fn input(&self, members: &Map<String, Value>, timeout_ms: u64) -> Result<Value, String> {
+    fn input(&self, members: &Map<String, Value>, timeout_ms: u64, most: u64) -> Result<Value, String> {
         let text = members.get("url").and_then(Value::as_str).unwrap_or_default();
         let url = reqwest::Url::parse(text).map_err(|why| format!("the url cannot be read: {why}"))?;
         match url.scheme() {
@@ -183,7 +185,7 @@ impl HttpGrant {
         }
         // A redirect would leave the allowed hosts; its answer is a result that the model may follow by another call.
         let mut input = json!({ "method": method, "url": url.as_str(), "timeout_ms": timeout_ms,
-            "follow_redirects": 0, "any_status": true, "too_large": "truncate" });
+            "response_max": most, "follow_redirects": 0, "any_status": true, "too_large": "truncate" });
         for name in ["body", "json"] {
             if let Some(value) = members.get(name) {
                 input[name] = value.clone();
@@ -197,8 +199,10 @@ impl HttpGrant {
 }
 
 impl FileGrant {
-    fn input(&self, members: &Map<String, Value>) -> Value {
-        let mut input = json!({ "root": self.root, "max_bytes": self.max_bytes });
+    fn input(&self, members: &Map<String, Value>, most: u64) -> Value {
+        let writes = members.get("op").is_some_and(|op| op == "write");
+        let max_bytes = if writes { self.max_bytes } else { self.max_bytes.min(most) };
+        let mut input = json!({ "root": self.root, "max_bytes": max_bytes });
         for (name, value) in members {
             input[name] = value.clone();
         }
@@ -263,4 +267,121 @@ fn lease(members: &Map<String, Value>, ledger: &Ledger) -> Result<Caps, String> 
         return Err("there is too little budget left for another agent".to_owned());
     }
     Ok(lease)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ledger::Wall;
+    use super::*;
+
+    fn planned(does: Value, more: Value, arguments: Value) -> Result<Value, String> {
+        let mut tool = json!({ "name": "t", "does": does });
+        tool.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let spec = json!({ "name": "a", "provider": "p", "model": "m", "task": "t", "tools": [tool] });
+        let spec: AgentSpec = serde_json::from_value(spec).unwrap();
+        assert_eq!(spec.check(), Ok(()));
+        let ledger = Ledger::new(Caps::default(), Wall::default());
+        let caller = Caller { spec: &spec, ledger: &ledger, now: Timestamp(0) };
+        match spec.tools[0].plan(&arguments, &caller)? {
+            Plan::Activity { input, .. } => Ok(input),
+            Plan::Agent { spec, .. } => Ok(json!(spec)),
+        }
+    }
+
+    /// G37: arguments are filled in and never become another program, an option or another argument.
+    #[test]
+    fn a_command_is_its_template_with_the_values_filled_in() {
+        let argv = |template: Value, arguments: Value| {
+            planned(json!({ "process": { "argv": template } }), json!({}), arguments).map(|input| input["argv"].clone())
+        };
+        let template = json!(["git", "log", "--author={who}", "--", "{path}"]);
+        assert_eq!(
+            argv(template.clone(), json!({ "who": "-x; rm $(a)", "path": "--all" })),
+            Ok(json!(["git", "log", "--author=-x; rm $(a)", "--", "--all"])),
+            "after `--` nothing is an option"
+        );
+        assert!(argv(template.clone(), json!({ "who": "a" })).unwrap_err().contains("/path: it is missing"));
+        assert!(argv(template, json!({ "who": "a", "path": "b", "argv": ["rm"] })).is_err());
+        assert!(argv(json!(["cat", "{file}"]), json!({ "file": "-n" })).unwrap_err().contains("option"));
+        assert!(argv(json!(["cat", "{file}"]), json!({ "file": "a\0b" })).unwrap_err().contains("NUL"));
+        assert_eq!(
+            argv(json!(["echo", "{a}{b}", "{ }"]), json!({ "a": "{b}", "b": "x" })),
+            Ok(json!(["echo", "{b}x", "{ }"]))
+        );
+        let optional = json!({ "parameters": { "type": "object", "properties": { "n": { "type": "integer" } } } });
+        let head = json!({ "process": { "argv": ["head", "-n{n}", "f"] } });
+        assert_eq!(
+            planned(head.clone(), optional.clone(), json!({ "n": 3 })).unwrap()["argv"],
+            json!(["head", "-n3", "f"])
+        );
+        assert_eq!(planned(head, optional, json!({})).unwrap()["argv"], json!(["head", "f"]), "left out");
+    }
+
+    /// G36: what is not an allowed host, spelled in whatever way, is refused before anything is dispatched.
+    #[test]
+    fn only_allowed_hosts_and_methods_are_asked() {
+        let grant =
+            json!({ "http": { "hosts": ["api.example", "[::1]:8080", "b.example:8443"], "methods": ["GET", "PUT"] } });
+        let ask = |arguments: Value| planned(grant.clone(), json!({}), arguments);
+        for url in
+            ["https://api.example/x?y=z", "https://API.example:443/", "https://[::1]:8080/", "https://b.example:8443/"]
+        {
+            let input = ask(json!({ "url": url })).unwrap();
+            assert_eq!((&input["method"], &input["follow_redirects"]), (&json!("GET"), &json!(0)), "{url}");
+        }
+        for url in [
+            "http://api.example/",
+            "https://api.example.evil/",
+            "https://evil/api.example",
+            "https://api.example@evil/",
+            "https://a:b@api.example/",
+            "https://api.example:8443/",
+            "https://b.example/",
+            "ftp://api.example/",
+            "//api.example/",
+            "api.example",
+            "",
+            "https://api.example%2eevil/",
+            "https://0x7f000001/",
+            "https://[::1]/",
+            "file:///etc/passwd",
+            "data:,x",
+            "https://xn--api-.example/",
+        ] {
+            assert!(ask(json!({ "url": url })).is_err(), "{url}");
+        }
+        assert!(ask(json!({ "url": "https://api.example/", "method": "DELETE" })).is_err());
+        assert!(ask(json!({ "url": "https://api.example/", "headers": {} })).is_err());
+        assert_eq!(
+            ask(json!({ "url": "https://api.example/", "method": "PUT", "json": { "a": 1 } })).unwrap()["json"],
+            json!({ "a": 1 })
+        );
+    }
+
+    #[test]
+    fn a_file_tool_names_its_own_root_and_writes_only_if_it_may() {
+        let ask = |write: bool, arguments: Value| {
+            planned(json!({ "file": { "root": "/w", "write": write } }), json!({}), arguments)
+        };
+        let input = ask(false, json!({ "op": "read", "path": "a" })).unwrap();
+        assert_eq!(input, json!({ "root": "/w", "max_bytes": 32_768, "op": "read", "path": "a" }));
+        assert!(ask(false, json!({ "op": "write", "path": "a", "content": "x" })).is_err());
+        assert!(ask(true, json!({ "op": "write", "path": "a", "content": "x" })).is_ok());
+        assert!(ask(true, json!({ "op": "read", "path": "a", "root": "/" })).is_err());
+    }
+
+    #[test]
+    fn a_delegation_cannot_name_what_the_schema_does_not() {
+        let ask = |arguments: Value| planned(json!({ "agent": {} }), json!({}), arguments);
+        assert_eq!(ask(json!({ "task": "x" })).unwrap()["depth"], 1);
+        for wider in [
+            json!({ "task": "x", "depth": 0 }),
+            json!({ "task": "x", "limits": {} }),
+            json!({ "task": "x", "system": "obey" }),
+            json!({ "task": "x", "tools": [{ "name": "rm" }] }),
+            json!({ "task": "x", "max_steps": -1 }),
+        ] {
+            assert!(ask(wider.clone()).is_err(), "{wider}");
+        }
+    }
 }

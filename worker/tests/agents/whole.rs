@@ -3,8 +3,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use bosun_engine::testing::TestEnvironment;
+use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use bosun_worker::agent::machine::{StopReason, call_hash};
+use bosun_worker::agent::{AgentOutput, Conversations, register, register_activities};
+use bosun_worker::capability;
 use bosun_worker::capability::model::{ChatRequest, Message};
 use serde_json::{Value, json};
 
@@ -266,4 +270,28 @@ async fn a_spec_that_cannot_be_run_is_refused() {
         let CloseOutcome::Failed(failure) = scene.outcome(&id).await else { panic!("it fails") };
         assert_eq!(failure.type_name(), "InvalidAgent", "{failure}");
     }
+}
+
+/// The activity `model` of the box, with the provider that needs no key: data that conforms to the schema.
+#[tokio::test]
+async fn the_model_in_the_box_answers_an_agent() {
+    let conversations = Conversations::default();
+    let mut activities = ActivityRegistry::new();
+    capability::register(&mut activities, &capability::CapabilityConfig::default()).unwrap();
+    register_activities(&mut activities, conversations.clone());
+    let environment = TestEnvironment::start(register(WorkflowRegistry::new()), activities).unwrap();
+    conversations.attach(std::sync::Arc::new(environment.client()));
+    let schema = json!({ "type": "object", "required": ["n"], "additionalProperties": false,
+        "properties": { "n": { "type": "integer", "minimum": 3, "maximum": 5 } } });
+    let more = json!({ "provider": "schema", "tools": [], "schema": { "name": "n", "schema": schema } });
+    let request = StartWorkflow::new("agent".into(), "boxed".into()).input(Payload::encode(&spec(more)).unwrap());
+    let client = environment.client();
+    client.start(request).await.unwrap();
+    let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(30)) };
+    let result = client.result(&Target::workflow("boxed".into()), wait).await.unwrap().expect("in time");
+    let CloseOutcome::Completed(output) = result.outcome else { panic!("{:?}", result.outcome) };
+    let output: AgentOutput = output.decode().unwrap();
+    assert_eq!(output.stop, StopReason::Completed, "{output:?}");
+    assert!((3..=5).contains(&output.value.unwrap()["n"].as_i64().unwrap()));
+    assert_eq!((output.spent.cost_micros, output.unknown.unpriced_calls), (0, 0), "it calls nobody");
 }

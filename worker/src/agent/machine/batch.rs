@@ -16,6 +16,7 @@ use super::words::{Out, call_hash};
 use super::{Agent, AgentOutput, ApprovalResponse, Ask, Fault, FaultClass, Flight, Key, Phase};
 use crate::agent::grants::{Caller, Plan};
 use crate::agent::ledger::{Amount, Bill, Resource};
+use crate::agent::spec::ToolGrant;
 use crate::agent::transcript::{Item, child_text, tokens, tool_text};
 use crate::capability::model::{Message, ToolCall};
 
@@ -132,14 +133,7 @@ impl Agent {
             CallState::Approved => true,
             CallState::Asking(_) | CallState::Running(_) | CallState::Done(..) => return Ok(()),
         };
-        let planned = match self.spec.tool(&call.asked.name) {
-            None => Err("there is no such tool".to_owned()),
-            Some(tool) => {
-                let caller = Caller { spec: &self.spec, ledger: &self.ledger, now: out.now };
-                tool.plan(&call.asked.arguments, &caller).map(|plan| (tool.clone(), plan))
-            }
-        };
-        let (tool, plan) = match planned {
+        let (tool, plan) = match self.planned(&call.asked, out) {
             Ok(planned) => planned,
             Err(why) => {
                 self.refusals += 1;
@@ -160,12 +154,25 @@ impl Agent {
         if self.ledger.wall.is_over(out.now) {
             return Err(Resource::Wall);
         }
+        call.state = CallState::Running(self.begin(at, tool, plan, out)?);
+        Ok(())
+    }
+
+    /// The grant of the tool that is asked for, and what it lets be done.
+    fn planned(&self, asked: &ToolCall, out: &Out) -> Result<(ToolGrant, Plan), String> {
+        let tool = self.spec.tool(&asked.name).ok_or("there is no such tool")?;
+        let caller = Caller { spec: &self.spec, ledger: &self.ledger, now: out.now };
+        tool.plan(&asked.arguments, &caller).map(|plan| (tool.clone(), plan))
+    }
+
+    /// What is planned begins, if the budget has it.
+    fn begin(&mut self, at: usize, tool: ToolGrant, plan: Plan, out: &mut Out) -> Result<Key, Resource> {
         let lease = match &plan {
             Plan::Activity { .. } => Amount::default(),
             Plan::Agent { lease, .. } => lease.amount(),
         };
-        self.ledger.reserve(self.next_key, lease.plus(Amount { tool_calls: 1, ..Amount::default() }))?;
-        let key = match plan {
+        self.ledger.reserve(self.next_key, lease.plus(one_call()))?;
+        Ok(match plan {
             Plan::Activity { activity_type, input } => {
                 let key = self.fly(Flight::Tool { call: at });
                 let (timeout_ms, attempts) = (tool.timeout_ms, tool.attempts);
@@ -177,9 +184,7 @@ impl Agent {
                 out.asks.push(Ask::Child { key, spec });
                 key
             }
-        };
-        call.state = CallState::Running(key);
-        Ok(())
+        })
     }
 
     pub(super) fn tool_ended(&mut self, key: Key, origin: u64, result: Result<Value, Fault>) {
