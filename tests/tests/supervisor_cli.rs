@@ -169,3 +169,42 @@ script:
     let words = ["run", spec.to_str().unwrap(), "-w", "other", "--no-wait", "--timeout", "60s"];
     assert_eq!(run(&data, &words).status.code(), Some(15));
 }
+
+/// The README's second line: the same file, scripted, and played by a model behind two environment variables; what the model
+/// said is in the history, and an unknown provider pauses the run with the reason.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_spec_is_played_by_a_model() {
+    use bosun_worker::capability::model::Wire;
+    use bosun_worker::capability::model::mock::{MockProvider, gives, says};
+    let plan = serde_json::json!({ "tasks": [{ "id": "t1", "goal": "look" }] });
+    let verdict = serde_json::json!({ "assessments": [{ "taskId": "t1", "verdict": "accepted", "feedback": "", "score": 1 }],
+        "needsReplanning": false, "overallAssessment": "good" });
+    let mock = MockProvider::start(move |request| match request.schema.as_ref().map(|schema| schema.name.as_str()) {
+        Some("plan") => gives(&plan),
+        Some("review") => gives(&verdict),
+        _ => says("the model was here"),
+    });
+    let mock = mock.await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let spec = workspace().join("fixtures/supervisors/presets/flow-supervisor.yaml");
+    let words = ["run", spec.to_str().unwrap(), "--timeout", "60s"];
+    let address = mock.base_url(Wire::OpenAi);
+    let play = |data: &str, model: &str, words: &[&str]| {
+        let mut command = command(&dir.path().join(data), words);
+        command.env("OPENAI_BASE_URL", &address).env("BOSUN_MODEL", model).env_remove("BOSUN_ALLOW_MODEL_REQUESTS");
+        command.output().unwrap()
+    };
+    let played = play("data", "tiny", &words);
+    assert!(played.status.success() && said(&played).contains("the model was here"), "{}", said(&played));
+    assert!(said(&played).contains("played by the model tiny"), "{}", said(&played));
+    let asked = mock.count();
+    assert!(asked >= 4 && mock.asked().iter().all(|asked| asked.request.model == "tiny"), "{asked}");
+    let again = play("data", "tiny", &words);
+    assert!(again.status.success() && mock.count() == asked, "it has completed: nobody is asked again");
+    let checked = run(&dir.path().join("data"), &["replay", "check", "--query", "WorkflowType = 'agent'"]);
+    assert!(checked.status.success() && mock.count() == asked, "{}", said(&checked));
+    let swarm = workspace().join("fixtures/supervisors/presets/swarm-handoff.yaml");
+    let stopped = play("other", "anthropic/claude", &["run", swarm.to_str().unwrap(), "--no-wait", "--timeout", "60s"]);
+    assert_eq!(stopped.status.code(), Some(15), "{}", said(&stopped));
+    assert!(said(&stopped).contains("no model provider `anthropic`"), "{}", said(&stopped));
+}
