@@ -31,6 +31,8 @@ pub(crate) struct Desk {
     pub(super) resolved: VecDeque<WorkflowEvent>,
     #[serde(skip)]
     pub(super) places: BTreeMap<Seq, Place>,
+    /// Absent in snapshots of versions before 2026-11-22.
+    pub(super) workflow_id: Option<WorkflowId>,
 }
 
 /// The run as a transition sees it: reads, and requests that become commands.
@@ -47,6 +49,10 @@ impl Cx<'_> {
     }
     pub fn run_id(&self) -> RunId {
         self.ledger.run_id()
+    }
+    /// The id of the run's workflow; absent only after a snapshot of an older build.
+    pub fn workflow_id(&self) -> Option<&WorkflowId> {
+        self.desk.workflow_id.as_ref()
     }
     pub fn history(&self) -> HistorySize {
         self.ledger.history()

@@ -94,6 +94,7 @@ impl<S: StateMachine> MachineDriver<S> {
 
     fn initialize(&mut self, started: WorkflowExecutionStarted) {
         self.desk.carried_signals.extend(started.carried_signals);
+        self.desk.workflow_id = Some(started.workflow_id);
         let mut cx = Cx { ledger: &mut self.ledger, desk: &mut self.desk };
         match started.input.decode::<S::Input>() {
             Ok(input) => match S::start(input, &mut cx) {

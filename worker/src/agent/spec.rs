@@ -41,6 +41,9 @@ pub struct AgentSpec {
     /// How many agents stand above this one.
     #[serde(default)]
     pub depth: u32,
+    /// The workflow that is told with `pause_v1` when the agent halts for people: a supervisor, which shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report_to: Option<String>,
 }
 
 /// In millionths of a dollar for a million tokens.

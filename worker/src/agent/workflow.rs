@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use bosun_engine::workflow::{Cx, StateMachine, WorkflowEvent, WorkflowRegistry};
 use bosun_engine::{
-    ActivityOptions, ActivityType, CancellationType, ChildWorkflowOptions, Failure, FailureKind, ParentClosePolicy,
-    Payload, QueryName, RetryPolicy, Seq, Timestamp, WorkflowExecutionSignaled, WorkflowId,
+    ActivityOptions, ActivityType, CancellationType, ChildWorkflowOptions, ExternalTarget, Failure, FailureKind,
+    ParentClosePolicy, Payload, QueryName, RetryPolicy, Seq, Timestamp, WorkflowExecutionSignaled, WorkflowId,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::machine::{
-    Agent, AgentOutput, Ask, Event, Fault, FaultClass, Key, ModelAnswer, ModelCall, QUERIES, StopReason,
+    Agent, AgentOutput, Ask, Event, Fault, FaultClass, Halt, Key, ModelAnswer, ModelCall, QUERIES, StopReason,
 };
 use super::spec::AgentSpec;
 use crate::capability::model::{ChatResponse, MODEL_FATAL, MODEL_NEEDS_HUMAN};
@@ -33,6 +33,8 @@ pub const AGENT_FAILED: &str = "AgentFailed";
 pub const SIGNAL_APPROVAL: &str = "approval_response_v1";
 pub const SIGNAL_TOP_UP: &str = "budget_top_up_v1";
 pub const SIGNAL_RESUME: &str = "resume_v1";
+/// Sent to who shows what the agent waits for.
+pub const SIGNAL_PAUSE: &str = "pause_v1";
 
 /// One attempt of a model call may take as long.
 const MODEL_TIMEOUT: Duration = Duration::from_secs(600);
@@ -45,6 +47,9 @@ pub struct AgentRun {
     agent: Agent,
     pending: BTreeMap<Seq, (Key, Kind)>,
     now: Timestamp,
+    /// Whether the halt it is in has been told.
+    #[serde(default)]
+    told: bool,
 }
 
 /// What a command is to the machine.
@@ -76,7 +81,7 @@ impl StateMachine for AgentRun {
     fn start(spec: AgentSpec, cx: &mut Cx<'_>) -> Result<Self, Failure> {
         let (agent, asks) =
             Agent::start(spec, cx.now()).map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
-        let mut run = AgentRun { agent, pending: BTreeMap::new(), now: cx.now() };
+        let mut run = AgentRun { agent, pending: BTreeMap::new(), now: cx.now(), told: false };
         run.carry_out(asks, cx);
         Ok(run)
     }
@@ -127,7 +132,12 @@ impl AgentRun {
                 Some(Event::Child { key, origin: seq.0, result, output })
             }
             WorkflowEvent::TimerFired { seq } => self.pending.remove(&seq).map(|_| Event::WallFired),
-            WorkflowEvent::Signal(signal) => signaled(signal, cx),
+            WorkflowEvent::Signal(signal) => {
+                if signal.name.as_str() == SIGNAL_RESUME {
+                    self.resume_below(cx);
+                }
+                signaled(signal, cx)
+            }
             WorkflowEvent::CancelRequested { reason } => Some(Event::Cancel { reason }),
             WorkflowEvent::Update { update_id, .. } => {
                 // None is accepted; one that an older version accepted is answered.
@@ -145,8 +155,38 @@ impl AgentRun {
         for ask in asks {
             self.carry_out_one(ask, cx);
         }
+        self.tell_halt(cx);
         if self.agent.is_over() {
             self.close(cx);
+        }
+    }
+
+    /// A halt is told once to who shows it; nothing waits for that.
+    fn tell_halt(&mut self, cx: &mut Cx<'_>) {
+        let why = match self.agent.halt() {
+            None => {
+                self.told = false;
+                return;
+            }
+            Some(Halt::NeedsHuman { why }) => why.clone(),
+            Some(Halt::Budget { resource }) => format!("its budget is used up: {}", json!(resource)),
+        };
+        let spec = self.agent.spec();
+        let Some(to) = spec.report_to.as_ref().filter(|_| !self.told).and_then(|to| WorkflowId::new(to).ok()) else {
+            return;
+        };
+        let own = cx.workflow_id().map(ToString::to_string).unwrap_or_default();
+        let by = format!("agent {} {own}", spec.name);
+        let target = ExternalTarget { workflow_id: to, run_id: None };
+        cx.signal_external(target, SIGNAL_PAUSE, &json!({ "reason": why, "requested_by": by }));
+        self.told = true;
+    }
+
+    /// What goes on goes on below as well.
+    fn resume_below(&self, cx: &mut Cx<'_>) {
+        for (key, _) in self.pending.values().filter(|(_, kind)| *kind == Kind::Child) {
+            let target = ExternalTarget { workflow_id: child_id(cx, *key), run_id: None };
+            cx.signal_external(target, SIGNAL_RESUME, &json!({}));
         }
     }
 
@@ -170,7 +210,7 @@ impl AgentRun {
                 }
             }
             Ask::Child { key, spec } => {
-                let id = WorkflowId::of(format!("{}-{key}", cx.run_id()));
+                let id = child_id(cx, key);
                 let options = ChildWorkflowOptions {
                     parent_close_policy: ParentClosePolicy::RequestCancel,
                     // What it spent is known only when it has ended.
@@ -226,6 +266,10 @@ impl AgentRun {
             | StopReason::ContextExceeded => cx.complete(&output),
         }
     }
+}
+
+fn child_id(cx: &Cx<'_>, key: Key) -> WorkflowId {
+    WorkflowId::of(format!("{}-{key}", cx.run_id()))
 }
 
 fn schedule_model(call: &ModelCall, attempts: u32, cx: &mut Cx<'_>) -> Seq {

@@ -15,6 +15,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::resolve::run_of;
+use crate::agent::AGENT;
 use crate::supervisor::run::SUPERVISOR;
 
 #[derive(Debug, Subcommand)]
@@ -281,8 +282,17 @@ async fn show_plan(cx: &mut Context, run: &RunOf) -> Result<Exit, CliError> {
 pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     // What cannot be looked at is left to the engine, which says why.
-    let described = cx.backend.describe(target.clone()).await;
-    if !described.is_ok_and(|found| found.info.workflow_type.as_str() == SUPERVISOR) {
+    let described = cx.backend.describe(target.clone()).await.ok();
+    let is = |workflow_type: &str| {
+        described.as_ref().is_some_and(|found| found.info.workflow_type.as_str() == workflow_type)
+    };
+    if is(AGENT) && signal == "resume_v1" {
+        // An agent that halted for people is not paused: it asks again when it is told to.
+        send(cx, &target, signal, &json!({})).await?;
+        cx.screen.line(format!("{} goes on", target.workflow_id));
+        return Ok(Exit::Ok);
+    }
+    if !is(SUPERVISOR) {
         return match signal {
             "pause_v1" => control(cx, Control::Pause, args).await,
             "resume_v1" => control(cx, Control::Unpause, args).await,

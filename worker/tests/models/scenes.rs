@@ -158,6 +158,12 @@ async fn what_was_recorded_is_never_asked_for_again() {
 /// A provider that wants a key stops the run with its reason, and nothing is lost: with the key the run goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_key_pauses_the_run_until_somebody_resumes_it() {
+    for preset in [Preset::SwarmHandoff, Preset::FlowSupervisor, Preset::AutogenGroupChat] {
+        refused(preset).await;
+    }
+}
+
+async fn refused(preset: Preset) {
     let refused = Arc::new(AtomicBool::new(true));
     let refuses = refused.clone();
     let mock = MockProvider::start(move |request| match refuses.load(Ordering::SeqCst) {
@@ -166,7 +172,7 @@ async fn a_refused_key_pauses_the_run_until_somebody_resumes_it() {
     });
     let mock = mock.await.unwrap();
     let scene = Scene::new(&mock, Wire::OpenAi);
-    scene.start(Preset::SwarmHandoff).await;
+    scene.start(preset).await;
     scene.environment.as_ref().unwrap().settle().await;
     let target = Target::workflow("run".into());
     let parked = scene.client().query(&target, &"parked".into(), Payload::null()).await.unwrap().to_json();

@@ -101,6 +101,12 @@ impl Ledger {
         self.pending.values().all(|pending| matches!(pending, Pending::Timer { .. }))
     }
 
+    /// Whether nothing of the run itself is under way.
+    pub(super) fn only_children(&self) -> bool {
+        let waits = |pending: &Pending| matches!(pending, Pending::Timer { .. } | Pending::Child { .. });
+        self.pending.values().all(waits)
+    }
+
     pub(super) fn start_now(&mut self, call: Call, input: Value, deliveries: u32, cx: &mut Cx<'_>) {
         let scripted = ActivityType::of(crate::capability::scripted::SCRIPTED);
         let options = work::options(&summary(&call), Duration::from_secs(60));
@@ -128,7 +134,8 @@ impl Ledger {
                 let seq = cx.schedule_activity(ActivityType::of(MODEL), &*input, options);
                 self.keep(call.key.clone(), seq, Pending::Call { call, deliveries });
             }
-            Carried::Agent { spec } => {
+            Carried::Agent { mut spec } => {
+                spec.report_to = cx.workflow_id().map(ToString::to_string);
                 let input = serde_json::to_value(spec).map_err(|why| why.to_string())?;
                 self.start_child(call.key, AGENT, Some(call.purpose), &input, cx);
             }

@@ -181,7 +181,9 @@ impl SupervisorRun {
             && !self.parts.control.is_cancelled()
         {
             // Nothing is lost by waiting: the run is paused with the reason, and asks again when somebody resumes it.
-            self.parts.control.pause(ControlRequest::new(&failure.root().message, "model"), out);
+            if self.parts.control.pause(ControlRequest::new(&failure.root().message, "model"), out) {
+                self.carrier.pause();
+            }
             return self.ledger.refuse(call);
         }
         let answer = asks::answer(&self.resolved.spec, &call, result);

@@ -160,7 +160,9 @@ impl SupervisorRun {
         let waits: Vec<String> =
             approvals.chain(interrupts).chain(review).chain(parts.control.held_because()).collect();
         let retries = self.carrier.graph().is_some_and(Graph::waits_for_time);
-        let parked = !waits.is_empty() && !retries && self.ledger.is_idle() && !self.carrier.phase().is_terminal();
+        // Who holds a run holds its children.
+        let idle = self.ledger.is_idle() || (!parts.control.is_running() && self.ledger.only_children());
+        let parked = !waits.is_empty() && !retries && idle && !self.carrier.phase().is_terminal();
         json!({
             "parked": parked, "reason": parked.then_some(PARKED), "waits": waits,
             "exit": parked && self.resolved.spec.review.park_exit,
