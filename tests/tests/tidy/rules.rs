@@ -19,7 +19,7 @@ const ARROWS: [(&str, &[&str]); 4] = [
 ];
 
 /// Modules and folders that decide and never act.
-const PURE: [&str; 7] = [
+const PURE: [&str; 16] = [
     "engine/src/vocabulary",
     "engine/src/machine",
     "engine/src/workflow",
@@ -27,6 +27,15 @@ const PURE: [&str; 7] = [
     "engine/src/queue",
     "engine/src/deadline",
     "worker/src/supervisor",
+    "worker/src/agent/grants.rs",
+    "worker/src/agent/ledger.rs",
+    "worker/src/agent/loops.rs",
+    "worker/src/agent/machine",
+    "worker/src/agent/resolve.rs",
+    "worker/src/agent/schema.rs",
+    "worker/src/agent/spec.rs",
+    "worker/src/agent/transcript.rs",
+    "worker/src/agent/workflow.rs",
 ];
 
 /// Names no pure module may say.

@@ -200,6 +200,7 @@ pub struct CapabilityCard {
 }
 
 impl Default for GraphRules {
+    // long: one line a rule.
     fn default() -> Self {
         GraphRules {
             name: "supervisor".into(),
