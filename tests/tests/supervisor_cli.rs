@@ -187,7 +187,7 @@ async fn the_same_spec_is_played_by_a_model() {
     let mock = mock.await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let spec = workspace().join("fixtures/supervisors/presets/flow-supervisor.yaml");
-    let words = ["run", spec.to_str().unwrap(), "--timeout", "60s"];
+    let words = ["run", spec.to_str().unwrap(), "-w", "played", "--timeout", "60s"];
     let address = mock.base_url(Wire::OpenAi);
     let play = |data: &str, model: &str, words: &[&str]| {
         let mut command = command(&dir.path().join(data), words);
@@ -203,8 +203,47 @@ async fn the_same_spec_is_played_by_a_model() {
     assert!(again.status.success() && mock.count() == asked, "it has completed: nobody is asked again");
     let checked = run(&dir.path().join("data"), &["replay", "check", "--query", "WorkflowType = 'agent'"]);
     assert!(checked.status.success() && mock.count() == asked, "{}", said(&checked));
+    let cost = said(&run(&dir.path().join("data"), &["cost", "played"]));
+    assert!(cost.contains(&format!("in all {asked} calls")) && cost.contains("of unknown price"), "{cost}");
     let swarm = workspace().join("fixtures/supervisors/presets/swarm-handoff.yaml");
     let stopped = play("other", "anthropic/claude", &["run", swarm.to_str().unwrap(), "--no-wait", "--timeout", "60s"]);
     assert_eq!(stopped.status.code(), Some(15), "{}", said(&stopped));
     assert!(said(&stopped).contains("no model provider `anthropic`"), "{}", said(&stopped));
+}
+
+/// G41: an agent whose budget is used up halts, and its supervisor is paused with the reason; a person gives it more, and the
+/// same command goes on to the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_budget_that_is_used_up_is_topped_up() {
+    use bosun_worker::capability::model::Wire;
+    use bosun_worker::capability::model::mock::{MockProvider, says};
+    let mock = MockProvider::start(|_| says("written")).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (data, spec) = (dir.path().join("data"), dir.path().join("poor.yaml"));
+    let text = "
+kind: supervisor
+preset: shannon-simple
+objective: write a note
+agents: [{ name: writer, via: { model: { name: tiny, limits: { max_tokens: 10 } } } }]
+";
+    std::fs::write(&spec, text).unwrap();
+    let address = mock.base_url(Wire::OpenAi);
+    let play = || {
+        let mut command =
+            command(&data, &["run", spec.to_str().unwrap(), "-w", "poor", "--no-wait", "--timeout", "60s"]);
+        command.env("OPENAI_BASE_URL", &address).env_remove("BOSUN_ALLOW_MODEL_REQUESTS").output().unwrap()
+    };
+    let halted = play();
+    assert_eq!(halted.status.code(), Some(15), "{}", said(&halted));
+    assert!(said(&halted).contains("its budget is used up") && mock.count() == 0, "{}", said(&halted));
+    let listed = run(&data, &["list", "--query", "WorkflowType = 'agent'", "-o", "json"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let agent = listed["workflows"][0]["workflow_id"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned();
+    assert!(said(&run(&data, &["budget", "show", &agent])).contains("\"tokens\": 10"));
+    assert_eq!(run(&data, &["budget", "top-up", &agent]).status.code(), Some(2), "more of what?");
+    assert_eq!(run(&data, &["budget", "top-up", "poor", "--tokens", "1"]).status.code(), Some(2), "only agents");
+    assert!(run(&data, &["budget", "top-up", &agent, "--tokens", "100000"]).status.success());
+    assert!(run(&data, &["resume", "poor"]).status.success());
+    let ended = play();
+    assert!(ended.status.success() && said(&ended).contains("written") && mock.count() == 1, "{}", said(&ended));
 }

@@ -252,6 +252,25 @@ const SHELLS: [&str; 12] =
     ["sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "busybox", "env", "xargs", "sudo"];
 
 impl AgentSpec {
+    /// An agent without a task, with these bounds: for checking them before there is one.
+    pub fn bounded(tools: Vec<ToolGrant>, limits: Limits) -> Self {
+        AgentSpec {
+            name: String::new(),
+            provider: String::new(),
+            model: String::new(),
+            system: String::new(),
+            task: String::new(),
+            schema: None,
+            tools,
+            limits,
+            temperature: None,
+            max_output_tokens: max_output_tokens(),
+            price: None,
+            depth: 0,
+            report_to: None,
+        }
+    }
+
     /// Why this spec cannot be run, if it cannot.
     pub fn check(&self) -> Result<(), String> {
         let mut names = BTreeSet::new();

@@ -10,8 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use super::output::{ColorChoice, Format};
 use super::time_format::TimeFormat;
 use super::{
-    activity, control, describe, diff, export, fork, list, message, replay, result, show, start, store, supervise,
-    worker,
+    activity, budget, control, describe, diff, export, fork, list, message, replay, result, show, start, store,
+    supervise, worker,
 };
 
 /// Runs supervisors: long-lived managers of agents, commands and people that survive any crash.
@@ -80,6 +80,9 @@ pub enum Noun {
     /// The plan of a supervisor.
     #[command(subcommand)]
     Plan(supervise::PlanVerb),
+    /// What a run may spend.
+    #[command(subcommand)]
+    Budget(budget::BudgetVerb),
     /// Show what a supervisor survives: an approval that is waited for, kill -9, one publication.
     Demo(super::demo::DemoArgs),
     /// The worker process.
@@ -153,6 +156,8 @@ pub enum WorkflowVerb {
     Takeover(control::ControlArgs),
     /// Give a supervisor back that was taken over.
     Release(control::ControlArgs),
+    /// What the models of a run and of the agents below it cost so far.
+    Cost(budget::CostArgs),
     /// Remove a closed run.
     Delete(control::ControlArgs),
 }

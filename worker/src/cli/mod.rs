@@ -5,6 +5,7 @@
 
 mod activity;
 mod args;
+mod budget;
 mod context;
 mod control;
 mod demo;
@@ -133,6 +134,7 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
         Noun::Approval(verb) => Verb::Approval(verb),
         Noun::Agent(verb) => Verb::Agent(verb),
         Noun::Plan(verb) => Verb::Plan(verb),
+        Noun::Budget(verb) => Verb::Budget(verb),
         Noun::Demo(args) => return demo::demo(screen, &global, args).await,
         Noun::Store(verb) => Verb::Store(verb),
     };
@@ -237,6 +239,7 @@ enum Verb {
     Approval(supervise::ApprovalVerb),
     Agent(supervise::AgentVerb),
     Plan(supervise::PlanVerb),
+    Budget(budget::BudgetVerb),
     Store(store::StoreVerb),
 }
 
@@ -254,6 +257,7 @@ impl Verb {
             | Verb::Approval(_)
             | Verb::Agent(_)
             | Verb::Plan(_)
+            | Verb::Budget(_)
             | Verb::Store(_) => Purpose::Visit { create: false },
         }
     }
@@ -265,6 +269,7 @@ impl Verb {
             Verb::Approval(verb) => supervise::approval(cx, verb).await,
             Verb::Agent(verb) => supervise::agent(cx, verb).await,
             Verb::Plan(verb) => supervise::plan(cx, verb).await,
+            Verb::Budget(verb) => budget::budget(cx, verb).await,
             Verb::Store(verb) => store::store(cx, verb).await,
         }
     }
@@ -294,6 +299,7 @@ async fn workflow(cx: &mut Context, verb: WorkflowVerb) -> Result<Exit, CliError
         WorkflowVerb::Takeover(args) => supervise::steer(cx, "human_takeover_v1", args).await,
         WorkflowVerb::Release(args) => supervise::steer(cx, "human_release_v1", args).await,
         WorkflowVerb::Unpause(args) => control::control(cx, Control::Unpause, args).await,
+        WorkflowVerb::Cost(args) => budget::cost(cx, args).await,
         WorkflowVerb::Delete(args) => control::control(cx, Control::Delete, args).await,
     }
 }

@@ -118,7 +118,7 @@ async fn supervisors(cx: &Context) -> Result<Vec<Target>, CliError> {
         .collect())
 }
 
-async fn ask(cx: &Context, target: &Target, query: &str, input: &Value) -> Result<Value, CliError> {
+pub(super) async fn ask(cx: &Context, target: &Target, query: &str, input: &Value) -> Result<Value, CliError> {
     let input = Payload::encode(input).map_err(|why| CliError::new(Code::Failed, why.to_string()))?;
     Ok(cx.backend.query(target.clone(), QueryName::new(query)?, input).await?.to_json())
 }
@@ -181,7 +181,7 @@ async fn pending(cx: &Context, query: &str, id: &str) -> Result<(Target, Value),
         .help("`bosun approval list` shows what does"))
 }
 
-async fn send(cx: &Context, target: &Target, name: &str, input: &Value) -> Result<(), CliError> {
+pub(super) async fn send(cx: &Context, target: &Target, name: &str, input: &Value) -> Result<(), CliError> {
     let input = Payload::encode(input).map_err(|why| CliError::new(Code::Failed, why.to_string()))?;
     let signal =
         SignalRequest { name: SignalName::new(name)?, input, identity: Some(cx.identity.clone()), request_id: None };

@@ -111,6 +111,7 @@ async fn every_verb_makes_its_call() {
         ("signal -w o1 approve by=Ada", r#"signal o1 approve json:{"by":"Ada"}"#.into()),
         ("signal -w o1 --name approve by=Ada", r#"signal o1 approve json:{"by":"Ada"}"#.into()),
         ("query -w o1 board", "query o1 board json:null".into()),
+        ("budget show -w o1", "query o1 budget json:null".into()),
         ("update -w o1 set --update-id u1 n=1", "update o1 u1 set Completed".into()),
         ("update -w o1 set --update-id u1 --wait accepted", "update o1 u1 set Accepted".into()),
         ("cancel -w o1 --reason enough", "cancel o1 \"enough\" by me@here".into()),

@@ -85,12 +85,10 @@ fn agent(spec: &SupervisorSpec, asked: Asked, call: &Call, via: &ViaModel) -> Re
         .map_err(|why| read("tools", why))?;
     let limits: Limits =
         serde_json::from_value(Value::Object(via.limits.clone())).map_err(|why| read("limits", why))?;
-    let mut agent: AgentSpec = serde_json::from_value(json!({
-        "name": call.agent.as_deref().unwrap_or(call.purpose.as_str()), "provider": asked.provider,
-        "model": asked.model, "system": asked.system, "task": task_of(call),
-    }))
-    .map_err(|why| why.to_string())?;
-    (agent.tools, agent.limits, agent.temperature) = (tools, limits, asked.temperature);
+    let mut agent = AgentSpec::bounded(tools, limits);
+    agent.name = call.agent.clone().unwrap_or_else(|| call.purpose.as_str().to_owned());
+    (agent.provider, agent.model, agent.system) = (asked.provider, asked.model, asked.system);
+    (agent.task, agent.temperature) = (task_of(call), asked.temperature);
     agent.max_output_tokens = asked.max_tokens.unwrap_or(agent.max_output_tokens);
     agent.schema = shape_of(spec, call);
     agent.check()?;

@@ -157,8 +157,8 @@ impl SupervisorRun {
         let interrupts = parts.interrupts.pending().map(|interrupt| format!("interrupt {}", interrupt.id));
         let review = parts.review.as_ref().filter(|review| review.status() == ReviewStatus::Reviewing);
         let review = review.map(|review| format!("plan version {}", review.version()));
-        let waits: Vec<String> =
-            approvals.chain(interrupts).chain(review).chain(parts.control.held_because()).collect();
+        let held = parts.control.held_because().map(|why| format!("`bosun resume` or `release`: {why}"));
+        let waits: Vec<String> = approvals.chain(interrupts).chain(review).chain(held).collect();
         let retries = self.carrier.graph().is_some_and(Graph::waits_for_time);
         // Who holds a run holds its children.
         let idle = self.ledger.is_idle() || (!parts.control.is_running() && self.ledger.only_children());

@@ -13,7 +13,7 @@ use super::script::Script;
 use super::sections::{ChatTeam, PlanningMode, Selection};
 use super::template;
 use super::whole::SupervisorSpec;
-use crate::agent::spec::{Limits, ToolGrant};
+use crate::agent::spec::{AgentSpec, Limits, ToolGrant};
 use crate::supervisor::fields::FieldError;
 use crate::supervisor::plan::Plan;
 use crate::supervisor::plan_yaml::{self, PlanProblem};
@@ -101,12 +101,15 @@ fn via_model(model: &ViaModel, at: &str) -> Check {
         let at = if path == "." { at } else { format!("{at}.{path}") };
         FieldError::at(at, why.into_inner().to_string())
     };
+    let mut tools: Vec<ToolGrant> = Vec::new();
     for (i, tool) in model.tools.iter().enumerate() {
-        let read: Result<ToolGrant, _> = serde_path_to_error::deserialize(Value::Object(tool.clone()));
-        read.map_err(|why| problem(format!("{at}.via.model.tools[{i}]"), why))?;
+        let read = serde_path_to_error::deserialize(Value::Object(tool.clone()));
+        tools.push(read.map_err(|why| problem(format!("{at}.via.model.tools[{i}]"), why))?);
     }
-    let read: Result<Limits, _> = serde_path_to_error::deserialize(Value::Object(model.limits.clone()));
-    read.map(|_| ()).map_err(|why| problem(format!("{at}.via.model.limits"), why))
+    let limits: Result<Limits, _> = serde_path_to_error::deserialize(Value::Object(model.limits.clone()));
+    let limits = limits.map_err(|why| problem(format!("{at}.via.model.limits"), why))?;
+    // As the run would be started: what it would refuse is refused here.
+    AgentSpec::bounded(tools, limits).check().map_err(|why| FieldError::at(format!("{at}.via.model"), why))
 }
 
 fn one_agent(agent: &Agent, at: &str) -> Check {

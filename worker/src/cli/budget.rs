@@ -1,0 +1,183 @@
+//! What a run costs, and what it may: `cost`, `budget show`, `budget top-up`.
+//!
+//! Invariant: figures are the runs' own queries, added up over the agents below; a price that is not known is said to be
+//! unknown and never counted as 0. What gives a run more is its own signal, kept also while no worker runs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bosun_engine::*;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::args::RunOf;
+use super::context::Context;
+use super::error::CliError;
+use super::exit::Exit;
+use super::resolve::run_of;
+use super::supervise::{ask, send};
+use super::time_format::parse_duration;
+use crate::agent::AGENT;
+use crate::agent::workflow::SIGNAL_TOP_UP;
+
+/// Runs below runs that are looked at.
+const RUNS_MAX: usize = 10_000;
+
+#[derive(Debug, Subcommand)]
+pub enum BudgetVerb {
+    /// What of the budget of a run is spent, held and left.
+    Show {
+        #[command(flatten)]
+        run: RunOf,
+    },
+    /// Give an agent more; one that has halted for it goes on.
+    TopUp(TopUpArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct CostArgs {
+    #[command(flatten)]
+    pub run: RunOf,
+}
+
+#[derive(Debug, Args)]
+pub struct TopUpArgs {
+    #[command(flatten)]
+    pub run: RunOf,
+    #[arg(long, value_name = "N")]
+    pub tokens: Option<u64>,
+    /// In dollars: 0.50.
+    #[arg(long, value_name = "USD", value_parser = micros)]
+    pub cost: Option<u64>,
+    /// Model calls and tool calls.
+    #[arg(long, value_name = "N")]
+    pub calls: Option<u64>,
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub wall: Option<Duration>,
+    /// Let calls go on whose price is not known.
+    #[arg(long)]
+    pub allow_unpriced: bool,
+}
+
+/// Dollars with at most six decimals, as millionths.
+fn micros(text: &str) -> Result<u64, String> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.len() > 6 {
+        return Err("expected dollars such as 2 or 0.50, with at most six decimals".to_owned());
+    }
+    let whole = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(1_000_000));
+    let part = format!("{part:0<6}").parse::<u64>().ok();
+    whole.zip(part).and_then(|(whole, part)| whole.checked_add(part)).ok_or_else(|| "too much money".to_owned())
+}
+
+fn dollars(micros: u64) -> String {
+    format!("${}.{:06}", micros / 1_000_000, micros % 1_000_000)
+}
+
+/// Calls of one model.
+#[derive(Debug, Default)]
+struct Sum {
+    calls: u64,
+    tokens: u64,
+    cost_micros: u64,
+}
+
+pub(super) async fn cost(cx: &mut Context, args: CostArgs) -> Result<Exit, CliError> {
+    let target = run_of(cx, &args.run).await?;
+    let (mut models, mut unpriced, mut looked_at) = (BTreeMap::<String, Sum>::new(), 0_u64, 0);
+    let mut open = vec![(target.clone(), cx.backend.describe(target.clone()).await?.info.workflow_type)];
+    while let Some((target, workflow_type)) = open.pop().filter(|_| looked_at < RUNS_MAX) {
+        looked_at += 1;
+        if workflow_type.as_str() == AGENT {
+            // An agent counts what those below it spent.
+            let spent = ask(cx, &target, "cost", &Value::Null).await?;
+            unpriced += spent["unpriced_calls"].as_u64().unwrap_or_default();
+            for (model, tally) in spent["by_model"].as_object().into_iter().flatten() {
+                let of = |key: &str| tally[key].as_u64().unwrap_or_default();
+                let sum = models.entry(model.clone()).or_default();
+                (sum.calls, sum.tokens) = (sum.calls + of("calls"), sum.tokens + of("tokens"));
+                sum.cost_micros += of("cost_micros");
+            }
+            continue;
+        }
+        let query = format!("ParentWorkflowId = '{}'", target.workflow_id.as_str().replace('\'', "''"));
+        for run in cx.backend.list(ListRequest { query, limit: 1_000 }).await? {
+            let below = Target { namespace: cx.namespace.clone(), ..Target::run(run.workflow_id, run.run_id) };
+            open.push((below, run.workflow_type));
+        }
+    }
+    show_cost(cx, &target, &models, unpriced);
+    Ok(Exit::Ok)
+}
+
+fn show_cost(cx: &mut Context, target: &Target, models: &BTreeMap<String, Sum>, unpriced: u64) {
+    let total = |of: fn(&Sum) -> u64| models.values().map(of).sum::<u64>();
+    let (calls, tokens, micros) = (total(|sum| sum.calls), total(|sum| sum.tokens), total(|sum| sum.cost_micros));
+    let view = |(model, sum): (&String, &Sum)| {
+        let Sum { calls, tokens, cost_micros } = sum;
+        (model.clone(), json!({ "calls": calls, "tokens": tokens, "cost_micros": cost_micros }))
+    };
+    let by_model: serde_json::Map<String, Value> = models.iter().map(view).collect();
+    cx.screen.object(
+        "workflow.cost",
+        json!({ "workflow_id": target.workflow_id, "calls": calls, "tokens": tokens, "cost_micros": micros,
+            "unpriced_calls": unpriced, "by_model": by_model }),
+    );
+    for (model, sum) in models {
+        let Sum { calls, tokens, cost_micros } = sum;
+        cx.screen.line(format!("{model:<32} {calls:>6} calls {tokens:>10} tokens  {}", dollars(*cost_micros)));
+    }
+    let unknown = if unpriced > 0 { format!(", and {unpriced} calls of unknown price") } else { String::new() };
+    cx.screen.line(format!("in all {calls} calls, {tokens} tokens, {}{unknown}", dollars(micros)));
+}
+
+pub(super) async fn budget(cx: &mut Context, verb: BudgetVerb) -> Result<Exit, CliError> {
+    match verb {
+        BudgetVerb::Show { run } => {
+            let target = run_of(cx, &run).await?;
+            let budget = ask(cx, &target, "budget", &Value::Null).await?;
+            cx.screen.object("budget.show", json!({ "workflow_id": target.workflow_id, "budget": budget }));
+            cx.screen.line(super::result::value_text(&budget));
+            Ok(Exit::Ok)
+        }
+        BudgetVerb::TopUp(args) => top_up(cx, args).await,
+    }
+}
+
+async fn top_up(cx: &mut Context, args: TopUpArgs) -> Result<Exit, CliError> {
+    let target = run_of(cx, &args.run).await?;
+    let wall_ms = args.wall.map(|wall| u64::try_from(wall.as_millis()).unwrap_or(u64::MAX));
+    if args.tokens.or(args.cost).or(args.calls).or(wall_ms).is_none() && !args.allow_unpriced {
+        return Err(CliError::usage(
+            "say what there is more of: --tokens, --cost, --calls, --wall or --allow-unpriced",
+        ));
+    }
+    let described = cx.backend.describe(target.clone()).await?;
+    if described.info.workflow_type.as_str() != AGENT {
+        let why = format!("{} is no agent: only agents are given more while they run", target.workflow_id);
+        return Err(CliError::usage(why).help("`bosun list` shows the agents below a supervisor, by its run id"));
+    }
+    let more = json!({ "tokens": args.tokens, "cost_micros": args.cost, "calls": args.calls, "wall_ms": wall_ms,
+        "allow_unpriced": args.allow_unpriced });
+    send(cx, &target, SIGNAL_TOP_UP, &more).await?;
+    cx.screen.object("budget.top_up", json!({ "workflow_id": target.workflow_id, "more": more }));
+    cx.screen.line(format!("{} has more", target.workflow_id));
+    Ok(Exit::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dollars_are_read_and_written_exactly() {
+        for (text, expected) in [("2", 2_000_000), ("0.50", 500_000), ("0.000001", 1), ("12.345678", 12_345_678)] {
+            assert_eq!(micros(text), Ok(expected), "{text}");
+        }
+        for bad in ["", ".5", "1.", "-1", "1e3", "0.0000001", "1,5", "99999999999999999999"] {
+            assert!(micros(bad).is_err(), "{bad}");
+        }
+        assert_eq!(dollars(1_000_001), "$1.000001");
+    }
+}
