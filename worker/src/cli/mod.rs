@@ -110,6 +110,7 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
     }
 }
 
+// long: one line a noun.
 async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, CliError> {
     let Cli { global, noun } = cli;
     if global.output == Format::Junit && !matches!(noun, Noun::Replay(replay::ReplayVerb::Check(_))) {
