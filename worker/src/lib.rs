@@ -8,6 +8,7 @@ pub mod agent;
 pub mod api;
 pub mod app;
 pub mod backend;
+mod canonical;
 pub mod capability;
 pub mod cli;
 mod closed_directory;

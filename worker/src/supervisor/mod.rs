@@ -14,7 +14,6 @@
 //! activities of capabilities. No clock, no disk, no socket, no thread, no randomness, no `HashMap`.
 
 pub mod agents;
-mod canonical;
 pub mod chat;
 mod critic;
 mod execution;

@@ -207,20 +207,7 @@ pub(super) struct Out {
     pub(super) asks: Vec<Ask>,
 }
 
-/// The one form of a value: the keys of every mapping in order.
-pub(super) fn canonical(value: &Value) -> Value {
-    match value {
-        Value::Object(members) => {
-            let sorted: BTreeMap<&String, &Value> = members.iter().collect();
-            Value::Object(sorted.into_iter().map(|(name, value)| (name.clone(), canonical(value))).collect())
-        }
-        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
-    }
-}
-
 /// What an approval is bound to.
 pub fn call_hash(tool: &str, arguments: &Value) -> blake3::Hash {
-    let form = canonical(&serde_json::json!({ "tool": tool, "arguments": arguments }));
-    blake3::hash(form.to_string().as_bytes())
+    crate::canonical::digest(&serde_json::json!({ "tool": tool, "arguments": arguments }))
 }

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::call::code;
-use super::canonical::{canonical, hash};
 use super::function::show;
 use super::{Answering, Call, ChatRequest, ChatResponse, Model, ModelError, TokenSink};
+use crate::canonical;
 
 mod diff;
 mod redact;
@@ -104,8 +104,8 @@ impl Cassette {
         if self.mode == CassetteMode::Off {
             return self.inner.complete(request, call, sink).await;
         }
-        let request_data = canonical(request);
-        let key = hash(&Value::Array(vec![Value::from(self.provider.as_str()), request_data.clone()]));
+        let request_data = canonical::of(request);
+        let key = canonical::hash(&Value::Array(vec![Value::from(self.provider.as_str()), request_data.clone()]));
         let occurrence = self.occurrence(&key, &call.idempotency_key);
         let path = self.directory.join(format!("{}-{occurrence}.json", &key[..32]));
         if self.mode != CassetteMode::Record

@@ -7,7 +7,6 @@
 mod activity;
 mod anthropic;
 mod call;
-mod canonical;
 mod cassette;
 mod chaos;
 pub mod chat;

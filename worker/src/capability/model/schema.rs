@@ -7,13 +7,13 @@
 use serde_json::{Value, json};
 
 use super::call::code;
-use super::canonical::{canonical, hash};
 use super::conform::problems;
 use super::function::show;
 use super::{
     Answering, Call, ChatRequest, ChatResponse, Message, Model, ModelError, Said, StopReason, TokenSink, ToolCall,
     ToolChoice, ToolSpec, Usage,
 };
+use crate::canonical;
 
 mod generate;
 
@@ -31,7 +31,7 @@ impl SchemaModel {
     }
 
     fn answer(&self, request: &ChatRequest) -> Result<ChatResponse, ModelError> {
-        let seed = format!("{}/{}", self.seed, hash(&canonical(request)));
+        let seed = format!("{}/{}", self.seed, canonical::hash(&canonical::of(request)));
         let tools = tools_to_call(request);
         let said = if tools.is_empty() {
             let content = match &request.schema {
@@ -43,7 +43,7 @@ impl SchemaModel {
             let call = |(i, tool): (usize, &&ToolSpec)| {
                 let arguments = valid(&seed, &tool.name, &tool.parameters)?;
                 Ok(ToolCall {
-                    id: format!("call_{i}_{}", &hash(&json!(seed))[..8]),
+                    id: format!("call_{i}_{}", &canonical::hash(&json!(seed))[..8]),
                     name: tool.name.clone(),
                     arguments,
                 })
@@ -61,8 +61,8 @@ pub(super) fn answer_of(request: &ChatRequest, said: Said) -> ChatResponse {
     ChatResponse {
         stop: if said.tool_calls.is_empty() { StopReason::End } else { StopReason::ToolCalls },
         usage: Usage {
-            input: tokens(canonical(&request.messages)),
-            output: tokens(canonical(&said)),
+            input: tokens(canonical::of(&request.messages)),
+            output: tokens(canonical::of(&said)),
             ..Usage::default()
         },
         said,

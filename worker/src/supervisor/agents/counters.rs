@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::message::{ToolCall, json_text};
 use super::rules::{AgentRules, ToolLimits};
-use crate::supervisor::canonical::sorted;
+use crate::canonical::sorted;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counters {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::check;
 use super::error::InvalidSpec;
 use super::whole::SupervisorSpec;
-use crate::supervisor::canonical::sorted;
+use crate::canonical::sorted;
 use crate::supervisor::fields::FieldError;
 use crate::supervisor::plan::Plan;
 
