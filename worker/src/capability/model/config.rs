@@ -46,7 +46,7 @@ impl Default for ModelConfig {
             cassette_dir: PathBuf::from("cassettes"),
             allow_requests: true,
             problem: None,
-            prices: Prices::built_in(),
+            prices: Prices::default(),
             live: Live::default(),
         }
     }
@@ -107,7 +107,7 @@ impl ModelConfig {
         }
         if let Some(path) = variable("BOSUN_PRICES") {
             match Prices::read(path.as_ref()) {
-                Ok(prices) => config.prices = config.prices.overridden_by(prices),
+                Ok(prices) => config.prices = prices,
                 Err(why) => problems.push(format!("BOSUN_PRICES: {why}")),
             }
         }

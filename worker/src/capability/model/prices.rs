@@ -20,7 +20,7 @@ pub enum Cost {
     Unpriced(String),
 }
 
-/// Prices by `provider/model` or `model`.
+/// Prices by `provider/model` or `model`. None ship with the program: one that nobody has looked up would be spent by.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
@@ -47,25 +47,10 @@ pub struct Price {
 }
 
 impl Prices {
-    /// The table that ships. It ages: `BOSUN_PRICES` names a newer one.
-    pub fn built_in() -> Prices {
-        serde_json::from_str(include_str!("prices.json")).expect("the table in the box is read by a test")
-    }
-
-    /// A table of the owner.
+    /// The owner's table, as JSON.
     pub fn read(path: &Path) -> Result<Prices, String> {
         let text = std::fs::read_to_string(path).map_err(|why| format!("{}: {why}", path.display()))?;
         serde_json::from_str(&text).map_err(|why| format!("{}: {why}", path.display()))
-    }
-
-    /// The other's prices, and ours for what it does not name.
-    pub fn overridden_by(mut self, other: Prices) -> Prices {
-        let date = |mut price: Price| {
-            price.as_of.get_or_insert_with(|| other.as_of.clone());
-            price
-        };
-        self.models.extend(other.models.into_iter().map(|(name, price)| (name, date(price))));
-        self
     }
 
     /// What an answer costs. The model that answered counts, and the one that was asked if that one has no price.
@@ -175,18 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_overrides_the_table_in_the_box() {
-        let built_in = Prices::built_in();
-        assert!(!built_in.as_of.is_empty() && built_in.models.values().all(|price| price.output >= price.input));
+    fn a_table_is_the_owners_and_holds_no_floats() {
+        assert!(matches!(Prices::default().cost("p", "m", &answer("m", usage(1, 1))), Cost::Unpriced(_)));
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("prices.json");
         std::fs::write(&path, serde_json::to_string(&table()).unwrap()).unwrap();
-        let name = built_in.models.keys().next().unwrap().clone();
-        let prices = built_in.overridden_by(Prices::read(&path).unwrap());
-        assert_eq!(prices.models["m"].as_of.as_deref(), Some("2026-11-01"));
-        assert!(prices.models.contains_key(&name));
+        assert_eq!(Prices::read(&path), Ok(table()));
         std::fs::write(&path, "{\"as_of\": \"x\", \"models\": {\"m\": {\"input\": 0.5, \"output\": 1}}}").unwrap();
-        assert!(Prices::read(&path).is_err(), "no floats");
+        assert!(Prices::read(&path).is_err());
     }
 
     #[test]
