@@ -14,13 +14,13 @@ use bosun_engine::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::machine::{
     Agent, AgentOutput, Ask, Event, Fault, FaultClass, Halt, Key, ModelAnswer, ModelCall, QUERIES, StopReason,
 };
 use super::spec::AgentSpec;
-use crate::capability::model::{ChatResponse, MODEL_FATAL, MODEL_NEEDS_HUMAN};
+use crate::capability::model::{Cost, MODEL_FATAL, ModelOutput, options};
 
 /// The workflow type.
 pub const AGENT: &str = "agent";
@@ -59,18 +59,6 @@ enum Kind {
     Tool,
     Child,
     Wall,
-}
-
-/// What the activity `model` gives.
-#[derive(Debug, Deserialize)]
-struct ModelResult {
-    response: ChatResponse,
-    #[serde(default)]
-    value: Option<Value>,
-    #[serde(default)]
-    problems: Vec<String>,
-    #[serde(default)]
-    cost: Value,
 }
 
 impl StateMachine for AgentRun {
@@ -273,21 +261,7 @@ fn child_id(cx: &Cx<'_>, key: Key) -> WorkflowId {
 }
 
 fn schedule_model(call: &ModelCall, attempts: u32, cx: &mut Cx<'_>) -> Seq {
-    // The delay that a provider asks for comes with the failure and goes before this.
-    let retry_policy = RetryPolicy {
-        maximum_interval: Some(Duration::from_secs(60)),
-        maximum_attempts: attempts.max(1),
-        non_retryable_error_types: vec![MODEL_NEEDS_HUMAN.to_owned(), MODEL_FATAL.to_owned()],
-        ..RetryPolicy::default()
-    };
-    let options = ActivityOptions {
-        start_to_close: Some(MODEL_TIMEOUT),
-        retry_policy: Some(retry_policy),
-        cancellation: CancellationType::TryCancel,
-        summary: Some(call.model.clone()),
-        ..ActivityOptions::default()
-    };
-    cx.schedule_activity(AGENT_MODEL, call, options)
+    cx.schedule_activity(AGENT_MODEL, call, options(&call.model, MODEL_TIMEOUT, attempts))
 }
 
 fn signaled(signal: WorkflowExecutionSignaled, cx: &mut Cx<'_>) -> Option<Event> {
@@ -307,12 +281,14 @@ fn signaled(signal: WorkflowExecutionSignaled, cx: &mut Cx<'_>) -> Option<Event>
 }
 
 fn model_answer(payload: Payload) -> Result<ModelAnswer, Fault> {
-    let result: ModelResult = payload
+    let output: ModelOutput = payload
         .decode()
         .map_err(|why| Fault { class: FaultClass::Fatal, message: format!("the model's answer: {why}") })?;
-    let ModelResult { response, value, problems, cost } = result;
-    // `{"micros": n}`; whatever else is said, the price is not known.
-    let cost_micros = cost.get("micros").and_then(Value::as_u64);
+    let ModelOutput { response, value, problems, cost } = output;
+    let cost_micros = match cost {
+        Cost::Micros(micros) => Some(micros),
+        Cost::Unpriced(_) => None,
+    };
     Ok(ModelAnswer { response, value, problems, cost_micros })
 }
 

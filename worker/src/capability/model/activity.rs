@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bosun_engine::{ActivityContext, ActivityError, Failure, Payload};
+use bosun_engine::{ActivityContext, ActivityError, ActivityOptions, CancellationType, Failure, Payload, RetryPolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -59,6 +59,23 @@ pub struct ModelOutput {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
     pub cost: Cost,
+}
+
+/// How workflows schedule a model call: repeated where that may help, after the delay that a provider asks for, which
+/// comes with the failure, goes before our own pauses, and frees the slot.
+pub fn options(summary: &str, timeout: Duration, attempts: u32) -> ActivityOptions {
+    ActivityOptions {
+        start_to_close: Some(timeout),
+        retry_policy: Some(RetryPolicy {
+            maximum_attempts: attempts.max(1),
+            maximum_interval: Some(BACKOFF_MAX),
+            non_retryable_error_types: vec![MODEL_NEEDS_HUMAN.to_owned(), MODEL_FATAL.to_owned()],
+            ..RetryPolicy::default()
+        }),
+        cancellation: CancellationType::TryCancel,
+        summary: Some(summary.to_owned()),
+        ..ActivityOptions::default()
+    }
 }
 
 /// The activity function.

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use bosun_engine::ActivityRegistry;
 
-pub use activity::{MODEL, MODEL_FATAL, MODEL_NEEDS_HUMAN, MODEL_RETRY, ModelInput, ModelOutput};
+pub use activity::{MODEL, MODEL_FATAL, MODEL_NEEDS_HUMAN, MODEL_RETRY, ModelInput, ModelOutput, options};
 pub use call::{Answering, Call, CallTag, Model, Silent, Token, TokenSink, code};
 pub use cassette::{Cassette, CassetteMode};
 pub use chaos::{Chaos, ChaosRates};

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::work::{self, Carried};
 use super::{SUPERVISOR, SupervisorRun, children};
 use crate::agent::AGENT;
-use crate::capability::model::MODEL;
+use crate::capability::model::{self, MODEL};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Key, Outbox, Purpose};
 use crate::supervisor::spec::SupervisorSpec;
@@ -130,7 +130,7 @@ impl Ledger {
                 self.start_child(call.key, SUPERVISOR, None, &input, cx);
             }
             Carried::Model { input, timeout } => {
-                let options = super::model::options(&summary(&call), timeout);
+                let options = model::options(&summary(&call), timeout, super::model::ATTEMPTS);
                 let seq = cx.schedule_activity(ActivityType::of(MODEL), &*input, options);
                 self.keep(call.key.clone(), seq, Pending::Call { call, deliveries });
             }

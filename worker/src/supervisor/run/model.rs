@@ -7,24 +7,19 @@
 //! Invariant: a request is a pure function of the spec and the call; an answer is read by the part that asked, as a script's
 //! would be. Nothing is sent from here.
 
-use std::time::Duration;
-
-use bosun_engine::{ActivityOptions, CancellationType, RetryPolicy};
 use serde_json::{Map, Value, json};
 
 use super::model_shapes::shape_of;
 use super::work::{Carried, TIMEOUT};
 use crate::agent::spec::{AgentSpec, Limits, ToolGrant};
-use crate::capability::model::{
-    ChatRequest, MODEL_FATAL, MODEL_NEEDS_HUMAN, Message, ModelInput, Said, ToolCall, ToolSpec,
-};
+use crate::capability::model::{ChatRequest, Message, ModelInput, Said, ToolCall, ToolSpec};
 use crate::supervisor::outbox::{Answer, Call, CallFailure, Purpose};
 use crate::supervisor::spec::{Family, SupervisorSpec, ViaModel};
 
 /// The provider of a spec that names none.
 const PROVIDER: &str = "openai";
 /// How often one request is tried before its failure counts.
-const ATTEMPTS: u32 = 10;
+pub(super) const ATTEMPTS: u32 = 10;
 
 /// Which model, and how it is asked.
 struct Asked {
@@ -144,22 +139,6 @@ fn message(value: &Value) -> Message {
             is_error: false,
         },
         _ => Message::User { content: text("content") },
-    }
-}
-
-/// The capability's own retries: a wait that the provider asks for is a durable timer, and frees the slot.
-pub(super) fn options(summary: &str, timeout: Duration) -> ActivityOptions {
-    ActivityOptions {
-        start_to_close: Some(timeout),
-        retry_policy: Some(RetryPolicy {
-            maximum_attempts: ATTEMPTS,
-            maximum_interval: Some(Duration::from_secs(60)),
-            non_retryable_error_types: vec![MODEL_NEEDS_HUMAN.to_owned(), MODEL_FATAL.to_owned()],
-            ..RetryPolicy::default()
-        }),
-        cancellation: CancellationType::TryCancel,
-        summary: Some(summary.to_owned()),
-        ..ActivityOptions::default()
     }
 }
 
