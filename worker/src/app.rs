@@ -161,7 +161,7 @@ fn capabilities(data: &Path, activities: &mut ActivityRegistry) -> Result<(), St
     let mut config = CapabilityConfig::default();
     config.process.notes = Some(notes);
     config.demo.directory = Some(data.join("demo"));
-    config.model = ModelConfig::from_environment(&|name| std::env::var(name).ok());
+    config.model = models();
     capability::register(activities, &config).map_err(|why| format!("the HTTP client: {why}"))
 }
 
@@ -191,7 +191,7 @@ fn load_plan(path: &Path) -> Result<PlanFile, String> {
         let mut read =
             read_spec_with(&shown, &text, &serde_json::Value::Null, &files).map_err(|why| why.to_string())?;
         let mut notes: Vec<String> = read.warnings.iter().map(|warning| format!("warning: {warning}")).collect();
-        notes.extend(std::env::var("BOSUN_MODEL").ok().and_then(|model| played_by(&model, &mut read.spec)));
+        notes.extend(std::env::var("BOSUN_MODEL").ok().and_then(|model| played_by(&model, &models(), &mut read.spec)));
         let resolved = read.resolve().map_err(|why| why.to_string())?;
         let input = Payload::encode(&SupervisorInput::new(resolved)).map_err(|why| why.to_string())?;
         return Ok(PlanFile { name, workflow_type: WorkflowType::of(SUPERVISOR), input, notes });
@@ -202,15 +202,20 @@ fn load_plan(path: &Path) -> Result<PlanFile, String> {
     Ok(PlanFile { name, workflow_type: WorkflowType::of(PLAN_RUN), input, notes: Vec::new() })
 }
 
+/// The models that the environment names.
+fn models() -> ModelConfig {
+    ModelConfig::from_environment(&|name| std::env::var(name).ok())
+}
+
 /// The same spec with a model in place of the scripts: `NAME`, or `PROVIDER/NAME` for a provider of the worker. It becomes a
 /// part of the resolved spec, so that nothing reads it later. A spec that says how its agents are run is left alone.
-fn played_by(text: &str, spec: &mut SupervisorSpec) -> Option<String> {
+fn played_by(text: &str, models: &ModelConfig, spec: &mut SupervisorSpec) -> Option<String> {
     let text = text.trim();
     if text.is_empty() || !spec.via.is_scripted() {
         return None;
     }
-    let known = ["openai", "anthropic", "schema", "scripted"];
-    let (provider, name) = match text.split_once('/').filter(|(provider, _)| known.contains(provider)) {
+    // Names of models may hold a slash as well.
+    let (provider, name) = match text.split_once('/').filter(|(provider, _)| models.knows(provider)) {
         Some((provider, name)) => (Some(provider.to_owned()), name),
         None => (None, text),
     };
@@ -228,7 +233,27 @@ fn program_fingerprint() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_spec;
+    use super::*;
+
+    #[test]
+    fn a_model_is_named_alone_or_with_a_provider_that_the_worker_knows() {
+        let named = |text: &str| {
+            let mut spec = SupervisorSpec::default();
+            let note = played_by(text, &ModelConfig::default(), &mut spec);
+            match spec.via {
+                Via::Model(model) => (model.provider, model.name),
+                _ => (None, note),
+            }
+        };
+        let of = |provider: Option<&str>, name: &str| (provider.map(str::to_owned), Some(name.to_owned()));
+        assert_eq!(named(" llama3.2 "), of(None, "llama3.2"));
+        assert_eq!(named("anthropic/claude"), of(Some("anthropic"), "claude"));
+        assert_eq!(named("schema/any"), of(Some("schema"), "any"));
+        assert_eq!(named("google/gemini"), of(None, "google/gemini"), "a gateway's name for a model");
+        assert_eq!(named(" "), (None, None));
+        let mut spec = SupervisorSpec { via: Via::Activity("own".into()), ..SupervisorSpec::default() };
+        assert_eq!(played_by("x", &ModelConfig::default(), &mut spec), None, "what a spec says itself stays");
+    }
 
     #[test]
     fn a_spec_is_told_by_its_keys_however_they_are_written() {

@@ -17,6 +17,7 @@ use super::progress::Watch;
 use super::result::{Parking, print_result, value_text, wait_for};
 use super::start::RunArgs;
 use crate::backend::CallError;
+use crate::supervisor::run::SUPERVISOR;
 
 /// Name and content, short enough to read: `plan-audit-3f9a1c20b7d4`.
 pub(super) fn workflow_id(plan: &PlanFile) -> Result<WorkflowId, CliError> {
@@ -37,6 +38,11 @@ pub(super) async fn run(cx: &mut Context, path: &Path, args: &RunArgs) -> Result
         None => workflow_id(&plan)?,
     };
     let target = Target { namespace: cx.namespace.clone(), ..Target::workflow(id.clone()) };
+    let parking = match (plan.workflow_type.as_str() == SUPERVISOR, args.no_wait) {
+        (false, _) => Parking::Stay,
+        (true, false) => Parking::AsTheSpecSays,
+        (true, true) => Parking::Leave,
+    };
     let mut request = StartWorkflow::new(plan.workflow_type, id.clone()).input(plan.input);
     options.fill(cx, &mut request)?;
     if options.id_conflict_policy.is_none() {
@@ -59,7 +65,6 @@ pub(super) async fn run(cx: &mut Context, path: &Path, args: &RunArgs) -> Result
     let how = if started.newly_started { "started" } else { "going on with" };
     cx.screen.note(&format!("{how} {} (run {})", started.workflow_id, started.run_id));
     let target = Target { run_id: Some(started.run_id), ..target };
-    let parking = if args.no_wait { Parking::Leave } else { Parking::AsTheSpecSays };
     let result = wait_for(cx, target, args.execute.timeout, Watch::ProgressQuery, parking).await?;
     report(cx, &result)
 }

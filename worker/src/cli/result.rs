@@ -17,7 +17,7 @@ use super::output::Format;
 use super::progress::{Progress, Watch};
 use super::resolve::run_of;
 use super::time_format::parse_duration;
-use crate::backend::Backend;
+use crate::backend::{Backend, CallError};
 
 #[derive(Debug, Args)]
 pub struct ResultArgs {
@@ -53,16 +53,16 @@ pub(super) enum Parking {
     Leave,
 }
 
-/// What a run waits for people with, if it is to be left for that. A run that cannot say so is not left.
-async fn parked(backend: &dyn Backend, target: &Target, parking: Parking) -> Option<Vec<String>> {
+/// What a run waits for people with, if it is to be left for that. An error if it cannot say so now.
+async fn parked(backend: &dyn Backend, target: &Target, parking: Parking) -> Result<Option<Vec<String>>, CallError> {
     if parking == Parking::Stay {
-        return None;
+        return Ok(None);
     }
-    let answer = backend.query(target.clone(), QueryName::of("parked"), Payload::null()).await.ok()?.to_json();
+    let answer = backend.query(target.clone(), QueryName::of("parked"), Payload::null()).await?.to_json();
     let key = if parking == Parking::Leave { "parked" } else { "exit" };
     let waits = answer.get("waits").and_then(Value::as_array).cloned().unwrap_or_default();
     let text = |wait: &Value| wait.as_str().map(str::to_owned);
-    (answer.get(key) == Some(&Value::Bool(true))).then(|| waits.iter().filter_map(text).collect())
+    Ok((answer.get(key) == Some(&Value::Bool(true))).then(|| waits.iter().filter_map(text).collect()))
 }
 
 /// Waits for the end of the chain of runs, showing progress on stderr.
@@ -81,11 +81,16 @@ pub(super) async fn wait_for(
     let mut progress = Progress::new(watch, target.clone());
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     let mut streaming = cx.screen.format != Format::None;
+    // Whether the run may have parked since it was looked at: without an event it has not.
+    let mut unseen = true;
     let found = loop {
         tokio::select! {
             biased;
             event = events.next(), if streaming => match event {
-                Some(Ok(event)) => progress.event(&mut cx.screen, &*backend, &event).await,
+                Some(Ok(event)) => {
+                    unseen = true;
+                    progress.event(&mut cx.screen, &*backend, &event).await;
+                }
                 // Progress is a courtesy: when its stream breaks, the result still counts.
                 Some(Err(_)) | None => streaming = false,
             },
@@ -94,9 +99,16 @@ pub(super) async fn wait_for(
                 if cx.screen.live {
                     progress.redraw(&mut cx.screen);
                 }
-                if let Some(waits) = parked(&*backend, &target, parking).await {
-                    progress.finish(&mut cx.screen, &*backend).await;
-                    return Err(left_parked(&target, &waits));
+                if !std::mem::take(&mut unseen) && streaming {
+                    continue;
+                }
+                match parked(&*backend, &target, parking).await {
+                    Ok(Some(waits)) => {
+                        progress.finish(&mut cx.screen, &*backend).await;
+                        return Err(left_parked(&target, &waits));
+                    }
+                    Ok(None) => {}
+                    Err(_) => unseen = true,
                 }
             }
         }

@@ -121,6 +121,12 @@ impl ModelConfig {
         config
     }
 
+    /// Whether the worker knows a provider or model by this name, there or not.
+    pub fn knows(&self, name: &str) -> bool {
+        let custom = KNOWN.iter().any(|known| known.name == name);
+        custom || self.providers.contains_key(name) || self.models.contains_key(name)
+    }
+
     /// Adds a provider.
     pub fn with_provider(mut self, name: &str, config: ProviderConfig) -> Self {
         self.providers.insert(name.to_owned(), config);
