@@ -304,3 +304,33 @@ fn the_build_id_names_version_and_types() {
     assert_ne!(one.build_id(), flow(registry().version("2")).build_id());
     assert_eq!(one.types().map(ToString::to_string).collect::<Vec<_>>(), ["flow", "order"]);
 }
+
+/// Writes down what it is called, each time something happens.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Named(Vec<String>);
+
+impl StateMachine for Named {
+    const TYPE: &'static str = "named";
+    type Input = ();
+    type Output = Vec<String>;
+
+    fn start((): (), cx: &mut Cx<'_>) -> Result<Self, Failure> {
+        Ok(Named(cx.workflow_id().map(ToString::to_string).into_iter().collect()))
+    }
+    fn on_event(&mut self, _: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
+        self.0.extend(cx.workflow_id().map(ToString::to_string));
+        cx.complete(&self.0);
+        Ok(())
+    }
+}
+
+/// E37: a run knows its workflow id from its first event on, also after a snapshot.
+#[test]
+fn a_run_knows_its_workflow_id() {
+    let registry = WorkflowRegistry::new().state_machine::<Named>();
+    let mut world = World::start(&registry, "named", ());
+    let bytes = world.driver.snapshot().unwrap();
+    world.driver = registry.restore(&"named".into(), RunId([7; 16]), &bytes).unwrap();
+    world.signal("go", ());
+    world.assert_completed(["test-1", "test-1"]);
+}
