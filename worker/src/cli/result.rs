@@ -102,13 +102,11 @@ pub(super) async fn wait_for(
                 if !std::mem::take(&mut unseen) && streaming {
                     continue;
                 }
-                match parked(&*backend, &target, parking).await {
-                    Ok(Some(waits)) => {
-                        progress.finish(&mut cx.screen, &*backend).await;
-                        return Err(left_parked(&target, &waits));
-                    }
-                    Ok(None) => {}
-                    Err(_) => unseen = true,
+                let waits = parked(&*backend, &target, parking).await;
+                unseen = waits.is_err();
+                if let Ok(Some(waits)) = waits {
+                    progress.finish(&mut cx.screen, &*backend).await;
+                    return Err(left_parked(&target, &waits));
                 }
             }
         }
