@@ -206,6 +206,12 @@ async fn the_same_spec_is_played_by_a_model() {
     let cost = said(&run(&dir.path().join("data"), &["cost", "played"]));
     assert!(cost.contains(&format!("in all {asked} calls")) && cost.contains("of unknown price"), "{cost}");
     let swarm = workspace().join("fixtures/supervisors/presets/swarm-handoff.yaml");
+    // Agents that call tools of the run are asked by the run itself, and cost as much.
+    let talked = play("data", "tiny", &["run", swarm.to_str().unwrap(), "-w", "talked", "--timeout", "60s"]);
+    assert!(talked.status.success(), "{}", said(&talked));
+    let steps = mock.count() - asked;
+    let cost = said(&run(&dir.path().join("data"), &["cost", "talked"]));
+    assert!(steps > 0 && cost.contains(&format!("in all {steps} calls")), "{cost}");
     let stopped = play("other", "anthropic/claude", &["run", swarm.to_str().unwrap(), "--no-wait", "--timeout", "60s"]);
     assert_eq!(stopped.status.code(), Some(15), "{}", said(&stopped));
     assert!(said(&stopped).contains("no model provider `anthropic`"), "{}", said(&stopped));
@@ -246,4 +252,56 @@ agents: [{ name: writer, via: { model: { name: tiny, limits: { max_tokens: 10 } 
     assert!(run(&data, &["resume", "poor"]).status.success());
     let ended = play();
     assert!(ended.status.success() && said(&ended).contains("written") && mock.count() == 1, "{}", said(&ended));
+}
+
+/// G36: a tool call of an agent waits for a person like any approval of its supervisor: it is listed under it, shown with its
+/// arguments, decided by its id while nobody works, and made once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_call_of_an_agent_is_approved() {
+    use bosun_worker::capability::model::Wire;
+    use bosun_worker::capability::model::mock::{MockProvider, calls, says};
+    let mock = MockProvider::start(|request| match request.messages.len() {
+        0..=2 => calls("note", serde_json::json!({ "text": "hello" })),
+        _ => says("noted"),
+    });
+    let mock = mock.await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (data, spec, log) = (dir.path().join("data"), dir.path().join("asks.yaml"), dir.path().join("log"));
+    let text = format!(
+        "
+kind: supervisor
+preset: shannon-simple
+objective: write a note
+agents: [{{ name: writer, via: {{ model: {{ name: tiny, tools: [ {{ name: note, description: keep a note, approval: true,
+  parameters: {{ type: object, properties: {{ text: {{ type: string }} }}, required: [text] }},
+  does: {{ process: {{ argv: [sh, -c, 'echo \"$0\" >> {}', '{{text}}'] }} }} }} ] }} }} }}]
+",
+        log.display()
+    );
+    std::fs::write(&spec, text).unwrap();
+    let address = mock.base_url(Wire::OpenAi);
+    let words = ["run", spec.to_str().unwrap(), "-w", "asks", "--timeout", "60s"];
+    let play = || {
+        let mut command = command(&data, &words);
+        command.env("OPENAI_BASE_URL", &address).env_remove("BOSUN_ALLOW_MODEL_REQUESTS");
+        command
+    };
+    let mut runner = Runner(play().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let id = until_pending(&data);
+    let of_run: Value =
+        serde_json::from_slice(&run(&data, &["approval", "list", "asks", "-o", "json"]).stdout).unwrap();
+    assert_eq!(of_run["waiting"][0]["request"]["id"], id, "{of_run}");
+    let shown = said(&run(&data, &["approval", "show", &id]));
+    assert!(shown.contains("\"hello\"") && shown.contains("\"note\""), "{shown}");
+    let changed = run(&data, &["approval", "approve", &id, "--modified-action", "other"]);
+    assert_eq!(changed.status.code(), Some(2), "{}", said(&changed));
+    assert!(!log.exists(), "nobody has agreed yet");
+    runner.0.kill().unwrap();
+    runner.0.wait().unwrap();
+    let approved = run(&data, &["approval", "approve", &id]);
+    assert!(approved.status.success(), "{}", said(&approved));
+    let ended = play().output().unwrap();
+    assert!(ended.status.success() && said(&ended).contains("noted"), "{}", said(&ended));
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "hello\n");
+    assert!(said(&run(&data, &["approval", "list"])).contains("nobody is asked"));
 }

@@ -10,8 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use super::output::{ColorChoice, Format};
 use super::time_format::TimeFormat;
 use super::{
-    activity, budget, control, describe, diff, export, fork, list, message, replay, result, show, start, store,
-    supervise, worker,
+    activity, approval, budget, control, describe, diff, export, fork, list, message, replay, result, show, start,
+    store, supervise, worker,
 };
 
 /// Runs supervisors: long-lived managers of agents, commands and people that survive any crash.
@@ -73,7 +73,7 @@ pub enum Noun {
     Activity(activity::ActivityVerb),
     /// What waits for a person, and what they decide.
     #[command(subcommand)]
-    Approval(supervise::ApprovalVerb),
+    Approval(approval::ApprovalVerb),
     /// The agents of a supervisor.
     #[command(subcommand)]
     Agent(supervise::AgentVerb),

@@ -1,27 +1,29 @@
 //! What a run costs, and what it may: `cost`, `budget show`, `budget top-up`.
 //!
-//! Invariant: figures are the runs' own queries, added up over the agents below; a price that is not known is said to be
+//! Invariant: figures are the agents' own queries and the answers in the histories of who asks models itself, added up over
+//! the runs below; a price that is not known is said to be
 //! unknown and never counted as 0. What gives a run more is its own signal, kept also while no worker runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bosun_engine::*;
 use clap::{Args, Subcommand};
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use super::args::RunOf;
+use super::below::below;
 use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
+use super::explain::Code;
 use super::resolve::run_of;
 use super::supervise::{ask, send};
 use super::time_format::parse_duration;
 use crate::agent::AGENT;
 use crate::agent::workflow::SIGNAL_TOP_UP;
-
-/// Runs below runs that are looked at.
-const RUNS_MAX: usize = 10_000;
+use crate::capability::model::{Cost, MODEL, ModelOutput};
 
 #[derive(Debug, Subcommand)]
 pub enum BudgetVerb {
@@ -83,35 +85,83 @@ struct Sum {
     cost_micros: u64,
 }
 
+/// All that was counted of a run and those below it.
+#[derive(Debug, Default)]
+struct Bill {
+    models: BTreeMap<String, Sum>,
+    unpriced: u64,
+    /// There are more runs below than were looked at.
+    cut: bool,
+}
+
+impl Bill {
+    fn add(&mut self, model: &str, sum: Sum) {
+        let of = self.models.entry(model.to_owned()).or_default();
+        (of.calls, of.tokens) = (of.calls + sum.calls, of.tokens + sum.tokens);
+        of.cost_micros += sum.cost_micros;
+    }
+
+    /// An agent counts what those below it spent.
+    async fn agent(&mut self, cx: &Context, target: &Target) -> Result<(), CliError> {
+        let spent = ask(cx, target, "cost", &Value::Null).await?;
+        self.unpriced += spent["unpriced_calls"].as_u64().unwrap_or_default();
+        for (model, tally) in spent["by_model"].as_object().into_iter().flatten() {
+            let of = |key: &str| tally[key].as_u64().unwrap_or_default();
+            self.add(model, Sum { calls: of("calls"), tokens: of("tokens"), cost_micros: of("cost_micros") });
+        }
+        Ok(())
+    }
+
+    /// A run that asks models itself has their answers in its history.
+    async fn steps(&mut self, cx: &Context, target: &Target) -> Result<(), CliError> {
+        let mut events = cx.backend.events(target.clone(), EventId(1), false);
+        let mut asked = BTreeSet::new();
+        while let Some(event) = events.next().await {
+            match event?.kind {
+                EventKind::ActivityTaskScheduled(task) if task.activity_type.as_str() == MODEL => {
+                    asked.insert(task.seq);
+                }
+                EventKind::ActivityTaskCompleted { seq, result, .. } if asked.contains(&seq) => {
+                    let read =
+                        |why| CliError::new(Code::Failed, format!("the answer of model call {}", seq.0)).cause(why);
+                    self.step(result.decode().map_err(read)?);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, output: ModelOutput) {
+        let ModelOutput { response, cost, .. } = output;
+        let tokens = response.usage.input.unwrap_or_default() + response.usage.output.unwrap_or_default();
+        let cost_micros = match cost {
+            Cost::Micros(micros) => micros,
+            Cost::Unpriced(_) => {
+                self.unpriced += 1;
+                0
+            }
+        };
+        self.add(&response.model, Sum { calls: 1, tokens, cost_micros });
+    }
+}
+
 pub(super) async fn cost(cx: &mut Context, args: CostArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
-    let (mut models, mut unpriced, mut looked_at) = (BTreeMap::<String, Sum>::new(), 0_u64, 0);
-    let mut open = vec![(target.clone(), cx.backend.describe(target.clone()).await?.info.workflow_type)];
-    while let Some((target, workflow_type)) = open.pop().filter(|_| looked_at < RUNS_MAX) {
-        looked_at += 1;
-        if workflow_type.as_str() == AGENT {
-            // An agent counts what those below it spent.
-            let spent = ask(cx, &target, "cost", &Value::Null).await?;
-            unpriced += spent["unpriced_calls"].as_u64().unwrap_or_default();
-            for (model, tally) in spent["by_model"].as_object().into_iter().flatten() {
-                let of = |key: &str| tally[key].as_u64().unwrap_or_default();
-                let sum = models.entry(model.clone()).or_default();
-                (sum.calls, sum.tokens) = (sum.calls + of("calls"), sum.tokens + of("tokens"));
-                sum.cost_micros += of("cost_micros");
-            }
-            continue;
-        }
-        let query = format!("ParentWorkflowId = '{}'", target.workflow_id.as_str().replace('\'', "''"));
-        for run in cx.backend.list(ListRequest { query, limit: 1_000 }).await? {
-            let below = Target { namespace: cx.namespace.clone(), ..Target::run(run.workflow_id, run.run_id) };
-            open.push((below, run.workflow_type));
+    let runs = below(cx, target.clone(), |workflow_type| workflow_type.as_str() != AGENT).await?;
+    let mut bill = Bill { cut: runs.cut, ..Bill::default() };
+    for run in &runs.runs {
+        match run.workflow_type.as_str() {
+            AGENT => bill.agent(cx, &run.target).await?,
+            _ => bill.steps(cx, &run.target).await?,
         }
     }
-    show_cost(cx, &target, &models, unpriced);
+    show_cost(cx, &target, &bill);
     Ok(Exit::Ok)
 }
 
-fn show_cost(cx: &mut Context, target: &Target, models: &BTreeMap<String, Sum>, unpriced: u64) {
+fn show_cost(cx: &mut Context, target: &Target, bill: &Bill) {
+    let Bill { models, unpriced, cut } = bill;
     let total = |of: fn(&Sum) -> u64| models.values().map(of).sum::<u64>();
     let (calls, tokens, micros) = (total(|sum| sum.calls), total(|sum| sum.tokens), total(|sum| sum.cost_micros));
     let view = |(model, sum): (&String, &Sum)| {
@@ -122,14 +172,17 @@ fn show_cost(cx: &mut Context, target: &Target, models: &BTreeMap<String, Sum>, 
     cx.screen.object(
         "workflow.cost",
         json!({ "workflow_id": target.workflow_id, "calls": calls, "tokens": tokens, "cost_micros": micros,
-            "unpriced_calls": unpriced, "by_model": by_model }),
+            "unpriced_calls": unpriced, "by_model": by_model, "incomplete": cut }),
     );
     for (model, sum) in models {
         let Sum { calls, tokens, cost_micros } = sum;
         cx.screen.line(format!("{model:<32} {calls:>6} calls {tokens:>10} tokens  {}", dollars(*cost_micros)));
     }
-    let unknown = if unpriced > 0 { format!(", and {unpriced} calls of unknown price") } else { String::new() };
+    let unknown = if *unpriced > 0 { format!(", and {unpriced} calls of unknown price") } else { String::new() };
     cx.screen.line(format!("in all {calls} calls, {tokens} tokens, {}{unknown}", dollars(micros)));
+    if *cut {
+        cx.screen.line("incomplete: there are more runs below than were looked at".to_owned());
+    }
 }
 
 pub(super) async fn budget(cx: &mut Context, verb: BudgetVerb) -> Result<Exit, CliError> {

@@ -4,7 +4,9 @@
 //! stderr. A verb works the same attached to a worker and embedded; only who carries runs on differs.
 
 mod activity;
+mod approval;
 mod args;
+mod below;
 mod budget;
 mod context;
 mod control;
@@ -237,7 +239,7 @@ impl Reading {
 enum Verb {
     Workflow(WorkflowVerb),
     Activity(activity::ActivityVerb),
-    Approval(supervise::ApprovalVerb),
+    Approval(approval::ApprovalVerb),
     Agent(supervise::AgentVerb),
     Plan(supervise::PlanVerb),
     Budget(budget::BudgetVerb),
@@ -267,7 +269,7 @@ impl Verb {
         match self {
             Verb::Workflow(verb) => workflow(cx, verb).await,
             Verb::Activity(verb) => activity::activity(cx, verb).await,
-            Verb::Approval(verb) => supervise::approval(cx, verb).await,
+            Verb::Approval(verb) => approval::approval(cx, verb).await,
             Verb::Agent(verb) => supervise::agent(cx, verb).await,
             Verb::Plan(verb) => supervise::plan(cx, verb).await,
             Verb::Budget(verb) => budget::budget(cx, verb).await,

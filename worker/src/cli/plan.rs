@@ -53,7 +53,7 @@ pub(super) async fn run(cx: &mut Context, path: &Path, args: &RunArgs) -> Result
         request.id_reuse_policy = IdReusePolicy::AllowDuplicateFailedOnly;
     }
     let started = match cx.backend.start(request).await {
-        Err(CallError::Rejected(Rejection::IdReused { .. })) if !args.again => {
+        Err(CallError::Rejected(Rejection::IdReused { .. })) if !args.again && options.id_reuse_policy.is_none() => {
             cx.screen.note(&format!("{id} has completed already; --again runs it again"));
             return match completed(cx, &target).await? {
                 Some(result) => report(cx, &result),

@@ -375,18 +375,20 @@ impl Graph {
         gates: &mut dyn Gates,
         out: &mut Outbox,
     ) {
-        let Some(task) = self.plan.tasks.get_mut(id) else { return };
-        task.error = Some(TaskError { kind: "not_run".into(), message: why });
-        let to = if task.status == TaskStatus::NeedsRevision { TaskStatus::Cancelled } else { TaskStatus::Skipped };
-        if to == TaskStatus::Skipped {
-            task.skipped = Some(reason);
+        let Some(status) = self.task(id).map(|task| task.status) else { return };
+        let to = if status == TaskStatus::NeedsRevision { TaskStatus::Cancelled } else { TaskStatus::Skipped };
+        // A task whose result somebody is looking at is refused, and keeps what it has.
+        if !self.set(id, to, Actor::Scheduler, "given_up", out) {
+            return;
         }
-        if self.set(id, to, Actor::Scheduler, "given_up", out) {
-            self.tell_ended(id, gates, out);
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            task.error = Some(TaskError { kind: "not_run".into(), message: why });
+            task.skipped = Some(reason).filter(|_| to == TaskStatus::Skipped).or(task.skipped.take());
         }
+        self.tell_ended(id, gates, out);
     }
 
-    pub(super) fn charge(&mut self, tokens: u64, cost_micros: u64) {
+    pub fn charge(&mut self, tokens: u64, cost_micros: u64) {
         self.spent.tokens = self.spent.tokens.saturating_add(tokens);
         self.spent.cost_micros = self.spent.cost_micros.saturating_add(cost_micros);
     }

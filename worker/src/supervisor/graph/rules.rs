@@ -154,9 +154,9 @@ pub struct GraphRules {
     pub own_result_chars: u32,
     /// How often a synthesis is asked for that does not have the shape it must have (FSS-21).
     pub synthesis_tries: u32,
-    /// Tokens of all answers of the run.
     /// When a way of thinking steps down (SHN-72).
     pub degrade: Option<Degrade>,
+    /// Tokens of all answers of the run.
     pub token_budget: Option<u64>,
     /// Calls of agents and models in all.
     #[serde(default)]

@@ -24,6 +24,8 @@ pub(super) fn spec_of(parent: &SupervisorSpec, kind: ChildKind, input: &Value, d
     spec.name = format!("{}-{}", parent.name, preset.name());
     (spec.agents, spec.script) = (parent.agents.clone(), parent.script.clone());
     (spec.services, spec.hitl, spec.trust) = (parent.services.clone(), parent.hitl.clone(), parent.trust.clone());
+    // What plays the parent's agents plays its children's.
+    spec.via = parent.via.clone();
     (spec.planner, spec.synthesizer) = (parent.planner.clone(), parent.synthesizer.clone());
     if input.get("planned") == Some(&Value::Bool(true)) {
         // It is one task already, and its result is the result.
@@ -66,7 +68,10 @@ impl SupervisorRun {
         let answer = match result {
             Ok(payload) => match (payload.decode::<Value>(), agent) {
                 (Ok(report), None) => Ok(given(report)),
-                (Ok(output), Some(purpose)) => model::given(self.resolved.spec.family(), purpose, &output),
+                (Ok(output), Some(purpose)) => {
+                    self.carrier.charged(purpose, model::spent(&output));
+                    model::given(self.resolved.spec.family(), purpose, &output)
+                }
                 (Err(why), _) => Err(CallFailure::error(why.to_string())),
             },
             Err(failure) if failure.is_canceled() => {

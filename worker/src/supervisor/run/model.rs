@@ -7,10 +7,10 @@
 //! Invariant: a request is a pure function of the spec and the call; an answer is read by the part that asked, as a script's
 //! would be. Nothing is sent from here.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::model_shapes::shape_of;
-use super::work::{Carried, TIMEOUT};
+use super::work::{Carried, TIMEOUT, time_of};
 use crate::agent::spec::{AgentSpec, Limits, ToolGrant};
 use crate::capability::model::{ChatRequest, Message, ModelInput, Said, ToolCall, ToolSpec};
 use crate::supervisor::outbox::{Answer, Call, CallFailure, Purpose};
@@ -59,7 +59,8 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Car
         Err(why) => return Carried::Impossible(why),
     };
     if is_step(spec, call) {
-        return Carried::Model { input: Box::new(step(asked, call)), timeout: call.timeout.unwrap_or(TIMEOUT) };
+        let timeout = time_of(spec, call).unwrap_or(TIMEOUT);
+        return Carried::Model { input: Box::new(step(asked, call)), timeout };
     }
     match agent(spec, asked, call, via) {
         Ok(spec) => Carried::Agent { spec: Box::new(spec) },
@@ -74,20 +75,39 @@ fn is_step(spec: &SupervisorSpec, call: &Call) -> bool {
 
 fn agent(spec: &SupervisorSpec, asked: Asked, call: &Call, via: &ViaModel) -> Result<AgentSpec, String> {
     let read = |what: &str, why: serde_json::Error| format!("via.model.{what}: {why}");
-    let work = call.purpose == Purpose::ExecuteWorker;
+    // A question among workers is answered without tools: its call says that there are none.
+    let none = call.context.get("tools").and_then(Value::as_array).is_some_and(Vec::is_empty);
+    let work = call.purpose == Purpose::ExecuteWorker && !none;
     let granted = if work { via.tools.clone() } else { Vec::new() };
     let tools: Vec<ToolGrant> = serde_json::from_value(Value::Array(granted.into_iter().map(Value::Object).collect()))
         .map_err(|why| read("tools", why))?;
     let limits: Limits =
         serde_json::from_value(Value::Object(via.limits.clone())).map_err(|why| read("limits", why))?;
+    let price = (!via.price.is_empty()).then(|| serde_json::from_value(Value::Object(via.price.clone())));
     let mut agent = AgentSpec::bounded(tools, limits);
+    agent.price = price.transpose().map_err(|why| read("price", why))?;
     agent.name = call.agent.clone().unwrap_or_else(|| call.purpose.as_str().to_owned());
     (agent.provider, agent.model, agent.system) = (asked.provider, asked.model, asked.system);
     (agent.task, agent.temperature) = (task_of(call), asked.temperature);
     agent.max_output_tokens = asked.max_tokens.unwrap_or(agent.max_output_tokens);
     agent.schema = shape_of(spec, call);
+    within_call(&mut agent, spec, call);
     agent.check()?;
     Ok(agent)
+}
+
+/// What the call itself allows is never more than what the spec allows its agent.
+fn within_call(agent: &mut AgentSpec, spec: &SupervisorSpec, call: &Call) {
+    let number = |key: &str| call.context.get(key).and_then(Value::as_u64);
+    let least = |limit: &mut Option<u64>, most: Option<u64>| {
+        *limit = limit.map_or(most, |own| Some(most.map_or(own, |most| most.min(own))))
+    };
+    let time = time_of(spec, call).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    least(&mut agent.limits.wall_ms, time);
+    least(&mut agent.limits.max_tool_calls, number("tool_call_limit"));
+    if let Some(most) = number("max_tokens").and_then(|most| u32::try_from(most).ok()) {
+        agent.max_output_tokens = agent.max_output_tokens.min(most);
+    }
 }
 
 /// The text of the call, or its data where nobody wrote a text for it.
@@ -167,37 +187,37 @@ fn tokens(usage: &Value) -> u64 {
     part("input").saturating_add(part("output"))
 }
 
-/// What an agent below gave, as the part that asked reads it.
-pub(super) fn given(family: Family, purpose: Purpose, output: &Value) -> Answer {
-    let stop = &output["stop"];
-    if stop != "completed" {
-        let why = stop.as_str().map_or_else(|| stop.to_string(), str::to_owned);
-        return Err(CallFailure::error(format!("the agent stopped: {why}")));
-    }
-    let text = output.get("text").cloned().unwrap_or_default();
-    let spent = &output["spent"];
-    let tokens = spent["tokens"].as_u64().unwrap_or_default();
-    let model = output["by_model"].as_object().and_then(|models| models.keys().next().cloned());
-    Ok(match (purpose, family, output.get("value").filter(|value| !value.is_null())) {
-        // A decision is read strictly, and says what it cost where it has a place for it.
-        (Purpose::Plan | Purpose::Decide | Purpose::Review, Family::Graph, Some(Value::Object(value))) => {
-            let mut value = without_nulls(value);
-            value.insert("tokens".to_owned(), tokens.into());
-            Value::Object(value)
-        }
-        (Purpose::ExecuteWorker, Family::Chat, _) => json!({ "content": text, "tokens": tokens }),
-        (Purpose::ExecuteWorker, Family::Graph, value) => {
-            // Money that is not known is not said, and is not 0.
-            let known = output["unpriced_calls"].as_u64() == Some(0);
-            let cost = spent["cost_micros"].as_u64().filter(|_| known).map(|micros| micros as f64 / 1e6);
-            let result = value.cloned().unwrap_or(text);
-            json!({ "result": result, "success": true, "tokens": tokens, "cost_usd": cost, "model": model })
-        }
-        (_, _, value) => value.cloned().unwrap_or(text),
-    })
+/// What an agent below spent: tokens, and the money that is known.
+pub(super) fn spent(output: &Value) -> (u64, u64) {
+    let of = |key: &str| output["spent"][key].as_u64().unwrap_or_default();
+    (of("tokens"), of("cost_micros"))
 }
 
-/// Models fill in what they have nothing for: null is as good as absent.
-fn without_nulls(value: &Map<String, Value>) -> Map<String, Value> {
-    value.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), value.clone())).collect()
+/// What an agent below gave, as the part that asked reads it. A worker's answer says what it cost, also when it stopped:
+/// that counts for its attempt. What other answers cost is charged to the run by whoever hears of them.
+pub(super) fn given(family: Family, purpose: Purpose, output: &Value) -> Answer {
+    let stop = &output["stop"];
+    let why = (stop != "completed").then(|| stop.as_str().map_or_else(|| stop.to_string(), str::to_owned));
+    let why = why.map(|why| format!("the agent stopped: {why}"));
+    let text = output.get("text").cloned().unwrap_or_default();
+    let value = output.get("value").filter(|value| !value.is_null());
+    let (tokens, micros) = spent(output);
+    if (purpose, family) == (Purpose::ExecuteWorker, Family::Graph) {
+        // Money that is not known is not said, and is not 0.
+        let known = output["unpriced_calls"].as_u64() == Some(0);
+        let cost = known.then_some(micros as f64 / 1e6);
+        let model = output["by_model"].as_object().and_then(|models| models.keys().next().cloned());
+        let result = value.cloned().unwrap_or(text);
+        return Ok(match why {
+            None => json!({ "result": result, "success": true, "tokens": tokens, "cost_usd": cost, "model": model }),
+            Some(why) => json!({ "success": false, "reason": why, "tokens": tokens, "cost_usd": cost }),
+        });
+    }
+    match why {
+        Some(why) => Err(CallFailure::error(why)),
+        None if (purpose, family) == (Purpose::ExecuteWorker, Family::Chat) => {
+            Ok(json!({ "content": text, "tokens": tokens }))
+        }
+        None => Ok(value.cloned().unwrap_or(text)),
+    }
 }

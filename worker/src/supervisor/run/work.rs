@@ -13,7 +13,7 @@ use crate::capability::http::HTTP;
 use crate::capability::model::ModelInput;
 use crate::capability::process::PROCESS;
 use crate::supervisor::outbox::{Call, Purpose};
-use crate::supervisor::spec::{SupervisorSpec, Via};
+use crate::supervisor::spec::{Span, SupervisorSpec, Via};
 
 /// Capabilities that tasks may name without an agent.
 pub(super) const IN_THE_BOX: [&str; 5] = ["process", "http", "compose", "activity", "human"];
@@ -50,19 +50,20 @@ pub(super) enum Carried {
     Impossible(String),
 }
 
+/// How long a call may take, where somebody has said.
+pub(super) fn time_of(spec: &SupervisorSpec, call: &Call) -> Option<Duration> {
+    let own = spec.player(call).and_then(|agent| agent.timeout).or(spec.role_of(call).and_then(|role| role.timeout));
+    call.timeout.or(own.map(Span::duration))
+}
+
 /// What a call becomes by the spec.
 pub(super) fn carried(spec: &SupervisorSpec, call: &Call) -> Carried {
-    let (agent, role, via) = (spec.player(call), spec.role_of(call), spec.via(call));
-    let own = agent.and_then(|agent| agent.timeout).or(role.and_then(|role| role.timeout));
-    let timeout = call.timeout.or(own.map(crate::supervisor::spec::Span::duration)).unwrap_or(TIMEOUT);
+    let timeout = time_of(spec, call).unwrap_or(TIMEOUT);
     let input = json!(call);
-    if agent.is_none()
-        && call.purpose == Purpose::ExecuteWorker
-        && let Some(carried) = in_the_box(call, timeout)
-    {
-        return carried;
+    if let Some(name) = boxed(spec, call) {
+        return in_the_box(name, call, timeout);
     }
-    match via {
+    match spec.via(call) {
         Via::Scripted => scripted(spec, call),
         Via::Activity(name) => match ActivityType::new(name) {
             Ok(activity_type) => Carried::Activity { activity_type, input, timeout },
@@ -90,32 +91,38 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call) -> Carried {
     }
 }
 
-/// A task whose capability is in the box is that: its parameters are the activity's input, with `{{context...}}` filled.
-fn in_the_box(call: &Call, timeout: Duration) -> Option<Carried> {
+/// The capability of a task that is in the box, if the task is no agent's.
+fn boxed<'c>(spec: &SupervisorSpec, call: &'c Call) -> Option<&'c str> {
     let name = call.context.get("capability").and_then(Value::as_str)?;
+    let work = call.purpose == Purpose::ExecuteWorker && spec.player(call).is_none();
+    // A person is no activity.
+    (work && name != "human" && IN_THE_BOX.contains(&name)).then_some(name)
+}
+
+/// A task whose capability is in the box is that: its parameters are the activity's input, with `{{context...}}` filled.
+fn in_the_box(name: &str, call: &Call, timeout: Duration) -> Carried {
     let parameters = call.context.get("parameters").cloned().unwrap_or_else(|| json!({}));
     let mut input = crate::supervisor::spec::fill(&parameters, call);
     let activity_type = match name {
         "process" => ActivityType::of(PROCESS),
         "http" => ActivityType::of(HTTP),
         "compose" => ActivityType::of(crate::capability::compose::COMPOSE),
-        "activity" => {
+        _ => {
             let Some(wanted) = input.get("type").and_then(Value::as_str).map(str::to_owned) else {
-                return Some(Carried::Impossible("parameters.type: the activity to run is missing".to_owned()));
+                return Carried::Impossible("parameters.type: the activity to run is missing".to_owned());
             };
             input = input.get("input").cloned().unwrap_or(Value::Null);
             match ActivityType::new(wanted) {
                 Ok(activity_type) => activity_type,
-                Err(why) => return Some(Carried::Impossible(why.to_string())),
+                Err(why) => return Carried::Impossible(why.to_string()),
             }
         }
-        _ => return None,
     };
     if let (Value::Object(map), "process" | "http") = (&mut input, name) {
         let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         map.entry("timeout_ms").or_insert(ms.into());
     }
-    Some(Carried::Activity { activity_type, input, timeout: timeout + Duration::from_secs(15) })
+    Carried::Activity { activity_type, input, timeout: timeout + Duration::from_secs(15) }
 }
 
 /// The answer is a function of the script and the call; the activity only says it, and is recorded as any other.
@@ -146,6 +153,9 @@ pub(super) fn options(summary: &str, timeout: Duration) -> ActivityOptions {
 
 /// The answer in what a capability gave: what a program printed, what a service sent.
 pub(super) fn answer_of(spec: &SupervisorSpec, call: &Call, value: Value) -> Result<Value, String> {
+    if boxed(spec, call).is_some() {
+        return Ok(value);
+    }
     let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
     match spec.via(call) {
         Via::Process(_) => match value.get("exit_code").and_then(Value::as_i64) {

@@ -252,6 +252,10 @@ pub struct ViaModel {
     /// How far it may go: limits of the workflow `agent`.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub limits: Map<String, Value>,
+    /// What it costs, `{ input, output }` in millionths of a dollar for a million tokens: money is reserved by it before
+    /// a call. What was spent is what the call reports.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub price: Map<String, Value>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -13,7 +13,7 @@ use super::script::Script;
 use super::sections::{ChatTeam, PlanningMode, Selection};
 use super::template;
 use super::whole::SupervisorSpec;
-use crate::agent::spec::{AgentSpec, Limits, ToolGrant};
+use crate::agent::spec::{AgentSpec, Limits, Price, ToolGrant};
 use crate::supervisor::fields::FieldError;
 use crate::supervisor::plan::Plan;
 use crate::supervisor::plan_yaml::{self, PlanProblem};
@@ -108,6 +108,10 @@ fn via_model(model: &ViaModel, at: &str) -> Check {
     }
     let limits: Result<Limits, _> = serde_path_to_error::deserialize(Value::Object(model.limits.clone()));
     let limits = limits.map_err(|why| problem(format!("{at}.via.model.limits"), why))?;
+    if !model.price.is_empty() {
+        let price: Result<Price, _> = serde_path_to_error::deserialize(Value::Object(model.price.clone()));
+        price.map_err(|why| problem(format!("{at}.via.model.price"), why))?;
+    }
     // As the run would be started: what it would refuse is refused here.
     AgentSpec::bounded(tools, limits).check().map_err(|why| FieldError::at(format!("{at}.via.model"), why))
 }

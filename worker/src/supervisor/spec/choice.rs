@@ -27,11 +27,12 @@ pub fn choose_planning(planning: &Planning, agents: usize, request: &str) -> Pla
         return choice(PlanningMode::Agents, "forced by the spec".to_owned());
     }
     let cue = planning.triggers.cues.iter().find(|cue| has_cue(request, cue));
+    let count = if agents == 1 { "one agent".to_owned() } else { format!("{agents} agents") };
     match (agents >= planning.triggers.min_agents as usize, cue) {
-        (true, Some(cue)) => choice(PlanningMode::Agents, format!("{agents} agents, and the request says `{cue}`")),
-        (false, None) => choice(PlanningMode::Todos, "one agent, one step".to_owned()),
-        (true, None) => choice(planning.otherwise, format!("{agents} agents, and no word of sequence")),
-        (false, Some(cue)) => choice(planning.otherwise, format!("one agent, and the request says `{cue}`")),
+        (true, Some(cue)) => choice(PlanningMode::Agents, format!("{count}, and the request says `{cue}`")),
+        (false, None) => choice(PlanningMode::Todos, format!("{count}, one step")),
+        (true, None) => choice(planning.otherwise, format!("{count}, and no word of sequence")),
+        (false, Some(cue)) => choice(planning.otherwise, format!("{count}, and the request says `{cue}`")),
     }
 }
 

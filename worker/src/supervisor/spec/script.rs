@@ -154,13 +154,17 @@ impl Script {
 
 /// What the script answers to a call.
 pub fn answer(script: &Script, call: &Call) -> Scripted {
-    answer_in_order(&[script], call)
+    answer_in_order(&[script], call, false)
 }
 
-/// The same over several scripts: the rules of an earlier one come first.
-pub(super) fn answer_in_order(scripts: &[&Script], call: &Call) -> Scripted {
+/// The same over several scripts: the rules of an earlier one come first. `strict`: nothing is said that no rule says.
+pub(super) fn answer_in_order(scripts: &[&Script], call: &Call, strict: bool) -> Scripted {
     match scripts.iter().find_map(|script| script.rule(call)) {
         Some(rule) => rule.answer(call),
+        None if strict => {
+            let why = ScriptFailure { message: no_rule(call), retryable: false };
+            Scripted { after: Span::ZERO, result: Err(why) }
+        }
         None => Scripted { after: Span::ZERO, result: without_rule(call) },
     }
 }

@@ -150,8 +150,15 @@ impl SupervisorSpec {
     pub fn role_of(&self, call: &Call) -> Option<&Role> {
         self.role(call.purpose).filter(|_| call.purpose != Purpose::ExecuteWorker)
     }
-    /// How a call is carried out.
+    /// How a call is carried out. The tool of an agent is a function: what plays the agent carries it out too, but no model
+    /// makes up what it gives.
     pub fn via(&self, call: &Call) -> &Via {
+        match self.played_by(call) {
+            Via::Model(_) if is_tool(call) => &Via::Scripted,
+            via => via,
+        }
+    }
+    fn played_by(&self, call: &Call) -> &Via {
         let role = || self.role_of(call).map(|role| &role.via);
         let own = self.player(call).map(|agent| &agent.via).or_else(role).unwrap_or(&Via::Scripted);
         let thinks = matches!(
@@ -197,8 +204,15 @@ impl SupervisorSpec {
         let own = self.player(call).map(|agent| &agent.script);
         let job = self.role(call.purpose).map(|role| &role.script);
         let scripts: Vec<&Script> = own.into_iter().chain(job).chain([&self.script]).collect();
-        answer_in_order(&scripts, call)
+        // A model that is told of something made up would go on from there.
+        let strict = is_tool(call) && matches!(self.played_by(call), Via::Model(_));
+        answer_in_order(&scripts, call, strict)
     }
+}
+
+/// Whether the call is of a tool that an agent has.
+fn is_tool(call: &Call) -> bool {
+    call.purpose == Purpose::ExecuteWorker && call.context.get("tool").is_some()
 }
 
 /// What a spec is of.

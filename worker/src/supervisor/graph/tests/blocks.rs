@@ -233,6 +233,8 @@ fn the_kind_of_planning_follows_from_the_request() {
     own.triggers.cues = vec!["danach".into()];
     assert_eq!(choose_planning(&own, 2, "erst a, Danach b").mode, PlanningMode::Agents);
     assert_eq!(choose_planning(&own, 2, "first a then b").mode, PlanningMode::Todos);
+    own.triggers.min_agents = 4;
+    assert_eq!(choose_planning(&own, 3, "look").reason, "3 agents, one step");
 }
 
 /// PDT-50: everything that checkpoint files hold is noted: tasks added, patched, moved, results, overflows, decisions,
@@ -360,6 +362,28 @@ fn a_loop_has_a_cap_of_turns() {
     assert_eq!(played(3).statuses(), "1=completed 2=completed 3=skipped 4=skipped 5=skipped");
     assert_eq!(played(3).graph.errors, ["the limit of 3 turns is reached"]);
     assert_eq!(played(6).outcome().phase, Phase::Completed);
+}
+
+/// FSP-09: a result that waits for its review when the turns end is reviewed, and is no task that was not run.
+#[test]
+fn the_end_of_turns_leaves_results_to_their_review() {
+    let tasks: Vec<Value> = (1..=2).map(|n| json!({ "id": n, "goal": "g" })).collect();
+    let script = |call: &Call| match call.purpose {
+        Purpose::Review => says(json!({
+            "assessments": [{ "taskId": "1", "verdict": "accepted", "feedback": "", "score": 1.0 }],
+            "needsReplanning": false, "overallAssessment": "good",
+        })),
+        _ => says(json!("x")),
+    };
+    let rules = GraphRules {
+        selection: Selection::One,
+        review: ReviewScope::Iteration,
+        max_steps: Some(1),
+        ..GraphRules::default()
+    };
+    let played = Stage::new(rules, plan("o", json!(tasks)), &script).play();
+    assert_eq!(played.statuses(), "1=completed 2=skipped");
+    assert_eq!((&played.task("1").error, &played.task("1").skipped), (&None, &None));
 }
 
 /// CUG-04: tasks without an id are called by their place before an order makes edges of them; where no agents are listed,

@@ -3,4 +3,5 @@
 mod agents;
 mod market;
 mod people;
+mod played;
 mod routes;

@@ -1,0 +1,255 @@
+//! What waits for people, and their answers: `approval list`, `show`, `approve`, `reject`, `answer`.
+//!
+//! Invariant: a decision is checked against what is pending before it is sent, names the very content that was shown, and
+//! is sent as a signal, so that it is kept also while no worker runs. Supervisors and agents are asked alike; the id of
+//! an approval begins with the run that waits for it.
+
+use bosun_engine::*;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::args::RunOf;
+use super::below::below;
+use super::context::Context;
+use super::error::CliError;
+use super::exit::Exit;
+use super::explain::Code;
+use super::resolve::run_of;
+use super::result::value_text;
+use super::supervise::{ask, send};
+use crate::agent::AGENT;
+use crate::agent::workflow::SIGNAL_APPROVAL;
+use crate::supervisor::run::SUPERVISOR;
+
+#[derive(Debug, Subcommand)]
+pub enum ApprovalVerb {
+    /// What waits for a person: approvals and questions, of one run or of all open supervisors.
+    List {
+        #[command(flatten)]
+        run: AnyRun,
+    },
+    /// All that is known of one approval.
+    Show { id: String },
+    /// Approve what was shown.
+    Approve(Decision),
+    /// Reject it; with --feedback it is to be done again, better.
+    Reject(Decision),
+    /// Answer a question (an interrupt).
+    Answer {
+        /// The id of the question.
+        id: String,
+        /// JSON, or a text.
+        answer: String,
+    },
+}
+
+/// One run, or all.
+#[derive(Debug, Clone, Default, Args)]
+pub struct AnyRun {
+    /// A workflow id; all open supervisors if none is given.
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Decision {
+    /// The id of the approval.
+    pub id: String,
+    #[arg(long, value_name = "TEXT")]
+    pub comment: Option<String>,
+    /// Who decides [default: user@host].
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
+    /// What shall be done instead.
+    #[arg(long, value_name = "ACTION")]
+    pub modified_action: Option<String>,
+    /// What shall be better at the next attempt.
+    #[arg(long, value_name = "TEXT")]
+    pub feedback: Option<String>,
+}
+
+pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exit, CliError> {
+    match verb {
+        ApprovalVerb::List { run } => list(cx, run).await,
+        ApprovalVerb::Show { id } => {
+            let found = pending(cx, Kind::Approval, &id).await?;
+            cx.screen.object("approval.show", found.request.clone());
+            cx.screen.line(value_text(&found.request));
+            Ok(Exit::Ok)
+        }
+        ApprovalVerb::Approve(decision) => decide(cx, decision, true).await,
+        ApprovalVerb::Reject(decision) => decide(cx, decision, false).await,
+        ApprovalVerb::Answer { id, answer } => {
+            let found = pending(cx, Kind::Question, &id).await?;
+            let value: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
+            let input = json!({ "interrupt_id": id, "resume": value });
+            send(cx, &found.target, "interrupt_resume_v1", &input).await?;
+            cx.screen.line(format!("answered {id}"));
+            Ok(Exit::Ok)
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A supervisor's.
+    Approval,
+    Question,
+    /// A tool call of an agent.
+    ToolCall,
+}
+
+/// One thing that waits for a person.
+struct Waiting {
+    kind: Kind,
+    target: Target,
+    request: Value,
+}
+
+impl Waiting {
+    fn id(&self) -> &str {
+        self.request["id"].as_str().unwrap_or_default()
+    }
+
+    fn line(&self) -> String {
+        let text = |key: &str| value_text(&self.request[key]);
+        match self.kind {
+            Kind::Approval => {
+                let reasons = self.request["reasons"].as_array().cloned().unwrap_or_default();
+                let reasons: Vec<String> = reasons.iter().map(value_text).collect();
+                let (id, action, risk, about) = (text("id"), text("action"), text("risk"), text("description"));
+                let until = moment(&self.request["deadline"]);
+                format!("{id}  {action} (risk {risk}): {about}  until {until}  {}", reasons.join("; "))
+            }
+            Kind::Question => format!("{}  task {}: {}", text("id"), text("task"), text("payload")),
+            Kind::ToolCall => format!("{}  tool {}: {}", text("id"), text("tool"), self.request["arguments"]),
+        }
+    }
+}
+
+/// Open supervisors and agents, newest first.
+async fn open_runs(cx: &Context) -> Result<Vec<(Target, WorkflowType)>, CliError> {
+    let types = format!("WorkflowType = '{SUPERVISOR}' OR WorkflowType = '{AGENT}'");
+    let query = format!("({types}) AND ExecutionStatus = 'Running'");
+    let runs = cx.backend.list(ListRequest { query, limit: 1000 }).await?;
+    let target = |info: &RunInfo| {
+        let run = Target::run(info.workflow_id.clone(), info.run_id);
+        Target { namespace: info.namespace.clone(), ..run }
+    };
+    Ok(runs.into_iter().map(|info| (target(&info), info.workflow_type)).collect())
+}
+
+/// The run and the open ones below it.
+async fn runs_below(cx: &Context, id: &str) -> Result<Vec<(Target, WorkflowType)>, CliError> {
+    let target = run_of(cx, &RunOf { id: Some(id.to_owned()), ..RunOf::default() }).await?;
+    let mut runs = below(cx, target, |_| true).await?.runs;
+    let first = runs.remove(0);
+    let open = runs.into_iter().filter(|run| run.open);
+    Ok(std::iter::once(first).chain(open).map(|run| (run.target, run.workflow_type)).collect())
+}
+
+/// What a run asks people.
+async fn waiting(cx: &Context, target: &Target, workflow_type: &WorkflowType) -> Result<Vec<Waiting>, CliError> {
+    let mut all = Vec::new();
+    let queries: &[(Kind, &str)] = match workflow_type.as_str() {
+        AGENT => &[(Kind::ToolCall, "approvals")],
+        _ => &[(Kind::Approval, "pending_approvals"), (Kind::Question, "pending_interrupts")],
+    };
+    for (kind, query) in queries {
+        let answer = ask(cx, target, query, &Value::Null).await?;
+        for request in answer.as_array().into_iter().flatten() {
+            let mut request = request.clone();
+            // Agents count their own approvals; the run makes the id one of all.
+            if let (Kind::ToolCall, Some(run_id)) = (kind, target.run_id) {
+                request["id"] = format!("{run_id}/{}", value_text(&request["id"])).into();
+            }
+            all.push(Waiting { kind: *kind, target: target.clone(), request });
+        }
+    }
+    Ok(all)
+}
+
+async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
+    let runs = match &run.id {
+        Some(id) => runs_below(cx, id).await?,
+        None => open_runs(cx).await?,
+    };
+    let mut all = Vec::new();
+    for (target, workflow_type) in &runs {
+        all.extend(waiting(cx, target, workflow_type).await?);
+    }
+    let word = |kind: Kind| if kind == Kind::Question { "question" } else { "approval" };
+    let view = |one: &Waiting| json!({ "kind": word(one.kind), "workflow_id": one.target.workflow_id, "request": one.request });
+    cx.screen.object("approval.list", json!({ "waiting": all.iter().map(view).collect::<Vec<Value>>() }));
+    if all.is_empty() {
+        cx.screen.line("nobody is asked anything".to_owned());
+    }
+    for one in &all {
+        cx.screen.line(one.line());
+    }
+    if let Some(first) = all.first() {
+        let verb = if first.kind == Kind::Question { "answer" } else { "approve" };
+        cx.screen.next(&format!("bosun approval {verb} {}", first.id()));
+    }
+    Ok(Exit::Ok)
+}
+
+/// What waits under an id. The id begins with the run's.
+async fn pending(cx: &Context, kind: Kind, id: &str) -> Result<Waiting, CliError> {
+    let run = id.split_once('/').and_then(|(run, _)| run.parse::<RunId>().ok());
+    let runs = open_runs(cx).await?;
+    for (target, workflow_type) in runs.iter().filter(|(target, _)| run.is_none() || target.run_id == run) {
+        let asked = waiting(cx, target, workflow_type).await?;
+        let fits = |one: &Waiting| one.id() == id && (one.kind == Kind::Question) == (kind == Kind::Question);
+        if let Some(found) = asked.into_iter().find(fits) {
+            return Ok(found);
+        }
+    }
+    Err(CliError::new(Code::NotFound, format!("nothing of the id {id} waits for a person"))
+        .help("`bosun approval list` shows what does"))
+}
+
+async fn decide(cx: &mut Context, decision: Decision, approved: bool) -> Result<Exit, CliError> {
+    let found = pending(cx, Kind::Approval, &decision.id).await?;
+    let by = decision.by.clone().unwrap_or_else(|| cx.identity.to_string());
+    let input = match found.kind {
+        Kind::ToolCall => of_tool_call(&found, &decision, approved, &by)?,
+        Kind::Approval | Kind::Question => of_supervisor(&found, &decision, approved, &by),
+    };
+    send(cx, &found.target, SIGNAL_APPROVAL, &input).await?;
+    let word = if approved { "approved" } else { "rejected" };
+    cx.screen.object(
+        "approval.decision",
+        json!({ "workflow_id": found.target.workflow_id, "id": decision.id, "approved": approved }),
+    );
+    cx.screen.line(format!("{word} {}", decision.id));
+    cx.screen.next(&format!("bosun result {}", found.target.workflow_id));
+    Ok(Exit::Ok)
+}
+
+fn of_supervisor(found: &Waiting, decision: &Decision, approved: bool, by: &str) -> Value {
+    let mut input = json!({ "approval_id": decision.id, "approved": approved, "approver": by,
+        "comment": decision.comment, "modified_action": decision.modified_action, "feedback": decision.feedback,
+        "shown": found.request["shown"] });
+    if let Value::Object(map) = &mut input {
+        map.retain(|_, value| !value.is_null());
+    }
+    input
+}
+
+/// A tool call is made as it was shown, or not at all; the agent is told why.
+fn of_tool_call(found: &Waiting, decision: &Decision, approved: bool, by: &str) -> Result<Value, CliError> {
+    if decision.modified_action.is_some() {
+        return Err(CliError::usage("the tool call of an agent is approved as it is, or rejected with --comment"));
+    }
+    let id = found.id().split_once('/').map_or_else(|| found.id(), |(_, id)| id);
+    let reason = decision.feedback.as_deref().or(decision.comment.as_deref()).unwrap_or_default();
+    Ok(json!({ "id": id, "hash": found.request["hash"], "approved": approved, "reason": reason, "by": by,
+        "arguments": found.request["arguments"] }))
+}
+
+/// A moment as people read it.
+fn moment(value: &Value) -> String {
+    let time = value.as_i64().and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok());
+    time.map_or_else(|| value_text(value), |time| time.strftime("%Y-%m-%d %H:%M:%SZ").to_string())
+}

@@ -1,0 +1,118 @@
+//! What a call becomes when models play a run, and what their answers are worth: the pure functions, without a run.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::agent::spec::AgentSpec;
+use crate::supervisor::outbox::{Call, ChildKind, Purpose};
+use crate::supervisor::run::work::{Carried, answer_of, carried};
+use crate::supervisor::run::{children, model};
+use crate::supervisor::spec::{Family, SupervisorSpec, Via, read_spec};
+
+const AGENTS: &str = "agents: [{ name: ann, timeout: 90s }]";
+
+fn spec(more: &str) -> SupervisorSpec {
+    let via = "via: { model: { provider: mock, name: m-1, limits: { wall_ms: 600000, max_tool_calls: 4 }, price: { input: 3, output: 9 }, tools: [ { name: now, description: the time, parameters: { type: object }, does: { activity: { activity_type: clock } } } ] } }";
+    let text = format!("kind: supervisor\nname: played\npreset: shannon-supervisor\nobjective: o\n{via}\n{more}\n");
+    read_spec("played.yaml", &text).unwrap_or_else(|why| panic!("{why}")).spec
+}
+
+fn work(context: Value) -> Call {
+    Call::new("execute/t1/1", Purpose::ExecuteWorker, context)
+}
+
+#[track_caller]
+fn agent(spec: &SupervisorSpec, call: &Call) -> AgentSpec {
+    match carried(spec, call) {
+        Carried::Agent { spec } => *spec,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A task whose capability is in the box stays that when models play the rest, and what it gives is taken as it is.
+#[test]
+fn what_is_in_the_box_is_not_played_by_a_model() {
+    let spec = spec("");
+    for name in ["process", "http", "compose"] {
+        let call = work(json!({ "capability": name, "parameters": { "argv": ["true"] } }));
+        let Carried::Activity { activity_type, .. } = carried(&spec, &call) else { panic!("{name}") };
+        assert_eq!(activity_type.as_str(), name);
+        let gave = json!({ "exit_code": 0, "stdout": "out", "json": { "a": 1 } });
+        assert_eq!(answer_of(&spec, &call, gave.clone()), Ok(gave));
+    }
+    let call = work(json!({ "capability": "activity", "parameters": { "type": "add", "input": [1, 2] } }));
+    let Carried::Activity { activity_type, input, .. } = carried(&spec, &call) else { panic!() };
+    assert_eq!((activity_type.as_str(), input), ("add", json!([1, 2])));
+    assert_eq!(answer_of(&spec, &call, json!(3)), Ok(json!(3)));
+    // Nobody in the box is called so: a model does it.
+    agent(&spec, &work(json!({ "capability": "writing" })));
+}
+
+/// The children of a run that models play are played by them too.
+#[test]
+fn children_are_played_as_their_parent_is() {
+    let parent = spec(AGENTS);
+    for kind in [ChildKind::SimpleTask, ChildKind::Dag, ChildKind::Supervisor] {
+        let input = children::spec_of(&parent, kind, &json!({ "query": "q" }), 0).unwrap();
+        let child: SupervisorSpec = serde_json::from_value(input["resolved"]["spec"].clone()).unwrap();
+        assert_eq!(child.via, parent.via, "{kind:?}");
+    }
+}
+
+/// The tool of an agent is a function: no model makes up what it gives. A program that carries out the agent does.
+#[test]
+fn a_function_of_an_agent_is_no_model() {
+    let call = work(json!({ "tool": "lookup", "args": {} })).agent("ann");
+    assert_eq!(spec(AGENTS).via(&call), &Via::Scripted);
+    let own = spec("agents: [{ name: ann, via: { model: { name: m-2 } } }]");
+    assert_eq!(own.via(&call), &Via::Scripted);
+    let program = spec("agents: [{ name: ann, via: { activity: hands } }]");
+    assert_eq!(program.via(&call), &Via::Activity("hands".to_owned()));
+    let Carried::Later { input, .. } = carried(&own, &call) else { panic!() };
+    assert!(input["answer"]["fail"].as_str().is_some_and(|why| why.contains("script")), "{input}");
+}
+
+/// What the agent's `timeout` and the call itself allow holds for the model too, and only ever makes less of a limit.
+#[test]
+fn the_limits_of_a_call_hold_for_its_agent() {
+    let spec = spec(AGENTS);
+    let plain = agent(&spec, &work(json!({})));
+    assert_eq!((plain.limits.wall_ms, plain.limits.max_tool_calls), (Some(600_000), Some(4)));
+    assert_eq!(plain.price.map(|price| (price.input, price.output)), Some((3, 9)));
+    assert_eq!(plain.tools.len(), 1);
+    let timed = agent(&spec, &work(json!({ "tool_call_limit": 3, "max_tokens": 200 })).agent("ann"));
+    assert_eq!((timed.limits.wall_ms, timed.limits.max_tool_calls), (Some(90_000), Some(3)));
+    assert_eq!(timed.max_output_tokens, 200);
+    let more =
+        work(json!({ "tool_call_limit": 50, "max_tokens": 4_000_000_000_u64 })).timeout(Duration::from_secs(3_600));
+    let more = agent(&spec, &more);
+    assert_eq!((more.limits.wall_ms, more.limits.max_tool_calls), (Some(600_000), Some(4)));
+    assert_eq!(more.max_output_tokens, plain.max_output_tokens);
+    // PDT-49: a question among workers is answered without tools.
+    assert!(agent(&spec, &work(json!({ "question": "q", "tools": [] }))).tools.is_empty());
+}
+
+fn output(stop: Value, value: Value) -> Value {
+    json!({ "stop": stop, "text": "said", "value": value, "unpriced_calls": 0, "by_model": { "m-1": {} },
+        "spent": { "tokens": 70, "cost_micros": 2_500_000 } })
+}
+
+/// What an agent spent counts for its attempt also when it stopped half-way.
+#[test]
+fn a_worker_that_stopped_is_paid_for() {
+    let stopped = output(json!({ "budget": { "resource": "tokens" } }), Value::Null);
+    let answer = model::given(Family::Graph, Purpose::ExecuteWorker, &stopped).unwrap();
+    assert_eq!((&answer["success"], &answer["tokens"], &answer["cost_usd"]), (&json!(false), &json!(70), &json!(2.5)));
+    assert!(answer["reason"].as_str().is_some_and(|why| why.contains("tokens")), "{answer}");
+    let done = model::given(Family::Graph, Purpose::ExecuteWorker, &output(json!("completed"), Value::Null)).unwrap();
+    assert_eq!((&done["result"], &done["success"], &done["cost_usd"]), (&json!("said"), &json!(true), &json!(2.5)));
+    let unpriced = json!({ "stop": "completed", "text": "said", "unpriced_calls": 1, "spent": { "tokens": 70 } });
+    let unpriced = model::given(Family::Graph, Purpose::ExecuteWorker, &unpriced).unwrap();
+    assert_eq!(unpriced["cost_usd"], Value::Null, "what nobody knows is not 0");
+    // A plan is exactly what the planner reads; its cost is charged beside it.
+    let plan = output(json!("completed"), json!({ "tasks": [] }));
+    assert_eq!(model::given(Family::Graph, Purpose::Plan, &plan).unwrap(), json!({ "tasks": [] }));
+    assert_eq!(model::spent(&plan), (70, 2_500_000));
+    assert!(model::given(Family::Graph, Purpose::Plan, &stopped).is_err());
+}
