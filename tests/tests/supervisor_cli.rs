@@ -266,17 +266,17 @@ async fn a_tool_call_of_an_agent_is_approved() {
     });
     let mock = mock.await.unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let (data, spec, log) = (dir.path().join("data"), dir.path().join("asks.yaml"), dir.path().join("log"));
+    let (data, spec, made) = (dir.path().join("data"), dir.path().join("asks.yaml"), dir.path().join("hello"));
     let text = format!(
         "
 kind: supervisor
 preset: shannon-simple
 objective: write a note
-agents: [{{ name: writer, via: {{ model: {{ name: tiny, tools: [ {{ name: note, description: keep a note, approval: true,
+agents: [{{ name: writer, via: {{ model: {{ name: tiny, tools: [ {{ name: note, description: make a folder, approval: true,
   parameters: {{ type: object, properties: {{ text: {{ type: string }} }}, required: [text] }},
-  does: {{ process: {{ argv: [sh, -c, 'echo \"$0\" >> {}', '{{text}}'] }} }} }} ] }} }} }}]
+  does: {{ process: {{ argv: [mkdir, '{{text}}'], cwd: {} }} }} }} ] }} }} }}]
 ",
-        log.display()
+        dir.path().display()
     );
     std::fs::write(&spec, text).unwrap();
     let address = mock.base_url(Wire::OpenAi);
@@ -295,13 +295,15 @@ agents: [{{ name: writer, via: {{ model: {{ name: tiny, tools: [ {{ name: note, 
     assert!(shown.contains("\"hello\"") && shown.contains("\"note\""), "{shown}");
     let changed = run(&data, &["approval", "approve", &id, "--modified-action", "other"]);
     assert_eq!(changed.status.code(), Some(2), "{}", said(&changed));
-    assert!(!log.exists(), "nobody has agreed yet");
+    assert!(!made.exists(), "nobody has agreed yet");
     runner.0.kill().unwrap();
     runner.0.wait().unwrap();
     let approved = run(&data, &["approval", "approve", &id]);
     assert!(approved.status.success(), "{}", said(&approved));
     let ended = play().output().unwrap();
     assert!(ended.status.success() && said(&ended).contains("noted"), "{}", said(&ended));
-    assert_eq!(std::fs::read_to_string(&log).unwrap(), "hello\n");
+    assert!(made.is_dir());
+    let told = mock.asked().last().map(|asked| format!("{:?}", asked.request.messages)).unwrap_or_default();
+    assert!(!told.contains("File exists"), "it is made once: {told}");
     assert!(said(&run(&data, &["approval", "list"])).contains("nobody is asked"));
 }

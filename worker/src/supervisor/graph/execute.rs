@@ -366,7 +366,7 @@ impl Graph {
         }
     }
 
-    /// A task that will not be done because somebody or some policy said so.
+    /// A task that will not be done because somebody or some policy said so. One under review is refused and left as it is.
     pub(super) fn give_up(
         &mut self,
         id: &TaskId,
@@ -377,14 +377,12 @@ impl Graph {
     ) {
         let Some(status) = self.task(id).map(|task| task.status) else { return };
         let to = if status == TaskStatus::NeedsRevision { TaskStatus::Cancelled } else { TaskStatus::Skipped };
-        // A task whose result somebody is looking at is refused, and keeps what it has.
         if !self.set(id, to, Actor::Scheduler, "given_up", out) {
             return;
         }
-        if let Some(task) = self.plan.tasks.get_mut(id) {
-            task.error = Some(TaskError { kind: "not_run".into(), message: why });
-            task.skipped = Some(reason).filter(|_| to == TaskStatus::Skipped).or(task.skipped.take());
-        }
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        task.error = Some(TaskError { kind: "not_run".into(), message: why });
+        task.skipped = Some(reason).filter(|_| to == TaskStatus::Skipped).or(task.skipped.take());
         self.tell_ended(id, gates, out);
     }
 

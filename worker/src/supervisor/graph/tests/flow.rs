@@ -486,3 +486,25 @@ fn a_coordinator_passes_once() {
         assert_eq!(played.outcome().phase, Phase::Partial);
     }
 }
+
+/// FSP-09: a result that waits for its review when the turns end is reviewed, and is no task that was not run.
+#[test]
+fn the_end_of_turns_leaves_results_to_their_review() {
+    let tasks: Vec<Value> = (1..=2).map(|n| json!({ "id": n, "goal": "g" })).collect();
+    let script = |call: &Call| match call.purpose {
+        Purpose::Review => says(json!({
+            "assessments": [{ "taskId": "1", "verdict": "accepted", "feedback": "", "score": 1.0 }],
+            "needsReplanning": false, "overallAssessment": "good",
+        })),
+        _ => says(json!("x")),
+    };
+    let rules = GraphRules {
+        selection: Selection::One,
+        review: ReviewScope::Iteration,
+        max_steps: Some(1),
+        ..GraphRules::default()
+    };
+    let played = Stage::new(rules, plan("o", json!(tasks)), &script).play();
+    assert_eq!(played.statuses(), "1=completed 2=skipped");
+    assert_eq!((&played.task("1").error, &played.task("1").skipped), (&None, &None));
+}
