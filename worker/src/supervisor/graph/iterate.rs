@@ -162,6 +162,10 @@ impl Graph {
         let left: Vec<TaskId> = self.open.iter().filter(replaced).cloned().collect();
         let new = self.built(fresh, &renamed);
         self.plan.add(new.clone()).map_err(|why| why.to_string())?;
+        // All that can be wrong with the plan is found before anything is said of it.
+        for (id, planned) in &again {
+            self.relink(id, planned, &renamed)?;
+        }
         self.plan.origin = origin;
         for id in left {
             self.supersede(&id, gates, out);
@@ -171,7 +175,7 @@ impl Graph {
             self.index(&task.id);
         }
         for (id, planned) in again {
-            self.again(&id, planned, &renamed, out)?;
+            self.again(&id, planned, out);
         }
         self.snapshot_plan("plan", out);
         out.note(NoteKind::PlanRevised, json!({ "version": self.plan.version, "iteration": self.iteration }));
@@ -225,20 +229,7 @@ impl Graph {
     }
 
     /// A task that the new plan names again goes on under its id, with its feedback.
-    fn again(
-        &mut self,
-        id: &TaskId,
-        planned: PlannedTask,
-        renamed: &BTreeMap<TaskId, TaskId>,
-        out: &mut Outbox,
-    ) -> Result<(), String> {
-        let mut edges = planned.edges(self.rules.requires);
-        for edge in &mut edges {
-            if let Some(new) = renamed.get(&edge.on) {
-                edge.on = new.clone();
-            }
-        }
-        self.plan.set_edges(id, edges).map_err(|why| why.to_string())?;
+    fn again(&mut self, id: &TaskId, planned: PlannedTask, out: &mut Outbox) {
         let iteration = self.iteration;
         if let Some(task) = self.plan.tasks.get_mut(id) {
             planned.change(task);
@@ -247,7 +238,17 @@ impl Graph {
         }
         self.runnable.retain(|(_, _, other)| other != id);
         self.index(id);
-        Ok(())
+    }
+
+    /// The dependencies of a task that is planned again.
+    fn relink(&mut self, id: &TaskId, planned: &PlannedTask, renamed: &BTreeMap<TaskId, TaskId>) -> Result<(), String> {
+        let mut edges = planned.edges(self.rules.requires);
+        for edge in &mut edges {
+            if let Some(new) = renamed.get(&edge.on) {
+                edge.on = new.clone();
+            }
+        }
+        self.plan.set_edges(id, edges).map(|_| ()).map_err(|why| why.to_string())
     }
 
     /// Whether nothing may start because the evaluator has a word to say first.

@@ -83,7 +83,10 @@ fn agents(spec: &SupervisorSpec) -> Check {
         tools.insert(tool, &agent.name);
         one_agent(agent, &format!("agents[{i}]"))?;
     }
-    one_agent(&Agent { via: spec.via.clone(), ..Agent::new("everybody") }, "")
+    // Who has a `model` of its own needs no other name.
+    let named = spec.agents.iter().find_map(|agent| agent.model.clone());
+    let named = named.or_else(|| spec.roles().into_iter().find_map(|(_, role)| role.model.clone()));
+    one_agent(&Agent { via: spec.via.clone(), model: named, ..Agent::new("everybody") }, "")
         .map_err(|why| FieldError::at(why.path.trim_start_matches('.').to_owned(), why.problem))?;
     spec.manager_agent.as_ref().map_or(Ok(()), |manager| one_agent(manager, "manager_agent"))
 }
@@ -130,6 +133,10 @@ fn one_agent(agent: &Agent, at: &str) -> Check {
         }
         Via::Supervisor(inner) if inner.spec.is_none() => {
             Err(FieldError::at(format!("{at}.via.supervisor"), "needs the `file` or the `spec` of the supervisor"))
+        }
+        Via::Model(model) if model.name.is_none() && agent.model.is_none() => {
+            let why = "needs the name of the model, here or as `model` of who is played";
+            Err(FieldError::at(format!("{at}.via.model.name"), why))
         }
         Via::Model(model) => via_model(model, at),
         _ => Ok(()),
@@ -249,7 +256,7 @@ fn roles(spec: &SupervisorSpec) -> Check {
         if let Some(name) = role.agent.as_deref().filter(|name| spec.agent(name).is_none()) {
             return Err(FieldError::at(format!("{at}.agent"), format!("`{name}` is not an agent")));
         }
-        one_agent(&Agent { via: role.via.clone(), ..Agent::new("role") }, &at)?;
+        one_agent(&Agent { via: role.via.clone(), model: role.model.clone(), ..Agent::new("role") }, &at)?;
     }
     match spec.delegation.root.as_deref().filter(|name| spec.agent(name).is_none()) {
         Some(name) => Err(FieldError::at("delegation.root", format!("`{name}` is not an agent"))),
@@ -346,6 +353,9 @@ fn unused(spec: &SupervisorSpec) -> Vec<String> {
         ("planning.triggers", !spec.chooses_planning() && spec.planning.triggers != usual.planning.triggers),
         ("budget.degrade", family != Family::Graph && spec.budget.degrade != usual.budget.degrade),
         ("budget.wall", spec.budget.wall.is_some() && family != Family::Graph),
+        ("budget.tokens", spec.budget.tokens != usual.budget.tokens && family != Family::Graph),
+        ("budget.cost", spec.budget.cost != usual.budget.cost && family != Family::Graph),
+        ("budget.llm_calls", spec.budget.llm_calls != usual.budget.llm_calls && family != Family::Graph),
     ];
     let told = |(key, set): (&str, bool)| set.then(|| format!("{key}: has no effect yet in this kind of run"));
     let policies = !spec.policies.is_empty() && family != Family::Agents;

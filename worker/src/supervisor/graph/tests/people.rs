@@ -98,14 +98,18 @@ fn an_action_that_failed_fails_its_task() {
 
 fn revise(graph: &mut Graph, tasks: Value) -> Result<(), String> {
     let tasks: Vec<PlannedTask> = serde_json::from_value(tasks).unwrap();
-    graph.revise(tasks, &mut Open, &mut Outbox::new("run", bosun_engine::Timestamp(1)))
+    let mut out = Outbox::new("run", bosun_engine::Timestamp(1));
+    let revised = graph.revise(tasks, &mut Open, &mut out);
+    let (asks, notes) = out.take();
+    assert!(revised.is_ok() || (asks.is_empty() && notes.is_empty()), "nothing is told of what is refused: {notes:?}");
+    revised
 }
 
 /// FSS-12: a person replaces what is left of a plan; what runs goes on, what is over stays, what is named again is
 /// changed, and a plan that is refused changes nothing.
 #[test]
 fn a_person_revises_what_is_left() {
-    let tasks = json!([{ "id": "a", "goal": "g" }, { "id": "b", "goal": "g", "deps": ["a"] }, { "id": "c", "goal": "g", "deps": ["a"] }]);
+    let tasks = json!([{ "id": "a", "goal": "g" }, { "id": "b", "goal": "g", "deps": ["a"] }, { "id": "c", "goal": "g", "deps": ["b"] }]);
     let rules = GraphRules { agents: vec!["x".into(), "y".into()], max_tasks: 3, ..given() };
     let mut graph = Graph::new(rules, plan("o", tasks));
     graph.start(&mut Open, &mut Outbox::new("run", bosun_engine::Timestamp(0)));
@@ -114,6 +118,7 @@ fn a_person_revises_what_is_left() {
         (json!([{ "id": "a", "goal": "else" }]), "task a is being done"),
         (json!([{ "id": "d", "goal": "g", "agent": "nobody" }]), "there is no agent 'nobody'"),
         (json!([{ "id": "d", "goal": "g", "deps": ["z"] }]), "z"),
+        (json!([{ "id": "b", "goal": "g", "deps": ["c"] }]), "cycle"),
         (json!([{ "goal": "1" }, { "goal": "2" }, { "goal": "3" }, { "goal": "4" }]), "at most 3 are taken"),
     ] {
         let refused = revise(&mut graph, bad.clone()).unwrap_err();

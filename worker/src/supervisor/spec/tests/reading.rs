@@ -59,3 +59,40 @@ fn every_preset_survives_its_own_json() {
         assert_eq!(value["preset"], json!(preset.name()));
     }
 }
+
+/// A model is played by its name, which stands with how it is played or with who is played; without one nobody can be asked.
+#[test]
+fn a_model_has_a_name() {
+    let spec = |agent: &str, more: &str| {
+        format!("preset: shannon-simple\nobjective: o\nagents: [{{ name: a{agent} }}]\n{more}")
+    };
+    let nameless = ", via: { model: { provider: p } }";
+    assert!(refused(&spec(nameless, "")).contains("agents[0].via.model.name"));
+    assert!(refused(&spec("", "via: { model: { provider: p } }")).contains("via.model.name"));
+    let role = "planner: { via: { model: { provider: p } } }";
+    assert!(refused(&spec("", role)).contains("planner.via.model.name"));
+    for good in [
+        spec(", model: m, via: { model: { provider: p } }", ""),
+        spec("", "via: { model: { name: m } }"),
+        spec(", model: m", "via: { model: { provider: p } }"),
+        spec("", "planner: { model: m, via: { model: { provider: p } } }"),
+    ] {
+        assert!(read_spec("s", &good).is_ok(), "{good}");
+    }
+    let price = spec("", "via: { model: { name: m, price: { input: 1, outpt: 2 } } }");
+    assert!(refused(&price).contains("via.model.price"), "{}", refused(&price));
+}
+
+/// A budget that no machine of this kind of run charges is warned of by its key.
+#[test]
+fn a_budget_without_effect_is_warned_of() {
+    let spec = |preset: &str| {
+        format!(
+            "preset: {preset}\nobjective: o\nagents: [{{ name: a }}]\nbudget: {{ tokens: 5, cost: 1.5, llm_calls: 3 }}"
+        )
+    };
+    let warned = |preset: &str| read_spec("s", &spec(preset)).unwrap().warnings;
+    assert_eq!(warned("shannon-simple"), Vec::<String>::new());
+    let keys = ["budget.tokens", "budget.cost", "budget.llm_calls"];
+    assert_eq!(warned("swarm-handoff"), keys.map(|key| format!("{key}: has no effect yet in this kind of run")));
+}
