@@ -13,6 +13,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::machine::Rules;
 use super::spec::AgentSpec;
 use crate::capability::model::{Message, Said};
 
@@ -88,10 +89,12 @@ impl Transcript {
     }
 
     /// Where the older half ends, if there is one: calls of tools and their results stay together, and so do the system
-    /// prompt and the task.
-    pub fn half(&self) -> Option<usize> {
+    /// prompt and the task. A summary alone is no half: its summary would be no shorter, and would be asked for again.
+    pub fn half(&self, rules: Rules) -> Option<usize> {
         let head = self.head();
-        let starts: Vec<usize> = (head + 1..self.items.len()).filter(|at| self.starts_group(*at)).collect();
+        let summed_up = matches!(self.items.get(head), Some((Item::Summary(_), _))) && !rules.are_first();
+        let least = head + 1 + usize::from(summed_up);
+        let starts: Vec<usize> = (least..self.items.len()).filter(|at| self.starts_group(*at)).collect();
         let whole: u64 = self.items[head..].iter().map(|(_, tokens)| u64::from(*tokens)).sum();
         let mut before = 0;
         for (at, (_, tokens)) in self.items.iter().enumerate().skip(head) {
@@ -217,6 +220,25 @@ mod tests {
         assert_eq!(child_text(&json!({ "text": "so", "stop": "loop" }), 100), "[it ended early: \"loop\"]\nso");
     }
 
+    #[test]
+    fn a_summary_is_summed_up_only_with_what_follows_it() {
+        let mut transcript = Transcript::new(&spec());
+        for call in 1..3 {
+            transcript.answered(call, &said(0));
+            transcript.own(Message::User { content: "again".into() });
+        }
+        let half = transcript.half(Rules::Second).unwrap();
+        let long = Said { content: "long ".repeat(400), tool_calls: Vec::new() };
+        transcript.compact(half, 9, &long);
+        transcript.answered(10, &said(1));
+        let (head, all) = (transcript.head(), transcript.len());
+        assert!(matches!(transcript.items[head].0, Item::Summary(9)), "{transcript:?}");
+        assert_eq!(transcript.half(Rules::First), Some(head + 1), "it was summed up again, alone");
+        assert_eq!(transcript.half(Rules::Second), Some(head + 2), "together with the next group");
+        transcript.compact(all - 1, 11, &long);
+        assert_eq!(transcript.half(Rules::Second), None, "there is only the summary and what was said last");
+    }
+
     proptest! {
         /// Whatever is summed up: no result of a tool is parted from its call, and the head stays.
         #[test]
@@ -235,7 +257,7 @@ mod tests {
                 }
             }
             let before = transcript.clone();
-            let Some(half) = transcript.half() else {
+            let Some(half) = transcript.half(Rules::Second) else {
                 prop_assert!(turns.len() < 2);
                 return Ok(());
             };

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::machine::{
-    Agent, AgentOutput, Ask, Event, Fault, FaultClass, Halt, Key, ModelAnswer, ModelCall, QUERIES, StopReason,
+    Agent, AgentOutput, Ask, Event, Fault, FaultClass, Halt, Key, ModelAnswer, ModelCall, QUERIES, Rules, StopReason,
 };
 use super::spec::AgentSpec;
 use crate::capability::model::{Cost, MODEL_FATAL, ModelOutput, options};
@@ -35,6 +35,9 @@ pub const SIGNAL_TOP_UP: &str = "budget_top_up_v1";
 pub const SIGNAL_RESUME: &str = "resume_v1";
 /// Sent to who shows what the agent waits for.
 pub const SIGNAL_PAUSE: &str = "pause_v1";
+
+/// The patch of the runs that began with [`Rules::Second`].
+const SECOND_RULES: &str = "agent-rules-2";
 
 /// One attempt of a model call may take as long.
 const MODEL_TIMEOUT: Duration = Duration::from_secs(600);
@@ -67,8 +70,10 @@ impl StateMachine for AgentRun {
     type Output = AgentOutput;
 
     fn start(spec: AgentSpec, cx: &mut Cx<'_>) -> Result<Self, Failure> {
-        let (agent, asks) =
-            Agent::start(spec, cx.now()).map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
+        // Asked before anything else, so that the answer is in the first turn of the history.
+        let rules = if cx.patched(SECOND_RULES) { Rules::Second } else { Rules::First };
+        let (agent, asks) = Agent::start(spec, rules, cx.now())
+            .map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
         let mut run = AgentRun { agent, pending: BTreeMap::new(), now: cx.now(), told: false };
         run.carry_out(asks, cx);
         Ok(run)

@@ -18,8 +18,10 @@ use crate::capability::model::{ChatResponse, Message, StopReason as ModelStop};
 
 /// An answer with fewer tokens is of no use.
 const OUTPUT_LEAST: u64 = 64;
-/// The most tokens of a summary.
+/// The most tokens of a summary; of one that was cut the next may have twice as many.
 const SUMMARY_TOKENS: u32 = 2_048;
+/// So many answers in a row that are no summary, and people are asked.
+const SUMMARIES_FAILED_MAX: u32 = 3;
 
 impl Agent {
     /// Makes the next model call. Whether to look again at what is to be done.
@@ -36,7 +38,7 @@ impl Agent {
         self.degrade_if_short();
         let fixed = self.fixed_tokens();
         let estimate = self.transcript.estimate() + fixed;
-        let half = (estimate > self.spec.limits.context_tokens).then(|| self.transcript.half());
+        let half = (estimate > self.spec.limits.context_tokens).then(|| self.transcript.half(self.rules));
         let (summary_of, input) = match half {
             None => (None, estimate),
             Some(None) => {
@@ -46,7 +48,7 @@ impl Agent {
             Some(Some(half)) => (Some(half), self.transcript.older_estimate(half) + 64),
         };
         let wanted = match summary_of {
-            Some(_) => self.spec.max_output_tokens.min(SUMMARY_TOKENS),
+            Some(_) => self.spec.max_output_tokens.min(SUMMARY_TOKENS << self.summaries_failed),
             None => self.spec.max_output_tokens,
         };
         let (model, price) = self.model();
@@ -116,13 +118,27 @@ impl Agent {
             return;
         }
         match summary_of {
-            Some(half) => {
-                self.transcript.compact(half, origin, &answer.response.said);
-                self.compactions += 1;
-                self.note(json!({ "compacted": half, "estimate": self.transcript.estimate() }));
-            }
+            Some(half) => self.summed_up(half, origin, &answer.response),
             None => self.said(origin, answer, out),
         }
+    }
+
+    /// The older half becomes its summary. What is no summary leaves the conversation as it is: it is asked for again a
+    /// few times, and then people are asked, because every further call would have to be paid for.
+    fn summed_up(&mut self, half: usize, origin: u64, response: &ChatResponse) {
+        if let Some(why) = no_summary(response).filter(|_| !self.rules.are_first()) {
+            self.summaries_failed += 1;
+            self.note(json!({ "not_summed_up": why, "times": self.summaries_failed }));
+            if self.summaries_failed >= SUMMARIES_FAILED_MAX {
+                self.summaries_failed = 0;
+                self.halt = Some(Halt::NeedsHuman { why: format!("the conversation is too long, and {why}") });
+            }
+            return;
+        }
+        self.summaries_failed = 0;
+        self.transcript.compact(half, origin, &response.said);
+        self.compactions += 1;
+        self.note(json!({ "compacted": half, "estimate": self.transcript.estimate() }));
     }
 
     fn take_model(&mut self, key: Key) -> Option<Flight> {
@@ -213,5 +229,17 @@ impl Agent {
         let mut batch = Batch::new(calls);
         let over = self.look_for_loops(&mut batch);
         (batch, over)
+    }
+}
+
+/// Why an answer cannot stand for what it should sum up.
+fn no_summary(response: &ChatResponse) -> Option<&'static str> {
+    match response.stop {
+        ModelStop::Refusal => Some("the model refused to sum it up"),
+        ModelStop::Length => Some("its summary was cut at the limit of tokens"),
+        ModelStop::End | ModelStop::ToolCalls | ModelStop::Other(_) if response.said.content.trim().is_empty() => {
+            Some("the model answered with an empty summary")
+        }
+        ModelStop::End | ModelStop::ToolCalls | ModelStop::Other(_) => None,
     }
 }

@@ -15,6 +15,7 @@
 mod asking;
 mod batch;
 mod budget;
+mod rules;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -27,6 +28,7 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use rules::Rules;
 pub use view::QUERIES;
 pub use words::{
     AgentOutput, ApprovalResponse, Ask, Event, Fault, FaultClass, Halt, Key, ModelAnswer, ModelCall, Purpose,
@@ -46,6 +48,8 @@ const FACTS_KEPT: usize = 50;
 /// The agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Agent {
+    #[serde(default, skip_serializing_if = "Rules::are_first")]
+    rules: Rules,
     spec: AgentSpec,
     ledger: Ledger,
     transcript: Transcript,
@@ -62,6 +66,9 @@ pub struct Agent {
     loops: LoopWatch,
     last_text: String,
     compactions: u64,
+    /// Answers in a row that were no summary, although one was asked for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    summaries_failed: u32,
     refusals: u64,
     wall_timer: bool,
     facts: Vec<Value>,
@@ -100,12 +107,17 @@ struct Outcome {
     value: Option<Value>,
 }
 
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl Agent {
     /// An agent that begins, or why it cannot.
-    pub fn start(spec: AgentSpec, now: Timestamp) -> Result<(Agent, Vec<Ask>), String> {
+    pub fn start(spec: AgentSpec, rules: Rules, now: Timestamp) -> Result<(Agent, Vec<Ask>), String> {
         spec.check()?;
         let wall = Wall::new(spec.limits.wall_ms.map(Duration::from_millis), now);
         let mut agent = Agent {
+            rules,
             ledger: Ledger::new(Caps::of(&spec.limits), wall),
             transcript: Transcript::new(&spec),
             unpriced_allowed: spec.limits.allow_unpriced,
@@ -120,6 +132,7 @@ impl Agent {
             loops: LoopWatch::default(),
             last_text: String::new(),
             compactions: 0,
+            summaries_failed: 0,
             refusals: 0,
             wall_timer: false,
             facts: Vec::new(),
@@ -150,6 +163,9 @@ impl Agent {
     /// Nothing is under way any more, and there is an outcome.
     pub fn is_over(&self) -> bool {
         self.outcome.is_some() && self.flights.is_empty()
+    }
+    pub fn rules(&self) -> Rules {
+        self.rules
     }
     pub fn spec(&self) -> &AgentSpec {
         &self.spec
