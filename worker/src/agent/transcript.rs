@@ -157,7 +157,8 @@ pub fn child_text(output: &Value, bytes_max: u64) -> String {
     if stop == "completed" { cut(said, bytes_max) } else { cut(format!("[it ended early: {stop}]\n{said}"), bytes_max) }
 }
 
-fn cut(mut text: String, bytes_max: u64) -> String {
+/// The beginning of a text, and how much is missing.
+pub fn cut(mut text: String, bytes_max: u64) -> String {
     let most = usize::try_from(bytes_max).unwrap_or(usize::MAX);
     if text.len() > most {
         let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);

@@ -109,7 +109,7 @@ impl Agent {
         }
         let answer = match result {
             Ok(answer) => answer,
-            Err(fault) => return self.model_failed(key, fault, out),
+            Err(fault) => return self.model_failed(key, &model, fault, out),
         };
         let usage = answer.response.usage;
         let tokens = usage.input.zip(usage.output).map(|(input, output)| input.saturating_add(output));
@@ -131,7 +131,7 @@ impl Agent {
             self.note(json!({ "not_summed_up": why, "times": self.summaries_failed }));
             if self.summaries_failed >= SUMMARIES_FAILED_MAX {
                 self.summaries_failed = 0;
-                self.halt = Some(Halt::NeedsHuman { why: format!("the conversation is too long, and {why}") });
+                self.halt_with(Halt::NeedsHuman { why: format!("the conversation is too long, and {why}") });
             }
             return;
         }
@@ -145,12 +145,8 @@ impl Agent {
         matches!(self.flights.get(&key), Some(Flight::Model { .. })).then(|| self.flights.remove(&key)).flatten()
     }
 
-    fn model_failed(&mut self, key: Key, fault: Fault, out: &mut Out) {
-        match fault.class {
-            // Nobody knows what the provider did before the worker was lost or the call was given up.
-            FaultClass::Lost | FaultClass::Canceled => self.ledger.settle_whole(key),
-            FaultClass::NeedsHuman | FaultClass::Fatal => self.ledger.settle(key, Bill::default()),
-        }
+    fn model_failed(&mut self, key: Key, model: &str, fault: Fault, out: &mut Out) {
+        self.settle_failed(key, model, &fault);
         if self.outcome.is_some() {
             return;
         }
@@ -158,8 +154,29 @@ impl Agent {
         match fault.class {
             FaultClass::Fatal => self.finish(StopReason::Failed { message: fault.message }, None, out),
             FaultClass::NeedsHuman | FaultClass::Lost | FaultClass::Canceled => {
-                self.halt = Some(Halt::NeedsHuman { why: fault.message });
+                self.halt_with(Halt::NeedsHuman { why: fault.message });
             }
+        }
+    }
+
+    /// What was held is spent, unless the call was surely not paid for.
+    fn settle_failed(&mut self, key: Key, model: &str, fault: &Fault) {
+        if self.rules.are_first() {
+            return match fault.class {
+                FaultClass::Lost | FaultClass::Canceled => self.ledger.settle_whole(key),
+                FaultClass::NeedsHuman | FaultClass::Fatal => self.ledger.settle(key, Bill::default()),
+            };
+        }
+        match fault.charged {
+            true => self.ledger.settle_lost_model(key, model, self.price_of(model).is_some()),
+            false => self.ledger.settle(key, Bill::default()),
+        }
+    }
+
+    fn price_of(&self, model: &str) -> Option<Price> {
+        match &self.spec.limits.degrade {
+            Some(cheaper) if self.spec.model != model => cheaper.price,
+            _ => self.spec.price,
         }
     }
 

@@ -213,7 +213,9 @@ impl Agent {
                 self.ledger.settle(key, bill);
                 self.ledger.tally(&output.by_model);
             }
-            None => self.ledger.settle_whole(key),
+            None if self.rules.are_first() => self.ledger.settle_whole(key),
+            // A lease of money is all that it can have cost.
+            None => self.ledger.settle_lost(key, self.ledger.held_for(key).cost_micros > 0),
         }
         let most = self.spec.limits.result_bytes;
         self.answered(call, key, origin, result.map(|value| child_text(&value, most)));

@@ -5,7 +5,7 @@
 //!            ▼                                                      │
 //!   Ready ──► Asking ──► answer: done      calls: Batch ── dispatch, approvals, refusals
 //!     │  ▲                  └─► does not conform: repair ─► Ready
-//!     └──┘ too long: Asking for a summary           any of them ──► halted ◄──► goes on by a signal
+//!     └──┘ too long: Asking for a summary           any of them ──► halted, paused ◄──► goes on by a signal
 //! ```
 //!
 //! Invariant: a model only asks; what is dispatched has passed the grant, the schema, the loop detector, the approval and
@@ -57,6 +57,12 @@ pub struct Agent {
     flights: BTreeMap<Key, Flight>,
     next_key: Key,
     halt: Option<Halt>,
+    /// Tells one halt from the next; the first rules do not count.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    halts: u32,
+    /// Why somebody paused it, as long as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    paused: Option<String>,
     outcome: Option<Outcome>,
     /// The cheaper model has taken over.
     degraded: bool,
@@ -126,6 +132,8 @@ impl Agent {
             flights: BTreeMap::new(),
             next_key: 1,
             halt: None,
+            halts: 0,
+            paused: None,
             outcome: None,
             degraded: false,
             repairs: 0,
@@ -151,6 +159,7 @@ impl Agent {
             Event::Child { key, origin, result, output } => self.child_ended(key, origin, result, output),
             Event::Approval(response) => self.approval(response),
             Event::TopUp(more) => self.top_up(&more, now),
+            Event::Pause { reason } => self.pause(reason),
             Event::Resume => self.resume(),
             Event::WallFired => self.wall_fired(&mut out),
             Event::Cancel { reason } => self.finish(StopReason::Canceled { reason }, None, &mut out),
@@ -176,10 +185,14 @@ impl Agent {
     pub fn halt(&self) -> Option<&Halt> {
         self.halt.as_ref()
     }
+    /// How often it has halted: another number is another halt, even if the words are the same.
+    pub fn halts(&self) -> u32 {
+        self.halts
+    }
 
     /// After every event: what may begin begins, and the clock runs or stands still.
     fn go_on(&mut self, out: &mut Out) {
-        while self.outcome.is_none() && self.halt.is_none() {
+        while self.outcome.is_none() && !self.stands_still() {
             let again = match &self.phase {
                 Phase::Ready => self.ask_model(out),
                 Phase::Batch(_) => self.carry_on_batch(out),
@@ -207,7 +220,7 @@ impl Agent {
         self.note(json!({ "ended": stop }));
         self.outcome = Some(Outcome { stop, value });
         self.phase = Phase::Over;
-        self.halt = None;
+        (self.halt, self.paused) = (None, None);
         out.asks.extend(self.flights.keys().map(|key| Ask::Cancel { key: *key }));
     }
 

@@ -292,7 +292,7 @@ fn a_model_that_needs_somebody_halts_the_agent_until_it_is_resumed() {
     let model: ModelFunction = Box::new(move |_| {
         broken -= 1;
         match broken {
-            1 => Err(Fault { class: FaultClass::NeedsHuman, message: "no credit".into() }),
+            1 => Err(Fault::new(FaultClass::NeedsHuman, "no credit")),
             _ => Ok(says("done", &[])),
         }
     });
@@ -309,7 +309,7 @@ fn a_model_that_needs_somebody_halts_the_agent_until_it_is_resumed() {
 
 #[test]
 fn a_fatal_error_a_refusal_and_a_cut_end_the_agent() {
-    let fatal: ModelFunction = Box::new(|_| Err(Fault { class: FaultClass::Fatal, message: "no such model".into() }));
+    let fatal: ModelFunction = Box::new(|_| Err(Fault::new(FaultClass::Fatal, "no such model")));
     let mut stage = Stage::new(spec(json!({})), fatal, echo());
     assert_eq!(stage.output().stop, StopReason::Failed { message: "no such model".into() });
     for (stop, ended) in [(ModelStop::Refusal, StopReason::Refused), (ModelStop::Length, StopReason::Length)] {
@@ -339,7 +339,7 @@ fn what_failed_or_was_lost_is_told_to_the_model() {
     let calls = [("look", json!({ "at": 1 })), ("look", json!({ "at": 2 }))];
     let tool: ToolFunction = Box::new(|_, input| {
         let class = if input["at"] == 1 { FaultClass::Lost } else { FaultClass::Fatal };
-        Err(Fault { class, message: "why".into() })
+        Err(Fault::new(class, "why"))
     });
     let mut stage = Stage::new(spec(tools), script(vec![says("", &calls), says("done", &[])]), tool);
     stage.output();

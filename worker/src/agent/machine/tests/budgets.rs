@@ -143,9 +143,34 @@ fn what_a_lost_agent_spent_is_all_that_it_had() {
         _ => None,
     });
     stage.open.clear();
-    let fault = Fault { class: FaultClass::Lost, message: "terminated".into() };
+    let fault = Fault::new(FaultClass::Lost, "terminated");
     stage.handle(Event::Child { key: key.unwrap(), origin: 9, result: Err(fault), output: None });
     let output = stage.output();
     assert_eq!((output.spent.tokens, output.spent.steps), (730, 4));
-    assert_eq!(output.unknown.estimated_calls, 1);
+    assert_eq!((output.unknown.estimated_calls, output.unknown.unpriced_calls), (1, 1), "nobody says what it cost");
+}
+
+/// A stream that was cut, again and again, may have been paid for each time; a key that was refused costs nothing.
+#[test]
+fn a_call_that_failed_is_spent_as_it_was_held_unless_it_was_refused() {
+    for (charged, priced) in [(true, true), (true, false), (false, true)] {
+        let mut failed = false;
+        let model: ModelFunction = Box::new(move |_| match std::mem::replace(&mut failed, true) {
+            false => Err(Fault { charged, ..Fault::new(FaultClass::NeedsHuman, "the stream was cut") }),
+            true => Ok(says("done", &[])),
+        });
+        let price = if priced { json!({ "input": 1_000_000, "output": 1_000_000 }) } else { json!(null) };
+        let mut stage = Stage::new(spec(json!({ "price": price, "max_output_tokens": 100 })), model, echo());
+        let held = stage.agent.ledger().held();
+        stage.play();
+        let spent = stage.agent.ledger().spent();
+        assert_eq!(spent, if charged { held } else { Default::default() });
+        stage.handle(Event::Resume);
+        let output = stage.output();
+        let (tally, unknown) = (output.by_model["big"], output.unknown);
+        assert_eq!((tally.calls, tally.tokens), (output.spent.steps, output.spent.tokens), "told by model as well");
+        assert_eq!((tally.cost_micros, tally.unpriced_calls), (output.spent.cost_micros, unknown.unpriced_calls));
+        assert_eq!(unknown.unpriced_calls, u64::from(charged && !priced));
+        assert_eq!(unknown.estimated_calls, u64::from(charged));
+    }
 }

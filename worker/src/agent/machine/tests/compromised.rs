@@ -1,7 +1,7 @@
 //! A model that is wholly in an enemy's hands, people whose signals are forged, and answers in any order (engine.md G41).
 //!
 //! Invariant: whatever is said, what is dispatched is within the spec that the run was started with, approved where it
-//! must be, and paid for; agents below have no more than those above; the sums are those of an own count; and it ends.
+//! must be, paid for, and never while the agent is paused; agents below have no more than those above; the sums are those of an own count; and it ends.
 //! `BOSUN_CASES` says how many cases are tried.
 
 use std::collections::BTreeMap;
@@ -135,7 +135,7 @@ enum Act {
     /// The open ask of this number ends, well or not.
     Answer {
         at: prop::sample::Index,
-        fault: Option<FaultClass>,
+        fault: Option<(FaultClass, bool)>,
     },
     /// A response to the call that waits, right or forged in one way.
     Respond {
@@ -144,6 +144,7 @@ enum Act {
         again: bool,
     },
     TopUp(u64),
+    Pause,
     Resume,
     Cancel,
     Wait(u64),
@@ -159,13 +160,19 @@ struct Case {
 fn act() -> impl Strategy<Value = Act> {
     let fault = prop_oneof![
         9 => Just(None),
-        1 => prop::sample::select(vec![FaultClass::NeedsHuman, FaultClass::Lost, FaultClass::Canceled]).prop_map(Some),
+        1 => prop::sample::select(vec![
+            (FaultClass::NeedsHuman, false),
+            (FaultClass::NeedsHuman, true),
+            (FaultClass::Lost, true),
+            (FaultClass::Canceled, true),
+        ]).prop_map(Some),
     ];
     prop_oneof![
         20 => (any::<prop::sample::Index>(), fault).prop_map(|(at, fault)| Act::Answer { at, fault }),
         6 => (any::<bool>(), 0..5_u8, any::<bool>()).prop_map(|(approved, forged, again)| Act::Respond { approved, forged, again }),
         1 => (0..400_u64).prop_map(Act::TopUp),
-        1 => Just(Act::Resume),
+        1 => Just(Act::Pause),
+        2 => Just(Act::Resume),
         1 => prop::bool::weighted(0.1).prop_map(|cancel| if cancel { Act::Cancel } else { Act::Resume }),
         1 => (0..2_000_u64).prop_map(Act::Wait),
     ]
@@ -200,6 +207,7 @@ struct Watched {
     /// Calls that a person agreed to and that were not dispatched yet, by hash.
     agreed: BTreeMap<String, u32>,
     seen: usize,
+    paused: bool,
     done: BTreeMap<String, u64>,
 }
 
@@ -209,7 +217,7 @@ impl Watched {
         // The model and the tools of the stage are not used: the case answers.
         let stage = Stage::new(spec, script(vec![says("", &[])]), echo());
         let (spent, held, agreed) = (Amount::default(), BTreeMap::new(), BTreeMap::new());
-        Watched { stage, limits, topped: 0, spent, held, agreed, seen: 0, done: BTreeMap::new() }
+        Watched { stage, limits, topped: 0, spent, held, agreed, seen: 0, paused: false, done: BTreeMap::new() }
     }
 
     /// Looks at what was asked for since the last time.
@@ -217,6 +225,9 @@ impl Watched {
         let asks = self.stage.asked[self.seen..].to_vec();
         self.seen = self.stage.asked.len();
         for ask in asks {
+            if self.paused && !matches!(ask, Ask::WallTimer { .. } | Ask::Cancel { .. }) {
+                return Err(format!("{ask:?} begins while the agent is paused"));
+            }
             match ask {
                 Ask::Tool { key, activity_type, input, .. } => {
                     *self.done.entry(activity_type.clone()).or_default() += 1;
@@ -343,9 +354,9 @@ impl Play {
     }
 
     /// The open ask ends.
-    fn answer(&mut self, watched: &mut Watched, at: usize, fault: Option<FaultClass>) -> Result<(), String> {
+    fn answer(&mut self, watched: &mut Watched, at: usize, fault: Option<(FaultClass, bool)>) -> Result<(), String> {
         let Some(ask) = watched.stage.open.remove(at) else { return Ok(()) };
-        let fault = fault.map(|class| Fault { class, message: "why".into() });
+        let fault = fault.map(|(class, charged)| Fault { charged, ..Fault::new(class, "why") });
         watched.stage.origin += 1;
         let origin = watched.stage.origin;
         match ask {
@@ -360,7 +371,7 @@ impl Play {
                         Ok(answer)
                     }
                     Some(fault) => {
-                        spent = if fault.class == FaultClass::NeedsHuman { Amount::default() } else { held };
+                        spent = if fault.charged { held } else { Amount::default() };
                         Err(fault)
                     }
                 };
@@ -461,7 +472,14 @@ fn live(case: Case) -> Result<BTreeMap<String, u64>, String> {
                     TopUp { tokens: more, cost_micros: more, calls: more, wall_ms: more, allow_unpriced: false };
                 watched.stage.handle(Event::TopUp(top_up));
             }
-            Act::Resume => watched.stage.handle(Event::Resume),
+            Act::Pause => {
+                watched.stage.handle(Event::Pause { reason: "lunch".into() });
+                watched.paused = !watched.stage.agent.is_over();
+            }
+            Act::Resume => {
+                watched.paused = false;
+                watched.stage.handle(Event::Resume);
+            }
             Act::Cancel => watched.stage.handle(Event::Cancel { reason: "enough".into() }),
             Act::Wait(ms) => watched.stage.now = watched.stage.now.plus(Duration::from_millis(*ms)),
         }

@@ -6,6 +6,7 @@
 mod behaviour;
 mod budgets;
 mod compromised;
+mod pauses;
 
 use std::collections::VecDeque;
 
@@ -124,7 +125,7 @@ impl Stage {
             Ask::WallTimer { .. } | Ask::Cancel { .. } => false,
         };
         let Some(at) = self.open.iter().position(is) else { return };
-        let fault = Fault { class: FaultClass::Canceled, message: "canceled".into() };
+        let fault = Fault::new(FaultClass::Canceled, "canceled");
         let (key, origin) = (canceled, 0);
         match self.open.remove(at) {
             Some(Ask::Model { .. }) => self.handle(Event::Model { key, origin, result: Err(fault) }),
