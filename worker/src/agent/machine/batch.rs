@@ -87,7 +87,7 @@ impl Agent {
         for (n, call) in batch.calls.iter_mut().enumerate() {
             let repeatable = self.spec.tool(&call.asked.name).is_some_and(|tool| tool.repeatable);
             let hash = u64::from_str_radix(&call.hash[..16], 16).unwrap_or_default();
-            let found = if repeatable { None } else { self.loops.heard(hash, self.spec.limits.loop_repeats) };
+            let found = if repeatable { None } else { self.loops.heard(hash, self.spec.limits.loop_repeats, self.rules) };
             if let Some(found) = found {
                 over |= found.over;
                 call.answer(found.told());
