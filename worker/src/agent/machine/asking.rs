@@ -45,7 +45,7 @@ impl Agent {
                 self.finish(StopReason::ContextExceeded, None, out);
                 return false;
             }
-            Some(Some(half)) => (Some(half), self.transcript.older_estimate(half) + 64),
+            Some(Some(half)) => (Some(half), self.transcript.older_estimate(half) + self.summary_tokens()),
         };
         let wanted = match summary_of {
             Some(_) => self.spec.max_output_tokens.min(SUMMARY_TOKENS << self.summaries_failed),
@@ -89,9 +89,18 @@ impl Agent {
 
     /// What goes along with every call: tools and the schema.
     fn fixed_tokens(&self) -> u64 {
-        let tools: usize = self.spec.tools.iter().map(|tool| json!(tool.told()).to_string().len()).sum();
         let schema = self.spec.schema.as_ref().map_or(0, |schema| schema.schema.to_string().len());
-        u64::from(tokens(tools + schema))
+        u64::from(tokens(self.tools_bytes() + schema))
+    }
+
+    /// What goes along with a call for a summary: what is asked, and the tools, although none may be called.
+    fn summary_tokens(&self) -> u64 {
+        let tools = if self.rules.are_first() { 0 } else { u64::from(tokens(self.tools_bytes())) };
+        64 + tools
+    }
+
+    fn tools_bytes(&self) -> usize {
+        self.spec.tools.iter().map(|tool| json!(tool.told()).to_string().len()).sum()
     }
 
     /// The model that is asked now.

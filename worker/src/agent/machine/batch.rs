@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::words::{Out, call_hash};
-use super::{Agent, AgentOutput, ApprovalResponse, Ask, Fault, FaultClass, Flight, Key, Phase};
+use super::{Agent, AgentOutput, ApprovalResponse, Ask, Fault, FaultClass, Flight, Key, Phase, Rules};
 use crate::agent::grants::{Caller, Plan};
 use crate::agent::ledger::{Amount, Bill, Resource};
 use crate::agent::spec::ToolGrant;
@@ -161,7 +161,11 @@ impl Agent {
     /// The grant of the tool that is asked for, and what it lets be done.
     fn planned(&self, asked: &ToolCall, out: &Out) -> Result<(ToolGrant, Plan), String> {
         let tool = self.spec.tool(&asked.name).ok_or("there is no such tool")?;
-        let caller = Caller { spec: &self.spec, ledger: &self.ledger, now: out.now };
+        let (degraded, unpriced_allowed) = match self.rules {
+            Rules::First => (None, self.spec.limits.allow_unpriced),
+            Rules::Second => (self.spec.limits.degrade.as_ref().filter(|_| self.degraded), self.unpriced_allowed),
+        };
+        let caller = Caller { spec: &self.spec, ledger: &self.ledger, now: out.now, degraded, unpriced_allowed };
         tool.plan(&asked.arguments, &caller).map(|plan| (tool.clone(), plan))
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::agent::ledger::{Resource, TopUp};
+use crate::agent::spec::Price;
 
 fn endless(limits: Value) -> Stage {
     let more = json!({ "tools": [look(json!({}))], "limits": limits, "max_output_tokens": 100,
@@ -172,5 +173,61 @@ fn a_call_that_failed_is_spent_as_it_was_held_unless_it_was_refused() {
         assert_eq!((tally.cost_micros, tally.unpriced_calls), (output.spent.cost_micros, unknown.unpriced_calls));
         assert_eq!(unknown.unpriced_calls, u64::from(charged && !priced));
         assert_eq!(unknown.estimated_calls, u64::from(charged));
+    }
+}
+
+/// Providers are sent the tools with a call for a summary as well.
+#[test]
+fn a_call_for_a_summary_holds_what_its_tools_take() {
+    let more = json!({ "tools": [look(json!({ "description": "d".repeat(4_000) }))], "max_output_tokens": 100,
+        "limits": { "context_tokens": 1_500 } });
+    let mut at = 0;
+    let model: ModelFunction = Box::new(move |_| {
+        at += 1;
+        Ok(says(&"x".repeat(300), &[("look", json!({ "at": at }))]))
+    });
+    let mut stage = Stage::new(spec(more), model, echo());
+    let sums_up = |ask: &Ask| matches!(ask, Ask::Model { call, .. } if call.purpose == Purpose::Summary);
+    for _ in 0..40 {
+        if stage.open.iter().any(sums_up) {
+            break;
+        }
+        stage.answer(0);
+    }
+    assert!(stage.open.iter().any(sums_up), "{}", stage.state());
+    assert!(stage.agent.ledger().held().tokens > 1_100, "{:?}", stage.agent.ledger().held());
+}
+
+fn below(stage: &Stage) -> &AgentSpec {
+    let child = |ask: &Ask| matches!(ask, Ask::Child { .. });
+    match stage.asked.iter().rfind(|ask| child(ask)) {
+        Some(Ask::Child { spec, .. }) => spec,
+        _ => panic!("{}", stage.state()),
+    }
+}
+
+/// What the budget forbids the caller, no delegation gives back.
+#[test]
+fn a_degraded_agent_delegates_with_the_cheaper_model() {
+    for named in [json!({}), json!({ "model": "dear" })] {
+        let more = json!({ "tools": [{ "name": "ask", "does": { "agent": named } }], "limits": { "max_tokens": 20_000,
+            "on_exhausted": "degrade", "degrade": { "model": "small", "at_permille": 0, "price": { "input": 1, "output": 2 } } } });
+        let model = script(vec![says("", &[("ask", json!({ "task": "t" }))]), says("done", &[])]);
+        let mut stage = Stage::new(spec(more), model, echo());
+        stage.answer(0);
+        let below = below(&stage);
+        assert_eq!((below.model.as_str(), below.price), ("small", Some(Price { input: 1, output: 2 })));
+    }
+}
+
+#[test]
+fn calls_of_unknown_price_that_were_allowed_are_allowed_below() {
+    for allow_unpriced in [true, false] {
+        let more = json!({ "tools": [{ "name": "ask", "does": { "agent": {} } }] });
+        let model = script(vec![says("", &[("ask", json!({ "task": "t" }))]), says("done", &[])]);
+        let mut stage = Stage::new(spec(more), model, echo());
+        stage.handle(Event::TopUp(TopUp { allow_unpriced, ..TopUp::default() }));
+        stage.answer(0);
+        assert_eq!(below(&stage).limits.allow_unpriced, allow_unpriced);
     }
 }
