@@ -345,3 +345,24 @@ fn what_failed_or_was_lost_is_told_to_the_model() {
     stage.output();
     assert_eq!(stage.told(), ["Nobody knows whether this happened: why", "Failed: why"]);
 }
+
+#[test]
+fn what_is_told_of_refusals_and_failures_is_as_short_as_a_result() {
+    let tools = json!({ "tools": [look(json!({})), look(json!({ "name": "pay", "approval": true }))],
+        "limits": { "result_bytes": 40 } });
+    let long = "long ".repeat(1_000);
+    let calls = [("look", json!({ "at": 1 })), ("look", json!({ (long.as_str()): 1 })), ("pay", json!({ "at": 2 }))];
+    let failure = long.clone();
+    let tool: ToolFunction = Box::new(move |_, _| Err(Fault::new(FaultClass::Fatal, failure.clone())));
+    let mut stage = Stage::new(spec(tools), script(vec![says("", &calls), says("done", &[])]), tool);
+    stage.play();
+    let asked = stage.state()["approvals"][0].clone();
+    stage.handle(Event::Approval(ApprovalResponse { reason: long, ..response(&asked, false) }));
+    assert_eq!(stage.output().stop, StopReason::Completed);
+    let told = stage.told();
+    assert_eq!(told.len(), 3, "{told:?}");
+    for text in told {
+        assert!(text.len() < 80 && text.ends_with("more bytes were cut off]"), "{text}");
+    }
+    assert!(stage.state().to_string().len() < 2_000, "what is shown is as short");
+}
