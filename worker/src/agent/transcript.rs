@@ -10,6 +10,8 @@
 //! does the state. Messages that the machine writes itself are short and stand in the list. Pure; `resolve` turns the
 //! list into messages.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -140,33 +142,58 @@ pub fn summary_message(text: &str) -> Message {
 
 /// What a model is shown of the result of a tool.
 pub fn tool_text(value: &Value, bytes_max: u64) -> String {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    cut(text, bytes_max)
+    cut(tool_words(value).into_owned(), bytes_max)
+}
+/// Its tokens, estimated.
+pub fn tool_tokens(value: &Value, bytes_max: u64) -> u32 {
+    tokens(cut_bytes(&tool_words(value), bytes_max))
+}
+
+fn tool_words(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        other => Cow::Owned(other.to_string()),
+    }
 }
 
 /// What a model is shown of the output of an agent that it called.
 pub fn child_text(output: &Value, bytes_max: u64) -> String {
+    cut(child_words(output).into_owned(), bytes_max)
+}
+/// Its tokens, estimated.
+pub fn child_tokens(output: &Value, bytes_max: u64) -> u32 {
+    tokens(cut_bytes(&child_words(output), bytes_max))
+}
+
+fn child_words(output: &Value) -> Cow<'_, str> {
     let said = match output.get("value").filter(|value| !value.is_null()) {
-        Some(value) => value.to_string(),
-        None => output.get("text").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        Some(value) => Cow::Owned(value.to_string()),
+        None => Cow::Borrowed(output.get("text").and_then(Value::as_str).unwrap_or_default()),
     };
-    let stop = output.get("stop").cloned().unwrap_or_default();
-    if stop == "completed" { cut(said, bytes_max) } else { cut(format!("[it ended early: {stop}]\n{said}"), bytes_max) }
+    let stop = output.get("stop").unwrap_or(&Value::Null);
+    if stop == "completed" { said } else { Cow::Owned(format!("[it ended early: {stop}]\n{said}")) }
 }
 
 /// The beginning of a text, and how much is missing.
 pub fn cut(mut text: String, bytes_max: u64) -> String {
-    let most = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-    if text.len() > most {
-        let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        let dropped = text.len() - end;
+    if let Some((end, missing)) = cut_at(&text, bytes_max) {
         text.truncate(end);
-        text.push_str(&format!("\n[{dropped} more bytes were cut off]"));
+        text.push_str(&missing);
     }
     text
+}
+/// How long that is.
+fn cut_bytes(text: &str, bytes_max: u64) -> usize {
+    cut_at(text, bytes_max).map_or(text.len(), |(end, missing)| end + missing.len())
+}
+/// Where a text is cut, if it is too long, and what is said there.
+fn cut_at(text: &str, bytes_max: u64) -> Option<(usize, String)> {
+    let most = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+    if text.len() <= most {
+        return None;
+    }
+    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    Some((end, format!("\n[{} more bytes were cut off]", text.len() - end)))
 }
 
 /// An estimate: four bytes to a token, and a little for the message around it.
@@ -219,6 +246,11 @@ mod tests {
         assert_eq!(tool_text(&json!("äöü"), 3), "ä\n[4 more bytes were cut off]");
         assert_eq!(tool_text(&json!({ "a": 1 }), 100), "{\"a\":1}");
         assert_eq!(child_text(&json!({ "text": "so", "stop": "loop" }), 100), "[it ended early: \"loop\"]\nso");
+        for (value, most) in [(json!("äöü"), 3), (json!("äöü"), 100), (json!({ "text": "äöü", "stop": "loop" }), 9)]
+        {
+            assert_eq!(tool_tokens(&value, most), tokens(tool_text(&value, most).len()), "{value}");
+            assert_eq!(child_tokens(&value, most), tokens(child_text(&value, most).len()), "{value}");
+        }
     }
 
     #[test]

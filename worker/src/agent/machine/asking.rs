@@ -4,17 +4,16 @@
 //! cost is settled before anything is made of it. A call that failed is never made again by itself: the retries that may
 //! pass are the engine's, under one key.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::words::Out;
 use super::{
     Agent, Ask, Batch, Fault, FaultClass, Flight, Halt, Key, ModelAnswer, ModelCall, Phase, Purpose, StopReason,
 };
 use crate::agent::ledger::{Amount, Bill, Resource};
-use crate::agent::schema;
 use crate::agent::spec::Price;
 use crate::agent::transcript::tokens;
-use crate::capability::model::{ChatResponse, Message, StopReason as ModelStop};
+use crate::capability::model::{ChatResponse, Message, StopReason as ModelStop, ToolCall};
 
 /// An answer with fewer tokens is of no use.
 const OUTPUT_LEAST: u64 = 64;
@@ -201,33 +200,14 @@ impl Agent {
             ModelStop::Length if self.spec.schema.is_none() => return self.finish(StopReason::Length, None, out),
             ModelStop::Length | ModelStop::End | ModelStop::ToolCalls | ModelStop::Other(_) => {}
         }
-        match self.conforming(&response, value, problems) {
-            Ok(value) => self.finish(StopReason::Completed, value, out),
-            Err(problems) => self.repair(problems, out),
-        }
-    }
-
-    /// The answer as data. The model's activity has judged it; if it did not, it is judged here.
-    fn conforming(
-        &self,
-        response: &ChatResponse,
-        value: Option<Value>,
-        problems: Vec<String>,
-    ) -> Result<Option<Value>, Vec<String>> {
-        let Some(wanted) = &self.spec.schema else { return Ok(None) };
-        if !problems.is_empty() {
-            return Err(problems);
-        }
-        if value.is_some() {
-            return Ok(value);
-        }
-        let value: Value = serde_json::from_str(response.said.content.trim())
-            .map_err(|why| vec![format!("the answer is not JSON: {why}")])?;
-        let problems = match schema::check(&wanted.schema) {
-            Ok(()) => schema::problems(&wanted.schema, &value),
-            Err(why) => vec![format!("nobody can judge the answer: {why}")],
+        // The model's activity has judged it.
+        let problems = match value {
+            _ if self.spec.schema.is_none() => return self.finish(StopReason::Completed, None, out),
+            Some(value) if problems.is_empty() => return self.finish(StopReason::Completed, Some(value), out),
+            None if problems.is_empty() => vec!["nobody has judged the answer".to_owned()],
+            Some(_) | None => problems,
         };
-        if problems.is_empty() { Ok(Some(value)) } else { Err(problems) }
+        self.repair(problems, out);
     }
 
     /// Sends an answer back that does not conform, so often as the limit says.
@@ -242,19 +222,13 @@ impl Agent {
         self.transcript.own(Message::User { content });
     }
 
-    pub(super) fn begin_batch(&mut self, calls: Vec<crate::capability::model::ToolCall>, out: &mut Out) {
-        let (batch, over) = self.judged(calls);
+    fn begin_batch(&mut self, calls: Vec<ToolCall>, out: &mut Out) {
+        let mut batch = Batch::new(calls);
+        let over = self.look_for_loops(&mut batch);
         self.phase = Phase::Batch(batch);
         if over {
             self.finish(StopReason::Loop, None, out);
         }
-    }
-
-    /// A batch that was made of what was said, each call looked at by the loop detector.
-    fn judged(&mut self, calls: Vec<crate::capability::model::ToolCall>) -> (Batch, bool) {
-        let mut batch = Batch::new(calls);
-        let over = self.look_for_loops(&mut batch);
-        (batch, over)
     }
 }
 

@@ -17,7 +17,7 @@ use super::{Agent, AgentOutput, ApprovalResponse, Ask, Fault, FaultClass, Flight
 use crate::agent::grants::{Caller, Plan};
 use crate::agent::ledger::{Amount, Bill, Resource};
 use crate::agent::spec::ToolGrant;
-use crate::agent::transcript::{Item, child_text, cut, tokens, tool_text};
+use crate::agent::transcript::{Item, child_tokens, cut, tokens, tool_tokens};
 use crate::capability::model::{Message, ToolCall};
 
 /// More calls of one answer are refused.
@@ -202,7 +202,7 @@ impl Agent {
         self.flights.remove(&key);
         self.ledger.settle(key, Bill { amount: one_call(), ..Bill::default() });
         let most = self.spec.limits.result_bytes;
-        self.answered(call, key, origin, result.map(|value| tool_text(&value, most)));
+        self.answered(call, key, origin, result.map(|value| tool_tokens(&value, most)));
     }
 
     pub(super) fn child_ended(
@@ -227,15 +227,15 @@ impl Agent {
             None => self.ledger.settle_lost(key, self.ledger.held_for(key).cost_micros > 0),
         }
         let most = self.spec.limits.result_bytes;
-        self.answered(call, key, origin, result.map(|value| child_text(&value, most)));
+        self.answered(call, key, origin, result.map(|value| child_tokens(&value, most)));
     }
 
-    fn answered(&mut self, call: usize, key: Key, origin: u64, result: Result<String, Fault>) {
+    fn answered(&mut self, call: usize, key: Key, origin: u64, result: Result<u32, Fault>) {
         let bytes_max = self.own_bytes();
         let Phase::Batch(batch) = &mut self.phase else { return };
         let Some(call) = batch.calls.get_mut(call).filter(|call| call.state == CallState::Running(key)) else { return };
         match result {
-            Ok(text) => call.state = CallState::Done(Item::Given(origin), tokens(text.len())),
+            Ok(tokens) => call.state = CallState::Done(Item::Given(origin), tokens),
             Err(fault) => {
                 let what = match fault.class {
                     FaultClass::Lost => "Nobody knows whether this happened",

@@ -97,7 +97,7 @@ impl Stage {
         let origin = self.origin;
         match ask {
             Ask::Model { call, .. } => {
-                let result = (self.model)(&call);
+                let result = (self.model)(&call).map(|answer| self.judged(answer));
                 self.handle(Event::Model { key: call.key, origin, result });
             }
             Ask::Tool { key, activity_type, input, .. } => {
@@ -115,6 +115,20 @@ impl Stage {
             }
             Ask::Cancel { key } => self.canceled(key),
         }
+    }
+
+    /// What the activity says of an answer that must conform, if the test does not say it.
+    fn judged(&self, mut answer: ModelAnswer) -> ModelAnswer {
+        let Some(wanted) = &self.agent.spec().schema else { return answer };
+        let said = &answer.response.said;
+        if said.tool_calls.is_empty() && answer.value.is_none() && answer.problems.is_empty() {
+            match serde_json::from_str(&said.content) {
+                Ok(value) => answer.problems = crate::agent::schema::problems(&wanted.schema, &value),
+                Err(why) => answer.problems = vec![format!("the answer is no JSON: {why}")],
+            }
+            answer.value = serde_json::from_str(&said.content).ok().filter(|_| answer.problems.is_empty());
+        }
+        answer
     }
 
     /// The end of what was canceled.
