@@ -16,9 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::machine::{
-    Agent, AgentOutput, Ask, Event, Fault, FaultClass, Key, ModelAnswer, ModelCall, QUERIES, Rules, StopReason,
-};
+use super::machine::{Agent, AgentOutput, Ask, Event, Fault, FaultClass, Key, ModelAnswer, QUERIES, Rules, StopReason};
 use super::spec::AgentSpec;
 use super::transcript::cut;
 use crate::capability::model::{Cost, MODEL_FATAL, MODEL_NEEDS_HUMAN, ModelError, ModelOutput, code, options};
@@ -44,7 +42,6 @@ const SECOND_RULES: &str = "agent-rules-2";
 const MODEL_TIMEOUT: Duration = Duration::from_secs(600);
 /// The most that is kept of what is said with a pause.
 const PAUSE_BYTES: u64 = 1_000;
-/// A tool that keeps its own time is given a little more.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Errors of our own, of calls that were not made.
@@ -231,11 +228,12 @@ impl AgentRun {
         let (seq, key, kind) = match ask {
             Ask::Model { call, attempts } => {
                 let key = call.key;
-                (schedule_model(&call, attempts, cx), key, Kind::Model)
+                let timeout = self.agent.spec().call_timeout_ms.map_or(MODEL_TIMEOUT, within);
+                (cx.schedule_activity(AGENT_MODEL, &call, options(&call.model, timeout, attempts)), key, Kind::Model)
             }
             Ask::Tool { key, tool, activity_type, input, timeout_ms, attempts } => {
                 let options = ActivityOptions {
-                    start_to_close: Some(Duration::from_millis(timeout_ms) + GRACE),
+                    start_to_close: Some(within(timeout_ms)),
                     retry_policy: Some(RetryPolicy { maximum_attempts: attempts.max(1), ..RetryPolicy::default() }),
                     cancellation: CancellationType::TryCancel,
                     summary: Some(tool),
@@ -309,8 +307,9 @@ fn child_id(cx: &Cx<'_>, key: Key) -> WorkflowId {
     WorkflowId::of(format!("{}-{key}", cx.run_id()))
 }
 
-fn schedule_model(call: &ModelCall, attempts: u32, cx: &mut Cx<'_>) -> Seq {
-    cx.schedule_activity(AGENT_MODEL, call, options(&call.model, MODEL_TIMEOUT, attempts))
+/// What keeps its own time is given a little more.
+fn within(timeout_ms: u64) -> Duration {
+    Duration::from_millis(timeout_ms) + GRACE
 }
 
 fn model_answer(payload: Payload) -> Result<ModelAnswer, Fault> {

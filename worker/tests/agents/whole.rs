@@ -318,6 +318,25 @@ async fn a_long_conversation_is_summed_up_and_goes_on() {
     }
 }
 
+/// The time of a call reaches the capability; the activity around it lasts a little longer.
+#[tokio::test]
+async fn a_model_call_may_take_as_long_as_the_spec_says() {
+    for (more, capability, activity) in [
+        (json!({}), 300_000, Duration::from_secs(600)),
+        (json!({ "call_timeout_ms": 7_000 }), 7_000, Duration::from_secs(22)),
+    ] {
+        let scene = Scene::new(looks(0));
+        scene.start("slow", &spec(more)).await;
+        assert_eq!(scene.output("slow").await.stop, StopReason::Completed);
+        assert_eq!(*scene.log.timeouts.lock().unwrap(), [capability]);
+        let limit = events(&scene, "slow").await.into_iter().find_map(|event| match event {
+            EventKind::ActivityTaskScheduled(task) => task.options.start_to_close,
+            _ => None,
+        });
+        assert_eq!(limit, Some(activity));
+    }
+}
+
 #[tokio::test]
 async fn a_spec_that_cannot_be_run_is_refused() {
     let scene = Scene::new(looks(0));
@@ -325,7 +344,9 @@ async fn a_spec_that_cannot_be_run_is_refused() {
     let twice =
         json!({ "tools": [{ "name": "a", "does": { "agent": {} } }, { "name": "a", "does": { "agent": {} } }] });
     for (n, more) in
-        [shell, twice, json!({ "depth": 3 }), json!({ "limits": { "fan_out": 0 } })].into_iter().enumerate()
+        [shell, twice, json!({ "call_timeout_ms": 0 }), json!({ "depth": 3 }), json!({ "limits": { "fan_out": 0 } })]
+            .into_iter()
+            .enumerate()
     {
         let id = format!("wrong-{n}");
         scene.start(&id, &spec(more)).await;
