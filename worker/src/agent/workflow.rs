@@ -383,3 +383,35 @@ fn output_in(failure: &Failure) -> Option<AgentOutput> {
 pub fn register(registry: WorkflowRegistry) -> WorkflowRegistry {
     registry.state_machine::<AgentRun>()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capability::model::{ErrorClass, MODEL_RETRY};
+
+    fn failed(failure_type: &str, status: Option<u16>, code: &str) -> Fault {
+        let class = ErrorClass::NeedsHuman;
+        let error = ModelError { class, status, code: Some(code.to_owned()), message: "why".to_owned() };
+        model_fault(Failure::application(failure_type, "why").with_details(Payload::encode(&error).unwrap()))
+    }
+
+    #[test]
+    fn only_what_was_refused_or_never_sent_is_free() {
+        for (failure_type, status, code, class, charged) in [
+            (MODEL_NEEDS_HUMAN, Some(401), "invalid_api_key", FaultClass::NeedsHuman, false),
+            (MODEL_NEEDS_HUMAN, None, code::SECRET, FaultClass::NeedsHuman, false),
+            (MODEL_FATAL, Some(404), "model_not_found", FaultClass::Fatal, false),
+            (MODEL_FATAL, None, code::NOT_ALLOWED, FaultClass::Fatal, false),
+            (MODEL_FATAL, None, code::TOO_LARGE, FaultClass::Fatal, true),
+            (MODEL_RETRY, None, code::CUT, FaultClass::NeedsHuman, true),
+            (MODEL_RETRY, Some(429), "rate_limit_exceeded", FaultClass::NeedsHuman, true),
+        ] {
+            let fault = failed(failure_type, status, code);
+            assert_eq!((fault.class, fault.charged), (class, charged), "{failure_type} {code}");
+        }
+        let lost = Failure { kind: FailureKind::WorkerLost, ..Failure::application("x", "why") };
+        assert!(model_fault(lost).charged);
+        let unread = model_answer(Payload::encode("no answer").unwrap()).unwrap_err();
+        assert!(unread.charged, "it was given, although nobody can read it");
+    }
+}

@@ -186,14 +186,14 @@ async fn every_halt_is_told_to_who_shows_it() {
         };
         events(&scene, "shy").await.iter().filter_map(signal).collect::<Vec<Value>>()
     };
-    let why = json!("its budget is used up: \"steps\"");
-    assert_eq!(told().await, [why.clone()]);
+    let why = "its budget is used up: \"steps\"";
+    assert_eq!(told().await, [why]);
     scene.signal("shy", "resume_v1", &json!({})).await;
     scene.environment().settle().await;
     assert_eq!(told().await.len(), 1, "it is the same halt still");
     scene.signal("shy", "budget_top_up_v1", &json!({ "tokens": 1 })).await;
     scene.environment().settle().await;
-    assert_eq!(told().await, [why.clone(), why]);
+    assert_eq!(told().await, [why, why]);
     scene.signal("shy", "budget_top_up_v1", &json!({ "calls": 5 })).await;
     assert_eq!(scene.output("shy").await.stop, StopReason::Completed);
 }

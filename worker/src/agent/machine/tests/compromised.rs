@@ -1,7 +1,8 @@
 //! A model that is wholly in an enemy's hands, people whose signals are forged, and answers in any order (engine.md G41).
 //!
 //! Invariant: whatever is said, what is dispatched is within the spec that the run was started with, approved where it
-//! must be, paid for, and never while the agent is paused; agents below have no more than those above; the sums are those of an own count; and it ends.
+//! must be, paid for, and never while the agent is paused; agents below have no more than those above; the sums, also by
+//! model and of what is not known, are those of an own count; and it ends.
 //! `BOSUN_CASES` says how many cases are tried.
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
-use crate::agent::ledger::{Amount, Caps, TopUp};
+use crate::agent::ledger::{Amount, Caps, TopUp, Unknown};
 use crate::agent::spec::{Grant, ToolGrant};
 
 /// What the agent at the top may do: everything else is forbidden.
@@ -204,6 +205,9 @@ struct Watched {
     topped: u64,
     spent: Amount,
     held: BTreeMap<Key, Amount>,
+    /// Of what was spent: by agents that never told by which model.
+    lost: Amount,
+    unknown: Unknown,
     /// Calls that a person agreed to and that were not dispatched yet, by hash.
     agreed: BTreeMap<String, u32>,
     seen: usize,
@@ -217,7 +221,19 @@ impl Watched {
         // The model and the tools of the stage are not used: the case answers.
         let stage = Stage::new(spec, script(vec![says("", &[])]), echo());
         let (spent, held, agreed) = (Amount::default(), BTreeMap::new(), BTreeMap::new());
-        Watched { stage, limits, topped: 0, spent, held, agreed, seen: 0, paused: false, done: BTreeMap::new() }
+        Watched {
+            stage,
+            limits,
+            topped: 0,
+            spent,
+            held,
+            lost: spent,
+            unknown: Unknown::default(),
+            agreed,
+            seen: 0,
+            paused: false,
+            done: BTreeMap::new(),
+        }
     }
 
     /// Looks at what was asked for since the last time.
@@ -257,6 +273,11 @@ impl Watched {
                         return Err(format!("{} tokens are asked for, {tokens} are held", call.max_tokens));
                     }
                     let cost_micros = held.cost_micros - others.cost_micros;
+                    // The prices of the policy: a millionth for each token, and almost nothing.
+                    let priced = if call.model == "small" { tokens.div_ceil(1_000_000) } else { tokens };
+                    if cost_micros != priced || u64::from(call.max_tokens) == tokens {
+                        return Err(format!("{tokens} tokens for {cost_micros} are held for {call:?}"));
+                    }
                     self.held.insert(call.key, Amount { steps: 1, tokens, cost_micros, ..Amount::default() });
                 }
                 Ask::WallTimer { .. } | Ask::Cancel { .. } => continue,
@@ -325,6 +346,15 @@ impl Watched {
                 self.spent
             ));
         }
+        let told = ledger.by_model().values().fold(self.lost, |sum, tally| {
+            let (steps, tokens, cost_micros) = (tally.calls, tally.tokens, tally.cost_micros);
+            sum.plus(Amount { steps, tokens, cost_micros, ..Amount::default() })
+        });
+        let whole = Amount { tool_calls: told.tool_calls, ..ledger.spent() };
+        if told != whole || ledger.unknown() != self.unknown {
+            let unknown = (ledger.unknown(), self.unknown);
+            return Err(format!("{told:?} is told by model, {whole:?} is spent; unknown: {unknown:?}"));
+        }
         Ok(())
     }
 
@@ -367,11 +397,14 @@ impl Play {
                     None => {
                         if answer.response.usage.input.is_none() {
                             spent.tokens = held.tokens;
+                            watched.unknown.estimated_calls += 1;
                         }
+                        watched.unknown.unpriced_calls += u64::from(answer.cost_micros.is_none());
                         Ok(answer)
                     }
                     Some(fault) => {
                         spent = if fault.charged { held } else { Amount::default() };
+                        watched.unknown.estimated_calls += u64::from(fault.charged);
                         Err(fault)
                     }
                 };
@@ -384,7 +417,10 @@ impl Play {
                 watched.stage.handle(Event::Tool { key, origin, result });
             }
             Ask::Child { key, spec } => {
-                let output = self.child(*spec)?;
+                let (output, lost) = self.child(*spec)?;
+                watched.lost = watched.lost.plus(lost);
+                watched.unknown.unpriced_calls += output.unknown.unpriced_calls;
+                watched.unknown.estimated_calls += output.unknown.estimated_calls;
                 watched.settle(key, output.spent.plus(Amount { tool_calls: 1, ..Amount::default() }));
                 watched.stage.handle(Event::Child { key, origin, result: Ok(json!(output)), output: Some(output) });
             }
@@ -399,12 +435,23 @@ impl Play {
 
     fn cancel(&mut self, watched: &mut Watched, key: Key) {
         let held = watched.held.get(&key).copied().unwrap_or_default();
+        for ask in &watched.stage.open {
+            match ask {
+                Ask::Model { call, .. } if call.key == key => watched.unknown.estimated_calls += 1,
+                Ask::Child { key: child, .. } if *child == key => {
+                    watched.lost = watched.lost.plus(Amount { tool_calls: 0, ..held });
+                    watched.unknown.estimated_calls += 1;
+                    watched.unknown.unpriced_calls += u64::from(held.cost_micros == 0);
+                }
+                _ => {}
+            }
+        }
         watched.settle(key, held);
         watched.stage.canceled(key);
     }
 
     /// An agent below answers in order, and is ended when it waits for somebody.
-    fn child(&mut self, spec: AgentSpec) -> Result<AgentOutput, String> {
+    fn child(&mut self, spec: AgentSpec) -> Result<(AgentOutput, Amount), String> {
         let mut below = Watched::new(spec);
         below.look()?;
         while !below.stage.agent.is_over() {
@@ -415,7 +462,7 @@ impl Play {
             }
             below.look()?;
         }
-        Ok(below.stage.agent.output())
+        Ok((below.stage.agent.output(), below.lost))
     }
 
     fn respond(&mut self, watched: &mut Watched, approved: bool, forged: u8) -> Option<ApprovalResponse> {
