@@ -13,13 +13,13 @@ use bosun_engine::{
     ActivityContext, ActivityError, ActivityFunction, ActivityRegistry, ActivityTask, ActivityType, Client, Event,
     EventId, Failure, HeartbeatSink, Payload, RunId, Target, TaskToken,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::watch;
 
 use super::machine::ModelCall;
 use super::resolve::Conversation;
 use super::workflow::AGENT_MODEL;
-use crate::capability::model::{ChatRequest, MODEL};
+use crate::capability::model::{MODEL, ModelInput};
 
 /// The history could not be read; it may be later.
 pub const TRANSCRIPT_UNAVAILABLE: &str = "TranscriptUnavailable";
@@ -91,8 +91,8 @@ impl Conversations {
         self.source.send_replace(Some(source));
     }
 
-    /// The provider and the whole request of a call that is in the history.
-    pub async fn request(&self, task: &ActivityTask) -> Result<(String, ChatRequest), Failure> {
+    /// The whole request of a call that is in the history.
+    pub async fn request(&self, task: &ActivityTask) -> Result<ModelInput, Failure> {
         let mut conversation = self.cache().take(task.run_id);
         let target = Target {
             namespace: task.namespace.clone(),
@@ -138,14 +138,14 @@ pub fn register_activities(registry: &mut ActivityRegistry, conversations: Conve
                 let why = "this worker has no capability `model`";
                 return Err(ActivityError::Failure(Failure::application(TRANSCRIPT_BROKEN, why).non_retryable()));
             };
-            let (provider, request) = conversations.request(context.task()).await?;
-            call(&model, &context, &json!({ "provider": provider, "request": request })).await
+            let input = conversations.request(context.task()).await?;
+            call(&model, &context, &input).await
         }
     });
 }
 
 /// Calls the capability as if it had been scheduled with this input.
-async fn call(model: &ActivityFunction, context: &ActivityContext, input: &Value) -> Result<Value, ActivityError> {
+async fn call(model: &ActivityFunction, context: &ActivityContext, input: &ModelInput) -> Result<Value, ActivityError> {
     let task = ActivityTask { input: Payload::encode(input)?, ..context.task().clone() };
     let (cancel, canceled) = watch::channel(context.is_canceled());
     let inner = ActivityContext::new(Arc::new(task), canceled, Arc::new(Forwarded(context.clone())));

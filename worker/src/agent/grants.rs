@@ -9,7 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::ledger::{Caps, Ledger};
 use super::schema;
-use super::spec::{AgentGrant, AgentSpec, FileGrant, Grant, HttpGrant, Piece, ProcessGrant, ToolGrant, pieces};
+use super::spec::{
+    AgentGrant, AgentSpec, Degrade, FileGrant, Grant, HttpGrant, Piece, ProcessGrant, ToolGrant, pieces,
+};
 use crate::capability::file::FILE;
 use crate::capability::http::HTTP;
 use crate::capability::model::ToolSpec;
@@ -35,6 +37,10 @@ pub struct Caller<'a> {
     pub spec: &'a AgentSpec,
     pub ledger: &'a Ledger,
     pub now: Timestamp,
+    /// The cheaper model has taken over; agents below begin with it.
+    pub degraded: Option<&'a Degrade>,
+    /// Calls without a known cost may go on.
+    pub unpriced_allowed: bool,
 }
 
 impl ToolGrant {
@@ -213,7 +219,7 @@ impl FileGrant {
 impl AgentGrant {
     /// The agent that is called: what was asked for, as far as the caller has it.
     fn narrowed(&self, members: &Map<String, Value>, caller: &Caller<'_>) -> Result<Plan, String> {
-        let Caller { spec: caller, ledger, now } = *caller;
+        let Caller { spec: caller, ledger, now, degraded, unpriced_allowed } = *caller;
         if caller.depth >= caller.limits.depth {
             return Err(format!("agents may not delegate deeper than {}", caller.limits.depth));
         }
@@ -231,11 +237,17 @@ impl AgentGrant {
             (Some(wall), Some(left)) => Some(wall.min(left)),
             (wall, left) => wall.or(left),
         };
-        let model = self.model.clone().unwrap_or_else(|| caller.model.clone());
+        limits.allow_unpriced = unpriced_allowed;
+        let (model, price) = match (degraded, &self.model) {
+            // When money is short, no agent is dear, whatever the grant names.
+            (Some(cheaper), _) => (cheaper.model.clone(), cheaper.price),
+            // Another model has a price that is not known here.
+            (None, Some(model)) if *model != caller.model => (model.clone(), None),
+            (None, _) => (caller.model.clone(), caller.price),
+        };
         let spec = AgentSpec {
             name: format!("{}.{}", caller.name, caller.depth + 1),
-            // Another model has a price that is not known here.
-            price: if model == caller.model { caller.price } else { None },
+            price,
             model,
             system: self.system.clone(),
             task: members.get("task").and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -281,7 +293,8 @@ mod tests {
         let spec: AgentSpec = serde_json::from_value(spec).unwrap();
         assert_eq!(spec.check(), Ok(()));
         let ledger = Ledger::new(Caps::default(), Wall::default());
-        let caller = Caller { spec: &spec, ledger: &ledger, now: Timestamp(0) };
+        let caller =
+            Caller { spec: &spec, ledger: &ledger, now: Timestamp(0), degraded: None, unpriced_allowed: false };
         match spec.tools[0].plan(&arguments, &caller)? {
             Plan::Activity { input, .. } => Ok(input),
             Plan::Agent { spec, .. } => Ok(json!(spec)),

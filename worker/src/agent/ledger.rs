@@ -208,12 +208,27 @@ impl Ledger {
             self.unknown.estimated_calls = self.unknown.estimated_calls.saturating_add(estimated_calls);
         }
     }
-    /// Nobody knows what was spent: all that was held.
+    /// Nobody knows what was spent: all that was held. By the first rules of agents; later ones say more.
     pub fn settle_whole(&mut self, key: u64) {
         if let Some(amount) = self.held.get(&key).copied() {
             let unknown = Unknown { estimated_calls: 1, ..Unknown::default() };
             self.settle(key, Bill { amount, unknown });
         }
+    }
+    /// The same of a call that may have cost more than nothing. Money that was held without a price is a guess, and told
+    /// as unknown.
+    pub fn settle_lost(&mut self, key: u64, priced: bool) {
+        if let Some(amount) = self.held.get(&key).copied() {
+            let unknown = Unknown { unpriced_calls: u64::from(!priced), estimated_calls: 1 };
+            self.settle(key, Bill { amount, unknown });
+        }
+    }
+    /// A call of a model whose end nobody knows, told by model.
+    pub fn settle_lost_model(&mut self, key: u64, model: &str, priced: bool) {
+        let Some(Amount { tokens, cost_micros, .. }) = self.held.get(&key).copied() else { return };
+        self.settle_lost(key, priced);
+        let tally = self.by_model.entry(model.to_owned()).or_default();
+        tally.add(Tally { calls: 1, tokens, cost_micros, unpriced_calls: u64::from(!priced) });
     }
     /// A call of a model: as [`Ledger::settle`], and told by model.
     pub fn settle_model(&mut self, key: u64, model: &str, tokens: Option<u64>, cost_micros: Option<u64>) {
@@ -240,6 +255,10 @@ impl Ledger {
     }
     pub fn by_model(&self) -> &BTreeMap<String, Tally> {
         &self.by_model
+    }
+    /// What is held for a key.
+    pub fn held_for(&self, key: u64) -> Amount {
+        self.held.get(&key).copied().unwrap_or_default()
     }
     /// The keys that something is held for, in order.
     pub fn held_keys(&self) -> Vec<u64> {
@@ -388,6 +407,19 @@ mod tests {
         assert_eq!(ledger.unknown(), Unknown { unpriced_calls: 1, estimated_calls: 1 });
         assert_eq!(ledger.spent().tokens, 7, "unknown tokens count as they were estimated");
         assert_eq!(ledger.cost_view()["by_model"]["m"]["unpriced_calls"], 1);
+    }
+
+    #[test]
+    fn a_lost_call_is_told_by_model_and_its_money_is_unknown_without_a_price() {
+        let mut ledger = Ledger::new(Caps::default(), Wall::default());
+        let held = Amount { steps: 1, tokens: 7, cost_micros: 3, ..Amount::default() };
+        for (key, priced) in [(1, true), (2, false)] {
+            ledger.reserve(key, held).unwrap();
+            ledger.settle_lost_model(key, "m", priced);
+        }
+        assert_eq!(ledger.spent(), held.plus(held));
+        assert_eq!(ledger.unknown(), Unknown { unpriced_calls: 1, estimated_calls: 2 });
+        assert_eq!(ledger.by_model()["m"], Tally { calls: 2, tokens: 14, cost_micros: 6, unpriced_calls: 1 });
     }
 
     #[test]

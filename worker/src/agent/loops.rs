@@ -7,9 +7,11 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use super::machine::Rules;
+
 /// The longest round that is looked for.
 const PERIOD_MAX: usize = 4;
-/// Calls in a loop that are refused, before the agent is ended.
+/// Calls in a loop that are refused one after the other, before the agent is ended.
 const STRIKES: u32 = 3;
 
 /// The last calls.
@@ -31,7 +33,7 @@ pub struct Loop {
 
 impl LoopWatch {
     /// One more call, by the hash of tool and arguments. Found if the last rounds were all the same.
-    pub fn heard(&mut self, call: u64, repeats: u32) -> Option<Loop> {
+    pub fn heard(&mut self, call: u64, repeats: u32, rules: Rules) -> Option<Loop> {
         let rounds = repeats as usize;
         if rounds < 2 {
             return None;
@@ -39,7 +41,13 @@ impl LoopWatch {
         self.recent.push_back(call);
         let excess = self.recent.len().saturating_sub(PERIOD_MAX.saturating_mul(rounds));
         self.recent.drain(..excess);
-        let period = (1..=PERIOD_MAX).find(|period| self.is_round(*period, rounds))?;
+        let Some(period) = (1..=PERIOD_MAX).find(|period| self.is_round(*period, rounds)) else {
+            // It has left the circle. The first rules never forgave.
+            if !rules.are_first() {
+                self.strikes = 0;
+            }
+            return None;
+        };
         self.strikes += 1;
         Some(Loop { period, repeats, over: self.strikes >= STRIKES })
     }
@@ -69,7 +77,7 @@ mod tests {
 
     fn heard(calls: &[u64], repeats: u32) -> Vec<Option<usize>> {
         let mut watch = LoopWatch::default();
-        calls.iter().map(|call| watch.heard(*call, repeats).map(|found| found.period)).collect()
+        calls.iter().map(|call| watch.heard(*call, repeats, Rules::Second).map(|found| found.period)).collect()
     }
 
     #[test]
@@ -84,8 +92,21 @@ mod tests {
     #[test]
     fn a_loop_that_goes_on_is_over() {
         let mut watch = LoopWatch::default();
-        let over: Vec<bool> = (0..5).map(|_| watch.heard(7, 3).is_some_and(|found| found.over)).collect();
+        let over: Vec<bool> =
+            (0..5).map(|_| watch.heard(7, 3, Rules::Second).is_some_and(|found| found.over)).collect();
         assert_eq!(over, [false, false, false, false, true]);
         assert!(watch.recent.len() <= 12);
+    }
+
+    #[test]
+    fn strikes_count_only_in_a_row() {
+        let ended = |rules| {
+            let mut watch = LoopWatch::default();
+            // Three times each, and something new between them.
+            let calls = (0..4).flat_map(|n| [n, n, n, 100 + n]);
+            calls.filter_map(|call| watch.heard(call, 3, rules)).map(|found| found.over).collect::<Vec<bool>>()
+        };
+        assert_eq!(ended(Rules::Second), [false; 4]);
+        assert_eq!(ended(Rules::First), [false, false, true, true]);
     }
 }

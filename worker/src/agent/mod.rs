@@ -13,6 +13,7 @@
 pub mod activity;
 pub mod grants;
 pub mod ledger;
+mod limits;
 pub mod loops;
 pub mod machine;
 mod opener;

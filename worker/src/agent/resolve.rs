@@ -12,7 +12,7 @@ use super::machine::{ModelCall, Purpose};
 use super::spec::AgentSpec;
 use super::transcript::{Item, child_text, summary_message, tool_text};
 use super::workflow::AGENT_MODEL;
-use crate::capability::model::{ChatRequest, Message, Said, ToolChoice};
+use crate::capability::model::{ChatRequest, Message, ModelInput, Said, ToolChoice};
 
 /// The history of one agent, as far as it was read.
 #[derive(Debug, Clone, Default)]
@@ -90,8 +90,8 @@ impl Conversation {
         self.spec.as_ref().map_or(0, |spec| spec.limits.result_bytes)
     }
 
-    /// The provider and the request of a call.
-    pub fn request(&mut self, seq: u64) -> Result<(String, ChatRequest), ResolveError> {
+    /// The input of the capability `model` for a call.
+    pub fn request(&mut self, seq: u64) -> Result<ModelInput, ResolveError> {
         let call = self.calls.get(&seq).cloned().ok_or(ResolveError::NoCall(seq))?;
         let messages = self.messages(seq)?;
         let spec = self.spec.as_ref().ok_or(ResolveError::NoSpec)?;
@@ -106,7 +106,8 @@ impl Conversation {
             temperature: spec.temperature,
             max_tokens: Some(call.max_tokens),
         };
-        Ok((spec.provider.clone(), request))
+        let input = ModelInput::new(spec.provider.clone(), request);
+        Ok(ModelInput { timeout_ms: spec.call_timeout_ms.unwrap_or(input.timeout_ms), ..input })
     }
 
     fn messages(&mut self, seq: u64) -> Result<Vec<Message>, ResolveError> {

@@ -10,9 +10,12 @@
 //! does the state. Messages that the machine writes itself are short and stand in the list. Pure; `resolve` turns the
 //! list into messages.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::machine::Rules;
 use super::spec::AgentSpec;
 use crate::capability::model::{Message, Said};
 
@@ -88,10 +91,12 @@ impl Transcript {
     }
 
     /// Where the older half ends, if there is one: calls of tools and their results stay together, and so do the system
-    /// prompt and the task.
-    pub fn half(&self) -> Option<usize> {
+    /// prompt and the task. A summary alone is no half: its summary would be no shorter, and would be asked for again.
+    pub fn half(&self, rules: Rules) -> Option<usize> {
         let head = self.head();
-        let starts: Vec<usize> = (head + 1..self.items.len()).filter(|at| self.starts_group(*at)).collect();
+        let summed_up = matches!(self.items.get(head), Some((Item::Summary(_), _))) && !rules.are_first();
+        let least = head + 1 + usize::from(summed_up);
+        let starts: Vec<usize> = (least..self.items.len()).filter(|at| self.starts_group(*at)).collect();
         let whole: u64 = self.items[head..].iter().map(|(_, tokens)| u64::from(*tokens)).sum();
         let mut before = 0;
         for (at, (_, tokens)) in self.items.iter().enumerate().skip(head) {
@@ -137,32 +142,58 @@ pub fn summary_message(text: &str) -> Message {
 
 /// What a model is shown of the result of a tool.
 pub fn tool_text(value: &Value, bytes_max: u64) -> String {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    cut(text, bytes_max)
+    cut(tool_words(value).into_owned(), bytes_max)
+}
+/// Its tokens, estimated.
+pub fn tool_tokens(value: &Value, bytes_max: u64) -> u32 {
+    tokens(cut_bytes(&tool_words(value), bytes_max))
+}
+
+fn tool_words(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        other => Cow::Owned(other.to_string()),
+    }
 }
 
 /// What a model is shown of the output of an agent that it called.
 pub fn child_text(output: &Value, bytes_max: u64) -> String {
-    let said = match output.get("value").filter(|value| !value.is_null()) {
-        Some(value) => value.to_string(),
-        None => output.get("text").and_then(Value::as_str).unwrap_or_default().to_owned(),
-    };
-    let stop = output.get("stop").cloned().unwrap_or_default();
-    if stop == "completed" { cut(said, bytes_max) } else { cut(format!("[it ended early: {stop}]\n{said}"), bytes_max) }
+    cut(child_words(output).into_owned(), bytes_max)
+}
+/// Its tokens, estimated.
+pub fn child_tokens(output: &Value, bytes_max: u64) -> u32 {
+    tokens(cut_bytes(&child_words(output), bytes_max))
 }
 
-fn cut(mut text: String, bytes_max: u64) -> String {
-    let most = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-    if text.len() > most {
-        let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        let dropped = text.len() - end;
+fn child_words(output: &Value) -> Cow<'_, str> {
+    let said = match output.get("value").filter(|value| !value.is_null()) {
+        Some(value) => Cow::Owned(value.to_string()),
+        None => Cow::Borrowed(output.get("text").and_then(Value::as_str).unwrap_or_default()),
+    };
+    let stop = output.get("stop").unwrap_or(&Value::Null);
+    if stop == "completed" { said } else { Cow::Owned(format!("[it ended early: {stop}]\n{said}")) }
+}
+
+/// The beginning of a text, and how much is missing.
+pub fn cut(mut text: String, bytes_max: u64) -> String {
+    if let Some((end, missing)) = cut_at(&text, bytes_max) {
         text.truncate(end);
-        text.push_str(&format!("\n[{dropped} more bytes were cut off]"));
+        text.push_str(&missing);
     }
     text
+}
+/// How long that is.
+fn cut_bytes(text: &str, bytes_max: u64) -> usize {
+    cut_at(text, bytes_max).map_or(text.len(), |(end, missing)| end + missing.len())
+}
+/// Where a text is cut, if it is too long, and what is said there.
+fn cut_at(text: &str, bytes_max: u64) -> Option<(usize, String)> {
+    let most = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+    if text.len() <= most {
+        return None;
+    }
+    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    Some((end, format!("\n[{} more bytes were cut off]", text.len() - end)))
 }
 
 /// An estimate: four bytes to a token, and a little for the message around it.
@@ -215,6 +246,30 @@ mod tests {
         assert_eq!(tool_text(&json!("äöü"), 3), "ä\n[4 more bytes were cut off]");
         assert_eq!(tool_text(&json!({ "a": 1 }), 100), "{\"a\":1}");
         assert_eq!(child_text(&json!({ "text": "so", "stop": "loop" }), 100), "[it ended early: \"loop\"]\nso");
+        for (value, most) in [(json!("äöü"), 3), (json!("äöü"), 100), (json!({ "text": "äöü", "stop": "loop" }), 9)]
+        {
+            assert_eq!(tool_tokens(&value, most), tokens(tool_text(&value, most).len()), "{value}");
+            assert_eq!(child_tokens(&value, most), tokens(child_text(&value, most).len()), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_summary_is_summed_up_only_with_what_follows_it() {
+        let mut transcript = Transcript::new(&spec());
+        for call in 1..3 {
+            transcript.answered(call, &said(0));
+            transcript.own(Message::User { content: "again".into() });
+        }
+        let half = transcript.half(Rules::Second).unwrap();
+        let long = Said { content: "long ".repeat(400), tool_calls: Vec::new() };
+        transcript.compact(half, 9, &long);
+        transcript.answered(10, &said(1));
+        let (head, all) = (transcript.head(), transcript.len());
+        assert!(matches!(transcript.items[head].0, Item::Summary(9)), "{transcript:?}");
+        assert_eq!(transcript.half(Rules::First), Some(head + 1), "it was summed up again, alone");
+        assert_eq!(transcript.half(Rules::Second), Some(head + 2), "together with the next group");
+        transcript.compact(all - 1, 11, &long);
+        assert_eq!(transcript.half(Rules::Second), None, "there is only the summary and what was said last");
     }
 
     proptest! {
@@ -235,7 +290,7 @@ mod tests {
                 }
             }
             let before = transcript.clone();
-            let Some(half) = transcript.half() else {
+            let Some(half) = transcript.half(Rules::Second) else {
                 prop_assert!(turns.len() < 2);
                 return Ok(());
             };

@@ -14,13 +14,12 @@ use bosun_engine::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::machine::{
-    Agent, AgentOutput, Ask, Event, Fault, FaultClass, Halt, Key, ModelAnswer, ModelCall, QUERIES, StopReason,
-};
+use super::machine::{Agent, AgentOutput, Ask, Event, Fault, FaultClass, Key, ModelAnswer, QUERIES, Rules, StopReason};
 use super::spec::AgentSpec;
-use crate::capability::model::{Cost, MODEL_FATAL, ModelOutput, options};
+use super::transcript::cut;
+use crate::capability::model::{Cost, MODEL_FATAL, MODEL_NEEDS_HUMAN, ModelError, ModelOutput, code, options};
 
 /// The workflow type.
 pub const AGENT: &str = "agent";
@@ -33,13 +32,30 @@ pub const AGENT_FAILED: &str = "AgentFailed";
 pub const SIGNAL_APPROVAL: &str = "approval_response_v1";
 pub const SIGNAL_TOP_UP: &str = "budget_top_up_v1";
 pub const SIGNAL_RESUME: &str = "resume_v1";
-/// Sent to who shows what the agent waits for.
+/// Nothing begins until a resume. The agent sends it itself to who shows what it waits for.
 pub const SIGNAL_PAUSE: &str = "pause_v1";
+
+/// The patch of the runs that began with [`Rules::Second`].
+const SECOND_RULES: &str = "agent-rules-2";
 
 /// One attempt of a model call may take as long.
 const MODEL_TIMEOUT: Duration = Duration::from_secs(600);
-/// A tool that keeps its own time is given a little more.
+/// The most that is kept of what is said with a pause.
+const PAUSE_BYTES: u64 = 1_000;
 const GRACE: Duration = Duration::from_secs(15);
+
+/// Errors of our own, of calls that were not made.
+const NEVER_SENT: [&str; 9] = [
+    code::PACED,
+    code::SECRET,
+    code::NOT_ALLOWED,
+    code::CASSETTE_MISS,
+    code::CASSETTE,
+    code::UNKNOWN_PROVIDER,
+    code::CONFIGURATION,
+    code::SCRIPT,
+    code::REFUSED_ADDRESS,
+];
 
 /// The workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,9 +63,15 @@ pub struct AgentRun {
     agent: Agent,
     pending: BTreeMap<Seq, (Key, Kind)>,
     now: Timestamp,
-    /// Whether the halt it is in has been told.
+    /// Whether the halt it is in has been told, and which one it was.
     #[serde(default)]
     told: bool,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    told_halts: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// What a command is to the machine.
@@ -67,9 +89,11 @@ impl StateMachine for AgentRun {
     type Output = AgentOutput;
 
     fn start(spec: AgentSpec, cx: &mut Cx<'_>) -> Result<Self, Failure> {
-        let (agent, asks) =
-            Agent::start(spec, cx.now()).map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
-        let mut run = AgentRun { agent, pending: BTreeMap::new(), now: cx.now(), told: false };
+        // Asked before anything else, so that the answer is in the first turn of the history.
+        let rules = if cx.patched(SECOND_RULES) { Rules::Second } else { Rules::First };
+        let (agent, asks) = Agent::start(spec, rules, cx.now())
+            .map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
+        let mut run = AgentRun { agent, pending: BTreeMap::new(), now: cx.now(), told: false, told_halts: 0 };
         run.carry_out(asks, cx);
         Ok(run)
     }
@@ -120,12 +144,7 @@ impl AgentRun {
                 Some(Event::Child { key, origin: seq.0, result, output })
             }
             WorkflowEvent::TimerFired { seq } => self.pending.remove(&seq).map(|_| Event::WallFired),
-            WorkflowEvent::Signal(signal) => {
-                if signal.name.as_str() == SIGNAL_RESUME {
-                    self.resume_below(cx);
-                }
-                signaled(signal, cx)
-            }
+            WorkflowEvent::Signal(signal) => self.signaled(signal, cx),
             WorkflowEvent::CancelRequested { reason } => Some(Event::Cancel { reason }),
             WorkflowEvent::Update { update_id, .. } => {
                 // None is accepted; one that an older version accepted is answered.
@@ -151,30 +170,57 @@ impl AgentRun {
 
     /// A halt is told once to who shows it; nothing waits for that.
     fn tell_halt(&mut self, cx: &mut Cx<'_>) {
-        let why = match self.agent.halt() {
-            None => {
-                self.told = false;
-                return;
-            }
-            Some(Halt::NeedsHuman { why }) => why.clone(),
-            Some(Halt::Budget { resource }) => format!("its budget is used up: {}", json!(resource)),
+        let Some(halt) = self.agent.halt() else {
+            self.told = false;
+            return;
         };
+        // One halt may follow on another in one turn.
+        let halts = self.agent.halts();
+        let told = self.told && self.told_halts == halts;
         let spec = self.agent.spec();
-        let Some(to) = spec.report_to.as_ref().filter(|_| !self.told).and_then(|to| WorkflowId::new(to).ok()) else {
+        let Some(to) = spec.report_to.as_ref().filter(|_| !told).and_then(|to| WorkflowId::new(to).ok()) else {
             return;
         };
         let own = cx.workflow_id().map(ToString::to_string).unwrap_or_default();
         let by = format!("agent {} {own}", spec.name);
         let target = ExternalTarget { workflow_id: to, run_id: None };
-        cx.signal_external(target, SIGNAL_PAUSE, &json!({ "reason": why, "requested_by": by }));
-        self.told = true;
+        cx.signal_external(target, SIGNAL_PAUSE, &json!({ "reason": halt.told(), "requested_by": by }));
+        (self.told, self.told_halts) = (true, halts);
     }
 
-    /// What goes on goes on below as well.
-    fn resume_below(&self, cx: &mut Cx<'_>) {
+    /// What stands still or goes on does so below as well.
+    fn tell_below(&self, signal: &str, input: &Value, cx: &mut Cx<'_>) {
         for (key, _) in self.pending.values().filter(|(_, kind)| *kind == Kind::Child) {
             let target = ExternalTarget { workflow_id: child_id(cx, *key), run_id: None };
-            cx.signal_external(target, SIGNAL_RESUME, &json!({}));
+            cx.signal_external(target, signal, input);
+        }
+    }
+
+    fn signaled(&mut self, signal: WorkflowExecutionSignaled, cx: &mut Cx<'_>) -> Option<Event> {
+        fn read<T: DeserializeOwned>(payload: &Payload) -> Option<T> {
+            payload.decode().ok()
+        }
+        // What cannot be read means nothing, and is left in the history for whoever sent it.
+        match signal.name.as_str() {
+            SIGNAL_APPROVAL => read(&signal.input).map(Event::Approval),
+            SIGNAL_TOP_UP => read(&signal.input).map(Event::TopUp),
+            SIGNAL_PAUSE if !self.agent.rules().are_first() => {
+                // A pause is one whatever is said with it.
+                let said = signal.input.to_json();
+                let text = |name: &str| cut(said[name].as_str().unwrap_or_default().to_owned(), PAUSE_BYTES);
+                let (reason, by) = (text("reason"), text("requested_by"));
+                let input = json!({ "reason": reason, "requested_by": by, "from_parent": true });
+                self.tell_below(SIGNAL_PAUSE, &input, cx);
+                Some(Event::Pause { reason })
+            }
+            SIGNAL_RESUME => {
+                self.tell_below(SIGNAL_RESUME, &json!({}), cx);
+                Some(Event::Resume)
+            }
+            _ => {
+                cx.defer_signal(signal);
+                None
+            }
         }
     }
 
@@ -182,11 +228,12 @@ impl AgentRun {
         let (seq, key, kind) = match ask {
             Ask::Model { call, attempts } => {
                 let key = call.key;
-                (schedule_model(&call, attempts, cx), key, Kind::Model)
+                let timeout = self.agent.spec().call_timeout_ms.map_or(MODEL_TIMEOUT, within);
+                (cx.schedule_activity(AGENT_MODEL, &call, options(&call.model, timeout, attempts)), key, Kind::Model)
             }
             Ask::Tool { key, tool, activity_type, input, timeout_ms, attempts } => {
                 let options = ActivityOptions {
-                    start_to_close: Some(Duration::from_millis(timeout_ms) + GRACE),
+                    start_to_close: Some(within(timeout_ms)),
                     retry_policy: Some(RetryPolicy { maximum_attempts: attempts.max(1), ..RetryPolicy::default() }),
                     cancellation: CancellationType::TryCancel,
                     summary: Some(tool),
@@ -216,7 +263,7 @@ impl AgentRun {
 
     /// A tool that cannot be scheduled is answered at once.
     fn impossible(&mut self, key: Key, message: String, cx: &mut Cx<'_>) {
-        let result = Err(Fault { class: FaultClass::Fatal, message });
+        let result = Err(Fault::new(FaultClass::Fatal, message));
         let asks = self.agent.handle(Event::Tool { key, origin: 0, result }, cx.now());
         self.carry_out(asks, cx);
     }
@@ -260,30 +307,15 @@ fn child_id(cx: &Cx<'_>, key: Key) -> WorkflowId {
     WorkflowId::of(format!("{}-{key}", cx.run_id()))
 }
 
-fn schedule_model(call: &ModelCall, attempts: u32, cx: &mut Cx<'_>) -> Seq {
-    cx.schedule_activity(AGENT_MODEL, call, options(&call.model, MODEL_TIMEOUT, attempts))
-}
-
-fn signaled(signal: WorkflowExecutionSignaled, cx: &mut Cx<'_>) -> Option<Event> {
-    fn read<T: DeserializeOwned>(payload: &Payload) -> Option<T> {
-        payload.decode().ok()
-    }
-    // What cannot be read means nothing, and is left in the history for whoever sent it.
-    match signal.name.as_str() {
-        SIGNAL_APPROVAL => read(&signal.input).map(Event::Approval),
-        SIGNAL_TOP_UP => read(&signal.input).map(Event::TopUp),
-        SIGNAL_RESUME => Some(Event::Resume),
-        _ => {
-            cx.defer_signal(signal);
-            None
-        }
-    }
+/// What keeps its own time is given a little more.
+fn within(timeout_ms: u64) -> Duration {
+    Duration::from_millis(timeout_ms) + GRACE
 }
 
 fn model_answer(payload: Payload) -> Result<ModelAnswer, Fault> {
-    let output: ModelOutput = payload
-        .decode()
-        .map_err(|why| Fault { class: FaultClass::Fatal, message: format!("the model's answer: {why}") })?;
+    // It has been given, and so has to be paid for, whatever it says.
+    let unread = |why| Fault { charged: true, ..Fault::new(FaultClass::Fatal, format!("the model's answer: {why}")) };
+    let output: ModelOutput = payload.decode().map_err(unread)?;
     let ModelOutput { response, value, problems, cost } = output;
     let cost_micros = match cost {
         Cost::Micros(micros) => Some(micros),
@@ -294,18 +326,31 @@ fn model_answer(payload: Payload) -> Result<ModelAnswer, Fault> {
 
 fn model_fault(failure: Failure) -> Fault {
     let root = failure.root();
-    let class = match &root.kind {
-        FailureKind::Application { failure_type, .. } if failure_type == MODEL_FATAL => FaultClass::Fatal,
-        // Retries are used up, or a person has to see to it: either way somebody has to look.
-        FailureKind::Application { .. } => FaultClass::NeedsHuman,
-        FailureKind::Canceled { .. } => FaultClass::Canceled,
+    let fault = |class| Fault::new(class, root.message.clone());
+    match &root.kind {
+        FailureKind::Application { failure_type, details, .. } => match failure_type.as_str() {
+            MODEL_FATAL => Fault { charged: may_be_charged(details.as_ref()), ..fault(FaultClass::Fatal) },
+            MODEL_NEEDS_HUMAN => Fault { charged: may_be_charged(details.as_ref()), ..fault(FaultClass::NeedsHuman) },
+            // Retries are used up; each of them may have been an answer that was cut on its way.
+            _ => Fault { charged: true, ..fault(FaultClass::NeedsHuman) },
+        },
+        FailureKind::Canceled { .. } => fault(FaultClass::Canceled),
         FailureKind::Timeout { .. }
         | FailureKind::WorkerLost
         | FailureKind::Terminated
         | FailureKind::Activity { .. }
-        | FailureKind::ChildWorkflow { .. } => FaultClass::Lost,
-    };
-    Fault { class, message: root.message.clone() }
+        | FailureKind::ChildWorkflow { .. } => fault(FaultClass::Lost),
+    }
+}
+
+/// Nothing is paid for what a provider refused, or what was never sent. Without details it was refused.
+fn may_be_charged(details: Option<&Payload>) -> bool {
+    let error: Option<ModelError> = details.and_then(|details| details.decode().ok());
+    error.is_some_and(|error| {
+        let refused = error.status.is_some_and(|status| (400..500).contains(&status));
+        let unsent = error.code.as_deref().is_some_and(|code| NEVER_SENT.contains(&code));
+        !refused && !unsent
+    })
 }
 
 fn tool_fault(failure: Failure) -> Fault {
@@ -318,7 +363,7 @@ fn tool_fault(failure: Failure) -> Fault {
         | FailureKind::Activity { .. }
         | FailureKind::ChildWorkflow { .. } => FaultClass::Lost,
     };
-    Fault { class, message: format!("{}: {}", failure.type_name(), root.message) }
+    Fault::new(class, format!("{}: {}", failure.type_name(), root.message))
 }
 
 /// What an agent that failed or was canceled says of itself.
@@ -337,4 +382,36 @@ fn output_in(failure: &Failure) -> Option<AgentOutput> {
 /// Adds the workflow.
 pub fn register(registry: WorkflowRegistry) -> WorkflowRegistry {
     registry.state_machine::<AgentRun>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capability::model::{ErrorClass, MODEL_RETRY};
+
+    fn failed(failure_type: &str, status: Option<u16>, code: &str) -> Fault {
+        let class = ErrorClass::NeedsHuman;
+        let error = ModelError { class, status, code: Some(code.to_owned()), message: "why".to_owned() };
+        model_fault(Failure::application(failure_type, "why").with_details(Payload::encode(&error).unwrap()))
+    }
+
+    #[test]
+    fn only_what_was_refused_or_never_sent_is_free() {
+        for (failure_type, status, code, class, charged) in [
+            (MODEL_NEEDS_HUMAN, Some(401), "invalid_api_key", FaultClass::NeedsHuman, false),
+            (MODEL_NEEDS_HUMAN, None, code::SECRET, FaultClass::NeedsHuman, false),
+            (MODEL_FATAL, Some(404), "model_not_found", FaultClass::Fatal, false),
+            (MODEL_FATAL, None, code::NOT_ALLOWED, FaultClass::Fatal, false),
+            (MODEL_FATAL, None, code::TOO_LARGE, FaultClass::Fatal, true),
+            (MODEL_RETRY, None, code::CUT, FaultClass::NeedsHuman, true),
+            (MODEL_RETRY, Some(429), "rate_limit_exceeded", FaultClass::NeedsHuman, true),
+        ] {
+            let fault = failed(failure_type, status, code);
+            assert_eq!((fault.class, fault.charged), (class, charged), "{failure_type} {code}");
+        }
+        let lost = Failure { kind: FailureKind::WorkerLost, ..Failure::application("x", "why") };
+        assert!(model_fault(lost).charged);
+        let unread = model_answer(Payload::encode("no answer").unwrap()).unwrap_err();
+        assert!(unread.charged, "it was given, although nobody can read it");
+    }
 }

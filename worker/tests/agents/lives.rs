@@ -83,14 +83,17 @@ fn kit() -> DeterminismTest {
             proptest::sample::select(vec![json!({ "calls": 2, "tokens": 500 }), json!({ "wall_ms": 1 })]),
         )
         .signal("resume_v1", proptest::sample::select(vec![json!({})]))
+        .signal("pause_v1", proptest::sample::select(vec![json!({ "reason": "lunch" }), json!("now")]))
         .query("cost", &json!(null))
         .query("budget", &json!(null))
         .query("approvals", &json!(null))
         .query("state", &json!(null))
+        .query("parked", &json!(null))
         .invariant("the machine is whole", whole)
         .invariant("what is paid for was agreed to", agreed)
         .invariant("the ledger is what the history says", exact)
         .invariant("what is told is in the history", told)
+        .invariant("nothing begins while it is paused", paused)
         .lives(LIVES)
         .steps(90)
         .on_all_cores()
@@ -133,6 +136,25 @@ fn agreed(run: &View<'_>) -> Result<(), String> {
     }
     let paid = run.scheduled("pay").len();
     if paid > agreed.len() { Err(format!("{paid} payments, {} agreements", agreed.len())) } else { Ok(()) }
+}
+
+/// What is asked for stands behind the event that it follows from.
+fn paused(run: &View<'_>) -> Result<(), String> {
+    let mut paused = false;
+    for event in run.events() {
+        match event {
+            EventKind::WorkflowExecutionSignaled(signal) => match signal.name.as_str() {
+                "pause_v1" => paused = true,
+                "resume_v1" => paused = false,
+                _ => {}
+            },
+            EventKind::ActivityTaskScheduled(_) | EventKind::StartChildWorkflowExecutionInitiated(_) if paused => {
+                return Err(format!("{} while it is paused", event.name()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Counted again from the events alone: tools that ended, and answers of models with what they say they cost.

@@ -21,6 +21,8 @@ pub(crate) struct Log {
     /// The requests by run and activity, one for each attempt.
     pub(crate) models: Arc<Mutex<BTreeMap<(RunId, u64), Vec<ChatRequest>>>>,
     pub(crate) tools: Arc<Mutex<Vec<Value>>>,
+    /// What each model call might take.
+    pub(crate) timeouts: Arc<Mutex<Vec<u64>>>,
 }
 
 pub(crate) struct Scene {
@@ -80,9 +82,10 @@ impl Scene {
 
 fn activities(model: Arc<ModelFunction>, log: &Log, conversations: &Conversations) -> ActivityRegistry {
     let mut registry = ActivityRegistry::new();
-    let asked = log.models.clone();
+    let (asked, timeouts) = (log.models.clone(), log.timeouts.clone());
     registry.register("model", move |context: ActivityContext, input: Value| {
         let (model, asked) = (model.clone(), asked.clone());
+        timeouts.lock().unwrap().extend(input["timeout_ms"].as_u64());
         async move {
             let request: ChatRequest = serde_json::from_value(input["request"].clone()).unwrap();
             let task = context.task();

@@ -166,6 +166,68 @@ async fn a_budget_that_is_used_up_waits_for_more() {
     assert_eq!((output.stop, output.spent.steps), (StopReason::Completed, 6));
 }
 
+async fn events(scene: &Scene, id: &str) -> Vec<EventKind> {
+    let turns = scene.environment().client().turns(&Target::workflow(id.into())).await.unwrap();
+    turns.into_iter().flat_map(|turn| turn.events).collect()
+}
+
+/// A top-up that is not enough ends one halt and begins another: who shows them is told of both.
+#[tokio::test]
+async fn every_halt_is_told_to_who_shows_it() {
+    let scene = Scene::new(looks(1));
+    scene.start("shy", &spec(json!({ "report_to": "boss", "limits": { "max_steps": 1 } }))).await;
+    scene.environment().settle().await;
+    let told = async || {
+        let signal = |event: &EventKind| match event {
+            EventKind::SignalExternalWorkflowExecutionInitiated(signal) => {
+                Some(signal.input.to_json()["reason"].clone())
+            }
+            _ => None,
+        };
+        events(&scene, "shy").await.iter().filter_map(signal).collect::<Vec<Value>>()
+    };
+    let why = "its budget is used up: \"steps\"";
+    assert_eq!(told().await, [why]);
+    scene.signal("shy", "resume_v1", &json!({})).await;
+    scene.environment().settle().await;
+    assert_eq!(told().await.len(), 1, "it is the same halt still");
+    scene.signal("shy", "budget_top_up_v1", &json!({ "tokens": 1 })).await;
+    scene.environment().settle().await;
+    assert_eq!(told().await, [why, why]);
+    scene.signal("shy", "budget_top_up_v1", &json!({ "calls": 5 })).await;
+    assert_eq!(scene.output("shy").await.stop, StopReason::Completed);
+}
+
+/// A supervisor pauses and resumes the agents below it; so does an agent those below it. A crash changes nothing.
+#[tokio::test]
+async fn a_pause_reaches_the_agents_below_and_survives_a_crash() {
+    let mut more = delegating();
+    more["tools"][0]["approval"] = json!(true);
+    let mut scene = Scene::new(delegates);
+    scene.start("boss", &more).await;
+    scene.environment().settle().await;
+    let below = events(&scene, "boss").await.into_iter().find_map(|event| match event {
+        EventKind::StartChildWorkflowExecutionInitiated(child) => Some(child.workflow_id.to_string()),
+        _ => None,
+    });
+    let below = below.expect("the boss delegates");
+    scene.signal("boss", "pause_v1", &json!({ "reason": "lunch", "requested_by": "ann", "from_parent": true })).await;
+    scene.environment().settle().await;
+    scene.crash(5, delegates);
+    let asked = scene.query(&below, "approvals").await[0].clone();
+    let good = json!({ "id": asked["id"], "hash": asked["hash"], "approved": true });
+    scene.signal(&below, "approval_response_v1", &good).await;
+    scene.environment().settle().await;
+    for id in ["boss", &below] {
+        assert_eq!(scene.query(id, "state").await["paused"], "lunch", "{id}");
+    }
+    assert_eq!(scene.query(&below, "parked").await["waits"], json!(["a resume: it is paused (lunch)"]));
+    assert!(scene.log.tools.lock().unwrap().is_empty(), "what was agreed to does not begin");
+    scene.signal("boss", "resume_v1", &json!({})).await;
+    assert_eq!(scene.output("boss").await.stop, StopReason::Completed);
+    assert_eq!(*scene.log.tools.lock().unwrap(), [json!({ "at": 7 })]);
+}
+
 fn is_below(request: &ChatRequest) -> bool {
     words(request).iter().any(|text| text == "user: Do a part.")
 }
@@ -256,6 +318,25 @@ async fn a_long_conversation_is_summed_up_and_goes_on() {
     }
 }
 
+/// The time of a call reaches the capability; the activity around it lasts a little longer.
+#[tokio::test]
+async fn a_model_call_may_take_as_long_as_the_spec_says() {
+    for (more, capability, activity) in [
+        (json!({}), 300_000, Duration::from_secs(600)),
+        (json!({ "call_timeout_ms": 7_000 }), 7_000, Duration::from_secs(22)),
+    ] {
+        let scene = Scene::new(looks(0));
+        scene.start("slow", &spec(more)).await;
+        assert_eq!(scene.output("slow").await.stop, StopReason::Completed);
+        assert_eq!(*scene.log.timeouts.lock().unwrap(), [capability]);
+        let limit = events(&scene, "slow").await.into_iter().find_map(|event| match event {
+            EventKind::ActivityTaskScheduled(task) => task.options.start_to_close,
+            _ => None,
+        });
+        assert_eq!(limit, Some(activity));
+    }
+}
+
 #[tokio::test]
 async fn a_spec_that_cannot_be_run_is_refused() {
     let scene = Scene::new(looks(0));
@@ -263,7 +344,9 @@ async fn a_spec_that_cannot_be_run_is_refused() {
     let twice =
         json!({ "tools": [{ "name": "a", "does": { "agent": {} } }, { "name": "a", "does": { "agent": {} } }] });
     for (n, more) in
-        [shell, twice, json!({ "depth": 3 }), json!({ "limits": { "fan_out": 0 } })].into_iter().enumerate()
+        [shell, twice, json!({ "call_timeout_ms": 0 }), json!({ "depth": 3 }), json!({ "limits": { "fan_out": 0 } })]
+            .into_iter()
+            .enumerate()
     {
         let id = format!("wrong-{n}");
         scene.start(&id, &spec(more)).await;

@@ -4,22 +4,23 @@
 //! cost is settled before anything is made of it. A call that failed is never made again by itself: the retries that may
 //! pass are the engine's, under one key.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::words::Out;
 use super::{
     Agent, Ask, Batch, Fault, FaultClass, Flight, Halt, Key, ModelAnswer, ModelCall, Phase, Purpose, StopReason,
 };
 use crate::agent::ledger::{Amount, Bill, Resource};
-use crate::agent::schema;
 use crate::agent::spec::Price;
 use crate::agent::transcript::tokens;
-use crate::capability::model::{ChatResponse, Message, StopReason as ModelStop};
+use crate::capability::model::{ChatResponse, Message, StopReason as ModelStop, ToolCall};
 
 /// An answer with fewer tokens is of no use.
 const OUTPUT_LEAST: u64 = 64;
-/// The most tokens of a summary.
+/// The most tokens of a summary; of one that was cut the next may have twice as many.
 const SUMMARY_TOKENS: u32 = 2_048;
+/// So many answers in a row that are no summary, and people are asked.
+const SUMMARIES_FAILED_MAX: u32 = 3;
 
 impl Agent {
     /// Makes the next model call. Whether to look again at what is to be done.
@@ -36,17 +37,17 @@ impl Agent {
         self.degrade_if_short();
         let fixed = self.fixed_tokens();
         let estimate = self.transcript.estimate() + fixed;
-        let half = (estimate > self.spec.limits.context_tokens).then(|| self.transcript.half());
+        let half = (estimate > self.spec.limits.context_tokens).then(|| self.transcript.half(self.rules));
         let (summary_of, input) = match half {
             None => (None, estimate),
             Some(None) => {
                 self.finish(StopReason::ContextExceeded, None, out);
                 return false;
             }
-            Some(Some(half)) => (Some(half), self.transcript.older_estimate(half) + 64),
+            Some(Some(half)) => (Some(half), self.transcript.older_estimate(half) + self.summary_tokens()),
         };
         let wanted = match summary_of {
-            Some(_) => self.spec.max_output_tokens.min(SUMMARY_TOKENS),
+            Some(_) => self.spec.max_output_tokens.min(SUMMARY_TOKENS << self.summaries_failed),
             None => self.spec.max_output_tokens,
         };
         let (model, price) = self.model();
@@ -87,9 +88,18 @@ impl Agent {
 
     /// What goes along with every call: tools and the schema.
     fn fixed_tokens(&self) -> u64 {
-        let tools: usize = self.spec.tools.iter().map(|tool| json!(tool.told()).to_string().len()).sum();
         let schema = self.spec.schema.as_ref().map_or(0, |schema| schema.schema.to_string().len());
-        u64::from(tokens(tools + schema))
+        u64::from(tokens(self.tools_bytes() + schema))
+    }
+
+    /// What goes along with a call for a summary: what is asked, and the tools, although none may be called.
+    fn summary_tokens(&self) -> u64 {
+        let tools = if self.rules.are_first() { 0 } else { u64::from(tokens(self.tools_bytes())) };
+        64 + tools
+    }
+
+    fn tools_bytes(&self) -> usize {
+        self.spec.tools.iter().map(|tool| json!(tool.told()).to_string().len()).sum()
     }
 
     /// The model that is asked now.
@@ -107,7 +117,7 @@ impl Agent {
         }
         let answer = match result {
             Ok(answer) => answer,
-            Err(fault) => return self.model_failed(key, fault, out),
+            Err(fault) => return self.model_failed(key, &model, fault, out),
         };
         let usage = answer.response.usage;
         let tokens = usage.input.zip(usage.output).map(|(input, output)| input.saturating_add(output));
@@ -116,25 +126,35 @@ impl Agent {
             return;
         }
         match summary_of {
-            Some(half) => {
-                self.transcript.compact(half, origin, &answer.response.said);
-                self.compactions += 1;
-                self.note(json!({ "compacted": half, "estimate": self.transcript.estimate() }));
-            }
+            Some(half) => self.summed_up(half, origin, &answer.response),
             None => self.said(origin, answer, out),
         }
+    }
+
+    /// The older half becomes its summary. What is no summary leaves the conversation as it is: it is asked for again a
+    /// few times, and then people are asked, because every further call would have to be paid for.
+    fn summed_up(&mut self, half: usize, origin: u64, response: &ChatResponse) {
+        if let Some(why) = no_summary(response).filter(|_| !self.rules.are_first()) {
+            self.summaries_failed += 1;
+            self.note(json!({ "not_summed_up": why, "times": self.summaries_failed }));
+            if self.summaries_failed >= SUMMARIES_FAILED_MAX {
+                self.summaries_failed = 0;
+                self.halt_with(Halt::NeedsHuman { why: format!("the conversation is too long, and {why}") });
+            }
+            return;
+        }
+        self.summaries_failed = 0;
+        self.transcript.compact(half, origin, &response.said);
+        self.compactions += 1;
+        self.note(json!({ "compacted": half, "estimate": self.transcript.estimate() }));
     }
 
     fn take_model(&mut self, key: Key) -> Option<Flight> {
         matches!(self.flights.get(&key), Some(Flight::Model { .. })).then(|| self.flights.remove(&key)).flatten()
     }
 
-    fn model_failed(&mut self, key: Key, fault: Fault, out: &mut Out) {
-        match fault.class {
-            // Nobody knows what the provider did before the worker was lost or the call was given up.
-            FaultClass::Lost | FaultClass::Canceled => self.ledger.settle_whole(key),
-            FaultClass::NeedsHuman | FaultClass::Fatal => self.ledger.settle(key, Bill::default()),
-        }
+    fn model_failed(&mut self, key: Key, model: &str, fault: Fault, out: &mut Out) {
+        self.settle_failed(key, model, &fault);
         if self.outcome.is_some() {
             return;
         }
@@ -142,8 +162,29 @@ impl Agent {
         match fault.class {
             FaultClass::Fatal => self.finish(StopReason::Failed { message: fault.message }, None, out),
             FaultClass::NeedsHuman | FaultClass::Lost | FaultClass::Canceled => {
-                self.halt = Some(Halt::NeedsHuman { why: fault.message });
+                self.halt_with(Halt::NeedsHuman { why: fault.message });
             }
+        }
+    }
+
+    /// What was held is spent, unless the call was surely not paid for.
+    fn settle_failed(&mut self, key: Key, model: &str, fault: &Fault) {
+        if self.rules.are_first() {
+            return match fault.class {
+                FaultClass::Lost | FaultClass::Canceled => self.ledger.settle_whole(key),
+                FaultClass::NeedsHuman | FaultClass::Fatal => self.ledger.settle(key, Bill::default()),
+            };
+        }
+        match fault.charged {
+            true => self.ledger.settle_lost_model(key, model, self.price_of(model).is_some()),
+            false => self.ledger.settle(key, Bill::default()),
+        }
+    }
+
+    fn price_of(&self, model: &str) -> Option<Price> {
+        match &self.spec.limits.degrade {
+            Some(cheaper) if self.spec.model != model => cheaper.price,
+            _ => self.spec.price,
         }
     }
 
@@ -159,33 +200,14 @@ impl Agent {
             ModelStop::Length if self.spec.schema.is_none() => return self.finish(StopReason::Length, None, out),
             ModelStop::Length | ModelStop::End | ModelStop::ToolCalls | ModelStop::Other(_) => {}
         }
-        match self.conforming(&response, value, problems) {
-            Ok(value) => self.finish(StopReason::Completed, value, out),
-            Err(problems) => self.repair(problems, out),
-        }
-    }
-
-    /// The answer as data. The model's activity has judged it; if it did not, it is judged here.
-    fn conforming(
-        &self,
-        response: &ChatResponse,
-        value: Option<Value>,
-        problems: Vec<String>,
-    ) -> Result<Option<Value>, Vec<String>> {
-        let Some(wanted) = &self.spec.schema else { return Ok(None) };
-        if !problems.is_empty() {
-            return Err(problems);
-        }
-        if value.is_some() {
-            return Ok(value);
-        }
-        let value: Value = serde_json::from_str(response.said.content.trim())
-            .map_err(|why| vec![format!("the answer is not JSON: {why}")])?;
-        let problems = match schema::check(&wanted.schema) {
-            Ok(()) => schema::problems(&wanted.schema, &value),
-            Err(why) => vec![format!("nobody can judge the answer: {why}")],
+        // The model's activity has judged it.
+        let problems = match value {
+            _ if self.spec.schema.is_none() => return self.finish(StopReason::Completed, None, out),
+            Some(value) if problems.is_empty() => return self.finish(StopReason::Completed, Some(value), out),
+            None if problems.is_empty() => vec!["nobody has judged the answer".to_owned()],
+            Some(_) | None => problems,
         };
-        if problems.is_empty() { Ok(Some(value)) } else { Err(problems) }
+        self.repair(problems, out);
     }
 
     /// Sends an answer back that does not conform, so often as the limit says.
@@ -200,18 +222,24 @@ impl Agent {
         self.transcript.own(Message::User { content });
     }
 
-    pub(super) fn begin_batch(&mut self, calls: Vec<crate::capability::model::ToolCall>, out: &mut Out) {
-        let (batch, over) = self.judged(calls);
+    fn begin_batch(&mut self, calls: Vec<ToolCall>, out: &mut Out) {
+        let mut batch = Batch::new(calls);
+        let over = self.look_for_loops(&mut batch);
         self.phase = Phase::Batch(batch);
         if over {
             self.finish(StopReason::Loop, None, out);
         }
     }
+}
 
-    /// A batch that was made of what was said, each call looked at by the loop detector.
-    fn judged(&mut self, calls: Vec<crate::capability::model::ToolCall>) -> (Batch, bool) {
-        let mut batch = Batch::new(calls);
-        let over = self.look_for_loops(&mut batch);
-        (batch, over)
+/// Why an answer cannot stand for what it should sum up.
+fn no_summary(response: &ChatResponse) -> Option<&'static str> {
+    match response.stop {
+        ModelStop::Refusal => Some("the model refused to sum it up"),
+        ModelStop::Length => Some("its summary was cut at the limit of tokens"),
+        ModelStop::End | ModelStop::ToolCalls | ModelStop::Other(_) if response.said.content.trim().is_empty() => {
+            Some("the model answered with an empty summary")
+        }
+        ModelStop::End | ModelStop::ToolCalls | ModelStop::Other(_) => None,
     }
 }

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::words::{Out, call_hash};
-use super::{Agent, AgentOutput, ApprovalResponse, Ask, Fault, FaultClass, Flight, Key, Phase};
+use super::{Agent, AgentOutput, ApprovalResponse, Ask, Fault, FaultClass, Flight, Key, Phase, Rules};
 use crate::agent::grants::{Caller, Plan};
 use crate::agent::ledger::{Amount, Bill, Resource};
 use crate::agent::spec::ToolGrant;
-use crate::agent::transcript::{Item, child_text, tokens, tool_text};
+use crate::agent::transcript::{Item, child_tokens, cut, tokens, tool_tokens};
 use crate::capability::model::{Message, ToolCall};
 
 /// More calls of one answer are refused.
@@ -73,7 +73,9 @@ impl Batch {
 }
 
 impl Call {
-    fn answer(&mut self, content: String) {
+    /// The machine answers itself; its texts are no longer than those of tools.
+    fn answer(&mut self, content: String, bytes_max: u64) {
+        let content = cut(content, bytes_max);
         let size = tokens(content.len());
         let (call_id, name) = (self.asked.id.clone(), self.asked.name.clone());
         self.state = CallState::Done(Item::Own(Message::Tool { call_id, name, content, is_error: true }), size);
@@ -83,16 +85,18 @@ impl Call {
 impl Agent {
     /// Refuses the calls that make a loop. Whether that was said often enough.
     pub(super) fn look_for_loops(&mut self, batch: &mut Batch) -> bool {
+        let bytes_max = self.own_bytes();
         let mut over = false;
         for (n, call) in batch.calls.iter_mut().enumerate() {
             let repeatable = self.spec.tool(&call.asked.name).is_some_and(|tool| tool.repeatable);
             let hash = u64::from_str_radix(&call.hash[..16], 16).unwrap_or_default();
-            let found = if repeatable { None } else { self.loops.heard(hash, self.spec.limits.loop_repeats) };
+            let found =
+                if repeatable { None } else { self.loops.heard(hash, self.spec.limits.loop_repeats, self.rules) };
             if let Some(found) = found {
                 over |= found.over;
-                call.answer(found.told());
+                call.answer(found.told(), bytes_max);
             } else if n >= CALLS_MAX {
-                call.answer(format!("Refused: an answer may call at most {CALLS_MAX} tools."));
+                call.answer(format!("Refused: an answer may call at most {CALLS_MAX} tools."), bytes_max);
             } else {
                 continue;
             }
@@ -137,7 +141,8 @@ impl Agent {
             Ok(planned) => planned,
             Err(why) => {
                 self.refusals += 1;
-                call.answer(format!("Refused: {why}."));
+                call.answer(format!("Refused: {why}."), self.own_bytes());
+                let why = cut(why, self.own_bytes());
                 self.note(json!({ "refused": call.asked.name, "why": why }));
                 return Ok(());
             }
@@ -161,7 +166,11 @@ impl Agent {
     /// The grant of the tool that is asked for, and what it lets be done.
     fn planned(&self, asked: &ToolCall, out: &Out) -> Result<(ToolGrant, Plan), String> {
         let tool = self.spec.tool(&asked.name).ok_or("there is no such tool")?;
-        let caller = Caller { spec: &self.spec, ledger: &self.ledger, now: out.now };
+        let (degraded, unpriced_allowed) = match self.rules {
+            Rules::First => (None, self.spec.limits.allow_unpriced),
+            Rules::Second => (self.spec.limits.degrade.as_ref().filter(|_| self.degraded), self.unpriced_allowed),
+        };
+        let caller = Caller { spec: &self.spec, ledger: &self.ledger, now: out.now, degraded, unpriced_allowed };
         tool.plan(&asked.arguments, &caller).map(|plan| (tool.clone(), plan))
     }
 
@@ -193,7 +202,7 @@ impl Agent {
         self.flights.remove(&key);
         self.ledger.settle(key, Bill { amount: one_call(), ..Bill::default() });
         let most = self.spec.limits.result_bytes;
-        self.answered(call, key, origin, result.map(|value| tool_text(&value, most)));
+        self.answered(call, key, origin, result.map(|value| tool_tokens(&value, most)));
     }
 
     pub(super) fn child_ended(
@@ -213,28 +222,33 @@ impl Agent {
                 self.ledger.settle(key, bill);
                 self.ledger.tally(&output.by_model);
             }
-            None => self.ledger.settle_whole(key),
+            None if self.rules.are_first() => self.ledger.settle_whole(key),
+            // A lease of money is all that it can have cost.
+            None => self.ledger.settle_lost(key, self.ledger.held_for(key).cost_micros > 0),
         }
         let most = self.spec.limits.result_bytes;
-        self.answered(call, key, origin, result.map(|value| child_text(&value, most)));
+        self.answered(call, key, origin, result.map(|value| child_tokens(&value, most)));
     }
 
-    fn answered(&mut self, call: usize, key: Key, origin: u64, result: Result<String, Fault>) {
+    fn answered(&mut self, call: usize, key: Key, origin: u64, result: Result<u32, Fault>) {
+        let bytes_max = self.own_bytes();
         let Phase::Batch(batch) = &mut self.phase else { return };
         let Some(call) = batch.calls.get_mut(call).filter(|call| call.state == CallState::Running(key)) else { return };
         match result {
-            Ok(text) => call.state = CallState::Done(Item::Given(origin), tokens(text.len())),
-            Err(fault) => call.answer(match fault.class {
-                FaultClass::Lost => format!("Nobody knows whether this happened: {}", fault.message),
-                FaultClass::NeedsHuman | FaultClass::Fatal | FaultClass::Canceled => {
-                    format!("Failed: {}", fault.message)
-                }
-            }),
+            Ok(tokens) => call.state = CallState::Done(Item::Given(origin), tokens),
+            Err(fault) => {
+                let what = match fault.class {
+                    FaultClass::Lost => "Nobody knows whether this happened",
+                    FaultClass::NeedsHuman | FaultClass::Fatal | FaultClass::Canceled => "Failed",
+                };
+                call.answer(format!("{what}: {}", fault.message), bytes_max);
+            }
         }
     }
 
     /// A person has answered. It counts for the call that it names by id and hash, and for no other.
     pub(super) fn approval(&mut self, response: ApprovalResponse) {
+        let bytes_max = self.own_bytes();
         let Phase::Batch(batch) = &mut self.phase else { return self.void(&response, "nothing waits for it") };
         let asking = CallState::Asking(response.id.clone());
         let Some(call) = batch.calls.iter_mut().find(|call| call.state == asking) else {
@@ -250,10 +264,15 @@ impl Agent {
         if response.approved {
             call.state = CallState::Approved;
         } else {
-            call.answer(format!("Refused: a person said no. {}", response.reason));
+            call.answer(format!("Refused: a person said no. {}", response.reason), bytes_max);
             self.refusals += 1;
         }
         self.note(json!({ "approval": response.id, "approved": response.approved, "by": response.by }));
+    }
+
+    /// The most that the model is told of a refusal or a failure.
+    fn own_bytes(&self) -> u64 {
+        if self.rules.are_first() { u64::MAX } else { self.spec.limits.result_bytes }
     }
 
     fn void(&mut self, response: &ApprovalResponse, why: &str) {

@@ -1,7 +1,7 @@
-//! When the budget or the time is used up: ask, stop, or go on with a cheaper model.
+//! When an agent stands still: the budget or the time is used up, somebody is needed, or somebody has paused it.
 //!
-//! Invariant: what is halted begins nothing, and goes on by a signal of a person only; time that is spent waiting for
-//! people is not counted.
+//! Invariant: what is halted or paused begins nothing, takes in what ends, and goes on by a signal of a person only; time
+//! that is spent waiting for people is not counted. A pause and a halt are lifted each by its own signal.
 
 use bosun_engine::Timestamp;
 use serde_json::json;
@@ -17,7 +17,7 @@ impl Agent {
         self.note(json!({ "exhausted": resource }));
         match self.spec.limits.on_exhausted {
             OnExhausted::Ask => {
-                self.halt = Some(Halt::Budget { resource });
+                self.halt_with(Halt::Budget { resource });
                 false
             }
             OnExhausted::Degrade if !self.degraded && matches!(resource, Resource::Cost | Resource::Tokens) => {
@@ -57,7 +57,29 @@ impl Agent {
         }
     }
 
+    pub(super) fn halt_with(&mut self, halt: Halt) {
+        self.halt = Some(halt);
+        if !self.rules.are_first() {
+            self.halts = self.halts.saturating_add(1);
+        }
+    }
+
+    /// Whether nothing may begin.
+    pub(super) fn stands_still(&self) -> bool {
+        self.halt.is_some() || self.paused.is_some()
+    }
+
+    pub(super) fn pause(&mut self, reason: String) {
+        if self.outcome.is_none() {
+            self.note(json!({ "paused": reason }));
+            self.paused = Some(reason);
+        }
+    }
+
     pub(super) fn resume(&mut self) {
+        if self.paused.take().is_some() {
+            self.note(json!({ "resumed": true }));
+        }
         if matches!(self.halt, Some(Halt::NeedsHuman { .. })) {
             self.halt = None;
         }
@@ -72,10 +94,15 @@ impl Agent {
         }
     }
 
+    /// Whether it goes on by people only: nothing is under way, and something is asked of them.
+    pub(super) fn waits_for_people(&self) -> bool {
+        let asks_people = matches!(&self.phase, Phase::Batch(batch) if batch.asks_people());
+        (self.stands_still() || asks_people) && self.flights.is_empty()
+    }
+
     /// The time runs unless people are waited for and nothing else is under way.
     pub(super) fn clock(&mut self, out: &mut Out) {
-        let asks_people = matches!(&self.phase, Phase::Batch(batch) if batch.asks_people());
-        if (self.halt.is_some() || asks_people) && self.flights.is_empty() {
+        if self.waits_for_people() {
             self.ledger.wall.halt(out.now);
             return;
         }

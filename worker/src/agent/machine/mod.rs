@@ -5,7 +5,7 @@
 //!            ▼                                                      │
 //!   Ready ──► Asking ──► answer: done      calls: Batch ── dispatch, approvals, refusals
 //!     │  ▲                  └─► does not conform: repair ─► Ready
-//!     └──┘ too long: Asking for a summary           any of them ──► halted ◄──► goes on by a signal
+//!     └──┘ too long: Asking for a summary           any of them ──► halted, paused ◄──► goes on by a signal
 //! ```
 //!
 //! Invariant: a model only asks; what is dispatched has passed the grant, the schema, the loop detector, the approval and
@@ -15,6 +15,7 @@
 mod asking;
 mod batch;
 mod budget;
+mod rules;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -27,6 +28,7 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use rules::Rules;
 pub use view::QUERIES;
 pub use words::{
     AgentOutput, ApprovalResponse, Ask, Event, Fault, FaultClass, Halt, Key, ModelAnswer, ModelCall, Purpose,
@@ -46,6 +48,8 @@ const FACTS_KEPT: usize = 50;
 /// The agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Agent {
+    #[serde(default, skip_serializing_if = "Rules::are_first")]
+    rules: Rules,
     spec: AgentSpec,
     ledger: Ledger,
     transcript: Transcript,
@@ -53,6 +57,12 @@ pub struct Agent {
     flights: BTreeMap<Key, Flight>,
     next_key: Key,
     halt: Option<Halt>,
+    /// Tells one halt from the next; the first rules do not count.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    halts: u32,
+    /// Why somebody paused it, as long as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    paused: Option<String>,
     outcome: Option<Outcome>,
     /// The cheaper model has taken over.
     degraded: bool,
@@ -62,6 +72,9 @@ pub struct Agent {
     loops: LoopWatch,
     last_text: String,
     compactions: u64,
+    /// Answers in a row that were no summary, although one was asked for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    summaries_failed: u32,
     refusals: u64,
     wall_timer: bool,
     facts: Vec<Value>,
@@ -100,12 +113,17 @@ struct Outcome {
     value: Option<Value>,
 }
 
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl Agent {
     /// An agent that begins, or why it cannot.
-    pub fn start(spec: AgentSpec, now: Timestamp) -> Result<(Agent, Vec<Ask>), String> {
+    pub fn start(spec: AgentSpec, rules: Rules, now: Timestamp) -> Result<(Agent, Vec<Ask>), String> {
         spec.check()?;
         let wall = Wall::new(spec.limits.wall_ms.map(Duration::from_millis), now);
         let mut agent = Agent {
+            rules,
             ledger: Ledger::new(Caps::of(&spec.limits), wall),
             transcript: Transcript::new(&spec),
             unpriced_allowed: spec.limits.allow_unpriced,
@@ -114,12 +132,15 @@ impl Agent {
             flights: BTreeMap::new(),
             next_key: 1,
             halt: None,
+            halts: 0,
+            paused: None,
             outcome: None,
             degraded: false,
             repairs: 0,
             loops: LoopWatch::default(),
             last_text: String::new(),
             compactions: 0,
+            summaries_failed: 0,
             refusals: 0,
             wall_timer: false,
             facts: Vec::new(),
@@ -138,6 +159,7 @@ impl Agent {
             Event::Child { key, origin, result, output } => self.child_ended(key, origin, result, output),
             Event::Approval(response) => self.approval(response),
             Event::TopUp(more) => self.top_up(&more, now),
+            Event::Pause { reason } => self.pause(reason),
             Event::Resume => self.resume(),
             Event::WallFired => self.wall_fired(&mut out),
             Event::Cancel { reason } => self.finish(StopReason::Canceled { reason }, None, &mut out),
@@ -151,6 +173,9 @@ impl Agent {
     pub fn is_over(&self) -> bool {
         self.outcome.is_some() && self.flights.is_empty()
     }
+    pub fn rules(&self) -> Rules {
+        self.rules
+    }
     pub fn spec(&self) -> &AgentSpec {
         &self.spec
     }
@@ -160,10 +185,14 @@ impl Agent {
     pub fn halt(&self) -> Option<&Halt> {
         self.halt.as_ref()
     }
+    /// How often it has halted: another number is another halt, even if the words are the same.
+    pub fn halts(&self) -> u32 {
+        self.halts
+    }
 
     /// After every event: what may begin begins, and the clock runs or stands still.
     fn go_on(&mut self, out: &mut Out) {
-        while self.outcome.is_none() && self.halt.is_none() {
+        while self.outcome.is_none() && !self.stands_still() {
             let again = match &self.phase {
                 Phase::Ready => self.ask_model(out),
                 Phase::Batch(_) => self.carry_on_batch(out),
@@ -191,7 +220,7 @@ impl Agent {
         self.note(json!({ "ended": stop }));
         self.outcome = Some(Outcome { stop, value });
         self.phase = Phase::Over;
-        self.halt = None;
+        (self.halt, self.paused) = (None, None);
         out.asks.extend(self.flights.keys().map(|key| Ask::Cancel { key: *key }));
     }
 

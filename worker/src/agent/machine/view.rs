@@ -5,10 +5,10 @@
 use bosun_engine::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Agent, AgentOutput, Phase, StopReason};
+use super::{Agent, AgentOutput, Halt, Phase, StopReason};
 
 /// The names of the queries.
-pub const QUERIES: [&str; 4] = ["cost", "budget", "approvals", "state"];
+pub const QUERIES: [&str; 5] = ["cost", "budget", "approvals", "state", "parked"];
 
 impl Agent {
     /// The result so far; final when the agent is over.
@@ -41,6 +41,7 @@ impl Agent {
             }
             "approvals" => Some(json!(self.approvals())),
             "state" => Some(self.state()),
+            "parked" => Some(self.parked()),
             _ => None,
         }
     }
@@ -52,9 +53,20 @@ impl Agent {
         }
     }
 
+    /// Whether it waits for people and for nothing else, and what with; in the words of the query of supervisors.
+    fn parked(&self) -> Value {
+        let asked =
+            self.approvals().into_iter().map(|asked| format!("the approval {} of {}", asked["id"], asked["tool"]));
+        let paused = self.paused.iter().map(|why| format!("a resume: it is paused ({why})"));
+        let waits: Vec<String> = self.halt.iter().map(Halt::told).chain(paused).chain(asked).collect();
+        let parked = self.outcome.is_none() && self.waits_for_people();
+        json!({ "parked": parked, "waits": if parked { waits } else { Vec::new() }, "exit": false })
+    }
+
     fn state(&self) -> Value {
         let phase = match &self.phase {
             _ if self.halt.is_some() => "halted",
+            _ if self.paused.is_some() => "paused",
             Phase::Ready => "ready",
             Phase::Asking => "asking",
             Phase::Batch(batch) if batch.asks_people() => "awaiting_approval",
@@ -62,7 +74,7 @@ impl Agent {
             Phase::Over => "over",
         };
         json!({
-            "phase": phase, "halted": self.halt, "model_degraded": self.degraded, "repairs": self.repairs,
+            "phase": phase, "halted": self.halt, "paused": self.paused, "model_degraded": self.degraded, "repairs": self.repairs,
             "compactions": self.compactions, "refusals": self.refusals, "messages": self.transcript.len(),
             "context_tokens": self.transcript.estimate(), "approvals": self.approvals(), "facts": self.facts,
             "last_text": self.last_text,

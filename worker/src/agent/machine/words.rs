@@ -40,6 +40,10 @@ pub enum Event {
     },
     Approval(ApprovalResponse),
     TopUp(TopUp),
+    /// Nothing may begin until a resume; what is under way ends.
+    Pause {
+        reason: String,
+    },
     Resume,
     WallFired,
     Cancel {
@@ -64,6 +68,19 @@ pub struct ModelAnswer {
 pub struct Fault {
     pub class: FaultClass,
     pub message: String,
+    /// Whether a model call may have to be paid for although there is no answer.
+    pub charged: bool,
+}
+
+impl Fault {
+    /// What nobody knows the end of may have to be paid for; what was refused need not.
+    pub fn new(class: FaultClass, message: impl Into<String>) -> Fault {
+        let charged = match class {
+            FaultClass::Lost | FaultClass::Canceled => true,
+            FaultClass::NeedsHuman | FaultClass::Fatal => false,
+        };
+        Fault { class, message: message.into(), charged }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,6 +215,16 @@ pub enum Halt {
     Budget { resource: Resource },
     /// `resume_v1` goes on: the same call is made again.
     NeedsHuman { why: String },
+}
+
+impl Halt {
+    /// In words, for who shows it.
+    pub fn told(&self) -> String {
+        match self {
+            Halt::NeedsHuman { why } => why.clone(),
+            Halt::Budget { resource } => format!("its budget is used up: {}", serde_json::json!(resource)),
+        }
+    }
 }
 
 /// The asks of one event.

@@ -116,12 +116,70 @@ fn a_long_conversation_is_summed_up_in_a_call_of_its_own() {
     assert_eq!(output.spent.steps, calls.len() as u64, "summaries are counted too");
 }
 
+/// A stage whose summaries are these, one after the other, and whose answers call tools until six are given.
+fn summed_up_by(summaries: Vec<ModelAnswer>) -> Stage {
+    let more = json!({ "tools": [look(json!({}))], "max_output_tokens": 9_000,
+        "limits": { "context_tokens": 700, "max_steps": 20 } });
+    let (mut summaries, mut said) = (script(summaries), 0);
+    let model: ModelFunction = Box::new(move |call| match call.purpose {
+        Purpose::Summary => summaries(call),
+        Purpose::Answer => {
+            said += 1;
+            Ok(if said > 6 { says("done", &[]) } else { says(&"x".repeat(400), &[("look", json!({ "at": said }))]) })
+        }
+    });
+    Stage::new(spec(more), model, Box::new(|_, _| Ok(json!("y".repeat(200)))))
+}
+
+fn ended(content: &str, stop: ModelStop) -> ModelAnswer {
+    let mut answer = says(content, &[]);
+    answer.response.stop = stop;
+    answer
+}
+
+#[test]
+fn what_is_no_summary_replaces_nothing_and_is_asked_for_again() {
+    let cut = ended("in sho", ModelStop::Length);
+    for wrong in [ended("No.", ModelStop::Refusal), cut.clone(), says(" \n", &[])] {
+        let mut stage = summed_up_by(vec![wrong, says("in short", &[])]);
+        assert_eq!(stage.output().stop, StopReason::Completed);
+        let calls = stage.model_calls();
+        let first = calls.iter().position(|call| call.purpose == Purpose::Summary).unwrap();
+        assert_eq!(calls[first + 1].purpose, Purpose::Summary, "it is asked for again");
+        assert_eq!(calls[first].items, calls[first + 1].items, "nothing of the conversation is lost");
+        assert!(matches!(calls[first + 2].items[2], Item::Summary(_)), "{:?}", calls[first + 2]);
+    }
+    let mut stage = summed_up_by(vec![cut, says("in short", &[])]);
+    stage.play();
+    let most: Vec<u32> = stage.model_calls().iter().map(|call| call.max_tokens).collect();
+    assert!(most.windows(2).any(|two| two == [2_048, 4_096]), "one that was cut may be longer: {most:?}");
+}
+
+#[test]
+fn people_are_asked_when_there_is_no_summary_again_and_again() {
+    let refused = ended("No.", ModelStop::Refusal);
+    let mut stage = summed_up_by(vec![refused.clone(), refused.clone(), refused, says("in short", &[])]);
+    stage.play();
+    let Some(Halt::NeedsHuman { why }) = stage.agent.halt() else { panic!("{}", stage.state()) };
+    assert_eq!(why, "the conversation is too long, and the model refused to sum it up");
+    let paid = stage.model_calls().iter().filter(|call| call.purpose == Purpose::Summary).count();
+    assert_eq!(paid, 3, "it is not asked for for ever");
+    stage.handle(Event::Resume);
+    assert_eq!(stage.output().stop, StopReason::Completed);
+}
+
 #[test]
 fn a_conversation_that_cannot_be_shortened_ends_the_agent() {
     let more = json!({ "task": "long ".repeat(4_000), "limits": { "context_tokens": 1_000 } });
     let mut stage = Stage::new(spec(more), script(vec![says("done", &[])]), echo());
     assert_eq!(stage.output().stop, StopReason::ContextExceeded);
     assert!(stage.model_calls().is_empty());
+
+    // The summary of the summary would be as long, and asked for until the steps are used up.
+    let mut stage = summed_up_by(vec![says(&"z".repeat(4_000), &[])]);
+    let output = stage.output();
+    assert_eq!(output.stop, StopReason::ContextExceeded);
+    assert!(output.compactions <= 3, "{:?}", stage.model_calls());
 }
 
 fn approving() -> Stage {
@@ -234,7 +292,7 @@ fn a_model_that_needs_somebody_halts_the_agent_until_it_is_resumed() {
     let model: ModelFunction = Box::new(move |_| {
         broken -= 1;
         match broken {
-            1 => Err(Fault { class: FaultClass::NeedsHuman, message: "no credit".into() }),
+            1 => Err(Fault::new(FaultClass::NeedsHuman, "no credit")),
             _ => Ok(says("done", &[])),
         }
     });
@@ -251,7 +309,7 @@ fn a_model_that_needs_somebody_halts_the_agent_until_it_is_resumed() {
 
 #[test]
 fn a_fatal_error_a_refusal_and_a_cut_end_the_agent() {
-    let fatal: ModelFunction = Box::new(|_| Err(Fault { class: FaultClass::Fatal, message: "no such model".into() }));
+    let fatal: ModelFunction = Box::new(|_| Err(Fault::new(FaultClass::Fatal, "no such model")));
     let mut stage = Stage::new(spec(json!({})), fatal, echo());
     assert_eq!(stage.output().stop, StopReason::Failed { message: "no such model".into() });
     for (stop, ended) in [(ModelStop::Refusal, StopReason::Refused), (ModelStop::Length, StopReason::Length)] {
@@ -281,9 +339,30 @@ fn what_failed_or_was_lost_is_told_to_the_model() {
     let calls = [("look", json!({ "at": 1 })), ("look", json!({ "at": 2 }))];
     let tool: ToolFunction = Box::new(|_, input| {
         let class = if input["at"] == 1 { FaultClass::Lost } else { FaultClass::Fatal };
-        Err(Fault { class, message: "why".into() })
+        Err(Fault::new(class, "why"))
     });
     let mut stage = Stage::new(spec(tools), script(vec![says("", &calls), says("done", &[])]), tool);
     stage.output();
     assert_eq!(stage.told(), ["Nobody knows whether this happened: why", "Failed: why"]);
+}
+
+#[test]
+fn what_is_told_of_refusals_and_failures_is_as_short_as_a_result() {
+    let tools = json!({ "tools": [look(json!({})), look(json!({ "name": "pay", "approval": true }))],
+        "limits": { "result_bytes": 40 } });
+    let long = "long ".repeat(1_000);
+    let calls = [("look", json!({ "at": 1 })), ("look", json!({ (long.as_str()): 1 })), ("pay", json!({ "at": 2 }))];
+    let failure = long.clone();
+    let tool: ToolFunction = Box::new(move |_, _| Err(Fault::new(FaultClass::Fatal, failure.clone())));
+    let mut stage = Stage::new(spec(tools), script(vec![says("", &calls), says("done", &[])]), tool);
+    stage.play();
+    let asked = stage.state()["approvals"][0].clone();
+    stage.handle(Event::Approval(ApprovalResponse { reason: long, ..response(&asked, false) }));
+    assert_eq!(stage.output().stop, StopReason::Completed);
+    let told = stage.told();
+    assert_eq!(told.len(), 3, "{told:?}");
+    for text in told {
+        assert!(text.len() < 80 && text.ends_with("more bytes were cut off]"), "{text}");
+    }
+    assert!(stage.state().to_string().len() < 2_000, "what is shown is as short");
 }

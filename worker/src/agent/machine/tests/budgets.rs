@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::agent::ledger::{Resource, TopUp};
+use crate::agent::spec::Price;
 
 fn endless(limits: Value) -> Stage {
     let more = json!({ "tools": [look(json!({}))], "limits": limits, "max_output_tokens": 100,
@@ -143,9 +144,90 @@ fn what_a_lost_agent_spent_is_all_that_it_had() {
         _ => None,
     });
     stage.open.clear();
-    let fault = Fault { class: FaultClass::Lost, message: "terminated".into() };
+    let fault = Fault::new(FaultClass::Lost, "terminated");
     stage.handle(Event::Child { key: key.unwrap(), origin: 9, result: Err(fault), output: None });
     let output = stage.output();
     assert_eq!((output.spent.tokens, output.spent.steps), (730, 4));
-    assert_eq!(output.unknown.estimated_calls, 1);
+    assert_eq!((output.unknown.estimated_calls, output.unknown.unpriced_calls), (1, 1), "nobody says what it cost");
+}
+
+/// A stream that was cut, again and again, may have been paid for each time; a key that was refused costs nothing.
+#[test]
+fn a_call_that_failed_is_spent_as_it_was_held_unless_it_was_refused() {
+    for (charged, priced) in [(true, true), (true, false), (false, true)] {
+        let mut failed = false;
+        let model: ModelFunction = Box::new(move |_| match std::mem::replace(&mut failed, true) {
+            false => Err(Fault { charged, ..Fault::new(FaultClass::NeedsHuman, "the stream was cut") }),
+            true => Ok(says("done", &[])),
+        });
+        let price = if priced { json!({ "input": 1_000_000, "output": 1_000_000 }) } else { json!(null) };
+        let mut stage = Stage::new(spec(json!({ "price": price, "max_output_tokens": 100 })), model, echo());
+        let held = stage.agent.ledger().held();
+        stage.play();
+        let spent = stage.agent.ledger().spent();
+        assert_eq!(spent, if charged { held } else { Default::default() });
+        stage.handle(Event::Resume);
+        let output = stage.output();
+        let (tally, unknown) = (output.by_model["big"], output.unknown);
+        assert_eq!((tally.calls, tally.tokens), (output.spent.steps, output.spent.tokens), "told by model as well");
+        assert_eq!((tally.cost_micros, tally.unpriced_calls), (output.spent.cost_micros, unknown.unpriced_calls));
+        assert_eq!(unknown.unpriced_calls, u64::from(charged && !priced));
+        assert_eq!(unknown.estimated_calls, u64::from(charged));
+    }
+}
+
+/// Providers are sent the tools with a call for a summary as well.
+#[test]
+fn a_call_for_a_summary_holds_what_its_tools_take() {
+    let more = json!({ "tools": [look(json!({ "description": "d".repeat(4_000) }))], "max_output_tokens": 100,
+        "limits": { "context_tokens": 1_500 } });
+    let mut at = 0;
+    let model: ModelFunction = Box::new(move |_| {
+        at += 1;
+        Ok(says(&"x".repeat(300), &[("look", json!({ "at": at }))]))
+    });
+    let mut stage = Stage::new(spec(more), model, echo());
+    let sums_up = |ask: &Ask| matches!(ask, Ask::Model { call, .. } if call.purpose == Purpose::Summary);
+    for _ in 0..40 {
+        if stage.open.iter().any(sums_up) {
+            break;
+        }
+        stage.answer(0);
+    }
+    assert!(stage.open.iter().any(sums_up), "{}", stage.state());
+    assert!(stage.agent.ledger().held().tokens > 1_100, "{:?}", stage.agent.ledger().held());
+}
+
+fn below(stage: &Stage) -> &AgentSpec {
+    let child = |ask: &Ask| matches!(ask, Ask::Child { .. });
+    match stage.asked.iter().rfind(|ask| child(ask)) {
+        Some(Ask::Child { spec, .. }) => spec,
+        _ => panic!("{}", stage.state()),
+    }
+}
+
+/// What the budget forbids the caller, no delegation gives back.
+#[test]
+fn a_degraded_agent_delegates_with_the_cheaper_model() {
+    for named in [json!({}), json!({ "model": "dear" })] {
+        let more = json!({ "tools": [{ "name": "ask", "does": { "agent": named } }], "limits": { "max_tokens": 20_000,
+            "on_exhausted": "degrade", "degrade": { "model": "small", "at_permille": 0, "price": { "input": 1, "output": 2 } } } });
+        let model = script(vec![says("", &[("ask", json!({ "task": "t" }))]), says("done", &[])]);
+        let mut stage = Stage::new(spec(more), model, echo());
+        stage.answer(0);
+        let below = below(&stage);
+        assert_eq!((below.model.as_str(), below.price), ("small", Some(Price { input: 1, output: 2 })));
+    }
+}
+
+#[test]
+fn calls_of_unknown_price_that_were_allowed_are_allowed_below() {
+    for allow_unpriced in [true, false] {
+        let more = json!({ "tools": [{ "name": "ask", "does": { "agent": {} } }] });
+        let model = script(vec![says("", &[("ask", json!({ "task": "t" }))]), says("done", &[])]);
+        let mut stage = Stage::new(spec(more), model, echo());
+        stage.handle(Event::TopUp(TopUp { allow_unpriced, ..TopUp::default() }));
+        stage.answer(0);
+        assert_eq!(below(&stage).limits.allow_unpriced, allow_unpriced);
+    }
 }

@@ -1,7 +1,8 @@
 //! A model that is wholly in an enemy's hands, people whose signals are forged, and answers in any order (engine.md G41).
 //!
 //! Invariant: whatever is said, what is dispatched is within the spec that the run was started with, approved where it
-//! must be, and paid for; agents below have no more than those above; the sums are those of an own count; and it ends.
+//! must be, paid for, and never while the agent is paused; agents below have no more than those above; the sums, also by
+//! model and of what is not known, are those of an own count; and it ends.
 //! `BOSUN_CASES` says how many cases are tried.
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
-use crate::agent::ledger::{Amount, Caps, TopUp};
+use crate::agent::ledger::{Amount, Caps, TopUp, Unknown};
 use crate::agent::spec::{Grant, ToolGrant};
 
 /// What the agent at the top may do: everything else is forbidden.
@@ -135,7 +136,7 @@ enum Act {
     /// The open ask of this number ends, well or not.
     Answer {
         at: prop::sample::Index,
-        fault: Option<FaultClass>,
+        fault: Option<(FaultClass, bool)>,
     },
     /// A response to the call that waits, right or forged in one way.
     Respond {
@@ -144,6 +145,7 @@ enum Act {
         again: bool,
     },
     TopUp(u64),
+    Pause,
     Resume,
     Cancel,
     Wait(u64),
@@ -159,13 +161,19 @@ struct Case {
 fn act() -> impl Strategy<Value = Act> {
     let fault = prop_oneof![
         9 => Just(None),
-        1 => prop::sample::select(vec![FaultClass::NeedsHuman, FaultClass::Lost, FaultClass::Canceled]).prop_map(Some),
+        1 => prop::sample::select(vec![
+            (FaultClass::NeedsHuman, false),
+            (FaultClass::NeedsHuman, true),
+            (FaultClass::Lost, true),
+            (FaultClass::Canceled, true),
+        ]).prop_map(Some),
     ];
     prop_oneof![
         20 => (any::<prop::sample::Index>(), fault).prop_map(|(at, fault)| Act::Answer { at, fault }),
         6 => (any::<bool>(), 0..5_u8, any::<bool>()).prop_map(|(approved, forged, again)| Act::Respond { approved, forged, again }),
         1 => (0..400_u64).prop_map(Act::TopUp),
-        1 => Just(Act::Resume),
+        1 => Just(Act::Pause),
+        2 => Just(Act::Resume),
         1 => prop::bool::weighted(0.1).prop_map(|cancel| if cancel { Act::Cancel } else { Act::Resume }),
         1 => (0..2_000_u64).prop_map(Act::Wait),
     ]
@@ -197,9 +205,13 @@ struct Watched {
     topped: u64,
     spent: Amount,
     held: BTreeMap<Key, Amount>,
+    /// Of what was spent: by agents that never told by which model.
+    lost: Amount,
+    unknown: Unknown,
     /// Calls that a person agreed to and that were not dispatched yet, by hash.
     agreed: BTreeMap<String, u32>,
     seen: usize,
+    paused: bool,
     done: BTreeMap<String, u64>,
 }
 
@@ -209,7 +221,19 @@ impl Watched {
         // The model and the tools of the stage are not used: the case answers.
         let stage = Stage::new(spec, script(vec![says("", &[])]), echo());
         let (spent, held, agreed) = (Amount::default(), BTreeMap::new(), BTreeMap::new());
-        Watched { stage, limits, topped: 0, spent, held, agreed, seen: 0, done: BTreeMap::new() }
+        Watched {
+            stage,
+            limits,
+            topped: 0,
+            spent,
+            held,
+            lost: spent,
+            unknown: Unknown::default(),
+            agreed,
+            seen: 0,
+            paused: false,
+            done: BTreeMap::new(),
+        }
     }
 
     /// Looks at what was asked for since the last time.
@@ -217,6 +241,9 @@ impl Watched {
         let asks = self.stage.asked[self.seen..].to_vec();
         self.seen = self.stage.asked.len();
         for ask in asks {
+            if self.paused && !matches!(ask, Ask::WallTimer { .. } | Ask::Cancel { .. }) {
+                return Err(format!("{ask:?} begins while the agent is paused"));
+            }
             match ask {
                 Ask::Tool { key, activity_type, input, .. } => {
                     *self.done.entry(activity_type.clone()).or_default() += 1;
@@ -246,6 +273,11 @@ impl Watched {
                         return Err(format!("{} tokens are asked for, {tokens} are held", call.max_tokens));
                     }
                     let cost_micros = held.cost_micros - others.cost_micros;
+                    // The prices of the policy: a millionth for each token, and almost nothing.
+                    let priced = if call.model == "small" { tokens.div_ceil(1_000_000) } else { tokens };
+                    if cost_micros != priced || u64::from(call.max_tokens) == tokens {
+                        return Err(format!("{tokens} tokens for {cost_micros} are held for {call:?}"));
+                    }
                     self.held.insert(call.key, Amount { steps: 1, tokens, cost_micros, ..Amount::default() });
                 }
                 Ask::WallTimer { .. } | Ask::Cancel { .. } => continue,
@@ -314,6 +346,15 @@ impl Watched {
                 self.spent
             ));
         }
+        let told = ledger.by_model().values().fold(self.lost, |sum, tally| {
+            let (steps, tokens, cost_micros) = (tally.calls, tally.tokens, tally.cost_micros);
+            sum.plus(Amount { steps, tokens, cost_micros, ..Amount::default() })
+        });
+        let whole = Amount { tool_calls: told.tool_calls, ..ledger.spent() };
+        if told != whole || ledger.unknown() != self.unknown {
+            let unknown = (ledger.unknown(), self.unknown);
+            return Err(format!("{told:?} is told by model, {whole:?} is spent; unknown: {unknown:?}"));
+        }
         Ok(())
     }
 
@@ -343,9 +384,9 @@ impl Play {
     }
 
     /// The open ask ends.
-    fn answer(&mut self, watched: &mut Watched, at: usize, fault: Option<FaultClass>) -> Result<(), String> {
+    fn answer(&mut self, watched: &mut Watched, at: usize, fault: Option<(FaultClass, bool)>) -> Result<(), String> {
         let Some(ask) = watched.stage.open.remove(at) else { return Ok(()) };
-        let fault = fault.map(|class| Fault { class, message: "why".into() });
+        let fault = fault.map(|(class, charged)| Fault { charged, ..Fault::new(class, "why") });
         watched.stage.origin += 1;
         let origin = watched.stage.origin;
         match ask {
@@ -356,11 +397,14 @@ impl Play {
                     None => {
                         if answer.response.usage.input.is_none() {
                             spent.tokens = held.tokens;
+                            watched.unknown.estimated_calls += 1;
                         }
+                        watched.unknown.unpriced_calls += u64::from(answer.cost_micros.is_none());
                         Ok(answer)
                     }
                     Some(fault) => {
-                        spent = if fault.class == FaultClass::NeedsHuman { Amount::default() } else { held };
+                        spent = if fault.charged { held } else { Amount::default() };
+                        watched.unknown.estimated_calls += u64::from(fault.charged);
                         Err(fault)
                     }
                 };
@@ -373,7 +417,10 @@ impl Play {
                 watched.stage.handle(Event::Tool { key, origin, result });
             }
             Ask::Child { key, spec } => {
-                let output = self.child(*spec)?;
+                let (output, lost) = self.child(*spec)?;
+                watched.lost = watched.lost.plus(lost);
+                watched.unknown.unpriced_calls += output.unknown.unpriced_calls;
+                watched.unknown.estimated_calls += output.unknown.estimated_calls;
                 watched.settle(key, output.spent.plus(Amount { tool_calls: 1, ..Amount::default() }));
                 watched.stage.handle(Event::Child { key, origin, result: Ok(json!(output)), output: Some(output) });
             }
@@ -388,12 +435,23 @@ impl Play {
 
     fn cancel(&mut self, watched: &mut Watched, key: Key) {
         let held = watched.held.get(&key).copied().unwrap_or_default();
+        for ask in &watched.stage.open {
+            match ask {
+                Ask::Model { call, .. } if call.key == key => watched.unknown.estimated_calls += 1,
+                Ask::Child { key: child, .. } if *child == key => {
+                    watched.lost = watched.lost.plus(Amount { tool_calls: 0, ..held });
+                    watched.unknown.estimated_calls += 1;
+                    watched.unknown.unpriced_calls += u64::from(held.cost_micros == 0);
+                }
+                _ => {}
+            }
+        }
         watched.settle(key, held);
         watched.stage.canceled(key);
     }
 
     /// An agent below answers in order, and is ended when it waits for somebody.
-    fn child(&mut self, spec: AgentSpec) -> Result<AgentOutput, String> {
+    fn child(&mut self, spec: AgentSpec) -> Result<(AgentOutput, Amount), String> {
         let mut below = Watched::new(spec);
         below.look()?;
         while !below.stage.agent.is_over() {
@@ -404,7 +462,7 @@ impl Play {
             }
             below.look()?;
         }
-        Ok(below.stage.agent.output())
+        Ok((below.stage.agent.output(), below.lost))
     }
 
     fn respond(&mut self, watched: &mut Watched, approved: bool, forged: u8) -> Option<ApprovalResponse> {
@@ -461,7 +519,14 @@ fn live(case: Case) -> Result<BTreeMap<String, u64>, String> {
                     TopUp { tokens: more, cost_micros: more, calls: more, wall_ms: more, allow_unpriced: false };
                 watched.stage.handle(Event::TopUp(top_up));
             }
-            Act::Resume => watched.stage.handle(Event::Resume),
+            Act::Pause => {
+                watched.stage.handle(Event::Pause { reason: "lunch".into() });
+                watched.paused = !watched.stage.agent.is_over();
+            }
+            Act::Resume => {
+                watched.paused = false;
+                watched.stage.handle(Event::Resume);
+            }
             Act::Cancel => watched.stage.handle(Event::Cancel { reason: "enough".into() }),
             Act::Wait(ms) => watched.stage.now = watched.stage.now.plus(Duration::from_millis(*ms)),
         }

@@ -6,6 +6,7 @@
 mod behaviour;
 mod budgets;
 mod compromised;
+mod pauses;
 
 use std::collections::VecDeque;
 
@@ -69,7 +70,7 @@ pub(super) fn echo() -> ToolFunction {
 impl Stage {
     pub(super) fn new(spec: AgentSpec, model: ModelFunction, tool: ToolFunction) -> Stage {
         let now = Timestamp::from_millis(1_000);
-        let (agent, asks) = Agent::start(spec, now).unwrap();
+        let (agent, asks) = Agent::start(spec, Rules::Second, now).unwrap();
         let mut stage = Stage { agent, now, open: VecDeque::new(), asked: Vec::new(), model, tool, origin: 0 };
         stage.keep(asks);
         stage
@@ -96,7 +97,7 @@ impl Stage {
         let origin = self.origin;
         match ask {
             Ask::Model { call, .. } => {
-                let result = (self.model)(&call);
+                let result = (self.model)(&call).map(|answer| self.judged(answer));
                 self.handle(Event::Model { key: call.key, origin, result });
             }
             Ask::Tool { key, activity_type, input, .. } => {
@@ -116,6 +117,20 @@ impl Stage {
         }
     }
 
+    /// What the activity says of an answer that must conform, if the test does not say it.
+    fn judged(&self, mut answer: ModelAnswer) -> ModelAnswer {
+        let Some(wanted) = &self.agent.spec().schema else { return answer };
+        let said = &answer.response.said;
+        if said.tool_calls.is_empty() && answer.value.is_none() && answer.problems.is_empty() {
+            match serde_json::from_str(&said.content) {
+                Ok(value) => answer.problems = crate::agent::schema::problems(&wanted.schema, &value),
+                Err(why) => answer.problems = vec![format!("the answer is no JSON: {why}")],
+            }
+            answer.value = serde_json::from_str(&said.content).ok().filter(|_| answer.problems.is_empty());
+        }
+        answer
+    }
+
     /// The end of what was canceled.
     fn canceled(&mut self, canceled: Key) {
         let is = |ask: &Ask| match ask {
@@ -124,7 +139,7 @@ impl Stage {
             Ask::WallTimer { .. } | Ask::Cancel { .. } => false,
         };
         let Some(at) = self.open.iter().position(is) else { return };
-        let fault = Fault { class: FaultClass::Canceled, message: "canceled".into() };
+        let fault = Fault::new(FaultClass::Canceled, "canceled");
         let (key, origin) = (canceled, 0);
         match self.open.remove(at) {
             Some(Ask::Model { .. }) => self.handle(Event::Model { key, origin, result: Err(fault) }),

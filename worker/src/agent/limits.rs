@@ -1,0 +1,92 @@
+//! How far an agent may go, and what happens then.
+//!
+//! Invariant: limits are data of the spec, and are handed down narrowed and never widened. Nothing is counted here.
+
+use serde::{Deserialize, Serialize};
+
+use super::spec::Price;
+
+/// How far an agent and all agents below it may go. What is absent is not limited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Calls of models.
+    pub max_steps: Option<u64>,
+    pub max_tool_calls: Option<u64>,
+    pub max_tokens: Option<u64>,
+    pub max_cost_micros: Option<u64>,
+    /// Whether calls may go on that report no cost while money is limited.
+    pub allow_unpriced: bool,
+    /// Time from the start on. What does not count is the time in which nothing is under way and people are waited for: a
+    /// halt, a pause, an approval. An agent below is under way, also while it waits itself.
+    pub wall_ms: Option<u64>,
+    /// How often an answer that does not conform is sent back.
+    pub repairs: u32,
+    /// The same call so many times in a row, or the same round of calls, is a loop. 0: no loop is looked for.
+    pub loop_repeats: u32,
+    /// Above this estimate the older half of the conversation is summed up.
+    pub context_tokens: u64,
+    /// Tools that run at a time.
+    pub fan_out: u32,
+    /// How deep agents may delegate.
+    pub depth: u32,
+    /// The most that a model is shown of one result of a tool.
+    pub result_bytes: u64,
+    /// How often one model call is tried before people are asked.
+    pub model_attempts: u32,
+    pub on_exhausted: OnExhausted,
+    /// The cheaper model for `degrade`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degrade: Option<Degrade>,
+}
+
+/// What happens when a budget is used up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExhausted {
+    /// The run waits for `budget_top_up_v1`.
+    #[default]
+    Ask,
+    /// The run ends with what there is.
+    Stop,
+    /// The cheaper model goes on; when that is too dear as well, the run ends.
+    Degrade,
+}
+
+/// The model that goes on when the budget gets short.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Degrade {
+    pub model: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// From this part of the tokens or the money on, in thousandths.
+    #[serde(default = "degrade_at")]
+    pub at_permille: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            max_steps: Some(50),
+            max_tool_calls: Some(200),
+            max_tokens: None,
+            max_cost_micros: None,
+            allow_unpriced: false,
+            wall_ms: None,
+            repairs: 2,
+            loop_repeats: 3,
+            context_tokens: 100_000,
+            fan_out: 4,
+            depth: 2,
+            result_bytes: 32 * 1024,
+            model_attempts: 10,
+            on_exhausted: OnExhausted::Ask,
+            degrade: None,
+        }
+    }
+}
+
+fn degrade_at() -> u64 {
+    800
+}
