@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bosun_engine::Timestamp;
 
-use super::errors::{RETRY_AFTER_MAX, seconds, span};
+use super::errors::span;
+use crate::capability::http::{RETRY_AFTER_MAX, seconds};
 
 /// What is left of one limit, and when there is more.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,10 +12,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::call::code;
-use super::errors::RETRY_AFTER_MAX;
 use super::limits::{Counted, Window};
-use super::transport::now;
 use super::{ErrorClass, ModelError};
+use crate::capability::http::{RETRY_AFTER_MAX, now};
 
 /// Waits up to this long are not worth a timer of the engine.
 const SHORT: Duration = Duration::from_millis(1_500);

@@ -15,12 +15,13 @@ use super::pace::{Pace, PaceConfig};
 use super::scrub::{ScrubbedSink, Scrubber};
 use super::secret::{Secret, SecretRef};
 use super::sse::{Event, Limits, Parser, SseError};
-use super::transport::{Endpoint, Headers, Incoming, TransportLimits, now};
+use super::transport::{Endpoint, Headers, Incoming, TransportLimits};
 use super::wire::{Assembler, cut, feed, malformed};
 use super::{
     Answering, Call, ChatRequest, ChatResponse, Message, Model, ModelError, OutputSchema, Silent, TokenSink, Wire,
     limits,
 };
+use crate::capability::http::now;
 
 /// What the worker's owner says about a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,9 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use bosun_engine::Timestamp;
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
@@ -16,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::call::code;
 use super::{ErrorClass, ModelError};
-use crate::capability::http::{HttpConfig, RefusedAddress, guarded_client};
+use crate::capability::http::{HttpConfig, RefusedAddress, guarded_client, innermost};
 
 /// The most of a refusal that is read.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
@@ -180,25 +179,14 @@ fn refused_address(why: &RefusedAddress) -> ModelError {
 /// The library's message without its URL, which is not ours to show.
 fn transport(why: reqwest::Error) -> ModelError {
     let why = why.without_url();
-    let mut text = String::new();
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&why);
-    while let Some(error) = cause {
-        if let Some(refused) = error.downcast_ref::<RefusedAddress>() {
-            return refused_address(refused);
-        }
-        text = error.to_string(); // the innermost says what happened
-        cause = error.source();
-    }
+    let text = match innermost(&why) {
+        Ok(text) => text,
+        Err(refused) => return refused_address(refused),
+    };
     let code = if why.is_timeout() { code::TIMEOUT } else { code::TRANSPORT };
     let mut error = ModelError::retry(code, format!("the request failed: {text}"));
     if why.is_builder() {
         error.class = ErrorClass::Fatal;
     }
     error
-}
-
-/// Only for dates and resets that providers give. An activity may read the clock.
-pub(super) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
