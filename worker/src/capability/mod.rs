@@ -5,6 +5,7 @@
 
 pub mod compose;
 pub mod demo;
+mod durable;
 pub mod file;
 pub mod http;
 pub mod model;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -18,6 +19,7 @@ use super::call::code;
 use super::function::show;
 use super::{Answering, Call, ChatRequest, ChatResponse, Model, ModelError, TokenSink};
 use crate::canonical;
+use crate::capability::durable::write_whole;
 
 mod diff;
 mod redact;
@@ -181,15 +183,16 @@ async fn read(path: &Path) -> Result<Option<Recording>, ModelError> {
 /// Whole or not there: another process may be reading.
 async fn write(path: PathBuf, text: String) -> Result<(), ModelError> {
     let to = path.clone();
-    let written = tokio::task::spawn_blocking(move || {
-        let directory = to.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(directory)?;
-        let beside = to.with_extension(format!("{}.new", std::process::id()));
-        std::fs::write(&beside, text)?;
-        std::fs::rename(&beside, &to)
-    });
-    let written = written.await.map_err(|why| broken(&path, &why))?;
-    written.map_err(|why| broken(&path, &why))
+    let written = tokio::task::spawn_blocking(move || write_file(&to, &text)).await;
+    written.map_err(|why| broken(&path, &why))?.map_err(|why| broken(&path, &why))
+}
+
+fn write_file(path: &Path, text: &str) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default();
+    std::fs::create_dir_all(directory)?;
+    let beside = format!("{}.{}.new", name.display(), std::process::id());
+    write_whole(File::open(directory)?, name, beside.as_str(), text.as_bytes())
 }
 
 /// The recording that differs in the fewest lines, and the differences.

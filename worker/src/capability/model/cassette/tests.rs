@@ -118,6 +118,17 @@ async fn a_file_holds_no_key_and_a_broken_one_is_no_miss() {
     assert_eq!(error.code.as_deref(), Some(code::CASSETTE));
 }
 
+/// A recording costs money: it is there after a power cut.
+#[test]
+fn a_recording_is_synced_before_it_counts_as_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tapes/a-1.json");
+    crate::capability::durable::tests::SYNCED.take();
+    write_file(&path, "{}").unwrap();
+    assert_eq!(crate::capability::durable::tests::SYNCED.take(), ["file", "directory"]);
+    assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside");
+}
+
 #[test]
 fn modes_have_names() {
     for (text, mode) in [
