@@ -20,6 +20,9 @@ use crate::capability::http::{HttpConfig, RefusedAddress, guarded_client, innerm
 /// The most of a refusal that is read.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
+/// As long as `event:`, the longest of what is looked for.
+const START_BYTES: usize = 6;
+
 /// How long the rest of a stream is waited for after the answer is whole, so that its connection can be used again.
 const DRAIN: Duration = Duration::from_millis(200);
 
@@ -83,6 +86,7 @@ impl Endpoint {
             idle: Duration::from_millis(self.limits.idle_ms),
             limit,
             read: 0,
+            ahead: Vec::new(),
         })
     }
 }
@@ -120,6 +124,8 @@ pub(super) struct Incoming {
     idle: Duration,
     limit: usize,
     read: usize,
+    /// Looked at and not yet handed out.
+    ahead: Vec<u8>,
 }
 
 impl Incoming {
@@ -127,8 +133,25 @@ impl Incoming {
         self.headers.get("content-type").is_some_and(|text| text.to_ascii_lowercase().contains(content_type))
     }
 
+    /// How the body begins, as far as it takes to tell what it is; blanks before that are dropped. It stays to be read.
+    pub(super) async fn start(&mut self) -> Result<&[u8], ModelError> {
+        while self.ahead.len() < START_BYTES {
+            let Some(chunk) = self.receive().await? else { break };
+            let is_first = self.ahead.is_empty();
+            self.ahead.extend_from_slice(if is_first { chunk.trim_ascii_start() } else { &chunk });
+        }
+        Ok(&self.ahead)
+    }
+
     /// The next piece; `None` at the end.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelError> {
+        match std::mem::take(&mut self.ahead) {
+            none if none.is_empty() => self.receive().await,
+            ahead => Ok(Some(ahead.into())),
+        }
+    }
+
+    async fn receive(&mut self) -> Result<Option<Bytes>, ModelError> {
         let silent = |_| ModelError::retry(code::TIMEOUT, format!("the provider was silent for {:?}", self.idle));
         let chunk = tokio::time::timeout(self.idle, self.response.chunk()).await.map_err(silent)?;
         let Some(chunk) = chunk.map_err(transport)? else { return Ok(None) };
