@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::call::code;
 use super::config::Models;
 use super::conform::{Checked, check};
 use super::prices::Cost;
@@ -139,7 +140,9 @@ fn failure(provider: &str, call: &Call, error: &ModelError) -> Failure {
     let failure = match error.class {
         ErrorClass::Retry { after: None } => Failure::application(MODEL_RETRY, message),
         ErrorClass::Retry { after: Some(after) } => {
-            Failure::application(MODEL_RETRY, message).retry_after(spread(after, call))
+            // Who has a moment of its own comes then: nobody else does, and late it would be somebody else's.
+            let has_turn = error.code.as_deref() == Some(code::TURN);
+            Failure::application(MODEL_RETRY, message).retry_after(if has_turn { after } else { spread(after, call) })
         }
         ErrorClass::NeedsHuman => Failure::application(MODEL_NEEDS_HUMAN, message).non_retryable(),
         ErrorClass::Fatal => Failure::application(MODEL_FATAL, message).non_retryable(),

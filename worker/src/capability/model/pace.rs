@@ -4,6 +4,7 @@
 //! as an error with its length, so that the engine's timer holds it, durably, and the slot is free (operate.md §3.2).
 //! When to go is decided by [`Gauge`], which is pure.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,12 @@ const QUIET_MAX: Duration = Duration::from_secs(60);
 
 /// When tokens run low but are not gone.
 const LOW_TOKENS_MAX: Duration = Duration::from_secs(10);
+
+/// Whoever is sent away may come back this much too late, and still goes before those who are new.
+const LATE: Duration = Duration::from_secs(2);
+
+/// More that wait are told to come back, and get no moment of their own until then.
+const TICKETS_MAX: usize = 10_000;
 
 /// The pace that the worker's owner sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,8 +70,15 @@ struct Gauge {
     slots: u32,
     /// How long a slot is held.
     answer: Duration,
-    /// When the last of those that were sent away is to come back.
+    /// When the last of those that were sent away for want of a slot is to come back.
     queue_until: Timestamp,
+    /// Who was sent away for the sake of the interval, and the moment that is theirs.
+    tickets: BTreeMap<String, Timestamp>,
+    /// The last moment that was given away, and the last that was given to somebody who had one before.
+    given_until: Timestamp,
+    again_until: Timestamp,
+    /// Until when somebody with a ticket may still come.
+    held_until: Timestamp,
 }
 
 impl Gauge {
@@ -86,23 +100,61 @@ impl Gauge {
             slots: concurrency.max(1),
             answer: ANSWER_FIRST,
             queue_until: Timestamp::ZERO,
+            tickets: BTreeMap::new(),
+            given_until: Timestamp::ZERO,
+            again_until: Timestamp::ZERO,
+            held_until: Timestamp::ZERO,
         }
     }
 
-    /// Counts a request as gone, or says how long it has to wait.
-    fn admit(&mut self, now: Timestamp) -> Result<(), Duration> {
+    /// Counts a request of `who` as gone, or says how long it has to wait. What goes is bounded by the interval alone,
+    /// whoever comes when; but each that waits is given a moment of its own, since all that came back at one moment would
+    /// be sent away again but for one, and whoever is new goes behind them.
+    fn admit(&mut self, who: &str, now: Timestamp) -> Result<(), Duration> {
         let wait = self.quiet_until.since(now).max(self.theoretical.since(now.plus(self.burst)));
-        if wait > Duration::ZERO {
-            return Err(wait);
+        let ticket = self.tickets.get(who).copied();
+        let in_turn = match ticket {
+            Some(at) => at <= now,
+            None => self.tickets.is_empty() || self.held_until <= now,
+        };
+        if in_turn && wait.is_zero() {
+            self.theoretical = self.theoretical.max(now).plus(self.interval);
+            self.tickets.remove(who);
+            return Ok(());
         }
-        self.theoretical = self.theoretical.max(now).plus(self.interval);
-        Ok(())
+        if self.interval.is_zero() {
+            return Err(wait.min(RETRY_AFTER_MAX)); // a quiet is over for all at once
+        }
+        let at = match ticket {
+            Some(at) if at > now && at >= self.quiet_until => return Err(at.since(now).min(RETRY_AFTER_MAX)),
+            // Somebody was faster, or there is a quiet: as soon as may be, since they have waited for it once.
+            Some(_) => now.plus(wait).max(self.again_until.plus(self.interval)),
+            None if in_turn => now.plus(wait),
+            None => now.max(self.given_until).max(self.again_until).max(self.quiet_until).plus(self.interval),
+        };
+        self.give(who, now, at, ticket.is_some());
+        Err(at.since(now).min(RETRY_AFTER_MAX))
+    }
+
+    /// Remembers whose moment this is.
+    fn give(&mut self, who: &str, now: Timestamp, at: Timestamp, again: bool) {
+        if self.held_until <= now {
+            // Those that are overdue will not come, or are in no hurry.
+            self.tickets.clear();
+        }
+        if self.tickets.len() >= TICKETS_MAX && !self.tickets.contains_key(who) {
+            return;
+        }
+        self.tickets.insert(who.to_owned(), at);
+        let last = if again { &mut self.again_until } else { &mut self.given_until };
+        *last = at.max(*last);
+        self.held_until = self.held_until.max(at.plus(LATE));
     }
 
     /// How long somebody has to wait for a slot: those who are sent away come back one after the other, as slots become
     /// free, since each coming back is an attempt of its activity and there are not many of them.
     fn queue(&mut self, now: Timestamp) -> Duration {
-        let turn = (self.answer / self.slots).max(Duration::from_millis(10));
+        let turn = (self.answer / self.slots).max(self.interval).max(Duration::from_millis(10));
         self.queue_until = self.queue_until.max(now).plus(turn);
         self.queue_until.since(now).clamp(SHORT, RETRY_AFTER_MAX)
     }
@@ -163,21 +215,24 @@ impl Pace {
         Pace { gauge: Mutex::new(Gauge::new(config)), slots: Semaphore::new(slots.min(Semaphore::MAX_PERMITS)) }
     }
 
-    /// The right to send one request, held until its answer is there.
-    pub(super) async fn admit(&self) -> Result<Slot<'_>, ModelError> {
+    /// The right to send one request, held until its answer is there. `who` is the same for every attempt of a call.
+    pub(super) async fn admit(&self, who: &str) -> Result<Slot<'_>, ModelError> {
         let permit = tokio::time::timeout(SHORT, self.slots.acquire()).await;
         let Some(permit) = permit.ok().and_then(Result::ok) else {
-            return Err(paced("too many requests are under way", self.with(|gauge| gauge.queue(now()))));
+            return Err(paced(code::PACED, "too many requests are under way", self.with(|gauge| gauge.queue(now()))));
         };
         for _ in 0..SHORT_WAITS {
-            let admitted = self.with(|gauge| gauge.admit(now()));
+            let (admitted, has_turn) = self.with(|gauge| (gauge.admit(who, now()), gauge.tickets.contains_key(who)));
             match admitted {
                 Ok(()) => return Ok(Slot { pace: self, since: now(), _permit: permit }),
                 Err(wait) if wait <= SHORT => tokio::time::sleep(wait).await,
-                Err(wait) => return Err(paced("the provider is to be left alone for a while", wait)),
+                Err(wait) => {
+                    let code = if has_turn { code::TURN } else { code::PACED };
+                    return Err(paced(code, "the provider is to be left alone for a while", wait));
+                }
             }
         }
-        Err(paced("too many requests want to go", self.with(|gauge| gauge.queue(now()))))
+        Err(paced(code::PACED, "too many requests want to go", self.with(|gauge| gauge.queue(now()))))
     }
 
     /// Remembers what an answer says about the pace.
@@ -216,8 +271,8 @@ impl Drop for Slot<'_> {
     }
 }
 
-fn paced(why: &str, after: Duration) -> ModelError {
-    let mut error = ModelError::retry(code::PACED, format!("{why}; this request goes later"));
+fn paced(code: &str, why: &str, after: Duration) -> ModelError {
+    let mut error = ModelError::retry(code, format!("{why}; this request goes later"));
     error.class = ErrorClass::Retry { after: Some(after) };
     error
 }

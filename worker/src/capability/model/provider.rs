@@ -104,7 +104,7 @@ impl Provider {
         call: &Call,
         sink: &mut dyn TokenSink,
     ) -> Result<ChatResponse, ModelError> {
-        let _slot = self.pace.admit().await?;
+        let _slot = self.pace.admit(&call.idempotency_key).await?;
         let key = match &self.key {
             Some(reference) => Some(reference.resolve().await?),
             None => None,

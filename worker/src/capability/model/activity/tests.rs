@@ -101,6 +101,21 @@ fn a_provider_that_wants_no_delay_is_not_stormed() {
     assert!(all.len() > 10, "attempts come back at different moments: {all:?}");
 }
 
+#[test]
+fn a_moment_of_its_own_is_kept_to_the_point() {
+    let after = Duration::from_secs(600);
+    let of = |code: &str| {
+        let mut error = ModelError::retry(code, "later");
+        error.class = ErrorClass::Retry { after: Some(after) };
+        match failure("p", &Call::alone("a"), &error).kind {
+            FailureKind::Application { next_retry_delay: Some(delay), .. } => delay,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(of(code::TURN), after);
+    assert!(of(code::PACED) > after, "others are spread");
+}
+
 #[tokio::test]
 async fn a_cancellation_ends_the_wait_and_so_does_the_timeout() {
     let (_mock, config) = mocked(MockAnswer::Say(mock::says("late")).later(Duration::from_secs(60))).await;
