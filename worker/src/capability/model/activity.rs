@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::code;
 use super::config::Models;
-use super::conform::{Checked, check};
+use super::conform::{Checked, check, schema_problem};
 use super::prices::Cost;
-use super::{Call, CallTag, ChatRequest, ChatResponse, ErrorClass, ModelError, Token, TokenSink};
+use super::{Call, CallTag, ChatRequest, ChatResponse, ErrorClass, ModelError, OutputSchema, Token, TokenSink};
 
 /// The activity type.
 pub const MODEL: &str = "model";
@@ -88,6 +88,13 @@ pub(super) async fn run(
     let ModelInput { provider, request, timeout_ms } = input;
     let model = models.get(&provider);
     let call = call(&context, Duration::from_millis(timeout_ms));
+    if let Some(OutputSchema { name, schema }) = &request.schema
+        && let Some(why) = schema_problem(schema)
+    {
+        // No answer could be right, and each would be paid for.
+        let error = ModelError::fatal(code::SCHEMA, format!("the output schema `{name}` itself is wrong: {why}"));
+        return Err(failure(&provider, &call, &error).into());
+    }
     let _cancel = call.canceled.clone().drop_guard();
     let mut sink = Shown { live: models.config().live.sink(call.tag.clone()), context: context.clone(), chars: 0 };
     let answered = tokio::select! {

@@ -124,6 +124,8 @@ pub mod code {
     pub const NOT_ALLOWED: &str = "model_requests_not_allowed";
     pub const CASSETTE_MISS: &str = "cassette_miss";
     pub const CASSETTE: &str = "cassette";
+    /// The schema that an answer is wanted under is none.
+    pub const SCHEMA: &str = "wrong_schema";
     pub const UNKNOWN_PROVIDER: &str = "unknown_provider";
     pub const CONFIGURATION: &str = "configuration";
     pub const SCRIPT: &str = "script";
