@@ -11,6 +11,7 @@ pub mod http;
 pub mod model;
 pub mod process;
 pub mod scripted;
+mod scrub;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -12,7 +12,7 @@ use super::call::code;
 use super::errors::{self, Refusal};
 use super::function::show;
 use super::pace::{Pace, PaceConfig};
-use super::scrub::{ScrubbedSink, Scrubber};
+use super::scrub::{ScrubbedSink, of_key};
 use super::secret::{Secret, SecretRef};
 use super::sse::{Event, Limits, Parser, SseError};
 use super::transport::{Endpoint, Headers, Incoming, TransportLimits};
@@ -21,6 +21,7 @@ use super::{
     Answering, Call, ChatRequest, ChatResponse, Message, Model, ModelError, OutputSchema, TokenSink, Wire, limits,
 };
 use crate::capability::http::now;
+use crate::capability::scrub::Scrubber;
 
 /// What the worker's owner says about a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,7 +110,7 @@ impl Provider {
             Some(reference) => Some(reference.resolve().await?),
             None => None,
         };
-        let scrubber = Scrubber::of(key.as_ref().map(Secret::expose));
+        let scrubber = of_key(key.as_ref().map(Secret::expose));
         let mut windows = Vec::new();
         let exchange = self.exchange(request, call, key.as_ref(), &scrubber, sink, &mut windows);
         let answered = match tokio::time::timeout(call.timeout, exchange).await {
