@@ -16,6 +16,7 @@ pub mod embedded;
 pub mod examples;
 #[cfg(test)]
 mod fake;
+pub mod harvest;
 #[cfg(test)]
 pub(crate) mod stage;
 pub mod supervisor;

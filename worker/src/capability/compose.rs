@@ -5,11 +5,13 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use bosun_engine::{ActivityContext, ActivityError, Failure};
 use serde::{Deserialize, Serialize};
+
+use super::durable::write_whole;
 
 pub const COMPOSE: &str = "compose";
 /// The failure type of a report that cannot be written.
@@ -109,14 +111,9 @@ fn write(directory: &Path, out: &str, text: &str, key: &str) -> io::Result<PathB
     if !parent.starts_with(&directory) {
         return Err(outside(&parent));
     }
-    let target = parent.join(name);
-    let beside = parent.join(format!(".{}.{key}", name.to_string_lossy()));
-    let mut file = File::create(&beside)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&beside, &target)?;
-    File::open(&parent)?.sync_all()?;
-    Ok(target)
+    let beside = format!(".{}.{key}", name.to_string_lossy());
+    write_whole(File::open(&parent)?, name, beside.as_str(), text.as_bytes())?;
+    Ok(parent.join(name))
 }
 
 /// The parent directory with links resolved. Missing directories are made one by one, so that none is made outside.

@@ -6,7 +6,7 @@
 //! directory like any other. It knows no agent and asks nobody.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
@@ -14,6 +14,8 @@ use bosun_engine::{ActivityContext, ActivityError, Failure};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+
+use super::durable::{sync, write_whole};
 
 /// The activity type.
 pub const FILE: &str = "file";
@@ -180,7 +182,9 @@ fn walk(root: OwnedFd, way: &[&str], create: bool, path: &str) -> Result<OwnedFd
     for name in way {
         if create {
             match rustix::fs::mkdirat(&at, *name, Mode::from_raw_mode(0o755)) {
-                Ok(()) | Err(Errno::EXIST) => {}
+                // A file in it is there after a power cut only if the directory itself is.
+                Ok(()) => sync(&at, "directory").map_err(|why| failure(FILE_FAILED, format!("`{path}`: {why}")))?,
+                Err(Errno::EXIST) => {}
                 Err(why) => return Err(failed(path)(why)),
             }
         }
@@ -255,28 +259,17 @@ fn write(directory: &OwnedFd, name: &str, content: &str, input: &FileInput, key:
         Ok(_) | Err(Errno::NOENT) => {}
         Err(why) => return Err(failed(why)),
     }
-    let temporary = format!(".{key}.new");
-    // Left by an attempt that was killed; the name is this activity's alone.
-    let _ = rustix::fs::unlinkat(directory, temporary.as_str(), AtFlags::empty());
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(directory, temporary.as_str(), flags, Mode::from_raw_mode(0o644)).map_err(&failed)?;
-    let mut file = File::from(fd);
-    let written = file.write_all(content.as_bytes()).and_then(|()| file.sync_all());
-    let placed = match written {
-        Ok(()) => rustix::fs::renameat(directory, temporary.as_str(), directory, name).map_err(&failed),
-        Err(why) => Err(failure(FILE_FAILED, format!("`{}`: {why}", input.path))),
-    };
-    if let Err(why) = placed {
-        let _ = rustix::fs::unlinkat(directory, temporary.as_str(), AtFlags::empty());
-        return Err(why);
-    }
+    // The name is this activity's alone.
+    let placed = write_whole(directory, name, format!(".{key}.new").as_str(), content.as_bytes());
+    placed.map_err(|why| failure(FILE_FAILED, format!("`{}`: {why}", input.path)))?;
     Ok(FileOutput::Written { written: content.len() as u64 })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
+    use super::super::durable::tests::SYNCED;
     use super::*;
 
     fn input(root: &Path, op: FileOp, path: &str, content: Option<&str>) -> FileInput {
@@ -300,6 +293,19 @@ mod tests {
         assert_eq!(listed, Ok(FileOutput::Entries { entries: vec![entry("c.txt", "file", 5)], truncated: false }));
         assert!(matches!(act_in(root.path(), FileOp::List, ".", None), Ok(FileOutput::Entries { entries, .. })
             if entries.len() == 1 && entries[0].kind == "directory"));
+    }
+
+    #[test]
+    fn a_written_file_keeps_its_mode_and_is_synced_with_the_directories_on_its_way() {
+        let root = tempfile::tempdir().unwrap();
+        SYNCED.take();
+        act_in(root.path(), FileOp::Write, "bin/run.sh", Some("echo 1")).unwrap();
+        assert_eq!(SYNCED.take(), ["directory", "file", "directory"]);
+        let path = root.path().join("bin/run.sh");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o750)).unwrap();
+        act_in(root.path(), FileOp::Write, "bin/run.sh", Some("echo 2")).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o750);
+        assert_eq!(SYNCED.take(), ["file", "directory"]);
     }
 
     /// G35, G41: nothing outside the root is opened, whatever the path says.

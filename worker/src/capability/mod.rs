@@ -5,11 +5,13 @@
 
 pub mod compose;
 pub mod demo;
+mod durable;
 pub mod file;
 pub mod http;
 pub mod model;
 pub mod process;
 pub mod scripted;
+mod scrub;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -5,5 +5,6 @@
 
 mod plays;
 mod scenes;
+mod tapes;
 
 bosun_replay::trip_wires!();

@@ -20,9 +20,8 @@ use tokio::sync::Notify;
 
 use crate::plays::play;
 
-fn activities(mock: &MockProvider, wire: Wire, conversations: &Conversations) -> ActivityRegistry {
-    let mut config = CapabilityConfig { model: ModelConfig::default(), ..CapabilityConfig::default() };
-    config.model = config.model.with_provider("mock", mock.config(wire));
+fn activities(model: ModelConfig, conversations: &Conversations) -> ActivityRegistry {
+    let config = CapabilityConfig { model, ..CapabilityConfig::default() };
     let mut registry = ActivityRegistry::new();
     capability::register(&mut registry, &config).unwrap();
     agent::register_activities(&mut registry, conversations.clone());
@@ -33,31 +32,37 @@ fn workflows() -> WorkflowRegistry {
     agent::register(supervisor::register(WorkflowRegistry::new()))
 }
 
-/// A worker whose provider is the mock.
-struct Scene {
+/// A worker and its models.
+pub(crate) struct Scene {
     environment: Option<TestEnvironment>,
-    wire: Wire,
+    model: ModelConfig,
 }
 
 impl Scene {
-    fn new(mock: &MockProvider, wire: Wire) -> Scene {
-        let conversations = Conversations::default();
-        let environment = TestEnvironment::start(workflows(), activities(mock, wire, &conversations)).unwrap();
-        conversations.attach(Arc::new(environment.client()));
-        Scene { environment: Some(environment), wire }
+    pub(crate) fn new(mock: &MockProvider, wire: Wire) -> Scene {
+        Scene::of(ModelConfig::default().with_provider("mock", mock.config(wire)))
     }
-    fn client(&self) -> Client {
+    pub(crate) fn of(model: ModelConfig) -> Scene {
+        let conversations = Conversations::default();
+        let environment = TestEnvironment::start(workflows(), activities(model.clone(), &conversations)).unwrap();
+        conversations.attach(Arc::new(environment.client()));
+        Scene { environment: Some(environment), model }
+    }
+    pub(crate) fn client(&self) -> Client {
         self.environment.as_ref().unwrap().client()
     }
+    pub(crate) async fn settle(&self) {
+        self.environment.as_ref().unwrap().settle().await;
+    }
     /// A power cut; what was under way is gone.
-    fn crash(&mut self, seed: u64, mock: &MockProvider) {
+    fn crash(&mut self, seed: u64) {
         let conversations = Conversations::default();
-        let activities = activities(mock, self.wire, &conversations);
+        let activities = activities(self.model.clone(), &conversations);
         let after = self.environment.take().unwrap().crash(seed, |options| options.activities = activities).unwrap();
         conversations.attach(Arc::new(after.client()));
         self.environment = Some(after);
     }
-    async fn start(&self, preset: Preset) {
+    pub(crate) async fn start(&self, preset: Preset) {
         let path = format!("{}/../fixtures/supervisors/presets/{}.yaml", env!("CARGO_MANIFEST_DIR"), preset.name());
         let mut file = read_spec(&path, &std::fs::read_to_string(&path).unwrap()).unwrap_or_else(|why| panic!("{why}"));
         file.spec.via =
@@ -66,7 +71,7 @@ impl Scene {
         let request = StartWorkflow::new(SUPERVISOR.into(), "run".into()).input(Payload::encode(&input).unwrap());
         self.client().start(request).await.unwrap();
     }
-    async fn report(&self) -> Value {
+    pub(crate) async fn report(&self) -> Value {
         let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(60)) };
         let result = self.client().result(&Target::workflow("run".into()), wait).await.unwrap();
         match result.expect("it ends in time").outcome {
@@ -141,7 +146,7 @@ async fn what_was_recorded_is_never_asked_for_again() {
                 _ = scene.report() => break,
             }
             let (_, answered) = recorded(&scene.client()).await;
-            scene.crash(cut_after as u64, &mock);
+            scene.crash(cut_after as u64);
             // What was asked for before the cut and not recorded may be asked for again, and nothing else.
             let under_way = mock.count() - answered;
             let report = scene.report().await;
@@ -173,7 +178,7 @@ async fn refused(preset: Preset) {
     let mock = mock.await.unwrap();
     let scene = Scene::new(&mock, Wire::OpenAi);
     scene.start(preset).await;
-    scene.environment.as_ref().unwrap().settle().await;
+    scene.settle().await;
     let target = Target::workflow("run".into());
     let parked = scene.client().query(&target, &"parked".into(), Payload::null()).await.unwrap().to_json();
     assert_eq!(parked["parked"], true, "{parked}");

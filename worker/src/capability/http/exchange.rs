@@ -11,10 +11,14 @@ use bosun_engine::{ActivityContext, ActivityError, Failure, Timestamp, hex};
 use reqwest::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Response, redirect};
 
-use super::address::{GuardedResolver, RefusedAddress};
-use super::request::{Prepared, Secrets, refused, shown};
+use super::address::GuardedResolver;
+use super::request::{Prepared, refused, shown};
 use super::retry::failure_of;
 use super::*;
+use crate::capability::scrub::Scrubber;
+
+/// The most of a refusal that goes into a message.
+const SAID_CHARS: usize = 300;
 
 /// A client with its guard. Cheap to clone; connections are shared.
 #[derive(Clone)]
@@ -112,8 +116,11 @@ impl HttpClient {
             || if input.success.is_empty() { status.is_success() } else { input.success.contains(&status.as_u16()) };
         if !success {
             let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-            let text = prepared.secrets.redact(&String::from_utf8_lossy(&bytes));
-            let message = format!("{} {} answered {status}{}", prepared.method, prepared.target(), excerpt(&text));
+            let text = String::from_utf8_lossy(&bytes);
+            let text = if truncated { prepared.secrets.cut_text(&text) } else { prepared.secrets.text(&text) };
+            let said = excerpt(&text, SAID_CHARS);
+            let colon = if said.is_empty() { "" } else { ": " };
+            let message = format!("{} {} answered {status}{colon}{said}", prepared.method, prepared.target());
             return Err(failure_of(status.as_u16(), message, retry_after, now()));
         }
         if truncated && input.too_large == TooLarge::Error {
@@ -130,12 +137,12 @@ impl HttpClient {
             body,
             encoding,
             truncated,
-            url: prepared.secrets.redact(prepared.url.as_str()),
+            url: prepared.secrets.text(prepared.url.as_str()),
         })
     }
 }
 
-fn readable(mut bytes: Vec<u8>, secrets: &Secrets, truncated: bool) -> (String, BodyEncoding) {
+fn readable(mut bytes: Vec<u8>, secrets: &Scrubber, truncated: bool) -> (String, BodyEncoding) {
     if let Err(why) = std::str::from_utf8(&bytes)
         && truncated
         && why.error_len().is_none()
@@ -143,12 +150,13 @@ fn readable(mut bytes: Vec<u8>, secrets: &Secrets, truncated: bool) -> (String, 
         bytes.truncate(why.valid_up_to()); // the cap cut a character in two
     }
     match String::from_utf8(bytes) {
-        Ok(text) => (secrets.redact(&text), BodyEncoding::Text),
-        Err(why) => (hex(why.as_bytes()), BodyEncoding::Base16),
+        Ok(text) if truncated => (secrets.cut_text(&text), BodyEncoding::Text),
+        Ok(text) => (secrets.text(&text), BodyEncoding::Text),
+        Err(why) => (hex(&secrets.bytes(why.into_bytes(), truncated)), BodyEncoding::Base16),
     }
 }
 
-fn kept_headers(response: &Response, secrets: &Secrets) -> BTreeMap<String, String> {
+fn kept_headers(response: &Response, secrets: &Scrubber) -> BTreeMap<String, String> {
     let mut headers: BTreeMap<String, String> = BTreeMap::new();
     for (name, value) in response.headers() {
         let name = name.as_str();
@@ -156,39 +164,25 @@ fn kept_headers(response: &Response, secrets: &Secrets) -> BTreeMap<String, Stri
         if name == "set-cookie" {
             continue;
         }
-        let value = secrets.redact(&String::from_utf8_lossy(value.as_bytes()));
+        let value = secrets.text(&String::from_utf8_lossy(value.as_bytes()));
         headers.entry(name.to_owned()).and_modify(|all| *all = format!("{all}, {value}")).or_insert(value);
     }
     headers
 }
 
-fn excerpt(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut end = line.len().min(300);
-    while !line.is_char_boundary(end) {
-        end -= 1;
-    }
-    if end == 0 { String::new() } else { format!(": {}", &line[..end]) }
-}
-
 /// The failure of a request without an answer. The library's message is used without its URL, which may hold secrets.
 fn transport(prepared: &Prepared, why: reqwest::Error) -> Failure {
     let why = why.without_url();
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&why);
-    let mut text = String::new();
-    while let Some(error) = cause {
-        if let Some(refused) = error.downcast_ref::<RefusedAddress>() {
-            return Failure::application(HTTP_REFUSED_ADDRESS, refused.to_string()).non_retryable();
-        }
-        text = error.to_string(); // the innermost says what happened
-        cause = error.source();
-    }
-    let message = format!("{} {} failed: {}", prepared.method, shown(&prepared.url), prepared.secrets.redact(&text));
+    let text = match innermost(&why) {
+        Ok(text) => text,
+        Err(refused) => return Failure::application(HTTP_REFUSED_ADDRESS, refused.to_string()).non_retryable(),
+    };
+    let message = format!("{} {} failed: {}", prepared.method, shown(&prepared.url), prepared.secrets.text(&text));
     if why.is_builder() { refused(message) } else { Failure::application(HTTP_TRANSPORT, message) }
 }
 
-/// Only for `Retry-After` dates. An activity may read the clock.
-fn now() -> Timestamp {
+/// Only for dates and times that servers give. An activity may read the clock.
+pub(in crate::capability) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }

@@ -6,6 +6,7 @@
 
 mod address;
 mod exchange;
+mod explain;
 mod request;
 mod retry;
 
@@ -18,7 +19,9 @@ use serde_json::Value;
 pub(in crate::capability) use address::RefusedAddress;
 pub use address::is_public;
 pub use exchange::HttpClient;
-pub(in crate::capability) use exchange::guarded_client;
+pub(in crate::capability) use exchange::{guarded_client, now};
+pub(in crate::capability) use explain::{excerpt, innermost};
+pub(in crate::capability) use retry::{RETRY_AFTER_MAX, may_pass, retry_after, seconds};
 
 /// The activity type.
 pub const HTTP: &str = "http";

@@ -1,7 +1,7 @@
 //! From the activity's input to the requests that are sent: method, headers with secrets, body, redirects.
 //!
 //! Invariant: a secret is read from the environment or a file when it is needed, is marked sensitive, and is cut out of
-//! everything that comes back ([`Secrets::redact`]). Another origin gets none of the headers that may be credentials.
+//! everything that comes back ([`Scrubber`]). Another origin gets none of the headers that may be credentials.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, StatusCode, Url};
 
 use super::*;
+use crate::capability::scrub::Scrubber;
 
 /// One request to send, and what may become of it.
 #[derive(Debug)]
@@ -18,31 +19,12 @@ pub(super) struct Prepared {
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     pub(super) body: Option<Vec<u8>>,
-    pub(super) secrets: Secrets,
+    /// Cuts out what nobody may see again, in case the server echoes what it was sent.
+    pub(super) secrets: Scrubber,
 }
 
-/// Values that nobody may see again.
-#[derive(Default)]
-pub(super) struct Secrets(Vec<String>);
-
-impl std::fmt::Debug for Secrets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} secrets", self.0.len())
-    }
-}
-
-impl Secrets {
-    fn add(&mut self, secret: &str) {
-        // A very short value would cut holes into every text and is no secret.
-        if secret.len() >= 4 {
-            self.0.push(secret.to_owned());
-        }
-    }
-    /// The text without secrets, in case the server echoes what it was sent.
-    pub(super) fn redact(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "[redacted]"))
-    }
-}
+/// A very short value would cut holes into every text and is no secret.
+const SECRET_LEN_MIN: usize = 4;
 
 pub(super) fn refused(message: impl Into<String>) -> Failure {
     Failure::application(HTTP_REQUEST, message).non_retryable()
@@ -56,7 +38,7 @@ impl Prepared {
         let method = Method::from_bytes(input.method.to_ascii_uppercase().as_bytes())
             .map_err(|_| refused(format!("{:?} is no HTTP method", input.method)))?;
         let url = Url::parse(&input.url).map_err(|why| refused(format!("the URL cannot be read: {why}")))?;
-        let mut secrets = Secrets::default();
+        let mut secrets = Scrubber::default();
         let mut headers = header_map(config, &input.headers, &mut secrets)?;
         let body = match (&input.body, &input.json) {
             (Some(_), Some(_)) => return Err(refused("either body or json, not both")),
@@ -131,7 +113,7 @@ pub(super) fn shown(url: &Url) -> String {
 fn header_map(
     config: &HttpConfig,
     texts: &BTreeMap<String, HeaderText>,
-    secrets: &mut Secrets,
+    secrets: &mut Scrubber,
 ) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
     for (name, text) in texts {
@@ -151,16 +133,16 @@ fn header_map(
     Ok(headers)
 }
 
-fn from_env(config: &HttpConfig, name: &str, secrets: &mut Secrets) -> Result<String, Failure> {
+fn from_env(config: &HttpConfig, name: &str, secrets: &mut Scrubber) -> Result<String, Failure> {
     if config.secret_env.as_ref().is_some_and(|allowed| !allowed.iter().any(|allowed| allowed == name)) {
         return Err(refused(format!("headers may not be taken from the environment variable {name}")));
     }
     let secret = std::env::var(name).map_err(|_| refused(format!("the environment variable {name} is not set")))?;
-    secrets.add(&secret);
+    secrets.add(&secret, SECRET_LEN_MIN);
     Ok(secret)
 }
 
-fn from_file(config: &HttpConfig, from: &FromFile, secrets: &mut Secrets) -> Result<String, Failure> {
+fn from_file(config: &HttpConfig, from: &FromFile, secrets: &mut Scrubber) -> Result<String, Failure> {
     let path = from.file.display();
     let unreadable = |why: std::io::Error| refused(format!("the file {path} for a header cannot be read: {why}"));
     let file = from.file.canonicalize().map_err(unreadable)?;
@@ -168,6 +150,6 @@ fn from_file(config: &HttpConfig, from: &FromFile, secrets: &mut Secrets) -> Res
         return Err(refused(format!("headers may not be taken from the file {path}")));
     }
     let secret = std::fs::read_to_string(file).map_err(unreadable)?.trim().to_owned();
-    secrets.add(&secret);
+    secrets.add(&secret, SECRET_LEN_MIN);
     Ok(secret)
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use bosun_engine::{Failure, Timestamp};
 
 /// A server that names a later time is asked again after this long.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
+pub(in crate::capability) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
 
-/// Whether the same request may succeed later.
-pub(super) fn may_pass(status: u16) -> bool {
+/// Whether the same request may succeed later, by status alone.
+pub(in crate::capability) fn may_pass(status: u16) -> bool {
     matches!(status, 408 | 409 | 425 | 429 | 500..=599)
 }
 
@@ -21,23 +21,28 @@ pub(super) fn failure_of(status: u16, message: String, retry_after: Option<&str>
     if !may_pass(status) {
         return failure.non_retryable();
     }
-    match retry_after.and_then(|text| delay(text, now)) {
+    match retry_after.and_then(|text| self::retry_after(text, now)) {
         Some(delay) => failure.retry_after(delay),
         None => failure,
     }
 }
 
-/// `Retry-After`: seconds, or an HTTP date.
-fn delay(text: &str, now: Timestamp) -> Option<Duration> {
+/// `Retry-After`: seconds, also a part of one, or an HTTP date. At most [`RETRY_AFTER_MAX`]; none for what is neither.
+pub(in crate::capability) fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
     let delay = match text.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
+        Ok(number) => seconds(number)?,
         Err(_) => {
             let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_zoned(text).ok()?;
             Timestamp(at.timestamp().as_microsecond()).since(now)
         }
     };
     Some(delay.min(RETRY_AFTER_MAX))
+}
+
+/// None for what is no length of time: negative, not a number, endless.
+pub(in crate::capability) fn seconds(number: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(number).ok()
 }
 
 #[cfg(test)]
@@ -64,10 +69,13 @@ mod tests {
             ("999999", Some(3_600)),
             ("soon", None),
             ("-5", None),
+            ("NaN", None),
+            ("inf", None),
         ];
         for (text, seconds) in cases {
-            assert_eq!(delay(text, now), seconds.map(Duration::from_secs), "{text}");
+            assert_eq!(retry_after(text, now), seconds.map(Duration::from_secs), "{text}");
         }
+        assert_eq!(retry_after("1.5", now), Some(Duration::from_millis(1_500)));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bosun_engine::{ActivityError, Failure, FailureKind};
+use bosun_engine::{ActivityError, Failure, FailureKind, hex};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -339,6 +339,36 @@ async fn secrets_are_sent_and_never_seen_again() {
         assert!(!shown.contains("file-secret") && shown.contains("you sent [redacted]"), "{shown}");
     }
     assert!(server.requests().iter().all(|request| request.contains("authorization: Bearer file-secret\r\n")));
+}
+
+/// Servers echo what they were sent in spellings of their own, and answers are cut anywhere.
+#[tokio::test]
+async fn a_secret_in_another_spelling_is_not_seen_either() {
+    const SECRET: &str = "file/secret+0123456789";
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("token");
+    std::fs::write(&file, SECRET).unwrap();
+    let base64 = "QmVhcmVyIGZpbGUvc2VjcmV0KzAxMjM0NTY3ODk="; // of `Bearer` and the secret
+    let spelled = format!("{base64} file%2Fsecret%2B0123456789 {}", hex(SECRET.as_bytes()));
+    let no_text = [b"\xff\xfe".as_slice(), SECRET.as_bytes(), b"\xff file/secret"].concat();
+    let server = serve(vec![
+        answer("200 OK", &[&format!("x-echo: {base64}")], &spelled),
+        answer("500 No", &[], &spelled),
+        answer("200 OK", &[], &format!("{} file/secret+01234", "x".repeat(180))),
+        answer("500 No", &[], &format!("{} file/secret+01234", "x".repeat(180))),
+        raw_answer("200 OK", &[], &[no_text, vec![b'+'; 200]].concat()),
+    ])
+    .await;
+    for (path, response_max) in [("0", 1_000), ("1", 1_000), ("2", 192), ("3", 192), ("4", 37)] {
+        let mut input = HttpInput { response_max, too_large: TooLarge::Truncate, ..HttpInput::get(server.url(path)) };
+        let secret = HeaderText::File(FromFile { file: file.clone(), prefix: "Bearer ".into() });
+        input.headers.insert("Authorization".into(), secret);
+        let result = run_with(loopback(), input).await;
+        let shown = format!("{result:?}");
+        let is_redacted = shown.contains("[redacted]") || shown.contains(&hex(b"[redacted]"));
+        let parts = ["file/secret", "file%2F", &hex(b"file/secret"), "ZpbGUvc2VjcmV0"];
+        assert!(is_redacted && !parts.iter().any(|part| shown.contains(part)), "{path}: {shown}");
+    }
 }
 
 #[tokio::test]

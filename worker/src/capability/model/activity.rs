@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::call::code;
 use super::config::Models;
-use super::conform::{Checked, check};
+use super::conform::{Checked, check, schema_problem};
 use super::prices::Cost;
-use super::{Call, CallTag, ChatRequest, ChatResponse, ErrorClass, ModelError, Token, TokenSink};
+use super::{Call, CallTag, ChatRequest, ChatResponse, ErrorClass, ModelError, OutputSchema, Token, TokenSink};
 
 /// The activity type.
 pub const MODEL: &str = "model";
@@ -87,6 +88,13 @@ pub(super) async fn run(
     let ModelInput { provider, request, timeout_ms } = input;
     let model = models.get(&provider);
     let call = call(&context, Duration::from_millis(timeout_ms));
+    if let Some(OutputSchema { name, schema }) = &request.schema
+        && let Some(why) = schema_problem(schema)
+    {
+        // No answer could be right, and each would be paid for.
+        let error = ModelError::fatal(code::SCHEMA, format!("the output schema `{name}` itself is wrong: {why}"));
+        return Err(failure(&provider, &call, &error).into());
+    }
     let _cancel = call.canceled.clone().drop_guard();
     let mut sink = Shown { live: models.config().live.sink(call.tag.clone()), context: context.clone(), chars: 0 };
     let answered = tokio::select! {
@@ -139,7 +147,9 @@ fn failure(provider: &str, call: &Call, error: &ModelError) -> Failure {
     let failure = match error.class {
         ErrorClass::Retry { after: None } => Failure::application(MODEL_RETRY, message),
         ErrorClass::Retry { after: Some(after) } => {
-            Failure::application(MODEL_RETRY, message).retry_after(spread(after, call))
+            // Who has a moment of its own comes then: nobody else does, and late it would be somebody else's.
+            let has_turn = error.code.as_deref() == Some(code::TURN);
+            Failure::application(MODEL_RETRY, message).retry_after(if has_turn { after } else { spread(after, call) })
         }
         ErrorClass::NeedsHuman => Failure::application(MODEL_NEEDS_HUMAN, message).non_retryable(),
         ErrorClass::Fatal => Failure::application(MODEL_FATAL, message).non_retryable(),

@@ -118,10 +118,14 @@ pub mod code {
     pub const REFUSED_ADDRESS: &str = "refused_address";
     /// Our own pace: too many requests of this worker at a time, or a limit that the provider announced.
     pub const PACED: &str = "paced";
+    /// The same, and the call was given a moment of its own to come back at.
+    pub const TURN: &str = "paced_turn";
     pub const SECRET: &str = "secret_unavailable";
     pub const NOT_ALLOWED: &str = "model_requests_not_allowed";
     pub const CASSETTE_MISS: &str = "cassette_miss";
     pub const CASSETTE: &str = "cassette";
+    /// The schema that an answer is wanted under is none.
+    pub const SCHEMA: &str = "wrong_schema";
     pub const UNKNOWN_PROVIDER: &str = "unknown_provider";
     pub const CONFIGURATION: &str = "configuration";
     pub const SCRIPT: &str = "script";

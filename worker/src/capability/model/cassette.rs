@@ -2,10 +2,11 @@
 //!
 //! Invariant: a recording is found by the canonical request and how often it was asked before, and by nothing else; an
 //! attempt that is repeated finds the same one. What is not found is an error that shows the nearest recording. Only
-//! answers are recorded, and what looks like a key is cut out when they are written. One JSON file for each.
+//! answers are recorded, and what looks like a key is cut out when they are written. One JSON file for each, or a [`Tape`].
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,14 +14,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::sync::OnceCell;
 
 use super::call::code;
 use super::function::show;
 use super::{Answering, Call, ChatRequest, ChatResponse, Model, ModelError, TokenSink};
 use crate::canonical;
+use crate::capability::durable::write_whole;
 
 mod diff;
 mod redact;
+mod tape;
+
+pub use tape::Tape;
 
 /// What is done with recordings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -81,6 +87,7 @@ pub struct Cassette {
     provider: String,
     inner: Arc<dyn Model>,
     seen: Mutex<BTreeMap<String, Seen>>,
+    tape: OnceCell<Option<Arc<Tape>>>,
 }
 
 impl fmt::Debug for Cassette {
@@ -91,8 +98,10 @@ impl fmt::Debug for Cassette {
 }
 
 impl Cassette {
+    /// `directory`: where recordings are; one that is a file is a [`Tape`], which is played and never written.
     pub fn new(mode: CassetteMode, directory: PathBuf, provider: &str, inner: Arc<dyn Model>) -> Self {
-        Cassette { mode, directory, provider: provider.to_owned(), inner, seen: Mutex::default() }
+        let provider = provider.to_owned();
+        Cassette { mode, directory, provider, inner, seen: Mutex::default(), tape: OnceCell::new() }
     }
 
     async fn ask(
@@ -104,24 +113,43 @@ impl Cassette {
         if self.mode == CassetteMode::Off {
             return self.inner.complete(request, call, sink).await;
         }
-        let request_data = canonical::of(request);
-        let key = canonical::hash(&Value::Array(vec![Value::from(self.provider.as_str()), request_data.clone()]));
-        let occurrence = self.occurrence(&key, &call.idempotency_key);
-        let path = self.directory.join(format!("{}-{occurrence}.json", &key[..32]));
-        if self.mode != CassetteMode::Record
-            && let Some(recording) = read(&path).await?
-        {
-            show(&recording.response, sink);
-            return Ok(recording.response);
+        let tape = self.tape().await?;
+        if self.mode == CassetteMode::Record && tape.is_some() {
+            return Err(broken(&self.directory, &"one file can only be played; name a directory to record into"));
         }
-        if self.mode == CassetteMode::Replay {
-            return Err(self.miss(request_data, occurrence, &path).await);
+        let request_data = canonical::of(request);
+        let key = key(&self.provider, &request_data);
+        let occurrence = self.occurrence(&key, &call.idempotency_key);
+        let name = name(&key, occurrence);
+        let path = self.directory.join(format!("{name}.json"));
+        if self.mode != CassetteMode::Record {
+            let found = match tape {
+                Some(tape) => tape.get(&name).cloned(),
+                None => read(&path).await?,
+            };
+            if let Some(recording) = found {
+                show(&recording.response, sink);
+                return Ok(recording.response);
+            }
+        }
+        if self.mode == CassetteMode::Replay || tape.is_some() {
+            return Err(self.miss(request_data, occurrence, &name).await);
         }
         let response = self.inner.complete(request, call, sink).await?;
         let (provider, request) = (self.provider.clone(), request_data);
         let recording = Recording { version: VERSION, provider, occurrence, request, response: response.clone() };
         write(path, redact::recording(&recording)?).await?;
         Ok(response)
+    }
+
+    /// The recordings, if they are in one file. It is read once.
+    async fn tape(&self) -> Result<Option<&Tape>, ModelError> {
+        let read = || async {
+            let path = self.directory.clone();
+            let read = tokio::task::spawn_blocking(move || Tape::read(&path).map(|tape| tape.map(Arc::new))).await;
+            read.map_err(|why| broken(&self.directory, &why))?.map_err(|why| broken(&self.directory, &why))
+        };
+        self.tape.get_or_try_init(read).await.map(Option::as_deref)
     }
 
     fn occurrence(&self, key: &str, call: &str) -> u32 {
@@ -135,18 +163,22 @@ impl Cassette {
         seen.next
     }
 
-    async fn miss(&self, request: Value, occurrence: u32, path: &Path) -> ModelError {
+    async fn miss(&self, request: Value, occurrence: u32, name: &str) -> ModelError {
         let (directory, provider) = (self.directory.clone(), self.provider.clone());
+        let tape = self.tape.get().cloned().flatten();
         let asked = redact::value(request);
-        let nearest = tokio::task::spawn_blocking(move || nearest(&directory, &provider, &asked)).await;
-        let nearest = match nearest {
+        let nearest = tokio::task::spawn_blocking(move || match tape {
+            Some(tape) => nearest(tape.requests(&provider), &asked),
+            None => nearest(recorded(&directory, &provider), &asked),
+        });
+        let nearest = match nearest.await {
             Ok(Some((name, difference))) if difference.is_empty() => {
                 format!("The same request is recorded in {name}, but not that it was asked {occurrence} times")
             }
             Ok(Some((name, difference))) => format!("The nearest is {name} (- recorded, + asked):\n{difference}"),
-            Ok(None) | Err(_) => format!("There is none of {} in {}", self.provider, self.directory.display()),
+            Ok(None) | Err(_) => format!("There is none of {} there", self.provider),
         };
-        let message = format!("no recording {} for this request. {nearest}", path.display());
+        let message = format!("no recording {name} for this request in {}. {nearest}", self.directory.display());
         ModelError::fatal(code::CASSETTE_MISS, message)
     }
 }
@@ -181,29 +213,50 @@ async fn read(path: &Path) -> Result<Option<Recording>, ModelError> {
 /// Whole or not there: another process may be reading.
 async fn write(path: PathBuf, text: String) -> Result<(), ModelError> {
     let to = path.clone();
-    let written = tokio::task::spawn_blocking(move || {
-        let directory = to.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(directory)?;
-        let beside = to.with_extension(format!("{}.new", std::process::id()));
-        std::fs::write(&beside, text)?;
-        std::fs::rename(&beside, &to)
-    });
-    let written = written.await.map_err(|why| broken(&path, &why))?;
-    written.map_err(|why| broken(&path, &why))
+    let written = tokio::task::spawn_blocking(move || write_file(&to, &text)).await;
+    written.map_err(|why| broken(&path, &why))?.map_err(|why| broken(&path, &why))
+}
+
+fn write_file(path: &Path, text: &str) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default();
+    std::fs::create_dir_all(directory)?;
+    let beside = format!("{}.{}.new", name.display(), std::process::id());
+    write_whole(File::open(directory)?, name, beside.as_str(), text.as_bytes())
+}
+
+/// What a request of a provider is found by.
+fn key(provider: &str, request: &Value) -> String {
+    canonical::hash(&Value::Array(vec![Value::from(provider), request.clone()]))
+}
+
+/// The name of a recording.
+fn name(key: &str, occurrence: u32) -> String {
+    format!("{}-{occurrence}", &key[..32])
+}
+
+/// The recorded requests of a provider in a directory, with their files. What cannot be read is left out.
+fn recorded(directory: &Path, provider: &str) -> impl Iterator<Item = (String, Value)> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    paths.sort();
+    paths.into_iter().take(COMPARED_MAX).filter_map(move |path| {
+        let recording: Recording = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
+        let name = path.file_name()?.to_string_lossy().into_owned();
+        (recording.provider == provider).then_some((name, recording.request))
+    })
 }
 
 /// The recording that differs in the fewest lines, and the differences.
-fn nearest(directory: &Path, provider: &str, asked: &Value) -> Option<(String, String)> {
-    let mut names: Vec<PathBuf> = std::fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path()).collect();
-    names.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
-    names.sort();
+fn nearest<V: std::borrow::Borrow<Value>>(
+    recorded: impl Iterator<Item = (String, V)>,
+    asked: &Value,
+) -> Option<(String, String)> {
     let asked = diff::lines(asked);
-    let recordings = names.iter().take(COMPARED_MAX).filter_map(|path| {
-        let recording: Recording = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-        (recording.provider == provider).then(|| (path, diff::lines(&recording.request)))
-    });
-    let (path, recorded) = recordings.min_by_key(|(_, recorded)| diff::distance(recorded, &asked))?;
-    Some((path.file_name()?.to_string_lossy().into_owned(), diff::diff(&recorded, &asked)))
+    let lines = recorded.take(COMPARED_MAX).map(|(name, request)| (name, diff::lines(request.borrow())));
+    let (name, recorded) = lines.min_by_key(|(_, recorded)| diff::distance(recorded, &asked))?;
+    Some((name, diff::diff(&recorded, &asked)))
 }
 
 #[cfg(test)]

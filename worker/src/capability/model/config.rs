@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::call::code;
 use super::cassette::{Cassette, CassetteMode};
@@ -25,7 +25,7 @@ pub struct ModelConfig {
     /// Models in this program, by the name under which they are asked.
     pub models: BTreeMap<String, Arc<dyn Model>>,
     pub cassette_mode: CassetteMode,
-    /// Where recordings are.
+    /// Where recordings are: a directory, or one file that is played only ([`super::Tape`]).
     pub cassette_dir: PathBuf,
     /// Whether providers may be asked at all.
     pub allow_requests: bool,
@@ -162,8 +162,16 @@ fn provider(known: &Known, variable: &dyn Fn(&str) -> Option<String>) -> Result<
     Ok(Some(ProviderConfig { trusted, ..ProviderConfig::at(known.wire, base_url, key) }))
 }
 
+/// Names that nobody configured and that are remembered. They come from whoever starts runs.
+const MISSING_MAX: usize = 1_000;
+
 /// The models of a running worker, by name.
-pub(super) struct Models(BTreeMap<String, Arc<dyn Model>>, ModelConfig);
+pub(super) struct Models {
+    models: BTreeMap<String, Arc<dyn Model>>,
+    config: ModelConfig,
+    /// What is played of providers that are not there: each counts how often it was asked.
+    missing: Mutex<BTreeMap<String, Arc<dyn Model>>>,
+}
 
 impl Models {
     pub(super) fn new(config: ModelConfig) -> Models {
@@ -176,27 +184,35 @@ impl Models {
             };
             models.insert(name.clone(), recorded(&config, name, model));
         }
-        Models(models, config)
+        Models { models, config, missing: Mutex::default() }
     }
 
     /// The model of this name. One that is not there says so when it is asked, or plays what was recorded of it.
     pub(super) fn get(&self, name: &str) -> Arc<dyn Model> {
-        let Models(models, config) = self;
-        if let Some(why) = &config.problem {
+        if let Some(why) = &self.config.problem {
             return Arc::new(Unusable(ModelError::needs_human(code::CONFIGURATION, why)));
         }
-        models.get(name).cloned().unwrap_or_else(|| {
-            let missing = if config.allow_requests { self.unknown(name) } else { not_allowed(name) };
-            recorded(config, name, Arc::new(Unusable(missing)))
-        })
+        if let Some(model) = self.models.get(name) {
+            return model.clone();
+        }
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = missing.get(name) {
+            return model.clone();
+        }
+        let why = if self.config.allow_requests { self.unknown(name) } else { not_allowed(name) };
+        let model = recorded(&self.config, name, Arc::new(Unusable(why)));
+        if missing.len() < MISSING_MAX {
+            missing.insert(name.to_owned(), model.clone());
+        }
+        model
     }
 
     pub(super) fn config(&self) -> &ModelConfig {
-        &self.1
+        &self.config
     }
 
     fn unknown(&self, name: &str) -> ModelError {
-        let there: Vec<&str> = self.0.keys().map(String::as_str).collect();
+        let there: Vec<&str> = self.models.keys().map(String::as_str).collect();
         let there = there.join(", ");
         let mut message = format!("this worker has no model provider `{name}`; it has: {there}");
         if let Some(Known { prefix, .. }) = KNOWN.iter().find(|known| known.name == name) {

@@ -12,7 +12,7 @@ const PROBLEMS_MAX: usize = 10;
 
 /// What is wrong with a value. Empty if it conforms.
 pub fn problems(schema: &Value, value: &Value) -> Vec<String> {
-    let validator = match jsonschema::options().with_retriever(Nowhere).build(schema) {
+    let validator = match validator(schema) {
         Ok(validator) => validator,
         Err(why) => return vec![excerpt(&format!("the schema itself is wrong: {why}"))],
     };
@@ -26,6 +26,19 @@ pub fn problems(schema: &Value, value: &Value) -> Vec<String> {
         .collect();
     problems.dedup();
     problems
+}
+
+/// What is wrong with a schema itself, which no answer can conform to.
+pub(super) fn schema_problem(schema: &Value) -> Option<String> {
+    validator(schema).err().map(|why| excerpt(&why))
+}
+
+fn validator(schema: &Value) -> Result<jsonschema::Validator, String> {
+    let validator = jsonschema::options().with_retriever(Nowhere).build(schema);
+    validator.map_err(|why| {
+        let place = why.instance_path().to_string();
+        if place.is_empty() { why.to_string() } else { format!("at {place}: {why}") }
+    })
 }
 
 /// References lead nowhere.

@@ -10,9 +10,7 @@ use bosun_engine::Timestamp;
 use serde_json::Value;
 
 use super::{ErrorClass, ModelError};
-
-/// A provider that names a later time is asked again after this long.
-pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
+use crate::capability::http::{self, RETRY_AFTER_MAX, may_pass, retry_after, seconds};
 
 /// The most of a provider's explanation that goes into a message.
 const MESSAGE_CHARS: usize = 400;
@@ -57,11 +55,6 @@ pub(super) fn in_band(body: &Value) -> ModelError {
     };
     let message = said.message.unwrap_or_else(|| excerpt(&body.to_string()));
     ModelError { class, status, code: said.code, message: format!("the provider gave up: {}", excerpt(&message)) }
-}
-
-/// Whether the same request may succeed later, by status alone.
-pub(super) fn may_pass(status: u16) -> bool {
-    matches!(status, 408 | 409 | 429 | 500..=599)
 }
 
 /// Words for "there is no money", which come with 429 or 402 and sometimes with 400 or 403.
@@ -134,10 +127,7 @@ fn status_of(code: &str) -> Option<u16> {
 fn delay(headers: &BTreeMap<String, String>, body: Option<&Value>, now: Timestamp) -> Option<Duration> {
     let header = |name: &str| headers.get(name).map(|text| text.trim());
     let millis = header("retry-after-ms").and_then(|text| text.parse().ok()).and_then(|ms: f64| seconds(ms / 1_000.0));
-    let after = header("retry-after").and_then(|text| match text.parse() {
-        Ok(number) => seconds(number),
-        Err(_) => date(text).map(|at| at.since(now)),
-    });
+    let after = header("retry-after").and_then(|text| retry_after(text, now));
     let longest = [millis, after, body.and_then(body_delay)].into_iter().flatten().max()?;
     Some(longest.min(RETRY_AFTER_MAX))
 }
@@ -152,17 +142,6 @@ fn body_delay(body: &Value) -> Option<Duration> {
         span(rest.split_whitespace().next()?.trim_end_matches(['.', ',']))
     };
     number(body).or_else(|| error.and_then(number)).or_else(said)
-}
-
-/// None for what is no length of time: negative, not a number, endless.
-pub(super) fn seconds(number: f64) -> Option<Duration> {
-    Duration::try_from_secs_f64(number).ok()
-}
-
-/// An HTTP date.
-fn date(text: &str) -> Option<Timestamp> {
-    let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_zoned(text).ok()?;
-    Some(Timestamp(at.timestamp().as_microsecond()))
 }
 
 /// `1m2.5s`, `20ms`, `6m0s`, `1h`.
@@ -190,20 +169,7 @@ pub(super) fn span(text: &str) -> Option<Duration> {
 
 /// One line, not too long.
 pub(super) fn excerpt(text: &str) -> String {
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        if line.len() > MESSAGE_CHARS * 4 {
-            break;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    match line.char_indices().nth(MESSAGE_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+    http::excerpt(text, MESSAGE_CHARS)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! as an error with its length, so that the engine's timer holds it, durably, and the slot is free (operate.md §3.2).
 //! When to go is decided by [`Gauge`], which is pure.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,10 +13,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::call::code;
-use super::errors::RETRY_AFTER_MAX;
 use super::limits::{Counted, Window};
-use super::transport::now;
 use super::{ErrorClass, ModelError};
+use crate::capability::http::{RETRY_AFTER_MAX, now};
 
 /// Waits up to this long are not worth a timer of the engine.
 const SHORT: Duration = Duration::from_millis(1_500);
@@ -32,6 +32,12 @@ const QUIET_MAX: Duration = Duration::from_secs(60);
 
 /// When tokens run low but are not gone.
 const LOW_TOKENS_MAX: Duration = Duration::from_secs(10);
+
+/// Whoever is sent away may come back this much too late, and still goes before those who are new.
+const LATE: Duration = Duration::from_secs(2);
+
+/// More that wait are told to come back, and get no moment of their own until then.
+const TICKETS_MAX: usize = 10_000;
 
 /// The pace that the worker's owner sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,8 +70,15 @@ struct Gauge {
     slots: u32,
     /// How long a slot is held.
     answer: Duration,
-    /// When the last of those that were sent away is to come back.
+    /// When the last of those that were sent away for want of a slot is to come back.
     queue_until: Timestamp,
+    /// Who was sent away for the sake of the interval, and the moment that is theirs.
+    tickets: BTreeMap<String, Timestamp>,
+    /// The last moment that was given away, and the last that was given to somebody who had one before.
+    given_until: Timestamp,
+    again_until: Timestamp,
+    /// Until when somebody with a ticket may still come.
+    held_until: Timestamp,
 }
 
 impl Gauge {
@@ -87,23 +100,61 @@ impl Gauge {
             slots: concurrency.max(1),
             answer: ANSWER_FIRST,
             queue_until: Timestamp::ZERO,
+            tickets: BTreeMap::new(),
+            given_until: Timestamp::ZERO,
+            again_until: Timestamp::ZERO,
+            held_until: Timestamp::ZERO,
         }
     }
 
-    /// Counts a request as gone, or says how long it has to wait.
-    fn admit(&mut self, now: Timestamp) -> Result<(), Duration> {
+    /// Counts a request of `who` as gone, or says how long it has to wait. What goes is bounded by the interval alone,
+    /// whoever comes when; but each that waits is given a moment of its own, since all that came back at one moment would
+    /// be sent away again but for one, and whoever is new goes behind them.
+    fn admit(&mut self, who: &str, now: Timestamp) -> Result<(), Duration> {
         let wait = self.quiet_until.since(now).max(self.theoretical.since(now.plus(self.burst)));
-        if wait > Duration::ZERO {
-            return Err(wait);
+        let ticket = self.tickets.get(who).copied();
+        let in_turn = match ticket {
+            Some(at) => at <= now,
+            None => self.tickets.is_empty() || self.held_until <= now,
+        };
+        if in_turn && wait.is_zero() {
+            self.theoretical = self.theoretical.max(now).plus(self.interval);
+            self.tickets.remove(who);
+            return Ok(());
         }
-        self.theoretical = self.theoretical.max(now).plus(self.interval);
-        Ok(())
+        if self.interval.is_zero() {
+            return Err(wait.min(RETRY_AFTER_MAX)); // a quiet is over for all at once
+        }
+        let at = match ticket {
+            Some(at) if at > now && at >= self.quiet_until => return Err(at.since(now).min(RETRY_AFTER_MAX)),
+            // Somebody was faster, or there is a quiet: as soon as may be, since they have waited for it once.
+            Some(_) => now.plus(wait).max(self.again_until.plus(self.interval)),
+            None if in_turn => now.plus(wait),
+            None => now.max(self.given_until).max(self.again_until).max(self.quiet_until).plus(self.interval),
+        };
+        self.give(who, now, at, ticket.is_some());
+        Err(at.since(now).min(RETRY_AFTER_MAX))
+    }
+
+    /// Remembers whose moment this is.
+    fn give(&mut self, who: &str, now: Timestamp, at: Timestamp, again: bool) {
+        if self.held_until <= now {
+            // Those that are overdue will not come, or are in no hurry.
+            self.tickets.clear();
+        }
+        if self.tickets.len() >= TICKETS_MAX && !self.tickets.contains_key(who) {
+            return;
+        }
+        self.tickets.insert(who.to_owned(), at);
+        let last = if again { &mut self.again_until } else { &mut self.given_until };
+        *last = at.max(*last);
+        self.held_until = self.held_until.max(at.plus(LATE));
     }
 
     /// How long somebody has to wait for a slot: those who are sent away come back one after the other, as slots become
     /// free, since each coming back is an attempt of its activity and there are not many of them.
     fn queue(&mut self, now: Timestamp) -> Duration {
-        let turn = (self.answer / self.slots).max(Duration::from_millis(10));
+        let turn = (self.answer / self.slots).max(self.interval).max(Duration::from_millis(10));
         self.queue_until = self.queue_until.max(now).plus(turn);
         self.queue_until.since(now).clamp(SHORT, RETRY_AFTER_MAX)
     }
@@ -164,21 +215,24 @@ impl Pace {
         Pace { gauge: Mutex::new(Gauge::new(config)), slots: Semaphore::new(slots.min(Semaphore::MAX_PERMITS)) }
     }
 
-    /// The right to send one request, held until its answer is there.
-    pub(super) async fn admit(&self) -> Result<Slot<'_>, ModelError> {
+    /// The right to send one request, held until its answer is there. `who` is the same for every attempt of a call.
+    pub(super) async fn admit(&self, who: &str) -> Result<Slot<'_>, ModelError> {
         let permit = tokio::time::timeout(SHORT, self.slots.acquire()).await;
         let Some(permit) = permit.ok().and_then(Result::ok) else {
-            return Err(paced("too many requests are under way", self.with(|gauge| gauge.queue(now()))));
+            return Err(paced(code::PACED, "too many requests are under way", self.with(|gauge| gauge.queue(now()))));
         };
         for _ in 0..SHORT_WAITS {
-            let admitted = self.with(|gauge| gauge.admit(now()));
+            let (admitted, has_turn) = self.with(|gauge| (gauge.admit(who, now()), gauge.tickets.contains_key(who)));
             match admitted {
                 Ok(()) => return Ok(Slot { pace: self, since: now(), _permit: permit }),
                 Err(wait) if wait <= SHORT => tokio::time::sleep(wait).await,
-                Err(wait) => return Err(paced("the provider is to be left alone for a while", wait)),
+                Err(wait) => {
+                    let code = if has_turn { code::TURN } else { code::PACED };
+                    return Err(paced(code, "the provider is to be left alone for a while", wait));
+                }
             }
         }
-        Err(paced("too many requests want to go", self.with(|gauge| gauge.queue(now()))))
+        Err(paced(code::PACED, "too many requests want to go", self.with(|gauge| gauge.queue(now()))))
     }
 
     /// Remembers what an answer says about the pace.
@@ -217,139 +271,11 @@ impl Drop for Slot<'_> {
     }
 }
 
-fn paced(why: &str, after: Duration) -> ModelError {
-    let mut error = ModelError::retry(code::PACED, format!("{why}; this request goes later"));
+fn paced(code: &str, why: &str, after: Duration) -> ModelError {
+    let mut error = ModelError::retry(code, format!("{why}; this request goes later"));
     error.class = ErrorClass::Retry { after: Some(after) };
     error
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const START: Timestamp = Timestamp(1_000_000_000);
-
-    fn gauge(per_minute: Option<u32>) -> Gauge {
-        Gauge::new(PaceConfig { per_minute, ..PaceConfig::default() })
-    }
-
-    fn secs(n: u64) -> Duration {
-        Duration::from_secs(n)
-    }
-
-    #[test]
-    fn a_minute_takes_so_many_requests_and_a_sixth_of_them_at_once() {
-        let mut gauge = gauge(Some(60));
-        let at_once = (0..100).take_while(|_| gauge.admit(START).is_ok()).count();
-        assert_eq!((at_once, gauge.admit(START).unwrap_err().as_millis()), (10, 60_000 / 51));
-        // Whoever waits as told gets through; a minute later sixty have.
-        let mut now = START;
-        let mut admitted = at_once;
-        while now < START.plus(secs(60)) {
-            match gauge.admit(now) {
-                Ok(()) => admitted += 1,
-                Err(wait) => now = now.plus(wait),
-            }
-        }
-        assert_eq!(admitted, 60);
-    }
-
-    #[test]
-    fn without_a_limit_nobody_waits() {
-        let mut gauge = gauge(None);
-        assert!((0..1_000).all(|_| gauge.admit(START).is_ok()));
-    }
-
-    #[test]
-    fn a_refusal_quiets_every_run() {
-        let mut gauge = gauge(None);
-        gauge.refused(START, Some(429), Some(secs(17)));
-        assert_eq!(gauge.admit(START.plus(secs(2))), Err(secs(15)));
-        // A shorter one does not shorten it.
-        gauge.refused(START, Some(529), Some(secs(1)));
-        assert_eq!(gauge.admit(START), Err(secs(17)));
-        assert_eq!(gauge.admit(START.plus(secs(17))), Ok(()));
-        gauge.refused(START, Some(429), Some(secs(1_000_000)));
-        assert_eq!(gauge.admit(START), Err(RETRY_AFTER_MAX));
-    }
-
-    #[test]
-    fn refusals_without_a_time_quiet_for_twice_as_long_each_time() {
-        let mut gauge = gauge(None);
-        let mut waits = Vec::new();
-        for _ in 0..8 {
-            gauge.quiet_until = START;
-            gauge.refused(START, Some(429), None);
-            waits.push(gauge.admit(START).unwrap_err().as_secs());
-        }
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
-        gauge.answered();
-        gauge.quiet_until = START;
-        gauge.refused(START, Some(500), None);
-        assert_eq!(gauge.admit(START), Ok(()), "a broken server says nothing about the pace");
-    }
-
-    #[test]
-    fn one_refusal_of_many_requests_counts_once() {
-        let mut gauge = gauge(None);
-        (0..8).for_each(|_| gauge.refused(START, Some(529), None));
-        assert_eq!(gauge.admit(START), Err(QUIET_FIRST));
-    }
-
-    #[test]
-    fn those_who_are_sent_away_come_back_one_after_the_other() {
-        let mut gauge = Gauge::new(PaceConfig { concurrency: 4, per_minute: None });
-        let waits: Vec<u128> = (0..4).map(|_| gauge.queue(START).as_millis()).collect();
-        assert_eq!(waits, [2_500, 5_000, 7_500, 10_000]);
-        // Answers turn out to be quick.
-        (0..50).for_each(|_| gauge.held(Duration::from_millis(400)));
-        let later = START.plus(secs(10));
-        assert_eq!(gauge.queue(later), SHORT);
-        let waits = (0..100).map(|_| gauge.queue(later));
-        assert!(waits.is_sorted());
-        let wait = gauge.queue(later);
-        assert!(wait > secs(9) && wait < secs(12), "{wait:?}");
-    }
-
-    #[test]
-    fn what_is_left_slows_down_before_the_refusal() {
-        let learn = |counts, remaining, limit, reset| {
-            let mut gauge = gauge(None);
-            gauge.learn(START, &Window { counts, remaining, limit, reset: secs(reset) });
-            gauge.admit(START).err()
-        };
-        assert_eq!(learn(Counted::Requests, 0, Some(100), 30), Some(secs(30)));
-        assert_eq!(learn(Counted::Requests, 4, Some(100), 30), Some(secs(6)));
-        assert_eq!(learn(Counted::Requests, 50, Some(100), 30), None);
-        assert_eq!(learn(Counted::Requests, 2, None, 30), Some(secs(10)));
-        assert_eq!(learn(Counted::Tokens, 10, Some(1_000), 300), Some(secs(10)));
-        assert_eq!(learn(Counted::Tokens, 10, None, 300), None);
-        assert_eq!(learn(Counted::Tokens, 0, None, 300), Some(secs(300)));
-    }
-
-    #[tokio::test]
-    async fn a_long_wait_is_given_back_with_its_length() {
-        let pace = Pace::new(PaceConfig::default());
-        let refused = ModelError {
-            class: ErrorClass::Retry { after: Some(secs(100)) },
-            status: Some(429),
-            code: None,
-            message: String::new(),
-        };
-        pace.heard(&[], Err(&refused));
-        let error = pace.admit().await.unwrap_err();
-        let ErrorClass::Retry { after: Some(after) } = error.class else { panic!("{error:?}") };
-        assert!(after > secs(90) && after <= secs(100), "{after:?}");
-        assert_eq!(error.code.as_deref(), Some(code::PACED));
-    }
-
-    #[tokio::test]
-    async fn so_many_are_under_way_at_a_time() {
-        let pace = Pace::new(PaceConfig { concurrency: 1, per_minute: None });
-        let slot = pace.admit().await.unwrap();
-        let error = pace.admit().await.unwrap_err();
-        assert_eq!(error.class, ErrorClass::Retry { after: Some(ANSWER_FIRST) });
-        drop(slot);
-        assert!(pace.admit().await.is_ok());
-    }
-}
+mod tests;

@@ -12,15 +12,16 @@ use super::call::code;
 use super::errors::{self, Refusal};
 use super::function::show;
 use super::pace::{Pace, PaceConfig};
-use super::scrub::{ScrubbedSink, Scrubber};
+use super::scrub::{ScrubbedSink, of_key};
 use super::secret::{Secret, SecretRef};
 use super::sse::{Event, Limits, Parser, SseError};
-use super::transport::{Endpoint, Headers, Incoming, TransportLimits, now};
+use super::transport::{Endpoint, Headers, Incoming, TransportLimits};
 use super::wire::{Assembler, cut, feed, malformed};
 use super::{
-    Answering, Call, ChatRequest, ChatResponse, Message, Model, ModelError, OutputSchema, Silent, TokenSink, Wire,
-    limits,
+    Answering, Call, ChatRequest, ChatResponse, Message, Model, ModelError, OutputSchema, TokenSink, Wire, limits,
 };
+use crate::capability::http::now;
+use crate::capability::scrub::Scrubber;
 
 /// What the worker's owner says about a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,12 +105,12 @@ impl Provider {
         call: &Call,
         sink: &mut dyn TokenSink,
     ) -> Result<ChatResponse, ModelError> {
-        let _slot = self.pace.admit().await?;
+        let _slot = self.pace.admit(&call.idempotency_key).await?;
         let key = match &self.key {
             Some(reference) => Some(reference.resolve().await?),
             None => None,
         };
-        let scrubber = Scrubber::of(key.as_ref().map(Secret::expose));
+        let scrubber = of_key(key.as_ref().map(Secret::expose));
         let mut windows = Vec::new();
         let exchange = self.exchange(request, call, key.as_ref(), &scrubber, sink, &mut windows);
         let answered = match tokio::time::timeout(call.timeout, exchange).await {
@@ -138,27 +139,21 @@ impl Provider {
         if incoming.says("html") {
             return Err(no_api());
         }
-        if incoming.says("event-stream") {
+        let start = incoming.start().await?;
+        if start.starts_with(b"<") {
+            return Err(no_api());
+        }
+        // Not every stream says that it is one.
+        let is_stream = [b"data:".as_slice(), b"event:", b": "].iter().any(|field| start.starts_with(field));
+        if is_stream || incoming.says("event-stream") {
             let mut sink = ScrubbedSink::new(scrubber, sink);
             let response = self.streamed(request, incoming, &mut sink).await?;
             sink.flush();
             return Ok(response);
         }
-        let bytes = incoming.body().await?;
-        let start = bytes.trim_ascii_start();
-        if start.starts_with(b"<") {
-            return Err(no_api());
-        }
-        let response = if [b"data:".as_slice(), b"event:", b": "].iter().any(|field| start.starts_with(field)) {
-            // A stream that does not say so. It is shown below, scrubbed.
-            let mut fold = Fold::new(self.wire, request);
-            fold.push(&bytes, &mut Silent)?;
-            fold.finish()?
-        } else {
-            let body = serde_json::from_slice(&bytes);
-            self.wire.read(request, &body.map_err(|why| malformed(format!("the answer is no JSON: {why}")))?)?
-        };
-        let response = scrubber.response(response);
+        let body = serde_json::from_slice(&incoming.body().await?);
+        let body = body.map_err(|why| malformed(format!("the answer is no JSON: {why}")))?;
+        let response = scrubber.response(self.wire.read(request, &body)?);
         show(&response, sink);
         Ok(response)
     }
@@ -184,7 +179,7 @@ impl Provider {
         sink: &mut dyn TokenSink,
     ) -> Result<ChatResponse, ModelError> {
         let mut fold = Fold::new(self.wire, request);
-        while !fold.assembler.is_done() {
+        while !fold.is_done() {
             match incoming.chunk().await? {
                 Some(chunk) => fold.push(&chunk, sink)?,
                 None => return fold.finish(),
@@ -201,25 +196,35 @@ struct Fold {
     assembler: Box<dyn Assembler>,
     parser: Parser,
     events: Vec<Event>,
+    /// The stream said that it is over.
+    ended: bool,
 }
 
 impl Fold {
     fn new(wire: Wire, request: &ChatRequest) -> Fold {
-        Fold { assembler: wire.assembler(request), parser: Parser::new(Limits::default()), events: Vec::new() }
+        let (assembler, parser) = (wire.assembler(request), Parser::new(Limits::default()));
+        Fold { assembler, parser, events: Vec::new(), ended: false }
+    }
+
+    /// Nothing that belongs to the answer can follow.
+    fn is_done(&self) -> bool {
+        self.ended || self.assembler.is_done()
     }
 
     fn push(&mut self, bytes: &[u8], sink: &mut dyn TokenSink) -> Result<(), ModelError> {
         let too_large = |why: SseError| ModelError::fatal(code::TOO_LARGE, why.to_string());
         self.parser.push(bytes, &mut self.events).map_err(too_large)?;
         for event in self.events.drain(..) {
-            feed(self.assembler.as_mut(), &event, sink)?;
+            if !self.ended {
+                self.ended = feed(self.assembler.as_mut(), &event, sink)?;
+            }
         }
         Ok(())
     }
 
     fn finish(self) -> Result<ChatResponse, ModelError> {
         // The end of an answer is an event too; within another one, the rest is lost.
-        if !self.assembler.is_done() && !self.parser.is_between_events() {
+        if !self.is_done() && !self.parser.is_between_events() {
             return Err(cut());
         }
         self.assembler.finish()

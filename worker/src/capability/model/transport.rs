@@ -6,9 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use bosun_engine::Timestamp;
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
@@ -16,10 +15,13 @@ use serde::{Deserialize, Serialize};
 
 use super::call::code;
 use super::{ErrorClass, ModelError};
-use crate::capability::http::{HttpConfig, RefusedAddress, guarded_client};
+use crate::capability::http::{HttpConfig, RefusedAddress, guarded_client, innermost};
 
 /// The most of a refusal that is read.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+
+/// As long as `event:`, the longest of what is looked for.
+const START_BYTES: usize = 6;
 
 /// How long the rest of a stream is waited for after the answer is whole, so that its connection can be used again.
 const DRAIN: Duration = Duration::from_millis(200);
@@ -84,6 +86,7 @@ impl Endpoint {
             idle: Duration::from_millis(self.limits.idle_ms),
             limit,
             read: 0,
+            ahead: Vec::new(),
         })
     }
 }
@@ -121,6 +124,8 @@ pub(super) struct Incoming {
     idle: Duration,
     limit: usize,
     read: usize,
+    /// Looked at and not yet handed out.
+    ahead: Vec<u8>,
 }
 
 impl Incoming {
@@ -128,8 +133,25 @@ impl Incoming {
         self.headers.get("content-type").is_some_and(|text| text.to_ascii_lowercase().contains(content_type))
     }
 
+    /// How the body begins, as far as it takes to tell what it is; blanks before that are dropped. It stays to be read.
+    pub(super) async fn start(&mut self) -> Result<&[u8], ModelError> {
+        while self.ahead.len() < START_BYTES {
+            let Some(chunk) = self.receive().await? else { break };
+            let is_first = self.ahead.is_empty();
+            self.ahead.extend_from_slice(if is_first { chunk.trim_ascii_start() } else { &chunk });
+        }
+        Ok(&self.ahead)
+    }
+
     /// The next piece; `None` at the end.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelError> {
+        match std::mem::take(&mut self.ahead) {
+            none if none.is_empty() => self.receive().await,
+            ahead => Ok(Some(ahead.into())),
+        }
+    }
+
+    async fn receive(&mut self) -> Result<Option<Bytes>, ModelError> {
         let silent = |_| ModelError::retry(code::TIMEOUT, format!("the provider was silent for {:?}", self.idle));
         let chunk = tokio::time::timeout(self.idle, self.response.chunk()).await.map_err(silent)?;
         let Some(chunk) = chunk.map_err(transport)? else { return Ok(None) };
@@ -180,25 +202,14 @@ fn refused_address(why: &RefusedAddress) -> ModelError {
 /// The library's message without its URL, which is not ours to show.
 fn transport(why: reqwest::Error) -> ModelError {
     let why = why.without_url();
-    let mut text = String::new();
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&why);
-    while let Some(error) = cause {
-        if let Some(refused) = error.downcast_ref::<RefusedAddress>() {
-            return refused_address(refused);
-        }
-        text = error.to_string(); // the innermost says what happened
-        cause = error.source();
-    }
+    let text = match innermost(&why) {
+        Ok(text) => text,
+        Err(refused) => return refused_address(refused),
+    };
     let code = if why.is_timeout() { code::TIMEOUT } else { code::TRANSPORT };
     let mut error = ModelError::retry(code, format!("the request failed: {text}"));
     if why.is_builder() {
         error.class = ErrorClass::Fatal;
     }
     error
-}
-
-/// Only for dates and resets that providers give. An activity may read the clock.
-pub(super) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }

@@ -83,17 +83,19 @@ pub(super) trait Assembler: Send {
     fn finish(self: Box<Self>) -> Result<ChatResponse, ModelError>;
 }
 
-/// Hands one event on; `[DONE]` is what OpenAI ends a stream with.
-pub(super) fn feed(assembler: &mut dyn Assembler, event: &Event, sink: &mut dyn TokenSink) -> Result<(), ModelError> {
+/// Hands one event on. Whether it said that the stream is over, as `[DONE]` does, which OpenAI ends one with: not every
+/// server closes the connection then.
+pub(super) fn feed(assembler: &mut dyn Assembler, event: &Event, sink: &mut dyn TokenSink) -> Result<bool, ModelError> {
     if event.data.trim() == "[DONE]" {
-        return Ok(());
+        return Ok(true);
     }
     let data: Value = serde_json::from_str(&event.data)
         .map_err(|why| malformed(format!("an event of the stream is no JSON: {why}")))?;
     if event.name == "error" || data.get("error").is_some_and(|error| !error.is_null()) {
         return Err(errors::in_band(&data));
     }
-    assembler.event(&data, sink)
+    assembler.event(&data, sink)?;
+    Ok(false)
 }
 
 /// What a model writes may differ next time, and so may what a broken proxy makes of it.

@@ -50,6 +50,29 @@ async fn an_answer_under_a_schema_is_a_value_or_has_problems() {
     assert_eq!((output.value, output.problems), (None, vec!["at /n: \"four\" is not of type \"integer\"".to_owned()]));
 }
 
+/// Nothing that a model could say would be right, so it is not asked, and not asked to repair what it said.
+#[tokio::test]
+async fn a_schema_that_is_wrong_ends_the_call_before_anybody_is_asked() {
+    let (mock, config) = mocked(mock::gives(&json!({"n": 4}))).await;
+    for (schema, why) in [
+        (json!({"type": "objekt"}), "at /type: \"objekt\" is not valid"),
+        (
+            json!({"properties": {"n": {"minimum": "one"}}}),
+            "at /properties/n/minimum: \"one\" is not of type \"number\"",
+        ),
+        (json!({"$ref": "#/$defs/none"}), "none"),
+        (json!({"$ref": "https://example.com/s.json"}), "leads out of the schema"),
+    ] {
+        let schema = Some(OutputSchema { name: "out".into(), schema });
+        let input = ModelInput::new("p", ChatRequest { schema, ..request("other") });
+        let failure = failed(run_with(config.clone(), input).await);
+        assert_eq!((failure.type_name(), is_non_retryable(&failure)), (MODEL_FATAL, true));
+        assert!(failure.message.starts_with("p: the output schema `out` itself is wrong: "), "{failure}");
+        assert!(failure.message.contains(why), "{failure}");
+    }
+    assert_eq!(mock.count(), 0);
+}
+
 #[tokio::test]
 async fn a_model_of_this_program_costs_nothing_and_an_unknown_one_is_unpriced() {
     let output = run_with(ModelConfig::default(), ModelInput::new("schema", request("x"))).await.unwrap();
@@ -99,6 +122,21 @@ fn a_provider_that_wants_no_delay_is_not_stormed() {
     assert!((60_000..=66_000).contains(&delay(1_000, "a")));
     let all: std::collections::BTreeSet<_> = (0..20).map(|n| delay(1, &n.to_string())).collect();
     assert!(all.len() > 10, "attempts come back at different moments: {all:?}");
+}
+
+#[test]
+fn a_moment_of_its_own_is_kept_to_the_point() {
+    let after = Duration::from_secs(600);
+    let of = |code: &str| {
+        let mut error = ModelError::retry(code, "later");
+        error.class = ErrorClass::Retry { after: Some(after) };
+        match failure("p", &Call::alone("a"), &error).kind {
+            FailureKind::Application { next_retry_delay: Some(delay), .. } => delay,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(of(code::TURN), after);
+    assert!(of(code::PACED) > after, "others are spread");
 }
 
 #[tokio::test]

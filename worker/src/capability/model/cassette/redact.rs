@@ -1,7 +1,7 @@
 //! What is cut out of a recording when it is written: whatever looks like a key.
 //!
 //! Invariant: the request is found by the hash of the whole, so that cutting changes no key of a recording. Shapes only:
-//! the provider's own key never comes this far ([`crate::capability::model::scrub`]).
+//! the provider's own key never comes this far ([`crate::capability::scrub`]).
 
 use std::sync::LazyLock;
 

@@ -66,7 +66,7 @@ async fn a_miss_shows_the_nearest_recording() {
     let setup = setup();
     let player = setup.cassette(CassetteMode::Replay);
     let nothing = ask(&player, &user("q"), "a").await.unwrap_err();
-    assert!(nothing.message.contains("There is none of p in"), "{nothing}");
+    assert!(nothing.message.contains("There is none of p there"), "{nothing}");
     let recorder = setup.cassette(CassetteMode::Record);
     for text in ["something else entirely", "what is the time?"] {
         let mut request = user(text);
@@ -116,6 +116,49 @@ async fn a_file_holds_no_key_and_a_broken_one_is_no_miss() {
     std::fs::write(entry.path(), text.replace("\"version\": 1", "\"version\": 9")).unwrap();
     let error = ask(&setup.cassette(CassetteMode::Auto), &request, "c").await.unwrap_err();
     assert_eq!(error.code.as_deref(), Some(code::CASSETTE));
+}
+
+#[tokio::test]
+async fn a_tape_is_played_and_never_written() {
+    let setup = setup();
+    let path = setup.dir.path().join("tape.json");
+    let mut tape = Tape::default();
+    for text in ["one", "two", "my key is sk-0123456789abcdef0123"] {
+        tape.record("p", &user("q"), mock::says(text));
+    }
+    tape.record("p", &user("what is the time?"), mock::says("noon"));
+    let text = tape.to_text();
+    assert!(!text.contains("0123456789") && tape.len() == 4, "{text}");
+    assert_eq!(Tape::parse(&text).unwrap().to_text(), text);
+    std::fs::write(&path, &text).unwrap();
+    let cassette = |mode| Cassette::new(mode, path.clone(), "p", setup.inner.clone());
+    for mode in [CassetteMode::Replay, CassetteMode::Auto] {
+        let player = cassette(mode);
+        assert_eq!(ask(&player, &user("q"), "x").await.unwrap(), "one");
+        assert_eq!(ask(&player, &user("q"), "y").await.unwrap(), "two");
+        assert_eq!(ask(&player, &user("q"), "x").await.unwrap(), "one");
+        assert_eq!(ask(&player, &user("q"), "z").await.unwrap(), "my key is [redacted]");
+        let miss = ask(&player, &user("what is the date?"), "a").await.unwrap_err();
+        assert_eq!(miss.code.as_deref(), Some(code::CASSETTE_MISS));
+        let wanted = "-       \"content\": \"what is the time?\",\n+       \"content\": \"what is the date?\",";
+        assert!(miss.message.contains(wanted), "{miss}");
+    }
+    let refused = ask(&cassette(CassetteMode::Record), &user("new"), "a").await.unwrap_err();
+    assert!(refused.message.contains("can only be played"), "{refused}");
+    std::fs::write(&path, text.replace("\"version\": 1", "\"version\": 9")).unwrap();
+    let broken = ask(&cassette(CassetteMode::Replay), &user("q"), "x").await.unwrap_err();
+    assert_eq!((broken.code.as_deref(), setup.asked()), (Some(code::CASSETTE), 0));
+}
+
+/// A recording costs money: it is there after a power cut.
+#[test]
+fn a_recording_is_synced_before_it_counts_as_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tapes/a-1.json");
+    crate::capability::durable::tests::SYNCED.take();
+    write_file(&path, "{}").unwrap();
+    assert_eq!(crate::capability::durable::tests::SYNCED.take(), ["file", "directory"]);
+    assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside");
 }
 
 #[test]

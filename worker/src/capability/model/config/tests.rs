@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::capability::model::{ErrorClass, Silent};
+use crate::capability::model::{ErrorClass, Silent, Tape, mock};
 
 fn of(variables: &[(&str, &str)]) -> ModelConfig {
     ModelConfig::from_environment(&|name| {
@@ -90,4 +90,21 @@ async fn scripts_and_recordings_come_from_files() {
     let replay = [("BOSUN_CASSETTE_MODE", "replay"), ("BOSUN_CASSETTE_DIR", tapes.to_str().unwrap())];
     let error = ask(of(&replay), "openai").await.unwrap_err();
     assert_eq!(error.code.as_deref(), Some(code::CASSETTE_MISS));
+}
+
+/// Whoever plays what was recorded elsewhere has no provider: the second time that it is asked is the second all the same.
+#[tokio::test]
+async fn a_provider_that_is_not_there_is_played_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tape.json");
+    let request = ChatRequest { model: "m".into(), ..ChatRequest::default() };
+    let mut tape = Tape::default();
+    ["one", "two"].iter().for_each(|text| tape.record("openai", &request, mock::says(text)));
+    std::fs::write(&path, tape.to_text()).unwrap();
+    let config = of(&[("BOSUN_CASSETTE_MODE", "replay"), ("BOSUN_CASSETTE_DIR", path.to_str().unwrap())]);
+    let models = Models::new(config);
+    for (call, wanted) in [("a", "one"), ("b", "two"), ("a", "one")] {
+        let (model, call) = (models.get("openai"), Call::alone(call));
+        assert_eq!(model.complete(&request, &call, &mut Silent).await.unwrap().said.content, wanted);
+    }
 }

@@ -18,7 +18,7 @@ fn retry(after: Option<f64>) -> ErrorClass {
 
 #[test]
 fn statuses_fall_into_their_classes() {
-    for status in [408, 409, 429, 500, 501, 502, 503, 504, 520, 529, 599] {
+    for status in [408, 409, 425, 429, 500, 501, 502, 503, 504, 520, 529, 599] {
         assert_eq!(of(status, &[], "").class, retry(None), "{status}");
     }
     for status in [400, 404, 405, 410, 413, 415, 422, 301, 302, 418] {
@@ -26,6 +26,16 @@ fn statuses_fall_into_their_classes() {
     }
     for status in [401, 402, 403] {
         assert_eq!(of(status, &[], "").class, ErrorClass::NeedsHuman, "{status}");
+    }
+}
+
+/// One rule for both: whoever adds a status there has added it here.
+#[test]
+fn what_the_http_capability_retries_is_retried_here() {
+    for status in (300..600).filter(|status| !(401..=403).contains(status)) {
+        assert_eq!(of(status, &[], "").class == retry(None), may_pass(status), "{status}");
+        let in_stream = in_band(&json!({"error": {"code": status, "message": "m"}})).class;
+        assert!(status < 400 || (in_stream == retry(None)) == may_pass(status), "{status}");
     }
 }
 

@@ -510,6 +510,34 @@ async fn answers_that_are_none_are_errors() {
     run_all(answers()).await;
 }
 
+/// A server that keeps the connection open after the answer, also one that never counts: nobody waits for it.
+#[tokio::test]
+async fn an_answer_that_is_over_is_not_waited_for() {
+    let openai =
+        "data: {\"choices\":[{\"delta\":{\"content\":\"half\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let anthropic = [
+        json!({"type": "message_start", "message": {"model": "m"}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "half"}}),
+        json!({"type": "message_stop"}),
+    ];
+    let anthropic: String = anthropic.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let case = |name, wire, kind: &str, events: &str, wants| {
+        let steps = vec![send(head("200 OK", &[kind])), send(events), Step::Silence];
+        vec![Case { name, wire, stream: true, steps, wants }]
+    };
+    let said = Wants::Said("half");
+    run_all(vec![
+        case("stays after [DONE]", Wire::OpenAi, EVENTS, openai, said),
+        case("stays after [DONE] of a stream without a name", Wire::OpenAi, JSON, openai, said),
+        case("stays after message_stop", Wire::Anthropic, EVENTS, &anthropic, said),
+        case("stays after message_stop without a name", Wire::Anthropic, JSON, &anthropic, said),
+        case("says more after [DONE]", Wire::OpenAi, EVENTS, &format!("{openai}data: {{\n\n"), said),
+        case("is done with nothing", Wire::OpenAi, EVENTS, "data: [DONE]\n\n", Wants::Retry(&[code::CUT])),
+        case("is done too early", Wire::Anthropic, EVENTS, "data: [DONE]\n\n", Wants::Retry(&[code::CUT])),
+    ])
+    .await;
+}
+
 #[tokio::test]
 async fn the_key_is_shown_by_nothing() {
     run_all(echoes()).await;

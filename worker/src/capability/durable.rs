@@ -1,0 +1,123 @@
+//! Writing a file so that a crash leaves the old one or the new one, and never a part.
+//!
+//! Invariant: what has been written when this returns is there after a power cut: the content is synced before it gets its
+//! name, and the directory after. Whoever may read the old file, and nobody else, may read the new one. No link is followed.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::path::Arg;
+
+/// What a file that was not there before allows, as far as the umask lets it.
+const MODE_NEW: Mode = Mode::from_raw_mode(0o644);
+/// While it is no more than a part, and until it has the mode of the file that it replaces.
+const MODE_PRIVATE: Mode = Mode::from_raw_mode(0o600);
+/// What is kept of a mode. Bits that lend rights go, as they do whenever a file is written to.
+const MODE_KEPT: u32 = 0o777;
+
+/// Puts a file of this content into an open directory, in the place of one that is there. It is written under the name
+/// `temporary`, which no other write may use at a time; one that a crash left there is removed, and so it is on an error.
+///
+/// # Errors
+/// What the system says. The old file is as it was then, unless syncing the directory failed.
+pub(super) fn write_whole(
+    directory: impl AsFd,
+    name: impl Arg + Copy,
+    temporary: impl Arg + Copy,
+    content: &[u8],
+) -> io::Result<()> {
+    let directory = directory.as_fd();
+    let kept = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+            Some(Mode::from_raw_mode(stat.st_mode & MODE_KEPT))
+        }
+        _ => None,
+    };
+    let _ = rustix::fs::unlinkat(directory, temporary, AtFlags::empty());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = if kept.is_some() { MODE_PRIVATE } else { MODE_NEW };
+    let mut file = File::from(rustix::fs::openat(directory, temporary, flags, mode)?);
+    let placed = file.write_all(content).and_then(|()| {
+        if let Some(mode) = kept {
+            rustix::fs::fchmod(&file, mode)?;
+        }
+        sync(&file, "file")?;
+        Ok(rustix::fs::renameat(directory, temporary, directory, name)?)
+    });
+    if placed.is_err() {
+        let _ = rustix::fs::unlinkat(directory, temporary, AtFlags::empty());
+        return placed;
+    }
+    sync(directory, "directory")
+}
+
+/// Waits until the disk has it. `what` is for tests, which cannot see a disk.
+pub(super) fn sync(fd: impl AsFd, what: &'static str) -> io::Result<()> {
+    #[cfg(test)]
+    tests::SYNCED.with_borrow_mut(|synced| synced.push(what));
+    #[cfg(not(test))]
+    let _ = what;
+    Ok(rustix::fs::fsync(fd)?)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::cell::RefCell;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    thread_local! {
+        /// What this thread has synced, in order.
+        pub(in crate::capability) static SYNCED: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
+    }
+
+    fn names(directory: &std::path::Path) -> Vec<String> {
+        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+        fs::read_dir(directory).unwrap().map(name).collect()
+    }
+
+    #[test]
+    fn a_file_is_synced_before_it_has_its_name_and_its_directory_after() {
+        let dir = tempfile::tempdir().unwrap();
+        SYNCED.take();
+        fs::write(dir.path().join(".new"), "left by a crash").unwrap();
+        write_whole(File::open(dir.path()).unwrap(), "a", ".new", b"text").unwrap();
+        assert_eq!(SYNCED.take(), ["file", "directory"]);
+        assert_eq!((fs::read_to_string(dir.path().join("a")).unwrap().as_str(), names(dir.path()).len()), ("text", 1));
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_keeps_its_mode_but_lends_no_rights() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        for (mode, wanted) in [(0o600, 0o600), (0o755, 0o755), (0o664, 0o664), (0o4711, 0o711)] {
+            fs::write(&path, "old").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            write_whole(File::open(dir.path()).unwrap(), "a", ".new", b"new").unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, wanted, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_placed_leaves_nothing_beside() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        assert!(write_whole(File::open(dir.path()).unwrap(), "a", ".new", b"text").is_err());
+        assert_eq!(names(dir.path()), ["a"]);
+    }
+
+    #[test]
+    fn a_link_is_replaced_and_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("other"), "other").unwrap();
+        symlink("other", dir.path().join("a")).unwrap();
+        symlink("other", dir.path().join(".new")).unwrap();
+        write_whole(File::open(dir.path()).unwrap(), "a", ".new", b"text").unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("other")).unwrap(), "other");
+        assert_eq!(fs::read_to_string(dir.path().join("a")).unwrap(), "text");
+    }
+}
