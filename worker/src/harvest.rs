@@ -86,17 +86,14 @@ fn answered(place: usize, events: &[Event]) -> Result<Vec<Answered>, HarvestErro
             }
             EventKind::ActivityTaskCompleted { seq, result, .. } => {
                 let Some((at, input)) = asked.remove(seq) else { continue };
-                let (provider, request) = match input {
+                let input = match input {
                     Some(input) => {
                         let read = input.decode::<ModelInput>();
-                        let read = read.map_err(|why| HarvestError::Input { seq: seq.0, why: why.to_string() })?;
-                        (read.provider, read.request)
+                        read.map_err(|why| HarvestError::Input { seq: seq.0, why: why.to_string() })?
                     }
-                    None => {
-                        let request = conversation.request(seq.0);
-                        request.map_err(|why| HarvestError::Request { seq: seq.0, why })?
-                    }
+                    None => conversation.request(seq.0).map_err(|why| HarvestError::Request { seq: seq.0, why })?,
                 };
+                let (provider, request) = (input.provider, input.request);
                 let response = result.to_json()["response"].take();
                 let response = serde_json::from_value(response)
                     .map_err(|why| HarvestError::Answer { seq: seq.0, why: why.to_string() })?;
