@@ -89,7 +89,8 @@ pub struct FileEntry {
 /// What the worker's owner allows.
 #[derive(Debug, Clone, Default)]
 pub struct FileConfig {
-    /// The directories that a root may be, or be in. `None`: any.
+    /// The directories that a root may be, or be in, links resolved. `None`: any. A program of its own sets it in the
+    /// configuration that it registers the capabilities with.
     pub roots: Option<Vec<PathBuf>>,
 }
 

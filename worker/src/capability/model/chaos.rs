@@ -1,4 +1,11 @@
-//! Trouble on purpose: a model that fails now and then as providers do.
+//! Trouble on purpose: a model that fails now and then as providers do, to see what a run makes of it.
+//!
+//! A provider has it by its configuration (`BOSUN_MODEL_PROVIDERS`); a model of a program by [`Chaos::new`]:
+//!
+//! ```json
+//! {"mine": {"wire": "openai", "base_url": "http://localhost:11434/v1", "trusted": true,
+//!           "chaos": {"seed": 7, "rates": {"rate_limited": 100, "overloaded": 50, "cut": 50}}}}
+//! ```
 //!
 //! Invariant: what happens is decided by the seed, the idempotency key and the attempt, so a run has the same trouble each
 //! time, and a repeated attempt may have other trouble than the one before. What is not troubled passes unchanged.
@@ -27,6 +34,16 @@ pub struct ChaosRates {
     pub wrong_schema: u16,
 }
 
+/// The trouble of a provider.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChaosConfig {
+    /// Another seed has other trouble, as often.
+    #[serde(default)]
+    pub seed: u64,
+    pub rates: ChaosRates,
+}
+
 /// Troubles another model.
 #[derive(Clone)]
 pub struct Chaos {
@@ -45,6 +62,7 @@ enum Trouble {
 }
 
 impl Chaos {
+    /// `inner` as it is, but for as many calls of a thousand as `rates` say.
     pub fn new(inner: Arc<dyn Model>, seed: u64, rates: ChaosRates) -> Self {
         Chaos { inner, seed, rates }
     }

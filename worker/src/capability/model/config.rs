@@ -15,7 +15,7 @@ use super::provider::{Provider, ProviderConfig};
 use super::schema::SchemaModel;
 use super::scripted::{Script, ScriptedModel};
 use super::secret::SecretRef;
-use super::{Answering, Call, ChatRequest, Live, Model, ModelError, TokenSink, Wire};
+use super::{Answering, Call, Chaos, ChaosConfig, ChatRequest, Live, Model, ModelError, TokenSink, Wire};
 
 /// The models of a worker, and what it may do with them.
 #[derive(Clone)]
@@ -32,6 +32,7 @@ pub struct ModelConfig {
     /// What is wrong with the configuration, said to whoever asks any model.
     pub problem: Option<String>,
     pub prices: Prices,
+    /// Tokens while they come, for whoever watches ([`Live::watch`]); a clone that was kept watches a running worker.
     pub live: Live,
 }
 
@@ -182,7 +183,8 @@ impl Models {
                 Ok(provider) => Arc::new(provider),
                 Err(why) => Arc::new(Unusable(why)),
             };
-            models.insert(name.clone(), recorded(&config, name, model));
+            let model = recorded(&config, name, model);
+            models.insert(name.clone(), troubled(provider.chaos, model));
         }
         Models { models, config, missing: Mutex::default() }
     }
@@ -226,6 +228,14 @@ fn recorded(config: &ModelConfig, name: &str, model: Arc<dyn Model>) -> Arc<dyn 
     match config.cassette_mode {
         CassetteMode::Off => model,
         mode => Arc::new(Cassette::new(mode, config.cassette_dir.clone(), name, model)),
+    }
+}
+
+/// Around recordings: what was troubled on purpose is not to be recorded as an answer.
+fn troubled(chaos: Option<ChaosConfig>, model: Arc<dyn Model>) -> Arc<dyn Model> {
+    match chaos {
+        Some(ChaosConfig { seed, rates }) => Arc::new(Chaos::new(model, seed, rates)),
+        None => model,
     }
 }
 

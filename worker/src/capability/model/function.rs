@@ -1,4 +1,16 @@
-//! A model that is a closure.
+//! A model that is a closure, for tests and for programs of their own.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use bosun_worker::capability::model::{Chaos, ChaosRates, ChatRequest, FunctionModel, ModelConfig, mock};
+//!
+//! let counts = FunctionModel::new(|request: &ChatRequest| Ok(mock::says(&request.messages.len().to_string())));
+//! // Asked as the provider `counts`; a tenth of the calls is refused, to see how a run takes it.
+//! let rates = ChaosRates { overloaded: 100, ..ChaosRates::default() };
+//! let config = ModelConfig::default().with_model("counts", Chaos::new(Arc::new(counts), 7, rates));
+//! assert!(config.knows("counts"));
+//! ```
 //!
 //! Invariant: it answers at once and shows the text of its answer as one token. It is free.
 

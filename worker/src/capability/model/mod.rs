@@ -36,7 +36,7 @@ use bosun_engine::ActivityRegistry;
 pub use activity::{MODEL, MODEL_FATAL, MODEL_NEEDS_HUMAN, MODEL_RETRY, ModelInput, ModelOutput, options};
 pub use call::{Answering, Call, CallTag, Model, Silent, Token, TokenSink, code};
 pub use cassette::{Cassette, CassetteMode, Tape};
-pub use chaos::{Chaos, ChaosRates};
+pub use chaos::{Chaos, ChaosConfig, ChaosRates};
 pub use chat::*;
 pub use config::ModelConfig;
 pub use conform::problems;

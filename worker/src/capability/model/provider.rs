@@ -18,7 +18,8 @@ use super::sse::{Event, Limits, Parser, SseError};
 use super::transport::{Endpoint, Headers, Incoming, TransportLimits};
 use super::wire::{Assembler, cut, feed, malformed};
 use super::{
-    Answering, Call, ChatRequest, ChatResponse, Message, Model, ModelError, OutputSchema, TokenSink, Wire, limits,
+    Answering, Call, ChaosConfig, ChatRequest, ChatResponse, Message, Model, ModelError, OutputSchema, TokenSink, Wire,
+    limits,
 };
 use crate::capability::http::now;
 use crate::capability::scrub::Scrubber;
@@ -45,6 +46,9 @@ pub struct ProviderConfig {
     pub pace: PaceConfig,
     #[serde(default)]
     pub limits: TransportLimits,
+    /// Trouble on purpose, around the provider and around what is played of it.
+    #[serde(default)]
+    pub chaos: Option<ChaosConfig>,
 }
 
 fn yes() -> bool {
@@ -74,6 +78,7 @@ impl ProviderConfig {
             schemas: SchemaSupport::default(),
             pace: PaceConfig::default(),
             limits: TransportLimits::default(),
+            chaos: None,
         }
     }
 }
@@ -90,7 +95,7 @@ pub(super) struct Provider {
 
 impl Provider {
     pub(super) fn new(config: &ProviderConfig) -> Result<Provider, ModelError> {
-        let ProviderConfig { wire, base_url, key, trusted, stream, schemas, pace, limits } = config;
+        let ProviderConfig { wire, base_url, key, trusted, stream, schemas, pace, limits, chaos: _ } = config;
         // By custom the base of this format has no version; many give one all the same.
         let base = base_url.trim_end_matches('/');
         let base = if *wire == Wire::Anthropic { base.strip_suffix("/v1").unwrap_or(base) } else { base };

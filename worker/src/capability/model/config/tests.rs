@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::capability::model::{ErrorClass, Silent, Tape, mock};
+use crate::capability::model::{ErrorClass, Message, Silent, Tape, mock};
 
 fn of(variables: &[(&str, &str)]) -> ModelConfig {
     ModelConfig::from_environment(&|name| {
@@ -12,7 +12,8 @@ fn of(variables: &[(&str, &str)]) -> ModelConfig {
 }
 
 async fn ask(config: ModelConfig, name: &str) -> Result<String, ModelError> {
-    let request = ChatRequest { model: "m".into(), ..ChatRequest::default() };
+    let messages = vec![Message::User { content: "hi".into() }];
+    let request = ChatRequest { model: "m".into(), messages, ..ChatRequest::default() };
     let model = Models::new(config).get(name);
     model.complete(&request, &Call::alone("k"), &mut Silent).await.map(|response| response.said.content)
 }
@@ -107,4 +108,26 @@ async fn a_provider_that_is_not_there_is_played_in_order() {
         let (model, call) = (models.get("openai"), Call::alone(call));
         assert_eq!(model.complete(&request, &call, &mut Silent).await.unwrap().said.content, wanted);
     }
+}
+
+/// The trouble comes before the provider, which is not there at all, and no answer that was troubled is recorded.
+#[tokio::test]
+async fn a_provider_has_trouble_on_purpose_by_its_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, tapes) = (dir.path().join("providers.json"), dir.path().join("tapes"));
+    let mock = mock::MockProvider::start(|_| mock::says("fine")).await.unwrap();
+    let of_rates = |rates: serde_json::Value| {
+        let mut provider = serde_json::to_value(mock.config(Wire::OpenAi)).unwrap();
+        provider["chaos"] = json!({"seed": 7, "rates": rates});
+        std::fs::write(&path, json!({"mine": provider}).to_string()).unwrap();
+        let mode = ("BOSUN_CASSETTE_MODE", "auto");
+        of(&[("BOSUN_MODEL_PROVIDERS", path.to_str().unwrap()), mode, ("BOSUN_CASSETTE_DIR", tapes.to_str().unwrap())])
+    };
+    let error = ask(of_rates(json!({"overloaded": 1_000})), "mine").await.unwrap_err();
+    assert_eq!((error.status, error.code.as_deref(), mock.count()), (Some(529), Some(code::CHAOS), 0));
+    let wrong = ask(of_rates(json!({"wrong_schema": 1_000})), "mine").await.unwrap();
+    assert_eq!((wrong.as_str(), mock.count()), ("{\"chaos\":true}", 1));
+    assert_eq!(ask(of_rates(json!({})), "mine").await.unwrap(), "fine", "what was recorded is the answer");
+    assert_eq!(mock.count(), 1);
+    assert!(of_rates(json!({"often": 1})).problem.is_some_and(|why| why.contains("often")));
 }
