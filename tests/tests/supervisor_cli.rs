@@ -205,7 +205,20 @@ async fn the_same_spec_is_played_by_a_model() {
     assert!(checked.status.success() && mock.count() == asked, "{}", said(&checked));
     let cost = said(&run(&dir.path().join("data"), &["cost", "played"]));
     assert!(cost.contains(&format!("in all {asked} calls")) && cost.contains("of unknown price"), "{cost}");
+    // What the run recorded plays the same spec again, where no request may leave.
+    let tape = dir.path().join("tape.json");
+    let made =
+        run(&dir.path().join("data"), &["llm", "cassette", "from-run", "played", "--out", tape.to_str().unwrap()]);
+    assert!(made.status.success() && said(&made).contains(&format!("({asked} answers)")), "{}", said(&made));
+    let mut replayed = command(&dir.path().join("replayed"), &words);
+    replayed.env("OPENAI_BASE_URL", &address).env("BOSUN_MODEL", "tiny").env("BOSUN_ALLOW_MODEL_REQUESTS", "0");
+    replayed.env("BOSUN_CASSETTE_MODE", "replay").env("BOSUN_CASSETTE_DIR", &tape);
+    let replayed = replayed.output().unwrap();
+    assert!(replayed.status.success() && said(&replayed).contains("the model was here"), "{}", said(&replayed));
+    assert_eq!(mock.count(), asked, "nobody is asked again");
     let swarm = workspace().join("fixtures/supervisors/presets/swarm-handoff.yaml");
+    let none = run(&dir.path().join("empty"), &["llm", "cassette", "from-run", "played"]);
+    assert!(!none.status.success(), "{}", said(&none));
     // Agents that call tools of the run are asked by the run itself, and cost as much.
     let talked = play("data", "tiny", &["run", swarm.to_str().unwrap(), "-w", "talked", "--timeout", "60s"]);
     assert!(talked.status.success(), "{}", said(&talked));

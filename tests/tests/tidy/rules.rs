@@ -19,7 +19,7 @@ const ARROWS: [(&str, &[&str]); 4] = [
 ];
 
 /// Modules and folders that decide and never act.
-const PURE: [&str; 17] = [
+const PURE: [&str; 18] = [
     "engine/src/vocabulary",
     "engine/src/machine",
     "engine/src/workflow",
@@ -29,6 +29,7 @@ const PURE: [&str; 17] = [
     "worker/src/supervisor",
     "worker/src/agent/grants.rs",
     "worker/src/agent/ledger.rs",
+    "worker/src/agent/limits.rs",
     "worker/src/agent/loops.rs",
     "worker/src/agent/machine",
     "worker/src/agent/resolve.rs",

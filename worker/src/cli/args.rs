@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use super::output::{ColorChoice, Format};
 use super::time_format::TimeFormat;
 use super::{
-    activity, approval, budget, control, describe, diff, export, fork, list, message, replay, result, show, start,
+    activity, approval, budget, control, describe, diff, export, fork, list, llm, message, replay, result, show, start,
     store, supervise, worker,
 };
 
@@ -83,6 +83,9 @@ pub enum Noun {
     /// What a run may spend.
     #[command(subcommand)]
     Budget(budget::BudgetVerb),
+    /// Models: cassettes of what they answered.
+    #[command(subcommand)]
+    Llm(llm::LlmVerb),
     /// Show what a supervisor survives: an approval that is waited for, kill -9, one publication.
     Demo(super::demo::DemoArgs),
     /// The worker process.

@@ -21,6 +21,7 @@ mod export;
 mod fork;
 mod input;
 mod list;
+mod llm;
 mod locate;
 mod log;
 mod message;
@@ -138,6 +139,7 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
         Noun::Agent(verb) => Verb::Agent(verb),
         Noun::Plan(verb) => Verb::Plan(verb),
         Noun::Budget(verb) => Verb::Budget(verb),
+        Noun::Llm(verb) => Verb::Llm(verb),
         Noun::Demo(args) => return demo::demo(screen, &global, args).await,
         Noun::Store(verb) => Verb::Store(verb),
     };
@@ -243,6 +245,7 @@ enum Verb {
     Agent(supervise::AgentVerb),
     Plan(supervise::PlanVerb),
     Budget(budget::BudgetVerb),
+    Llm(llm::LlmVerb),
     Store(store::StoreVerb),
 }
 
@@ -261,6 +264,7 @@ impl Verb {
             | Verb::Agent(_)
             | Verb::Plan(_)
             | Verb::Budget(_)
+            | Verb::Llm(_)
             | Verb::Store(_) => Purpose::Visit { create: false },
         }
     }
@@ -273,6 +277,7 @@ impl Verb {
             Verb::Agent(verb) => supervise::agent(cx, verb).await,
             Verb::Plan(verb) => supervise::plan(cx, verb).await,
             Verb::Budget(verb) => budget::budget(cx, verb).await,
+            Verb::Llm(verb) => llm::llm(cx, verb).await,
             Verb::Store(verb) => store::store(cx, verb).await,
         }
     }

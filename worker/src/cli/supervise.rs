@@ -129,11 +129,16 @@ pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> 
     let is = |workflow_type: &str| {
         described.as_ref().is_some_and(|found| found.info.workflow_type.as_str() == workflow_type)
     };
-    if is(AGENT) && signal == "resume_v1" {
-        // An agent that halted for people is not paused: it asks again when it is told to.
-        send(cx, &target, signal, &json!({})).await?;
-        cx.screen.object("workflow.control", json!({ "workflow_id": target.workflow_id, "signal": signal }));
-        cx.screen.line(format!("{} goes on", target.workflow_id));
+    if is(AGENT) && matches!(signal, "pause_v1" | "resume_v1") {
+        // Its own signals: a halt for people ends with a resume too, and both reach the agents below.
+        let reason = args.reason.clone().unwrap_or_default();
+        send(cx, &target, signal, &json!({ "reason": reason, "requested_by": cx.identity })).await?;
+        let state = ask(cx, &target, "state", &Value::Null).await.unwrap_or_default();
+        cx.screen.object(
+            "workflow.control",
+            json!({ "workflow_id": target.workflow_id, "signal": signal, "control": state["phase"] }),
+        );
+        cx.screen.line(format!("{} is {}", target.workflow_id, super::result::value_text(&state["phase"])));
         return Ok(Exit::Ok);
     }
     if !is(SUPERVISOR) {

@@ -163,23 +163,25 @@ impl Graph {
         let new = self.built(fresh, &renamed);
         self.plan.add(new.clone()).map_err(|why| why.to_string())?;
         // All that can be wrong with the plan is found before anything is said of it.
-        for (id, planned) in &again {
-            self.relink(id, planned, &renamed)?;
-        }
+        again.iter().try_for_each(|(id, planned)| self.relink(id, planned, &renamed))?;
         self.plan.origin = origin;
         for id in left {
             self.supersede(&id, gates, out);
         }
-        for task in new {
-            out.note(NoteKind::TaskAdded, json!({ "task": task.id, "revises": task.revises, "goal": task.goal }));
-            self.index(&task.id);
-        }
+        self.tell_added(&new, out);
         for (id, planned) in again {
             self.again(&id, planned, out);
         }
         self.snapshot_plan("plan", out);
         out.note(NoteKind::PlanRevised, json!({ "version": self.plan.version, "iteration": self.iteration }));
         Ok(())
+    }
+
+    fn tell_added(&mut self, new: &[Task], out: &mut Outbox) {
+        for task in new {
+            out.note(NoteKind::TaskAdded, json!({ "task": task.id, "revises": task.revises, "goal": task.goal }));
+            self.index(&task.id);
+        }
     }
 
     /// A number that neither the plan nor the new tasks have.

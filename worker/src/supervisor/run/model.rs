@@ -60,7 +60,11 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Car
     };
     if is_step(spec, call) {
         let timeout = time_of(spec, call).unwrap_or(TIMEOUT);
-        return Carried::Model { input: Box::new(step(asked, call)), timeout };
+        let mut input = step(asked, call);
+        if let Some(time) = time_of(spec, call).filter(|time| !time.is_zero()) {
+            input.timeout_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        }
+        return Carried::Model { input: Box::new(input), timeout };
     }
     match agent(spec, asked, call, via) {
         Ok(spec) => Carried::Agent { spec: Box::new(spec) },
@@ -104,6 +108,7 @@ fn within_call(agent: &mut AgentSpec, spec: &SupervisorSpec, call: &Call) {
     };
     let time = time_of(spec, call).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     least(&mut agent.limits.wall_ms, time);
+    agent.call_timeout_ms = time.filter(|time| *time > 0);
     least(&mut agent.limits.max_tool_calls, number("tool_call_limit"));
     if let Some(most) = number("max_tokens").and_then(|most| u32::try_from(most).ok()) {
         agent.max_output_tokens = agent.max_output_tokens.min(most);

@@ -83,7 +83,7 @@ fn the_limits_of_a_call_hold_for_its_agent() {
     assert_eq!(plain.tools.len(), 1);
     let timed = agent(&spec, &work(json!({ "tool_call_limit": 3, "max_tokens": 200 })).agent("ann"));
     assert_eq!((timed.limits.wall_ms, timed.limits.max_tool_calls), (Some(90_000), Some(3)));
-    assert_eq!(timed.max_output_tokens, 200);
+    assert_eq!((timed.max_output_tokens, timed.call_timeout_ms), (200, Some(90_000)));
     let more =
         work(json!({ "tool_call_limit": 50, "max_tokens": 4_000_000_000_u64 })).timeout(Duration::from_secs(3_600));
     let more = agent(&spec, &more);

@@ -1,0 +1,89 @@
+//! `llm cassette from-run`: what models answered in a run, as a file that plays it again without a provider.
+//!
+//! Invariant: everything comes out of the histories of the run and those below it; nobody is asked. What looks like a key
+//! is cut out of the file. A run that asked no model makes no file.
+
+use std::path::PathBuf;
+
+use bosun_engine::*;
+use clap::{Args, Subcommand};
+use futures_util::StreamExt;
+use serde_json::json;
+
+use super::args::RunOf;
+use super::below::below;
+use super::context::Context;
+use super::error::CliError;
+use super::exit::Exit;
+use super::explain::Code;
+use super::list::shell_word;
+use super::output::Format;
+use super::replay::record::write;
+use super::resolve::run_of;
+use crate::harvest::from_histories;
+
+#[derive(Debug, Subcommand)]
+pub enum LlmVerb {
+    /// Recorded answers of models.
+    #[command(subcommand)]
+    Cassette(CassetteVerb),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CassetteVerb {
+    /// Make a cassette of what models answered in a run and the runs below it.
+    FromRun(FromRunArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct FromRunArgs {
+    #[command(flatten)]
+    pub run: RunOf,
+    /// Write to this file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Overwrite what is there.
+    #[arg(long)]
+    force: bool,
+}
+
+pub(super) async fn llm(cx: &mut Context, verb: LlmVerb) -> Result<Exit, CliError> {
+    let LlmVerb::Cassette(CassetteVerb::FromRun(args)) = verb;
+    let target = run_of(cx, &args.run).await?;
+    let runs = below(cx, target.clone(), |_| true).await?;
+    let mut histories = Vec::new();
+    for run in &runs.runs {
+        histories.push(history(cx, &run.target).await?);
+    }
+    let made = from_histories(histories.iter().map(Vec::as_slice));
+    let tape = made.map_err(|why| {
+        CliError::new(Code::UnreadableHistory, format!("{} makes no cassette", target.workflow_id)).cause(why)
+    })?;
+    if tape.is_empty() {
+        return Err(CliError::new(Code::NotFound, format!("no model has answered in {}", target.workflow_id)));
+    }
+    if runs.cut {
+        cx.screen.note("incomplete: there are more runs below than were looked at");
+    }
+    let text = tape.to_text();
+    let Some(out) = &args.out else {
+        cx.screen.document(Format::Text, &text);
+        cx.screen.document(Format::Json, &text);
+        return Ok(Exit::Ok);
+    };
+    write(out, &text, args.force)?;
+    cx.screen.object("llm.cassette", json!({ "file": out, "answers": tape.len() }));
+    cx.screen.field("written", format!("{} ({} answers)", out.display(), tape.len()));
+    let file = shell_word(&out.display().to_string());
+    cx.screen.next(&format!("BOSUN_CASSETTE_MODE=replay BOSUN_CASSETTE_DIR={file} bosun run ..."));
+    Ok(Exit::Ok)
+}
+
+async fn history(cx: &Context, target: &Target) -> Result<Vec<Event>, CliError> {
+    let mut stream = cx.backend.events(target.clone(), EventId(1), false);
+    let mut events = Vec::new();
+    while let Some(event) = stream.next().await {
+        events.push(event?);
+    }
+    Ok(events)
+}
