@@ -6,7 +6,8 @@
 use bosun_engine::hex;
 use serde_json::Value;
 
-const REDACTED: &str = "[redacted]";
+/// What stands in the place of a secret.
+pub(super) const REDACTED: &str = "[redacted]";
 
 /// Shorter spellings of a short secret would be found everywhere.
 const SPELLING_LEN_MIN: usize = 4;

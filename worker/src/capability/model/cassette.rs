@@ -4,7 +4,7 @@
 //! attempt that is repeated finds the same one. What is not found is an error that shows the nearest recording. Only
 //! answers are recorded, and what looks like a key is cut out when they are written. One JSON file for each, or a [`Tape`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -78,6 +78,8 @@ const COMPARED_MAX: usize = 200;
 struct Seen {
     calls: BTreeMap<String, u32>,
     next: u32,
+    /// Of calls that were not answered.
+    free: BTreeSet<u32>,
 }
 
 /// Records another model, or plays what was recorded of it.
@@ -135,7 +137,9 @@ impl Cassette {
         if self.mode == CassetteMode::Replay || tape.is_some() {
             return Err(self.miss(request_data, occurrence, &name).await);
         }
-        let response = self.inner.complete(request, call, sink).await?;
+        let answered = self.inner.complete(request, call, sink).await;
+        // Whoever plays it asks no more often than there were answers.
+        let response = answered.inspect_err(|_| self.unanswered(&key, &call.idempotency_key))?;
         let (provider, request) = (self.provider.clone(), request_data);
         let recording = Recording { version: VERSION, provider, occurrence, request, response: response.clone() };
         write(path, redact::recording(&recording)?).await?;
@@ -158,9 +162,19 @@ impl Cassette {
         if let Some(occurrence) = seen.calls.get(call) {
             return *occurrence;
         }
-        seen.next += 1;
-        seen.calls.insert(call.to_owned(), seen.next);
-        seen.next
+        let occurrence = seen.free.pop_first().unwrap_or_else(|| {
+            seen.next += 1;
+            seen.next
+        });
+        seen.calls.insert(call.to_owned(), occurrence);
+        occurrence
+    }
+
+    /// The next call has its place.
+    fn unanswered(&self, key: &str, call: &str) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(seen) = seen.get_mut(key) else { return };
+        seen.free.extend(seen.calls.remove(call));
     }
 
     async fn miss(&self, request: Value, occurrence: u32, name: &str) -> ModelError {

@@ -9,6 +9,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::{ModelError, Recording, code};
+use crate::capability::scrub::REDACTED;
 
 static KEYS: LazyLock<Regex> = LazyLock::new(|| {
     let shapes = [
@@ -24,8 +25,6 @@ static KEYS: LazyLock<Regex> = LazyLock::new(|| {
     ];
     Regex::new(&shapes.join("|")).expect("the shapes in the program are read by its tests")
 });
-
-const REDACTED: &str = "[redacted]";
 
 /// The text of the file.
 pub(super) fn recording(recording: &Recording) -> Result<String, ModelError> {

@@ -104,6 +104,26 @@ async fn errors_are_not_recorded() {
     assert!(!setup.dir.path().join("tapes").exists());
 }
 
+/// A refused key, and the same asked again by another call once it was there: who plays it hears the answer at once.
+#[tokio::test]
+async fn a_call_that_was_not_answered_does_not_count() {
+    let setup = setup();
+    let refused = AtomicU32::new(0);
+    let inner = FunctionModel::new(move |_: &ChatRequest| match refused.fetch_add(1, Ordering::Relaxed) {
+        0 => Err(ModelError::needs_human("x", "no such key")),
+        n => Ok(mock::says(&n.to_string())),
+    });
+    let recorder = Cassette::new(CassetteMode::Record, setup.dir.path().join("tapes"), "p", Arc::new(inner));
+    assert!(ask(&recorder, &user("q"), "a").await.is_err());
+    for (call, wanted) in [("b", "1"), ("c", "2")] {
+        assert_eq!(ask(&recorder, &user("q"), call).await.unwrap(), wanted);
+    }
+    let player = setup.cassette(CassetteMode::Replay);
+    for (call, wanted) in [("x", "1"), ("y", "2")] {
+        assert_eq!(ask(&player, &user("q"), call).await.unwrap(), wanted);
+    }
+}
+
 #[tokio::test]
 async fn a_file_holds_no_key_and_a_broken_one_is_no_miss() {
     let setup = setup();
