@@ -367,7 +367,7 @@ fn tool_fault(failure: Failure) -> Fault {
 }
 
 /// What an agent that failed or was canceled says of itself.
-fn output_in(failure: &Failure) -> Option<AgentOutput> {
+pub(crate) fn output_in(failure: &Failure) -> Option<AgentOutput> {
     let details = match &failure.kind {
         FailureKind::Application { details, .. } | FailureKind::Canceled { details } => details.as_ref(),
         FailureKind::Timeout { .. }

@@ -9,7 +9,7 @@ use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use bosun_worker::agent::{self, AGENT_MODEL, Conversations};
-use bosun_worker::capability::model::mock::{MockAnswer, MockProvider};
+use bosun_worker::capability::model::mock::{MockAnswer, MockProvider, says};
 use bosun_worker::capability::model::{MODEL, ModelConfig, Wire};
 use bosun_worker::capability::{self, CapabilityConfig};
 use bosun_worker::supervisor;
@@ -189,4 +189,27 @@ async fn refused(preset: Preset) {
     scene.client().signal(&target, signal).await.unwrap();
     assert_eq!(scene.report().await["status"], "completed");
     assert_eq!(mock.count(), 1 + recorded(&scene.client()).await.1, "the refused request, and each other once");
+}
+
+/// A planner whose second answer the provider refuses for good has been paid for the first one: the report of the run that
+/// failed says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_fails_is_paid_for() {
+    let asked = AtomicUsize::new(0);
+    let mock = MockProvider::start(move |_| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 => says("this is no plan").into(),
+        _ => MockAnswer::refuse(400, "invalid_request_error", "never again"),
+    });
+    let mock = mock.await.unwrap();
+    let scene = Scene::new(&mock, Wire::OpenAi);
+    scene.start(Preset::FlowSupervisor).await;
+    let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(60)) };
+    let result = scene.client().result(&Target::workflow("run".into()), wait).await.unwrap();
+    let outcome = result.expect("it ends in time").outcome;
+    let CloseOutcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
+    assert!(failure.to_string().contains("never again"), "{failure}");
+    let FailureKind::Application { details: Some(report), .. } = &failure.kind else { panic!("{failure:?}") };
+    // What the second call would have cost is not known; the first took 10 and 5 tokens.
+    assert!(report.to_json()["tokens"].as_u64() >= Some(15), "{}", report.to_json());
+    assert_eq!(mock.count(), 2);
 }

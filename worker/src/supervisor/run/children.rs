@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::asks::Pending;
 use super::model;
 use super::{RunContext, SupervisorInput, SupervisorRun};
-use crate::supervisor::outbox::{Call, CallFailure, CallFailureKind, ChildKind, Outbox};
+use crate::agent::workflow::output_in;
+use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, Outbox, Purpose};
 use crate::supervisor::spec::{PlanningMode, Preset, SupervisorSpec, SynthesisMode};
 
 /// The input of a child of this kind: the parent's agents and script, and a task of its own.
@@ -65,21 +66,29 @@ impl SupervisorRun {
     pub(super) fn child_resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox) {
         let Some(Pending::Child { key, agent, .. }) = self.ledger.take(seq) else { return };
         self.parts.control.unregister(&key);
-        let answer = match result {
-            Ok(payload) => match (payload.decode::<Value>(), agent) {
+        let answer = match (result, agent) {
+            (Ok(payload), agent) => match (payload.decode::<Value>(), agent) {
                 (Ok(report), None) => Ok(given(report)),
-                (Ok(output), Some(purpose)) => {
-                    self.carrier.charged(purpose, model::spent(&output));
-                    model::given(self.resolved.spec.family(), purpose, &output)
-                }
+                (Ok(output), Some(purpose)) => self.agent_ended(purpose, &output),
                 (Err(why), _) => Err(CallFailure::error(why.to_string())),
             },
-            Err(failure) if failure.is_canceled() => {
+            (Err(failure), _) if failure.is_canceled() => {
                 Err(CallFailure { kind: CallFailureKind::Canceled, message: failure.root().message.clone() })
             }
-            Err(failure) => Err(CallFailure::error(failure.root().message.clone())),
+            (Err(failure), agent) => match agent.zip(output_in(&failure)) {
+                Some((purpose, output)) => self.agent_ended(purpose, &json!(output)),
+                None => Err(CallFailure::error(failure.root().message.clone())),
+            },
         };
         self.hear(key, answer, out);
+    }
+}
+
+impl SupervisorRun {
+    /// What an agent gave, and what it spent, also when it failed.
+    fn agent_ended(&mut self, purpose: Purpose, output: &Value) -> Answer {
+        self.carrier.charged(purpose, model::spent(output));
+        model::given(self.resolved.spec.family(), purpose, output)
     }
 }
 

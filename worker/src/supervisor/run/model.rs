@@ -202,8 +202,12 @@ pub(super) fn spent(output: &Value) -> (u64, u64) {
 /// that counts for its attempt. What other answers cost is charged to the run by whoever hears of them.
 pub(super) fn given(family: Family, purpose: Purpose, output: &Value) -> Answer {
     let stop = &output["stop"];
-    let why = (stop != "completed").then(|| stop.as_str().map_or_else(|| stop.to_string(), str::to_owned));
-    let why = why.map(|why| format!("the agent stopped: {why}"));
+    let why = match (stop.as_str(), stop["failed"]["message"].as_str()) {
+        (Some("completed"), _) => None,
+        (_, Some(message)) => Some(message.to_owned()),
+        (Some(why), None) => Some(format!("the agent stopped: {why}")),
+        (None, None) => Some(format!("the agent stopped: {stop}")),
+    };
     let text = output.get("text").cloned().unwrap_or_default();
     let value = output.get("value").filter(|value| !value.is_null());
     let (tokens, micros) = spent(output);
