@@ -213,3 +213,42 @@ async fn an_agent_that_fails_is_paid_for() {
     assert!(report.to_json()["tokens"].as_u64() >= Some(15), "{}", report.to_json());
     assert_eq!(mock.count(), 2);
 }
+
+/// G41: the budget of a run is shared with the agents below it: each begins with what is left and holds each call against it
+/// before the call; when that is too little nothing more starts, and the run ends with what there is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_budget_of_a_run_is_that_of_its_agents() {
+    let text = "
+preset: shannon-dag
+objective: five looks
+planner: { script: [ { on: plan, say: { subtasks: [ { id: a, description: a, agent: w }, { id: b, description: b, agent: w, deps: [a] },
+  { id: c, description: c, agent: w, deps: [b] }, { id: d, description: d, agent: w, deps: [c] }, { id: e, description: e, agent: w, deps: [d] } ] } } ] }
+dispatch: { parallelism: sequential }
+budget: { tokens: 400, on_exhausted: stop }
+synthesis: { mode: none }
+agents: [ { name: w, via: { model: { provider: mock, name: mock-1, max_tokens: 200 } } } ]
+";
+    let mock = MockProvider::start(|_| {
+        let mut said = says("seen");
+        (said.usage.input, said.usage.output) = (Some(60), Some(30));
+        said
+    });
+    let mock = mock.await.unwrap();
+    let scene = Scene::new(&mock, Wire::OpenAi);
+    let spec = read_spec("shared.yaml", text).unwrap_or_else(|why| panic!("{why}")).spec;
+    let input = SupervisorInput::new(spec.resolve().unwrap());
+    let request = StartWorkflow::new(SUPERVISOR.into(), "run".into()).input(Payload::encode(&input).unwrap());
+    scene.client().start(request).await.unwrap();
+    let report = scene.report().await;
+    let (tokens, asked) = (report["tokens"].as_u64().unwrap(), mock.count() as u64);
+    assert_eq!(tokens, 90 * asked, "{report:#}");
+    assert!(
+        (1..=4).contains(&asked) && tokens <= 400,
+        "{asked} calls of 90 tokens, with 200 held for an answer: {report:#}"
+    );
+    let statuses: Vec<&str> =
+        report["tasks"].as_array().unwrap().iter().filter_map(|task| task["status"].as_str()).collect();
+    let done = statuses.iter().filter(|status| **status == "completed").count() as u64;
+    assert_eq!((done, statuses.last()), (asked, Some(&"skipped")), "{report:#}");
+    assert!(report.to_string().contains("the budget of the run is spent"), "{report:#}");
+}

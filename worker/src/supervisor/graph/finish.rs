@@ -34,12 +34,24 @@ impl Graph {
         Some((u64::from(self.planned_tasks()) * share / 10_000) as u32 + 1)
     }
 
+    /// What is left of tokens and money; none where there is no budget of it.
+    pub fn budget_left(&self) -> (Option<u64>, Option<u64>) {
+        let left = |limit: Option<u64>, spent: u64| limit.map(|limit| limit.saturating_sub(spent));
+        (left(self.rules.token_budget, self.spent.tokens), left(self.rules.cost_budget_micros, self.spent.cost_micros))
+    }
+
+    /// What is left is too little for another call: it counts as spent.
+    pub fn out_of_budget(&mut self) {
+        self.out_of_budget = true;
+    }
+
     /// A budget that is spent starts nothing more: what waits is skipped, what runs ends, and the run with it.
     pub(super) fn check_budget(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         let over = |limit: Option<u64>, spent: u64| limit.is_some_and(|limit| spent >= limit);
         let tokens = self.rules.selection != Selection::Supervisor && over(self.rules.token_budget, self.spent.tokens);
         let calls = over(self.rules.call_budget, self.spent.calls);
-        if !self.out_of_time && !tokens && !calls && !over(self.rules.cost_budget_micros, self.spent.cost_micros) {
+        let used_up = tokens || calls || over(self.rules.cost_budget_micros, self.spent.cost_micros);
+        if !self.out_of_time && !self.out_of_budget && !used_up {
             return;
         }
         let waiting = |task: &&Task| !task.is_in_flight();

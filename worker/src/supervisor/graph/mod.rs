@@ -137,6 +137,9 @@ pub struct Graph {
     /// The time of the run is over.
     #[serde(default)]
     out_of_time: bool,
+    /// What is left of the budget is too little for another call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    out_of_budget: bool,
     /// Tasks that ended since the controller or evaluator was asked last.
     news: bool,
 }
@@ -180,6 +183,7 @@ impl Graph {
             in_cycle: false,
             turns: 0,
             out_of_time: false,
+            out_of_budget: false,
             news: false,
         };
         let ids: Vec<TaskId> = graph.plan.tasks.keys().cloned().collect();

@@ -14,6 +14,7 @@ use bosun_engine::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::lease::Left;
 use super::work::{self, Carried};
 use super::{SUPERVISOR, SupervisorRun, children};
 use crate::agent::AGENT;
@@ -47,6 +48,9 @@ pub(super) enum Pending {
         /// What an agent was asked for; absent for a supervisor.
         #[serde(default)]
         agent: Option<Purpose>,
+        /// Whether it may spend no more than what was left of the run's budget.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        lent: bool,
     },
 }
 
@@ -61,10 +65,11 @@ pub(super) struct Ledger {
     pub(super) now: Timestamp,
 }
 
-/// What a call is carried out by: the spec of the run, and how deep the run is.
+/// What a call is carried out by: the spec of the run, how deep the run is, and what is left to spend.
 pub(super) struct Whole<'r> {
     pub(super) spec: &'r SupervisorSpec,
     pub(super) depth: u32,
+    pub(super) left: Left,
 }
 
 impl Ledger {
@@ -136,8 +141,9 @@ impl Ledger {
             }
             Carried::Agent { mut spec } => {
                 spec.report_to = cx.workflow_id().map(ToString::to_string);
+                let lent = run.left.lend(call.purpose, &mut spec);
                 let input = serde_json::to_value(spec).map_err(|why| why.to_string())?;
-                self.start_child(call.key, AGENT, Some(call.purpose), &input, cx);
+                self.start_child(call.key, AGENT, Some((call.purpose, lent)), &input, cx);
             }
             Carried::Impossible(why) => return Err(why),
         }
@@ -148,7 +154,7 @@ impl Ledger {
         &mut self,
         key: Key,
         workflow_type: &'static str,
-        agent: Option<Purpose>,
+        agent: Option<(Purpose, bool)>,
         input: &Value,
         cx: &mut Cx<'_>,
     ) {
@@ -158,7 +164,8 @@ impl Ledger {
         let parent_close_policy = ParentClosePolicy::RequestCancel;
         let options = ChildWorkflowOptions { parent_close_policy, ..ChildWorkflowOptions::default() };
         let seq = cx.start_child(workflow_type, id, input, options);
-        self.keep(key.clone(), seq, Pending::Child { key, workflow_id, agent });
+        let (agent, lent) = (agent.map(|(purpose, _)| purpose), agent.is_some_and(|(_, lent)| lent));
+        self.keep(key.clone(), seq, Pending::Child { key, workflow_id, agent, lent });
     }
 
     /// Delivers a call again whose worker was lost. Whether it did.
@@ -181,7 +188,8 @@ impl SupervisorRun {
             Ask::Call(call) => {
                 let key = call.key.clone();
                 self.decision_called(&call, cx);
-                let whole = Whole { spec: &self.resolved.spec, depth: self.context.depth };
+                let left = Left::of(&self.carrier);
+                let whole = Whole { spec: &self.resolved.spec, depth: self.context.depth, left };
                 match self.ledger.start(call, 0, &whole, cx) {
                     Ok(()) => self.register_if_child(key, cx),
                     Err(why) => self.refused(key, why, cx),

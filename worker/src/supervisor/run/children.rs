@@ -7,8 +7,8 @@ use bosun_engine::{Failure, Payload, Seq};
 use serde_json::{Value, json};
 
 use super::asks::Pending;
-use super::model;
 use super::{RunContext, SupervisorInput, SupervisorRun};
+use super::{lease, model};
 use crate::agent::workflow::output_in;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, Outbox, Purpose};
 use crate::supervisor::spec::{PlanningMode, Preset, SupervisorSpec, SynthesisMode};
@@ -64,19 +64,19 @@ pub(super) fn nested(spec: &Value, call: &Call, depth: u32) -> Result<Value, Str
 impl SupervisorRun {
     /// A child has ended: what it gave, or why it gave nothing.
     pub(super) fn child_resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox) {
-        let Some(Pending::Child { key, agent, .. }) = self.ledger.take(seq) else { return };
+        let Some(Pending::Child { key, agent, lent, .. }) = self.ledger.take(seq) else { return };
         self.parts.control.unregister(&key);
         let answer = match (result, agent) {
             (Ok(payload), agent) => match (payload.decode::<Value>(), agent) {
                 (Ok(report), None) => Ok(given(report)),
-                (Ok(output), Some(purpose)) => self.agent_ended(purpose, &output),
+                (Ok(output), Some(purpose)) => self.agent_ended(purpose, lent, &output),
                 (Err(why), _) => Err(CallFailure::error(why.to_string())),
             },
             (Err(failure), _) if failure.is_canceled() => {
                 Err(CallFailure { kind: CallFailureKind::Canceled, message: failure.root().message.clone() })
             }
             (Err(failure), agent) => match agent.zip(output_in(&failure)) {
-                Some((purpose, output)) => self.agent_ended(purpose, &json!(output)),
+                Some((purpose, output)) => self.agent_ended(purpose, lent, &json!(output)),
                 None => Err(CallFailure::error(failure.root().message.clone())),
             },
         };
@@ -86,8 +86,11 @@ impl SupervisorRun {
 
 impl SupervisorRun {
     /// What an agent gave, and what it spent, also when it failed.
-    fn agent_ended(&mut self, purpose: Purpose, output: &Value) -> Answer {
+    fn agent_ended(&mut self, purpose: Purpose, lent: bool, output: &Value) -> Answer {
         self.carrier.charged(purpose, model::spent(output));
+        if let Some(graph) = self.carrier.graph_mut().filter(|_| lent && lease::is_used_up(output)) {
+            graph.out_of_budget();
+        }
         model::given(self.resolved.spec.family(), purpose, output)
     }
 }

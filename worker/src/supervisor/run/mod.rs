@@ -13,6 +13,7 @@ mod asks;
 mod carrier;
 mod children;
 mod input;
+mod lease;
 mod model;
 mod model_shapes;
 mod output;
@@ -42,6 +43,7 @@ pub use progress::ProgressMessage;
 
 use self::asks::{Ledger, Pending, Whole};
 use self::carrier::Carrier;
+use self::lease::Left;
 use self::parts::Parts;
 use super::graph::Phase;
 use super::journal::{Note, NoteKind};
@@ -170,7 +172,8 @@ impl SupervisorRun {
     fn resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox, cx: &mut Cx<'_>) {
         let Some(pending) = self.ledger.take(seq) else { return };
         let Pending::Call { call, deliveries } = pending else { return };
-        let whole = Whole { spec: &self.resolved.spec, depth: self.context.depth };
+        let left = Left::of(&self.carrier);
+        let whole = Whole { spec: &self.resolved.spec, depth: self.context.depth, left };
         if let Err(failure) = &result
             && self.ledger.again(&call, deliveries, failure, &whole, cx)
         {
