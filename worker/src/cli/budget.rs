@@ -32,7 +32,7 @@ pub enum BudgetVerb {
         #[command(flatten)]
         run: RunOf,
     },
-    /// Give an agent more; one that has halted for it goes on.
+    /// Give an agent more. One that has halted for it goes on when its supervisor, which it paused, is resumed.
     TopUp(TopUpArgs),
 }
 
@@ -216,6 +216,9 @@ async fn top_up(cx: &mut Context, args: TopUpArgs) -> Result<Exit, CliError> {
     send(cx, &target, SIGNAL_TOP_UP, &more).await?;
     cx.screen.object("budget.top_up", json!({ "workflow_id": target.workflow_id, "more": more }));
     cx.screen.line(format!("{} has more", target.workflow_id));
+    if let Some(parent) = described.info.parent {
+        cx.screen.next(&format!("bosun resume {}", parent.workflow_id));
+    }
     Ok(Exit::Ok)
 }
 
