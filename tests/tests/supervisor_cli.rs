@@ -132,6 +132,8 @@ fn people_reach_a_run_from_another_terminal() {
     std::fs::write(&spec, GATED.replace("planner:", "planer:")).unwrap();
     let bad = run(&data, &words);
     assert!(!bad.status.success() && said(&bad).contains("planer"), "{}", said(&bad));
+    let nowhere = dir.path().join("nowhere");
+    assert!(!run(&nowhere, &words).status.success() && !nowhere.exists(), "no directory is made for a bad spec");
 }
 
 /// FSS-36: a run whose spec says so returns while a task waits for its human reviewer, with a reason and a code of its own;
@@ -255,6 +257,7 @@ agents: [{ name: writer, via: { model: { name: tiny, limits: { max_tokens: 10 } 
     let halted = play();
     assert_eq!(halted.status.code(), Some(15), "{}", said(&halted));
     assert!(said(&halted).contains("its budget is used up") && mock.count() == 0, "{}", said(&halted));
+    assert!(said(&halted).contains("see to the reason, then `bosun resume poor`"), "{}", said(&halted));
     let listed = run(&data, &["list", "--query", "WorkflowType = 'agent'", "-o", "json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     let agent = listed["workflows"][0]["workflow_id"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned();

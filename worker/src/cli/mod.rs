@@ -143,6 +143,9 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
         Noun::Demo(args) => return demo::demo(screen, &global, args).await,
         Noun::Store(verb) => Verb::Store(verb),
     };
+    if let Verb::Workflow(WorkflowVerb::Run(args)) = &verb {
+        start::refuse_bad_plan(program.plans, args)?;
+    }
     let purpose = verb.purpose();
     let namespace = Namespace::new(&global.namespace)?;
     let found = locate(&global, &*program.opener, &purpose).await?;

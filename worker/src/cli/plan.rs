@@ -8,7 +8,7 @@ use std::path::Path;
 use bosun_engine::*;
 use serde_json::Value;
 
-use super::context::{Context, PlanFile};
+use super::context::{Context, PlanFile, PlanLoader};
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
@@ -27,10 +27,15 @@ pub(super) fn workflow_id(plan: &PlanFile) -> Result<WorkflowId, CliError> {
     Ok(WorkflowId::new(format!("plan-{name}-{digest}"))?)
 }
 
-pub(super) async fn run(cx: &mut Context, path: &Path, args: &RunArgs) -> Result<Exit, CliError> {
+/// Reads a plan, and says what is wrong with it.
+pub(super) fn load(plans: Option<PlanLoader>, path: &Path) -> Result<PlanFile, CliError> {
     let load =
-        cx.plans.ok_or_else(|| CliError::new(Code::BadPlan, "this program has no supervisors to run plans with"))?;
-    let plan = load(path).map_err(|why| CliError::new(Code::BadPlan, why))?;
+        plans.ok_or_else(|| CliError::new(Code::BadPlan, "this program has no supervisors to run plans with"))?;
+    load(path).map_err(|why| CliError::new(Code::BadPlan, why))
+}
+
+pub(super) async fn run(cx: &mut Context, path: &Path, args: &RunArgs) -> Result<Exit, CliError> {
+    let plan = load(cx.plans, path)?;
     plan.notes.iter().for_each(|note| cx.screen.note(note));
     let options = &args.execute.start.options;
     let id = match &options.workflow_id {

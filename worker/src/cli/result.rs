@@ -118,8 +118,13 @@ pub(super) async fn wait_for(
 
 fn left_parked(target: &Target, waits: &[String]) -> CliError {
     let id = &target.workflow_id;
+    // What holds a run back comes before what else it waits for.
+    let how = match waits.iter().any(|wait| wait.contains("`bosun resume`")) {
+        true => format!("see to the reason, then `bosun resume {id}`"),
+        false => format!("answer with `bosun approval list` or `bosun plan approve {id}`"),
+    };
     CliError::new(Code::Parked, format!("{id} is parked for review: it waits for {}", waits.join(", ")))
-        .help(format!("answer with `bosun approval list` or `bosun plan approve {id}`; the same command goes on then"))
+        .help(format!("{how}; the same command goes on then"))
 }
 
 fn still_open(cx: &Context, target: &Target) -> CliError {

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::args::InputArg;
-use super::context::Context;
+use super::context::{Context, PlanLoader};
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
@@ -266,15 +266,25 @@ async fn go(cx: &mut Context, request: StartWorkflow, timeout: Option<Duration>)
     print_result(cx, &result)
 }
 
+/// The plan file that is to be run, if it is one.
+fn plan_file(what: &str) -> Option<&Path> {
+    let path = Path::new(what);
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml").then_some(path)
+}
+
+/// A plan that cannot be read is refused before a data directory is made for it.
+pub(super) fn refuse_bad_plan(plans: Option<PlanLoader>, args: &RunArgs) -> Result<(), CliError> {
+    let (what, _) = args.execute.start.type_and_pairs()?;
+    plan_file(what).map_or(Ok(()), |path| super::plan::load(plans, path).map(|_| ()))
+}
+
 pub(super) async fn run(cx: &mut Context, args: RunArgs) -> Result<Exit, CliError> {
     let (what, pairs) = args.execute.start.type_and_pairs()?;
-    let is_file = Path::new(what).extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-    if is_file {
+    if let Some(path) = plan_file(what) {
         if args.execute.start.input.input.is_some() || !pairs.is_empty() {
             return Err(CliError::usage("a plan file takes no input: what it needs stands in the file"));
         }
-        let path = Path::new(what).to_owned();
-        return super::plan::run(cx, &path, &args).await;
+        return super::plan::run(cx, path, &args).await;
     }
     let mut request = args.execute.start.request(cx)?;
     // A killed run is found again by its id.
