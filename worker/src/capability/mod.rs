@@ -7,6 +7,7 @@ pub mod compose;
 pub mod demo;
 pub mod file;
 pub mod http;
+pub mod mcp;
 pub mod model;
 pub mod process;
 pub mod scripted;
@@ -19,6 +20,7 @@ use compose::COMPOSE;
 use demo::DemoConfig;
 use file::{FILE, FileConfig};
 use http::{HTTP, HttpClient, HttpConfig};
+use mcp::McpConfig;
 use model::ModelConfig;
 use process::{PROCESS, ProcessConfig};
 
@@ -30,6 +32,7 @@ pub struct CapabilityConfig {
     pub file: FileConfig,
     pub demo: DemoConfig,
     pub model: ModelConfig,
+    pub mcp: McpConfig,
 }
 
 /// Registers all capabilities in the box. Fails when the HTTP client cannot load this machine's TLS roots.
@@ -44,5 +47,6 @@ pub fn register(registry: &mut ActivityRegistry, config: &CapabilityConfig) -> R
     demo::register(registry, &config.demo);
     scripted::register(registry);
     model::register(registry, &config.model);
+    mcp::register(registry, &config.mcp, &config.process);
     Ok(())
 }

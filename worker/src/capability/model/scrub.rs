@@ -18,7 +18,7 @@ const PREFIX_LEN_MIN: usize = 6;
 
 /// The spellings of keys. Empty if there is no key.
 #[derive(Clone, Default)]
-pub(super) struct Scrubber {
+pub(in crate::capability) struct Scrubber {
     /// The longest first: a shorter one may be a part of it.
     spellings: Vec<String>,
 }
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Scrubber {
 }
 
 impl Scrubber {
-    pub(super) fn of(secret: Option<&str>) -> Scrubber {
+    pub(in crate::capability) fn of(secret: Option<&str>) -> Scrubber {
         let Some(secret) = secret.filter(|secret| secret.len() >= SECRET_LEN_MIN) else { return Scrubber::default() };
         let bytes = secret.as_bytes();
         let mut spellings = vec![secret.to_owned(), hex(bytes), hex(bytes).to_ascii_uppercase()];
@@ -53,7 +53,7 @@ impl Scrubber {
         Scrubber { spellings }
     }
 
-    pub(super) fn text(&self, text: &str) -> String {
+    pub(in crate::capability) fn text(&self, text: &str) -> String {
         self.spellings.iter().fold(text.to_owned(), |text, spelling| match text.contains(spelling) {
             true => text.replace(spelling, REDACTED),
             false => text,
@@ -61,7 +61,7 @@ impl Scrubber {
     }
 
     /// For a text that was cut: what may be the beginning of a key at its end, or before its ellipsis, goes too.
-    pub(super) fn cut_text(&self, text: &str) -> String {
+    pub(in crate::capability) fn cut_text(&self, text: &str) -> String {
         let text = self.text(text);
         let mut text = text.strip_suffix('…').map_or(text.clone(), str::to_owned);
         let held = self.held(&text);
@@ -83,7 +83,7 @@ impl Scrubber {
         self.spellings.iter().map(longest).max().unwrap_or(0)
     }
 
-    pub(super) fn value(&self, value: &mut Value) {
+    pub(in crate::capability) fn value(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.text(text),
             Value::Array(all) => all.iter_mut().for_each(|value| self.value(value)),
