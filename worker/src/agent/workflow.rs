@@ -19,7 +19,9 @@ use serde_json::json;
 use super::machine::{
     Agent, AgentOutput, Ask, Event, Fault, FaultClass, Halt, Key, ModelAnswer, ModelCall, QUERIES, StopReason,
 };
+use super::opening::{Heard, Opening};
 use super::spec::AgentSpec;
+use crate::capability::mcp::{MCP_LOST, MCP_TIMEOUT};
 use crate::capability::model::{Cost, MODEL_FATAL, ModelOutput, options};
 
 /// The workflow type.
@@ -50,6 +52,9 @@ pub struct AgentRun {
     /// Whether the halt it is in has been told.
     #[serde(default)]
     told: bool,
+    /// While servers are asked for the agent's tools: the agent above is only there to be looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    opening: Option<Opening>,
 }
 
 /// What a command is to the machine.
@@ -69,13 +74,19 @@ impl StateMachine for AgentRun {
     fn start(spec: AgentSpec, cx: &mut Cx<'_>) -> Result<Self, Failure> {
         let (agent, asks) =
             Agent::start(spec, cx.now()).map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
-        let mut run = AgentRun { agent, pending: BTreeMap::new(), now: cx.now(), told: false };
-        run.carry_out(asks, cx);
+        let opening = Opening::begin(agent.spec(), cx);
+        let mut run = AgentRun { agent, pending: BTreeMap::new(), now: cx.now(), told: false, opening };
+        if run.opening.is_none() {
+            run.carry_out(asks, cx);
+        }
         Ok(run)
     }
 
     fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
         self.now = cx.now();
+        if let Some(opening) = self.opening.take() {
+            return self.open(opening.hear(event, self.agent.spec(), cx)?, cx);
+        }
         if let Some(event) = self.event(event, cx) {
             let asks = self.agent.handle(event, cx.now());
             self.carry_out(asks, cx);
@@ -96,6 +107,26 @@ impl StateMachine for AgentRun {
 }
 
 impl AgentRun {
+    /// Begins once all tools are known, and hears what was said meanwhile.
+    fn open(&mut self, heard: Heard, cx: &mut Cx<'_>) -> Result<(), Failure> {
+        let (spec, signals) = match heard {
+            Heard::Opened { spec, signals } => (*spec, signals),
+            Heard::Still(opening) => {
+                self.opening = Some(opening);
+                return Ok(());
+            }
+            Heard::Over => return Ok(()),
+        };
+        let (agent, asks) =
+            Agent::start(spec, cx.now()).map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
+        self.agent = agent;
+        self.carry_out(asks, cx);
+        for signal in signals {
+            self.on_event(WorkflowEvent::Signal(signal), cx)?;
+        }
+        Ok(())
+    }
+
     /// What happened, in the words of the machine; nothing if it is no business of the machine.
     fn event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Option<Event> {
         match event {
@@ -311,6 +342,9 @@ fn model_fault(failure: Failure) -> Fault {
 fn tool_fault(failure: Failure) -> Fault {
     let root = failure.root();
     let class = match &root.kind {
+        FailureKind::Application { failure_type, .. } if [MCP_LOST, MCP_TIMEOUT].contains(&failure_type.as_str()) => {
+            FaultClass::Lost
+        }
         FailureKind::Application { .. } => FaultClass::Fatal,
         FailureKind::Canceled { .. } | FailureKind::Terminated => FaultClass::Canceled,
         FailureKind::Timeout { .. }

@@ -4,6 +4,7 @@
 //! Invariant: no server here is made with the library under test. Local processes and loopback only.
 #![cfg(feature = "mcp")]
 
+mod agents;
 mod hostile;
 mod kit;
 mod remote;
