@@ -1,6 +1,7 @@
 //! Calls over HTTP: a server on loopback that speaks the wire by hand.
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -17,13 +18,23 @@ use serde_json::{Value, json};
 use crate::kit::{SECRET, Worker, judged};
 use crate::stub;
 
-/// What was asked, and with which credentials.
+/// What was asked, and with which credentials; and the number of the session that counts.
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Vec<(String, HeaderMap)>>>);
+struct Seen(Arc<Mutex<Vec<(String, HeaderMap)>>>, Arc<AtomicUsize>);
 
 impl Seen {
     fn calls(&self) -> usize {
         self.0.lock().unwrap().iter().filter(|(method, _)| method == "tools/call").count()
+    }
+    /// The session is the one that was begun last.
+    fn knows(&self, headers: &HeaderMap) -> bool {
+        headers.get("mcp-session-id").is_none_or(|id| *id == self.session())
+    }
+    fn session(&self) -> String {
+        format!("session-{}", self.1.load(Ordering::Relaxed))
+    }
+    fn forgets(&self) {
+        self.1.fetch_add(10, Ordering::Relaxed);
     }
 }
 
@@ -51,6 +62,9 @@ async fn none() -> StatusCode {
 async fn answer(State(seen): State<Seen>, headers: HeaderMap, body: Bytes) -> Response {
     let message: Value = serde_json::from_slice(&body).unwrap();
     seen.0.lock().unwrap().push((message["method"].as_str().unwrap().to_owned(), headers.clone()));
+    if !seen.knows(&headers) {
+        return StatusCode::NOT_FOUND.into_response();
+    }
     if message.get("id").is_none() {
         return StatusCode::ACCEPTED.into_response();
     }
@@ -78,7 +92,8 @@ async fn answer(State(seen): State<Seen>, headers: HeaderMap, body: Bytes) -> Re
         _ => ([("content-type", "application/json")], answer.to_string()).into_response(),
     };
     if message["method"] == "initialize" {
-        response.headers_mut().insert("mcp-session-id", HeaderValue::from_static("session-1"));
+        seen.1.fetch_add(1, Ordering::Relaxed);
+        response.headers_mut().insert("mcp-session-id", HeaderValue::from_str(&seen.session()).unwrap());
     }
     response
 }
@@ -169,6 +184,18 @@ async fn an_answer_that_breaks_off_or_never_comes_is_not_waited_for_beyond_its_t
     }
     assert_eq!(seen.calls(), 2);
     assert_eq!(worker.call("echo", json!({ "text": "a" })).await.unwrap().text, "a", "over a new session");
+}
+
+/// What was not delivered over a session that was kept is sent once more over a new one.
+#[tokio::test]
+async fn a_session_that_the_server_has_forgotten_is_begun_again() {
+    let (worker, seen) = worker(|_| {}).await;
+    for text in ["one", "two"] {
+        assert_eq!(worker.call("echo", json!({ "text": text })).await.unwrap().text, text);
+        seen.forgets();
+    }
+    let hellos = seen.0.lock().unwrap().iter().filter(|(method, _)| method == "initialize").count();
+    assert_eq!((hellos, seen.calls()), (2, 3), "the call that was not taken is made again, and no other");
 }
 
 #[tokio::test]

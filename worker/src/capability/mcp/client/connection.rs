@@ -37,6 +37,8 @@ pub(super) struct Connection {
     heard: Arc<Heard>,
     secrets: Secrets,
     tools: Mutex<Option<Tools>>,
+    /// Something came over it after which it is of no more use.
+    is_spoiled: AtomicBool,
 }
 
 /// Hears that the list of tools has changed. It can do nothing for a server: no sampling, no questions, no roots.
@@ -60,7 +62,14 @@ impl Connection {
         let mut secrets = Secrets::default();
         let opened = Self::open_with(name, server, worker, &mut secrets).await;
         let (service, running, heard) = opened.map_err(|trouble| secrets.trouble(trouble))?;
-        Ok(Connection { service, running: Mutex::new(running), heard, secrets, tools: Mutex::new(None) })
+        Ok(Connection {
+            service,
+            running: Mutex::new(running),
+            heard,
+            secrets,
+            tools: Mutex::new(None),
+            is_spoiled: AtomicBool::new(false),
+        })
     }
 
     async fn open_with(
@@ -93,7 +102,11 @@ impl Connection {
     pub(super) fn is_alive(&self) -> bool {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let has_ended = running.as_mut().is_some_and(Running::has_ended);
-        !has_ended && !self.service.is_closed() && !self.service.is_transport_closed() && self.heard.broken().is_none()
+        !has_ended
+            && !self.is_spoiled.load(Ordering::Relaxed)
+            && !self.service.is_closed()
+            && !self.service.is_transport_closed()
+            && self.heard.broken().is_none()
     }
 
     pub(super) fn secrets(&self) -> &Secrets {
@@ -169,6 +182,7 @@ impl Connection {
 
     /// The library only knows that the connection has ended; why is known here, where it was ended from this side.
     fn broke(&self, why: &rmcp::ServiceError) -> Trouble {
+        self.is_spoiled.fetch_or(trouble::ends(why), Ordering::Relaxed);
         self.heard.broken().unwrap_or_else(|| trouble::of_request(why))
     }
 

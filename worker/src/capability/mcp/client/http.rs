@@ -1,22 +1,29 @@
 //! A server behind a URL: the streamable HTTP of the protocol, over the guarded client of the capability `http`.
 //!
 //! Invariant: only allowed addresses are connected to (G36), no redirect is followed and no proxy used; one message from
-//! the server is bounded. No request is repeated by the library: a lost session is opened anew by whoever calls next.
+//! the server is bounded. No request is repeated by the library: a lost session is opened anew by whoever calls next. A
+//! server is heard only in its answers, for as long as a call takes: no stream is open between calls, to be flooded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use reqwest::Url;
+use futures_util::stream::BoxStream;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use reqwest::{Error, Url};
+use rmcp::model::ClientJsonRpcMessage;
 use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+    StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
 
 use super::super::*;
 use super::secrets::Secrets;
 use super::trouble::{Trouble, refused_address};
 use crate::capability::http::{HttpConfig, guarded_client};
 
-pub(super) type Wire = StreamableHttpClientTransport<reqwest::Client>;
+pub(super) type Wire = StreamableHttpClientTransport<Posts>;
 
 /// Makes the client; nothing is sent yet.
 pub(super) async fn reach(http: &McpHttp, message_bytes: usize, secrets: &mut Secrets) -> Result<Wire, Trouble> {
@@ -37,7 +44,62 @@ pub(super) async fn reach(http: &McpHttp, message_bytes: usize, secrets: &mut Se
         .custom_headers(headers)
         .max_sse_event_size(message_bytes)
         .reinit_on_expired_session(false);
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok(StreamableHttpClientTransport::with_client(Posts(client), config))
+}
+
+/// The library's own client without its streams of the server's own messages, and so without its reconnecting.
+#[derive(Clone)]
+pub(super) struct Posts(reqwest::Client);
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type Answer<T> = Result<T, StreamableHttpError<Error>>;
+
+impl StreamableHttpClient for Posts {
+    type Error = Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        auth: Option<String>,
+        headers: Headers,
+    ) -> Answer<StreamableHttpPostResponse> {
+        self.0.post_message(uri, message, session, auth, headers).await
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        auth: Option<String>,
+        headers: Headers,
+        most: usize,
+    ) -> Answer<StreamableHttpPostResponse> {
+        self.0.post_message_with_max_sse_event_size(uri, message, session, auth, headers, most).await
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        auth: Option<String>,
+        headers: Headers,
+    ) -> Answer<()> {
+        self.0.delete_session(uri, session, auth, headers).await
+    }
+
+    async fn get_stream(
+        &self,
+        _: Arc<str>,
+        _: Option<Arc<str>>,
+        _: Option<String>,
+        _: Option<String>,
+        _: Headers,
+    ) -> Answer<BoxStream<'static, Result<Sse, SseError>>> {
+        Err(StreamableHttpError::ServerDoesNotSupportSse)
+    }
 }
 
 /// Every value is marked, so that no library prints it.

@@ -175,12 +175,14 @@ impl Slot {
     /// A call from its place in the queue to its answer.
     async fn make(&self, attempt: &mut Attempt, worker: &Worker, input: &McpInput) -> Result<McpOutput, Trouble> {
         let _place = self.calls.acquire().await;
+        let mut once_more = true;
         loop {
             let (connection, kept) = self.connection(&input.server, worker).await?;
             attempt.connection = Some(connection.clone());
             let made = self.make_over(&connection, kept, attempt, input).await;
             match made {
-                Err(Trouble { again: Again::Safe(None), .. }) if kept && !connection.is_alive() => {
+                Err(Trouble { again: Again::Safe(None), .. }) if once_more && kept && !connection.is_alive() => {
+                    once_more = false;
                     (attempt.connection, attempt.sent) = (None, false);
                     self.discard(connection).await;
                 }

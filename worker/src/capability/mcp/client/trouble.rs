@@ -92,6 +92,19 @@ pub(super) fn of_request(why: &ServiceError) -> Trouble {
     }
 }
 
+/// Whether the connection is of no more use: it broke, its session or its credentials are no longer good, or what comes
+/// over it is not the protocol.
+pub(super) fn ends(why: &ServiceError) -> bool {
+    match why {
+        ServiceError::McpError(_) => false,
+        ServiceError::TransportSend(error) => {
+            let error = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
+            !matches!(error, Some(StreamableHttpError::HttpStatus(_)))
+        }
+        _ => true,
+    }
+}
+
 /// A connection that was not made. No tool was called.
 pub(super) fn of_opening(why: &ClientInitializeError) -> Trouble {
     let trouble = match why {
