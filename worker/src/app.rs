@@ -25,6 +25,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::agent::{self, Conversations, WithAgents};
+use crate::capability::mcp::McpConfig;
 use crate::capability::model::ModelConfig;
 use crate::capability::{self, CapabilityConfig};
 use crate::cli::{self, PlanFile, PlanLoader, Program};
@@ -162,6 +163,7 @@ fn capabilities(data: &Path, activities: &mut ActivityRegistry) -> Result<(), St
     config.process.notes = Some(notes);
     config.demo.directory = Some(data.join("demo"));
     config.model = models();
+    config.mcp = McpConfig::from_environment(&|name| std::env::var(name).ok());
     capability::register(activities, &config).map_err(|why| format!("the HTTP client: {why}"))
 }
 

@@ -19,7 +19,7 @@ const ARROWS: [(&str, &[&str]); 4] = [
 ];
 
 /// Modules and folders that decide and never act.
-const PURE: [&str; 18] = [
+const PURE: [&str; 19] = [
     "engine/src/vocabulary",
     "engine/src/machine",
     "engine/src/workflow",
@@ -27,6 +27,7 @@ const PURE: [&str; 18] = [
     "engine/src/queue",
     "engine/src/deadline",
     "worker/src/supervisor",
+    "worker/src/agent/ends.rs",
     "worker/src/agent/grants.rs",
     "worker/src/agent/ledger.rs",
     "worker/src/agent/limits.rs",

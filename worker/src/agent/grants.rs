@@ -14,6 +14,7 @@ use super::spec::{
 };
 use crate::capability::file::FILE;
 use crate::capability::http::HTTP;
+use crate::capability::mcp::MCP;
 use crate::capability::model::ToolSpec;
 use crate::capability::process::PROCESS;
 
@@ -75,8 +76,8 @@ impl ToolGrant {
                     &["task"],
                 )
             }
-            // Checked when the run starts: an activity has a schema.
-            (None, Grant::Activity { .. }) => json!(false),
+            // Checked when the run starts: an activity has a schema, and a tool of a server has got one.
+            (None, Grant::Activity { .. } | Grant::Mcp(_)) => json!(false),
         }
     }
 
@@ -88,7 +89,13 @@ impl ToolGrant {
     /// What is done for a call with these arguments, or why nothing is.
     pub fn plan(&self, arguments: &Value, caller: &Caller<'_>) -> Result<Plan, String> {
         let Value::Object(members) = arguments else { return Err("the arguments must be an object".to_owned()) };
-        let problems = schema::problems(&self.schema(), arguments);
+        let schema = self.schema();
+        // What a server publishes may have words that are not known here; the capability judges by it again.
+        let is_judged = match &self.does {
+            Grant::Mcp(mcp) if mcp.published => schema::check(&schema).is_ok(),
+            _ => true,
+        };
+        let problems = if is_judged { schema::problems(&schema, arguments) } else { Vec::new() };
         if !problems.is_empty() {
             return Err(format!("the arguments do not fit: {}", problems.join("; ")));
         }
@@ -99,6 +106,7 @@ impl ToolGrant {
             Grant::Process(process) => activity(PROCESS, process.input(members, self.timeout_ms, most)?),
             Grant::Http(http) => activity(HTTP, http.input(members, self.timeout_ms, most)?),
             Grant::File(file) => activity(FILE, file.input(members, most)),
+            Grant::Mcp(mcp) => activity(MCP, mcp.input(arguments, self.timeout_ms, most)?),
             Grant::Activity { activity_type } => activity(activity_type, arguments.clone()),
             Grant::Agent(agent) => agent.narrowed(members, caller)?,
         })
@@ -381,6 +389,26 @@ mod tests {
         assert!(ask(false, json!({ "op": "write", "path": "a", "content": "x" })).is_err());
         assert!(ask(true, json!({ "op": "write", "path": "a", "content": "x" })).is_ok());
         assert!(ask(true, json!({ "op": "read", "path": "a", "root": "/" })).is_err());
+    }
+
+    /// What a model says is arguments, and never another tool or server.
+    #[test]
+    fn a_tool_of_a_server_is_the_one_of_its_grant() {
+        let ask = |tools: Value, more: Value, arguments: Value| {
+            planned(json!({ "mcp": { "server": "s", "tools": tools } }), more, arguments)
+        };
+        let open = json!({ "parameters": { "type": "object" } });
+        let input = ask(json!(["read"]), open.clone(), json!({ "server": "evil", "tool": "rm" })).unwrap();
+        let arguments = json!({ "server": "evil", "tool": "rm" });
+        let wanted = json!({ "server": "s", "tool": "read", "arguments": arguments, "timeout_ms": 60_000,
+            "output_max": 32_768 });
+        assert_eq!(input, wanted);
+        let strict = json!({ "parameters": { "type": "object", "additionalProperties": false } });
+        assert!(ask(json!(["read"]), strict, json!({ "tool": "rm" })).is_err());
+        assert!(
+            ask(json!(["read", "rm"]), json!({}), json!({})).is_err(),
+            "before the tools are known nothing is called"
+        );
     }
 
     #[test]

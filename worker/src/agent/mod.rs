@@ -11,12 +11,15 @@
 //! to by the capability `model`; nothing here knows one.
 
 pub mod activity;
+pub(crate) mod ends;
 pub mod grants;
 pub mod ledger;
 mod limits;
 pub mod loops;
 pub mod machine;
+pub mod mcp;
 mod opener;
+pub mod opening;
 pub mod resolve;
 pub mod schema;
 pub mod spec;

@@ -9,15 +9,19 @@ use bosun_engine::{EventId, EventKind, Payload};
 use serde_json::Value;
 
 use super::machine::{ModelCall, Purpose};
+use super::opening;
 use super::spec::AgentSpec;
 use super::transcript::{Item, child_text, summary_message, tool_text};
 use super::workflow::AGENT_MODEL;
+use crate::capability::mcp::MCP_TOOLS;
 use crate::capability::model::{ChatRequest, Message, ModelInput, Said, ToolChoice};
 
 /// The history of one agent, as far as it was read.
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {
     spec: Option<AgentSpec>,
+    /// What servers were asked for their tools when the agent began, and their answers.
+    asked: Vec<(u64, Option<Value>)>,
     calls: BTreeMap<u64, ModelCall>,
     said: BTreeMap<u64, Said>,
     given: BTreeMap<u64, String>,
@@ -57,6 +61,11 @@ impl Conversation {
         self.next_event = id.next();
         match event {
             EventKind::WorkflowExecutionStarted(started) => self.spec = started.input.decode().ok(),
+            EventKind::ActivityTaskScheduled(task)
+                if task.activity_type.as_str() == MCP_TOOLS && self.asked.len() < self.servers() =>
+            {
+                self.asked.push((task.seq.0, None));
+            }
             EventKind::ActivityTaskScheduled(task) if task.activity_type.as_str() == AGENT_MODEL => {
                 if let Ok(call) = task.input.decode() {
                     self.calls.insert(task.seq.0, call);
@@ -71,7 +80,23 @@ impl Conversation {
         }
     }
 
+    /// How many servers are asked before anything else.
+    fn servers(&self) -> usize {
+        self.spec.as_ref().map_or(0, |spec| opening::questions(spec).len())
+    }
+
     fn completed(&mut self, seq: u64, result: &Payload) {
+        if let Some((_, answer)) = self.asked.iter_mut().find(|(asked, _)| *asked == seq) {
+            *answer = Some(result.to_json());
+            let answers: Option<Vec<Value>> = self.asked.iter().map(|(_, answer)| answer.clone()).collect();
+            if let Some(answers) = answers.filter(|answers| answers.len() == self.servers())
+                && let Some(spec) = &self.spec
+            {
+                // One that does not fit ended the run before any call.
+                self.spec = opening::opened(spec, &answers).ok();
+            }
+            return;
+        }
         if !self.calls.contains_key(&seq) {
             let text = tool_text(&result.to_json(), self.result_bytes());
             return self.give(seq, text);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use super::limits::{Degrade, Limits, OnExhausted};
-use super::schema;
+use super::{mcp::McpGrant, schema};
 use crate::capability::model::OutputSchema;
 
 /// The input of the workflow `agent`.
@@ -93,6 +93,8 @@ pub enum Grant {
     Activity {
         activity_type: String,
     },
+    /// Tools of a server that the worker's owner has configured.
+    Mcp(McpGrant),
     /// Hands a part of the task to an agent that may do no more than this one.
     Agent(AgentGrant),
 }
@@ -226,8 +228,11 @@ impl AgentSpec {
 
 impl ToolGrant {
     fn check(&self) -> Result<(), String> {
-        schema::check(&self.schema()).map_err(|why| format!("parameters: {why}"))?;
+        if !matches!(&self.does, Grant::Mcp(mcp) if mcp.published) {
+            schema::check(&self.schema()).map_err(|why| format!("parameters: {why}"))?;
+        }
         match &self.does {
+            Grant::Mcp(mcp) => mcp.check(self.parameters.is_some()),
             Grant::Process(process) => process.check(self.parameters.as_ref()),
             Grant::Http(http) if http.hosts.is_empty() => Err("no hosts are allowed".to_owned()),
             Grant::Http(http) if http.methods.is_empty() => Err("no methods are allowed".to_owned()),

@@ -9,17 +9,19 @@ use std::time::Duration;
 
 use bosun_engine::workflow::{Cx, StateMachine, WorkflowEvent, WorkflowRegistry};
 use bosun_engine::{
-    ActivityOptions, ActivityType, CancellationType, ChildWorkflowOptions, ExternalTarget, Failure, FailureKind,
-    ParentClosePolicy, Payload, QueryName, RetryPolicy, Seq, Timestamp, WorkflowExecutionSignaled, WorkflowId,
+    ActivityOptions, ActivityType, CancellationType, ChildWorkflowOptions, ExternalTarget, Failure, ParentClosePolicy,
+    Payload, QueryName, RetryPolicy, Seq, Timestamp, WorkflowExecutionSignaled, WorkflowId,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::machine::{Agent, AgentOutput, Ask, Event, Fault, FaultClass, Key, ModelAnswer, QUERIES, Rules, StopReason};
+use super::ends::{model_answer, model_fault, output_in, tool_fault};
+use super::machine::{Agent, AgentOutput, Ask, Event, Fault, FaultClass, Key, QUERIES, Rules, StopReason};
+use super::opening::{Heard, Opening};
 use super::spec::AgentSpec;
 use super::transcript::cut;
-use crate::capability::model::{Cost, MODEL_FATAL, MODEL_NEEDS_HUMAN, ModelError, ModelOutput, code, options};
+use crate::capability::model::options;
 
 /// The workflow type.
 pub const AGENT: &str = "agent";
@@ -44,19 +46,6 @@ const MODEL_TIMEOUT: Duration = Duration::from_secs(600);
 const PAUSE_BYTES: u64 = 1_000;
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Errors of our own, of calls that were not made.
-const NEVER_SENT: [&str; 9] = [
-    code::PACED,
-    code::SECRET,
-    code::NOT_ALLOWED,
-    code::CASSETTE_MISS,
-    code::CASSETTE,
-    code::UNKNOWN_PROVIDER,
-    code::CONFIGURATION,
-    code::SCRIPT,
-    code::REFUSED_ADDRESS,
-];
-
 /// The workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentRun {
@@ -68,6 +57,9 @@ pub struct AgentRun {
     told: bool,
     #[serde(default, skip_serializing_if = "is_zero")]
     told_halts: u32,
+    /// While servers are asked for the agent's tools: the agent above is only there to be looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    opening: Option<Opening>,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -93,13 +85,19 @@ impl StateMachine for AgentRun {
         let rules = if cx.patched(SECOND_RULES) { Rules::Second } else { Rules::First };
         let (agent, asks) = Agent::start(spec, rules, cx.now())
             .map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
-        let mut run = AgentRun { agent, pending: BTreeMap::new(), now: cx.now(), told: false, told_halts: 0 };
-        run.carry_out(asks, cx);
+        let opening = Opening::begin(agent.spec(), cx);
+        let mut run = AgentRun { agent, pending: BTreeMap::new(), now: cx.now(), told: false, told_halts: 0, opening };
+        if run.opening.is_none() {
+            run.carry_out(asks, cx);
+        }
         Ok(run)
     }
 
     fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
         self.now = cx.now();
+        if let Some(opening) = self.opening.take() {
+            return self.open(opening.hear(event, self.agent.spec(), cx)?, cx);
+        }
         if let Some(event) = self.event(event, cx) {
             let asks = self.agent.handle(event, cx.now());
             self.carry_out(asks, cx);
@@ -120,6 +118,26 @@ impl StateMachine for AgentRun {
 }
 
 impl AgentRun {
+    /// Begins once all tools are known, and hears what was said meanwhile.
+    fn open(&mut self, heard: Heard, cx: &mut Cx<'_>) -> Result<(), Failure> {
+        let (spec, signals) = match heard {
+            Heard::Opened { spec, signals } => (*spec, signals),
+            Heard::Still(opening) => {
+                self.opening = Some(opening);
+                return Ok(());
+            }
+            Heard::Over => return Ok(()),
+        };
+        let (agent, asks) = Agent::start(spec, self.agent.rules(), cx.now())
+            .map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
+        self.agent = agent;
+        self.carry_out(asks, cx);
+        for signal in signals {
+            self.on_event(WorkflowEvent::Signal(signal), cx)?;
+        }
+        Ok(())
+    }
+
     /// What happened, in the words of the machine; nothing if it is no business of the machine.
     fn event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Option<Event> {
         match event {
@@ -312,106 +330,7 @@ fn within(timeout_ms: u64) -> Duration {
     Duration::from_millis(timeout_ms) + GRACE
 }
 
-fn model_answer(payload: Payload) -> Result<ModelAnswer, Fault> {
-    // It has been given, and so has to be paid for, whatever it says.
-    let unread = |why| Fault { charged: true, ..Fault::new(FaultClass::Fatal, format!("the model's answer: {why}")) };
-    let output: ModelOutput = payload.decode().map_err(unread)?;
-    let ModelOutput { response, value, problems, cost } = output;
-    let cost_micros = match cost {
-        Cost::Micros(micros) => Some(micros),
-        Cost::Unpriced(_) => None,
-    };
-    Ok(ModelAnswer { response, value, problems, cost_micros })
-}
-
-fn model_fault(failure: Failure) -> Fault {
-    let root = failure.root();
-    let fault = |class| Fault::new(class, root.message.clone());
-    match &root.kind {
-        FailureKind::Application { failure_type, details, .. } => match failure_type.as_str() {
-            MODEL_FATAL => Fault { charged: may_be_charged(details.as_ref()), ..fault(FaultClass::Fatal) },
-            MODEL_NEEDS_HUMAN => Fault { charged: may_be_charged(details.as_ref()), ..fault(FaultClass::NeedsHuman) },
-            // Retries are used up; each of them may have been an answer that was cut on its way.
-            _ => Fault { charged: true, ..fault(FaultClass::NeedsHuman) },
-        },
-        FailureKind::Canceled { .. } => fault(FaultClass::Canceled),
-        FailureKind::Timeout { .. }
-        | FailureKind::WorkerLost
-        | FailureKind::Terminated
-        | FailureKind::Activity { .. }
-        | FailureKind::ChildWorkflow { .. } => fault(FaultClass::Lost),
-    }
-}
-
-/// Nothing is paid for what a provider refused, or what was never sent. Without details it was refused.
-fn may_be_charged(details: Option<&Payload>) -> bool {
-    let error: Option<ModelError> = details.and_then(|details| details.decode().ok());
-    error.is_some_and(|error| {
-        let refused = error.status.is_some_and(|status| (400..500).contains(&status));
-        let unsent = error.code.as_deref().is_some_and(|code| NEVER_SENT.contains(&code));
-        !refused && !unsent
-    })
-}
-
-fn tool_fault(failure: Failure) -> Fault {
-    let root = failure.root();
-    let class = match &root.kind {
-        FailureKind::Application { .. } => FaultClass::Fatal,
-        FailureKind::Canceled { .. } | FailureKind::Terminated => FaultClass::Canceled,
-        FailureKind::Timeout { .. }
-        | FailureKind::WorkerLost
-        | FailureKind::Activity { .. }
-        | FailureKind::ChildWorkflow { .. } => FaultClass::Lost,
-    };
-    Fault::new(class, format!("{}: {}", failure.type_name(), root.message))
-}
-
-/// What an agent that failed or was canceled says of itself.
-pub(crate) fn output_in(failure: &Failure) -> Option<AgentOutput> {
-    let details = match &failure.kind {
-        FailureKind::Application { details, .. } | FailureKind::Canceled { details } => details.as_ref(),
-        FailureKind::Timeout { .. }
-        | FailureKind::Terminated
-        | FailureKind::Activity { .. }
-        | FailureKind::ChildWorkflow { .. }
-        | FailureKind::WorkerLost => None,
-    };
-    details.and_then(|details| details.decode().ok()).or_else(|| output_in(failure.cause.as_deref()?))
-}
-
 /// Adds the workflow.
 pub fn register(registry: WorkflowRegistry) -> WorkflowRegistry {
     registry.state_machine::<AgentRun>()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::capability::model::{ErrorClass, MODEL_RETRY};
-
-    fn failed(failure_type: &str, status: Option<u16>, code: &str) -> Fault {
-        let class = ErrorClass::NeedsHuman;
-        let error = ModelError { class, status, code: Some(code.to_owned()), message: "why".to_owned() };
-        model_fault(Failure::application(failure_type, "why").with_details(Payload::encode(&error).unwrap()))
-    }
-
-    #[test]
-    fn only_what_was_refused_or_never_sent_is_free() {
-        for (failure_type, status, code, class, charged) in [
-            (MODEL_NEEDS_HUMAN, Some(401), "invalid_api_key", FaultClass::NeedsHuman, false),
-            (MODEL_NEEDS_HUMAN, None, code::SECRET, FaultClass::NeedsHuman, false),
-            (MODEL_FATAL, Some(404), "model_not_found", FaultClass::Fatal, false),
-            (MODEL_FATAL, None, code::NOT_ALLOWED, FaultClass::Fatal, false),
-            (MODEL_FATAL, None, code::TOO_LARGE, FaultClass::Fatal, true),
-            (MODEL_RETRY, None, code::CUT, FaultClass::NeedsHuman, true),
-            (MODEL_RETRY, Some(429), "rate_limit_exceeded", FaultClass::NeedsHuman, true),
-        ] {
-            let fault = failed(failure_type, status, code);
-            assert_eq!((fault.class, fault.charged), (class, charged), "{failure_type} {code}");
-        }
-        let lost = Failure { kind: FailureKind::WorkerLost, ..Failure::application("x", "why") };
-        assert!(model_fault(lost).charged);
-        let unread = model_answer(Payload::encode("no answer").unwrap()).unwrap_err();
-        assert!(unread.charged, "it was given, although nobody can read it");
-    }
 }

@@ -8,6 +8,7 @@ pub mod demo;
 mod durable;
 pub mod file;
 pub mod http;
+pub mod mcp;
 pub mod model;
 pub mod process;
 pub mod scripted;
@@ -21,6 +22,7 @@ use compose::COMPOSE;
 use demo::DemoConfig;
 use file::{FILE, FileConfig};
 use http::{HTTP, HttpClient, HttpConfig};
+use mcp::McpConfig;
 use model::ModelConfig;
 use process::{PROCESS, ProcessConfig};
 
@@ -32,6 +34,7 @@ pub struct CapabilityConfig {
     pub file: FileConfig,
     pub demo: DemoConfig,
     pub model: ModelConfig,
+    pub mcp: McpConfig,
 }
 
 /// Registers all capabilities in the box. Fails when the HTTP client cannot load this machine's TLS roots.
@@ -46,5 +49,6 @@ pub fn register(registry: &mut ActivityRegistry, config: &CapabilityConfig) -> R
     demo::register(registry, &config.demo);
     scripted::register(registry);
     model::register(registry, &config.model);
+    mcp::register(registry, &config.mcp, &config.process);
     Ok(())
 }

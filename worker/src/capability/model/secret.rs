@@ -31,7 +31,7 @@ pub enum SecretRef {
 
 /// A key.
 #[derive(Clone)]
-pub(super) struct Secret(String);
+pub(in crate::capability) struct Secret(String);
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -40,7 +40,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    pub(super) fn expose(&self) -> &str {
+    pub(in crate::capability) fn expose(&self) -> &str {
         &self.0
     }
 }
@@ -118,7 +118,7 @@ fn words(text: &str) -> Result<Vec<String>, String> {
 
 impl SecretRef {
     /// Reads the key. That it cannot be read is for somebody to see: the run waits for them.
-    pub(super) async fn resolve(&self) -> Result<Secret, ModelError> {
+    pub(in crate::capability) async fn resolve(&self) -> Result<Secret, ModelError> {
         let unavailable = |why: String| ModelError::needs_human(code::SECRET, format!("no key from {self}: {why}"));
         let text = match self {
             SecretRef::Env(name) => std::env::var(name).map_err(|_| unavailable("it is not set".into()))?,

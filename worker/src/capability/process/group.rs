@@ -19,13 +19,13 @@ use super::{ENV_MARKER, ProcessConfig, ProcessLimits};
 
 /// Who a group belongs to.
 #[derive(Debug, Clone)]
-pub(super) struct Owner {
-    pub(super) idempotency_key: String,
-    pub(super) attempt: u32,
+pub(in crate::capability) struct Owner {
+    pub(in crate::capability) idempotency_key: String,
+    pub(in crate::capability) attempt: u32,
 }
 
 /// A running group and its note. Dropping it before [`Group::end`] terminates the group in the background.
-pub(super) struct Group {
+pub(in crate::capability) struct Group {
     note: ProcessNote,
     dir: Option<PathBuf>,
     grace: Duration,
@@ -33,7 +33,11 @@ pub(super) struct Group {
 }
 
 /// Starts the command in a group of its own. Returns once it has been executed, or could not be.
-pub(super) async fn spawn(mut command: Command, owner: Owner, config: &ProcessConfig) -> io::Result<(Child, Group)> {
+pub(in crate::capability) async fn spawn(
+    mut command: Command,
+    owner: Owner,
+    config: &ProcessConfig,
+) -> io::Result<(Child, Group)> {
     let (answer, answered) = oneshot::channel();
     let runtime = tokio::runtime::Handle::current();
     let config = config.clone();
@@ -194,7 +198,7 @@ impl Group {
     }
 
     /// SIGTERM to the group, and SIGKILL to what is left of it after the grace. `child` is reaped.
-    pub(super) async fn terminate(&mut self, child: &mut Child) {
+    pub(in crate::capability) async fn terminate(&mut self, child: &mut Child) {
         self.signal(Signal::TERM);
         let ended = async {
             let _ = child.wait().await;
@@ -216,7 +220,7 @@ impl Group {
     }
 
     /// The leader has been reaped: kills the rest and forgets the note.
-    pub(super) fn end(mut self) {
+    pub(in crate::capability) fn end(mut self) {
         self.kill_rest();
         self.ended = true;
         if let Some(dir) = &self.dir {

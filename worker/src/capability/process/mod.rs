@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "mcp")]
+pub(in crate::capability) use group::{Group, Owner, spawn};
 pub use note::{ProcessNote, Reaped, reap_orphans};
 pub use run::run;
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::asks::Pending;
 use super::{RunContext, SupervisorInput, SupervisorRun};
 use super::{lease, model};
-use crate::agent::workflow::output_in;
+use crate::agent::ends::output_in;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, Outbox, Purpose};
 use crate::supervisor::spec::{PlanningMode, Preset, SupervisorSpec, SynthesisMode};
 

@@ -1,0 +1,127 @@
+//! What the ends of activities and children mean to an agent: an answer, or a fault of a class.
+//!
+//! Invariant: what may have happened is never said not to have; what may have been charged is charged. Pure.
+
+use bosun_engine::{Failure, FailureKind, Payload};
+
+use super::machine::{AgentOutput, Fault, FaultClass, ModelAnswer};
+use crate::capability::mcp::{MCP_LOST, MCP_TIMEOUT};
+use crate::capability::model::{Cost, MODEL_FATAL, MODEL_NEEDS_HUMAN, ModelError, ModelOutput, code};
+
+/// Errors of our own, of calls that were not made.
+const NEVER_SENT: [&str; 9] = [
+    code::PACED,
+    code::SECRET,
+    code::NOT_ALLOWED,
+    code::CASSETTE_MISS,
+    code::CASSETTE,
+    code::UNKNOWN_PROVIDER,
+    code::CONFIGURATION,
+    code::SCRIPT,
+    code::REFUSED_ADDRESS,
+];
+
+/// What a model has answered.
+pub(super) fn model_answer(payload: Payload) -> Result<ModelAnswer, Fault> {
+    // It has been given, and so has to be paid for, whatever it says.
+    let unread = |why| Fault { charged: true, ..Fault::new(FaultClass::Fatal, format!("the model's answer: {why}")) };
+    let output: ModelOutput = payload.decode().map_err(unread)?;
+    let ModelOutput { response, value, problems, cost } = output;
+    let cost_micros = match cost {
+        Cost::Micros(micros) => Some(micros),
+        Cost::Unpriced(_) => None,
+    };
+    Ok(ModelAnswer { response, value, problems, cost_micros })
+}
+
+/// Why it has not, and whether that costs.
+pub(super) fn model_fault(failure: Failure) -> Fault {
+    let root = failure.root();
+    let fault = |class| Fault::new(class, root.message.clone());
+    match &root.kind {
+        FailureKind::Application { failure_type, details, .. } => match failure_type.as_str() {
+            MODEL_FATAL => Fault { charged: may_be_charged(details.as_ref()), ..fault(FaultClass::Fatal) },
+            MODEL_NEEDS_HUMAN => Fault { charged: may_be_charged(details.as_ref()), ..fault(FaultClass::NeedsHuman) },
+            // Retries are used up; each of them may have been an answer that was cut on its way.
+            _ => Fault { charged: true, ..fault(FaultClass::NeedsHuman) },
+        },
+        FailureKind::Canceled { .. } => fault(FaultClass::Canceled),
+        FailureKind::Timeout { .. }
+        | FailureKind::WorkerLost
+        | FailureKind::Terminated
+        | FailureKind::Activity { .. }
+        | FailureKind::ChildWorkflow { .. } => fault(FaultClass::Lost),
+    }
+}
+
+/// Nothing is paid for what a provider refused, or what was never sent. Without details it was refused.
+fn may_be_charged(details: Option<&Payload>) -> bool {
+    let error: Option<ModelError> = details.and_then(|details| details.decode().ok());
+    error.is_some_and(|error| {
+        let refused = error.status.is_some_and(|status| (400..500).contains(&status));
+        let unsent = error.code.as_deref().is_some_and(|code| NEVER_SENT.contains(&code));
+        !refused && !unsent
+    })
+}
+
+/// Why a tool has no result, and whether it may have acted.
+pub(super) fn tool_fault(failure: Failure) -> Fault {
+    let root = failure.root();
+    let class = match &root.kind {
+        FailureKind::Application { failure_type, .. } if [MCP_LOST, MCP_TIMEOUT].contains(&failure_type.as_str()) => {
+            FaultClass::Lost
+        }
+        FailureKind::Application { .. } => FaultClass::Fatal,
+        FailureKind::Canceled { .. } | FailureKind::Terminated => FaultClass::Canceled,
+        FailureKind::Timeout { .. }
+        | FailureKind::WorkerLost
+        | FailureKind::Activity { .. }
+        | FailureKind::ChildWorkflow { .. } => FaultClass::Lost,
+    };
+    Fault::new(class, format!("{}: {}", failure.type_name(), root.message))
+}
+
+/// What an agent that failed or was canceled says of itself.
+pub(crate) fn output_in(failure: &Failure) -> Option<AgentOutput> {
+    let details = match &failure.kind {
+        FailureKind::Application { details, .. } | FailureKind::Canceled { details } => details.as_ref(),
+        FailureKind::Timeout { .. }
+        | FailureKind::Terminated
+        | FailureKind::Activity { .. }
+        | FailureKind::ChildWorkflow { .. }
+        | FailureKind::WorkerLost => None,
+    };
+    details.and_then(|details| details.decode().ok()).or_else(|| output_in(failure.cause.as_deref()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capability::model::{ErrorClass, MODEL_RETRY};
+
+    fn failed(failure_type: &str, status: Option<u16>, code: &str) -> Fault {
+        let class = ErrorClass::NeedsHuman;
+        let error = ModelError { class, status, code: Some(code.to_owned()), message: "why".to_owned() };
+        model_fault(Failure::application(failure_type, "why").with_details(Payload::encode(&error).unwrap()))
+    }
+
+    #[test]
+    fn only_what_was_refused_or_never_sent_is_free() {
+        for (failure_type, status, code, class, charged) in [
+            (MODEL_NEEDS_HUMAN, Some(401), "invalid_api_key", FaultClass::NeedsHuman, false),
+            (MODEL_NEEDS_HUMAN, None, code::SECRET, FaultClass::NeedsHuman, false),
+            (MODEL_FATAL, Some(404), "model_not_found", FaultClass::Fatal, false),
+            (MODEL_FATAL, None, code::NOT_ALLOWED, FaultClass::Fatal, false),
+            (MODEL_FATAL, None, code::TOO_LARGE, FaultClass::Fatal, true),
+            (MODEL_RETRY, None, code::CUT, FaultClass::NeedsHuman, true),
+            (MODEL_RETRY, Some(429), "rate_limit_exceeded", FaultClass::NeedsHuman, true),
+        ] {
+            let fault = failed(failure_type, status, code);
+            assert_eq!((fault.class, fault.charged), (class, charged), "{failure_type} {code}");
+        }
+        let lost = Failure { kind: FailureKind::WorkerLost, ..Failure::application("x", "why") };
+        assert!(model_fault(lost).charged);
+        let unread = model_answer(Payload::encode("no answer").unwrap()).unwrap_err();
+        assert!(unread.charged, "it was given, although nobody can read it");
+    }
+}

@@ -1,0 +1,182 @@
+//! A server that is a process: started as the leader of a group of its own, watched while it speaks, and ended with
+//! its standard input first.
+//!
+//! Invariant: the environment is cleared but for what the owner names; no line and no flood of lines fills the memory or
+//! goes on for ever; of what it writes to its error output the end is kept. When a [`Running`] is gone, so is its group.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+use super::super::*;
+use super::secrets::Secrets;
+use super::trouble::{Trouble, said};
+use crate::capability::process::{Group, Owner, ProcessConfig, spawn};
+
+/// Bytes that a server may say between two calls and in a call. More is a flood.
+const FLOOD_BYTES: u64 = 64 * 1024 * 1024;
+/// What is kept of the error output.
+const STDERR_BYTES: usize = 4 * 1024;
+/// How long a server may take to end by itself after its input is closed.
+const LEAVE: Duration = Duration::from_millis(500);
+
+pub(super) type Wire = AsyncRwTransport<RoleClient, Watched, ChildStdin>;
+
+/// A started server.
+pub(super) struct Running {
+    child: Child,
+    group: Group,
+}
+
+impl Running {
+    /// Asked of the kernel: the end of its output may not have been read yet.
+    pub(super) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Its input is closed already: gives it a moment, and ends what is left of its group.
+    pub(super) async fn end(mut self) {
+        if tokio::time::timeout(LEAVE, self.child.wait()).await.is_err() {
+            self.group.terminate(&mut self.child).await;
+        }
+        self.group.end();
+    }
+}
+
+/// Starts the server.
+pub(super) async fn start(
+    name: &str,
+    stdio: &McpStdio,
+    message_bytes: usize,
+    worker: &super::Worker,
+    secrets: &mut Secrets,
+) -> Result<(Running, Wire, Arc<Heard>), Trouble> {
+    let mut command = Command::new(&stdio.command);
+    command.args(&stdio.args).env_clear().envs(&worker.config.environment);
+    command.envs(secrets.values(&stdio.env).await?);
+    if let Some(cwd) = &stdio.cwd {
+        command.current_dir(cwd);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (mut child, group) = execute(name, command, &worker.process).await?;
+    let heard = Arc::new(Heard::default());
+    let stdout = child.stdout.take().expect("stdout is piped");
+    let stdin = child.stdin.take().expect("stdin is piped");
+    tokio::spawn(keep_end(child.stderr.take().expect("stderr is piped"), heard.clone()));
+    let watched = Watched { inner: stdout, heard: heard.clone(), line: 0, line_max: message_bytes };
+    // The watch above is the bound: it ends the connection, where the library would go on without the answer.
+    let wire = AsyncRwTransport::new(watched, stdin).with_max_line_length(usize::MAX);
+    Ok((Running { child, group }, wire, heard))
+}
+
+async fn execute(name: &str, command: Command, process: &ProcessConfig) -> Result<(Child, Group), Trouble> {
+    let owner = Owner { idempotency_key: format!("mcp-{name}"), attempt: 1 };
+    spawn(command, owner, process).await.map_err(|why| {
+        let message = format!("cannot start the server: {why}");
+        // A machine short of processes or memory may have them later; everything else stays as it is.
+        match why.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Trouble::safe(MCP_UNREACHABLE, message),
+            _ => Trouble::never(MCP_UNREACHABLE, message),
+        }
+    })
+}
+
+/// What was heard of a server beside its messages.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// Since the last call began.
+    bytes: AtomicU64,
+    /// Lines that are no messages.
+    strange: AtomicU64,
+    too_long: AtomicBool,
+    flood: AtomicBool,
+    stderr: Mutex<VecDeque<u8>>,
+}
+
+impl Heard {
+    pub(super) fn call_begins(&self) {
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Why the connection was ended from this side, if it was.
+    pub(super) fn broken(&self) -> Option<Trouble> {
+        if self.too_long.load(Ordering::Relaxed) {
+            return Some(Trouble::never(MCP_TOO_LARGE, "the server sent a message that is longer than it may be"));
+        }
+        let message = format!("the server sent more than {FLOOD_BYTES} bytes without an answer");
+        self.flood.load(Ordering::Relaxed).then(|| Trouble::unknown(MCP_PROTOCOL, message))
+    }
+
+    /// The end of its error output, and how much else it said, for whoever looks for a reason. May hold secrets.
+    pub(super) fn excerpt(&self) -> String {
+        let strange = self.strange.load(Ordering::Relaxed);
+        let bytes: Vec<u8> = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        let text = String::from_utf8_lossy(&bytes);
+        let last = text.lines().rev().find(|line| !line.trim().is_empty()).map(said).unwrap_or_default();
+        let strange =
+            if strange > 0 { format!("; it printed {strange} lines that are no messages") } else { String::new() };
+        if last.is_empty() { strange } else { format!("; it said last: {last}{strange}") }
+    }
+}
+
+async fn keep_end(mut stderr: ChildStderr, heard: Arc<Heard>) {
+    let mut buffer = vec![0; 4 * 1024];
+    while let Ok(length @ 1..) = stderr.read(&mut buffer).await {
+        let mut kept = heard.stderr.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(&buffer[..length]);
+        let excess = kept.len().saturating_sub(STDERR_BYTES);
+        kept.drain(..excess);
+    }
+}
+
+/// A server's output with a limit on its lines, and on all of them together.
+pub(super) struct Watched {
+    inner: ChildStdout,
+    heard: Arc<Heard>,
+    line: usize,
+    line_max: usize,
+}
+
+impl Watched {
+    fn look(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let is_blank = matches!(piece.first(), Some(b'\n' | b'\r' | b' '));
+            if self.line == 0 && !is_blank && !matches!(piece.first(), Some(b'{' | b'[')) {
+                self.heard.strange.fetch_add(1, Ordering::Relaxed);
+            }
+            self.line += piece.len();
+            if self.line > self.line_max {
+                self.heard.too_long.store(true, Ordering::Relaxed);
+                return Err(io::Error::other("a line is too long"));
+            }
+            if piece.ends_with(b"\n") {
+                self.line = 0;
+            }
+        }
+        let length = bytes.len() as u64;
+        if self.heard.bytes.fetch_add(length, Ordering::Relaxed) + length > FLOOD_BYTES {
+            self.heard.flood.store(true, Ordering::Relaxed);
+            return Err(io::Error::other("too much was said"));
+        }
+        Ok(())
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        std::task::ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
+        let read = buffer.filled()[before..].to_vec();
+        Poll::Ready(self.look(&read))
+    }
+}
