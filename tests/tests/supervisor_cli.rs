@@ -219,8 +219,11 @@ async fn the_same_spec_is_played_by_a_model() {
     assert!(replayed.status.success() && said(&replayed).contains("the model was here"), "{}", said(&replayed));
     assert_eq!(mock.count(), asked, "nobody is asked again");
     let swarm = workspace().join("fixtures/supervisors/presets/swarm-handoff.yaml");
-    let none = run(&dir.path().join("empty"), &["llm", "cassette", "from-run", "played"]);
-    assert!(!none.status.success(), "{}", said(&none));
+    let scripted =
+        run(&dir.path().join("data"), &["run", swarm.to_str().unwrap(), "-w", "scripted", "--timeout", "60s"]);
+    assert!(scripted.status.success(), "{}", said(&scripted));
+    let none = run(&dir.path().join("data"), &["llm", "cassette", "from-run", "scripted"]);
+    assert!(said(&none).contains("no model has answered in scripted"), "{}", said(&none));
     // Agents that call tools of the run are asked by the run itself, and cost as much.
     let talked = play("data", "tiny", &["run", swarm.to_str().unwrap(), "-w", "talked", "--timeout", "60s"]);
     assert!(talked.status.success(), "{}", said(&talked));

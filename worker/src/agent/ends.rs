@@ -9,7 +9,8 @@ use crate::capability::mcp::{MCP_LOST, MCP_TIMEOUT};
 use crate::capability::model::{Cost, MODEL_FATAL, MODEL_NEEDS_HUMAN, ModelError, ModelOutput, code};
 
 /// Errors of our own, of calls that were not made.
-const NEVER_SENT: [&str; 9] = [
+const NEVER_SENT: [&str; 10] = [
+    code::SCHEMA,
     code::PACED,
     code::SECRET,
     code::NOT_ALLOWED,
@@ -112,6 +113,7 @@ mod tests {
             (MODEL_NEEDS_HUMAN, None, code::SECRET, FaultClass::NeedsHuman, false),
             (MODEL_FATAL, Some(404), "model_not_found", FaultClass::Fatal, false),
             (MODEL_FATAL, None, code::NOT_ALLOWED, FaultClass::Fatal, false),
+            (MODEL_FATAL, None, code::SCHEMA, FaultClass::Fatal, false),
             (MODEL_FATAL, None, code::TOO_LARGE, FaultClass::Fatal, true),
             (MODEL_RETRY, None, code::CUT, FaultClass::NeedsHuman, true),
             (MODEL_RETRY, Some(429), "rate_limit_exceeded", FaultClass::NeedsHuman, true),

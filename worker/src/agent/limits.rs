@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ledger::Resource;
 use super::spec::Price;
 
 /// How far an agent and all agents below it may go. What is absent is not limited.
@@ -35,6 +36,9 @@ pub struct Limits {
     /// How often one model call is tried before people are asked.
     pub model_attempts: u32,
     pub on_exhausted: OnExhausted,
+    /// What ends the agent when it is used up where it would ask: of this it was lent no more, and nobody can add to it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stops_at: Vec<Resource>,
     /// The cheaper model for `degrade`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub degrade: Option<Degrade>,
@@ -82,6 +86,7 @@ impl Default for Limits {
             result_bytes: 32 * 1024,
             model_attempts: 10,
             on_exhausted: OnExhausted::Ask,
+            stops_at: Vec::new(),
             degrade: None,
         }
     }

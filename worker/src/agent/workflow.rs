@@ -128,13 +128,12 @@ impl AgentRun {
             }
             Heard::Over => return Ok(()),
         };
-        let (agent, asks) = Agent::start(spec, self.agent.rules(), cx.now())
+        // Heard before the first call is made: a pause stops that one too.
+        let heard = signals.into_iter().filter_map(|signal| self.signaled(signal, cx)).collect();
+        let (agent, asks) = Agent::start_after(spec, self.agent.rules(), cx.now(), heard)
             .map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
         self.agent = agent;
         self.carry_out(asks, cx);
-        for signal in signals {
-            self.on_event(WorkflowEvent::Signal(signal), cx)?;
-        }
         Ok(())
     }
 

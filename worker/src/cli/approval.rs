@@ -127,25 +127,45 @@ impl Waiting {
     }
 }
 
-/// Open supervisors and agents, newest first.
-async fn open_runs(cx: &Context) -> Result<Vec<(Target, WorkflowType)>, CliError> {
-    let types = format!("WorkflowType = '{SUPERVISOR}' OR WorkflowType = '{AGENT}'");
-    let query = format!("({types}) AND ExecutionStatus = 'Running'");
-    let runs = cx.backend.list(ListRequest { query, limit: 1000 }).await?;
-    let target = |info: &RunInfo| {
-        let run = Target::run(info.workflow_id.clone(), info.run_id);
-        Target { namespace: info.namespace.clone(), ..run }
-    };
-    Ok(runs.into_iter().map(|info| (target(&info), info.workflow_type)).collect())
+/// Runs of a type that are looked at.
+const RUNS_MAX: usize = 1_000;
+
+type Runs = Vec<(Target, WorkflowType)>;
+
+/// Open supervisors and agents; the one run, where it is known. Says what is left out because there is too much of it.
+async fn open_runs(cx: &mut Context, run: Option<RunId>) -> Result<Runs, CliError> {
+    let mut all = Vec::new();
+    for workflow_type in [SUPERVISOR, AGENT] {
+        let only = run.map(|run| format!(" AND RunId = '{run}'")).unwrap_or_default();
+        let query = format!("WorkflowType = '{workflow_type}' AND ExecutionStatus = 'Running'{only}");
+        let runs = cx.backend.list(ListRequest { query, limit: RUNS_MAX }).await?;
+        if runs.len() == RUNS_MAX {
+            cx.screen.note(&format!("incomplete: only the newest {RUNS_MAX} runs of {workflow_type} are asked"));
+        }
+        let target = |info: &RunInfo| {
+            let run = Target::run(info.workflow_id.clone(), info.run_id);
+            Target { namespace: info.namespace.clone(), ..run }
+        };
+        all.extend(runs.into_iter().map(|info| (target(&info), info.workflow_type)));
+    }
+    Ok(all)
 }
 
 /// The run and the open ones below it.
-async fn runs_below(cx: &Context, id: &str) -> Result<Vec<(Target, WorkflowType)>, CliError> {
+async fn runs_below(cx: &mut Context, id: &str) -> Result<Runs, CliError> {
     let target = run_of(cx, &RunOf { id: Some(id.to_owned()), ..RunOf::default() }).await?;
-    let mut runs = below(cx, target, |_| true).await?.runs;
-    let first = runs.remove(0);
-    let open = runs.into_iter().filter(|run| run.open);
+    let mut below = below(cx, target, |_| true).await?;
+    if below.cut {
+        cx.screen.note("incomplete: there are more runs below than were looked at");
+    }
+    let first = below.runs.remove(0);
+    let open = below.runs.into_iter().filter(|run| run.open && is_asked(&run.workflow_type));
     Ok(std::iter::once(first).chain(open).map(|run| (run.target, run.workflow_type)).collect())
+}
+
+/// Whether runs of this type ask people.
+fn is_asked(workflow_type: &WorkflowType) -> bool {
+    [SUPERVISOR, AGENT].contains(&workflow_type.as_str())
 }
 
 /// What a run asks people.
@@ -172,11 +192,16 @@ async fn waiting(cx: &Context, target: &Target, workflow_type: &WorkflowType) ->
 async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
     let runs = match &run.id {
         Some(id) => runs_below(cx, id).await?,
-        None => open_runs(cx).await?,
+        None => open_runs(cx, None).await?,
     };
     let mut all = Vec::new();
     for (target, workflow_type) in &runs {
-        all.extend(waiting(cx, target, workflow_type).await?);
+        match waiting(cx, target, workflow_type).await {
+            Ok(asked) => all.extend(asked),
+            // One of many that cannot answer hides nothing of the others.
+            Err(why) if runs.len() > 1 => cx.screen.note(&format!("{} cannot be asked: {why}", target.workflow_id)),
+            Err(why) => return Err(why),
+        }
     }
     let word = |kind: Kind| if kind == Kind::Question { "question" } else { "approval" };
     let view = |one: &Waiting| json!({ "kind": word(one.kind), "workflow_id": one.target.workflow_id, "request": one.request });
@@ -195,10 +220,10 @@ async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
 }
 
 /// What waits under an id. The id begins with the run's.
-async fn pending(cx: &Context, kind: Kind, id: &str) -> Result<Waiting, CliError> {
+async fn pending(cx: &mut Context, kind: Kind, id: &str) -> Result<Waiting, CliError> {
     let run = id.split_once('/').and_then(|(run, _)| run.parse::<RunId>().ok());
-    let runs = open_runs(cx).await?;
-    for (target, workflow_type) in runs.iter().filter(|(target, _)| run.is_none() || target.run_id == run) {
+    let runs = open_runs(cx, run).await?;
+    for (target, workflow_type) in &runs {
         let asked = waiting(cx, target, workflow_type).await?;
         let fits = |one: &Waiting| one.id() == id && (one.kind == Kind::Question) == (kind == Kind::Question);
         if let Some(found) = asked.into_iter().find(fits) {

@@ -9,7 +9,7 @@ use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use bosun_worker::agent::{self, AGENT_MODEL, Conversations};
-use bosun_worker::capability::model::mock::{MockAnswer, MockProvider, says};
+use bosun_worker::capability::model::mock::{MockAnswer, MockProvider, calls, says};
 use bosun_worker::capability::model::{MODEL, ModelConfig, Wire};
 use bosun_worker::capability::{self, CapabilityConfig};
 use bosun_worker::supervisor;
@@ -251,4 +251,38 @@ agents: [ { name: w, via: { model: { provider: mock, name: mock-1, max_tokens: 2
     let done = statuses.iter().filter(|status| **status == "completed").count() as u64;
     assert_eq!((done, statuses.last()), (asked, Some(&"skipped")), "{report:#}");
     assert!(report.to_string().contains("the budget of the run is spent"), "{report:#}");
+}
+
+/// What an agent spent before somebody cancelled it is charged to the run, beside what its next attempt spends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_agent_is_paid_for() {
+    let (asked, waits) = (AtomicUsize::new(0), Arc::new(Notify::new()));
+    let reaches = waits.clone();
+    let mock = MockProvider::start(move |_| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 => calls("nothing", serde_json::json!({})).into(),
+        1 => {
+            reaches.notify_one();
+            MockAnswer::from(says("too late")).later(Duration::from_secs(120))
+        }
+        _ => says("seen").into(),
+    });
+    let mock = mock.await.unwrap();
+    let scene = Scene::new(&mock, Wire::OpenAi);
+    let text = "
+preset: shannon-simple
+objective: look
+failure: { tries: 2 }
+agents: [ { name: w, via: { model: { provider: mock, name: mock-1 } } } ]
+";
+    let spec = read_spec("cancelled.yaml", text).unwrap_or_else(|why| panic!("{why}")).spec;
+    let input = SupervisorInput::new(spec.resolve().unwrap());
+    let request = StartWorkflow::new(SUPERVISOR.into(), "run".into()).input(Payload::encode(&input).unwrap());
+    scene.client().start(request).await.unwrap();
+    waits.notified().await;
+    let open = ListRequest { query: "WorkflowType = 'agent'".into(), limit: 10 };
+    let agent = scene.client().list(open).await.unwrap().remove(0);
+    scene.client().cancel(&Target::workflow(agent.workflow_id), "enough".into(), None, None).await.unwrap();
+    let report = scene.report().await;
+    assert_eq!(report["final_result"], "seen", "{report:#}");
+    assert!(report["tokens"].as_u64() >= Some(30), "15 before it was cancelled, and 15 after: {report:#}");
 }

@@ -4,13 +4,14 @@
 //! cost is settled before anything is made of it. A call that failed is never made again by itself: the retries that may
 //! pass are the engine's, under one key.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::words::Out;
 use super::{
     Agent, Ask, Batch, Fault, FaultClass, Flight, Halt, Key, ModelAnswer, ModelCall, Phase, Purpose, StopReason,
 };
 use crate::agent::ledger::{Amount, Bill, Resource};
+use crate::agent::schema;
 use crate::agent::spec::Price;
 use crate::agent::transcript::tokens;
 use crate::capability::model::{ChatResponse, Message, StopReason as ModelStop, ToolCall};
@@ -204,10 +205,26 @@ impl Agent {
         let problems = match value {
             _ if self.spec.schema.is_none() => return self.finish(StopReason::Completed, None, out),
             Some(value) if problems.is_empty() => return self.finish(StopReason::Completed, Some(value), out),
+            None if problems.is_empty() && self.rules.are_first() => match self.judged_here(&response) {
+                Ok(value) => return self.finish(StopReason::Completed, Some(value), out),
+                Err(problems) => problems,
+            },
             None if problems.is_empty() => vec!["nobody has judged the answer".to_owned()],
             Some(_) | None => problems,
         };
         self.repair(problems, out);
+    }
+
+    /// The first rules judged themselves what the activity had not.
+    fn judged_here(&self, response: &ChatResponse) -> Result<Value, Vec<String>> {
+        let value: Value = serde_json::from_str(response.said.content.trim())
+            .map_err(|why| vec![format!("the answer is not JSON: {why}")])?;
+        let Some(wanted) = &self.spec.schema else { return Ok(value) };
+        let problems = match schema::check(&wanted.schema) {
+            Ok(()) => schema::problems(&wanted.schema, &value),
+            Err(why) => vec![format!("nobody can judge the answer: {why}")],
+        };
+        if problems.is_empty() { Ok(value) } else { Err(problems) }
     }
 
     /// Sends an answer back that does not conform, so often as the limit says.

@@ -15,8 +15,9 @@ impl Agent {
     /// There is too little of something. Whether the agent goes on by itself.
     pub(super) fn exhausted(&mut self, resource: Resource, out: &mut Out) -> bool {
         self.note(json!({ "exhausted": resource }));
+        let lent = self.spec.limits.stops_at.contains(&resource);
         match self.spec.limits.on_exhausted {
-            OnExhausted::Ask => {
+            OnExhausted::Ask if !lent => {
                 self.halt_with(Halt::Budget { resource });
                 false
             }
@@ -24,7 +25,7 @@ impl Agent {
                 self.degrade();
                 true
             }
-            OnExhausted::Degrade | OnExhausted::Stop => {
+            OnExhausted::Ask | OnExhausted::Degrade | OnExhausted::Stop => {
                 self.finish(StopReason::Budget { resource }, None, out);
                 false
             }
@@ -87,7 +88,8 @@ impl Agent {
 
     pub(super) fn wall_fired(&mut self, out: &mut Out) {
         self.wall_timer = false;
-        let stops = self.spec.limits.on_exhausted != OnExhausted::Ask;
+        let limits = &self.spec.limits;
+        let stops = limits.on_exhausted != OnExhausted::Ask || limits.stops_at.contains(&Resource::Wall);
         // Who is asked lets what is under way end; the next thing does not begin.
         if self.ledger.wall.is_over(out.now) && stops && self.outcome.is_none() {
             self.finish(StopReason::Budget { resource: Resource::Wall }, None, out);

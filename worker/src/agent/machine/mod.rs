@@ -120,6 +120,19 @@ fn is_zero(number: &u32) -> bool {
 impl Agent {
     /// An agent that begins, or why it cannot.
     pub fn start(spec: AgentSpec, rules: Rules, now: Timestamp) -> Result<(Agent, Vec<Ask>), String> {
+        Agent::start_after(spec, rules, now, Vec::new())
+    }
+
+    /// The same after what people have said already: of all that happens, only their signals count here.
+    ///
+    /// # Errors
+    /// As [`Agent::start`].
+    pub fn start_after(
+        spec: AgentSpec,
+        rules: Rules,
+        now: Timestamp,
+        heard: Vec<Event>,
+    ) -> Result<(Agent, Vec<Ask>), String> {
         spec.check()?;
         let wall = Wall::new(spec.limits.wall_ms.map(Duration::from_millis), now);
         let mut agent = Agent {
@@ -145,6 +158,15 @@ impl Agent {
             wall_timer: false,
             facts: Vec::new(),
         };
+        for event in heard {
+            match event {
+                Event::Pause { reason } => agent.pause(reason),
+                Event::Resume => agent.resume(),
+                Event::TopUp(more) => agent.top_up(&more, now),
+                Event::Approval(response) => agent.approval(response),
+                _ => {} // nothing else can have happened
+            }
+        }
         let mut out = Out { now, asks: Vec::new() };
         agent.go_on(&mut out);
         Ok((agent, out.asks))

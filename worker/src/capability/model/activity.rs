@@ -54,12 +54,17 @@ impl ModelInput {
 pub struct ModelOutput {
     pub response: ChatResponse,
     /// The answer as data, if the request has a schema and the answer conforms to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
     /// What is wrong with an answer under a schema. Empty for a valid one, and while the model only calls tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
     pub cost: Cost,
+}
+
+/// An answer may be `null`: what is there is a value.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 /// How workflows schedule a model call: repeated where that may help, after the delay that a provider asks for, which

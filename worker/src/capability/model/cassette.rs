@@ -137,9 +137,10 @@ impl Cassette {
         if self.mode == CassetteMode::Replay || tape.is_some() {
             return Err(self.miss(request_data, occurrence, &name).await);
         }
-        let answered = self.inner.complete(request, call, sink).await;
         // Whoever plays it asks no more often than there were answers.
-        let response = answered.inspect_err(|_| self.unanswered(&key, &call.idempotency_key))?;
+        let place = Place { cassette: self, key: &key, call: &call.idempotency_key };
+        let response = self.inner.complete(request, call, sink).await?;
+        place.keep();
         let (provider, request) = (self.provider.clone(), request_data);
         let recording = Recording { version: VERSION, provider, occurrence, request, response: response.clone() };
         write(path, redact::recording(&recording)?).await?;
@@ -194,6 +195,25 @@ impl Cassette {
         };
         let message = format!("no recording {name} for this request in {}. {nearest}", self.directory.display());
         ModelError::fatal(code::CASSETTE_MISS, message)
+    }
+}
+
+/// The place of a call that is under way. Of one that fails, or is given up, the next call has it.
+struct Place<'c> {
+    cassette: &'c Cassette,
+    key: &'c str,
+    call: &'c str,
+}
+
+impl Place<'_> {
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.cassette.unanswered(self.key, self.call);
     }
 }
 

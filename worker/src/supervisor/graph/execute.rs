@@ -207,23 +207,23 @@ impl Graph {
         gates: &mut dyn Gates,
         out: &mut Outbox,
     ) {
-        let Some(task) = self.plan.tasks.get_mut(id) else { return };
-        let now = out.now();
-        let running = task.status == TaskStatus::Running && task.tries == attempt;
-        let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) else { return };
-        record.ended_at = Some(now);
-        if !running {
-            record.outcome = AttemptOutcome::Dropped;
-            out.note(NoteKind::AttemptDropped, json!({ "task": id, "attempt": attempt, "status": task.status }));
-            return;
-        }
         let reply = match answer {
             Ok(value) => Reply::of(value),
             Err(failure) if failure.kind == CallFailureKind::Timeout => Err(format!("timeout: {}", failure.message)),
             Err(failure) => Err(failure.message),
         };
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        let (status, running) = (task.status, task.status == TaskStatus::Running && task.tries == attempt);
+        let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) else { return };
+        record.ended_at = Some(out.now());
+        if !running {
+            record.outcome = AttemptOutcome::Dropped;
+        }
         if let Ok(reply) = &reply {
             self.charge_attempt(id, attempt, reply);
+        }
+        if !running {
+            return out.note(NoteKind::AttemptDropped, json!({ "task": id, "attempt": attempt, "status": status }));
         }
         match reply {
             Ok(reply) if reply.success => self.replied(id, attempt, reply, gates, out),

@@ -314,7 +314,10 @@ impl Graph {
     }
 
     pub(super) fn take_replan(&mut self, tasks: Vec<PlannedTask>, gates: &mut dyn Gates, out: &mut Outbox) {
+        // Refused as a whole: half a plan would be in the report.
+        let before = self.plan.clone();
         if let Err(why) = self.merge_plan(tasks, PlanOrigin::Replan, gates, out) {
+            self.plan = before;
             return self.abort("planning_failed", format!("planning failed: {why}"), Value::Null, gates, out);
         }
         self.enter(Phase::Executing, out);

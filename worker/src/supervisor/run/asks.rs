@@ -3,13 +3,13 @@
 //! Invariant: a key is under way at most once; a worker that was lost is no fault of the task, so its call is delivered
 //! again under the same key; what is not under way any more is not heard of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bosun_engine::workflow::Cx;
 use bosun_engine::{
-    ActivityType, ChildWorkflowOptions, ExternalTarget, Failure, FailureKind, ParentClosePolicy, Payload, Seq,
-    Timestamp, WorkflowId,
+    ActivityType, CancellationType, ChildWorkflowOptions, ExternalTarget, Failure, FailureKind, ParentClosePolicy,
+    Payload, Seq, Timestamp, WorkflowId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ use super::lease::Left;
 use super::work::{self, Carried};
 use super::{SUPERVISOR, SupervisorRun, children};
 use crate::agent::AGENT;
+use crate::agent::ledger::Resource;
 use crate::capability::model::{self, MODEL};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Key, Outbox, Purpose};
@@ -48,9 +49,9 @@ pub(super) enum Pending {
         /// What an agent was asked for; absent for a supervisor.
         #[serde(default)]
         agent: Option<Purpose>,
-        /// Whether it may spend no more than what was left of the run's budget.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        lent: bool,
+        /// Of what it may spend no more than what was left of the run's budget.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        lent: Vec<Resource>,
     },
 }
 
@@ -62,6 +63,9 @@ pub(super) struct Ledger {
     /// Calls that somebody has to do something for first: a key, money. They are made again when the run goes on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     refused: Vec<Call>,
+    /// Agents that were cancelled, and whose bill is still to come.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    bills: BTreeSet<Seq>,
     pub(super) now: Timestamp,
 }
 
@@ -81,6 +85,11 @@ impl Ledger {
         | Pending::Child { key, .. }) = &pending;
         self.keys.remove(key);
         Some(pending)
+    }
+
+    /// Whether an agent that has ended was cancelled before, so that nobody but the till waits for it.
+    pub(super) fn take_bill(&mut self, seq: Seq) -> bool {
+        self.bills.remove(&seq)
     }
 
     pub(super) fn is_child(&self, key: &str) -> bool {
@@ -154,7 +163,7 @@ impl Ledger {
         &mut self,
         key: Key,
         workflow_type: &'static str,
-        agent: Option<(Purpose, bool)>,
+        agent: Option<(Purpose, Vec<Resource>)>,
         input: &Value,
         cx: &mut Cx<'_>,
     ) {
@@ -162,9 +171,13 @@ impl Ledger {
         let id = WorkflowId::of(&workflow_id);
         // A child closes with its parent (SHN-50), in its own way.
         let parent_close_policy = ParentClosePolicy::RequestCancel;
-        let options = ChildWorkflowOptions { parent_close_policy, ..ChildWorkflowOptions::default() };
+        let mut options = ChildWorkflowOptions { parent_close_policy, ..ChildWorkflowOptions::default() };
+        if agent.is_some() {
+            // What it spent is known only when it has ended.
+            options.cancellation = CancellationType::WaitCancellationCompleted;
+        }
         let seq = cx.start_child(workflow_type, id, input, options);
-        let (agent, lent) = (agent.map(|(purpose, _)| purpose), agent.is_some_and(|(_, lent)| lent));
+        let (agent, lent) = agent.map_or((None, Vec::new()), |(purpose, lent)| (Some(purpose), lent));
         self.keep(key.clone(), seq, Pending::Child { key, workflow_id, agent, lent });
     }
 
@@ -238,7 +251,10 @@ impl SupervisorRun {
         match self.ledger.take(seq) {
             Some(Pending::Call { .. }) => cx.cancel_activity(seq),
             Some(Pending::Later { .. } | Pending::Timer { .. }) => cx.cancel_timer(seq),
-            Some(Pending::Child { .. }) => {
+            Some(Pending::Child { agent, .. }) => {
+                if agent.is_some() {
+                    self.ledger.bills.insert(seq);
+                }
                 self.parts.control.unregister(key);
                 cx.cancel_child(seq, reason);
             }

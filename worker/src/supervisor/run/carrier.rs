@@ -13,7 +13,7 @@ use crate::supervisor::agents::{AgentLoop, HumanAnswer};
 use crate::supervisor::chat::{ChatMessage, ChatRules, GroupChat};
 use crate::supervisor::graph::{Graph, Phase, Planning};
 use crate::supervisor::journal::Note;
-use crate::supervisor::outbox::{Answer, Outbox, Purpose};
+use crate::supervisor::outbox::{Answer, Outbox};
 use crate::supervisor::spec::{Family, SupervisorSpec};
 
 /// Lines of a process' output that are shown if nobody says how many.
@@ -122,11 +122,9 @@ impl Carrier {
         }
     }
 
-    /// What a planner, reviewer, decider or synthesizer cost, whatever came of it; a worker's answer says its own.
-    pub(super) fn charged(&mut self, purpose: Purpose, (tokens, micros): (u64, u64)) {
-        if let Carrier::Graph(graph) = self
-            && purpose != Purpose::ExecuteWorker
-        {
+    /// What was spent beside the answers that say their own cost.
+    pub(super) fn charged(&mut self, (tokens, micros): (u64, u64)) {
+        if let Carrier::Graph(graph) = self {
             graph.charge(tokens, micros);
         }
     }

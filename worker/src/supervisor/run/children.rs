@@ -10,6 +10,7 @@ use super::asks::Pending;
 use super::{RunContext, SupervisorInput, SupervisorRun};
 use super::{lease, model};
 use crate::agent::ends::output_in;
+use crate::agent::ledger::Resource;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, Outbox, Purpose};
 use crate::supervisor::spec::{PlanningMode, Preset, SupervisorSpec, SynthesisMode};
 
@@ -64,35 +65,56 @@ pub(super) fn nested(spec: &Value, call: &Call, depth: u32) -> Result<Value, Str
 impl SupervisorRun {
     /// A child has ended: what it gave, or why it gave nothing.
     pub(super) fn child_resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox) {
-        let Some(Pending::Child { key, agent, lent, .. }) = self.ledger.take(seq) else { return };
+        let Some(Pending::Child { key, agent, lent, .. }) = self.ledger.take(seq) else {
+            if self.ledger.take_bill(seq) {
+                self.carrier.charged(model::spent(&output_of(&result)));
+            }
+            return;
+        };
         self.parts.control.unregister(&key);
         let answer = match (result, agent) {
-            (Ok(payload), agent) => match (payload.decode::<Value>(), agent) {
-                (Ok(report), None) => Ok(given(report)),
-                (Ok(output), Some(purpose)) => self.agent_ended(purpose, lent, &output),
-                (Err(why), _) => Err(CallFailure::error(why.to_string())),
+            (result, Some(purpose)) => self.agent_ended(purpose, &lent, &result),
+            (Ok(report), None) => match report.decode::<Value>() {
+                Ok(report) => Ok(given(report)),
+                Err(why) => Err(CallFailure::error(why.to_string())),
             },
-            (Err(failure), _) if failure.is_canceled() => {
-                Err(CallFailure { kind: CallFailureKind::Canceled, message: failure.root().message.clone() })
-            }
-            (Err(failure), agent) => match agent.zip(output_in(&failure)) {
-                Some((purpose, output)) => self.agent_ended(purpose, lent, &json!(output)),
-                None => Err(CallFailure::error(failure.root().message.clone())),
-            },
+            (Err(failure), None) => Err(failed(&failure)),
         };
         self.hear(key, answer, out);
     }
 }
 
 impl SupervisorRun {
-    /// What an agent gave, and what it spent, also when it failed.
-    fn agent_ended(&mut self, purpose: Purpose, lent: bool, output: &Value) -> Answer {
-        self.carrier.charged(purpose, model::spent(output));
-        if let Some(graph) = self.carrier.graph_mut().filter(|_| lent && lease::is_used_up(output)) {
+    /// What an agent gave, and what it spent, also when it failed or was cancelled.
+    fn agent_ended(&mut self, purpose: Purpose, lent: &[Resource], result: &Result<Payload, Failure>) -> Answer {
+        let output = output_of(result);
+        if let Some(graph) = self.carrier.graph_mut().filter(|_| lease::is_used_up(&output, lent)) {
             graph.out_of_budget();
         }
-        model::given(self.resolved.spec.family(), purpose, output)
+        let canceled = result.as_ref().err().filter(|failure| failure.is_canceled() || output.is_null());
+        // What a worker says of its cost counts for its attempt; who says nothing more is charged here.
+        if canceled.is_some() || purpose != Purpose::ExecuteWorker {
+            self.carrier.charged(model::spent(&output));
+        }
+        match canceled {
+            Some(failure) => Err(failed(failure)),
+            None => model::given(self.resolved.spec.family(), purpose, &output),
+        }
     }
+}
+
+/// What an agent says of itself at its end; null where it says nothing.
+fn output_of(result: &Result<Payload, Failure>) -> Value {
+    match result {
+        Ok(payload) => payload.to_json(),
+        Err(failure) => json!(output_in(failure)),
+    }
+}
+
+fn failed(failure: &Failure) -> CallFailure {
+    let message = failure.root().message.clone();
+    let kind = if failure.is_canceled() { CallFailureKind::Canceled } else { CallFailureKind::Error };
+    CallFailure { kind, message }
 }
 
 /// Of a child's report its result is what counts.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::model_shapes::shape_of;
 use super::work::{Carried, TIMEOUT, time_of};
+use crate::agent::ledger::Resource;
 use crate::agent::spec::{AgentSpec, Limits, ToolGrant};
 use crate::capability::model::{ChatRequest, Message, ModelInput, Said, ToolCall, ToolSpec};
 use crate::supervisor::outbox::{Answer, Call, CallFailure, Purpose};
@@ -107,6 +108,10 @@ fn within_call(agent: &mut AgentSpec, spec: &SupervisorSpec, call: &Call) {
         *limit = limit.map_or(most, |own| Some(most.map_or(own, |most| most.min(own))))
     };
     let time = time_of(spec, call).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    // A worker that takes too long has failed; nobody is asked for more time, as with programs and services.
+    if time.is_some_and(|time| agent.limits.wall_ms.is_none_or(|own| time < own)) {
+        agent.limits.stops_at.push(Resource::Wall);
+    }
     least(&mut agent.limits.wall_ms, time);
     agent.call_timeout_ms = time.filter(|time| *time > 0);
     least(&mut agent.limits.max_tool_calls, number("tool_call_limit"));

@@ -95,3 +95,15 @@ fn a_halt_that_follows_on_a_halt_is_another_one() {
     stage.handle(Event::Resume);
     assert_eq!(stage.agent.halts(), 2, "it is the same halt still");
 }
+
+/// What people said before it began counts before its first call: a pause stops that one too, whatever came before it.
+#[test]
+fn a_pause_from_before_the_first_call_stops_it() {
+    let pause = || Event::Pause { reason: "wait".into() };
+    let begun = |heard| Agent::start_after(spec(json!({})), Rules::Second, Timestamp(0), heard).unwrap();
+    assert_eq!(begun(vec![]).1.len(), 1, "the first call");
+    let (mut agent, asks) = begun(vec![pause(), Event::Resume, pause()]);
+    assert_eq!(asks, []);
+    assert_eq!(agent.handle(Event::Resume, Timestamp(1)).len(), 1);
+    assert_eq!(begun(vec![pause(), Event::Resume]).1.len(), 1);
+}

@@ -187,3 +187,18 @@ fn input_and_output_are_plain_data() {
     let payload = Payload::encode(&output).unwrap();
     assert_eq!(payload.decode::<ModelOutput>().unwrap(), output);
 }
+
+/// `null` is an answer where the schema takes it, also when it has been written and read.
+#[test]
+fn null_is_a_value() {
+    let response: ChatResponse = serde_json::from_value(serde_json::json!({
+        "said": { "content": "null" }, "stop": "end", "usage": {}, "model": "m"
+    }))
+    .unwrap();
+    let output =
+        ModelOutput { response, value: Some(Value::Null), problems: Vec::new(), cost: Cost::Unpriced("why".into()) };
+    let payload = Payload::encode(&output).unwrap();
+    assert_eq!(payload.decode::<ModelOutput>().unwrap().value, Some(Value::Null));
+    let none = ModelOutput { value: None, ..output };
+    assert_eq!(Payload::encode(&none).unwrap().decode::<ModelOutput>().unwrap().value, None);
+}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::agent::ledger::Resource;
 use crate::agent::spec::AgentSpec;
 use crate::supervisor::outbox::{Call, ChildKind, Purpose};
 use crate::supervisor::run::work::{Carried, answer_of, carried};
@@ -83,6 +84,11 @@ fn the_limits_of_a_call_hold_for_its_agent() {
     assert_eq!(plain.tools.len(), 1);
     let timed = agent(&spec, &work(json!({ "tool_call_limit": 3, "max_tokens": 200 })).agent("ann"));
     assert_eq!((timed.limits.wall_ms, timed.limits.max_tool_calls), (Some(90_000), Some(3)));
+    assert_eq!(
+        (timed.limits.stops_at, plain.limits.stops_at.len()),
+        (vec![Resource::Wall], 0),
+        "nobody is asked for time"
+    );
     assert_eq!((timed.max_output_tokens, timed.call_timeout_ms), (200, Some(90_000)));
     let more =
         work(json!({ "tool_call_limit": 50, "max_tokens": 4_000_000_000_u64 })).timeout(Duration::from_secs(3_600));
