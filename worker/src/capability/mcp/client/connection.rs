@@ -127,9 +127,16 @@ impl Connection {
         {
             return Ok(tools);
         }
-        let tools = Arc::new(self.list().await.map_err(|trouble| self.named(trouble).before_call())?);
+        let tools = Arc::new(self.listed().await?);
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = Some(tools.clone());
         Ok(tools)
+    }
+
+    async fn listed(&self) -> Result<BTreeMap<String, McpTool>, Trouble> {
+        match self.list().await {
+            Ok(tools) => Ok(tools),
+            Err(trouble) => Err(self.named(trouble).await.before_call()),
+        }
     }
 
     fn known(&self) -> Option<Tools> {
@@ -176,7 +183,7 @@ impl Connection {
         match self.service.call_tool_once(params).await {
             Ok(CallToolResponse::Complete(result)) => Ok(result),
             Ok(_) => Err(Trouble::never(MCP_PROTOCOL, "the tool asks back, or answers later, which is not done here")),
-            Err(why) => Err(self.named(self.broke(&why))),
+            Err(why) => Err(self.named(self.broke(&why)).await),
         }
     }
 
@@ -186,7 +193,12 @@ impl Connection {
         self.heard.broken().unwrap_or_else(|| trouble::of_request(why))
     }
 
-    fn named(&self, trouble: Trouble) -> Trouble {
+    async fn named(&self, trouble: Trouble) -> Trouble {
+        // The end of its output may be read before the reason on its error output is.
+        let is_process = self.running.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if is_process && self.is_spoiled.load(Ordering::Relaxed) && self.heard.broken().is_none() {
+            self.heard.last_words().await;
+        }
         let message = match trouble.failure_type {
             MCP_LOST | MCP_UNREACHABLE | MCP_PROTOCOL => format!("{}{}", trouble.message, self.heard.excerpt()),
             _ => trouble.message.clone(),

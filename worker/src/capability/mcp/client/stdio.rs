@@ -17,6 +17,7 @@ use rmcp::RoleClient;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio_util::sync::CancellationToken;
 
 use super::super::*;
 use super::secrets::Secrets;
@@ -29,6 +30,8 @@ const FLOOD_BYTES: u64 = 64 * 1024 * 1024;
 const STDERR_BYTES: usize = 4 * 1024;
 /// How long a server may take to end by itself after its input is closed.
 const LEAVE: Duration = Duration::from_millis(500);
+/// How long the rest of its error output is waited for. A process that has left the group may hold it open.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 pub(super) type Wire = AsyncRwTransport<RoleClient, Watched, ChildStdin>;
 
@@ -36,6 +39,7 @@ pub(super) type Wire = AsyncRwTransport<RoleClient, Watched, ChildStdin>;
 pub(super) struct Running {
     child: Child,
     group: Group,
+    heard: Arc<Heard>,
 }
 
 impl Running {
@@ -44,12 +48,13 @@ impl Running {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Its input is closed already: gives it a moment, and ends what is left of its group.
+    /// Its input is closed already: gives it a moment, and ends what is left of its group. Afterwards all is heard.
     pub(super) async fn end(mut self) {
         if tokio::time::timeout(LEAVE, self.child.wait()).await.is_err() {
             self.group.terminate(&mut self.child).await;
         }
         self.group.end();
+        self.heard.last_words().await;
     }
 }
 
@@ -76,7 +81,7 @@ pub(super) async fn start(
     let watched = Watched { inner: stdout, heard: heard.clone(), line: 0, line_max: message_bytes };
     // The watch above is the bound: it ends the connection, where the library would go on without the answer.
     let wire = AsyncRwTransport::new(watched, stdin).with_max_line_length(usize::MAX);
-    Ok((Running { child, group }, wire, heard))
+    Ok((Running { child, group, heard: heard.clone() }, wire, heard))
 }
 
 async fn execute(name: &str, command: Command, process: &ProcessConfig) -> Result<(Child, Group), Trouble> {
@@ -101,11 +106,18 @@ pub(super) struct Heard {
     too_long: AtomicBool,
     flood: AtomicBool,
     stderr: Mutex<VecDeque<u8>>,
+    /// Canceled when the error output has been read to its end.
+    stderr_ended: CancellationToken,
 }
 
 impl Heard {
     pub(super) fn call_begins(&self) {
         self.bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Waits a moment for the reason that a process that ends has just written: another task reads it.
+    pub(super) async fn last_words(&self) {
+        let _ = tokio::time::timeout(LAST_WORDS, self.stderr_ended.cancelled()).await;
     }
 
     /// Why the connection was ended from this side, if it was.
@@ -130,6 +142,7 @@ impl Heard {
 }
 
 async fn keep_end(mut stderr: ChildStderr, heard: Arc<Heard>) {
+    let _ended = heard.stderr_ended.clone().drop_guard();
     let mut buffer = vec![0; 4 * 1024];
     while let Ok(length @ 1..) = stderr.read(&mut buffer).await {
         let mut kept = heard.stderr.lock().unwrap_or_else(PoisonError::into_inner);
