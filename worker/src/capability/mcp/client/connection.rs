@@ -92,7 +92,8 @@ impl Connection {
                     Err(why) => {
                         running.end().await;
                         let trouble = heard.broken().map_or_else(|| trouble::of_opening(&why), Trouble::before_call);
-                        Err(Trouble { message: format!("{}{}", trouble.message, heard.excerpt()), ..trouble })
+                        let trouble = secrets.trouble(trouble);
+                        Err(Trouble { message: format!("{}{}", trouble.message, heard.excerpt(secrets)), ..trouble })
                     }
                 }
             }
@@ -115,7 +116,7 @@ impl Connection {
 
     /// The end of what a server that is a process wrote to its error output.
     pub(super) fn excerpt(&self) -> String {
-        self.secrets.cut_text(&self.heard.excerpt())
+        self.heard.excerpt(&self.secrets)
     }
 
     /// The tools, as they were listed last. `anew`: asks again, whatever is known.
@@ -199,11 +200,14 @@ impl Connection {
         if is_process && self.is_spoiled.load(Ordering::Relaxed) && self.heard.broken().is_none() {
             self.heard.last_words().await;
         }
-        let message = match trouble.failure_type {
-            MCP_LOST | MCP_UNREACHABLE | MCP_PROTOCOL => format!("{}{}", trouble.message, self.heard.excerpt()),
-            _ => trouble.message.clone(),
-        };
-        self.secrets.trouble(Trouble { message, ..trouble })
+        // Before something stands behind it: it may be cut inside a secret.
+        let trouble = self.secrets.trouble(trouble);
+        match trouble.failure_type {
+            MCP_LOST | MCP_UNREACHABLE | MCP_PROTOCOL => {
+                Trouble { message: format!("{}{}", trouble.message, self.excerpt()), ..trouble }
+            }
+            _ => trouble,
+        }
     }
 
     /// Closes the connection: the server's input first, then its group is ended.

@@ -27,7 +27,7 @@ use crate::capability::process::{Group, Owner, ProcessConfig, spawn};
 /// Bytes that a server may say between two calls and in a call. More is a flood.
 const FLOOD_BYTES: u64 = 64 * 1024 * 1024;
 /// What is kept of the error output.
-const STDERR_BYTES: usize = 4 * 1024;
+const STDERR_BYTES: usize = 16 * 1024;
 /// How long a server may take to end by itself after its input is closed.
 const LEAVE: Duration = Duration::from_millis(500);
 /// How long the rest of its error output is waited for. A process that has left the group may hold it open.
@@ -105,9 +105,33 @@ pub(super) struct Heard {
     strange: AtomicU64,
     too_long: AtomicBool,
     flood: AtomicBool,
-    stderr: Mutex<VecDeque<u8>>,
+    stderr: Mutex<ErrorOutput>,
     /// Canceled when the error output has been read to its end.
     stderr_ended: CancellationToken,
+}
+
+#[derive(Default)]
+struct ErrorOutput {
+    end: VecDeque<u8>,
+    /// There was more before.
+    is_cut: bool,
+}
+
+impl ErrorOutput {
+    fn keep(&mut self, bytes: &[u8]) {
+        self.end.extend(bytes);
+        let excess = self.end.len().saturating_sub(STDERR_BYTES);
+        self.is_cut |= excess > 0;
+        self.end.drain(..excess);
+    }
+
+    /// Its last line, without secrets: they are cut out of all that is kept, and only then is a line chosen and cut.
+    fn last_line(&self, secrets: &Secrets) -> String {
+        let bytes: Vec<u8> = self.end.iter().copied().collect();
+        let text = String::from_utf8_lossy(&bytes);
+        let text = if self.is_cut { secrets.tail_text(&text) } else { secrets.cut_text(&text) };
+        text.lines().rev().find(|line| !line.trim().is_empty()).map(said).unwrap_or_default()
+    }
 }
 
 impl Heard {
@@ -129,12 +153,10 @@ impl Heard {
         self.flood.load(Ordering::Relaxed).then(|| Trouble::unknown(MCP_PROTOCOL, message))
     }
 
-    /// The end of its error output, and how much else it said, for whoever looks for a reason. May hold secrets.
-    pub(super) fn excerpt(&self) -> String {
+    /// The end of its error output, and how much else it said, for whoever looks for a reason.
+    pub(super) fn excerpt(&self, secrets: &Secrets) -> String {
         let strange = self.strange.load(Ordering::Relaxed);
-        let bytes: Vec<u8> = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        let text = String::from_utf8_lossy(&bytes);
-        let last = text.lines().rev().find(|line| !line.trim().is_empty()).map(said).unwrap_or_default();
+        let last = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).last_line(secrets);
         let strange =
             if strange > 0 { format!("; it printed {strange} lines that are no messages") } else { String::new() };
         if last.is_empty() { strange } else { format!("; it said last: {last}{strange}") }
@@ -145,10 +167,7 @@ async fn keep_end(mut stderr: ChildStderr, heard: Arc<Heard>) {
     let _ended = heard.stderr_ended.clone().drop_guard();
     let mut buffer = vec![0; 4 * 1024];
     while let Ok(length @ 1..) = stderr.read(&mut buffer).await {
-        let mut kept = heard.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(&buffer[..length]);
-        let excess = kept.len().saturating_sub(STDERR_BYTES);
-        kept.drain(..excess);
+        heard.stderr.lock().unwrap_or_else(PoisonError::into_inner).keep(&buffer[..length]);
     }
 }
 
@@ -191,5 +210,67 @@ impl AsyncRead for Watched {
         std::task::ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
         let read = buffer.filled()[before..].to_vec();
         Poll::Ready(self.look(&read))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "sk-live-0123456789";
+
+    fn last_line(pieces: &[&str], secrets: &[&str]) -> String {
+        let mut output = ErrorOutput::default();
+        pieces.iter().for_each(|piece| output.keep(piece.as_bytes()));
+        output.last_line(&Secrets::of_texts(secrets))
+    }
+
+    /// The key lies across the place where a long line is cut, and where reading has come to.
+    #[test]
+    fn a_key_across_the_cut_of_a_line_is_not_seen() {
+        for before in 380..=402 {
+            let line = format!("{}{KEY} and more", "x".repeat(before));
+            let shown = last_line(&[&line], &[KEY]);
+            assert!(!shown.contains("sk-l"), "{before}: {shown}");
+        }
+        for end in 6..=KEY.len() {
+            let shown = last_line(&["the key is ", &KEY[..end]], &[KEY]);
+            assert_eq!(shown, "the key is [redacted]", "{end}");
+        }
+    }
+
+    /// The key has lost its beginning, in a text of one line and in one of more; and one key has lines itself.
+    #[test]
+    fn a_key_across_the_edge_of_what_is_kept_is_not_seen() {
+        let lines = "-----KEY\n7777\n8888-----";
+        for (secret, forbidden) in [(KEY, "9"), (lines, "8888")] {
+            for kept in 0..=secret.len() {
+                let rest = STDERR_BYTES - kept;
+                for after in ["y".repeat(rest), format!("\n{}", " ".repeat(rest - 1)), " ".repeat(rest)] {
+                    let shown = last_line(&["much before ", secret, &after], &[secret]);
+                    assert!(!shown.contains(forbidden), "{kept}: {shown}");
+                }
+            }
+        }
+        // A key shortly after the edge is whole, and must not be cut by what is dropped.
+        for before in 0..200 {
+            let rest = "y".repeat(STDERR_BYTES - KEY.len() - before);
+            let shown = last_line(&["much before", &"x".repeat(before), KEY, &rest], &[KEY]);
+            assert!(!shown.contains('9'), "{before}: {shown}");
+        }
+        assert_eq!(last_line(&[&"x\n".repeat(STDERR_BYTES), "no such table\n"], &[KEY]), "no such table");
+    }
+
+    /// It is read by another task, which may come later than the end of the process.
+    #[tokio::test]
+    async fn the_last_words_of_a_process_are_waited_for() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 0.2; echo no such table >&2"]).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
+        let heard = Arc::new(Heard::default());
+        tokio::spawn(keep_end(child.stderr.take().unwrap(), heard.clone()));
+        child.wait().await.unwrap();
+        heard.last_words().await;
+        assert_eq!(heard.excerpt(&Secrets::default()), "; it said last: no such table");
     }
 }
