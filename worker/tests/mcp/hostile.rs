@@ -97,9 +97,19 @@ async fn a_line_without_end_is_cut_off() {
 #[tokio::test]
 async fn a_flood_of_messages_ends_before_the_time_does() {
     let worker = Worker::process("good");
-    let (name, again, why) = judged(worker.ask(MCP, input("flood", 120_000)).await);
-    assert_eq!((name.as_str(), again), (MCP_PROTOCOL, false), "{why}");
-    assert!(why.contains("bytes without an answer"), "{why}");
+    for tool in ["flood", "chatter"] {
+        let (name, again, why) = judged(worker.ask(MCP, input(tool, 120_000)).await);
+        assert_eq!((name.as_str(), again), (MCP_LOST, false), "{why}");
+        assert!(why.contains("without an answer") && why.contains("nobody knows"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_tools_that_fills_the_memory_is_not_kept() {
+    let worker = Worker::process("wide");
+    let (name, again, why) = judged(worker.call("echo", json!({})).await);
+    assert_eq!((name.as_str(), again), (MCP_TOO_LARGE, false), "{why}");
+    assert!(why.contains("list of tools"), "{why}");
 }
 
 #[tokio::test]

@@ -26,6 +26,8 @@ use super::{Worker, http, stdio};
 /// Pages of a list of tools, and tools of a server. More is no list.
 const PAGES_MAX: usize = 50;
 const TOOLS_MAX: usize = 1_000;
+/// Bytes of all of them together.
+const TOOLS_BYTES: usize = 8 * 1024 * 1024;
 /// How long the library may take to end a connection.
 const CLOSE: Duration = Duration::from_secs(2);
 
@@ -145,11 +147,16 @@ impl Connection {
     }
 
     async fn list(&self) -> Result<BTreeMap<String, McpTool>, Trouble> {
-        self.heard.call_begins();
-        let (mut tools, mut cursor) = (BTreeMap::new(), None);
+        let _call = self.heard.call_begins();
+        let (mut tools, mut cursor, mut bytes) = (BTreeMap::new(), None, 0);
         for _ in 0..PAGES_MAX {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
             let page = self.service.list_tools(Some(params)).await.map_err(|why| self.broke(&why))?;
+            bytes += serde_json::to_vec(&page.tools).map_or(0, |bytes| bytes.len());
+            if bytes > TOOLS_BYTES {
+                let message = format!("the server's list of tools has more than {TOOLS_BYTES} bytes");
+                return Err(Trouble::never(MCP_TOO_LARGE, message));
+            }
             tools.extend(page.tools.into_iter().map(|tool| self.published(&tool)));
             if tools.len() > TOOLS_MAX {
                 break;
@@ -179,7 +186,7 @@ impl Connection {
 
     /// Calls a tool. Dropped before the end, the server is told that nobody waits.
     pub(super) async fn call(&self, tool: &str, arguments: Map<String, Value>) -> Result<CallToolResult, Trouble> {
-        self.heard.call_begins();
+        let _call = self.heard.call_begins();
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         match self.service.call_tool_once(params).await {
             Ok(CallToolResponse::Complete(result)) => Ok(result),

@@ -24,8 +24,9 @@ use super::secrets::Secrets;
 use super::trouble::{Trouble, said};
 use crate::capability::process::{Group, Owner, ProcessConfig, spawn};
 
-/// Bytes that a server may say between two calls and in a call. More is a flood.
-const FLOOD_BYTES: u64 = 64 * 1024 * 1024;
+/// Bytes, and messages, that a server may say for each call. More is a flood.
+pub(super) const FLOOD_BYTES: u64 = 64 * 1024 * 1024;
+pub(super) const FLOOD_LINES: u64 = 20_000;
 /// What is kept of the error output.
 const STDERR_BYTES: usize = 16 * 1024;
 /// How long a server may take to end by itself after its input is closed.
@@ -99,8 +100,12 @@ async fn execute(name: &str, command: Command, process: &ProcessConfig) -> Resul
 /// What was heard of a server beside its messages.
 #[derive(Default)]
 pub(super) struct Heard {
-    /// Since the last call began.
+    /// Since a call began when no other was on the connection.
     bytes: AtomicU64,
+    lines: AtomicU64,
+    /// The calls since then, each of which may have its share, and those that are not at their end.
+    calls: AtomicU64,
+    now: AtomicU64,
     /// Lines that are no messages.
     strange: AtomicU64,
     too_long: AtomicBool,
@@ -134,9 +139,31 @@ impl ErrorOutput {
     }
 }
 
+struct OnCall<'a>(&'a Heard);
+
+impl Drop for OnCall<'_> {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Heard {
-    pub(super) fn call_begins(&self) {
-        self.bytes.store(0, Ordering::Relaxed);
+    /// The call lasts until what this gives is dropped.
+    pub(super) fn call_begins(&self) -> impl Drop + '_ {
+        if self.now.fetch_add(1, Ordering::Relaxed) == 0 {
+            for count in [&self.bytes, &self.lines, &self.calls] {
+                count.store(0, Ordering::Relaxed);
+            }
+        }
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        OnCall(self)
+    }
+
+    fn is_flood(&self, bytes: u64, lines: u64) -> bool {
+        let calls = self.calls.load(Ordering::Relaxed).max(1);
+        let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let lines = self.lines.fetch_add(lines, Ordering::Relaxed) + lines;
+        bytes > calls * FLOOD_BYTES || lines > calls * FLOOD_LINES
     }
 
     /// Waits a moment for the reason that a process that ends has just written: another task reads it.
@@ -149,8 +176,8 @@ impl Heard {
         if self.too_long.load(Ordering::Relaxed) {
             return Some(Trouble::never(MCP_TOO_LARGE, "the server sent a message that is longer than it may be"));
         }
-        let message = format!("the server sent more than {FLOOD_BYTES} bytes without an answer");
-        self.flood.load(Ordering::Relaxed).then(|| Trouble::unknown(MCP_PROTOCOL, message))
+        let message = format!("the server sent more than {FLOOD_BYTES} bytes or {FLOOD_LINES} lines without an answer");
+        self.flood.load(Ordering::Relaxed).then(|| Trouble::unknown(MCP_LOST, message))
     }
 
     /// The end of its error output, and how much else it said, for whoever looks for a reason.
@@ -195,8 +222,8 @@ impl Watched {
                 self.line = 0;
             }
         }
-        let length = bytes.len() as u64;
-        if self.heard.bytes.fetch_add(length, Ordering::Relaxed) + length > FLOOD_BYTES {
+        let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+        if self.heard.is_flood(bytes.len() as u64, lines as u64) {
             self.heard.flood.store(true, Ordering::Relaxed);
             return Err(io::Error::other("too much was said"));
         }
@@ -259,6 +286,20 @@ mod tests {
             assert!(!shown.contains('9'), "{before}: {shown}");
         }
         assert_eq!(last_line(&[&"x\n".repeat(STDERR_BYTES), "no such table\n"], &[KEY]), "no such table");
+    }
+
+    /// Many calls at a time have a share each; a call that goes on is not given that of a later one twice.
+    #[test]
+    fn what_may_be_said_is_counted_anew_only_if_no_other_call_goes_on() {
+        let heard = Heard::default();
+        let first = heard.call_begins();
+        assert!(!heard.is_flood(FLOOD_BYTES, FLOOD_LINES));
+        drop(heard.call_begins());
+        assert!(!heard.is_flood(0, FLOOD_LINES), "the share of the second");
+        assert!(heard.is_flood(0, 1) && heard.is_flood(FLOOD_BYTES + 1, 0));
+        drop(first);
+        let _alone = heard.call_begins();
+        assert!(!heard.is_flood(FLOOD_BYTES, FLOOD_LINES) && heard.is_flood(1, 0));
     }
 
     /// It is read by another task, which may come later than the end of the process.
