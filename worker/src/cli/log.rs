@@ -1,24 +1,41 @@
 //! Logs: to stderr, one JSON object a line unless a person is reading.
 //!
-//! Invariant: one event is one line whatever a message contains (engine.md G38), and nothing is logged to stdout.
+//! Invariant: one event is one line whatever a message contains (engine.md G38), and nothing is logged to stdout. What MCP
+//! servers say is not logged unless the filter names their library.
 
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Directive;
 
 /// Starts logging. A second call in one process (tests) does nothing.
 pub(super) fn start(filter: Option<&str>, default: &str) -> Result<(), String> {
-    let text = filter.unwrap_or(default);
-    let filter = EnvFilter::try_new(text).map_err(|why| format!("--log {text:?}: {why}"))?;
+    let filter = filter_of(filter.unwrap_or(default))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let _ = if std::io::stderr().is_terminal() { builder.try_init() } else { builder.json().try_init() };
     Ok(())
+}
+
+/// `rmcp` logs whole messages of servers, with whatever secrets they hold: it is silent unless it is named.
+fn filter_of(text: &str) -> Result<EnvFilter, String> {
+    let filter = EnvFilter::try_new(text).map_err(|why| format!("--log {text:?}: {why}"))?;
+    let names = |part: &str| {
+        let target = part.split(['=', '[']).next().unwrap_or_default().trim();
+        target == "rmcp" || target.starts_with("rmcp::")
+    };
+    if text.split(',').any(names) {
+        return Ok(filter);
+    }
+    let silent: Directive = "rmcp=off".parse().expect("it is a directive");
+    Ok(filter.add_directive(silent))
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
     use std::sync::{Arc, Mutex};
+
+    use super::filter_of;
 
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -30,6 +47,33 @@ mod tests {
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
+    }
+
+    /// What is logged of an event of ours, and of one of the library, at the level `info`.
+    fn logged(filter: &str) -> (bool, bool) {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let builder = tracing_subscriber::fmt().with_env_filter(filter_of(filter).unwrap());
+        tracing::subscriber::with_default(builder.with_writer(move || writer.clone()).finish(), || {
+            tracing::info!(target: "bosun_worker::cli", "ours");
+            tracing::info!(target: "rmcp::service", "theirs");
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        (text.contains("ours"), text.contains("theirs"))
+    }
+
+    #[test]
+    fn what_mcp_servers_say_is_logged_only_if_their_library_is_named() {
+        for filter in ["info", "trace", "bosun_worker=debug", "info,rmcpx=trace", "debug,bosun_worker::cli=info"] {
+            assert_eq!(logged(filter), (true, false), "{filter}");
+        }
+        for filter in ["info,rmcp=info", "info,rmcp::service=debug", "rmcp,info"] {
+            assert_eq!(logged(filter), (true, true), "{filter}");
+        }
+        for filter in ["", "off", "error"] {
+            assert_eq!(logged(filter), (false, false), "{filter}");
+        }
+        assert!(filter_of("a=b=c").is_err());
     }
 
     /// G38: whatever an input contains, it stays one JSON line.

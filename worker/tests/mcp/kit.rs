@@ -129,13 +129,13 @@ pub(crate) fn judged(result: Result<McpOutput, Failure>) -> (String, bool, Strin
     (failure.type_name().to_owned(), is_retried, failure.message.clone())
 }
 
-/// Waits until a process is gone.
+/// Waits until a process is gone, for 20 s.
 pub(crate) async fn is_gone(pid: i32) -> bool {
     let running = || {
         std::fs::read_to_string(format!("/proc/{pid}/stat"))
             .is_ok_and(|stat| !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X'])))
     };
-    for _ in 0..500 {
+    for _ in 0..2_000 {
         if !running() {
             return true;
         }

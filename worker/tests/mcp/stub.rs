@@ -23,7 +23,7 @@ pub(crate) fn mode(mode: &str) -> (String, String) {
 pub(crate) const ARGUMENTS: [&str; 4] =
     ["stub::this_serves_where_it_is_started_as_a_server", "--exact", "--nocapture", "--test-threads=1"];
 
-/// `good`; `mute` never says hello; `gone` ends at once; `strange` says another hello; `pages` lists without end.
+/// `good`; `mute` never says hello; `gone` ends at once; `strange` says another hello; `pages` lists without end; `wide` lists much.
 fn serve(mode: &str) {
     note("started");
     // The harness has begun a line: servers that print something else are common.
@@ -46,6 +46,11 @@ fn serve(mode: &str) {
         let result = match (mode, method) {
             ("strange", "initialize") => json!({ "result": { "tools": [] } }),
             ("pages", "tools/list") => json!({ "result": { "tools": [], "nextCursor": "more" } }),
+            ("wide", "tools/list") => {
+                let tool =
+                    json!({ "name": "echo", "description": "w".repeat(1 << 20), "inputSchema": { "type": "object" } });
+                json!({ "result": { "tools": [tool], "nextCursor": "more" } })
+            }
             _ => answer(&message),
         };
         reply(&message, result);
@@ -101,6 +106,11 @@ fn misbehave(message: &Value) {
             let params = json!({ "level": "info", "data": data });
             say(&format!("{}\n", json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": params })));
         },
+        "chatter" => loop {
+            say(
+                "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n",
+            );
+        },
         "garbage" => {
             for line in ["{", "[1,2", "{\"jsonrpc\":\"2.0\"}", "null", "\u{0}\u{1}", "{\"id\":{}}", "hello", "]]]]"] {
                 say(&format!("{line}\n"));
@@ -134,7 +144,8 @@ fn published() -> Vec<Value> {
         "required": ["text"], "additionalProperties": false });
     let mut tools = vec![tool("echo", text, json!({ "readOnlyHint": true }))];
     tools.push(tool("die_harmless", nothing.clone(), json!({ "idempotentHint": true })));
-    for name in ["hang", "die", "endless", "flood", "garbage", "huge", "fail", "error", "secret", "names", "picky"] {
+    let bad = ["hang", "die", "endless", "flood", "garbage", "huge", "fail", "error", "secret", "names", "picky"];
+    for name in bad.into_iter().chain(["chatter", "late", "left"]) {
         tools.push(tool(name, nothing.clone(), json!({})));
     }
     tools

@@ -26,6 +26,8 @@ use super::{Worker, http, stdio};
 /// Pages of a list of tools, and tools of a server. More is no list.
 const PAGES_MAX: usize = 50;
 const TOOLS_MAX: usize = 1_000;
+/// Bytes of all of them together.
+const TOOLS_BYTES: usize = 8 * 1024 * 1024;
 /// How long the library may take to end a connection.
 const CLOSE: Duration = Duration::from_secs(2);
 
@@ -92,7 +94,8 @@ impl Connection {
                     Err(why) => {
                         running.end().await;
                         let trouble = heard.broken().map_or_else(|| trouble::of_opening(&why), Trouble::before_call);
-                        Err(Trouble { message: format!("{}{}", trouble.message, heard.excerpt()), ..trouble })
+                        let trouble = secrets.trouble(trouble);
+                        Err(Trouble { message: format!("{}{}", trouble.message, heard.excerpt(secrets)), ..trouble })
                     }
                 }
             }
@@ -115,7 +118,7 @@ impl Connection {
 
     /// The end of what a server that is a process wrote to its error output.
     pub(super) fn excerpt(&self) -> String {
-        self.secrets.cut_text(&self.heard.excerpt())
+        self.heard.excerpt(&self.secrets)
     }
 
     /// The tools, as they were listed last. `anew`: asks again, whatever is known.
@@ -127,9 +130,16 @@ impl Connection {
         {
             return Ok(tools);
         }
-        let tools = Arc::new(self.list().await.map_err(|trouble| self.named(trouble).before_call())?);
+        let tools = Arc::new(self.listed().await?);
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = Some(tools.clone());
         Ok(tools)
+    }
+
+    async fn listed(&self) -> Result<BTreeMap<String, McpTool>, Trouble> {
+        match self.list().await {
+            Ok(tools) => Ok(tools),
+            Err(trouble) => Err(self.named(trouble).await.before_call()),
+        }
     }
 
     fn known(&self) -> Option<Tools> {
@@ -137,11 +147,16 @@ impl Connection {
     }
 
     async fn list(&self) -> Result<BTreeMap<String, McpTool>, Trouble> {
-        self.heard.call_begins();
-        let (mut tools, mut cursor) = (BTreeMap::new(), None);
+        let _call = self.heard.call_begins();
+        let (mut tools, mut cursor, mut bytes) = (BTreeMap::new(), None, 0);
         for _ in 0..PAGES_MAX {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
             let page = self.service.list_tools(Some(params)).await.map_err(|why| self.broke(&why))?;
+            bytes += serde_json::to_vec(&page.tools).map_or(0, |bytes| bytes.len());
+            if bytes > TOOLS_BYTES {
+                let message = format!("the server's list of tools has more than {TOOLS_BYTES} bytes");
+                return Err(Trouble::never(MCP_TOO_LARGE, message));
+            }
             tools.extend(page.tools.into_iter().map(|tool| self.published(&tool)));
             if tools.len() > TOOLS_MAX {
                 break;
@@ -171,12 +186,12 @@ impl Connection {
 
     /// Calls a tool. Dropped before the end, the server is told that nobody waits.
     pub(super) async fn call(&self, tool: &str, arguments: Map<String, Value>) -> Result<CallToolResult, Trouble> {
-        self.heard.call_begins();
+        let _call = self.heard.call_begins();
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         match self.service.call_tool_once(params).await {
             Ok(CallToolResponse::Complete(result)) => Ok(result),
             Ok(_) => Err(Trouble::never(MCP_PROTOCOL, "the tool asks back, or answers later, which is not done here")),
-            Err(why) => Err(self.named(self.broke(&why))),
+            Err(why) => Err(self.named(self.broke(&why)).await),
         }
     }
 
@@ -186,12 +201,20 @@ impl Connection {
         self.heard.broken().unwrap_or_else(|| trouble::of_request(why))
     }
 
-    fn named(&self, trouble: Trouble) -> Trouble {
-        let message = match trouble.failure_type {
-            MCP_LOST | MCP_UNREACHABLE | MCP_PROTOCOL => format!("{}{}", trouble.message, self.heard.excerpt()),
-            _ => trouble.message.clone(),
-        };
-        self.secrets.trouble(Trouble { message, ..trouble })
+    async fn named(&self, trouble: Trouble) -> Trouble {
+        // The end of its output may be read before the reason on its error output is.
+        let is_process = self.running.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if is_process && self.is_spoiled.load(Ordering::Relaxed) && self.heard.broken().is_none() {
+            self.heard.last_words().await;
+        }
+        // Before something stands behind it: it may be cut inside a secret.
+        let trouble = self.secrets.trouble(trouble);
+        match trouble.failure_type {
+            MCP_LOST | MCP_UNREACHABLE | MCP_PROTOCOL => {
+                Trouble { message: format!("{}{}", trouble.message, self.excerpt()), ..trouble }
+            }
+            _ => trouble,
+        }
     }
 
     /// Closes the connection: the server's input first, then its group is ended.

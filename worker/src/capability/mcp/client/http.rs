@@ -1,12 +1,14 @@
 //! A server behind a URL: the streamable HTTP of the protocol, over the guarded client of the capability `http`.
 //!
 //! Invariant: only allowed addresses are connected to (G36), no redirect is followed and no proxy used; one message from
-//! the server is bounded. No request is repeated by the library: a lost session is opened anew by whoever calls next. A
-//! server is heard only in its answers, for as long as a call takes: no stream is open between calls, to be flooded.
+//! the server is bounded, and so are all of an answer. No request is repeated by the library: a lost session is opened
+//! anew by whoever calls next. A server is heard only in its answers, for as long as a call takes: no stream is open
+//! between calls, to be flooded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use reqwest::{Error, Url};
@@ -20,6 +22,7 @@ use sse_stream::Sse;
 
 use super::super::*;
 use super::secrets::Secrets;
+use super::stdio::{FLOOD_BYTES, FLOOD_LINES};
 use super::trouble::{Trouble, refused_address};
 use crate::capability::http::{HttpConfig, guarded_client};
 
@@ -77,7 +80,11 @@ impl StreamableHttpClient for Posts {
         headers: Headers,
         most: usize,
     ) -> Answer<StreamableHttpPostResponse> {
-        self.0.post_message_with_max_sse_event_size(uri, message, session, auth, headers, most).await
+        let sent = self.0.post_message_with_max_sse_event_size(uri, message, session, auth, headers, most);
+        Ok(match sent.await? {
+            StreamableHttpPostResponse::Sse(events, id) => StreamableHttpPostResponse::Sse(bounded(events), id),
+            other => other,
+        })
     }
 
     async fn delete_session(
@@ -100,6 +107,17 @@ impl StreamableHttpClient for Posts {
     ) -> Answer<BoxStream<'static, Result<Sse, SseError>>> {
         Err(StreamableHttpError::ServerDoesNotSupportSse)
     }
+}
+
+/// Ends an answer that goes on and on; an end without the answer is a connection that broke.
+fn bounded(events: BoxStream<'static, Result<Sse, SseError>>) -> BoxStream<'static, Result<Sse, SseError>> {
+    let mut bytes = 0;
+    let is_within = move |event: &Result<Sse, SseError>| {
+        let length = event.as_ref().ok().and_then(|event| event.data.as_ref()).map_or(0, String::len);
+        bytes += length as u64;
+        std::future::ready(bytes <= FLOOD_BYTES)
+    };
+    events.take(usize::try_from(FLOOD_LINES).unwrap_or(usize::MAX)).take_while(is_within).boxed()
 }
 
 /// Every value is marked, so that no library prints it.

@@ -14,15 +14,27 @@ use crate::capability::scrub::Scrubber;
 /// Shorter values are words, and would cut holes into every text.
 const SECRET_LEN_MIN: usize = 8;
 
+/// No spelling of a secret has more bytes for one byte of it: `\u0041`, `&quot;`.
+const SPELLING_FACTOR: usize = 6;
+
 #[derive(Debug, Default)]
-pub(super) struct Secrets(Scrubber);
+pub(super) struct Secrets {
+    scrubber: Scrubber,
+    /// Bytes of the longest secret.
+    longest: usize,
+}
 
 impl Secrets {
     /// The value behind a reference, to be sent and to be cut out from now on.
     pub(super) async fn resolve(&mut self, reference: &SecretRef) -> Result<String, Trouble> {
         let secret = reference.resolve().await.map_err(|why| Trouble::safe(MCP_SECRET, why.message))?;
-        self.0.add(secret.expose(), SECRET_LEN_MIN);
+        self.add(secret.expose());
         Ok(secret.expose().to_owned())
+    }
+
+    fn add(&mut self, secret: &str) {
+        self.scrubber.add(secret, SECRET_LEN_MIN);
+        self.longest = self.longest.max(secret.len());
     }
 
     pub(super) async fn values(
@@ -41,14 +53,22 @@ impl Secrets {
     }
 
     pub(super) fn text(&self, text: &str) -> String {
-        self.0.text(text)
+        self.scrubber.text(text)
     }
     /// For a text that was cut, perhaps inside a secret.
     pub(super) fn cut_text(&self, text: &str) -> String {
-        self.0.cut_text(text)
+        self.scrubber.cut_text(text)
+    }
+    /// For the end of a text that lost its beginning, perhaps inside a secret, and may go on.
+    pub(super) fn tail_text(&self, tail: &str) -> String {
+        // Whole secrets first: one that lies across the place up to which text is dropped would lose its beginning.
+        let text = self.cut_text(tail);
+        let dropped = (self.longest * SPELLING_FACTOR).min(text.len());
+        let from = (dropped..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+        text[from..].to_owned()
     }
     pub(super) fn value(&self, value: &mut Value) {
-        self.0.value(value);
+        self.scrubber.value(value);
     }
     pub(super) fn trouble(&self, trouble: Trouble) -> Trouble {
         Trouble { message: self.cut_text(&trouble.message), ..trouble }
@@ -56,8 +76,8 @@ impl Secrets {
 
     #[cfg(test)]
     pub(super) fn of_texts(texts: &[&str]) -> Secrets {
-        let mut scrubber = Scrubber::default();
-        texts.iter().for_each(|text| scrubber.add(text, SECRET_LEN_MIN));
-        Secrets(scrubber)
+        let mut secrets = Secrets::default();
+        texts.iter().for_each(|text| secrets.add(text));
+        secrets
     }
 }

@@ -17,18 +17,22 @@ use rmcp::RoleClient;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio_util::sync::CancellationToken;
 
 use super::super::*;
 use super::secrets::Secrets;
 use super::trouble::{Trouble, said};
 use crate::capability::process::{Group, Owner, ProcessConfig, spawn};
 
-/// Bytes that a server may say between two calls and in a call. More is a flood.
-const FLOOD_BYTES: u64 = 64 * 1024 * 1024;
+/// Bytes, and messages, that a server may say for each call. More is a flood.
+pub(super) const FLOOD_BYTES: u64 = 64 * 1024 * 1024;
+pub(super) const FLOOD_LINES: u64 = 20_000;
 /// What is kept of the error output.
-const STDERR_BYTES: usize = 4 * 1024;
+const STDERR_BYTES: usize = 16 * 1024;
 /// How long a server may take to end by itself after its input is closed.
 const LEAVE: Duration = Duration::from_millis(500);
+/// How long the rest of its error output is waited for. A process that has left the group may hold it open.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 pub(super) type Wire = AsyncRwTransport<RoleClient, Watched, ChildStdin>;
 
@@ -36,6 +40,7 @@ pub(super) type Wire = AsyncRwTransport<RoleClient, Watched, ChildStdin>;
 pub(super) struct Running {
     child: Child,
     group: Group,
+    heard: Arc<Heard>,
 }
 
 impl Running {
@@ -44,12 +49,13 @@ impl Running {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Its input is closed already: gives it a moment, and ends what is left of its group.
+    /// Its input is closed already: gives it a moment, and ends what is left of its group. Afterwards all is heard.
     pub(super) async fn end(mut self) {
         if tokio::time::timeout(LEAVE, self.child.wait()).await.is_err() {
             self.group.terminate(&mut self.child).await;
         }
         self.group.end();
+        self.heard.last_words().await;
     }
 }
 
@@ -76,7 +82,7 @@ pub(super) async fn start(
     let watched = Watched { inner: stdout, heard: heard.clone(), line: 0, line_max: message_bytes };
     // The watch above is the bound: it ends the connection, where the library would go on without the answer.
     let wire = AsyncRwTransport::new(watched, stdin).with_max_line_length(usize::MAX);
-    Ok((Running { child, group }, wire, heard))
+    Ok((Running { child, group, heard: heard.clone() }, wire, heard))
 }
 
 async fn execute(name: &str, command: Command, process: &ProcessConfig) -> Result<(Child, Group), Trouble> {
@@ -94,18 +100,75 @@ async fn execute(name: &str, command: Command, process: &ProcessConfig) -> Resul
 /// What was heard of a server beside its messages.
 #[derive(Default)]
 pub(super) struct Heard {
-    /// Since the last call began.
+    /// Since a call began when no other was on the connection.
     bytes: AtomicU64,
+    lines: AtomicU64,
+    /// The calls since then, each of which may have its share, and those that are not at their end.
+    calls: AtomicU64,
+    now: AtomicU64,
     /// Lines that are no messages.
     strange: AtomicU64,
     too_long: AtomicBool,
     flood: AtomicBool,
-    stderr: Mutex<VecDeque<u8>>,
+    stderr: Mutex<ErrorOutput>,
+    /// Canceled when the error output has been read to its end.
+    stderr_ended: CancellationToken,
+}
+
+#[derive(Default)]
+struct ErrorOutput {
+    end: VecDeque<u8>,
+    /// There was more before.
+    is_cut: bool,
+}
+
+impl ErrorOutput {
+    fn keep(&mut self, bytes: &[u8]) {
+        self.end.extend(bytes);
+        let excess = self.end.len().saturating_sub(STDERR_BYTES);
+        self.is_cut |= excess > 0;
+        self.end.drain(..excess);
+    }
+
+    /// Its last line, without secrets: they are cut out of all that is kept, and only then is a line chosen and cut.
+    fn last_line(&self, secrets: &Secrets) -> String {
+        let bytes: Vec<u8> = self.end.iter().copied().collect();
+        let text = String::from_utf8_lossy(&bytes);
+        let text = if self.is_cut { secrets.tail_text(&text) } else { secrets.cut_text(&text) };
+        text.lines().rev().find(|line| !line.trim().is_empty()).map(said).unwrap_or_default()
+    }
+}
+
+struct OnCall<'a>(&'a Heard);
+
+impl Drop for OnCall<'_> {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Heard {
-    pub(super) fn call_begins(&self) {
-        self.bytes.store(0, Ordering::Relaxed);
+    /// The call lasts until what this gives is dropped.
+    pub(super) fn call_begins(&self) -> impl Drop + '_ {
+        if self.now.fetch_add(1, Ordering::Relaxed) == 0 {
+            for count in [&self.bytes, &self.lines, &self.calls] {
+                count.store(0, Ordering::Relaxed);
+            }
+        }
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        OnCall(self)
+    }
+
+    fn is_flood(&self, bytes: u64, lines: u64) -> bool {
+        let calls = self.calls.load(Ordering::Relaxed).max(1);
+        let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let lines = self.lines.fetch_add(lines, Ordering::Relaxed) + lines;
+        bytes > calls * FLOOD_BYTES || lines > calls * FLOOD_LINES
+    }
+
+    /// Waits a moment for the reason that a process that ends has just written: another task reads it.
+    pub(super) async fn last_words(&self) {
+        let _ = tokio::time::timeout(LAST_WORDS, self.stderr_ended.cancelled()).await;
     }
 
     /// Why the connection was ended from this side, if it was.
@@ -113,16 +176,14 @@ impl Heard {
         if self.too_long.load(Ordering::Relaxed) {
             return Some(Trouble::never(MCP_TOO_LARGE, "the server sent a message that is longer than it may be"));
         }
-        let message = format!("the server sent more than {FLOOD_BYTES} bytes without an answer");
-        self.flood.load(Ordering::Relaxed).then(|| Trouble::unknown(MCP_PROTOCOL, message))
+        let message = format!("the server sent more than {FLOOD_BYTES} bytes or {FLOOD_LINES} lines without an answer");
+        self.flood.load(Ordering::Relaxed).then(|| Trouble::unknown(MCP_LOST, message))
     }
 
-    /// The end of its error output, and how much else it said, for whoever looks for a reason. May hold secrets.
-    pub(super) fn excerpt(&self) -> String {
+    /// The end of its error output, and how much else it said, for whoever looks for a reason.
+    pub(super) fn excerpt(&self, secrets: &Secrets) -> String {
         let strange = self.strange.load(Ordering::Relaxed);
-        let bytes: Vec<u8> = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        let text = String::from_utf8_lossy(&bytes);
-        let last = text.lines().rev().find(|line| !line.trim().is_empty()).map(said).unwrap_or_default();
+        let last = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).last_line(secrets);
         let strange =
             if strange > 0 { format!("; it printed {strange} lines that are no messages") } else { String::new() };
         if last.is_empty() { strange } else { format!("; it said last: {last}{strange}") }
@@ -130,12 +191,10 @@ impl Heard {
 }
 
 async fn keep_end(mut stderr: ChildStderr, heard: Arc<Heard>) {
+    let _ended = heard.stderr_ended.clone().drop_guard();
     let mut buffer = vec![0; 4 * 1024];
     while let Ok(length @ 1..) = stderr.read(&mut buffer).await {
-        let mut kept = heard.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(&buffer[..length]);
-        let excess = kept.len().saturating_sub(STDERR_BYTES);
-        kept.drain(..excess);
+        heard.stderr.lock().unwrap_or_else(PoisonError::into_inner).keep(&buffer[..length]);
     }
 }
 
@@ -163,8 +222,8 @@ impl Watched {
                 self.line = 0;
             }
         }
-        let length = bytes.len() as u64;
-        if self.heard.bytes.fetch_add(length, Ordering::Relaxed) + length > FLOOD_BYTES {
+        let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+        if self.heard.is_flood(bytes.len() as u64, lines as u64) {
             self.heard.flood.store(true, Ordering::Relaxed);
             return Err(io::Error::other("too much was said"));
         }
@@ -178,5 +237,81 @@ impl AsyncRead for Watched {
         std::task::ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
         let read = buffer.filled()[before..].to_vec();
         Poll::Ready(self.look(&read))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "sk-live-0123456789";
+
+    fn last_line(pieces: &[&str], secrets: &[&str]) -> String {
+        let mut output = ErrorOutput::default();
+        pieces.iter().for_each(|piece| output.keep(piece.as_bytes()));
+        output.last_line(&Secrets::of_texts(secrets))
+    }
+
+    /// The key lies across the place where a long line is cut, and where reading has come to.
+    #[test]
+    fn a_key_across_the_cut_of_a_line_is_not_seen() {
+        for before in 380..=402 {
+            let line = format!("{}{KEY} and more", "x".repeat(before));
+            let shown = last_line(&[&line], &[KEY]);
+            assert!(!shown.contains("sk-l"), "{before}: {shown}");
+        }
+        for end in 6..=KEY.len() {
+            let shown = last_line(&["the key is ", &KEY[..end]], &[KEY]);
+            assert_eq!(shown, "the key is [redacted]", "{end}");
+        }
+    }
+
+    /// The key has lost its beginning, in a text of one line and in one of more; and one key has lines itself.
+    #[test]
+    fn a_key_across_the_edge_of_what_is_kept_is_not_seen() {
+        let lines = "-----KEY\n7777\n8888-----";
+        for (secret, forbidden) in [(KEY, "9"), (lines, "8888")] {
+            for kept in 0..=secret.len() {
+                let rest = STDERR_BYTES - kept;
+                for after in ["y".repeat(rest), format!("\n{}", " ".repeat(rest - 1)), " ".repeat(rest)] {
+                    let shown = last_line(&["much before ", secret, &after], &[secret]);
+                    assert!(!shown.contains(forbidden), "{kept}: {shown}");
+                }
+            }
+        }
+        // A key shortly after the edge is whole, and must not be cut by what is dropped.
+        for before in 0..200 {
+            let rest = "y".repeat(STDERR_BYTES - KEY.len() - before);
+            let shown = last_line(&["much before", &"x".repeat(before), KEY, &rest], &[KEY]);
+            assert!(!shown.contains('9'), "{before}: {shown}");
+        }
+        assert_eq!(last_line(&[&"x\n".repeat(STDERR_BYTES), "no such table\n"], &[KEY]), "no such table");
+    }
+
+    /// Many calls at a time have a share each; a call that goes on is not given that of a later one twice.
+    #[test]
+    fn what_may_be_said_is_counted_anew_only_if_no_other_call_goes_on() {
+        let heard = Heard::default();
+        let first = heard.call_begins();
+        assert!(!heard.is_flood(FLOOD_BYTES, FLOOD_LINES));
+        drop(heard.call_begins());
+        assert!(!heard.is_flood(0, FLOOD_LINES), "the share of the second");
+        assert!(heard.is_flood(0, 1) && heard.is_flood(FLOOD_BYTES + 1, 0));
+        drop(first);
+        let _alone = heard.call_begins();
+        assert!(!heard.is_flood(FLOOD_BYTES, FLOOD_LINES) && heard.is_flood(1, 0));
+    }
+
+    /// It is read by another task, which may come later than the end of the process.
+    #[tokio::test]
+    async fn the_last_words_of_a_process_are_waited_for() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 0.2; echo no such table >&2"]).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
+        let heard = Arc::new(Heard::default());
+        tokio::spawn(keep_end(child.stderr.take().unwrap(), heard.clone()));
+        child.wait().await.unwrap();
+        heard.last_words().await;
+        assert_eq!(heard.excerpt(&Secrets::default()), "; it said last: no such table");
     }
 }

@@ -87,8 +87,8 @@ pub(super) fn of_request(why: &ServiceError) -> Trouble {
         ServiceError::TransportClosed | ServiceError::Cancelled { .. } => {
             Trouble::unknown(MCP_LOST, "the connection to the server broke in the call")
         }
-        ServiceError::UnexpectedResponse => Trouble::unknown(MCP_PROTOCOL, "the answer is no result of a tool"),
-        other => Trouble::unknown(MCP_PROTOCOL, said(&other.to_string())),
+        ServiceError::UnexpectedResponse => Trouble::unknown(MCP_LOST, "the answer is no result of a tool"),
+        other => Trouble::unknown(MCP_LOST, said(&other.to_string())),
     }
 }
 
@@ -175,14 +175,18 @@ fn of_http(error: &StreamableHttpError<reqwest::Error>) -> Trouble {
             MCP_UNREACHABLE,
             format!("the server redirects, which is not followed: {}", said(&text[..text.len().min(12)])),
         ),
+        // The server, or whoever stands before it, stopped waiting: for the request, or for the tool.
+        StreamableHttpError::UnexpectedServerResponse(text)
+            if ["HTTP 408", "HTTP 499"].iter().any(|one| text.starts_with(one)) =>
+        {
+            Trouble::unknown(MCP_LOST, format!("the server answered {}", &text[.."HTTP 408".len()]))
+        }
         StreamableHttpError::UnexpectedServerResponse(text) if text.starts_with("HTTP 4") => {
             Trouble::never(MCP_UNREACHABLE, format!("the server refused the request: {}", said(text)))
         }
         StreamableHttpError::UnexpectedServerResponse(_)
         | StreamableHttpError::UnexpectedContentType(_)
-        | StreamableHttpError::Deserialize(_) => {
-            Trouble::unknown(MCP_PROTOCOL, "the answer is no message of the protocol")
-        }
+        | StreamableHttpError::Deserialize(_) => Trouble::unknown(MCP_LOST, "the answer is no message of the protocol"),
         other => {
             Trouble::unknown(MCP_LOST, format!("the connection to the server broke: {}", said(&other.to_string())))
         }
