@@ -244,7 +244,7 @@ impl Watched {
             if self.paused && !matches!(ask, Ask::WallTimer { .. } | Ask::Cancel { .. }) {
                 return Err(format!("{ask:?} begins while the agent is paused"));
             }
-            match ask {
+            let begun = match ask {
                 Ask::Tool { key, activity_type, input, .. } => {
                     *self.done.entry(activity_type.clone()).or_default() += 1;
                     if !is_within(&activity_type, &input) {
@@ -256,6 +256,7 @@ impl Watched {
                         *agreed.ok_or_else(|| format!("nobody agreed to {input}"))? -= 1;
                     }
                     self.held.insert(key, Amount { tool_calls: 1, ..Amount::default() });
+                    key
                 }
                 Ask::Child { key, spec } => {
                     *self.done.entry("agent".to_owned()).or_default() += 1;
@@ -264,6 +265,7 @@ impl Watched {
                         key,
                         Caps::of(&spec.limits).amount().plus(Amount { tool_calls: 1, ..Amount::default() }),
                     );
+                    key
                 }
                 Ask::Model { call, .. } => {
                     let held = self.stage.agent.ledger().held();
@@ -279,10 +281,11 @@ impl Watched {
                         return Err(format!("{tokens} tokens for {cost_micros} are held for {call:?}"));
                     }
                     self.held.insert(call.key, Amount { steps: 1, tokens, cost_micros, ..Amount::default() });
+                    call.key
                 }
                 Ask::WallTimer { .. } | Ask::Cancel { .. } => continue,
-            }
-            self.within_caps()?;
+            };
+            self.within_caps(begun)?;
         }
         self.sums()
     }
@@ -314,25 +317,20 @@ impl Watched {
         Ok(())
     }
 
-    /// What was let begin was within the caps when it began.
-    fn within_caps(&self) -> Result<(), String> {
+    /// What was let begin was within the caps when it began. A call that took more than it was let have is spent all the
+    /// same; what began before it goes on, and nothing that costs may begin after it.
+    fn within_caps(&self, begun: Key) -> Result<(), String> {
+        let begun = self.held.get(&begun).copied().unwrap_or_default();
         let taken = self.held.values().fold(self.spent, |sum, held| sum.plus(*held));
         let over = |cap: Option<u64>, taken: u64| cap.is_some_and(|cap| taken > cap.saturating_add(self.topped));
         if over(self.limits.steps, taken.steps)
             || over(self.limits.tool_calls, taken.tool_calls)
-            || over(self.limits.tokens, taken.tokens) && self.held_tokens()
-            || over(self.limits.cost_micros, taken.cost_micros) && self.held_money()
+            || over(self.limits.tokens, taken.tokens) && begun.tokens > 0
+            || over(self.limits.cost_micros, taken.cost_micros) && begun.cost_micros > 0
         {
             return Err(format!("{taken:?} is taken of {:?}, topped up by {}", self.limits, self.topped));
         }
         Ok(())
-    }
-    // A call that took more than it was let have is spent all the same; nothing that costs may begin after it.
-    fn held_tokens(&self) -> bool {
-        self.held.values().any(|held| held.tokens > 0)
-    }
-    fn held_money(&self) -> bool {
-        self.held.values().any(|held| held.cost_micros > 0)
     }
 
     fn sums(&self) -> Result<(), String> {
