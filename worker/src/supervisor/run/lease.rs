@@ -48,7 +48,8 @@ impl Left {
     }
 }
 
-fn lower(limit: &mut Option<u64>, left: Option<u64>) -> bool {
+/// Makes a limit as low as this, if that is lower. Whether it was.
+pub(super) fn lower(limit: &mut Option<u64>, left: Option<u64>) -> bool {
     let Some(left) = left.filter(|left| limit.is_none_or(|limit| *left < limit)) else { return false };
     *limit = Some(left);
     true

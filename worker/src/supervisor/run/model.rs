@@ -9,6 +9,7 @@
 
 use serde_json::{Value, json};
 
+use super::lease::lower;
 use super::model_shapes::shape_of;
 use super::work::{Carried, TIMEOUT, time_of};
 use crate::agent::ledger::Resource;
@@ -104,17 +105,13 @@ fn agent(spec: &SupervisorSpec, asked: Asked, call: &Call, via: &ViaModel) -> Re
 /// What the call itself allows is never more than what the spec allows its agent.
 fn within_call(agent: &mut AgentSpec, spec: &SupervisorSpec, call: &Call) {
     let number = |key: &str| call.context.get(key).and_then(Value::as_u64);
-    let least = |limit: &mut Option<u64>, most: Option<u64>| {
-        *limit = limit.map_or(most, |own| Some(most.map_or(own, |most| most.min(own))))
-    };
     let time = time_of(spec, call).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     // A worker that takes too long has failed; nobody is asked for more time, as with programs and services.
-    if time.is_some_and(|time| agent.limits.wall_ms.is_none_or(|own| time < own)) {
+    if lower(&mut agent.limits.wall_ms, time) {
         agent.limits.stops_at.push(Resource::Wall);
     }
-    least(&mut agent.limits.wall_ms, time);
     agent.call_timeout_ms = time.filter(|time| *time > 0);
-    least(&mut agent.limits.max_tool_calls, number("tool_call_limit"));
+    lower(&mut agent.limits.max_tool_calls, number("tool_call_limit"));
     if let Some(most) = number("max_tokens").and_then(|most| u32::try_from(most).ok()) {
         agent.max_output_tokens = agent.max_output_tokens.min(most);
     }
