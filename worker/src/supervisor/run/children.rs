@@ -82,9 +82,7 @@ impl SupervisorRun {
         };
         self.hear(key, answer, out);
     }
-}
 
-impl SupervisorRun {
     /// What an agent gave, and what it spent, also when it failed or was cancelled.
     fn agent_ended(&mut self, purpose: Purpose, lent: &[Resource], result: &Result<Payload, Failure>) -> Answer {
         let output = output_of(result);
