@@ -23,7 +23,7 @@ use crate::supervisor::run::SUPERVISOR;
 
 #[derive(Debug, Subcommand)]
 pub enum ApprovalVerb {
-    /// What waits for a person: approvals and questions, of one run or of all open supervisors.
+    /// What waits for a person: approvals and questions, of a run and those below it, or of all open supervisors and agents.
     List {
         #[command(flatten)]
         run: AnyRun,
@@ -46,7 +46,7 @@ pub enum ApprovalVerb {
 /// One run, or all.
 #[derive(Debug, Clone, Default, Args)]
 pub struct AnyRun {
-    /// A workflow id; all open supervisors if none is given.
+    /// A workflow id; all open supervisors and agents if none is given.
     #[arg(value_name = "ID")]
     pub id: Option<String>,
 }
