@@ -47,7 +47,6 @@ pub use prices::{Cost, Price, Prices};
 pub use provider::{ProviderConfig, SchemaSupport};
 pub use schema::SchemaModel;
 pub use scripted::{Script, ScriptedModel};
-#[cfg(feature = "mcp")]
 pub use secret::SecretRef;
 pub use transport::TransportLimits;
 pub use wire::Wire;
