@@ -43,6 +43,8 @@ pub enum Bug {
     HostNotChecked,
     /// A run that is loaded again counts the attempts of its activities from one. `machine/execution.rs`
     AttemptsResetOnReplay,
+    /// Values beside the database are named by it and never synced. `log/values.rs`
+    ValueNotSynced,
 }
 
 /// Whether this bug is to be made.
@@ -93,8 +95,8 @@ mod chosen {
     }
 
     impl Bug {
-        /// In the order of the requirements.
-        pub const ALL: [Bug; 15] = [
+        /// In the order of the requirements, and then what they could not know of.
+        pub const ALL: [Bug; 16] = [
             Bug::AckBeforeFsync,
             Bug::FsyncWrongFile,
             Bug::SkipDirFsync,
@@ -110,6 +112,7 @@ mod chosen {
             Bug::TokenByPrefix,
             Bug::HostNotChecked,
             Bug::AttemptsResetOnReplay,
+            Bug::ValueNotSynced,
         ];
 
         /// What the variable calls it.
@@ -130,6 +133,7 @@ mod chosen {
                 Bug::TokenByPrefix => "token-by-prefix",
                 Bug::HostNotChecked => "host-not-checked",
                 Bug::AttemptsResetOnReplay => "attempts-reset-on-replay",
+                Bug::ValueNotSynced => "value-not-synced",
             }
         }
     }

@@ -114,7 +114,7 @@ impl Journal {
         for seq in (through.0 + 1..=tail.last.0).map(GroupSeq) {
             let missing = || StorageError::corrupt("commit group", &file, "it is missing").at_group(seq);
             let value = self.medium.group(seq)?.ok_or_else(missing)?;
-            target.append(seq, &value)?;
+            target.append_copy(seq, &value)?;
             unsynced += value.len();
             report.bytes += value.len() as u64;
             // A damaged group must not spread into backups unnoticed.

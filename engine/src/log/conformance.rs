@@ -74,6 +74,10 @@ fn value(seq: u64, length: usize) -> Vec<u8> {
     (0..length).map(|i| (i as u64 * 31 + seq) as u8).collect()
 }
 
+fn append(medium: &dyn Log, seq: u64, length: usize) {
+    medium.append(GroupSeq(seq), &value(seq, length), length).unwrap();
+}
+
 fn all(medium: &dyn Log, from: u64) -> Vec<(u64, Vec<u8>)> {
     let mut found = Vec::new();
     let mut visit = |seq: GroupSeq, value| {
@@ -105,7 +109,7 @@ fn a_new_log_is_empty(bench: &dyn Bench) {
 fn groups_come_back_in_order_and_survive_a_reopen(bench: &dyn Bench) {
     let mut medium = bench.open();
     for seq in 1..=300 {
-        medium.append(GroupSeq(seq), &value(seq, seq as usize)).unwrap();
+        append(&*medium, seq, seq as usize);
         assert_eq!(medium.group(GroupSeq(seq)).unwrap().unwrap(), value(seq, seq as usize), "readable at once");
         medium.sync(tail(seq)).unwrap();
     }
@@ -120,7 +124,7 @@ fn large_groups_come_back_whole(bench: &dyn Bench) {
     let mut medium = bench.open();
     let lengths = [0, 1, 12_287, 12_288, 12_289, 49_152, 300_000, 2_000_000];
     for (seq, length) in (1..).zip(lengths) {
-        medium.append(GroupSeq(seq), &value(seq, length)).unwrap();
+        append(&*medium, seq, length);
         medium.sync(tail(seq)).unwrap();
     }
     medium = bench.reopen(medium);
@@ -131,7 +135,7 @@ fn large_groups_come_back_whole(bench: &dyn Bench) {
 
 fn removed_groups_are_gone_and_the_rest_stays(bench: &dyn Bench) {
     let mut medium = bench.open();
-    (1..=600).for_each(|seq| medium.append(GroupSeq(seq), &value(seq, 20_000 / seq as usize)).unwrap());
+    (1..=600).for_each(|seq| append(&*medium, seq, 20_000 / seq as usize));
     medium.remove_groups(1..=550).unwrap();
     medium.remove_groups(1..=550).unwrap();
     medium.sync(tail(600)).unwrap();
@@ -145,11 +149,11 @@ fn removed_groups_are_gone_and_the_rest_stays(bench: &dyn Bench) {
 fn the_anchor_names_the_last_sync(bench: &dyn Bench) {
     let mut medium = bench.open();
     for seq in 1..=5 {
-        medium.append(GroupSeq(seq), b"x").unwrap();
+        medium.append(GroupSeq(seq), b"x", 1).unwrap();
         medium.sync(tail(seq)).unwrap();
         assert_eq!(medium.anchor(), Ok(Some(tail(seq))));
     }
-    medium.append(GroupSeq(6), b"x").unwrap();
+    medium.append(GroupSeq(6), b"x", 1).unwrap();
     medium.settle_anchor().unwrap();
     medium = bench.reopen(medium);
     assert_eq!(medium.anchor(), Ok(Some(tail(5))));

@@ -6,7 +6,12 @@
 //! log/           sled
 //! anchor         the tail anchor
 //! payloads/      blobs
+//! groups/        groups that are too long for sled
+//! values/        and other values that are
 //! ```
+//!
+//! The last two came with format 2. A directory of format 1 becomes one of format 2 when something is first written to
+//! them; until then older programs can still use it.
 //!
 //! Invariant: a directory of a newer format, of another instance, or with a part missing is refused before anything in
 //! it is changed. A directory whose creation was cut short is finished, since nothing in it was ever acknowledged.
@@ -36,6 +41,7 @@ pub(crate) struct DataDir {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Format {
     pub(crate) instance: [u8; 16],
+    pub(crate) version: u32,
     /// False while the directory is being created.
     pub(crate) ready: bool,
 }
@@ -57,6 +63,13 @@ impl DataDir {
         self.root.join("payloads")
     }
 
+    pub(crate) fn groups(&self) -> PathBuf {
+        self.root.join("groups")
+    }
+    pub(crate) fn values(&self) -> PathBuf {
+        self.root.join("values")
+    }
+
     /// Takes the directory for this process: its lock, and who it is. A fresh one becomes a new instance, not ready yet.
     pub(crate) fn claim(&self, new_instance: impl FnOnce() -> [u8; 16]) -> Result<(File, Format), StorageError> {
         // A newer format is refused before even the lock file is touched.
@@ -65,7 +78,7 @@ impl DataDir {
         }
         let lock = self.lock()?;
         let Some(format) = self.identify()? else {
-            let format = Format { instance: new_instance(), ready: false };
+            let format = Format { instance: new_instance(), version: FORMAT_VERSION, ready: false };
             self.write_format(format)?;
             return Ok((lock, format));
         };
@@ -113,12 +126,13 @@ impl DataDir {
 
     /// Who the directory is; `None` if it is fresh. A part that is missing is an error that names it.
     pub(crate) fn identify(&self) -> Result<Option<Format>, StorageError> {
-        let parts = [self.sled(), self.anchor(), self.payloads()];
+        let parts = [self.sled(), self.anchor(), self.payloads(), self.groups(), self.values()];
         let path = self.format();
         match fs::read(&path) {
             Ok(bytes) => {
                 let format = parse_format(&path, &bytes)?;
-                match parts.iter().find(|part| format.ready && !part.exists()) {
+                let needed = &parts[..if format.version == 1 { 3 } else { 5 }];
+                match needed.iter().find(|part| format.ready && !part.exists()) {
                     Some(missing) => Err(StorageError::corrupt("data directory", missing, "it is missing")),
                     None => Ok(Some(format)),
                 }
@@ -152,7 +166,7 @@ impl DataDir {
 /// Text, so that a person can read it: three lines and their CRC.
 fn print_format(format: Format) -> String {
     let state = if format.ready { "ready" } else { "creating" };
-    let text = format!("bosun data directory\nformat {FORMAT_VERSION} {state}\ninstance {}\n", hex(&format.instance));
+    let text = format!("bosun data directory\nformat {} {state}\ninstance {}\n", format.version, hex(&format.instance));
     format!("{text}crc {:08x}\n", crc32fast::hash(text.as_bytes()))
 }
 
@@ -176,7 +190,7 @@ fn parse_format(path: &Path, bytes: &[u8]) -> Result<Format, StorageError> {
     };
     let instance = lines.next().and_then(|line| line.strip_prefix("instance ")).and_then(unhex);
     let instance = instance.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| corrupt("it names no instance"))?;
-    Ok(Format { instance, ready })
+    Ok(Format { instance, version: found, ready })
 }
 
 /// The type of the file system a path lies on, if it is one of the network.
@@ -238,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_format_file_reads_back_and_any_damage_is_noticed() {
-        let format = Format { instance: [7; 16], ready: true };
+        let format = Format { instance: [7; 16], version: 1, ready: true };
         let text = print_format(format);
         assert_eq!(parse_format(Path::new("f"), text.as_bytes()), Ok(format));
         for bit in 0..text.len() * 8 {

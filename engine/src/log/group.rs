@@ -98,6 +98,16 @@ impl GroupWriter {
         let start = place.offset as usize + FRAME;
         &self.buffer[start..start + place.length as usize]
     }
+    /// The length of the longest record.
+    pub(crate) fn longest(&self) -> usize {
+        let (mut at, mut longest) = (HEADER, 0);
+        while let Some(length) = self.buffer.get(at + 1..).and_then(|rest| rest.first_chunk()) {
+            let length = u32::from_be_bytes(*length) as usize;
+            longest = longest.max(length);
+            at += FRAME + length;
+        }
+        longest
+    }
     pub(crate) fn finish(mut self) -> (Vec<u8>, ChainHash) {
         let crc = crc_of(&self.buffer);
         self.buffer[HEADER - 4..HEADER].copy_from_slice(&crc.to_be_bytes());
@@ -235,11 +245,15 @@ mod tests {
     use crate::log::tests::samples;
 
     fn sample() -> (Vec<u8>, ChainHash) {
+        writer().finish()
+    }
+
+    fn writer() -> GroupWriter {
         let mut writer = GroupWriter::new(GroupSeq(3), ChainHash::origin(&[9; 16]));
         writer.turn(&samples::start(1, "w")).unwrap();
         writer.turn(&samples::step(1, 2, 10)).unwrap();
         writer.deleted(&Deleted { runs: vec![RunId([4; 16])], archives: SetHash::default() }).unwrap();
-        writer.finish()
+        writer
     }
 
     #[test]
@@ -247,6 +261,8 @@ mod tests {
         let (value, chain) = sample();
         let group = Group::parse(GroupSeq(3), value, Path::new("x")).unwrap();
         assert_eq!(group.chain(), chain);
+        let longest = group.records(Path::new("x")).unwrap().iter().map(|(place, _)| place.length as usize).max();
+        assert_eq!(Some(writer().longest()), longest);
         let records = group.records(Path::new("x")).unwrap();
         assert_eq!(records.len(), 3);
         assert_eq!(records[1].1, Record::Turn(samples::step(1, 2, 10)));

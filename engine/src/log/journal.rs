@@ -269,9 +269,10 @@ impl Journal {
     /// Writes a finished group and makes it durable. On return nobody has been told of it yet.
     pub(crate) fn append(&self, writer: &mut Writer, group: GroupWriter) -> Result<Committed, StorageError> {
         let seq = writer.last.next();
+        let longest = group.longest();
         let (value, chain) = group.finish();
         let tail = Anchor { last: seq, chain };
-        let mut written = self.medium.append(seq, &value);
+        let mut written = self.medium.append(seq, &value, longest);
         if !seeded::on(Bug::AckBeforeFsync) {
             written = written.and_then(|()| self.medium.sync(tail));
         }

@@ -209,7 +209,7 @@ impl Log for MemoryLog {
     fn anchor(&self) -> Result<Option<Anchor>, StorageError> {
         self.read(|image| image.anchor)
     }
-    fn append(&self, seq: GroupSeq, value: &[u8]) -> Result<(), StorageError> {
+    fn append(&self, seq: GroupSeq, value: &[u8], _longest: usize) -> Result<(), StorageError> {
         self.change("append", Change::Append(seq.0, value.to_vec()))
     }
     fn sync(&self, tail: Anchor) -> Result<(), StorageError> {

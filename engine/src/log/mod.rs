@@ -34,6 +34,7 @@ mod housekeeping;
 mod index;
 mod journal;
 mod memory;
+mod packing;
 mod parts;
 mod reading;
 mod recovery;
@@ -43,6 +44,7 @@ mod sled;
 mod snapshot;
 mod stored;
 mod trim;
+mod values;
 mod verify;
 
 #[cfg(test)]
@@ -68,7 +70,7 @@ pub use memory::{Fault, MemoryLog};
 pub use verify::{Finding, FindingClass, VerifyReport};
 
 /// The newest data directory format this program reads and the one it writes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Named key-value maps beside the log. All but [`Shelf::Archive`] are derived: lost or damaged, they are rebuilt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,8 +145,9 @@ pub trait Log: Send + Sync + std::fmt::Debug {
     /// first [`Log::sync`].
     fn anchor(&self) -> Result<Option<Anchor>, StorageError>;
 
-    /// Stores a group. Readable at once; after a crash before [`Log::sync`] it is there whole, or torn, or not.
-    fn append(&self, seq: GroupSeq, value: &[u8]) -> Result<(), StorageError>;
+    /// Stores a group. Readable at once; after a crash before [`Log::sync`] it is there whole, or torn, or not. By
+    /// `longest`, the length of the longest record in it, the medium may choose how to keep it.
+    fn append(&self, seq: GroupSeq, value: &[u8], longest: usize) -> Result<(), StorageError>;
     /// Makes everything written before durable, then notes the tail in the anchor. The anchor survives a kill at once
     /// and a power cut shortly after.
     fn sync(&self, tail: Anchor) -> Result<(), StorageError>;

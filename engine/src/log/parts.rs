@@ -1,36 +1,49 @@
-//! Large values as several entries, because of the blob trap of the database (see `sled.rs`).
+//! What an entry of the database holds: a value, its first part, or the place where it lies.
 //!
-//! A value is stored under its key as `number of further parts u16, first part`; the further parts lie under keys that
-//! sort behind all others. Invariant: parts are written and removed in one batch with the first, so a value is there
-//! whole or not at all.
+//! An entry begins with a number (u16): 0 before a whole value; [`BESIDE`] before the place of a long one (see `values`);
+//! else, in directories of format 1, that many further parts lie under keys that sort behind all others. Invariant: parts
+//! are removed in one batch with the first, so a value is there whole or not at all. Only reads are left of parts.
 
-use super::StorageError;
+use super::values::Place;
 
-/// Parts have this size. sled writes a leaf of up to 17 entries as one item, and items above 128 KiB leave its log file.
-pub(crate) const PART: usize = 6 * 1024;
-/// Groups up to this size stay whole: their keys only grow, and sled splits such a leaf before it writes it, with at
-/// most nine entries (measured). Batches of many parts fill leaves further.
-pub(crate) const WHOLE_GROUP: usize = 12 * 1024;
-/// The first bytes of a shelf key: whole entries, or parts of large ones.
+/// A group with a longer record lies beside the database. Many short records do not pay for a second sync.
+pub(crate) const LONG_RECORD: usize = 512;
+/// And so does every longer group: sled writes a leaf of up to 17 entries as one item, and items above 128 KiB leave its
+/// log file for one that it never syncs. Keys of groups only grow; sled splits such a leaf before it writes it, with at
+/// most nine entries (measured). Shelves fill leaves further.
+pub(crate) const WHOLE: usize = 12 * 1024;
+/// A longer archive segment lies beside the database: it stays as it is, often for years.
+pub(crate) const LONG_SEGMENT: usize = 512;
+/// The first byte of the keys of further parts.
 pub(crate) const PARTS_OF: u8 = 0xff;
+const BESIDE: [u8; 2] = [0xff, 0xff];
 
 pub(crate) fn part_key(key: &[u8], part: u16) -> Vec<u8> {
     [&[PARTS_OF], key, &part.to_be_bytes()].concat()
 }
 
-/// A value as entries, one if it is no longer than `whole`: its first part under the key, with the number of further ones, and those under part keys.
-pub(crate) fn split(key: &[u8], value: &[u8], whole: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
-    let (first, rest) = if value.len() <= whole { (value, &value[..0]) } else { value.split_at(PART.min(value.len())) };
-    let count = u16::try_from(rest.len().div_ceil(PART));
-    let count = count.map_err(|_| StorageError::corrupt("database entry", "", "a value exceeds 384 MiB"))?;
-    let mut entries = vec![(key.to_vec(), [count.to_be_bytes().as_slice(), first].concat())];
-    entries.extend((1u16..).zip(rest.chunks(PART)).map(|(part, bytes)| (part_key(key, part), bytes.to_vec())));
-    Ok(entries)
+/// The entry of a value that lies in it.
+pub(crate) fn whole(value: &[u8]) -> Vec<u8> {
+    [[0; 2].as_slice(), value].concat()
+}
+
+/// The entry of a value that lies beside the database.
+pub(crate) fn beside(place: Place) -> Vec<u8> {
+    [BESIDE.as_slice(), &place.to_bytes()].concat()
+}
+
+pub(crate) fn is_beside(entry: &[u8]) -> bool {
+    entry.starts_with(&BESIDE)
+}
+
+/// The place in such an entry.
+pub(crate) fn place_in(entry: &[u8]) -> Option<Place> {
+    entry.strip_prefix(&BESIDE).and_then(Place::from_bytes)
 }
 
 /// How many further parts the value has that begins with `first`.
 pub(crate) fn further_parts(first: &[u8]) -> u16 {
-    first.first_chunk::<2>().map_or(0, |count| u16::from_be_bytes(*count))
+    first.first_chunk::<2>().filter(|count| **count != BESIDE).map_or(0, |count| u16::from_be_bytes(*count))
 }
 
 /// The first key behind all that begin with `prefix`.

@@ -4,6 +4,7 @@
 //! - Items larger than a quarter of a segment go to files under `blobs/`, never fsynced by sled; a tree node counts
 //!   with all values in it. Large values are split over several keys of one batch, and `blobs/` is fsynced when it
 //!   changes.
+//! - A value is written again with its leaf, two to four times in all: long ones lie in files of our own (see `values`).
 //! - After damage sled drops everything behind it and opens happily: the anchor is compared at open (by the journal).
 //! - Damage can make sled panic: every call is caught and becomes a typed error.
 //! - After a failed write the handle is leaked: dropping it would write again.
@@ -13,24 +14,33 @@
 //! Long: sled is named in one file only, and so are all the traps it has.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::anchor::{Anchor, AnchorFile};
 use super::blob::{BlobFiles, BlobHash};
 use super::files::{DataDir, Format, sync_dir, sync_tree, tree_bytes};
-use super::parts::{PART, PARTS_OF, WHOLE_GROUP, end_of, further_parts, part_key, split};
-use super::{Log, ScanFrom, Shelf, ShelfChange, StorageError};
+use super::parts::{
+    LONG_RECORD, LONG_SEGMENT, PARTS_OF, WHOLE, beside, end_of, further_parts, is_beside, part_key, place_in, whole,
+};
+use super::values::{Frame, ValueFiles};
+use super::{FORMAT_VERSION, Log, ScanFrom, Shelf, ShelfChange, StorageError};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::GroupSeq;
 
 const INSTANCE_KEY: &[u8] = b"instance";
+/// The length of files beside the database: so much may stay for one value that counts.
+const FILE_BYTES: u64 = 1024 * 1024;
+/// Files looked at for what counts in them, per change of shelves.
+const SWEEP_FILES: usize = 2;
+/// Entries looked at for the first that needs a file of groups.
+const LOOK: usize = 1_024;
 
 #[derive(Debug, Clone)]
 pub struct SledOptions {
@@ -59,8 +69,26 @@ pub struct SledLog {
     synced_blobs: Mutex<BTreeSet<OsString>>,
     anchor: AnchorFile,
     blobs: BlobFiles,
+    /// Groups that are too long for the database, and entries of shelves that are.
+    groups: ValueFiles,
+    values: ValueFiles,
+    sweep: Mutex<Sweep>,
+    /// How many changes of shelves there were, and how many of them are durable.
+    changes: AtomicU64,
+    synced_changes: AtomicU64,
+    /// When groups were removed since the last sync: the first file of groups that is still needed.
+    trimmed: AtomicU64,
+    /// The format that `bosun.format` names.
+    version: Mutex<u32>,
     failed: AtomicBool,
     _lock: File,
+}
+
+/// Which files of values may hold less than they could.
+#[derive(Debug)]
+struct Sweep {
+    /// With the change that last took something from them.
+    candidates: BTreeMap<u64, u64>,
 }
 
 #[derive(Debug)]
@@ -86,18 +114,24 @@ impl SledLog {
         let groups = guard(&dir, "open", || db.open_tree("groups"))?;
         let shelves = guard(&dir, "open", || db.open_tree("shelves"))?;
         check_instance(&dir, &db, format, &groups)?;
-        if !format.ready {
-            finish_creation(&dir, format, &db)?;
-        }
+        let format = if format.ready { format } else { finish_creation(&dir, format, &db)? };
         sync_tree(&dir.sled())?;
         sync_dir(&dir.root)?;
         let path = dir.sled().join("db");
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|why| StorageError::io("open", &path, &why))?;
+        let values = ValueFiles::open(dir.values(), format.instance, FILE_BYTES)?;
         Ok(SledLog {
             instance: format.instance,
             anchor: AnchorFile::open(&dir.anchor(), format.instance)?,
             blobs: BlobFiles::open(dir.payloads()),
+            groups: ValueFiles::open(dir.groups(), format.instance, FILE_BYTES)?,
+            sweep: Mutex::new(Sweep { candidates: values.finished().into_iter().map(|file| (file, 0)).collect() }),
+            values,
+            changes: AtomicU64::new(0),
+            synced_changes: AtomicU64::new(0),
+            trimmed: AtomicU64::new(0),
+            version: Mutex::new(format.version),
             synced_blobs: Mutex::default(),
             handles: Some(Handles { db, groups, shelves }),
             file,
@@ -129,7 +163,7 @@ impl SledLog {
         files.map(|file| file.file_name()).filter(|name| !known.contains(name)).collect()
     }
 
-    /// Fsyncs what sled wrote beside its file. Normally that is nothing; see [`PART`].
+    /// Fsyncs what sled wrote beside its file. Normally that is nothing; see [`WHOLE`].
     fn sync_sled_blobs(&self) -> Result<(), StorageError> {
         let dir = self.dir.sled().join("blobs");
         let failed = |why: &std::io::Error| self.file_failed("fsync", &dir, why);
@@ -149,6 +183,147 @@ impl SledLog {
         }
         *known = found;
         Ok(())
+    }
+
+    /// Work on a file of our own; its failure is the failure of the log.
+    fn file_work<T>(&self, work: impl FnOnce() -> Result<T, StorageError>) -> Result<T, StorageError> {
+        work().inspect_err(|_| self.failed.store(true, Ordering::Release))
+    }
+
+    /// Whatever is beside the database makes a directory of format 1 one of the newest.
+    fn upgrade(&self) -> Result<(), StorageError> {
+        let mut version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        if *version == FORMAT_VERSION {
+            return Ok(());
+        }
+        for part in [self.dir.groups(), self.dir.values()] {
+            std::fs::create_dir_all(&part).map_err(|why| StorageError::io("create", &part, &why))?;
+        }
+        sync_dir(&self.dir.root)?;
+        self.dir.write_format(Format { instance: self.instance, version: FORMAT_VERSION, ready: true })?;
+        *version = FORMAT_VERSION;
+        Ok(())
+    }
+
+    /// The value of an entry; nothing if it was removed meanwhile.
+    fn value_of(
+        &self,
+        files: &ValueFiles,
+        tree: &::sled::Tree,
+        key: &[u8],
+        entry: ::sled::IVec,
+    ) -> Result<Option<Vec<u8>>, StorageError> {
+        let mut entry = entry;
+        while is_beside(&entry) {
+            let corrupt = |detail: &str| StorageError::corrupt("database entry", self.dir.sled(), detail);
+            let place = place_in(&entry).ok_or_else(|| corrupt("it names no place"))?;
+            if let Some(value) = files.read(key, place)? {
+                return Ok(Some(value));
+            }
+            // Its file is gone: so must be the entry, or the value lies elsewhere now.
+            match self.read(|| tree.get(key))? {
+                Some(now) if now == entry => {
+                    return Err(StorageError::corrupt("values", files.path(place.file), "it is missing"));
+                }
+                Some(now) => entry = now,
+                None => return Ok(None),
+            }
+        }
+        self.parts_of(tree, key, &entry).map(Some)
+    }
+
+    fn group_of(&self, seq: GroupSeq, entry: ::sled::IVec) -> Result<Option<Vec<u8>>, StorageError> {
+        let value = self.value_of(&self.groups, &self.handles().groups, &seq.0.to_be_bytes(), entry);
+        value.map_err(|why| why.at_group(seq))
+    }
+
+    /// Files of groups below this number hold no group of which the database has an entry.
+    fn needed_groups(&self) -> Result<u64, StorageError> {
+        let mut entries = self.handles().groups.range(..[PARTS_OF].as_slice());
+        for _ in 0..LOOK {
+            match self.read(|| entries.next().transpose())? {
+                Some((_, entry)) if is_beside(&entry) => return Ok(place_in(&entry).map_or(0, |place| place.file)),
+                Some(_) => {}
+                None => return Ok(self.groups.seal()),
+            }
+        }
+        Ok(0)
+    }
+
+    /// Removes files of values in which nothing counts, and empties those in which little does. A bounded piece of work;
+    /// nobody else changes shelves meanwhile.
+    fn sweep_values(&self, sweep: &mut Sweep) -> Result<(), StorageError> {
+        let durable = self.synced_changes.load(Ordering::Acquire);
+        let finished = self.values.finished();
+        let ready = sweep.candidates.iter().filter(|(file, at)| **at <= durable && finished.contains(file));
+        for file in ready.map(|(file, _)| *file).take(SWEEP_FILES).collect::<Vec<u64>>() {
+            sweep.candidates.remove(&file);
+            let (frames, all) = self.values.frames(file)?;
+            let (mut counting, mut bytes, mut length) = (Vec::new(), 0, 0);
+            for frame in frames {
+                length += frame.length();
+                let entry = self.read(|| self.handles().shelves.get(&frame.key))?;
+                if entry.is_some_and(|entry| place_in(&entry) == Some(frame.place)) {
+                    bytes += frame.length();
+                    counting.push(frame);
+                }
+            }
+            if counting.is_empty() && all {
+                self.values.remove(file)?;
+            } else if bytes * 2 < length && !counting.is_empty() {
+                match self.move_values(counting) {
+                    // It stays where it is, for `verify` to name it.
+                    Err(why @ StorageError::Corrupt { .. }) => tracing::warn!(%why, "a value cannot be moved"),
+                    moved => {
+                        moved?;
+                        sweep.candidates.insert(file, self.changes.fetch_add(1, Ordering::AcqRel) + 1);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes values again, to the newest file.
+    fn move_values(&self, frames: Vec<Frame>) -> Result<(), StorageError> {
+        let mut batch = ::sled::Batch::default();
+        for frame in frames {
+            if let Some(value) = self.values.read(&frame.key, frame.place)? {
+                let place = self.values.write(None, &frame.key, &value)?;
+                batch.insert(frame.key, beside(place));
+            }
+        }
+        self.values.sync()?;
+        self.write("write", || self.handles().shelves.apply_batch(batch))
+    }
+
+    /// As [`Log::append`]; but a crash before the next sync may leave the entry of a group without its body, which is
+    /// nothing that an open forgives. For copies that count only once they are whole.
+    pub(crate) fn append_copy(&self, seq: GroupSeq, value: &[u8]) -> Result<(), StorageError> {
+        self.insert(seq, value, true, || Ok(()))
+    }
+
+    fn insert(
+        &self,
+        seq: GroupSeq,
+        value: &[u8],
+        long: bool,
+        settle: impl FnOnce() -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let entry = match long {
+            true => beside(self.file_work(|| {
+                self.upgrade()?;
+                let place = self.groups.write(Some(seq.0), &seq.0.to_be_bytes(), value)?;
+                settle().map(|()| place)
+            })?),
+            false => whole(value),
+        };
+        self.write("append", || self.handles().groups.insert(seq.0.to_be_bytes(), entry).map(drop))
+    }
+
+    fn seq_of(&self, key: &[u8]) -> Result<GroupSeq, StorageError> {
+        let wrong = |_| StorageError::corrupt("database", self.location(), "the key of a group has another length");
+        key.try_into().map(u64::from_be_bytes).map(GroupSeq).map_err(wrong)
     }
 
     fn parts_of(&self, tree: &::sled::Tree, key: &[u8], first: &[u8]) -> Result<Vec<u8>, StorageError> {
@@ -197,17 +372,20 @@ fn check_instance(dir: &DataDir, db: &::sled::Db, format: Format, groups: &::sle
 }
 
 /// Completes a new directory; everything is durable before `bosun.format` says that it is ready.
-fn finish_creation(dir: &DataDir, format: Format, db: &::sled::Db) -> Result<(), StorageError> {
+fn finish_creation(dir: &DataDir, format: Format, db: &::sled::Db) -> Result<Format, StorageError> {
     guard(dir, "write", || db.insert(INSTANCE_KEY, &format.instance))?;
     guard(dir, "write", || db.flush())?;
     sync_tree(&dir.sled())?;
-    let payloads = dir.payloads();
-    std::fs::create_dir_all(&payloads).map_err(|why| StorageError::io("create", &payloads, &why))?;
+    for part in [dir.payloads(), dir.groups(), dir.values()] {
+        std::fs::create_dir_all(&part).map_err(|why| StorageError::io("create", &part, &why))?;
+    }
     if !dir.anchor().exists() {
         AnchorFile::create(&dir.anchor(), format.instance)?;
     }
     sync_dir(&dir.root)?;
-    dir.write_format(Format { ready: true, ..format })
+    let format = Format { ready: true, version: FORMAT_VERSION, ..format };
+    dir.write_format(format)?;
+    Ok(format)
 }
 
 thread_local! {
@@ -277,34 +455,34 @@ impl Log for SledLog {
         Ok(self.anchor.newest().filter(|anchor| anchor.last.0 > 0))
     }
 
-    fn append(&self, seq: GroupSeq, value: &[u8]) -> Result<(), StorageError> {
-        let entries = split(&seq.0.to_be_bytes(), value, WHOLE_GROUP)?;
-        self.write("append", || match <[_; 1]>::try_from(entries) {
-            Ok([(key, value)]) => self.handles().groups.insert(key, value).map(drop),
-            Err(entries) => {
-                let mut batch = ::sled::Batch::default();
-                entries.into_iter().for_each(|(key, value)| batch.insert(key, value));
-                self.handles().groups.apply_batch(batch)
-            }
-        })
+    fn append(&self, seq: GroupSeq, value: &[u8], longest: usize) -> Result<(), StorageError> {
+        // The body is durable before the entry is written: an entry without one would be damage.
+        let long = longest > LONG_RECORD || value.len() > WHOLE;
+        self.insert(seq, value, long, || self.groups.sync())
     }
 
     fn sync(&self, tail: Anchor) -> Result<(), StorageError> {
+        let changes = self.changes.load(Ordering::Acquire);
+        let trimmed = self.trimmed.swap(0, Ordering::AcqRel);
+        self.file_work(|| self.values.sync().and_then(|()| self.groups.sync()))?;
         self.write("flush", || self.handles().db.flush())?;
         self.sync_sled_blobs()?;
         let file = if seeded::on(Bug::FsyncWrongFile) { &self._lock } else { &self.file };
         file.sync_data().map_err(|why| self.file_failed("fsync", &self.location(), &why))?;
-        self.anchor.note(tail).inspect_err(|_| self.failed.store(true, Ordering::Release))
+        self.synced_changes.fetch_max(changes, Ordering::AcqRel);
+        let mut below = self.groups.finished().into_iter().take_while(|file| *file < trimmed);
+        self.file_work(|| below.try_for_each(|file| self.groups.remove(file)))?;
+        self.file_work(|| self.anchor.note(tail))
     }
 
     fn settle_anchor(&self) -> Result<(), StorageError> {
-        self.anchor.settle().inspect_err(|_| self.failed.store(true, Ordering::Release))
+        self.file_work(|| self.anchor.settle())
     }
 
     fn group(&self, seq: GroupSeq) -> Result<Option<Vec<u8>>, StorageError> {
         let key = seq.0.to_be_bytes();
         match self.read(|| self.handles().groups.get(key))? {
-            Some(first) => self.parts_of(&self.handles().groups, &key, &first).map(Some),
+            Some(entry) => self.group_of(seq, entry),
             None => Ok(None),
         }
     }
@@ -313,13 +491,8 @@ impl Log for SledLog {
         // Parts of large groups sort behind every group: no log reaches sequence 0xff00….
         let first = self.read(|| self.handles().groups.first())?;
         let last = self.read(|| self.handles().groups.range(..[PARTS_OF].as_slice()).next_back().transpose())?;
-        let seq = |entry: (::sled::IVec, ::sled::IVec)| {
-            let key: Result<[u8; 8], _> = entry.0.as_ref().try_into();
-            let wrong = || StorageError::corrupt("database", self.location(), "the key of a group has another length");
-            key.map(|key| GroupSeq(u64::from_be_bytes(key))).map_err(|_| wrong())
-        };
         match (first, last) {
-            (Some(first), Some(last)) => Ok(Some((seq(first)?, seq(last)?))),
+            (Some(first), Some(last)) => Ok(Some((self.seq_of(&first.0)?, self.seq_of(&last.0)?))),
             _ => Ok(None),
         }
     }
@@ -331,11 +504,11 @@ impl Log for SledLog {
     ) -> Result<(), StorageError> {
         let end = [PARTS_OF];
         let mut range = self.handles().groups.range(from.0.to_be_bytes().as_slice()..end.as_slice());
-        while let Some((key, first)) = self.read(|| range.next().transpose())? {
-            let number = key.as_ref().try_into().map(u64::from_be_bytes);
-            let number =
-                number.map_err(|_| StorageError::corrupt("database", self.location(), "a group has a strange key"));
-            if !visit(GroupSeq(number?), self.parts_of(&self.handles().groups, &key, &first)?)? {
+        while let Some((key, entry)) = self.read(|| range.next().transpose())? {
+            let seq = self.seq_of(&key)?;
+            if let Some(value) = self.group_of(seq, entry)?
+                && !visit(seq, value)?
+            {
                 break;
             }
         }
@@ -356,35 +529,49 @@ impl Log for SledLog {
                 found += 1;
             }
             if found == 0 {
-                return Ok(());
+                break;
             }
             self.write("remove", || self.handles().groups.apply_batch(batch))?;
         }
+        self.trimmed.store(self.needed_groups()?, Ordering::Release);
+        Ok(())
     }
 
     fn change_shelves(&self, changes: &[ShelfChange]) -> Result<(), StorageError> {
-        let mut batch = ::sled::Batch::default();
+        let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut batch, mut replaced) = (::sled::Batch::default(), Vec::new());
         for change in changes {
             let key = shelf_key(change.shelf, &change.key);
-            // Only these hold values large enough to have further parts.
-            if matches!(change.shelf, Shelf::Archive | Shelf::Snapshots | Shelf::Open | Shelf::Closed)
+            // Only these hold values that are long enough.
+            if matches!(change.shelf, Shelf::Archive | Shelf::Snapshots | Shelf::Open | Shelf::Closed | Shelf::Refs)
                 && let Some(before) = self.read(|| self.handles().shelves.get(&key))?
             {
-                let count = further_parts(&before);
-                (1..=count).for_each(|part| batch.remove(part_key(&key, part)));
+                (1..=further_parts(&before)).for_each(|part| batch.remove(part_key(&key, part)));
+                replaced.extend(place_in(&before));
             }
+            let long = if change.shelf == Shelf::Archive { LONG_SEGMENT } else { WHOLE / 2 };
             match &change.value {
-                Some(value) => split(&key, value, PART)?.into_iter().for_each(|(key, value)| batch.insert(key, value)),
+                Some(value) if value.len() > long => {
+                    let place =
+                        self.file_work(|| self.upgrade().and_then(|()| self.values.write(None, &key, value)))?;
+                    batch.insert(key, beside(place));
+                }
+                Some(value) => batch.insert(key, whole(value)),
                 None => batch.remove(key),
             }
         }
-        self.write("write", || self.handles().shelves.apply_batch(batch))
+        // Clean, if nothing was written to it.
+        self.file_work(|| self.values.sync())?;
+        self.write("write", || self.handles().shelves.apply_batch(batch))?;
+        let now = self.changes.fetch_add(1, Ordering::AcqRel) + 1;
+        sweep.candidates.extend(replaced.into_iter().map(|place| (place.file, now)));
+        self.file_work(|| self.sweep_values(&mut sweep))
     }
 
     fn shelf_get(&self, shelf: Shelf, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
         let key = shelf_key(shelf, key);
         match self.read(|| self.handles().shelves.get(&key))? {
-            Some(first) => self.parts_of(&self.handles().shelves, &key, &first).map(Some),
+            Some(entry) => self.value_of(&self.values, &self.handles().shelves, &key, entry),
             None => Ok(None),
         }
     }
@@ -409,9 +596,9 @@ impl Log for SledLog {
         let mut found = Vec::new();
         while found.len() < limit {
             let next = self.read(|| if upwards { range.next() } else { range.next_back() }.transpose())?;
-            let Some((key, first)) = next else { break };
-            let value = self.parts_of(&self.handles().shelves, &key, &first)?;
-            found.push((key[1..].to_vec(), value));
+            let Some((key, entry)) = next else { break };
+            let value = self.value_of(&self.values, &self.handles().shelves, &key, entry)?;
+            found.extend(value.map(|value| (key[1..].to_vec(), value)));
         }
         Ok(found)
     }

@@ -12,25 +12,36 @@ use super::shelf::{decode, encode, unseal};
 use super::{Shelf, StorageError};
 use crate::vocabulary::{BuildId, EventId, Payload, RunId};
 
+/// Bytes of snapshots per write.
+const BATCH: usize = 1024 * 1024;
+
 #[derive(Serialize, Deserialize)]
 struct StoredSnapshot(EventId, BuildId, Payload);
 
 impl Journal {
     /// Writes the snapshots that came since the last checkpoint.
     pub(crate) fn save_snapshots(&self, meta: Meta) -> Result<(), StorageError> {
-        let runs: Vec<RunId> = self.index().snapshots.keys().copied().collect();
-        for run in runs {
-            let Some(snapshot) = self.index().snapshots.get(&run).cloned() else { continue };
-            let mut state = Payload::bytes(snapshot.state.clone());
-            self.options.seal(run, &mut state)?;
-            let stored = StoredSnapshot(snapshot.event, snapshot.build, state);
-            let mut batch = Batch::new(&*self.medium, meta);
-            let content = encode(&*self.medium, Shelf::Snapshots, &stored)?;
-            batch.put(Shelf::Snapshots, run.0.to_vec(), &content);
+        let mut runs: Vec<RunId> = self.index().snapshots.keys().copied().collect();
+        while !runs.is_empty() {
+            let (mut batch, mut saved, mut bytes) = (Batch::new(&*self.medium, meta), Vec::new(), 0);
+            while bytes < BATCH
+                && let Some(run) = runs.pop()
+            {
+                let Some(snapshot) = self.index().snapshots.get(&run).cloned() else { continue };
+                let mut state = Payload::bytes(snapshot.state.clone());
+                self.options.seal(run, &mut state)?;
+                let stored = StoredSnapshot(snapshot.event, snapshot.build, state);
+                let content = encode(&*self.medium, Shelf::Snapshots, &stored)?;
+                bytes += content.len();
+                batch.put(Shelf::Snapshots, run.0.to_vec(), &content);
+                saved.push((run, snapshot));
+            }
             batch.write().map_err(|why| self.poison(why))?;
             let mut index = self.index_mut();
-            if index.snapshots.get(&run) == Some(&snapshot) {
-                index.snapshots.remove(&run);
+            for (run, snapshot) in saved {
+                if index.snapshots.get(&run) == Some(&snapshot) {
+                    index.snapshots.remove(&run);
+                }
             }
         }
         Ok(())

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::http::{Endpoint, Http, Reply};
 use super::ledger::{Ledger, Operation};
 use super::process::REQUEST_MAX;
-use super::workload;
+use super::{Chance, workload};
 
 /// What the clients do.
 #[derive(Debug, Clone)]
@@ -132,8 +132,15 @@ impl Client {
             let start = workload::mixed(&id, signals);
             self.until_acknowledged(&id, &Operation::Start, |http| http.start(&start).map(|_| ()))?;
             for number in 1..=signals {
-                let large = (workflow + number) % 17 == 0;
-                let input = json!("x".repeat(if large { large_bytes } else { 40 }));
+                // Of three kinds: those that the database takes, those that lie beside it, and blobs.
+                let length = match (workflow + number) % 17 {
+                    0 => large_bytes,
+                    1 | 5 | 9 | 13 => 3_000,
+                    _ => 40,
+                };
+                // In no order, so that none gets much smaller.
+                let mut chance = Chance::new(u64::from(workflow * 64 + number));
+                let input = json!((0..length).map(|_| char::from(b'0' + chance.below(75) as u8)).collect::<String>());
                 let operation = Operation::Signal { sender: sender.clone(), number };
                 let request_id = operation.request_id();
                 let send = |http: &Http| http.signal(&id, workload::SIGNAL, &input, &request_id);

@@ -11,6 +11,7 @@ pub mod histories;
 pub mod http;
 pub mod ledger;
 pub mod load;
+pub mod log_story;
 pub mod mount;
 pub mod power;
 pub mod process;

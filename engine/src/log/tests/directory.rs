@@ -34,7 +34,7 @@ fn a_directory_in_use_is_refused_quickly() {
 /// G6: each part that is missing is named, and nothing is made in its place.
 #[test]
 fn a_missing_part_is_named() {
-    for part in ["bosun.format", "anchor", "log", "payloads"] {
+    for part in ["bosun.format", "anchor", "log", "payloads", "groups"] {
         let dir = tempfile::tempdir().unwrap();
         filled(dir.path());
         let path = dir.path().join(part);
@@ -68,7 +68,7 @@ fn an_older_log_is_refused() {
 fn a_newer_format_is_refused_unharmed() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());
-    let content = "bosun data directory\nformat 2 ready\ninstance of another kind\n";
+    let content = "bosun data directory\nformat 9 ready\ninstance of another kind\n";
     let text = format!("{content}crc {:08x}\n", crc32fast::hash(content.as_bytes()));
     std::fs::write(dir.path().join("bosun.format"), text).unwrap();
     let state = |dir: &Path| {
@@ -81,7 +81,7 @@ fn a_newer_format_is_refused_unharmed() {
         seen
     };
     let before = state(dir.path());
-    assert!(matches!(open(dir.path()), Err(StorageError::FormatTooNew { found: 2, supported: 1, .. })));
+    assert!(matches!(open(dir.path()), Err(StorageError::FormatTooNew { found: 9, supported: FORMAT_VERSION, .. })));
     assert_eq!(state(dir.path()), before);
 }
 
@@ -123,8 +123,8 @@ fn what_the_database_moves_to_files_of_its_own_is_synced() {
     let dir = tempfile::tempdir().unwrap();
     let medium = SledLog::open(dir.path(), SledOptions::default()).unwrap();
     for seq in 1..=300u64 {
-        let length = [200, 12_000, 12_200, 15_000, 50_000, 300_000][(seq / 20) as usize % 6];
-        medium.append(GroupSeq(seq), &vec![seq as u8; length]).unwrap();
+        let length = [200, 8_000, 12_000, 12_288, 15_000, 300_000][(seq / 20) as usize % 6];
+        medium.append(GroupSeq(seq), &vec![seq as u8; length], length.min(500)).unwrap();
         let change = ShelfChange {
             shelf: Shelf::Archive,
             key: (seq % 40).to_be_bytes().to_vec(),

@@ -1,6 +1,7 @@
 //! Tests of the log as a whole. Each file is one promise.
 
 mod backup;
+mod beside;
 mod crash;
 mod damage;
 mod directory;

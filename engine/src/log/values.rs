@@ -1,0 +1,473 @@
+//! Files of values that are too long for the database, written once and never again.
+//!
+//! sled writes a value again whenever it consolidates or splits the leaf it lies in: measured, one of some 2 KiB cost two
+//! to four times its length, and one above 128 KiB leaves its log altogether. So long values are appended to the newest
+//! file here, and the database keeps a [`Place`] of a few bytes.
+//!
+//! ```text
+//! file  = "bosun values 1\n\0" | instance [16] | frame*
+//! frame = crc32 of the head behind it u32 | crc32 of the body u32 | body length u32 | unpacked length u32
+//!         | key length u8 | key | body          (unpacked length 0: the body is not packed)
+//! ```
+//!
+//! Invariant: the entry in the database decides what counts; a frame without one is never read. Nothing is ever
+//! overwritten: files are appended to, synced before an entry names what is in them, and removed as a whole by whoever
+//! knows that their entries are gone for good (`sled.rs`). A file that ends in a torn frame gets a successor, so that all frames of a whole file can be found from
+//! its start. What a value holds is checked by its reader.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::error::StorageError;
+use super::files::{sync_dir, sync_tree};
+use super::packing::{Packer, Unpacker};
+use super::refs::{put_varint, take_varint};
+use crate::seeded::{self, Bug};
+
+const MAGIC: [u8; 16] = *b"bosun values 1\n\0";
+const HEADER: u64 = 32;
+/// The head of a frame without its key.
+const HEAD: usize = 17;
+
+/// Where a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) file: u64,
+    offset: u64,
+    length: u32,
+}
+
+impl Place {
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(12);
+        for number in [self.file, self.offset, u64::from(self.length)] {
+            put_varint(&mut bytes, number);
+        }
+        bytes
+    }
+    pub(crate) fn from_bytes(mut bytes: &[u8]) -> Option<Place> {
+        let file = take_varint(&mut bytes)?;
+        let offset = take_varint(&mut bytes)?;
+        let length = u32::try_from(take_varint(&mut bytes)?).ok()?;
+        bytes.is_empty().then_some(Place { file, offset, length })
+    }
+}
+
+/// A frame as its head tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) key: Vec<u8>,
+    pub(crate) place: Place,
+    /// Where the next one begins.
+    end: u64,
+}
+
+impl Frame {
+    pub(crate) fn length(&self) -> u64 {
+        self.end - self.place.offset
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ValueFiles {
+    dir: PathBuf,
+    instance: [u8; 16],
+    /// A file that has reached this length gets a successor.
+    file_bytes: u64,
+    writing: Mutex<Writing>,
+    reading: Mutex<Reading>,
+}
+
+#[derive(Debug, Default)]
+struct Writing {
+    files: BTreeSet<u64>,
+    newest: Option<Newest>,
+    /// The last file is not to be written to.
+    sealed: bool,
+    dirty: bool,
+    /// The directory has an entry that is not durable.
+    new_entry: bool,
+    packer: Packer,
+}
+
+/// The file that is written to.
+#[derive(Debug, Clone)]
+struct Newest {
+    name: u64,
+    file: Arc<File>,
+    length: u64,
+}
+
+#[derive(Debug, Default)]
+struct Reading {
+    /// The file read last: histories are read in order.
+    file: Option<(u64, Arc<File>)>,
+    unpacker: Unpacker,
+}
+
+impl ValueFiles {
+    /// The files in `dir`, which may not be there yet. What a killed process left is made durable.
+    pub(crate) fn open(dir: PathBuf, instance: [u8; 16], file_bytes: u64) -> Result<Self, StorageError> {
+        let mut files = BTreeSet::new();
+        match fs::read_dir(&dir) {
+            Ok(entries) => {
+                for entry in entries {
+                    let name = entry.map_err(|why| StorageError::io("list", &dir, &why))?.file_name();
+                    files.extend(name.to_str().and_then(parse_name));
+                }
+                sync_tree(&dir)?;
+            }
+            Err(why) if why.kind() == ErrorKind::NotFound => {}
+            Err(why) => return Err(StorageError::io("list", &dir, &why)),
+        }
+        let writing = Mutex::new(Writing { files, ..Writing::default() });
+        Ok(ValueFiles { dir, instance, file_bytes, writing, reading: Mutex::default() })
+    }
+
+    fn writing(&self) -> MutexGuard<'_, Writing> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn reading(&self) -> MutexGuard<'_, Reading> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    pub(crate) fn path(&self, file: u64) -> PathBuf {
+        self.dir.join(format!("{file:016x}"))
+    }
+    /// Lets the next value begin a new file. Answers a number above all names until then.
+    pub(crate) fn seal(&self) -> u64 {
+        let mut writing = self.writing();
+        (writing.newest, writing.sealed) = (None, true);
+        writing.files.last().map_or(0, |last| last + 1)
+    }
+    /// The names of all files but the one that is written to, in order.
+    pub(crate) fn finished(&self) -> Vec<u64> {
+        let writing = self.writing();
+        let open = usize::from(!writing.sealed);
+        writing.files.iter().copied().take(writing.files.len().saturating_sub(open)).collect()
+    }
+
+    /// Appends a value; durable after the next [`ValueFiles::sync`]. If it needs a new file, that is called `name`, or
+    /// the number behind the last one.
+    pub(crate) fn write(&self, name: Option<u64>, key: &[u8], value: &[u8]) -> Result<Place, StorageError> {
+        let mut writing = self.writing();
+        let packed = writing.packer.pack(value);
+        let unpacked = packed.as_ref().map_or(0, |_| value.len());
+        let body = packed.as_deref().unwrap_or(value);
+        let too_long = |_| StorageError::corrupt("value", &self.dir, "it exceeds 4 GiB, or its key 255 bytes");
+        let length = u32::try_from(body.len()).map_err(too_long)?;
+        let mut head = crc32fast::hash(body).to_be_bytes().to_vec();
+        head.extend_from_slice(&length.to_be_bytes());
+        head.extend_from_slice(&u32::try_from(unpacked).map_err(too_long)?.to_be_bytes());
+        head.push(u8::try_from(key.len()).map_err(too_long)?);
+        head.extend_from_slice(key);
+        let frame = [crc32fast::hash(&head).to_be_bytes().as_slice(), &head, body].concat();
+        let newest = self.room(&mut writing, name)?;
+        let place = Place { file: newest.name, offset: newest.length, length };
+        let written = newest.file.write_all_at(&frame, newest.length);
+        written.map_err(|why| StorageError::io("write", &self.path(place.file), &why))?;
+        writing.newest = Some(Newest { length: newest.length + frame.len() as u64, ..newest });
+        writing.dirty = true;
+        Ok(place)
+    }
+
+    /// The file that takes the next frame.
+    fn room(&self, writing: &mut Writing, name: Option<u64>) -> Result<Newest, StorageError> {
+        let name = name.unwrap_or_else(|| writing.files.last().map_or(1, |last| last + 1));
+        if writing.newest.is_none()
+            && !writing.sealed
+            && let Some(last) = writing.files.last().copied().filter(|last| *last < name)
+        {
+            writing.newest = self.whole(last)?;
+        }
+        if let Some(newest) = &writing.newest {
+            if newest.length < self.file_bytes {
+                return Ok(newest.clone());
+            }
+            let synced = newest.file.sync_data();
+            synced.map_err(|why| StorageError::io("fsync", &self.path(newest.name), &why))?;
+        }
+        // If there is one of this name, it holds nothing that counts: a crash cut off its first frame.
+        let path = self.path(name);
+        let io = |why: std::io::Error| StorageError::io("create", &path, &why);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).map_err(io)?;
+        file.write_all_at(&[MAGIC, self.instance].concat(), 0).map_err(io)?;
+        writing.files.insert(name);
+        (writing.dirty, writing.new_entry, writing.sealed) = (true, true, false);
+        Ok(Newest { name, file: Arc::new(file), length: HEADER })
+    }
+
+    /// A file of a former process, if it can be appended to: frames from its start to its end.
+    fn whole(&self, name: u64) -> Result<Option<Newest>, StorageError> {
+        let file = match self.existing(name) {
+            Err(StorageError::Corrupt { .. }) => return Ok(None),
+            file => file?,
+        };
+        let length = self.length(name, &file)?;
+        let (frames, _) = self.frames_of(name, &file)?;
+        let end = frames.last().map_or(HEADER, |frame| frame.end);
+        Ok((end == length).then_some(Newest { name, file, length }))
+    }
+
+    /// Makes everything durable that was written.
+    pub(crate) fn sync(&self) -> Result<(), StorageError> {
+        let mut writing = self.writing();
+        if writing.dirty
+            && let Some(newest) = &writing.newest
+            && !seeded::on(Bug::ValueNotSynced)
+        {
+            let synced = newest.file.sync_data();
+            synced.map_err(|why| StorageError::io("fsync", &self.path(newest.name), &why))?;
+            writing.dirty = false;
+        }
+        if writing.new_entry {
+            sync_dir(&self.dir)?;
+            writing.new_entry = false;
+        }
+        Ok(())
+    }
+
+    /// The value at a place; nothing if the file is gone.
+    pub(crate) fn read(&self, key: &[u8], place: Place) -> Result<Option<Vec<u8>>, StorageError> {
+        let path = self.path(place.file);
+        let corrupt =
+            |detail: &str| StorageError::corrupt("value", &path, format!("at byte {}: {detail}", place.offset));
+        let io = |why: std::io::Error| StorageError::io("read", &path, &why);
+        let file = match self.opened(place.file) {
+            Err(StorageError::Io { kind: ErrorKind::NotFound, .. }) => return Ok(None),
+            file => file?,
+        };
+        let (length, start) = (self.length(place.file, &file)?, place.offset.saturating_add((HEAD + key.len()) as u64));
+        if start.saturating_add(u64::from(place.length)) > length {
+            return Err(corrupt(&format!("the file ends at byte {length}, before the value does")));
+        }
+        let mut bytes = vec![0; HEAD + key.len() + place.length as usize];
+        file.read_exact_at(&mut bytes, place.offset).map_err(io)?;
+        let (head, body) = bytes.split_at(HEAD + key.len());
+        if number(head, 0) != crc32fast::hash(&head[4..]) {
+            return Err(corrupt("the head of its frame has another CRC"));
+        }
+        if number(head, 8) != place.length || &head[HEAD..] != key {
+            return Err(corrupt("another value lies there"));
+        }
+        if number(head, 4) != crc32fast::hash(body) {
+            return Err(corrupt("it has another CRC"));
+        }
+        match number(head, 12) {
+            0 => Ok(Some(body.to_vec())),
+            unpacked => {
+                let value = self.reading().unpacker.unpack(body, unpacked as usize);
+                value.map(Some).map_err(|why| corrupt(&why))
+            }
+        }
+    }
+
+    fn opened(&self, name: u64) -> Result<Arc<File>, StorageError> {
+        let mut reading = self.reading();
+        match &reading.file {
+            Some((known, file)) if *known == name => Ok(file.clone()),
+            _ => {
+                let file = self.existing(name)?;
+                reading.file = Some((name, file.clone()));
+                Ok(file)
+            }
+        }
+    }
+
+    /// Opens a file and checks that it is one of this data directory.
+    fn existing(&self, name: u64) -> Result<Arc<File>, StorageError> {
+        let path = self.path(name);
+        let io = |why: std::io::Error| StorageError::io("open", &path, &why);
+        let file = OpenOptions::new().read(true).write(true).open(&path).map_err(io)?;
+        let mut header = [0; HEADER as usize];
+        match file.read_exact_at(&mut header, 0) {
+            Ok(()) if header[..16] == MAGIC && header[16..] == self.instance => Ok(Arc::new(file)),
+            Err(why) if why.kind() != ErrorKind::UnexpectedEof => Err(io(why)),
+            _ => Err(StorageError::corrupt("values", &path, "it is no file of this data directory")),
+        }
+    }
+
+    fn length(&self, name: u64, file: &File) -> Result<u64, StorageError> {
+        file.metadata().map(|found| found.len()).map_err(|why| StorageError::io("read", &self.path(name), &why))
+    }
+
+    /// The frames of a file in order, and whether they are all: whether they reach to its end.
+    pub(crate) fn frames(&self, name: u64) -> Result<(Vec<Frame>, bool), StorageError> {
+        match self.existing(name) {
+            Err(StorageError::Corrupt { .. }) => Ok((Vec::new(), false)),
+            Err(StorageError::Io { kind: ErrorKind::NotFound, .. }) => Ok((Vec::new(), true)),
+            Err(why) => Err(why),
+            Ok(file) => self.frames_of(name, &file),
+        }
+    }
+
+    fn frames_of(&self, name: u64, file: &File) -> Result<(Vec<Frame>, bool), StorageError> {
+        let length = self.length(name, file)?;
+        let (mut frames, mut at) = (Vec::new(), HEADER);
+        while at < length {
+            let mut head = vec![0; (length - at).min((HEAD + 255) as u64) as usize];
+            file.read_exact_at(&mut head, at).map_err(|why| StorageError::io("read", &self.path(name), &why))?;
+            let key_end = HEAD + head.get(16).map_or(0, |length| usize::from(*length));
+            let Some(rest) = head.get(4..key_end).filter(|rest| crc32fast::hash(rest) == number(&head, 0)) else {
+                break;
+            };
+            let place = Place { file: name, offset: at, length: number(&head, 8) };
+            let end = at + key_end as u64 + u64::from(place.length);
+            if end > length {
+                break;
+            }
+            frames.push(Frame { key: rest[HEAD - 4..].to_vec(), place, end });
+            at = end;
+        }
+        Ok((frames, at == length))
+    }
+
+    /// Removes a finished file.
+    pub(crate) fn remove(&self, name: u64) -> Result<(), StorageError> {
+        let path = self.path(name);
+        match fs::remove_file(&path) {
+            Err(why) if why.kind() != ErrorKind::NotFound => return Err(StorageError::io("remove", &path, &why)),
+            _ => {}
+        }
+        self.writing().files.remove(&name);
+        // An open handle would keep its space.
+        self.reading().file.take_if(|(known, _)| *known == name);
+        Ok(())
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |number| u32::from_be_bytes(*number))
+}
+
+/// The number in a file name; other files are not ours.
+fn parse_name(name: &str) -> Option<u64> {
+    u64::from_str_radix(name, 16).ok().filter(|number| format!("{number:016x}") == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(dir: &std::path::Path) -> ValueFiles {
+        ValueFiles::open(dir.to_owned(), [1; 16], 2_000).unwrap()
+    }
+
+    /// Text that does not get smaller, so that files fill.
+    fn value(n: u64) -> Vec<u8> {
+        let mut state = n * 0x9e37_79b9 + 1;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        };
+        (0..600).map(|_| next()).collect()
+    }
+
+    fn write(files: &ValueFiles, n: u64) -> Place {
+        files.write(None, &n.to_be_bytes(), &value(n)).unwrap()
+    }
+
+    #[test]
+    fn values_come_back_from_their_places_and_frames_are_found_from_the_start() {
+        let home = tempfile::tempdir().unwrap();
+        let (mut files, mut places) = (open(home.path()), Vec::new());
+        for n in 0..20 {
+            places.push(write(&files, n));
+            if n == 9 {
+                files = open(home.path());
+            }
+        }
+        files.write(None, b"packed", &[7; 5_000]).unwrap();
+        files.sync().unwrap();
+        for (n, place) in (0..).zip(&places) {
+            assert_eq!(files.read(&u64::to_be_bytes(n), *place), Ok(Some(value(n))));
+            assert_eq!(Place::from_bytes(&place.to_bytes()), Some(*place));
+        }
+        let names: BTreeSet<u64> = places.iter().map(|place| place.file).collect();
+        assert_eq!(names.len(), 5, "four values fill a file: {names:?}");
+        let mut found = Vec::new();
+        for name in names {
+            let (frames, all) = files.frames(name).unwrap();
+            assert!(all);
+            found.extend(frames.into_iter().filter(|frame| frame.key.len() == 8).map(|frame| frame.place));
+        }
+        assert_eq!(found, places);
+    }
+
+    /// G2: a crash leaves a torn frame, zeros, or nothing; the next process begins a new file, and loses none before.
+    #[test]
+    fn a_file_with_a_torn_end_gets_a_successor() {
+        for cut in [1, 16, 31, 32, 40, 600, 650, 660, 1_250] {
+            let home = tempfile::tempdir().unwrap();
+            let first = write(&open(home.path()), 1);
+            let path = open(home.path()).path(first.file);
+            let second = write(&open(home.path()), 2);
+            assert_eq!(second.file, first.file);
+            let bytes = std::fs::read(&path).unwrap();
+            let zeros = vec![0; bytes.len() - cut.min(bytes.len())];
+            for torn in [bytes[..cut.min(bytes.len())].to_vec(), [&bytes[..cut.min(bytes.len())], &zeros].concat()] {
+                std::fs::write(&path, &torn).unwrap();
+                let files = open(home.path());
+                let third = write(&files, 3);
+                // A torn body behind a whole head is stepped over.
+                let heads = [32, 657, 682].iter().filter(|end| cut >= **end).count();
+                let is_whole = [32, 657].contains(&torn.len()) || (heads == 3 && torn.len() == bytes.len());
+                assert_eq!(third.file == first.file, is_whole, "cut at {cut}, {} bytes", torn.len());
+                assert_eq!(files.read(&3u64.to_be_bytes(), third), Ok(Some(value(3))));
+                if !is_whole && cut >= first.offset as usize + 625 {
+                    assert_eq!(files.read(&1u64.to_be_bytes(), first), Ok(Some(value(1))));
+                }
+                std::fs::remove_file(files.path(third.file)).unwrap();
+                std::fs::write(&path, &bytes).unwrap();
+            }
+        }
+    }
+
+    /// G6: every flipped bit of a file is noticed by who reads from it, and named with the file.
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let home = tempfile::tempdir().unwrap();
+        let (files, key) = (open(home.path()), 5u64.to_be_bytes());
+        let place = write(&files, 5);
+        let path = files.path(place.file);
+        let whole = std::fs::read(&path).unwrap();
+        for bit in 0..whole.len() * 8 {
+            let mut damaged = whole.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&path, damaged).unwrap();
+            let read = open(home.path()).read(&key, place);
+            assert!(matches!(&read, Err(StorageError::Corrupt { file, .. }) if *file == path), "bit {bit}: {read:?}");
+        }
+        std::fs::write(&path, &whole).unwrap();
+        assert!(files.read(&6u64.to_be_bytes(), place).is_err(), "the value of another key");
+        let foreign = ValueFiles::open(home.path().to_owned(), [2; 16], 2_000).unwrap();
+        let why = foreign.read(&key, place).unwrap_err().to_string();
+        assert!(why.contains("no file of this data directory"), "{why}");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(open(home.path()).read(&key, place), Ok(None));
+    }
+
+    #[test]
+    fn a_sealed_file_is_written_to_no_more() {
+        let home = tempfile::tempdir().unwrap();
+        let files = open(home.path());
+        assert_eq!(files.seal(), 0);
+        let first = write(&files, 1);
+        assert!(files.finished().is_empty());
+        assert_eq!(files.seal(), first.file + 1);
+        assert_eq!(files.finished(), [first.file]);
+        let second = write(&files, 2);
+        assert!(second.file > first.file);
+        assert_eq!(files.finished(), [first.file]);
+        files.remove(first.file).unwrap();
+        files.remove(first.file).unwrap();
+        assert_eq!(files.read(&1u64.to_be_bytes(), first), Ok(None));
+        assert_eq!(files.read(&2u64.to_be_bytes(), second), Ok(Some(value(2))));
+    }
+}
