@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use bosun_tests::harness::crash::power_cut_rounds;
@@ -47,11 +48,17 @@ fn story_rounds(rig: &mut PowerRig, cuts: u32, chance: &mut Chance) -> Vec<Strin
         let mut command = Command::new(example("log-story").unwrap());
         command.arg(known.to_string()).arg("--data").arg(&dir);
         let mut teller = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (begun, begins) = mpsc::channel();
         let listened = std::thread::spawn({
             let says = BufReader::new(teller.stdout.take().unwrap());
-            move || says.lines().map_while(Result::ok).filter_map(|line| line.parse().ok()).last()
+            let heard = move |_: &u64| drop(begun.send(()));
+            move || says.lines().map_while(Result::ok).filter_map(|line| line.parse().ok()).inspect(heard).last()
         });
-        std::thread::sleep(Duration::from_millis(20 + chance.below(400)));
+        // Some cuts hit the opening, most the story.
+        if chance.percent(80) {
+            let _ = begins.recv_timeout(Duration::from_secs(20));
+        }
+        std::thread::sleep(Duration::from_millis(chance.below(300)));
         // What is said before the cut has begun counts; the disk fails for the teller, so it says no more after it.
         rig.power_cut(|| {
             teller.kill().unwrap();

@@ -278,7 +278,7 @@ impl Journal {
             batch.remove(Shelf::Open, run.0.to_vec());
         }
         for shelf in [Shelf::Refs, Shelf::Archive] {
-            for (key, _) in self.medium.shelf_scan(shelf, &run.0, ScanFrom::First, usize::MAX)? {
+            for key in self.medium.shelf_keys(shelf, &run.0, ScanFrom::First, usize::MAX)? {
                 batch.remove(shelf, key);
             }
         }

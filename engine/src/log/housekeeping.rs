@@ -83,7 +83,7 @@ impl Journal {
                     archives = archives.minus(SetHash::of(&key, &value));
                 }
             }
-            gone.push((state.info.run_id, medium.shelf_get(Shelf::Closed, &run.0)?.is_some()));
+            gone.push((state.info.run_id, medium.shelf_has(Shelf::Closed, &run.0)?));
         }
         if gone.is_empty() {
             return Ok(0);
@@ -178,7 +178,7 @@ impl Journal {
         let mut used =
             self.index().blob_refs.range((*hash, RunId([0; 16]))..=(*hash, RunId([0xff; 16]))).next().is_some();
         let mut stale = Vec::new();
-        for (key, _) in medium.shelf_scan(Shelf::BlobRefs, &hash.0, ScanFrom::First, usize::MAX)? {
+        for key in medium.shelf_keys(Shelf::BlobRefs, &hash.0, ScanFrom::First, usize::MAX)? {
             let run = key.get(32..).and_then(|run| run.try_into().ok()).map(RunId);
             let run = run.ok_or_else(|| damaged(medium, Shelf::BlobRefs, "a key makes no sense".into()))?;
             if self.is_known(run)? {
@@ -207,6 +207,6 @@ impl Journal {
                 return Ok(true);
             }
         }
-        Ok(self.medium.shelf_get(Shelf::Closed, &run.0)?.is_some())
+        self.medium.shelf_has(Shelf::Closed, &run.0)
     }
 }

@@ -198,7 +198,7 @@ impl Journal {
         let removed_on_shelf = index.removed.values().filter(|removed| removed.was_closed_on_shelf).count() as u64;
         StoreInfo {
             instance: self.instance(),
-            format: super::FORMAT_VERSION,
+            format: self.medium.format(),
             first_group,
             last_group,
             groups: (last_group.0 + 1).saturating_sub(first_group.0),

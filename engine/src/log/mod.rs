@@ -43,6 +43,7 @@ mod shelf;
 mod sled;
 mod snapshot;
 mod stored;
+mod sweep;
 mod trim;
 mod values;
 mod verify;
@@ -135,7 +136,7 @@ pub enum ScanFrom<'a> {
 /// Where groups, shelves and blobs are kept; each method by what a crash leaves of it.
 ///
 /// "Crash" is the loss of everything that was not made durable: a power cut. Calls come from several threads, but
-/// `append`, `sync` and `remove_groups` from one at a time.
+/// `append` and `sync` from one at a time.
 pub trait Log: Send + Sync + std::fmt::Debug {
     /// Chosen at creation and durable since; every chain begins with it.
     fn instance(&self) -> [u8; 16];
@@ -168,6 +169,20 @@ pub trait Log: Send + Sync + std::fmt::Debug {
     /// Changes shelves, all or nothing; durable with the next [`Log::sync`], perhaps before.
     fn change_shelves(&self, changes: &[ShelfChange]) -> Result<(), StorageError>;
     fn shelf_get(&self, shelf: Shelf, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
+    /// Whether there is an entry, readable or not.
+    fn shelf_has(&self, shelf: Shelf, key: &[u8]) -> Result<bool, StorageError> {
+        Ok(self.shelf_get(shelf, key)?.is_some())
+    }
+    /// The keys that [`Log::shelf_scan`] would give, of entries that are readable or not.
+    fn shelf_keys(
+        &self,
+        shelf: Shelf,
+        prefix: &[u8],
+        from: ScanFrom<'_>,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, StorageError> {
+        Ok(self.shelf_scan(shelf, prefix, from, limit)?.into_iter().map(|(key, _)| key).collect())
+    }
     /// At most `limit` entries whose keys begin with `prefix`, in key order (falling for `Last` and `Before`).
     fn shelf_scan(
         &self,
@@ -187,4 +202,8 @@ pub trait Log: Send + Sync + std::fmt::Debug {
     fn remove_blob(&self, hash: &BlobHash) -> Result<(), StorageError>;
 
     fn bytes_on_disk(&self) -> Result<u64, StorageError>;
+    /// The version of the format that this directory has now.
+    fn format(&self) -> u32 {
+        FORMAT_VERSION
+    }
 }

@@ -1,4 +1,4 @@
-//! How bodies of groups are made smaller: deflate with a dictionary of what every group has.
+//! How long values are made smaller: deflate with a dictionary of what every group has.
 //!
 //! Invariant: `unpack` undoes `pack` exactly, on every machine and for ever: the dictionary is part of the format, and
 //! another one would need another number. Damaged input is an error and never more memory than was asked for.
@@ -63,7 +63,12 @@ impl Packer {
         let mut packed = Vec::with_capacity(body.len() - body.len() / 16);
         match self.0.compress_vec(body, &mut packed, FlushCompress::Finish) {
             Ok(Status::StreamEnd) => Some(packed),
-            _ => None,
+            _ => {
+                // One that gave up is no good any more: its reset keeps what it had not yet written, and it panics when
+                // that has become too much (zlib-rs 0.6.8).
+                self.0 = Compress::new(LEVEL, false);
+                None
+            }
         }
     }
 }
@@ -91,8 +96,13 @@ impl Unpacker {
         let mut body = Vec::with_capacity(length + 1);
         match self.0.decompress_vec(packed, &mut body, FlushDecompress::Finish) {
             Ok(Status::StreamEnd) if body.len() == length => Ok(body),
-            Ok(_) => Err(format!("it unpacks to {} bytes instead of {length}", body.len())),
-            Err(why) => Err(why.to_string()),
+            failed => {
+                *self = Unpacker::default();
+                match failed {
+                    Ok(_) => Err(format!("it unpacks to {} bytes instead of {length}", body.len())),
+                    Err(why) => Err(why.to_string()),
+                }
+            }
         }
     }
 }
@@ -124,6 +134,21 @@ mod tests {
             prop_assert!(there_and_back(&text.repeat(repeat).into_bytes()).unwrap() < text.len() * repeat);
         }
 
+        /// A packer goes on for ever, whatever it was given before.
+        #[test]
+        fn values_in_any_order_come_back(
+            bodies in prop::collection::vec((prop::collection::vec(any::<u8>(), 513..9_000), any::<bool>()), 1..60),
+        ) {
+            let (mut packer, mut unpacker) = (Packer::default(), Unpacker::default());
+            for (noise, text) in bodies {
+                let body = if text { noise.iter().map(|byte| b'a' + byte % 26).collect() } else { noise };
+                if let Some(packed) = packer.pack(&body) {
+                    let found = unpacker.unpack(&packed, body.len());
+                    prop_assert_eq!(found, Ok(body));
+                }
+            }
+        }
+
         /// G6: damaged bytes are an error or another body (which the CRC of its frame finds before), never a panic, and
         /// never more than was asked for.
         #[test]
@@ -150,6 +175,26 @@ mod tests {
     fn a_bomb_is_refused() {
         let why = Unpacker::default().unpack(&[0; 100], 4_000_000_000).unwrap_err();
         assert_eq!(why, "100 bytes cannot hold 4000000000");
+    }
+
+    /// Bytes that do not get smaller are let through, however many of them come one after the other.
+    #[test]
+    fn what_does_not_shrink_harms_nothing() {
+        let mut state = 1u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        };
+        for length in [520, 1_000, 3_000, 6_000, 10_000, 20_000, 100_000] {
+            let mut packer = Packer::default();
+            for _ in 0..300 {
+                let noise: Vec<u8> = (0..length).map(|_| next()).collect();
+                assert_eq!(packer.pack(&noise), None);
+            }
+            assert!(packer.pack(&vec![7; length]).is_some());
+        }
     }
 
     /// One packer serves all bodies, and none sees another.

@@ -134,7 +134,16 @@ impl Recovery<'_> {
             return Err(self.index_error(format!("the checkpoint at group {} is of another chain", meta.at)));
         }
         let mut replay = Replay::new(self, load(self.medium, self.options, meta)?);
-        let log_bytes = meta.log_bytes + self.replay(&mut replay, meta.at, meta.chain)?;
+        let mut log_bytes = meta.log_bytes + self.replay(&mut replay, meta.at, meta.chain)?;
+        let through = replay.index.trimmed.through;
+        if through != meta.trimmed.through {
+            // Trimmed since: what the checkpoint counted is not all there any more.
+            log_bytes = 0;
+            self.medium.groups_from(through.next(), &mut |_, value| {
+                log_bytes += value.len() as u64;
+                Ok(true)
+            })?;
+        }
         if let Some((run, group)) = replay.unknown.pop_first() {
             return Err(self.index_error(format!("run {run}, which goes on in group {group}, is not in it")));
         }
@@ -270,11 +279,11 @@ impl Recovery<'_> {
         // The meta goes first: without it the rest counts for nothing.
         for shelf in Shelf::ALL.into_iter().filter(|shelf| *shelf != Shelf::Archive) {
             loop {
-                let page = self.medium.shelf_scan(shelf, &[], ScanFrom::First, 512)?;
+                let page = self.medium.shelf_keys(shelf, &[], ScanFrom::First, 512)?;
                 if page.is_empty() {
                     break;
                 }
-                let gone = page.into_iter().map(|(key, _)| ShelfChange { shelf, key, value: None });
+                let gone = page.into_iter().map(|key| ShelfChange { shelf, key, value: None });
                 self.medium.change_shelves(&gone.collect::<Vec<_>>())?;
             }
         }
@@ -318,7 +327,7 @@ impl<'a> Replay<'a> {
                     self.unknown.remove(&run);
                     self.index.remove(run);
                     self.index.snapshots.remove(&run);
-                    let was_closed_on_shelf = self.recovery.medium.shelf_get(Shelf::Closed, &run.0)?.is_some();
+                    let was_closed_on_shelf = self.recovery.medium.shelf_has(Shelf::Closed, &run.0)?;
                     self.index.removed.insert(run, Removed { at: seq, was_closed_on_shelf });
                 }
                 Ok(())
@@ -338,7 +347,7 @@ impl<'a> Replay<'a> {
             Some(_) => {}
             None => {
                 // It may have closed after the checkpoint began, and be on the shelf already.
-                if self.on_shelf.contains(&run) || medium.shelf_get(Shelf::Closed, &run.0)?.is_some() {
+                if self.on_shelf.contains(&run) || medium.shelf_has(Shelf::Closed, &run.0)? {
                     self.on_shelf.insert(run);
                     return Ok(());
                 }

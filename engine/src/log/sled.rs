@@ -2,8 +2,7 @@
 //!
 //! - `flush` does not fsync: after it this file fsyncs `<dir>/db` itself, and at open every file and directory.
 //! - Items larger than a quarter of a segment go to files under `blobs/`, never fsynced by sled; a tree node counts
-//!   with all values in it. Large values are split over several keys of one batch, and `blobs/` is fsynced when it
-//!   changes.
+//!   with all values in it. No value here is that long, and `blobs/` is fsynced when it changes all the same.
 //! - A value is written again with its leaf, two to four times in all: long ones lie in files of our own (see `values`).
 //! - After damage sled drops everything behind it and opens happily: the anchor is compared at open (by the journal).
 //! - Damage can make sled panic: every call is caught and becomes a typed error.
@@ -14,7 +13,7 @@
 //! Long: sled is named in one file only, and so are all the traps it has.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,16 +28,15 @@ use super::files::{DataDir, Format, sync_dir, sync_tree, tree_bytes};
 use super::parts::{
     LONG_RECORD, LONG_SEGMENT, PARTS_OF, WHOLE, beside, end_of, further_parts, is_beside, part_key, place_in, whole,
 };
+use super::sweep::Sweep;
 use super::values::{Frame, ValueFiles};
 use super::{FORMAT_VERSION, Log, ScanFrom, Shelf, ShelfChange, StorageError};
 use crate::seeded::{self, Bug};
-use crate::vocabulary::GroupSeq;
+use crate::vocabulary::{GroupSeq, RunId};
 
 const INSTANCE_KEY: &[u8] = b"instance";
-/// The length of files beside the database: so much may stay for one value that counts.
+/// The length of files beside the database.
 const FILE_BYTES: u64 = 1024 * 1024;
-/// Files looked at for what counts in them, per change of shelves.
-const SWEEP_FILES: usize = 2;
 /// Entries looked at for the first that needs a file of groups.
 const LOOK: usize = 1_024;
 
@@ -76,19 +74,12 @@ pub struct SledLog {
     /// How many changes of shelves there were, and how many of them are durable.
     changes: AtomicU64,
     synced_changes: AtomicU64,
-    /// When groups were removed since the last sync: the first file of groups that is still needed.
-    trimmed: AtomicU64,
+    /// Groups were removed since the last sync.
+    removed_groups: AtomicBool,
     /// The format that `bosun.format` names.
     version: Mutex<u32>,
     failed: AtomicBool,
     _lock: File,
-}
-
-/// Which files of values may hold less than they could.
-#[derive(Debug)]
-struct Sweep {
-    /// With the change that last took something from them.
-    candidates: BTreeMap<u64, u64>,
 }
 
 #[derive(Debug)]
@@ -126,11 +117,11 @@ impl SledLog {
             anchor: AnchorFile::open(&dir.anchor(), format.instance)?,
             blobs: BlobFiles::open(dir.payloads()),
             groups: ValueFiles::open(dir.groups(), format.instance, FILE_BYTES)?,
-            sweep: Mutex::new(Sweep { candidates: values.finished().into_iter().map(|file| (file, 0)).collect() }),
+            sweep: Mutex::new(Sweep::of(&values.names())),
             values,
             changes: AtomicU64::new(0),
             synced_changes: AtomicU64::new(0),
-            trimmed: AtomicU64::new(0),
+            removed_groups: AtomicBool::new(false),
             version: Mutex::new(format.version),
             synced_blobs: Mutex::default(),
             handles: Some(Handles { db, groups, shelves }),
@@ -237,7 +228,7 @@ impl SledLog {
         value.map_err(|why| why.at_group(seq))
     }
 
-    /// Files of groups below this number hold no group of which the database has an entry.
+    /// Files of groups below this number hold no group of which the database has an entry. Not beside an append.
     fn needed_groups(&self) -> Result<u64, StorageError> {
         let mut entries = self.handles().groups.range(..[PARTS_OF].as_slice());
         for _ in 0..LOOK {
@@ -251,50 +242,123 @@ impl SledLog {
     }
 
     /// Removes files of values in which nothing counts, and empties those in which little does. A bounded piece of work;
-    /// nobody else changes shelves meanwhile.
+    /// nobody else changes shelves meanwhile. What cannot be read is left for `verify` to name, and harms nothing here.
     fn sweep_values(&self, sweep: &mut Sweep) -> Result<(), StorageError> {
         let durable = self.synced_changes.load(Ordering::Acquire);
         let finished = self.values.finished();
-        let ready = sweep.candidates.iter().filter(|(file, at)| **at <= durable && finished.contains(file));
-        for file in ready.map(|(file, _)| *file).take(SWEEP_FILES).collect::<Vec<u64>>() {
-            sweep.candidates.remove(&file);
-            let (frames, all) = self.values.frames(file)?;
-            let (mut counting, mut bytes, mut length) = (Vec::new(), 0, 0);
-            for frame in frames {
-                length += frame.length();
-                let entry = self.read(|| self.handles().shelves.get(&frame.key))?;
-                if entry.is_some_and(|entry| place_in(&entry) == Some(frame.place)) {
-                    bytes += frame.length();
-                    counting.push(frame);
+        for file in sweep.ready(durable, &finished) {
+            let found = self.counting(file).and_then(|(counting, all)| {
+                let is_named = counting.is_empty() && !all && self.is_named(file)?;
+                Ok((counting, self.values.length_of(file)?, is_named))
+            });
+            let (counting, length, is_named) = match found {
+                Ok(found) => found,
+                Err(why) => {
+                    tracing::warn!(%why, "a file of values cannot be looked at");
+                    sweep.forget(file);
+                    continue;
                 }
-            }
-            if counting.is_empty() && all {
+            };
+            let bytes: u64 = counting.iter().map(Frame::length).sum();
+            if counting.is_empty() && !is_named {
                 self.values.remove(file)?;
+                sweep.forget(file);
             } else if bytes * 2 < length && !counting.is_empty() {
-                match self.move_values(counting) {
-                    // It stays where it is, for `verify` to name it.
-                    Err(why @ StorageError::Corrupt { .. }) => tracing::warn!(%why, "a value cannot be moved"),
-                    moved => {
-                        moved?;
-                        sweep.candidates.insert(file, self.changes.fetch_add(1, Ordering::AcqRel) + 1);
-                    }
-                }
+                let all_moved = self.move_values(counting)?;
+                let now = self.changes.fetch_add(1, Ordering::AcqRel) + 1;
+                if all_moved { sweep.emptied(file, length, now) } else { sweep.forget(file) }
+            } else {
+                sweep.looked_at(file, length, length.saturating_sub(bytes));
             }
         }
         Ok(())
     }
 
-    /// Writes values again, to the newest file.
-    fn move_values(&self, frames: Vec<Frame>) -> Result<(), StorageError> {
-        let mut batch = ::sled::Batch::default();
+    /// The frames of a file that an entry names, and whether all its frames could be read.
+    fn counting(&self, file: u64) -> Result<(Vec<Frame>, bool), StorageError> {
+        let (mut frames, all) = self.values.frames(file)?;
+        let mut failed = None;
+        frames.retain(|frame| match self.read(|| self.handles().shelves.get(&frame.key)) {
+            Ok(entry) => entry.is_some_and(|entry| place_in(&entry) == Some(frame.place)),
+            Err(why) => {
+                failed.get_or_insert(why);
+                true
+            }
+        });
+        failed.map_or(Ok((frames, all)), Err)
+    }
+
+    /// Whether any entry names a file whose frames cannot all be found.
+    fn is_named(&self, file: u64) -> Result<bool, StorageError> {
+        let mut entries = self.handles().shelves.iter();
+        while let Some((_, entry)) = self.read(|| entries.next().transpose())? {
+            if place_in(&entry).is_some_and(|place| place.file == file) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Writes values again, to the newest file. One that cannot be read stays where it is. Whether there is none.
+    fn move_values(&self, frames: Vec<Frame>) -> Result<bool, StorageError> {
+        let (mut batch, mut all) = (::sled::Batch::default(), true);
         for frame in frames {
-            if let Some(value) = self.values.read(&frame.key, frame.place)? {
-                let place = self.values.write(None, &frame.key, &value)?;
-                batch.insert(frame.key, beside(place));
+            match self.values.read(&frame.key, frame.place) {
+                Ok(Some(value)) => {
+                    let place = self.values.write(None, &frame.key, &value)?;
+                    batch.insert(frame.key, beside(place));
+                }
+                Ok(None) => {}
+                Err(why) => {
+                    all = false;
+                    tracing::warn!(%why, "a value cannot be moved");
+                }
             }
         }
         self.values.sync()?;
-        self.write("write", || self.handles().shelves.apply_batch(batch))
+        self.write("write", || self.handles().shelves.apply_batch(batch))?;
+        Ok(all)
+    }
+
+    /// The value of an entry of a shelf. What is derived is the index, whatever is wrong with it: it can be rebuilt.
+    fn shelf_value(&self, shelf: Shelf, key: &[u8], entry: ::sled::IVec) -> Result<Option<Vec<u8>>, StorageError> {
+        let value = self.value_of(&self.values, &self.handles().shelves, key, entry);
+        value.map_err(|why| match why {
+            StorageError::Corrupt { file, detail, .. } if shelf != Shelf::Archive => {
+                StorageError::corrupt("index", file, detail)
+            }
+            why => match key.get(1..17).and_then(|run| run.try_into().ok()) {
+                Some(run) if shelf == Shelf::Archive => why.of_run(RunId(run)),
+                _ => why,
+            },
+        })
+    }
+
+    /// The entries of a shelf as they are in the database.
+    fn entries(
+        &self,
+        shelf: Shelf,
+        prefix: &[u8],
+        from: ScanFrom<'_>,
+        limit: usize,
+    ) -> Result<Vec<(::sled::IVec, ::sled::IVec)>, StorageError> {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        let start = shelf_key(shelf, prefix);
+        let end = end_of(&start).map_or(Unbounded, Excluded);
+        let (low, high, upwards) = match from {
+            ScanFrom::First => (Included(start), end, true),
+            ScanFrom::Last => (Included(start), end, false),
+            ScanFrom::After(key) => (Excluded(shelf_key(shelf, key).max(start)), end, true),
+            ScanFrom::Before(key) => (Included(start.clone()), Excluded(shelf_key(shelf, key).max(start)), false),
+        };
+        let mut range = self.handles().shelves.range::<Vec<u8>, _>((low, high));
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let next = self.read(|| if upwards { range.next() } else { range.next_back() }.transpose())?;
+            let Some(entry) = next else { break };
+            found.push(entry);
+        }
+        Ok(found)
     }
 
     /// As [`Log::append`]; but a crash before the next sync may leave the entry of a group without its body, which is
@@ -463,15 +527,24 @@ impl Log for SledLog {
 
     fn sync(&self, tail: Anchor) -> Result<(), StorageError> {
         let changes = self.changes.load(Ordering::Acquire);
-        let trimmed = self.trimmed.swap(0, Ordering::AcqRel);
+        // Removals that were seen here are flushed with the rest.
+        let needed = match self.removed_groups.swap(false, Ordering::AcqRel) {
+            true => self.needed_groups().unwrap_or_else(|why| {
+                tracing::warn!(%why, "files of groups are kept");
+                0
+            }),
+            false => 0,
+        };
         self.file_work(|| self.values.sync().and_then(|()| self.groups.sync()))?;
         self.write("flush", || self.handles().db.flush())?;
         self.sync_sled_blobs()?;
         let file = if seeded::on(Bug::FsyncWrongFile) { &self._lock } else { &self.file };
         file.sync_data().map_err(|why| self.file_failed("fsync", &self.location(), &why))?;
         self.synced_changes.fetch_max(changes, Ordering::AcqRel);
-        let mut below = self.groups.finished().into_iter().take_while(|file| *file < trimmed);
-        self.file_work(|| below.try_for_each(|file| self.groups.remove(file)))?;
+        if needed > 0 {
+            let mut below = self.groups.finished().into_iter().take_while(|file| *file < needed);
+            self.file_work(|| below.try_for_each(|file| self.groups.remove(file)))?;
+        }
         self.file_work(|| self.anchor.note(tail))
     }
 
@@ -533,7 +606,8 @@ impl Log for SledLog {
             }
             self.write("remove", || self.handles().groups.apply_batch(batch))?;
         }
-        self.trimmed.store(self.needed_groups()?, Ordering::Release);
+        // An append may be under way: which files are needed is looked at where none is.
+        self.removed_groups.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -564,14 +638,17 @@ impl Log for SledLog {
         self.file_work(|| self.values.sync())?;
         self.write("write", || self.handles().shelves.apply_batch(batch))?;
         let now = self.changes.fetch_add(1, Ordering::AcqRel) + 1;
-        sweep.candidates.extend(replaced.into_iter().map(|place| (place.file, now)));
+        for place in replaced {
+            let length = self.values.length_of(place.file).unwrap_or(0);
+            sweep.replaced(place, length, now);
+        }
         self.file_work(|| self.sweep_values(&mut sweep))
     }
 
     fn shelf_get(&self, shelf: Shelf, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
         let key = shelf_key(shelf, key);
         match self.read(|| self.handles().shelves.get(&key))? {
-            Some(entry) => self.value_of(&self.values, &self.handles().shelves, &key, entry),
+            Some(entry) => self.shelf_value(shelf, &key, entry),
             None => Ok(None),
         }
     }
@@ -583,24 +660,27 @@ impl Log for SledLog {
         from: ScanFrom<'_>,
         limit: usize,
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
-        use std::ops::Bound::{Excluded, Included, Unbounded};
-        let start = shelf_key(shelf, prefix);
-        let end = end_of(&start).map_or(Unbounded, Excluded);
-        let (low, high, upwards) = match from {
-            ScanFrom::First => (Included(start), end, true),
-            ScanFrom::Last => (Included(start), end, false),
-            ScanFrom::After(key) => (Excluded(shelf_key(shelf, key).max(start)), end, true),
-            ScanFrom::Before(key) => (Included(start.clone()), Excluded(shelf_key(shelf, key).max(start)), false),
-        };
-        let mut range = self.handles().shelves.range::<Vec<u8>, _>((low, high));
         let mut found = Vec::new();
-        while found.len() < limit {
-            let next = self.read(|| if upwards { range.next() } else { range.next_back() }.transpose())?;
-            let Some((key, entry)) = next else { break };
-            let value = self.value_of(&self.values, &self.handles().shelves, &key, entry)?;
+        for (key, entry) in self.entries(shelf, prefix, from, limit)? {
+            let value = self.shelf_value(shelf, &key, entry)?;
             found.extend(value.map(|value| (key[1..].to_vec(), value)));
         }
         Ok(found)
+    }
+
+    fn shelf_keys(
+        &self,
+        shelf: Shelf,
+        prefix: &[u8],
+        from: ScanFrom<'_>,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, StorageError> {
+        let entries = self.entries(shelf, prefix, from, limit)?;
+        Ok(entries.into_iter().map(|(key, _)| key[1..].to_vec()).collect())
+    }
+
+    fn shelf_has(&self, shelf: Shelf, key: &[u8]) -> Result<bool, StorageError> {
+        self.read(|| self.handles().shelves.contains_key(shelf_key(shelf, key)))
     }
 
     fn put_blob(&self, hash: &BlobHash, bytes: &[u8]) -> Result<(), StorageError> {
@@ -618,6 +698,10 @@ impl Log for SledLog {
 
     fn bytes_on_disk(&self) -> Result<u64, StorageError> {
         Ok(tree_bytes(&self.dir.root))
+    }
+
+    fn format(&self) -> u32 {
+        *self.version.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -140,7 +140,7 @@ impl Journal {
         if self.is_deleted(run)? {
             return Ok(None);
         }
-        if !known && medium.shelf_get(Shelf::Closed, &run.0)?.is_none() {
+        if !known && !medium.shelf_has(Shelf::Closed, &run.0)? {
             let detail = "the index does not know a run that has turns in the log and was not deleted".into();
             return Err(damaged(medium, Shelf::Closed, detail).of_run(run).at_group(seq));
         }

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::error::StorageError;
-use super::files::{sync_dir, sync_tree};
+use super::files::sync_dir;
 use super::packing::{Packer, Unpacker};
 use super::refs::{put_varint, take_varint};
 use crate::seeded::{self, Bug};
@@ -42,6 +42,14 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    #[cfg(test)]
+    pub(crate) fn at(file: u64, offset: u64, length: u32) -> Place {
+        Place { file, offset, length }
+    }
+    /// About what it takes.
+    pub(crate) fn bytes(self) -> u64 {
+        HEAD as u64 + u64::from(self.length)
+    }
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(12);
         for number in [self.file, self.offset, u64::from(self.length)] {
@@ -111,7 +119,8 @@ struct Reading {
 }
 
 impl ValueFiles {
-    /// The files in `dir`, which may not be there yet. What a killed process left is made durable.
+    /// The files in `dir`, which may not be there yet. What a killed process left is made durable: only the last file and
+    /// the directory, since each file is synced before its successor is made.
     pub(crate) fn open(dir: PathBuf, instance: [u8; 16], file_bytes: u64) -> Result<Self, StorageError> {
         let mut files = BTreeSet::new();
         match fs::read_dir(&dir) {
@@ -120,7 +129,11 @@ impl ValueFiles {
                     let name = entry.map_err(|why| StorageError::io("list", &dir, &why))?.file_name();
                     files.extend(name.to_str().and_then(parse_name));
                 }
-                sync_tree(&dir)?;
+                if let Some(path) = files.last().map(|last| dir.join(format!("{last:016x}"))) {
+                    let synced = File::open(&path).and_then(|file| file.sync_all());
+                    synced.map_err(|why| StorageError::io("fsync", &path, &why))?;
+                }
+                sync_dir(&dir)?;
             }
             Err(why) if why.kind() == ErrorKind::NotFound => {}
             Err(why) => return Err(StorageError::io("list", &dir, &why)),
@@ -138,11 +151,16 @@ impl ValueFiles {
     pub(crate) fn path(&self, file: u64) -> PathBuf {
         self.dir.join(format!("{file:016x}"))
     }
-    /// Lets the next value begin a new file. Answers a number above all names until then.
+    /// Lets the next value begin a new file. Answers a number above all names until then. Not while a value is being
+    /// written.
     pub(crate) fn seal(&self) -> u64 {
         let mut writing = self.writing();
         (writing.newest, writing.sealed) = (None, true);
         writing.files.last().map_or(0, |last| last + 1)
+    }
+    /// The names of all files, in order.
+    pub(crate) fn names(&self) -> Vec<u64> {
+        self.writing().files.iter().copied().collect()
     }
     /// The names of all files but the one that is written to, in order.
     pub(crate) fn finished(&self) -> Vec<u64> {
@@ -203,10 +221,15 @@ impl ValueFiles {
 
     /// A file of a former process, if it can be appended to: frames from its start to its end.
     fn whole(&self, name: u64) -> Result<Option<Newest>, StorageError> {
-        let file = match self.existing(name) {
-            Err(StorageError::Corrupt { .. }) => return Ok(None),
-            file => file?,
-        };
+        let file = self.existing(name)?;
+        let mut header = [0; HEADER as usize];
+        match file.read_exact_at(&mut header, 0) {
+            Ok(()) if header[..16] == MAGIC && header[16..] == self.instance => {}
+            Err(why) if why.kind() != ErrorKind::UnexpectedEof => {
+                return Err(StorageError::io("read", &self.path(name), &why));
+            }
+            _ => return Ok(None),
+        }
         let length = self.length(name, &file)?;
         let (frames, _) = self.frames_of(name, &file)?;
         let end = frames.last().map_or(HEADER, |frame| frame.end);
@@ -278,16 +301,20 @@ impl ValueFiles {
         }
     }
 
-    /// Opens a file and checks that it is one of this data directory.
+    /// Opens a file. Its header is for whoever appends: each frame proves itself, and the reader of a value knows whether
+    /// it belongs to this data directory.
     fn existing(&self, name: u64) -> Result<Arc<File>, StorageError> {
         let path = self.path(name);
-        let io = |why: std::io::Error| StorageError::io("open", &path, &why);
-        let file = OpenOptions::new().read(true).write(true).open(&path).map_err(io)?;
-        let mut header = [0; HEADER as usize];
-        match file.read_exact_at(&mut header, 0) {
-            Ok(()) if header[..16] == MAGIC && header[16..] == self.instance => Ok(Arc::new(file)),
-            Err(why) if why.kind() != ErrorKind::UnexpectedEof => Err(io(why)),
-            _ => Err(StorageError::corrupt("values", &path, "it is no file of this data directory")),
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        file.map(Arc::new).map_err(|why| StorageError::io("open", &path, &why))
+    }
+
+    /// The length of a file; 0 if it is gone.
+    pub(crate) fn length_of(&self, name: u64) -> Result<u64, StorageError> {
+        match fs::metadata(self.path(name)) {
+            Ok(found) => Ok(found.len()),
+            Err(why) if why.kind() == ErrorKind::NotFound => Ok(0),
+            Err(why) => Err(StorageError::io("read", &self.path(name), &why)),
         }
     }
 
@@ -298,7 +325,6 @@ impl ValueFiles {
     /// The frames of a file in order, and whether they are all: whether they reach to its end.
     pub(crate) fn frames(&self, name: u64) -> Result<(Vec<Frame>, bool), StorageError> {
         match self.existing(name) {
-            Err(StorageError::Corrupt { .. }) => Ok((Vec::new(), false)),
             Err(StorageError::Io { kind: ErrorKind::NotFound, .. }) => Ok((Vec::new(), true)),
             Err(why) => Err(why),
             Ok(file) => self.frames_of(name, &file),
@@ -437,7 +463,7 @@ mod tests {
         let place = write(&files, 5);
         let path = files.path(place.file);
         let whole = std::fs::read(&path).unwrap();
-        for bit in 0..whole.len() * 8 {
+        for bit in HEADER as usize * 8..whole.len() * 8 {
             let mut damaged = whole.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             std::fs::write(&path, damaged).unwrap();
@@ -446,9 +472,16 @@ mod tests {
         }
         std::fs::write(&path, &whole).unwrap();
         assert!(files.read(&6u64.to_be_bytes(), place).is_err(), "the value of another key");
-        let foreign = ValueFiles::open(home.path().to_owned(), [2; 16], 2_000).unwrap();
-        let why = foreign.read(&key, place).unwrap_err().to_string();
-        assert!(why.contains("no file of this data directory"), "{why}");
+        // The header says only whether a file may be appended to.
+        for at in [0, 20] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            std::fs::write(&path, &damaged).unwrap();
+            assert_eq!(open(home.path()).read(&key, place), Ok(Some(value(5))));
+            let next = write(&open(home.path()), 6);
+            assert!(next.file > place.file);
+            std::fs::remove_file(files.path(next.file)).unwrap();
+        }
         std::fs::remove_file(&path).unwrap();
         assert_eq!(open(home.path()).read(&key, place), Ok(None));
     }

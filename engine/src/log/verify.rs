@@ -44,7 +44,7 @@ pub struct Finding {
     pub file: PathBuf,
     pub group: Option<GroupSeq>,
     pub run: Option<RunId>,
-    /// The byte in the group, where known.
+    /// The byte in the group, or in the file, where known.
     pub offset: Option<u64>,
     pub detail: String,
 }
@@ -139,49 +139,53 @@ impl Verification<'_> {
     }
 
     fn archive(&mut self) {
-        let (mut sum, mut after) = (SetHash::default(), None::<Vec<u8>>);
+        let (mut sum, mut after, mut whole) = (SetHash::default(), None::<Vec<u8>>, true);
         loop {
             let from = after.as_deref().map_or(ScanFrom::First, ScanFrom::After);
-            let page = match self.medium.shelf_scan(Shelf::Archive, &[], from, 32) {
+            let page = match self.medium.shelf_keys(Shelf::Archive, &[], from, 32) {
                 Ok(page) => page,
                 Err(why) => return self.error(FindingClass::Archive, why),
             };
-            for (key, value) in &page {
-                match self.segment(key, value) {
-                    Ok(true) => sum = sum.plus(SetHash::of(key, value)),
-                    Ok(false) => {}
-                    Err(why) => self.error(FindingClass::Archive, why),
+            for key in &page {
+                match self.segment(key) {
+                    Ok(hash) => sum = hash.map_or(sum, |hash| sum.plus(hash)),
+                    Err(why) => {
+                        whole = false;
+                        self.error(FindingClass::Archive, why);
+                    }
                 }
             }
             match page.into_iter().next_back() {
-                Some((key, _)) => after = Some(key),
+                Some(key) => after = Some(key),
                 None => break,
             }
         }
-        if sum != self.trimmed.archives {
+        // What is damaged has been told; the rest cannot add up.
+        if whole && sum != self.trimmed.archives {
             let detail = "the segments do not add up to what the log recorded: some are missing, stale or foreign";
             self.finding(FindingClass::Archive, None, None, detail.into());
         }
     }
 
-    /// Checks a segment and folds it; false if it does not count.
-    fn segment(&mut self, key: &[u8], value: &[u8]) -> Result<bool, StorageError> {
+    /// Checks a segment and folds it; nothing if it does not count.
+    fn segment(&mut self, key: &[u8]) -> Result<Option<SetHash>, StorageError> {
         let file = self.medium.location();
         let run = key.get(..16).and_then(|run| run.try_into().ok()).map(RunId);
         if run.is_some_and(|run| self.deleted.contains(&run)) {
             // On its way out; it counts no more.
-            return Ok(false);
+            return Ok(None);
         }
         let named = |why: StorageError| run.into_iter().fold(why, StorageError::of_run);
-        let segment = Segment::parse(key, unseal(self.medium, Shelf::Archive, key, value).map_err(named)?, &file)?;
+        let Some(value) = self.medium.shelf_get(Shelf::Archive, key).map_err(named)? else { return Ok(None) };
+        let segment = Segment::parse(key, unseal(self.medium, Shelf::Archive, key, &value).map_err(named)?, &file)?;
         if segment.through > self.trimmed.through {
-            return Ok(false);
+            return Ok(None);
         }
         self.report.segments += 1;
         for (_, turn) in segment.turns(&file)? {
             self.turn(None, turn);
         }
-        Ok(true)
+        Ok(Some(SetHash::of(key, &value)))
     }
 
     fn groups(&mut self) {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::damage::copy_dir;
 use super::journal::{KEEP, small};
@@ -218,4 +219,148 @@ fn a_sweep_goes_around_damage() {
     assert_eq!(read(1), Ok(Some(noise(1, 20_000))));
     assert!((2..59).all(|key| read(key) == Ok(Some(noise(100 + key, 20_000)))));
     assert_eq!(read(59), Ok(Some(noise(239, 20_000))));
+}
+
+/// G1: trims beside commits take nothing that a commit has just written (a trim once sealed the file of a group whose
+/// entry was still to come).
+#[test]
+fn trims_beside_commits_take_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = Arc::new(Journal::open(Arc::new(open(dir.path())), small()).unwrap());
+    journal.commit(&[start(1, "a")]).unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let trimmer = std::thread::spawn({
+        let (journal, done) = (journal.clone(), done.clone());
+        move || {
+            let mut trims = 0u64;
+            while !done.load(Ordering::Relaxed) {
+                trims += journal.housekeep(Timestamp(0), KEEP).unwrap().groups_removed.min(1);
+            }
+            trims
+        }
+    });
+    let mut told = vec![start(1, "a")];
+    let began = std::time::Instant::now();
+    while began.elapsed() < Duration::from_secs(3) && told.len() < 3_000 {
+        let next = told.last().unwrap().next_event().0;
+        // Long and short ones, so that often no long one is left.
+        let length = if told.len().is_multiple_of(3) { 600 } else { 10 };
+        let turn = step_with(1, next, Payload::bytes(noise(next, length)));
+        journal.commit(std::slice::from_ref(&turn)).unwrap();
+        told.push(turn);
+    }
+    done.store(true, Ordering::Relaxed);
+    assert!(trimmer.join().unwrap() > 5);
+    assert!(journal.turns(run_id(1), EventId(1)).unwrap() == told);
+    assert!(journal.verify().is_sound(), "{:?}", journal.verify().findings);
+    drop(journal);
+    let again = Journal::open(Arc::new(open(dir.path())), small()).unwrap();
+    assert!(again.turns(run_id(1), EventId(1)).unwrap() == told);
+}
+
+/// Bytes that do not shrink, as encrypted ones do not, are committed for ever.
+#[test]
+fn bytes_in_no_order_are_committed_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = Journal::open(Arc::new(open(dir.path())), JournalOptions::default()).unwrap();
+    journal.commit(&[start(1, "a")]).unwrap();
+    let turns: Vec<Turn> = (0..300).map(|n| step_with(1, 4 + 2 * n, Payload::bytes(noise(n, 3_000)))).collect();
+    for turn in &turns {
+        journal.commit(std::slice::from_ref(turn)).unwrap();
+    }
+    assert!(journal.turns(run_id(1), EventId(4)).unwrap() == turns);
+}
+
+/// E38: what is derived is rebuilt, also where it lies beside the database; the archive is not, and each damage of it is
+/// told, with its run, and of no other run.
+#[test]
+fn a_damaged_index_beside_the_database_is_rebuilt() {
+    let dir = tempfile::tempdir().unwrap();
+    let memo: Memo = [("note".into(), Payload::bytes(noise(3, 9_000)))].into();
+    let mut with_memo = start(1, "a");
+    let EventKind::WorkflowExecutionStarted(started) = &mut with_memo.events[0] else { panic!() };
+    started.memo = memo;
+    let journal = Journal::open(Arc::new(open(dir.path())), JournalOptions::default()).unwrap();
+    journal.commit(std::slice::from_ref(&with_memo)).unwrap();
+    let snapshot = Snapshot { event: EventId(3), build: BuildId(7), state: noise(4, 20_000) };
+    journal.put_snapshot(run_id(1), snapshot).unwrap();
+    journal.close().unwrap();
+    drop(journal);
+    let file = dir.path().join("values").join(&names(&dir.path().join("values"))[0]);
+    let mut bytes = std::fs::read(&file).unwrap();
+    for at in (200..bytes.len()).step_by(3_000) {
+        bytes[at] ^= 1;
+    }
+    std::fs::write(&file, bytes).unwrap();
+    let journal = Journal::open(Arc::new(open(dir.path())), JournalOptions::default()).unwrap();
+    assert_eq!(journal.turns(run_id(1), EventId(1)).unwrap(), [with_memo]);
+    assert_eq!(journal.snapshot(run_id(1)), None);
+    assert!(journal.verify().is_sound(), "{:?}", journal.verify().findings);
+}
+
+#[test]
+fn each_damage_of_the_archive_is_told_with_its_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = Journal::open(Arc::new(open(dir.path())), small()).unwrap();
+    for n in 1..=100 {
+        journal.commit(&[start(n, "a"), step_with(n, 4, Payload::bytes(noise(n, 2_000)))]).unwrap();
+    }
+    while journal.housekeep(Timestamp(0), KEEP).unwrap().archived > 0 {}
+    for n in 1..=100 {
+        journal.commit(&[heartbeat(n, 6)]).unwrap();
+    }
+    let file = dir.path().join("values").join(&names(&dir.path().join("values"))[0]);
+    let mut bytes = std::fs::read(&file).unwrap();
+    (bytes[50_000], bytes[100_000]) = (!bytes[50_000], !bytes[100_000]);
+    std::fs::write(&file, bytes).unwrap();
+    let findings = journal.verify().findings;
+    let runs: std::collections::BTreeSet<_> = findings.iter().map(|found| found.run).collect();
+    assert!(findings.iter().any(|found| found.class == FindingClass::Archive && found.file == file), "{findings:?}");
+    assert!(runs.len() == 2 && !runs.contains(&None), "{findings:?}");
+}
+
+/// A file that cannot even be opened stops nobody but the readers of what is in it.
+#[test]
+fn a_sweep_goes_around_a_file_that_cannot_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let medium = open(dir.path());
+    (0..120).for_each(|key| put(&medium, Shelf::Archive, key, Some(noise(key, 20_000))));
+    medium.sync(tail(1)).unwrap();
+    drop(medium);
+    let oldest = dir.path().join("values").join(&names(&dir.path().join("values"))[0]);
+    std::fs::remove_file(&oldest).unwrap();
+    std::fs::create_dir(&oldest).unwrap();
+    let medium = open(dir.path());
+    for round in 2..20 {
+        put(&medium, Shelf::Archive, 119, Some(noise(round, 20_000)));
+        medium.append(GroupSeq(round), &noise(round, 5_000), 5_000).unwrap();
+        medium.sync(tail(round)).unwrap();
+    }
+    assert!(medium.shelf_get(Shelf::Archive, &0u64.to_be_bytes()).is_err());
+    assert_eq!(medium.shelf_get(Shelf::Archive, &119u64.to_be_bytes()), Ok(Some(noise(19, 20_000))));
+}
+
+/// E32: also a file that a crash has torn goes when nothing in it counts.
+#[test]
+fn torn_files_give_their_space_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let values = dir.path().join("values");
+    for life in 0..4u64 {
+        let medium = open(dir.path());
+        (0..20).for_each(|key| put(&medium, Shelf::Archive, life * 20 + key, Some(noise(key, 20_000))));
+        medium.sync(tail(life + 1)).unwrap();
+        drop(medium);
+        let newest = values.join(names(&values).last().unwrap());
+        let torn = [std::fs::read(&newest).unwrap(), noise(life, 100)].concat();
+        std::fs::write(&newest, torn).unwrap();
+    }
+    let medium = open(dir.path());
+    for key in 0..80 {
+        put(&medium, Shelf::Archive, key, None);
+    }
+    for round in 0..30 {
+        medium.sync(tail(10 + round)).unwrap();
+        put(&medium, Shelf::Archive, 99, Some(noise(round, 20_000)));
+    }
+    assert_eq!(names(&values).len(), 1, "the one that is written to");
 }

@@ -70,6 +70,33 @@ fn an_archived_step_is_small() {
     assert!(per_step <= 500, "{per_step} bytes a step");
 }
 
+/// What the log holds is known also when a kill came between a trim and the next checkpoint.
+#[test]
+fn a_kill_behind_a_trim_does_not_inflate_the_log() {
+    let mut medium = Arc::new(MemoryLog::new([1; 16]));
+    let options = JournalOptions { log_keep_bytes: 30_000, ..JournalOptions::default() };
+    for life in 0..4u64 {
+        let journal = Journal::open(medium.clone(), options.clone()).unwrap();
+        for n in 1..=20 {
+            journal.commit(&[start(life * 20 + n, "a"), step(life * 20 + n, 4, 3_000)]).unwrap();
+        }
+        journal.housekeep(Timestamp(0), KEEP).unwrap();
+        drop(journal);
+        medium = Arc::new(medium.kill());
+        let again = Journal::open(medium.clone(), options.clone()).unwrap();
+        let mut bytes = 0;
+        medium
+            .groups_from(GroupSeq(0), &mut |_, value| {
+                bytes += value.len() as u64;
+                Ok(true)
+            })
+            .unwrap();
+        assert_eq!(again.info().log_bytes, bytes, "life {life}");
+        drop(again);
+        medium = Arc::new(medium.kill());
+    }
+}
+
 /// F06: the index entry and the log record of a parked run stay below 1.5 KiB.
 #[test]
 fn a_parked_run_is_small_on_disk() {
