@@ -15,7 +15,7 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::spec::{Limits, Price};
+use super::spec::{Limits, Price, Share};
 
 /// What a budget is counted in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -80,6 +80,9 @@ pub struct Bill {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     caps: Caps,
+    /// What is lent of the budget of a run, which binds like the caps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    share: Option<Share>,
     spent: Amount,
     held: BTreeMap<u64, Amount>,
     unknown: Unknown,
@@ -177,14 +180,37 @@ impl Ledger {
         self.held.values().fold(Amount::default(), |sum, held| sum.plus(*held))
     }
     pub fn remaining(&self) -> Caps {
+        let Share { tokens, cost_micros } = self.share.unwrap_or_default();
+        self.left_of(self.caps.within(Caps { tokens, cost_micros, ..Caps::default() }))
+    }
+    fn left_of(&self, caps: Caps) -> Caps {
         let taken = self.spent.plus(self.held());
         let left = |cap: Option<u64>, taken: u64| cap.map(|cap| cap.saturating_sub(taken));
         Caps {
-            steps: left(self.caps.steps, taken.steps),
-            tool_calls: left(self.caps.tool_calls, taken.tool_calls),
-            tokens: left(self.caps.tokens, taken.tokens),
-            cost_micros: left(self.caps.cost_micros, taken.cost_micros),
+            steps: left(caps.steps, taken.steps),
+            tool_calls: left(caps.tool_calls, taken.tool_calls),
+            tokens: left(caps.tokens, taken.tokens),
+            cost_micros: left(caps.cost_micros, taken.cost_micros),
         }
+    }
+    /// Begins with a share; only then can more be lent.
+    pub fn with_share(self, share: Option<Share>) -> Ledger {
+        Ledger { share, ..self }
+    }
+    /// The share grows; what is not lent stays so.
+    pub fn lend(&mut self, more: Share) {
+        self.share = self.share.map(|share| share.plus(more));
+    }
+    /// How much more of the share this needs, as far as the caps have it.
+    pub fn short_of_share(&self, resource: Resource, wanted: u64) -> Option<u64> {
+        let own = self.left_of(self.caps).of_resource(resource);
+        let wanted = own.map_or(wanted, |own| wanted.min(own));
+        wanted.checked_sub(self.remaining().of_resource(resource)?).filter(|missing| *missing > 0)
+    }
+    /// Whether the share is what has the least left.
+    pub fn share_binds(&self, resource: Resource) -> bool {
+        let own = self.left_of(self.caps).of_resource(resource);
+        self.remaining().of_resource(resource).is_some_and(|left| own.is_none_or(|own| left < own))
     }
 
     /// Holds an amount back, or says what there is too little of. A key is held once.
@@ -307,7 +333,7 @@ impl Ledger {
     /// For the query `budget`.
     pub fn budget_view(&self, now: Timestamp) -> Value {
         json!({
-            "caps": self.caps, "spent": self.spent, "held": self.held(), "remaining": self.remaining(),
+            "caps": self.caps, "share": self.share, "spent": self.spent, "held": self.held(), "remaining": self.remaining(),
             "wall_left_ms": self.wall.left(now).map(|left| left.as_millis()),
         })
     }

@@ -39,9 +39,31 @@ pub struct Limits {
     /// What ends the agent when it is used up where it would ask: of this it was lent no more, and nobody can add to it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stops_at: Vec<Resource>,
+    /// What a supervisor lends of the budget of its run, beside all other limits. When it is used up the agent asks for
+    /// more; when there is no more, it ends as with `stops_at`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
     /// The cheaper model for `degrade`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub degrade: Option<Degrade>,
+}
+
+/// A part of a budget that others spend as well. What is absent is not lent, and not limited by it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Share {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
+}
+
+impl Share {
+    /// Both together. What is not lent stays so.
+    pub fn plus(self, more: Share) -> Share {
+        let sum = |one: Option<u64>, other: Option<u64>| one.map(|one| one.saturating_add(other.unwrap_or(0)));
+        Share { tokens: sum(self.tokens, more.tokens), cost_micros: sum(self.cost_micros, more.cost_micros) }
+    }
 }
 
 /// What happens when a budget is used up.
@@ -87,6 +109,7 @@ impl Default for Limits {
             model_attempts: 10,
             on_exhausted: OnExhausted::Ask,
             stops_at: Vec::new(),
+            share: None,
             degrade: None,
         }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use super::limits::{Degrade, Limits, OnExhausted};
+pub use super::limits::{Degrade, Limits, OnExhausted, Share};
 use super::{mcp::McpGrant, schema};
 use crate::capability::model::OutputSchema;
 

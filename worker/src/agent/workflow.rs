@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::ends::{model_answer, model_fault, output_in, tool_fault};
-use super::machine::{Agent, AgentOutput, Ask, Event, Fault, FaultClass, Key, QUERIES, Rules, StopReason};
+use super::machine::{Agent, AgentOutput, Ask, Event, Fault, FaultClass, Halt, Key, QUERIES, Rules, StopReason};
 use super::opening::{Heard, Opening};
 use super::spec::AgentSpec;
 use super::transcript::cut;
@@ -33,6 +33,9 @@ pub const AGENT_FAILED: &str = "AgentFailed";
 
 pub const SIGNAL_APPROVAL: &str = "approval_response_v1";
 pub const SIGNAL_TOP_UP: &str = "budget_top_up_v1";
+/// An agent asks its supervisor for more of the run's budget, and the answer.
+pub const SIGNAL_BUDGET_REQUEST: &str = "budget_request_v1";
+pub const SIGNAL_BUDGET_SHARE: &str = "budget_share_v1";
 pub const SIGNAL_RESUME: &str = "resume_v1";
 /// Nothing begins until a resume. The agent sends it itself to who shows what it waits for.
 pub const SIGNAL_PAUSE: &str = "pause_v1";
@@ -185,7 +188,7 @@ impl AgentRun {
         }
     }
 
-    /// A halt is told once to who shows it; nothing waits for that.
+    /// A halt is told once to who shows it, or can end it; nothing waits for that.
     fn tell_halt(&mut self, cx: &mut Cx<'_>) {
         let Some(halt) = self.agent.halt() else {
             self.told = false;
@@ -199,9 +202,17 @@ impl AgentRun {
             return;
         };
         let own = cx.workflow_id().map(ToString::to_string).unwrap_or_default();
-        let by = format!("agent {} {own}", spec.name);
         let target = ExternalTarget { workflow_id: to, run_id: None };
-        cx.signal_external(target, SIGNAL_PAUSE, &json!({ "reason": halt.told(), "requested_by": by }));
+        match halt {
+            Halt::Share { resource, wanted } => {
+                let asked = json!({ "agent": own, "resource": resource, "wanted": wanted });
+                cx.signal_external(target, SIGNAL_BUDGET_REQUEST, &asked);
+            }
+            Halt::Budget { .. } | Halt::NeedsHuman { .. } => {
+                let by = format!("agent {} {own}", spec.name);
+                cx.signal_external(target, SIGNAL_PAUSE, &json!({ "reason": halt.told(), "requested_by": by }));
+            }
+        }
         (self.told, self.told_halts) = (true, halts);
     }
 
@@ -221,6 +232,7 @@ impl AgentRun {
         match signal.name.as_str() {
             SIGNAL_APPROVAL => read(&signal.input).map(Event::Approval),
             SIGNAL_TOP_UP => read(&signal.input).map(Event::TopUp),
+            SIGNAL_BUDGET_SHARE => read(&signal.input).map(Event::Lent),
             SIGNAL_PAUSE if !self.agent.rules().are_first() => {
                 // A pause is one whatever is said with it.
                 let said = signal.input.to_json();

@@ -10,7 +10,7 @@ use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use bosun_worker::agent::{self, AGENT_MODEL, Conversations};
 use bosun_worker::capability::model::mock::{MockAnswer, MockProvider, calls, says};
-use bosun_worker::capability::model::{MODEL, ModelConfig, Wire};
+use bosun_worker::capability::model::{MODEL, Message, ModelConfig, Wire};
 use bosun_worker::capability::{self, CapabilityConfig};
 use bosun_worker::supervisor;
 use bosun_worker::supervisor::run::{SUPERVISOR, SupervisorInput};
@@ -251,6 +251,85 @@ agents: [ { name: w, via: { model: { provider: mock, name: mock-1, max_tokens: 2
     let done = statuses.iter().filter(|status| **status == "completed").count() as u64;
     assert_eq!((done, statuses.last()), (asked, Some(&"skipped")), "{report:#}");
     assert!(report.to_string().contains("the budget of the run is spent"), "{report:#}");
+}
+
+/// G41: workers side by side never spend more than the run has, together; and one that needs more than its first share is
+/// lent more, as long as there is some.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_side_by_side_share_the_budget() {
+    let looks = |id: &str| format!("{{ id: {id}, description: {id}, agent: w }}");
+    let looks: Vec<String> = ["a", "b", "c", "d", "e", "f"].map(looks).into();
+    for (budget, completed) in [(1_500, None), (20_000, Some(6))] {
+        let text = format!(
+            "
+preset: shannon-dag
+objective: six looks
+planner: {{ script: [ {{ on: plan, say: {{ subtasks: [ {} ] }} }} ] }}
+dispatch: {{ max_concurrency: 6 }}
+budget: {{ tokens: {budget}, on_exhausted: stop }}
+synthesis: {{ mode: none }}
+agents: [ {{ name: w, via: {{ model: {{ provider: mock, name: mock-1, max_tokens: 200, tools: [
+  {{ name: look, parameters: {{ type: object }}, does: {{ activity: {{ activity_type: echo }} }} }} ] }} }} }} ]
+",
+            looks.join(", ")
+        );
+        // Each worker looks three times before it knows.
+        let mock = MockProvider::start(|request| {
+            let looked = request.messages.iter().filter(|message| matches!(message, Message::Tool { .. })).count();
+            let mut said = if looked < 3 { calls("look", serde_json::json!({ "at": looked })) } else { says("seen") };
+            (said.usage.input, said.usage.output) = (Some(60), Some(30));
+            said
+        });
+        let mock = mock.await.unwrap();
+        let scene = Scene::new(&mock, Wire::OpenAi);
+        let spec = read_spec("beside.yaml", &text).unwrap_or_else(|why| panic!("{why}")).spec;
+        let input = SupervisorInput::new(spec.resolve().unwrap());
+        let request = StartWorkflow::new(SUPERVISOR.into(), "run".into()).input(Payload::encode(&input).unwrap());
+        scene.client().start(request).await.unwrap();
+        let report = scene.report().await;
+        let (tokens, asked) = (report["tokens"].as_u64().unwrap(), mock.count() as u64);
+        assert_eq!(tokens, 90 * asked, "{report:#}");
+        assert!(tokens <= budget && asked > 6, "{asked} calls: {report:#}");
+        let done = report["tasks"].as_array().unwrap().iter().filter(|task| task["status"] == "completed").count();
+        assert!(completed.is_none_or(|completed| done == completed), "{report:#}");
+        assert!(done >= 1, "somebody gets what it needs: {report:#}");
+    }
+}
+
+/// G41: a supervisor below has a part of the budget and no more, and what it spent is its parent's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn supervisors_below_share_the_budget() {
+    for (looks, status) in [(2, "completed"), (usize::MAX, "failed")] {
+        let text = "
+preset: shannon-dag
+objective: two crews
+planner: { script: [ { on: plan, say: { subtasks: [ { id: a, description: a, agent: crew }, { id: b, description: b, agent: crew, deps: [a] } ] } } ] }
+dispatch: { parallelism: sequential }
+budget: { tokens: 2000, on_exhausted: stop }
+synthesis: { mode: none }
+agents: [ { name: crew, via: { supervisor: { spec: { preset: shannon-simple, objective: look, failure: { tries: 1 },
+  agents: [ { name: w, via: { model: { provider: mock, name: mock-1, max_tokens: 200, tools: [
+    { name: look, parameters: { type: object }, does: { activity: { activity_type: echo } } } ] } } } ] } } } } ]
+";
+        let mock = MockProvider::start(move |request| {
+            let looked = request.messages.iter().filter(|message| matches!(message, Message::Tool { .. })).count();
+            let at = serde_json::json!({ "at": looked });
+            let mut said = if looked < looks { calls("look", at) } else { says("seen") };
+            (said.usage.input, said.usage.output) = (Some(60), Some(30));
+            said
+        });
+        let mock = mock.await.unwrap();
+        let scene = Scene::new(&mock, Wire::OpenAi);
+        let spec = read_spec("below.yaml", text).unwrap_or_else(|why| panic!("{why}")).spec;
+        let input = SupervisorInput::new(spec.resolve().unwrap());
+        let request = StartWorkflow::new(SUPERVISOR.into(), "run".into()).input(Payload::encode(&input).unwrap());
+        scene.client().start(request).await.unwrap();
+        let report = scene.report().await;
+        let (tokens, asked) = (report["tokens"].as_u64().unwrap(), mock.count() as u64);
+        assert_eq!(tokens, 90 * asked, "{report:#}");
+        assert!(tokens <= 2_000 && asked >= 6, "{asked} calls: {report:#}");
+        assert_eq!(report["tasks"][1]["status"], status, "{report:#}");
+    }
 }
 
 /// What an agent spent before somebody cancelled it is charged to the run, beside what its next attempt spends.

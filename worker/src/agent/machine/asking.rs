@@ -52,6 +52,12 @@ impl Agent {
             None => self.spec.max_output_tokens,
         };
         let (model, price) = self.model();
+        let expected = self.ledger.expected_micros(price, input, u64::from(wanted));
+        if self.asks_for_share(Resource::Tokens, input + u64::from(wanted))
+            || self.asks_for_share(Resource::Cost, expected)
+        {
+            return false;
+        }
         match self.reserve_call(input, wanted, price) {
             Err(resource) => self.exhausted(resource, out),
             Ok(max_tokens) => {

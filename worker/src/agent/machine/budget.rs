@@ -6,7 +6,7 @@
 use bosun_engine::Timestamp;
 use serde_json::json;
 
-use super::words::Out;
+use super::words::{Lent, Out};
 use super::{Agent, Ask, Halt, Phase, StopReason};
 use crate::agent::ledger::{Resource, TopUp};
 use crate::agent::spec::OnExhausted;
@@ -15,7 +15,7 @@ impl Agent {
     /// There is too little of something. Whether the agent goes on by itself.
     pub(super) fn exhausted(&mut self, resource: Resource, out: &mut Out) -> bool {
         self.note(json!({ "exhausted": resource }));
-        let lent = self.spec.limits.stops_at.contains(&resource);
+        let lent = self.spec.limits.stops_at.contains(&resource) || self.ledger.share_binds(resource);
         match self.spec.limits.on_exhausted {
             OnExhausted::Ask if !lent => {
                 self.halt_with(Halt::Budget { resource });
@@ -56,6 +56,26 @@ impl Agent {
         if matches!(self.halt, Some(Halt::Budget { .. })) {
             self.halt = None;
         }
+    }
+
+    /// What the supervisor lends.
+    pub(super) fn lent(&mut self, lent: &Lent) {
+        self.ledger.lend(lent.more);
+        self.share_is_last |= lent.last;
+        self.note(json!({ "lent": lent }));
+        if matches!(self.halt, Some(Halt::Share { .. })) {
+            self.halt = None;
+        }
+    }
+
+    /// Whether the supervisor has to be asked before so much is held back; the agent stands still until it answers.
+    pub(super) fn asks_for_share(&mut self, resource: Resource, wanted: u64) -> bool {
+        if self.share_is_last {
+            return false;
+        }
+        let Some(wanted) = self.ledger.short_of_share(resource, wanted) else { return false };
+        self.halt_with(Halt::Share { resource, wanted });
+        true
     }
 
     pub(super) fn halt_with(&mut self, halt: Halt) {

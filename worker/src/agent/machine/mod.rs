@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 pub use rules::Rules;
 pub use view::QUERIES;
 pub use words::{
-    AgentOutput, ApprovalResponse, Ask, Event, Fault, FaultClass, Halt, Key, ModelAnswer, ModelCall, Purpose,
+    AgentOutput, ApprovalResponse, Ask, Event, Fault, FaultClass, Halt, Key, Lent, ModelAnswer, ModelCall, Purpose,
     StopReason, call_hash,
 };
 
@@ -68,6 +68,9 @@ pub struct Agent {
     degraded: bool,
     /// Calls without a known cost may go on.
     unpriced_allowed: bool,
+    /// There is no more of the run's budget than what was lent.
+    #[serde(default, skip_serializing_if = "is_false")]
+    share_is_last: bool,
     repairs: u32,
     loops: LoopWatch,
     last_text: String,
@@ -113,6 +116,10 @@ struct Outcome {
     value: Option<Value>,
 }
 
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -137,7 +144,9 @@ impl Agent {
         let wall = Wall::new(spec.limits.wall_ms.map(Duration::from_millis), now);
         let mut agent = Agent {
             rules,
-            ledger: Ledger::new(Caps::of(&spec.limits), wall),
+            ledger: Ledger::new(Caps::of(&spec.limits), wall).with_share(spec.limits.share),
+            // Without a supervisor there is nobody to ask.
+            share_is_last: spec.limits.share.is_some() && spec.report_to.is_none(),
             transcript: Transcript::new(&spec),
             unpriced_allowed: spec.limits.allow_unpriced,
             spec,
@@ -163,6 +172,7 @@ impl Agent {
                 Event::Pause { reason } => agent.pause(reason),
                 Event::Resume => agent.resume(),
                 Event::TopUp(more) => agent.top_up(&more, now),
+                Event::Lent(lent) => agent.lent(&lent),
                 Event::Approval(response) => agent.approval(response),
                 _ => {} // nothing else can have happened
             }
@@ -181,6 +191,7 @@ impl Agent {
             Event::Child { key, origin, result, output } => self.child_ended(key, origin, result, output),
             Event::Approval(response) => self.approval(response),
             Event::TopUp(more) => self.top_up(&more, now),
+            Event::Lent(lent) => self.lent(&lent),
             Event::Pause { reason } => self.pause(reason),
             Event::Resume => self.resume(),
             Event::WallFired => self.wall_fired(&mut out),

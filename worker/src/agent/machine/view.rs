@@ -59,7 +59,8 @@ impl Agent {
             self.approvals().into_iter().map(|asked| format!("the approval {} of {}", asked["id"], asked["tool"]));
         let paused = self.paused.iter().map(|why| format!("a resume: it is paused ({why})"));
         let waits: Vec<String> = self.halt.iter().map(Halt::told).chain(paused).chain(asked).collect();
-        let parked = self.outcome.is_none() && self.waits_for_people();
+        let shares = matches!(self.halt, Some(Halt::Share { .. }));
+        let parked = self.outcome.is_none() && self.waits_for_people() && !shares;
         json!({ "parked": parked, "waits": if parked { waits } else { Vec::new() }, "exit": false })
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agent::ledger::{Amount, Resource, Tally, TopUp, Unknown};
-use crate::agent::spec::AgentSpec;
+use crate::agent::spec::{AgentSpec, Share};
 use crate::agent::transcript::Item;
 use crate::capability::model::ChatResponse;
 
@@ -40,6 +40,7 @@ pub enum Event {
     },
     Approval(ApprovalResponse),
     TopUp(TopUp),
+    Lent(Lent),
     /// Nothing may begin until a resume; what is under way ends.
     Pause {
         reason: String,
@@ -207,6 +208,16 @@ pub struct AgentOutput {
     pub refusals: u64,
 }
 
+/// The signal `budget_share_v1`: the answer of a supervisor that was asked for more of the run's budget.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lent {
+    #[serde(flatten)]
+    pub more: Share,
+    /// There is no more to be asked for.
+    #[serde(default)]
+    pub last: bool,
+}
+
 /// What the agent waits for people for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -215,6 +226,8 @@ pub enum Halt {
     Budget { resource: Resource },
     /// `resume_v1` goes on: the same call is made again.
     NeedsHuman { why: String },
+    /// `budget_share_v1` goes on: nobody but the supervisor is asked.
+    Share { resource: Resource, wanted: u64 },
 }
 
 impl Halt {
@@ -223,6 +236,7 @@ impl Halt {
         match self {
             Halt::NeedsHuman { why } => why.clone(),
             Halt::Budget { resource } => format!("its budget is used up: {}", serde_json::json!(resource)),
+            Halt::Share { .. } => "it waits for its share of the run's budget".to_owned(),
         }
     }
 }

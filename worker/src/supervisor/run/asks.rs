@@ -14,11 +14,12 @@ use bosun_engine::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::lease::Left;
+use super::lease::{BUDGET_SHARES, Left, Request};
 use super::work::{self, Carried};
 use super::{SUPERVISOR, SupervisorRun, children};
 use crate::agent::AGENT;
 use crate::agent::ledger::Resource;
+use crate::agent::spec::Share;
 use crate::capability::model::{self, MODEL};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Key, Outbox, Purpose};
@@ -52,7 +53,24 @@ pub(super) enum Pending {
         /// Of what it may spend no more than what was left of the run's budget.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         lent: Vec<Resource>,
+        /// How much of it, so far.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        share: Option<Share>,
     },
+}
+
+/// What an agent is asked for, and what it was lent for that.
+struct Lease {
+    /// Absent for a supervisor.
+    purpose: Option<Purpose>,
+    lent: Vec<Resource>,
+    share: Option<Share>,
+}
+
+impl Lease {
+    fn of_run(share: Share) -> Lease {
+        Lease { purpose: None, lent: Vec::new(), share: Some(share) }
+    }
 }
 
 /// Which engine number stands for which key.
@@ -66,6 +84,12 @@ pub(super) struct Ledger {
     /// Agents that were cancelled, and whose bill is still to come.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     bills: BTreeSet<Seq>,
+    /// What they were lent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    bill_shares: BTreeMap<Seq, Share>,
+    /// Who asks for more, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    requests: Vec<Request>,
     pub(super) now: Timestamp,
 }
 
@@ -89,12 +113,71 @@ impl Ledger {
 
     /// Whether an agent that has ended was cancelled before, so that nobody but the till waits for it.
     pub(super) fn take_bill(&mut self, seq: Seq) -> bool {
+        self.bill_shares.remove(&seq);
         self.bills.remove(&seq)
+    }
+
+    /// What is lent now.
+    pub(super) fn lent(&self) -> Share {
+        let shares = self.pending.values().filter_map(|pending| match pending {
+            Pending::Child { share, .. } => *share,
+            Pending::Call { .. } | Pending::Later { .. } | Pending::Timer { .. } => None,
+        });
+        let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other.unwrap_or(0)));
+        shares.chain(self.bill_shares.values().copied()).fold(
+            Share { tokens: Some(0), cost_micros: Some(0) },
+            |all, one| Share {
+                tokens: sum(all.tokens, one.tokens),
+                cost_micros: sum(all.cost_micros, one.cost_micros),
+            },
+        )
+    }
+
+    /// What the worker that is this workflow was lent.
+    pub(super) fn share_of(&mut self, agent: &str) -> Option<&mut Share> {
+        self.pending.values_mut().find_map(|pending| match pending {
+            Pending::Child { workflow_id, share: Some(share), .. } if workflow_id == agent => Some(share),
+            _ => None,
+        })
+    }
+
+    /// Keeps a request; a worker has one.
+    pub(super) fn request(&mut self, request: Request) {
+        self.requests.retain(|other| other.agent != request.agent);
+        self.requests.push(request);
+    }
+
+    /// Takes the first request that can be met; or, where nobody is left who could give something back, the first, as the
+    /// last of its worker.
+    pub(super) fn next_request(&mut self, can_be_met: impl Fn(&Request) -> bool) -> Option<(Request, bool)> {
+        let lent: BTreeSet<&str> = self
+            .pending
+            .values()
+            .filter_map(|pending| match pending {
+                Pending::Child { workflow_id, share: Some(_), .. } => Some(workflow_id.as_str()),
+                _ => None,
+            })
+            .collect();
+        self.requests.retain(|request| lent.contains(request.agent.as_str()));
+        let all_wait = self.requests.len() == lent.len() && self.bill_shares.is_empty();
+        match self.requests.iter().position(can_be_met) {
+            Some(at) => Some((self.requests.remove(at), false)),
+            None if all_wait && !self.requests.is_empty() => Some((self.requests.remove(0), true)),
+            None => None,
+        }
     }
 
     pub(super) fn is_child(&self, key: &str) -> bool {
         let pending = self.keys.get(key).and_then(|seq| self.pending.get(seq));
         matches!(pending, Some(Pending::Child { .. }))
+    }
+
+    /// A worker that was lent so much, for tests of what is lent.
+    #[cfg(test)]
+    pub(super) fn keep_worker(&mut self, seq: Seq, workflow_id: &str, share: Option<Share>) {
+        let (key, workflow_id) = (Key::from(workflow_id), workflow_id.to_owned());
+        let (agent, lent) = (Some(Purpose::ExecuteWorker), Vec::new());
+        self.keep(key.clone(), seq, Pending::Child { key, workflow_id, agent, lent, share });
     }
 
     fn keep(&mut self, key: Key, seq: Seq, pending: Pending) {
@@ -140,8 +223,9 @@ impl Ledger {
                 self.keep(call.key.clone(), seq, Pending::Later { call, input, deliveries });
             }
             Carried::Child { spec } => {
-                let input = children::nested(&spec, &call, run.depth)?;
-                self.start_child(call.key, SUPERVISOR, None, &input, cx);
+                let share = run.left.part_of_child(|| cx.patched(BUDGET_SHARES));
+                let input = children::nested(&spec, &call, run.depth, share)?;
+                self.start_child(call.key, SUPERVISOR, share.map(Lease::of_run), &input, cx);
             }
             Carried::Model { input, timeout } => {
                 let options = model::options(&summary(&call), timeout, super::model::ATTEMPTS);
@@ -150,9 +234,9 @@ impl Ledger {
             }
             Carried::Agent { mut spec } => {
                 spec.report_to = cx.workflow_id().map(ToString::to_string);
-                let lent = run.left.lend(call.purpose, &mut spec);
+                let (lent, share) = run.left.lend(call.purpose, &mut spec, || cx.patched(BUDGET_SHARES));
                 let input = serde_json::to_value(spec).map_err(|why| why.to_string())?;
-                self.start_child(call.key, AGENT, Some((call.purpose, lent)), &input, cx);
+                self.start_child(call.key, AGENT, Some(Lease { purpose: Some(call.purpose), lent, share }), &input, cx);
             }
             Carried::Impossible(why) => return Err(why),
         }
@@ -163,7 +247,7 @@ impl Ledger {
         &mut self,
         key: Key,
         workflow_type: &'static str,
-        agent: Option<(Purpose, Vec<Resource>)>,
+        lease: Option<Lease>,
         input: &Value,
         cx: &mut Cx<'_>,
     ) {
@@ -172,13 +256,14 @@ impl Ledger {
         // A child closes with its parent (SHN-50), in its own way.
         let parent_close_policy = ParentClosePolicy::RequestCancel;
         let mut options = ChildWorkflowOptions { parent_close_policy, ..ChildWorkflowOptions::default() };
-        if agent.is_some() {
+        if lease.is_some() {
             // What it spent is known only when it has ended.
             options.cancellation = CancellationType::WaitCancellationCompleted;
         }
         let seq = cx.start_child(workflow_type, id, input, options);
-        let (agent, lent) = agent.map_or((None, Vec::new()), |(purpose, lent)| (Some(purpose), lent));
-        self.keep(key.clone(), seq, Pending::Child { key, workflow_id, agent, lent });
+        let agent = lease.as_ref().and_then(|lease| lease.purpose);
+        let (lent, share) = lease.map(|lease| (lease.lent, lease.share)).unwrap_or_default();
+        self.keep(key.clone(), seq, Pending::Child { key, workflow_id, agent, lent, share });
     }
 
     /// Delivers a call again whose worker was lost. Whether it did.
@@ -201,7 +286,7 @@ impl SupervisorRun {
             Ask::Call(call) => {
                 let key = call.key.clone();
                 self.decision_called(&call, cx);
-                let left = Left::of(&self.carrier);
+                let left = Left::of(&self.carrier, &self.ledger);
                 let whole = Whole { spec: &self.resolved.spec, depth: self.context.depth, left };
                 match self.ledger.start(call, 0, &whole, cx) {
                     Ok(()) => self.register_if_child(key, cx),
@@ -251,10 +336,11 @@ impl SupervisorRun {
         match self.ledger.take(seq) {
             Some(Pending::Call { .. }) => cx.cancel_activity(seq),
             Some(Pending::Later { .. } | Pending::Timer { .. }) => cx.cancel_timer(seq),
-            Some(Pending::Child { agent, .. }) => {
-                if agent.is_some() {
+            Some(Pending::Child { agent, share, .. }) => {
+                if agent.is_some() || share.is_some() {
                     self.ledger.bills.insert(seq);
                 }
+                self.ledger.bill_shares.extend(share.map(|share| (seq, share)));
                 self.parts.control.unregister(key);
                 cx.cancel_child(seq, reason);
             }
@@ -263,9 +349,10 @@ impl SupervisorRun {
     }
 
     fn start_child(&mut self, key: Key, kind: ChildKind, input: &Value, cx: &mut Cx<'_>) {
-        match children::spec_of(&self.resolved.spec, kind, input, self.context.depth) {
+        let share = Left::of(&self.carrier, &self.ledger).part_of_child(|| cx.patched(BUDGET_SHARES));
+        match children::spec_of(&self.resolved.spec, kind, input, self.context.depth, share) {
             Ok(input) => {
-                self.ledger.start_child(key.clone(), SUPERVISOR, None, &input, cx);
+                self.ledger.start_child(key.clone(), SUPERVISOR, share.map(Lease::of_run), &input, cx);
                 let mut out = Outbox::new(self.run.clone(), cx.now());
                 self.parts.control.register(key, &mut out);
                 self.ask_all(out, cx);

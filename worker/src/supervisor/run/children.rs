@@ -1,21 +1,29 @@
 //! Children: recruits and nested supervisors, as runs of this same workflow (SHN-16, SHN-26, FSS-23, LGS-08).
 //!
 //! Invariant: a child gets a whole spec of its own, made from its parent's by a pure function, and is one deeper; its end
-//! is an answer like any other.
+//! is an answer like any other. Of its parent's budget it gets a part that is held for it, and what it spent is charged.
 
-use bosun_engine::{Failure, Payload, Seq};
+use bosun_engine::{Failure, FailureKind, Payload, Seq};
 use serde_json::{Value, json};
 
 use super::asks::Pending;
+use super::lease::lower;
 use super::{RunContext, SupervisorInput, SupervisorRun};
 use super::{lease, model};
 use crate::agent::ends::output_in;
 use crate::agent::ledger::Resource;
+use crate::agent::spec::Share;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, Outbox, Purpose};
-use crate::supervisor::spec::{PlanningMode, Preset, SupervisorSpec, SynthesisMode};
+use crate::supervisor::spec::{Money, PlanningMode, Preset, SupervisorSpec, SynthesisMode};
 
 /// The input of a child of this kind: the parent's agents and script, and a task of its own.
-pub(super) fn spec_of(parent: &SupervisorSpec, kind: ChildKind, input: &Value, depth: u32) -> Result<Value, String> {
+pub(super) fn spec_of(
+    parent: &SupervisorSpec,
+    kind: ChildKind,
+    input: &Value,
+    depth: u32,
+    share: Option<Share>,
+) -> Result<Value, String> {
     let preset = match kind {
         ChildKind::SimpleTask => Preset::ShannonSimple,
         ChildKind::Dag => Preset::ShannonDag,
@@ -40,37 +48,54 @@ pub(super) fn spec_of(parent: &SupervisorSpec, kind: ChildKind, input: &Value, d
         role: input.get("context").and_then(|context| context.get("role")).and_then(text),
         agent_id: input.get("agent_id").and_then(text),
         more,
+        shared: share.is_some(),
         ..RunContext::default()
     };
+    bound(&mut spec, share);
     let resolved = spec.resolve().map_err(|why| why.to_string())?;
     serde_json::to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) }).map_err(|why| why.to_string())
 }
 
 /// The input of a supervisor that is an agent of another one: the task is its objective.
-pub(super) fn nested(spec: &Value, call: &Call, depth: u32) -> Result<Value, String> {
+pub(super) fn nested(spec: &Value, call: &Call, depth: u32, share: Option<Share>) -> Result<Value, String> {
     let mut spec: SupervisorSpec = serde_json::from_value(spec.clone()).map_err(|why| why.to_string())?;
     let goal = ["goal", "task", "question"].iter().find_map(|key| call.context.get(*key)?.as_str());
     if let Some(goal) = goal {
         goal.clone_into(&mut spec.objective);
     }
+    bound(&mut spec, share);
     let resolved = spec.resolve().map_err(|why| why.to_string())?;
     let context = RunContext {
         depth: depth + 1,
         more: [("call".to_owned(), json!(call.context))].into_iter().collect(),
+        shared: share.is_some(),
         ..RunContext::default()
     };
     serde_json::to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) }).map_err(|why| why.to_string())
 }
 
+/// Its own budget may be less.
+fn bound(spec: &mut SupervisorSpec, share: Option<Share>) {
+    let Share { tokens, cost_micros } = share.unwrap_or_default();
+    lower(&mut spec.budget.tokens, tokens);
+    let mut own = spec.budget.cost.map(Money::as_micros);
+    if lower(&mut own, cost_micros) {
+        spec.budget.cost = own.map(Money::from_micros);
+    }
+}
+
 impl SupervisorRun {
     /// A child has ended: what it gave, or why it gave nothing.
     pub(super) fn child_resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox) {
-        let Some(Pending::Child { key, agent, lent, .. }) = self.ledger.take(seq) else {
+        let Some(Pending::Child { key, agent, lent, share, .. }) = self.ledger.take(seq) else {
             if self.ledger.take_bill(seq) {
-                self.carrier.charged(model::spent(&output_of(&result)));
+                self.carrier.charged(spent(&result));
             }
             return;
         };
+        if agent.is_none() && share.is_some() {
+            self.carrier.charged(spent(&result));
+        }
         self.parts.control.unregister(&key);
         let answer = match (result, agent) {
             (result, Some(purpose)) => self.agent_ended(purpose, &lent, &result),
@@ -98,6 +123,31 @@ impl SupervisorRun {
             Some(failure) => Err(failed(failure)),
             None => model::given(self.resolved.spec.family(), purpose, &output),
         }
+    }
+}
+
+/// What an agent, or a run that shares the budget of this one, says that it spent.
+fn spent(result: &Result<Payload, Failure>) -> (u64, u64) {
+    let report = match result {
+        Ok(report) => report.to_json(),
+        Err(failure) => details_of(failure),
+    };
+    match report.get("spent") {
+        Some(_) => model::spent(&report),
+        None => {
+            let of = |key: &str| report[key].as_u64().unwrap_or_default();
+            (of("tokens"), of("cost_micros"))
+        }
+    }
+}
+
+/// What a run that failed or was cancelled says of itself.
+fn details_of(failure: &Failure) -> Value {
+    match &failure.kind {
+        FailureKind::Application { details: Some(details), .. } | FailureKind::Canceled { details: Some(details) } => {
+            details.to_json()
+        }
+        _ => failure.cause.as_deref().map_or(Value::Null, details_of),
     }
 }
 

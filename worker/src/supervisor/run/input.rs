@@ -25,6 +25,9 @@ pub struct RunContext {
     pub role: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
+    /// Its budget is a part of the parent's, who is told what was spent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
     /// Whatever else the parent gives along.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub more: Map<String, Value>,

@@ -1,42 +1,100 @@
-//! What a worker may spend of the budget of its run: what is left of it when it begins (G41).
+//! What workers may spend of the budget of their run (G41).
 //!
-//! Invariant: a lease only ever makes less of a worker's own limits. The worker reserves each call against it before the
-//! call; when it stops for that, nothing more starts in the run. Workers that run side by side each begin with what is
-//! left then, so that together they may spend it more than once; what they spent is charged when they end. Planners,
-//! reviewers and synthesizers have no lease: the run needs their word to end in order.
+//! ```text
+//!   free = budget − charged − lent       a worker begins with a part of it, asks for more, and gives back what it did not need
+//! ```
+//!
+//! Invariant: what is lent at a time, and what was charged, are never more than the budget; a worker reserves each call
+//! against its share before the call. A share only ever makes less of a worker's own limits. Who asks for more than is free
+//! waits as long as others may give something back; then it gets the rest, as the last. Planners, reviewers and
+//! synthesizers have no share: the run needs their word to end in order, and is charged for it.
 
+use bosun_engine::workflow::Cx;
+use bosun_engine::{ExternalTarget, WorkflowId};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::SupervisorRun;
+use super::asks::Ledger;
 use super::carrier::Carrier;
 use crate::agent::ledger::Resource;
-use crate::agent::spec::AgentSpec;
+use crate::agent::machine::Lent;
+use crate::agent::spec::{AgentSpec, Share};
+use crate::agent::workflow::SIGNAL_BUDGET_SHARE;
 use crate::supervisor::outbox::Purpose;
+
+/// The patch of the runs that lend shares. Those before lent each worker all that was left when it began.
+pub(super) const BUDGET_SHARES: &str = "budget-shares";
 
 /// What is left of a budget; none where there is no budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) tokens: Option<u64>,
     pub(super) micros: Option<u64>,
+    /// The part of it that nobody was lent.
+    free: Share,
+    /// One worker at a time.
+    alone: bool,
+}
+
+/// A worker that asks for more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Request {
+    /// Its workflow id.
+    pub(super) agent: String,
+    resource: Resource,
+    wanted: u64,
 }
 
 impl Left {
-    pub(super) fn of(carrier: &Carrier) -> Left {
-        let (tokens, micros) = carrier.graph().map(|graph| graph.budget_left()).unwrap_or_default();
-        Left { tokens, micros }
+    pub(super) fn of(carrier: &Carrier, ledger: &Ledger) -> Left {
+        let Some(graph) = carrier.graph() else { return Left::default() };
+        let (tokens, micros) = graph.budget_left();
+        let lent = ledger.lent();
+        let free = |left: Option<u64>, lent: Option<u64>| left.map(|left| left.saturating_sub(lent.unwrap_or(0)));
+        let free = Share { tokens: free(tokens, lent.tokens), cost_micros: free(micros, lent.cost_micros) };
+        Left { tokens, micros, free, alone: graph.rules.slots() == 1 }
     }
 
-    /// Bounds a worker by what is left. What it was lent: where it may spend less than by itself, it ends when that is used
-    /// up, since the budget is the run's and not its own.
-    pub(super) fn lend(self, purpose: Purpose, agent: &mut AgentSpec) -> Vec<Resource> {
+    /// Bounds a worker by what is left. What it was lent: when that is used up and there is no more, it ends, since the
+    /// budget is the run's and not its own. `shares` says by which rules.
+    pub(super) fn lend(
+        self,
+        purpose: Purpose,
+        agent: &mut AgentSpec,
+        shares: impl FnOnce() -> bool,
+    ) -> (Vec<Resource>, Option<Share>) {
+        let budget = self.tokens.is_some() || self.micros.is_some();
+        if purpose != Purpose::ExecuteWorker || !budget {
+            return (Vec::new(), None);
+        }
+        if !shares() {
+            return (self.lend_all(agent), None);
+        }
+        // Money can be held only where the price is known before the call.
+        let cost_micros = self.free.cost_micros.filter(|_| agent.price.is_some()).map(|free| self.part(free));
+        let share = Share { tokens: self.free.tokens.map(|free| self.part(free)), cost_micros };
+        let resources = [(Resource::Tokens, share.tokens), (Resource::Cost, share.cost_micros)];
+        let lent: Vec<Resource> = resources.into_iter().filter_map(|(resource, part)| part.map(|_| resource)).collect();
+        agent.limits.share = (!lent.is_empty()).then_some(share);
+        (lent, agent.limits.share)
+    }
+
+    /// The part of a supervisor below, which asks for no more. `shares` says by which rules.
+    pub(super) fn part_of_child(self, shares: impl FnOnce() -> bool) -> Option<Share> {
+        let Share { tokens, cost_micros } = self.free;
+        let budget = tokens.is_some() || cost_micros.is_some();
+        let part = |free: Option<u64>| free.map(|free| self.part(free));
+        (budget && shares()).then(|| Share { tokens: part(tokens), cost_micros: part(cost_micros) })
+    }
+
+    /// By the rules of runs that know no shares.
+    fn lend_all(self, agent: &mut AgentSpec) -> Vec<Resource> {
         let limits = &mut agent.limits;
         let mut lent = Vec::new();
-        if purpose != Purpose::ExecuteWorker {
-            return lent;
-        }
         if lower(&mut limits.max_tokens, self.tokens) {
             lent.push(Resource::Tokens);
         }
-        // Money can be held only where the price is known before the call.
         let own = limits.max_cost_micros.is_some();
         if agent.price.is_some() && lower(&mut limits.max_cost_micros, self.micros) {
             // A bill without a price is no reason to stop a worker that has no limit of its own.
@@ -46,6 +104,55 @@ impl Left {
         limits.stops_at.extend(&lent);
         lent
     }
+
+    /// What one gets of what is free: half, if others may want the rest.
+    fn part(&self, free: u64) -> u64 {
+        if self.alone { free } else { free.div_ceil(2) }
+    }
+
+    fn free(&self, resource: Resource) -> u64 {
+        let free = if resource == Resource::Cost { self.free.cost_micros } else { self.free.tokens };
+        free.unwrap_or(0)
+    }
+}
+
+impl SupervisorRun {
+    /// A worker asks for more of the budget.
+    pub(super) fn budget_requested(&mut self, value: &Value) -> Result<(), String> {
+        let request: Request = serde_json::from_value(value.clone()).map_err(|why| why.to_string())?;
+        if !matches!(request.resource, Resource::Tokens | Resource::Cost) {
+            return Err("only tokens and money are shared".to_owned());
+        }
+        if self.ledger.share_of(&request.agent).is_none() {
+            return Err(format!("{} is no worker of this run that was lent anything", request.agent));
+        }
+        self.ledger.request(request);
+        Ok(())
+    }
+
+    /// Lends more to whoever has asked for it, the first first.
+    pub(super) fn lend_more(&mut self, cx: &mut Cx<'_>) {
+        while self.parts.control.is_running() {
+            let left = Left::of(&self.carrier, &self.ledger);
+            let Some((agent, lent)) = next_loan(&mut self.ledger, left) else { return };
+            let target = ExternalTarget { workflow_id: WorkflowId::of(agent), run_id: None };
+            cx.signal_external(target, SIGNAL_BUDGET_SHARE, &json!(lent));
+        }
+    }
+}
+
+/// Meets the next request that can be met.
+fn next_loan(ledger: &mut Ledger, left: Left) -> Option<(String, Lent)> {
+    let (request, last) = ledger.next_request(|request| left.free(request.resource) >= request.wanted)?;
+    let free = left.free(request.resource);
+    let amount = if last { free } else { request.wanted.max(left.part(free)) };
+    let more = match request.resource {
+        Resource::Cost => Share { cost_micros: Some(amount), tokens: None },
+        _ => Share { tokens: Some(amount), cost_micros: None },
+    };
+    let share = ledger.share_of(&request.agent)?;
+    *share = share.plus(more);
+    Some((request.agent, Lent { more, last }))
 }
 
 /// Makes a limit as low as this, if that is lower. Whether it was.
@@ -62,6 +169,11 @@ pub(super) fn is_used_up(output: &Value, lent: &[Resource]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use bosun_engine::Seq;
+    use proptest::prelude::*;
+
     use super::*;
     use crate::agent::spec::{Limits, OnExhausted, Price};
 
@@ -72,26 +184,101 @@ mod tests {
     /// G41: a lease lowers a limit and never raises it; what was lent ends a worker, and its own limits ask as before.
     #[test]
     fn a_lease_only_makes_less() {
-        let left = Left { tokens: Some(100), micros: Some(7) };
+        let left = Left { tokens: Some(100), micros: Some(7), ..Left::default() };
+        let lend = |left: Left, purpose, worker: &mut AgentSpec| left.lend(purpose, worker, || false).0;
         let tokens = vec![Resource::Tokens];
         for (own, expected, lent) in
             [(None, 100, &tokens), (Some(500), 100, &tokens), (Some(100), 100, &vec![]), (Some(5), 5, &vec![])]
         {
             let mut worker = agent(own);
-            assert_eq!(left.lend(Purpose::ExecuteWorker, &mut worker), *lent, "{own:?}");
+            assert_eq!(lend(left, Purpose::ExecuteWorker, &mut worker), *lent, "{own:?}");
             assert_eq!((worker.limits.max_tokens, worker.limits.max_cost_micros), (Some(expected), None));
             assert_eq!((&worker.limits.stops_at, worker.limits.on_exhausted), (lent, OnExhausted::Ask));
         }
         let mut priced = AgentSpec { price: Some(Price { input: 1, output: 1 }), ..agent(Some(5)) };
-        assert_eq!(left.lend(Purpose::ExecuteWorker, &mut priced), [Resource::Cost]);
+        assert_eq!(lend(left, Purpose::ExecuteWorker, &mut priced), [Resource::Cost]);
         assert_eq!((priced.limits.max_cost_micros, priced.limits.allow_unpriced), (Some(7), true));
         let mut limited = AgentSpec { price: priced.price, ..agent(Some(5)) };
         limited.limits.max_cost_micros = Some(9);
-        left.lend(Purpose::ExecuteWorker, &mut limited);
+        lend(left, Purpose::ExecuteWorker, &mut limited);
         assert_eq!((limited.limits.max_cost_micros, limited.limits.allow_unpriced), (Some(7), false));
         let mut planner = agent(None);
-        assert!(left.lend(Purpose::Plan, &mut planner).is_empty() && planner == agent(None));
-        assert!(Left::default().lend(Purpose::ExecuteWorker, &mut planner).is_empty() && planner == agent(None));
+        assert!(lend(left, Purpose::Plan, &mut planner).is_empty() && planner == agent(None));
+        assert!(lend(Left::default(), Purpose::ExecuteWorker, &mut planner).is_empty() && planner == agent(None));
+    }
+
+    /// A worker as far as its budget goes: it needs so many tokens, `call` at a time.
+    struct Working {
+        needs: u64,
+        call: u64,
+        spent: u64,
+        share: u64,
+        last: bool,
+        asking: bool,
+    }
+
+    proptest! {
+        /// G41: whatever workers begin, need and give back, in any order: what is lent and was charged is never more than the
+        /// budget, nobody waits for ever, and nobody ends short of budget while there is some that nobody has.
+        #[test]
+        fn what_is_lent_is_never_more_than_what_is_left(
+            budget in 0u64..5_000,
+            alone in any::<bool>(),
+            needs in prop::collection::vec((0u64..2_000, 1u64..300), 1..8),
+            order in prop::collection::vec(any::<prop::sample::Index>(), 200),
+        ) {
+            let (mut ledger, mut charged) = (Ledger::default(), 0u64);
+            let mut waiting: Vec<(u64, u64)> = needs;
+            let mut working: BTreeMap<u64, Working> = BTreeMap::new();
+            let left = |ledger: &Ledger, charged: u64| {
+                let all = budget.checked_sub(charged).expect("no more is spent than there is");
+                let lent = ledger.lent().tokens.unwrap();
+                assert!(lent <= all, "{lent} is lent of {all}");
+                Left { tokens: Some(all), free: Share { tokens: Some(all - lent), cost_micros: None }, alone, micros: None }
+            };
+            let mut steps = 0;
+            while !(waiting.is_empty() && working.is_empty()) {
+                let able: Vec<u64> = working.iter().filter(|(_, one)| !one.asking).map(|(name, _)| *name).collect();
+                let may_begin = !waiting.is_empty() && (!alone || working.is_empty());
+                prop_assert!(may_begin || !able.is_empty(), "everybody waits");
+                steps += 1;
+                prop_assert!(steps < 5_000, "it does not end");
+                let choice = order[steps % order.len()].index(able.len() + usize::from(may_begin));
+                if choice == able.len() {
+                    let (needs, call) = waiting.pop().unwrap();
+                    let name = waiting.len() as u64;
+                    let mut spec = agent(None);
+                    let (_, share) = left(&ledger, charged).lend(Purpose::ExecuteWorker, &mut spec, || true);
+                    ledger.keep_worker(Seq(name), &name.to_string(), share);
+                    let share = share.and_then(|share| share.tokens).unwrap();
+                    working.insert(name, Working { needs, call, spent: 0, share, last: false, asking: false });
+                } else {
+                    let name = able[choice];
+                    let one = working.get_mut(&name).unwrap();
+                    let wanted = one.call.min(one.needs - one.spent);
+                    let has = one.share - one.spent;
+                    if has < wanted && !one.last {
+                        one.asking = true;
+                        ledger.request(Request { agent: name.to_string(), resource: Resource::Tokens, wanted: wanted - has });
+                    } else if one.spent == one.needs || has == 0 {
+                        // A share of nothing is asked for before, unless nobody else has anything.
+                        let (spent, short) = (one.spent, one.spent < one.needs);
+                        working.remove(&name);
+                        ledger.take(Seq(name)).unwrap();
+                        charged += spent;
+                        prop_assert!(!short || left(&ledger, charged).free.tokens < Some(wanted) || !working.is_empty());
+                    } else {
+                        one.spent += wanted.min(has);
+                    }
+                }
+                while let Some((name, lent)) = { let left = left(&ledger, charged); next_loan(&mut ledger, left) } {
+                    let one = working.get_mut(&name.parse().unwrap()).unwrap();
+                    prop_assert!(one.asking);
+                    (one.asking, one.last) = (false, lent.last);
+                    one.share += lent.more.tokens.unwrap();
+                }
+            }
+        }
     }
 
     #[test]

@@ -172,7 +172,7 @@ impl SupervisorRun {
     fn resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox, cx: &mut Cx<'_>) {
         let Some(pending) = self.ledger.take(seq) else { return };
         let Pending::Call { call, deliveries } = pending else { return };
-        let left = Left::of(&self.carrier);
+        let left = Left::of(&self.carrier, &self.ledger);
         let whole = Whole { spec: &self.resolved.spec, depth: self.context.depth, left };
         if let Err(failure) = &result
             && self.ledger.again(&call, deliveries, failure, &whole, cx)
@@ -299,6 +299,7 @@ impl SupervisorRun {
         self.ending(&mut out);
         let (asks, notes) = out.take();
         self.note(notes, cx);
+        self.lend_more(cx);
         for ask in asks {
             self.ask(ask, cx);
         }

@@ -89,6 +89,9 @@ fn agent(spec: &SupervisorSpec, asked: Asked, call: &Call, via: &ViaModel) -> Re
         .map_err(|why| read("tools", why))?;
     let limits: Limits =
         serde_json::from_value(Value::Object(via.limits.clone())).map_err(|why| read("limits", why))?;
+    if limits.share.is_some() {
+        return Err("via.model.limits.share: a run lends it; write a `budget:` for the run".to_owned());
+    }
     let price = (!via.price.is_empty()).then(|| serde_json::from_value(Value::Object(via.price.clone())));
     let mut agent = AgentSpec::bounded(tools, limits);
     agent.price = price.transpose().map_err(|why| read("price", why))?;

@@ -49,6 +49,9 @@ pub struct SupervisorOutput {
     pub spec_hash: String,
     pub tokens: u64,
     pub calls: u64,
+    /// Of a run that shares the budget of the one above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
 }
 
 impl SupervisorRun {
@@ -69,6 +72,7 @@ impl SupervisorRun {
             spec_hash: self.resolved.hash.clone(),
             tokens: 0,
             calls: 0,
+            cost_micros: None,
         };
         self.fill(&mut output);
         if self.parts.control.is_cancelled() {
@@ -85,6 +89,7 @@ impl SupervisorRun {
                 output.tasks = graph.plan.in_order().into_iter().map(report).collect();
                 output.errors.clone_from(&graph.errors);
                 (output.tokens, output.calls) = (graph.spent.tokens, graph.spent.calls);
+                output.cost_micros = self.context.shared.then_some(graph.spent.cost_micros);
                 if let Some(outcome) = &graph.outcome {
                     output.final_result.clone_from(&outcome.final_result);
                     (output.error, output.code) = (outcome.error.clone(), outcome.code.clone());

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::agent::ledger::{Resource, TopUp};
-use crate::agent::spec::Price;
+use crate::agent::spec::{Price, Share};
 
 fn endless(limits: Value) -> Stage {
     let more = json!({ "tools": [look(json!({}))], "limits": limits, "max_output_tokens": 100,
@@ -37,6 +37,70 @@ fn every_limit_halts_the_agent_and_a_top_up_goes_on() {
         assert!(stage.asked.len() > before, "{limits}");
         assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource }), "{limits}");
     }
+}
+
+/// An endless agent that was lent so many tokens by the run that it belongs to.
+fn sharing(tokens: u64, limits: Value) -> Stage {
+    let mut stage = endless(json!({}));
+    let mut own = limits;
+    own["share"] = json!({ "tokens": tokens });
+    let limits = serde_json::from_value(own).unwrap();
+    let spec = AgentSpec { report_to: Some("run".to_owned()), limits, ..stage.agent.spec().clone() };
+    let model = std::mem::replace(&mut stage.model, script(vec![says("", &[])]));
+    Stage::new(spec, model, echo())
+}
+
+/// G41: an agent whose share is too short for a whole call asks for more and begins nothing until it is answered; as
+/// the last of it, it spends what is left, and ends.
+#[test]
+fn a_share_is_asked_for_and_the_last_of_it_is_used_up() {
+    let mut stage = sharing(180, json!({}));
+    stage.play();
+    let Some(Halt::Share { resource: Resource::Tokens, wanted }) = stage.agent.halt().cloned() else {
+        panic!("{:?}", stage.agent.halt())
+    };
+    assert!((1..180).contains(&wanted), "what is missing to a whole call, not a call: {wanted}");
+    assert!(stage.model_calls().iter().all(|call| call.max_tokens == 100), "no answer is cut short");
+    assert_eq!(stage.agent.query("parked", stage.now).unwrap()["parked"], false, "people cannot help");
+    let before = stage.asked.len();
+    for nothing in [Event::Resume, Event::TopUp(TopUp { tokens: Some(1_000), ..TopUp::default() })] {
+        stage.handle(nothing);
+        assert_eq!(stage.asked.len(), before, "only the run lends");
+    }
+    let lent =
+        |tokens: u64, last: bool| Event::Lent(Lent { more: Share { tokens: Some(tokens), cost_micros: None }, last });
+    stage.handle(lent(wanted, false));
+    stage.play();
+    assert!(stage.asked.len() > before && matches!(stage.agent.halt(), Some(Halt::Share { .. })));
+    stage.handle(lent(0, true));
+    stage.play();
+    assert!(stage.agent.is_over());
+    let output = stage.agent.output();
+    assert_eq!(output.stop, StopReason::Budget { resource: Resource::Tokens });
+    assert!(output.spent.tokens <= 180 + wanted, "{output:?}");
+    assert!(stage.model_calls().last().unwrap().max_tokens < 100, "the last calls take what there is");
+}
+
+/// A limit of the agent's own is its own business, however much it was lent.
+#[test]
+fn a_share_does_not_raise_a_limit() {
+    let mut stage = sharing(5_000, json!({ "max_tokens": 250 }));
+    stage.play();
+    assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource: Resource::Tokens }));
+    let mut stage = sharing(150, json!({ "max_tokens": 250 }));
+    stage.play();
+    let Some(Halt::Share { wanted, .. }) = stage.agent.halt() else { panic!("{:?}", stage.agent.halt()) };
+    assert!(*wanted <= 100, "no more than its limit lets it have: {wanted}");
+}
+
+/// Who has no supervisor has nobody to ask.
+#[test]
+fn a_share_without_a_supervisor_is_the_last() {
+    let mut stage = sharing(180, json!({}));
+    let spec = AgentSpec { report_to: None, ..stage.agent.spec().clone() };
+    let model = std::mem::replace(&mut stage.model, script(vec![says("", &[])]));
+    let mut stage = Stage::new(spec, model, echo());
+    assert_eq!(stage.output().stop, StopReason::Budget { resource: Resource::Tokens });
 }
 
 #[test]

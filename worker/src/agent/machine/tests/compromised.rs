@@ -12,13 +12,14 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
 use crate::agent::ledger::{Amount, Caps, TopUp, Unknown};
-use crate::agent::spec::{Grant, ToolGrant};
+use crate::agent::spec::{Grant, Share, ToolGrant};
 
 /// What the agent at the top may do: everything else is forbidden.
 fn policy(limits: &Value) -> AgentSpec {
     spec(json!({
         "max_output_tokens": 100,
         "price": { "input": 1_000_000, "output": 1_000_000 },
+        "report_to": "the run",
         "limits": limits,
         "tools": [
             { "name": "grep", "does": { "process": { "argv": ["grep", "-n", "{pattern}", "{file}"], "jail": "/w" } } },
@@ -145,6 +146,8 @@ enum Act {
         again: bool,
     },
     TopUp(u64),
+    /// What the run lends, perhaps for the last time.
+    Lend(Share, bool),
     Pause,
     Resume,
     Cancel,
@@ -172,6 +175,7 @@ fn act() -> impl Strategy<Value = Act> {
         20 => (any::<prop::sample::Index>(), fault).prop_map(|(at, fault)| Act::Answer { at, fault }),
         6 => (any::<bool>(), 0..5_u8, any::<bool>()).prop_map(|(approved, forged, again)| Act::Respond { approved, forged, again }),
         1 => (0..400_u64).prop_map(Act::TopUp),
+        3 => (share(600), prop::bool::weighted(0.2)).prop_map(|(more, last)| Act::Lend(more, last)),
         1 => Just(Act::Pause),
         2 => Just(Act::Resume),
         1 => prop::bool::weighted(0.1).prop_map(|cancel| if cancel { Act::Cancel } else { Act::Resume }),
@@ -179,14 +183,20 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
+fn share(most: u64) -> impl Strategy<Value = Share> {
+    (prop::option::of(0..most), prop::option::of(0..most))
+        .prop_map(|(tokens, cost_micros)| Share { tokens, cost_micros })
+}
+
 fn case() -> impl Strategy<Value = Case> {
     let limits = (
         (prop::option::of(1..12_u64), prop::option::of(0..20_u64), prop::option::of(0..3_000_u64)),
         (prop::option::of(0..3_000_u64), prop::option::of(1..5_000_u64), 1..4_u32, 0..3_u32),
         (prop::sample::select(vec!["ask", "stop", "degrade"]), prop::sample::select(vec![0, 2, 3]), any::<bool>()),
+        prop::option::weighted(0.3, share(1_500)),
     )
-        .prop_map(|((steps, calls, tokens), (cost, wall, fan_out, depth), (policy, loops, small))| {
-            json!({ "max_steps": steps.unwrap_or(15), "max_tool_calls": calls, "max_tokens": tokens,
+        .prop_map(|((steps, calls, tokens), (cost, wall, fan_out, depth), (policy, loops, small), share)| {
+            json!({ "share": share, "max_steps": steps.unwrap_or(15), "max_tool_calls": calls, "max_tokens": tokens,
                 "max_cost_micros": cost, "wall_ms": wall, "fan_out": fan_out, "depth": depth, "on_exhausted": policy,
                 "loop_repeats": loops, "context_tokens": if small { 700 } else { 100_000 },
                 "degrade": { "model": "small", "price": { "input": 1, "output": 1 } } })
@@ -201,6 +211,8 @@ fn case() -> impl Strategy<Value = Case> {
 struct Watched {
     stage: Stage,
     limits: Caps,
+    /// What was lent; nothing else raises it.
+    share: Share,
     /// Tops that were let in.
     topped: u64,
     spent: Amount,
@@ -217,13 +229,14 @@ struct Watched {
 
 impl Watched {
     fn new(spec: AgentSpec) -> Watched {
-        let limits = Caps::of(&spec.limits);
+        let (limits, share) = (Caps::of(&spec.limits), spec.limits.share.unwrap_or_default());
         // The model and the tools of the stage are not used: the case answers.
         let stage = Stage::new(spec, script(vec![says("", &[])]), echo());
         let (spent, held, agreed) = (Amount::default(), BTreeMap::new(), BTreeMap::new());
         Watched {
             stage,
             limits,
+            share,
             topped: 0,
             spent,
             held,
@@ -329,6 +342,12 @@ impl Watched {
             || over(self.limits.cost_micros, taken.cost_micros) && begun.cost_micros > 0
         {
             return Err(format!("{taken:?} is taken of {:?}, topped up by {}", self.limits, self.topped));
+        }
+        let beyond = |share: Option<u64>, taken: u64| share.is_some_and(|share| taken > share);
+        if beyond(self.share.tokens, taken.tokens) && begun.tokens > 0
+            || beyond(self.share.cost_micros, taken.cost_micros) && begun.cost_micros > 0
+        {
+            return Err(format!("{taken:?} is taken of the share {:?}", self.share));
         }
         Ok(())
     }
@@ -517,6 +536,12 @@ fn live(case: Case) -> Result<BTreeMap<String, u64>, String> {
                     TopUp { tokens: more, cost_micros: more, calls: more, wall_ms: more, allow_unpriced: false };
                 watched.stage.handle(Event::TopUp(top_up));
             }
+            Act::Lend(more, last) => {
+                watched.share = watched.share.plus(*more);
+                let asks = matches!(watched.stage.agent.halt(), Some(Halt::Share { .. }));
+                *watched.done.entry("asked for more".to_owned()).or_default() += u64::from(asks);
+                watched.stage.handle(Event::Lent(Lent { more: *more, last: *last }));
+            }
             Act::Pause => {
                 watched.stage.handle(Event::Pause { reason: "lunch".into() });
                 watched.paused = !watched.stage.agent.is_over();
@@ -574,7 +599,7 @@ fn whatever_a_model_says_nothing_outside_the_policy_is_dispatched_and_the_budget
         panic!("{why}");
     }
     // Cases in which nothing is done would doubt nothing.
-    for what in ["process", "http", "file", "pay", "agent", "refusals"] {
+    for what in ["process", "http", "file", "pay", "agent", "refusals", "asked for more"] {
         assert!(all.borrow().get(what).is_some_and(|times| *times > 10), "{what}: {all:?}");
     }
     println!("{cases} cases: {:?}", all.borrow());
