@@ -51,7 +51,10 @@ fn story_rounds(rig: &mut PowerRig, cuts: u32, chance: &mut Chance) -> Vec<Strin
         let (begun, begins) = mpsc::channel();
         let listened = std::thread::spawn({
             let says = BufReader::new(teller.stdout.take().unwrap());
-            let heard = move |_: &u64| drop(begun.send(()));
+            let heard = move |_: &u64| {
+                // Only the first is waited for.
+                let _ = begun.send(());
+            };
             move || says.lines().map_while(Result::ok).filter_map(|line| line.parse().ok()).inspect(heard).last()
         });
         // Some cuts hit the opening, most the story.
