@@ -266,9 +266,47 @@ agents: [{ name: writer, via: { model: { name: tiny, limits: { max_tokens: 10 } 
     let agent = listed["workflows"][0]["workflow_id"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned();
     assert!(said(&run(&data, &["budget", "show", &agent])).contains("\"tokens\": 10"));
     assert_eq!(run(&data, &["budget", "top-up", &agent]).status.code(), Some(2), "more of what?");
-    assert_eq!(run(&data, &["budget", "top-up", "poor", "--tokens", "1"]).status.code(), Some(2), "only agents");
+    let none = run(&data, &["budget", "top-up", "poor", "--tokens", "1"]);
+    assert!(none.status.code() == Some(2) && said(&none).contains("no budget of tokens"), "{}", said(&none));
     assert!(run(&data, &["budget", "top-up", &agent, "--tokens", "100000"]).status.success());
     assert!(run(&data, &["resume", "poor"]).status.success());
+    let ended = play();
+    assert!(ended.status.success() && said(&ended).contains("written") && mock.count() == 1, "{}", said(&ended));
+}
+
+/// G41: a run that asks waits for more, and goes on with it, also when nobody worked meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_budget_is_spent_is_topped_up() {
+    use bosun_worker::capability::model::Wire;
+    use bosun_worker::capability::model::mock::{MockProvider, says};
+    let mock = MockProvider::start(|_| says("written")).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (data, spec) = (dir.path().join("data"), dir.path().join("asks.yaml"));
+    let text = "
+kind: supervisor
+preset: shannon-simple
+objective: write a note
+budget: { tokens: 10, on_exhausted: ask }
+agents: [{ name: writer, via: { model: { name: tiny } } }]
+";
+    std::fs::write(&spec, text).unwrap();
+    let address = mock.base_url(Wire::OpenAi);
+    let play = || {
+        let mut command =
+            command(&data, &["run", spec.to_str().unwrap(), "-w", "asks", "--no-wait", "--timeout", "60s"]);
+        command.env("OPENAI_BASE_URL", &address).env_remove("BOSUN_ALLOW_MODEL_REQUESTS").output().unwrap()
+    };
+    let parked = play();
+    assert_eq!(parked.status.code(), Some(15), "{}", said(&parked));
+    assert!(said(&parked).contains("the budget of the run is spent") && mock.count() == 0, "{}", said(&parked));
+    assert!(said(&run(&data, &["budget", "show", "asks"])).contains("\"tokens\": 10"));
+    let wall = run(&data, &["budget", "top-up", "asks", "--wall", "5s"]);
+    assert!(wall.status.code() == Some(2) && said(&wall).contains("are for agents"), "{}", said(&wall));
+    let cost = run(&data, &["budget", "top-up", "asks", "--cost", "1"]);
+    assert!(cost.status.code() == Some(2) && said(&cost).contains("no budget of cost"), "{}", said(&cost));
+    let more = run(&data, &["budget", "top-up", "asks", "--tokens", "100000"]);
+    assert!(more.status.success() && said(&more).contains("bosun resume asks"), "{}", said(&more));
+    assert!(run(&data, &["resume", "asks"]).status.success());
     let ended = play();
     assert!(ended.status.success() && said(&ended).contains("written") && mock.count() == 1, "{}", said(&ended));
 }

@@ -260,10 +260,13 @@ impl SledLog {
                 }
             };
             let bytes: u64 = counting.iter().map(Frame::length).sum();
-            if counting.is_empty() && !is_named {
+            if counting.is_empty() && is_named {
+                // What counts in it cannot be found: it stays as it is.
+                sweep.forget(file);
+            } else if counting.is_empty() {
                 self.values.remove(file)?;
                 sweep.forget(file);
-            } else if bytes * 2 < length && !counting.is_empty() {
+            } else if bytes * 2 < length {
                 let all_moved = self.move_values(counting)?;
                 let now = self.changes.fetch_add(1, Ordering::AcqRel) + 1;
                 if all_moved { sweep.emptied(file, length, now) } else { sweep.forget(file) }
@@ -541,9 +544,11 @@ impl Log for SledLog {
         let file = if seeded::on(Bug::FsyncWrongFile) { &self._lock } else { &self.file };
         file.sync_data().map_err(|why| self.file_failed("fsync", &self.location(), &why))?;
         self.synced_changes.fetch_max(changes, Ordering::AcqRel);
-        if needed > 0 {
-            let mut below = self.groups.finished().into_iter().take_while(|file| *file < needed);
-            self.file_work(|| below.try_for_each(|file| self.groups.remove(file)))?;
+        let mut below = self.groups.finished().into_iter().take_while(|file| *file < needed);
+        if let Err(why) = below.try_for_each(|file| self.groups.remove(file)) {
+            // Only space is lost, and that not for ever.
+            tracing::warn!(%why, "a file of groups cannot be removed");
+            self.removed_groups.store(true, Ordering::Release);
         }
         self.file_work(|| self.anchor.note(tail))
     }

@@ -239,8 +239,10 @@ impl AgentGrant {
         let mut limits = caller.limits.clone();
         (limits.max_steps, limits.max_tool_calls) = (lease.steps, lease.tool_calls);
         (limits.max_tokens, limits.max_cost_micros) = (lease.tokens, lease.cost_micros);
-        // The lease is a part of it.
-        limits.share = None;
+        // The lease is a part of what the caller was lent, which nobody below can add to.
+        if let Some(share) = limits.share.take() {
+            limits.stops_at.extend(share.resources());
+        }
         let wall = members.get("wall_ms").and_then(Value::as_u64);
         let left = ledger.wall.left(now).map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
         limits.wall_ms = match (wall, left) {

@@ -15,6 +15,7 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use super::limits::TopUp;
 use super::spec::{Limits, Price, Share};
 
 /// What a budget is counted in.
@@ -313,15 +314,20 @@ impl Ledger {
         raise(&mut self.caps.tool_calls, more.calls);
         self.wall.extend(Duration::from_millis(more.wall_ms.unwrap_or(0)), now);
     }
-    /// The part of tokens or money that is taken, in thousandths; the larger one.
-    pub fn taken_permille(&self) -> u64 {
+    /// The part of tokens or money that is taken, in thousandths; the larger one. Of a share that grows no more
+    /// (`last_of`), it is a limit like others.
+    pub fn taken_permille(&self, last_of: &[Resource]) -> u64 {
+        let share = self.share.unwrap_or_default();
+        let last = |resource, part: Option<u64>| part.filter(|_| last_of.contains(&resource));
+        let (tokens, cost_micros) = (last(Resource::Tokens, share.tokens), last(Resource::Cost, share.cost_micros));
+        let caps = self.caps.within(Caps { tokens, cost_micros, ..Caps::default() });
         let taken = self.spent.plus(self.held());
         let part = |cap: Option<u64>, taken: u64| match cap {
             Some(0) => 1_000,
             Some(cap) => u64::try_from(u128::from(taken) * 1_000 / u128::from(cap)).unwrap_or(u64::MAX),
             None => 0,
         };
-        part(self.caps.tokens, taken.tokens).max(part(self.caps.cost_micros, taken.cost_micros))
+        part(caps.tokens, taken.tokens).max(part(caps.cost_micros, taken.cost_micros))
     }
     /// For the query `cost`.
     pub fn cost_view(&self) -> Value {
@@ -344,19 +350,6 @@ pub fn cost_micros(price: Price, input_tokens: u64, output_tokens: u64) -> u64 {
     let input = u128::from(price.input) * u128::from(input_tokens);
     let cost = input.saturating_add(u128::from(price.output) * u128::from(output_tokens));
     u64::try_from(cost.div_ceil(1_000_000)).unwrap_or(u64::MAX)
-}
-
-/// The signal `budget_top_up_v1`: how much more there is.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TopUp {
-    pub tokens: Option<u64>,
-    pub cost_micros: Option<u64>,
-    /// Steps and calls of tools.
-    pub calls: Option<u64>,
-    pub wall_ms: Option<u64>,
-    /// Calls without a known cost may go on from now on.
-    pub allow_unpriced: bool,
 }
 
 /// The time of an agent. Waiting for people does not count.

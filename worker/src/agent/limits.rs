@@ -19,7 +19,7 @@ pub struct Limits {
     /// Whether calls may go on that report no cost while money is limited.
     pub allow_unpriced: bool,
     /// Time from the start on. What does not count is the time in which nothing is under way and people are waited for: a
-    /// halt, a pause, an approval. An agent below is under way, also while it waits itself.
+    /// halt, a pause, an approval; or a share. An agent below is under way, also while it waits itself.
     pub wall_ms: Option<u64>,
     /// How often an answer that does not conform is sent back.
     pub repairs: u32,
@@ -59,11 +59,29 @@ pub struct Share {
 }
 
 impl Share {
+    /// What is lent.
+    pub fn resources(self) -> Vec<Resource> {
+        let parts = [(Resource::Tokens, self.tokens), (Resource::Cost, self.cost_micros)];
+        parts.into_iter().filter_map(|(resource, part)| part.map(|_| resource)).collect()
+    }
     /// Both together. What is not lent stays so.
     pub fn plus(self, more: Share) -> Share {
         let sum = |one: Option<u64>, other: Option<u64>| one.map(|one| one.saturating_add(other.unwrap_or(0)));
         Share { tokens: sum(self.tokens, more.tokens), cost_micros: sum(self.cost_micros, more.cost_micros) }
     }
+}
+
+/// The signal `budget_top_up_v1`: how much more there is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TopUp {
+    pub tokens: Option<u64>,
+    pub cost_micros: Option<u64>,
+    /// Steps and calls of tools.
+    pub calls: Option<u64>,
+    pub wall_ms: Option<u64>,
+    /// Calls without a known cost may go on from now on.
+    pub allow_unpriced: bool,
 }
 
 /// What happens when a budget is used up.

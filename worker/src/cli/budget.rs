@@ -24,6 +24,7 @@ use super::time_format::parse_duration;
 use crate::agent::AGENT;
 use crate::agent::workflow::SIGNAL_TOP_UP;
 use crate::capability::model::{Cost, MODEL, ModelOutput};
+use crate::supervisor::run::SUPERVISOR;
 
 #[derive(Debug, Subcommand)]
 pub enum BudgetVerb {
@@ -32,7 +33,7 @@ pub enum BudgetVerb {
         #[command(flatten)]
         run: RunOf,
     },
-    /// Give an agent more. One that has halted for it goes on when its supervisor, which it paused, is resumed.
+    /// Give a supervisor or an agent more. What has halted for it goes on when the supervisor is resumed.
     TopUp(TopUpArgs),
 }
 
@@ -198,6 +199,23 @@ pub(super) async fn budget(cx: &mut Context, verb: BudgetVerb) -> Result<Exit, C
     }
 }
 
+/// What is not limited cannot be raised.
+async fn has_budgets(cx: &Context, target: &Target, args: &TopUpArgs) -> Result<(), CliError> {
+    let limits = ask(cx, target, "budget", &Value::Null).await?["limits"].take();
+    let asked = [
+        ("tokens", args.tokens.is_some(), &limits["tokens"]),
+        ("cost", args.cost.is_some(), &limits["cost"]),
+        ("calls", args.calls.is_some(), &limits["llm_calls"]),
+    ];
+    match asked.into_iter().find(|(_, asked, limit)| *asked && limit.is_null()) {
+        Some((what, ..)) => {
+            let why = format!("{} has no budget of {what}: nothing to add to", target.workflow_id);
+            Err(CliError::usage(why).help("`bosun list` shows the agents below a supervisor, by its run id"))
+        }
+        None => Ok(()),
+    }
+}
+
 async fn top_up(cx: &mut Context, args: TopUpArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     let wall_ms = args.wall.map(|wall| u64::try_from(wall.as_millis()).unwrap_or(u64::MAX));
@@ -207,16 +225,27 @@ async fn top_up(cx: &mut Context, args: TopUpArgs) -> Result<Exit, CliError> {
         ));
     }
     let described = cx.backend.describe(target.clone()).await?;
-    if described.info.workflow_type.as_str() != AGENT {
-        let why = format!("{} is no agent: only agents are given more while they run", target.workflow_id);
+    let is_run = described.info.workflow_type.as_str() == SUPERVISOR;
+    if described.info.workflow_type.as_str() != AGENT && !is_run {
+        let why = format!("{} is no supervisor and no agent: it has no budget", target.workflow_id);
         return Err(CliError::usage(why).help("`bosun list` shows the agents below a supervisor, by its run id"));
+    }
+    if is_run && (wall_ms.is_some() || args.allow_unpriced) {
+        return Err(CliError::usage(
+            "a supervisor is given --tokens, --cost and --calls; --wall and --allow-unpriced are for agents",
+        ));
+    }
+    if is_run {
+        has_budgets(cx, &target, &args).await?;
     }
     let more = json!({ "tokens": args.tokens, "cost_micros": args.cost, "calls": args.calls, "wall_ms": wall_ms,
         "allow_unpriced": args.allow_unpriced });
     send(cx, &target, SIGNAL_TOP_UP, &more).await?;
     cx.screen.object("budget.top_up", json!({ "workflow_id": target.workflow_id, "more": more }));
     cx.screen.line(format!("{} has more", target.workflow_id));
-    if let Some(parent) = described.info.parent {
+    if is_run {
+        cx.screen.next(&format!("bosun resume {}", target.workflow_id));
+    } else if let Some(parent) = described.info.parent {
         cx.screen.next(&format!("bosun resume {}", parent.workflow_id));
     }
     Ok(Exit::Ok)

@@ -296,6 +296,55 @@ agents: [ {{ name: w, via: {{ model: {{ provider: mock, name: mock-1, max_tokens
     }
 }
 
+/// G41: a run that asks is paused when its budget is spent, workers that wait for a share included; with more, and a resume,
+/// it goes on where it was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_asks_waits_for_more_and_goes_on() {
+    let text = "
+preset: shannon-dag
+objective: two looks
+planner: { script: [ { on: plan, say: { subtasks: [ { id: a, description: a, agent: w }, { id: b, description: b, agent: w } ] } } ] }
+budget: { tokens: 800, on_exhausted: ask }
+synthesis: { mode: none }
+agents: [ { name: w, via: { model: { provider: mock, name: mock-1, max_tokens: 200, tools: [
+  { name: look, parameters: { type: object }, does: { activity: { activity_type: echo } } } ] } } } ]
+";
+    let mock = MockProvider::start(|request| {
+        let looked = request.messages.iter().filter(|message| matches!(message, Message::Tool { .. })).count();
+        let at = serde_json::json!({ "at": looked });
+        let mut said = if looked < 5 { calls("look", at) } else { says("seen") };
+        (said.usage.input, said.usage.output) = (Some(60), Some(30));
+        said
+    });
+    let mock = mock.await.unwrap();
+    let scene = Scene::new(&mock, Wire::OpenAi);
+    let spec = read_spec("asks.yaml", text).unwrap_or_else(|why| panic!("{why}")).spec;
+    let input = SupervisorInput::new(spec.resolve().unwrap());
+    let request = StartWorkflow::new(SUPERVISOR.into(), "run".into()).input(Payload::encode(&input).unwrap());
+    scene.client().start(request).await.unwrap();
+    let target = Target::workflow("run".into());
+    let send = async |name: &str, input: Value| {
+        let input = Payload::encode(&input).unwrap();
+        let signal = SignalRequest { name: name.into(), input, identity: None, request_id: None };
+        scene.client().signal(&target, signal).await.unwrap();
+    };
+    scene.settle().await;
+    let asked = mock.count() as u64;
+    let parked = scene.client().query(&target, &"parked".into(), Payload::null()).await.unwrap().to_json();
+    assert!(parked["parked"] == true && parked["waits"][0].as_str().unwrap().contains("budget"), "{parked}");
+    assert!((1..=8).contains(&asked), "90 tokens a call of 800: {asked}");
+    // A resume alone asks again, and asks no model.
+    send("resume_v1", serde_json::json!({})).await;
+    scene.settle().await;
+    let parked = scene.client().query(&target, &"parked".into(), Payload::null()).await.unwrap().to_json();
+    assert_eq!((parked["parked"].clone(), mock.count() as u64), (Value::Bool(true), asked), "{parked}");
+    send("budget_top_up_v1", serde_json::json!({ "tokens": 5_000 })).await;
+    send("resume_v1", serde_json::json!({})).await;
+    let report = scene.report().await;
+    assert_eq!((report["status"].as_str(), mock.count()), (Some("completed"), 12), "{report:#}");
+    assert_eq!(report["tokens"], 12 * 90, "{report:#}");
+}
+
 /// G41: a supervisor below has a part of the budget and no more, and what it spent is its parent's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn supervisors_below_share_the_budget() {
@@ -330,6 +379,40 @@ agents: [ { name: crew, via: { supervisor: { spec: { preset: shannon-simple, obj
         assert!(tokens <= 2_000 && asked >= 6, "{asked} calls: {report:#}");
         assert_eq!(report["tasks"][1]["status"], status, "{report:#}");
     }
+}
+
+/// G41: supervisors below that begin side by side wait for a part that is of use, rather than begin with none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn supervisors_side_by_side_wait_for_their_part() {
+    let crews: Vec<String> =
+        ["a", "b", "c", "d", "e", "f"].map(|id| format!("{{ id: {id}, description: {id}, agent: crew }}")).into();
+    let text = format!(
+        "
+preset: shannon-dag
+objective: six crews
+planner: {{ script: [ {{ on: plan, say: {{ subtasks: [ {} ] }} }} ] }}
+dispatch: {{ max_concurrency: 6 }}
+budget: {{ tokens: 6000, on_exhausted: stop }}
+synthesis: {{ mode: none }}
+agents: [ {{ name: crew, via: {{ supervisor: {{ spec: {{ preset: shannon-simple, objective: look, failure: {{ tries: 1 }},
+  agents: [ {{ name: w, via: {{ model: {{ provider: mock, name: mock-1, max_tokens: 200 }} }} }} ] }} }} }} }} ]
+",
+        crews.join(", ")
+    );
+    let mock = MockProvider::start(|_| {
+        let mut said = says("seen");
+        (said.usage.input, said.usage.output) = (Some(60), Some(30));
+        said
+    });
+    let mock = mock.await.unwrap();
+    let scene = Scene::new(&mock, Wire::OpenAi);
+    let spec = read_spec("crews.yaml", &text).unwrap_or_else(|why| panic!("{why}")).spec;
+    let input = SupervisorInput::new(spec.resolve().unwrap());
+    let request = StartWorkflow::new(SUPERVISOR.into(), "run".into()).input(Payload::encode(&input).unwrap());
+    scene.client().start(request).await.unwrap();
+    let report = scene.report().await;
+    let done = report["tasks"].as_array().unwrap().iter().filter(|task| task["status"] == "completed").count();
+    assert_eq!((done, mock.count(), report["tokens"].as_u64()), (6, 6, Some(540)), "{report:#}");
 }
 
 /// What an agent spent before somebody cancelled it is charged to the run, beside what its next attempt spends.

@@ -340,6 +340,36 @@ fn a_sweep_goes_around_a_file_that_cannot_be_read() {
     assert_eq!(medium.shelf_get(Shelf::Archive, &119u64.to_be_bytes()), Ok(Some(noise(19, 20_000))));
 }
 
+/// Files whose values cannot all be found hinder no other: what is dead elsewhere goes.
+#[test]
+fn damaged_files_hinder_no_sweep() {
+    let dir = tempfile::tempdir().unwrap();
+    let medium = open(dir.path());
+    (0..400).for_each(|key| put(&medium, Shelf::Archive, key, Some(noise(key, 20_000))));
+    medium.sync(tail(1)).unwrap();
+    drop(medium);
+    let values = dir.path().join("values");
+    let before = names(&values);
+    for name in &before[..2] {
+        // The head of the first frame: nothing behind it can be found by its frames.
+        let mut bytes = std::fs::read(values.join(name)).unwrap();
+        bytes[34] ^= 1;
+        std::fs::write(values.join(name), bytes).unwrap();
+    }
+    let medium = open(dir.path());
+    for key in 110..400 {
+        put(&medium, Shelf::Archive, key, None);
+        medium.sync(tail(key)).unwrap();
+    }
+    for round in 0..40 {
+        put(&medium, Shelf::Archive, 999, Some(noise(round, 100)));
+        medium.sync(tail(1_000 + round)).unwrap();
+    }
+    let after = names(&values);
+    assert!(after.len() <= 4, "{before:?} {after:?}");
+    assert!(after[..2] == before[..2], "{after:?}");
+}
+
 /// E32: also a file that a crash has torn goes when nothing in it counts.
 #[test]
 fn torn_files_give_their_space_back() {

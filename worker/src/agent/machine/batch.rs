@@ -16,7 +16,7 @@ use super::words::{Out, call_hash};
 use super::{Agent, AgentOutput, ApprovalResponse, Ask, Fault, FaultClass, Flight, Key, Phase, Rules};
 use crate::agent::grants::{Caller, Plan};
 use crate::agent::ledger::{Amount, Bill, Resource};
-use crate::agent::spec::ToolGrant;
+use crate::agent::spec::{Grant, ToolGrant};
 use crate::agent::transcript::{Item, child_tokens, cut, tokens, tool_tokens};
 use crate::capability::model::{Message, ToolCall};
 
@@ -137,6 +137,12 @@ impl Agent {
             CallState::Approved => true,
             CallState::Asking(_) | CallState::Running(_) | CallState::Done(..) => return Ok(()),
         };
+        // An agent that is called gets half of what is left: a call or two, at least.
+        let enough = u64::from(self.spec.max_output_tokens) * 4;
+        let delegates = self.spec.tool(&call.asked.name).is_some_and(|tool| matches!(tool.does, Grant::Agent(_)));
+        if delegates && self.asks_for_share(Resource::Tokens, enough) {
+            return Ok(());
+        }
         let (tool, plan) = match self.planned(&call.asked, out) {
             Ok(planned) => planned,
             Err(why) => {

@@ -26,7 +26,8 @@ impl Agent {
                 true
             }
             OnExhausted::Ask | OnExhausted::Degrade | OnExhausted::Stop => {
-                self.finish(StopReason::Budget { resource }, None, out);
+                let lent = self.ledger.share_binds(resource);
+                self.finish(StopReason::Budget { resource, lent }, None, out);
                 false
             }
         }
@@ -38,7 +39,7 @@ impl Agent {
         let Some(cheaper) = &limits.degrade else { return };
         if limits.on_exhausted == OnExhausted::Degrade
             && !self.degraded
-            && self.ledger.taken_permille() >= cheaper.at_permille
+            && self.ledger.taken_permille(&self.last_of_share) >= cheaper.at_permille
         {
             self.degrade();
         }
@@ -61,7 +62,9 @@ impl Agent {
     /// What the supervisor lends.
     pub(super) fn lent(&mut self, lent: &Lent) {
         self.ledger.lend(lent.more);
-        self.share_is_last |= lent.last;
+        if lent.last {
+            self.last_of_share.extend(lent.more.resources());
+        }
         self.note(json!({ "lent": lent }));
         if matches!(self.halt, Some(Halt::Share { .. })) {
             self.halt = None;
@@ -70,7 +73,7 @@ impl Agent {
 
     /// Whether the supervisor has to be asked before so much is held back; the agent stands still until it answers.
     pub(super) fn asks_for_share(&mut self, resource: Resource, wanted: u64) -> bool {
-        if self.share_is_last {
+        if self.last_of_share.contains(&resource) {
             return false;
         }
         let Some(wanted) = self.ledger.short_of_share(resource, wanted) else { return false };
@@ -112,7 +115,7 @@ impl Agent {
         let stops = limits.on_exhausted != OnExhausted::Ask || limits.stops_at.contains(&Resource::Wall);
         // Who is asked lets what is under way end; the next thing does not begin.
         if self.ledger.wall.is_over(out.now) && stops && self.outcome.is_none() {
-            self.finish(StopReason::Budget { resource: Resource::Wall }, None, out);
+            self.finish(StopReason::Budget { resource: Resource::Wall, lent: false }, None, out);
         }
     }
 

@@ -37,9 +37,9 @@ pub use words::{
 
 use self::batch::Batch;
 use self::words::Out;
-use super::ledger::{Caps, Ledger, Wall};
+use super::ledger::{Caps, Ledger, Resource, Wall};
 use super::loops::LoopWatch;
-use super::spec::AgentSpec;
+use super::spec::{AgentSpec, Share};
 use super::transcript::Transcript;
 
 /// Facts that are kept to be shown; all of them follow from the history.
@@ -68,9 +68,9 @@ pub struct Agent {
     degraded: bool,
     /// Calls without a known cost may go on.
     unpriced_allowed: bool,
-    /// There is no more of the run's budget than what was lent.
-    #[serde(default, skip_serializing_if = "is_false")]
-    share_is_last: bool,
+    /// Of these there is no more of the run's budget than what was lent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    last_of_share: Vec<Resource>,
     repairs: u32,
     loops: LoopWatch,
     last_text: String,
@@ -116,10 +116,6 @@ struct Outcome {
     value: Option<Value>,
 }
 
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -142,11 +138,12 @@ impl Agent {
     ) -> Result<(Agent, Vec<Ask>), String> {
         spec.check()?;
         let wall = Wall::new(spec.limits.wall_ms.map(Duration::from_millis), now);
+        let nobody_lends = spec.limits.share.filter(|_| spec.report_to.is_none());
         let mut agent = Agent {
             rules,
             ledger: Ledger::new(Caps::of(&spec.limits), wall).with_share(spec.limits.share),
             // Without a supervisor there is nobody to ask.
-            share_is_last: spec.limits.share.is_some() && spec.report_to.is_none(),
+            last_of_share: nobody_lends.map_or_else(Vec::new, Share::resources),
             transcript: Transcript::new(&spec),
             unpriced_allowed: spec.limits.allow_unpriced,
             spec,

@@ -176,6 +176,9 @@ pub enum StopReason {
     Loop,
     Budget {
         resource: Resource,
+        /// What was used up is what was lent of the run's, and not a limit of its own.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        lent: bool,
     },
     /// The conversation does not fit, and cannot be made shorter.
     ContextExceeded,

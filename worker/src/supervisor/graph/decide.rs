@@ -30,7 +30,12 @@ impl Graph {
         if self.rules.max_steps.is_some_and(|most| self.cycle >= most) {
             return self.stop(gates, out);
         }
-        if let Some(budget) = self.rules.token_budget.filter(|budget| self.spent.tokens >= *budget) {
+        let spent = self.rules.token_budget.filter(|budget| self.spent.tokens >= *budget);
+        if self.rules.ask_on_budget && spent.is_some() {
+            self.short = true;
+            return;
+        }
+        if let Some(budget) = spent {
             let used = self.spent.tokens;
             let text = format!(
                 "Global token budget exceeded: tokens_used={used} >= token_budget={budget}. Stopping execution."

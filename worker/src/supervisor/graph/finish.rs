@@ -40,6 +40,25 @@ impl Graph {
         (left(self.rules.token_budget, self.spent.tokens), left(self.rules.cost_budget_micros, self.spent.cost_micros))
     }
 
+    /// Raises what is limited, and goes on. Whether anything was.
+    pub fn top_up(&mut self, tokens: Option<u64>, cost_micros: Option<u64>, calls: Option<u64>) -> bool {
+        let raise = |budget: &mut Option<u64>, more: Option<u64>| match (budget, more) {
+            (Some(budget), Some(more)) => {
+                *budget = budget.saturating_add(more);
+                true
+            }
+            _ => false,
+        };
+        let raised = [
+            raise(&mut self.rules.token_budget, tokens),
+            raise(&mut self.rules.cost_budget_micros, cost_micros),
+            raise(&mut self.rules.call_budget, calls),
+        ];
+        let any = raised.contains(&true);
+        self.out_of_budget &= !any;
+        any
+    }
+
     /// What is left is too little for another call: it counts as spent.
     pub fn out_of_budget(&mut self) {
         self.out_of_budget = true;
@@ -51,6 +70,7 @@ impl Graph {
         let tokens = self.rules.selection != Selection::Supervisor && over(self.rules.token_budget, self.spent.tokens);
         let calls = over(self.rules.call_budget, self.spent.calls);
         let used_up = tokens || calls || over(self.rules.cost_budget_micros, self.spent.cost_micros);
+        self.short = false;
         if !self.out_of_time && !self.out_of_budget && !used_up {
             return;
         }
@@ -58,6 +78,10 @@ impl Graph {
         let ids: Vec<TaskId> =
             self.open.iter().filter_map(|id| self.task(id)).filter(waiting).map(|task| task.id.clone()).collect();
         if ids.is_empty() {
+            return;
+        }
+        if self.rules.ask_on_budget && !self.out_of_time {
+            self.short = true;
             return;
         }
         let text = "the budget of the run is spent".to_owned();

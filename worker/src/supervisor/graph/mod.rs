@@ -140,6 +140,9 @@ pub struct Graph {
     /// What is left of the budget is too little for another call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     out_of_budget: bool,
+    /// Nothing more starts before people give the run more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub short: bool,
     /// Tasks that ended since the controller or evaluator was asked last.
     news: bool,
 }
@@ -184,6 +187,7 @@ impl Graph {
             turns: 0,
             out_of_time: false,
             out_of_budget: false,
+            short: false,
             news: false,
         };
         let ids: Vec<TaskId> = graph.plan.tasks.keys().cloned().collect();
@@ -213,18 +217,16 @@ impl Graph {
         self.advance(gates, out);
     }
 
-    /// A timer of a task has fired: a backoff is over, or it has waited too long for its dependencies.
-    /// The time of the run is a budget like any other.
+    /// A timer has fired: a backoff or a wait for dependencies is over, or the time of the run, which is a budget too.
     pub fn fired(&mut self, key: &str, gates: &mut dyn Gates, out: &mut Outbox) {
         if key == finish::WALL {
             self.out_of_time = true;
             return self.advance(gates, out);
         }
         let Some(id) = self.timers.remove(key) else { return };
-        if key.starts_with("deps/") {
-            self.waited_too_long(&id, gates, out);
-        } else {
-            self.retry(&id, out);
+        match key.starts_with("deps/") {
+            true => self.waited_too_long(&id, gates, out),
+            false => self.retry(&id, out),
         }
         self.advance(gates, out);
     }
@@ -240,7 +242,7 @@ impl Graph {
         }
         self.schedule(gates, out);
         self.check_budget(gates, out);
-        if self.phase != Phase::Executing || gates.held().is_some() {
+        if self.phase != Phase::Executing || gates.held().is_some() || self.short {
             return;
         }
         match self.rules.selection {

@@ -169,6 +169,9 @@ pub struct GraphRules {
     /// What becomes of a run whose budget is spent: it fails, or ends with what there is.
     #[serde(default)]
     pub fail_on_budget: bool,
+    /// People are asked for more before that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ask_on_budget: bool,
     /// Executions of a task by agents whose own policy differs (FSS-18).
     #[serde(default)]
     pub agent_tries: std::collections::BTreeMap<String, u32>,
@@ -243,6 +246,7 @@ impl Default for GraphRules {
             cost_budget_micros: None,
             wall_budget_ms: None,
             fail_on_budget: false,
+            ask_on_budget: false,
             agent_tries: std::collections::BTreeMap::new(),
             compensate: true,
             capabilities: Vec::new(),

@@ -76,7 +76,7 @@ impl Lease {
 /// Which engine number stands for which key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Ledger {
-    pending: BTreeMap<Seq, Pending>,
+    pub(super) pending: BTreeMap<Seq, Pending>,
     keys: BTreeMap<Key, Seq>,
     /// Calls that somebody has to do something for first: a key, money. They are made again when the run goes on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -86,10 +86,13 @@ pub(super) struct Ledger {
     bills: BTreeSet<Seq>,
     /// What they were lent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    bill_shares: BTreeMap<Seq, Share>,
+    pub(super) bill_shares: BTreeMap<Seq, Share>,
+    /// What workers have spent whose answers are held until the run goes on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) unheard: BTreeMap<Key, Share>,
     /// Who asks for more, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    requests: Vec<Request>,
+    pub(super) requests: Vec<Request>,
     pub(super) now: Timestamp,
 }
 
@@ -117,70 +120,12 @@ impl Ledger {
         self.bills.remove(&seq)
     }
 
-    /// What is lent now.
-    pub(super) fn lent(&self) -> Share {
-        let shares = self.pending.values().filter_map(|pending| match pending {
-            Pending::Child { share, .. } => *share,
-            Pending::Call { .. } | Pending::Later { .. } | Pending::Timer { .. } => None,
-        });
-        let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other.unwrap_or(0)));
-        shares.chain(self.bill_shares.values().copied()).fold(
-            Share { tokens: Some(0), cost_micros: Some(0) },
-            |all, one| Share {
-                tokens: sum(all.tokens, one.tokens),
-                cost_micros: sum(all.cost_micros, one.cost_micros),
-            },
-        )
-    }
-
-    /// What the worker that is this workflow was lent.
-    pub(super) fn share_of(&mut self, agent: &str) -> Option<&mut Share> {
-        self.pending.values_mut().find_map(|pending| match pending {
-            Pending::Child { workflow_id, share: Some(share), .. } if workflow_id == agent => Some(share),
-            _ => None,
-        })
-    }
-
-    /// Keeps a request; a worker has one.
-    pub(super) fn request(&mut self, request: Request) {
-        self.requests.retain(|other| other.agent != request.agent);
-        self.requests.push(request);
-    }
-
-    /// Takes the first request that can be met; or, where nobody is left who could give something back, the first, as the
-    /// last of its worker.
-    pub(super) fn next_request(&mut self, can_be_met: impl Fn(&Request) -> bool) -> Option<(Request, bool)> {
-        let lent: BTreeSet<&str> = self
-            .pending
-            .values()
-            .filter_map(|pending| match pending {
-                Pending::Child { workflow_id, share: Some(_), .. } => Some(workflow_id.as_str()),
-                _ => None,
-            })
-            .collect();
-        self.requests.retain(|request| lent.contains(request.agent.as_str()));
-        let all_wait = self.requests.len() == lent.len() && self.bill_shares.is_empty();
-        match self.requests.iter().position(can_be_met) {
-            Some(at) => Some((self.requests.remove(at), false)),
-            None if all_wait && !self.requests.is_empty() => Some((self.requests.remove(0), true)),
-            None => None,
-        }
-    }
-
     pub(super) fn is_child(&self, key: &str) -> bool {
         let pending = self.keys.get(key).and_then(|seq| self.pending.get(seq));
         matches!(pending, Some(Pending::Child { .. }))
     }
 
-    /// A worker that was lent so much, for tests of what is lent.
-    #[cfg(test)]
-    pub(super) fn keep_worker(&mut self, seq: Seq, workflow_id: &str, share: Option<Share>) {
-        let (key, workflow_id) = (Key::from(workflow_id), workflow_id.to_owned());
-        let (agent, lent) = (Some(Purpose::ExecuteWorker), Vec::new());
-        self.keep(key.clone(), seq, Pending::Child { key, workflow_id, agent, lent, share });
-    }
-
-    fn keep(&mut self, key: Key, seq: Seq, pending: Pending) {
+    pub(super) fn keep(&mut self, key: Key, seq: Seq, pending: Pending) {
         self.keys.insert(key, seq);
         self.pending.insert(seq, pending);
     }
@@ -192,6 +137,11 @@ impl Ledger {
 
     pub(super) fn take_refused(&mut self) -> Vec<Call> {
         std::mem::take(&mut self.refused)
+    }
+
+    /// Whether nobody that was cancelled has still to say what it spent.
+    pub(super) fn has_all_bills(&self) -> bool {
+        self.bills.is_empty()
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -284,9 +234,15 @@ impl SupervisorRun {
     pub(super) fn ask(&mut self, ask: Ask, cx: &mut Cx<'_>) {
         match ask {
             Ask::Call(call) => {
+                let left = Left::of(&self.carrier, &self.ledger);
+                if left.too_little_for_child()
+                    && matches!(work::carried(&self.resolved.spec, &call), Carried::Child { .. })
+                {
+                    // Asked again with the next event: others give back what they do not need.
+                    return self.ledger.refuse(call);
+                }
                 let key = call.key.clone();
                 self.decision_called(&call, cx);
-                let left = Left::of(&self.carrier, &self.ledger);
                 let whole = Whole { spec: &self.resolved.spec, depth: self.context.depth, left };
                 match self.ledger.start(call, 0, &whole, cx) {
                     Ok(()) => self.register_if_child(key, cx),

@@ -44,6 +44,8 @@ impl Carrier {
             Family::Graph => {
                 let plan = rules::first_plan(spec).map_err(invalid)?;
                 let mut rules = rules::graph_rules(spec);
+                // Nobody but the parent could give it more.
+                rules.ask_on_budget &= !context.shared;
                 if let Some(policies) = context.more.get("policies") {
                     rules.policies = crate::supervisor::graph::read("policies", policies).map_err(invalid)?;
                 }

@@ -97,8 +97,13 @@ impl SupervisorRun {
             self.carrier.charged(spent(&result));
         }
         self.parts.control.unregister(&key);
+        if agent.is_some()
+            && let Some(share) = share
+        {
+            self.settle(&key, share, &result);
+        }
         let answer = match (result, agent) {
-            (result, Some(purpose)) => self.agent_ended(purpose, &lent, &result),
+            (result, Some(purpose)) => self.agent_ended(purpose, &lent, share.is_some(), &result),
             (Ok(report), None) => match report.decode::<Value>() {
                 Ok(report) => Ok(given(report)),
                 Err(why) => Err(CallFailure::error(why.to_string())),
@@ -108,10 +113,49 @@ impl SupervisorRun {
         self.hear(key, answer, out);
     }
 
-    /// What an agent gave, and what it spent, also when it failed or was cancelled.
-    fn agent_ended(&mut self, purpose: Purpose, lent: &[Resource], result: &Result<Payload, Failure>) -> Answer {
+    /// What the answer of a worker with a share does not say of its cost, or not yet.
+    fn settle(&mut self, key: &str, share: Share, result: &Result<Payload, Failure>) {
         let output = output_of(result);
-        if let Some(graph) = self.carrier.graph_mut().filter(|_| lease::is_used_up(&output, lent)) {
+        if output.is_null() {
+            // It was lost, and said nothing: all that it can have spent.
+            let lost = |failure: &Failure| {
+                matches!(
+                    failure.root().kind,
+                    FailureKind::Terminated | FailureKind::Timeout { .. } | FailureKind::WorkerLost
+                )
+            };
+            if result.as_ref().is_err_and(lost) {
+                self.carrier.charged((share.tokens.unwrap_or(0), share.cost_micros.unwrap_or(0)));
+            }
+            return;
+        }
+        if result.as_ref().is_err_and(Failure::is_canceled) {
+            // It is charged with its end.
+            return;
+        }
+        let (tokens, micros) = model::spent(&output);
+        if output["unpriced_calls"].as_u64() != Some(0) {
+            // Of money that is not all known, the answer says nothing.
+            self.carrier.charged((0, micros));
+        }
+        if !self.parts.control.is_running() {
+            // Its answer is heard when the run goes on, and charged then.
+            self.ledger.unheard.insert(key.to_owned(), Share { tokens: Some(tokens), cost_micros: Some(micros) });
+        }
+    }
+
+    /// What an agent gave, and what it spent, also when it failed or was cancelled.
+    fn agent_ended(
+        &mut self,
+        purpose: Purpose,
+        lent: &[Resource],
+        shared: bool,
+        result: &Result<Payload, Failure>,
+    ) -> Answer {
+        let output = output_of(result);
+        // What others give back may be enough for the next one.
+        let is_last = !shared || self.ledger.lent() == Share { tokens: Some(0), cost_micros: Some(0) };
+        if let Some(graph) = self.carrier.graph_mut().filter(|_| is_last && lease::is_used_up(&output, lent, shared)) {
             graph.out_of_budget();
         }
         let canceled = result.as_ref().err().filter(|failure| failure.is_canceled() || output.is_null());

@@ -9,19 +9,22 @@
 //! waits as long as others may give something back; then it gets the rest, as the last. Planners, reviewers and
 //! synthesizers have no share: the run needs their word to end in order, and is charged for it.
 
+use std::collections::BTreeSet;
+
 use bosun_engine::workflow::Cx;
 use bosun_engine::{ExternalTarget, WorkflowId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::SupervisorRun;
-use super::asks::Ledger;
+use super::asks::{Ledger, Pending};
 use super::carrier::Carrier;
-use crate::agent::ledger::Resource;
+use crate::agent::ledger::{Resource, TopUp};
 use crate::agent::machine::Lent;
 use crate::agent::spec::{AgentSpec, Share};
 use crate::agent::workflow::SIGNAL_BUDGET_SHARE;
-use crate::supervisor::outbox::Purpose;
+use crate::supervisor::outbox::{Outbox, Purpose};
+use crate::supervisor::people::control::ControlRequest;
 
 /// The patch of the runs that lend shares. Those before lent each worker all that was left when it began.
 pub(super) const BUDGET_SHARES: &str = "budget-shares";
@@ -35,6 +38,8 @@ pub(super) struct Left {
     free: Share,
     /// One worker at a time.
     alone: bool,
+    /// Who gets no more waits for people.
+    asks: bool,
 }
 
 /// A worker that asks for more.
@@ -53,7 +58,7 @@ impl Left {
         let lent = ledger.lent();
         let free = |left: Option<u64>, lent: Option<u64>| left.map(|left| left.saturating_sub(lent.unwrap_or(0)));
         let free = Share { tokens: free(tokens, lent.tokens), cost_micros: free(micros, lent.cost_micros) };
-        Left { tokens, micros, free, alone: graph.rules.slots() == 1 }
+        Left { tokens, micros, free, alone: graph.rules.slots() == 1, asks: graph.rules.ask_on_budget }
     }
 
     /// Bounds a worker by what is left. What it was lent: when that is used up and there is no more, it ends, since the
@@ -78,6 +83,15 @@ impl Left {
         let lent: Vec<Resource> = resources.into_iter().filter_map(|(resource, part)| part.map(|_| resource)).collect();
         agent.limits.share = (!lent.is_empty()).then_some(share);
         (lent, agent.limits.share)
+    }
+
+    /// Whether a supervisor below does better to wait for what others give back: it asks for no more later.
+    pub(super) fn too_little_for_child(self) -> bool {
+        let little = |left: Option<u64>, free: Option<u64>| match (left, free) {
+            (Some(left), Some(free)) => free < left && self.part(free).saturating_mul(8) < left,
+            _ => false,
+        };
+        little(self.tokens, self.free.tokens) || little(self.micros, self.free.cost_micros)
     }
 
     /// The part of a supervisor below, which asks for no more. `shares` says by which rules.
@@ -110,9 +124,75 @@ impl Left {
         if self.alone { free } else { free.div_ceil(2) }
     }
 
+    fn meets(&self, request: &Request) -> bool {
+        self.free(request.resource) >= request.wanted
+    }
+
     fn free(&self, resource: Resource) -> u64 {
         let free = if resource == Resource::Cost { self.free.cost_micros } else { self.free.tokens };
         free.unwrap_or(0)
+    }
+}
+
+/// What is lent, and who asks for more.
+impl Ledger {
+    /// What is lent now.
+    pub(super) fn lent(&self) -> Share {
+        let shares = self.pending.values().filter_map(|pending| match pending {
+            Pending::Child { share, .. } => *share,
+            Pending::Call { .. } | Pending::Later { .. } | Pending::Timer { .. } => None,
+        });
+        let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other.unwrap_or(0)));
+        shares.chain(self.bill_shares.values().copied()).chain(self.unheard.values().copied()).fold(
+            Share { tokens: Some(0), cost_micros: Some(0) },
+            |all, one| Share {
+                tokens: sum(all.tokens, one.tokens),
+                cost_micros: sum(all.cost_micros, one.cost_micros),
+            },
+        )
+    }
+
+    /// What the worker that is this workflow was lent.
+    pub(super) fn share_of(&mut self, agent: &str) -> Option<&mut Share> {
+        self.pending.values_mut().find_map(|pending| match pending {
+            Pending::Child { workflow_id, share: Some(share), .. } if workflow_id == agent => Some(share),
+            _ => None,
+        })
+    }
+
+    /// Keeps a request; a worker has one.
+    pub(super) fn request(&mut self, request: Request) {
+        self.requests.retain(|other| other.agent != request.agent);
+        self.requests.push(request);
+    }
+
+    /// Takes the first request that can be met; or, where nobody is left who could give something back and people are not
+    /// asked for more (`may_be_last`), the first, as the last of its worker.
+    pub(super) fn next_request(
+        &mut self,
+        may_be_last: bool,
+        can_be_met: impl Fn(&Request) -> bool,
+    ) -> Option<(Request, bool)> {
+        let in_vain = self.all_wait();
+        match self.requests.iter().position(can_be_met) {
+            Some(at) => Some((self.requests.remove(at), false)),
+            None if in_vain && may_be_last => Some((self.requests.remove(0), true)),
+            None => None,
+        }
+    }
+
+    /// Whether somebody asks for more, and nobody is left who could give something back.
+    pub(super) fn all_wait(&mut self) -> bool {
+        let lent: BTreeSet<&str> = self
+            .pending
+            .values()
+            .filter_map(|pending| match pending {
+                Pending::Child { workflow_id, share: Some(_), .. } => Some(workflow_id.as_str()),
+                _ => None,
+            })
+            .collect();
+        self.requests.retain(|request| lent.contains(request.agent.as_str()));
+        !self.requests.is_empty() && self.requests.len() == lent.len() && self.bill_shares.is_empty()
     }
 }
 
@@ -130,6 +210,38 @@ impl SupervisorRun {
         Ok(())
     }
 
+    /// People give the run more; it goes on when it is resumed.
+    pub(super) fn topped_up(&mut self, value: &Value) -> Result<(), String> {
+        let more: TopUp = serde_json::from_value(value.clone()).map_err(|why| why.to_string())?;
+        if self.context.shared {
+            return Err("its budget is a part of its parent's: give that one more".to_owned());
+        }
+        if more.wall_ms.is_some() || more.allow_unpriced {
+            return Err("a run is given tokens, money and calls".to_owned());
+        }
+        let graph = self.carrier.graph_mut().ok_or("only graphs have a budget that can be raised")?;
+        match graph.top_up(more.tokens, more.cost_micros, more.calls) {
+            true => Ok(()),
+            false => Err("the run has no such budget".to_owned()),
+        }
+    }
+
+    /// Pauses a run that can only go on with more than it has, where its spec says so.
+    pub(super) fn ask_for_budget(&mut self, out: &mut Outbox) {
+        let left = Left::of(&self.carrier, &self.ledger);
+        if !left.asks || !self.parts.control.is_running() || self.carrier.phase().is_terminal() {
+            return;
+        }
+        let in_vain = self.ledger.all_wait() && !self.ledger.requests.iter().any(|request| left.meets(request));
+        let short = self.carrier.graph().is_some_and(|graph| graph.short) && self.ledger.is_idle();
+        if short || in_vain {
+            let why = "the budget of the run is spent: `bosun budget top-up` gives it more";
+            if self.parts.control.pause(ControlRequest::new(why, "budget"), out) {
+                self.carrier.pause();
+            }
+        }
+    }
+
     /// Lends more to whoever has asked for it, the first first.
     pub(super) fn lend_more(&mut self, cx: &mut Cx<'_>) {
         while self.parts.control.is_running() {
@@ -143,7 +255,7 @@ impl SupervisorRun {
 
 /// Meets the next request that can be met.
 fn next_loan(ledger: &mut Ledger, left: Left) -> Option<(String, Lent)> {
-    let (request, last) = ledger.next_request(|request| left.free(request.resource) >= request.wanted)?;
+    let (request, last) = ledger.next_request(!left.asks, |request| left.meets(request))?;
     let free = left.free(request.resource);
     let amount = if last { free } else { request.wanted.max(left.part(free)) };
     let more = match request.resource {
@@ -162,9 +274,10 @@ pub(super) fn lower(limit: &mut Option<u64>, left: Option<u64>) -> bool {
     true
 }
 
-/// Whether an agent stopped because what it was lent is used up.
-pub(super) fn is_used_up(output: &Value, lent: &[Resource]) -> bool {
-    lent.iter().any(|resource| output["stop"]["budget"]["resource"] == json!(resource))
+/// Whether an agent stopped because what it was lent is used up. One with a share says so itself.
+pub(super) fn is_used_up(output: &Value, lent: &[Resource], shared: bool) -> bool {
+    let stop = &output["stop"]["budget"];
+    lent.iter().any(|resource| stop["resource"] == json!(resource)) && (!shared || stop["lent"] == true)
 }
 
 #[cfg(test)]
@@ -207,6 +320,13 @@ mod tests {
         assert!(lend(Left::default(), Purpose::ExecuteWorker, &mut planner).is_empty() && planner == agent(None));
     }
 
+    /// A worker that was lent so much, for tests of what is lent.
+    fn keep_worker(ledger: &mut Ledger, seq: Seq, workflow_id: &str, share: Option<Share>) {
+        let (key, workflow_id) = (workflow_id.to_owned(), workflow_id.to_owned());
+        let (agent, lent) = (Some(Purpose::ExecuteWorker), Vec::new());
+        ledger.keep(key.clone(), seq, Pending::Child { key, workflow_id, agent, lent, share });
+    }
+
     /// A worker as far as its budget goes: it needs so many tokens, `call` at a time.
     struct Working {
         needs: u64,
@@ -234,7 +354,8 @@ mod tests {
                 let all = budget.checked_sub(charged).expect("no more is spent than there is");
                 let lent = ledger.lent().tokens.unwrap();
                 assert!(lent <= all, "{lent} is lent of {all}");
-                Left { tokens: Some(all), free: Share { tokens: Some(all - lent), cost_micros: None }, alone, micros: None }
+                let free = Share { tokens: Some(all - lent), cost_micros: None };
+                Left { tokens: Some(all), free, alone, ..Left::default() }
             };
             let mut steps = 0;
             while !(waiting.is_empty() && working.is_empty()) {
@@ -249,7 +370,7 @@ mod tests {
                     let name = waiting.len() as u64;
                     let mut spec = agent(None);
                     let (_, share) = left(&ledger, charged).lend(Purpose::ExecuteWorker, &mut spec, || true);
-                    ledger.keep_worker(Seq(name), &name.to_string(), share);
+                    keep_worker(&mut ledger, Seq(name), &name.to_string(), share);
                     let share = share.and_then(|share| share.tokens).unwrap();
                     working.insert(name, Working { needs, call, spent: 0, share, last: false, asking: false });
                 } else {
@@ -284,8 +405,11 @@ mod tests {
     #[test]
     fn only_what_was_lent_is_the_budget_of_the_run() {
         let stopped = |resource: &str| json!({ "stop": { "budget": { "resource": resource } } });
-        assert!(is_used_up(&stopped("tokens"), &[Resource::Tokens, Resource::Cost]));
-        assert!(!is_used_up(&stopped("cost"), &[Resource::Tokens]), "its own money");
-        assert!(!is_used_up(&json!({ "stop": "completed" }), &[Resource::Tokens]));
+        assert!(is_used_up(&stopped("tokens"), &[Resource::Tokens, Resource::Cost], false));
+        assert!(!is_used_up(&stopped("cost"), &[Resource::Tokens], false), "its own money");
+        assert!(!is_used_up(&json!({ "stop": "completed" }), &[Resource::Tokens], false));
+        assert!(!is_used_up(&stopped("tokens"), &[Resource::Tokens], true), "its own limit");
+        let lent = json!({ "stop": { "budget": { "resource": "tokens", "lent": true } } });
+        assert!(is_used_up(&lent, &[Resource::Tokens], true));
     }
 }

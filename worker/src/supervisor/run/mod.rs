@@ -203,6 +203,7 @@ impl SupervisorRun {
     }
 
     fn answered(&mut self, key: &str, answer: Answer, out: &mut Outbox) {
+        self.ledger.unheard.remove(key);
         if key.starts_with("approval/") {
             return self.parts.approvals.answered(key, &answer, out);
         }
@@ -291,6 +292,7 @@ impl SupervisorRun {
         }
         self.carrier.advance(&mut self.parts, out);
         self.ask_people_for_the_carrier(out);
+        self.ask_for_budget(out);
     }
 
     /// The end of every turn: notes, commands, and the close if the run is over.

@@ -144,7 +144,9 @@ impl SupervisorRun {
         // What a person holds stays open for them; what was asked for at the end is waited for.
         let held = self.parts.control.is_paused() || self.parts.control.is_human();
         let children = self.parts.control.children().next().is_some() && !self.parts.control.is_cancelled();
-        if held || children || !self.ledger.is_idle() {
+        // Who shares a budget tells all that it spent.
+        let unpaid = self.context.shared && !self.ledger.has_all_bills();
+        if held || children || unpaid || !self.ledger.is_idle() {
             return;
         }
         let output = self.output();

@@ -172,7 +172,9 @@ impl SupervisorRun {
     fn budget(&self) -> Value {
         let limits = &self.resolved.spec.budget;
         let spent = self.carrier.graph().map(|graph| graph.spent.clone()).unwrap_or_default();
-        json!({ "spent": spent, "limits": limits })
+        let (tokens, cost_micros) = self.carrier.graph().map(|graph| graph.budget_left()).unwrap_or_default();
+        let left = json!({ "tokens": tokens, "cost_micros": cost_micros });
+        json!({ "spent": spent, "limits": limits, "left": left, "lent": self.ledger.lent() })
     }
 
     pub(super) fn takeover_context(&self) -> TakeoverContext {

@@ -81,6 +81,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         cost_budget_micros: spec.budget.cost.map(spec::Money::as_micros),
         wall_budget_ms: spec.budget.wall.map(spec::Span::as_ms),
         fail_on_budget: spec.budget.on_exhausted == spec::OnExhausted::Fail,
+        ask_on_budget: spec.budget.on_exhausted == spec::OnExhausted::Ask,
         agent_tries: spec.agents.iter().filter_map(|agent| Some((agent.name.clone(), agent.tries?))).collect(),
         compensate: spec.compensation.on_cancel,
         capabilities: capabilities(spec),

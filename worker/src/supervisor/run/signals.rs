@@ -7,7 +7,7 @@ use bosun_engine::{Failure, Payload};
 use serde_json::{Value, json};
 
 use super::{SupervisorRun, value_of};
-use crate::agent::workflow::SIGNAL_BUDGET_REQUEST;
+use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP};
 use crate::supervisor::graph::HUMAN;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
@@ -26,11 +26,13 @@ pub(super) const HUMAN_INPUT: &str = "human_input_v1";
 pub(super) const APPROVAL_RESPONSE: &str = "approval_response_v1";
 pub(super) const INTERRUPT_RESUME: &str = "interrupt_resume_v1";
 pub(super) const BUDGET_REQUEST: &str = SIGNAL_BUDGET_REQUEST;
+pub(super) const TOP_UP: &str = SIGNAL_TOP_UP;
 
 impl SupervisorRun {
     /// Takes a signal; `false` if its name is none of ours.
     pub(super) fn signal(&mut self, name: &str, input: &Payload, out: &mut Outbox) -> bool {
-        let known = [MAILBOX, RECRUIT, RETIRE, HUMAN_INPUT, APPROVAL_RESPONSE, INTERRUPT_RESUME, BUDGET_REQUEST];
+        let known =
+            [MAILBOX, RECRUIT, RETIRE, HUMAN_INPUT, APPROVAL_RESPONSE, INTERRUPT_RESUME, BUDGET_REQUEST, TOP_UP];
         let of_control = [control::PAUSE, control::RESUME, control::CANCEL, control::TAKEOVER, control::RELEASE];
         if !known.contains(&name) && !of_control.contains(&name) {
             return false;
@@ -67,6 +69,7 @@ impl SupervisorRun {
             INTERRUPT_RESUME => self.resume_interrupt(value, out).err(),
             HUMAN_INPUT => self.human_input(value, out).err(),
             BUDGET_REQUEST => self.budget_requested(value).err(),
+            TOP_UP => self.topped_up(value).err(),
             _ => None,
         };
         if let Some(why) = refused.filter(|why| !why.is_empty()) {
@@ -111,6 +114,9 @@ impl SupervisorRun {
         let checkpoint = self.checkpoint();
         self.parts.control.checkpoint(&checkpoint, out);
         self.held.clear();
+        for share in std::mem::take(&mut self.ledger.unheard).into_values() {
+            self.carrier.charged((share.tokens.unwrap_or(0), share.cost_micros.unwrap_or(0)));
+        }
         self.carrier.cancel(text, &mut self.parts, out);
     }
 

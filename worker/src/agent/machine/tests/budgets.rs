@@ -76,7 +76,7 @@ fn a_share_is_asked_for_and_the_last_of_it_is_used_up() {
     stage.play();
     assert!(stage.agent.is_over());
     let output = stage.agent.output();
-    assert_eq!(output.stop, StopReason::Budget { resource: Resource::Tokens });
+    assert_eq!(output.stop, StopReason::Budget { resource: Resource::Tokens, lent: true });
     assert!(output.spent.tokens <= 180 + wanted, "{output:?}");
     assert!(stage.model_calls().last().unwrap().max_tokens < 100, "the last calls take what there is");
 }
@@ -93,6 +93,36 @@ fn a_share_does_not_raise_a_limit() {
     assert!(*wanted <= 100, "no more than its limit lets it have: {wanted}");
 }
 
+/// Whom a worker calls has a part of its share, which nobody can add to: it ends there and asks no person.
+#[test]
+fn an_agent_below_ends_with_its_part_of_a_share() {
+    let limits = json!({ "share": { "tokens": 4_000, "cost_micros": 9_000 } });
+    let more = json!({ "report_to": "run", "limits": limits, "max_output_tokens": 100,
+        "tools": [{ "name": "ask", "does": { "agent": {} } }] });
+    let model = script(vec![says("", &[("ask", json!({ "task": "go" }))]), says("done", &[])]);
+    let mut stage = Stage::new(spec(more), model, echo());
+    stage.play();
+    let below = stage.asked.iter().find_map(|ask| match ask {
+        Ask::Child { spec, .. } => Some(spec.limits.clone()),
+        _ => None,
+    });
+    let below = below.expect("an agent is called");
+    assert_eq!((below.share, below.stops_at), (None, vec![Resource::Tokens, Resource::Cost]));
+    assert!(below.max_tokens.is_some_and(|tokens| tokens <= 2_000) && below.max_cost_micros.is_some());
+}
+
+/// The last of the money is not the last of the tokens.
+#[test]
+fn what_is_the_last_is_said_of_each() {
+    let mut stage = sharing(180, json!({}));
+    stage.play();
+    assert!(matches!(stage.agent.halt(), Some(Halt::Share { resource: Resource::Tokens, .. })));
+    let money = Share { cost_micros: Some(1), tokens: None };
+    stage.handle(Event::Lent(Lent { more: money, last: true }));
+    stage.play();
+    assert!(matches!(stage.agent.halt(), Some(Halt::Share { .. })), "it asks for tokens again");
+}
+
 /// Who has no supervisor has nobody to ask.
 #[test]
 fn a_share_without_a_supervisor_is_the_last() {
@@ -100,14 +130,17 @@ fn a_share_without_a_supervisor_is_the_last() {
     let spec = AgentSpec { report_to: None, ..stage.agent.spec().clone() };
     let model = std::mem::replace(&mut stage.model, script(vec![says("", &[])]));
     let mut stage = Stage::new(spec, model, echo());
-    assert_eq!(stage.output().stop, StopReason::Budget { resource: Resource::Tokens });
+    assert_eq!(stage.output().stop, StopReason::Budget { resource: Resource::Tokens, lent: true });
+    // A limit of its own that ends it is not the run's.
+    let mut stage = sharing(5_000, json!({ "max_tokens": 250, "on_exhausted": "stop" }));
+    assert_eq!(stage.output().stop, StopReason::Budget { resource: Resource::Tokens, lent: false });
 }
 
 #[test]
 fn with_stop_the_agent_ends_with_what_there_is() {
     let mut stage = endless(json!({ "max_steps": 3, "on_exhausted": "stop" }));
     let output = stage.output();
-    assert_eq!(output.stop, StopReason::Budget { resource: Resource::Steps });
+    assert_eq!(output.stop, StopReason::Budget { resource: Resource::Steps, lent: false });
     assert_eq!(output.spent.steps, 3);
 }
 
@@ -176,7 +209,7 @@ fn time_ends_an_agent_and_waiting_for_people_takes_none() {
     stage.now = *at;
     stage.handle(Event::WallFired);
     let output = stage.output();
-    assert_eq!(output.stop, StopReason::Budget { resource: Resource::Wall });
+    assert_eq!(output.stop, StopReason::Budget { resource: Resource::Wall, lent: false });
     assert_eq!(output.spent.tool_calls, 1, "what was under way was ended and counted");
 }
 

@@ -90,6 +90,8 @@ pub enum OnExhausted {
     /// The run ends with what there is and says why (PDT-09).
     Stop,
     Fail,
+    /// The run is paused until it is given more (`bosun budget top-up`) and resumed. Below another run: as `stop`.
+    Ask,
 }
 
 /// Below so many remaining tokens a strategy steps down (SHN-72).
