@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::archive::Segment;
+use super::blob::BlobHash;
 use super::chain::{ChainHash, SetHash};
 use super::checkpoint::{load, load_meta};
 use super::group::{Deleted, Group, Record, RecordPlace, Trimmed};
@@ -335,20 +336,29 @@ impl<'a> Replay<'a> {
         }
     }
 
+    fn refer(&mut self, run: RunId, blobs: Vec<BlobHash>) {
+        self.index.blob_refs.extend(blobs.into_iter().map(|hash| (hash, run)));
+    }
+
     fn turn(&mut self, seq: GroupSeq, place: RecordPlace, mut turn: Turn) -> Result<(), StorageError> {
         let (medium, run) = (self.recovery.medium, turn.run);
         if self.index.removed.contains_key(&run) || self.unknown.contains_key(&run) {
             return Ok(());
         }
+        // Also of turns that an entry has already: a checkpoint that was cut short wrote entries before these.
+        let blobs = blobs_of(&mut turn);
         match self.index.get(run) {
             // An entry can be newer than the checkpoint's place in the log.
-            Some(state) if seq < state.through => return Ok(()),
-            Some(state) if seq == state.through && already_folded(state, seq, place) => return Ok(()),
+            Some(state) if seq < state.through || seq == state.through && already_folded(state, seq, place) => {
+                self.refer(run, blobs);
+                return Ok(());
+            }
             Some(_) => {}
             None => {
                 // It may have closed after the checkpoint began, and be on the shelf already.
                 if self.on_shelf.contains(&run) || medium.shelf_has(Shelf::Closed, &run.0)? {
                     self.on_shelf.insert(run);
+                    self.refer(run, blobs);
                     return Ok(());
                 }
                 if !matches!(turn.events.first(), Some(EventKind::WorkflowExecutionStarted(_))) {
@@ -357,7 +367,7 @@ impl<'a> Replay<'a> {
                 }
             }
         }
-        self.index.blob_refs.extend(blobs_of(&mut turn).into_iter().map(|hash| (hash, run)));
+        self.refer(run, blobs);
         self.recovery.options.plain_memo(medium, &mut turn)?;
         let wrong = |detail| StorageError::corrupt("history", medium.location(), detail).of_run(run);
         self.index.apply(seq, place, &turn).map_err(wrong)
