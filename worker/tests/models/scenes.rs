@@ -62,6 +62,13 @@ impl Scene {
         conversations.attach(Arc::new(after.client()));
         self.environment = Some(after);
     }
+    /// Starts the run of a spec.
+    async fn start_text(&self, text: &str) {
+        let spec = read_spec("spec.yaml", text).unwrap_or_else(|why| panic!("{why}")).spec;
+        let input = SupervisorInput::new(spec.resolve().unwrap());
+        let request = StartWorkflow::new(SUPERVISOR.into(), "run".into()).input(Payload::encode(&input).unwrap());
+        self.client().start(request).await.unwrap();
+    }
     pub(crate) async fn start(&self, preset: Preset) {
         let path = format!("{}/../fixtures/supervisors/presets/{}.yaml", env!("CARGO_MANIFEST_DIR"), preset.name());
         let mut file = read_spec(&path, &std::fs::read_to_string(&path).unwrap()).unwrap_or_else(|why| panic!("{why}"));
@@ -235,10 +242,7 @@ agents: [ { name: w, via: { model: { provider: mock, name: mock-1, max_tokens: 2
     });
     let mock = mock.await.unwrap();
     let scene = Scene::new(&mock, Wire::OpenAi);
-    let spec = read_spec("shared.yaml", text).unwrap_or_else(|why| panic!("{why}")).spec;
-    let input = SupervisorInput::new(spec.resolve().unwrap());
-    let request = StartWorkflow::new(SUPERVISOR.into(), "run".into()).input(Payload::encode(&input).unwrap());
-    scene.client().start(request).await.unwrap();
+    scene.start_text(text).await;
     let report = scene.report().await;
     let (tokens, asked) = (report["tokens"].as_u64().unwrap(), mock.count() as u64);
     assert_eq!(tokens, 90 * asked, "{report:#}");
@@ -282,10 +286,7 @@ agents: [ {{ name: w, via: {{ model: {{ provider: mock, name: mock-1, max_tokens
         });
         let mock = mock.await.unwrap();
         let scene = Scene::new(&mock, Wire::OpenAi);
-        let spec = read_spec("beside.yaml", &text).unwrap_or_else(|why| panic!("{why}")).spec;
-        let input = SupervisorInput::new(spec.resolve().unwrap());
-        let request = StartWorkflow::new(SUPERVISOR.into(), "run".into()).input(Payload::encode(&input).unwrap());
-        scene.client().start(request).await.unwrap();
+        scene.start_text(&text).await;
         let report = scene.report().await;
         let (tokens, asked) = (report["tokens"].as_u64().unwrap(), mock.count() as u64);
         assert_eq!(tokens, 90 * asked, "{report:#}");
@@ -318,10 +319,7 @@ agents: [ { name: w, via: { model: { provider: mock, name: mock-1, max_tokens: 2
     });
     let mock = mock.await.unwrap();
     let scene = Scene::new(&mock, Wire::OpenAi);
-    let spec = read_spec("asks.yaml", text).unwrap_or_else(|why| panic!("{why}")).spec;
-    let input = SupervisorInput::new(spec.resolve().unwrap());
-    let request = StartWorkflow::new(SUPERVISOR.into(), "run".into()).input(Payload::encode(&input).unwrap());
-    scene.client().start(request).await.unwrap();
+    scene.start_text(text).await;
     let target = Target::workflow("run".into());
     let send = async |name: &str, input: Value| {
         let input = Payload::encode(&input).unwrap();
@@ -369,10 +367,7 @@ agents: [ { name: crew, via: { supervisor: { spec: { preset: shannon-simple, obj
         });
         let mock = mock.await.unwrap();
         let scene = Scene::new(&mock, Wire::OpenAi);
-        let spec = read_spec("below.yaml", text).unwrap_or_else(|why| panic!("{why}")).spec;
-        let input = SupervisorInput::new(spec.resolve().unwrap());
-        let request = StartWorkflow::new(SUPERVISOR.into(), "run".into()).input(Payload::encode(&input).unwrap());
-        scene.client().start(request).await.unwrap();
+        scene.start_text(text).await;
         let report = scene.report().await;
         let (tokens, asked) = (report["tokens"].as_u64().unwrap(), mock.count() as u64);
         assert_eq!(tokens, 90 * asked, "{report:#}");
@@ -406,10 +401,7 @@ agents: [ {{ name: crew, via: {{ supervisor: {{ spec: {{ preset: shannon-simple,
     });
     let mock = mock.await.unwrap();
     let scene = Scene::new(&mock, Wire::OpenAi);
-    let spec = read_spec("crews.yaml", &text).unwrap_or_else(|why| panic!("{why}")).spec;
-    let input = SupervisorInput::new(spec.resolve().unwrap());
-    let request = StartWorkflow::new(SUPERVISOR.into(), "run".into()).input(Payload::encode(&input).unwrap());
-    scene.client().start(request).await.unwrap();
+    scene.start_text(&text).await;
     let report = scene.report().await;
     let done = report["tasks"].as_array().unwrap().iter().filter(|task| task["status"] == "completed").count();
     assert_eq!((done, mock.count(), report["tokens"].as_u64()), (6, 6, Some(540)), "{report:#}");
@@ -436,10 +428,7 @@ objective: look
 failure: { tries: 2 }
 agents: [ { name: w, via: { model: { provider: mock, name: mock-1 } } } ]
 ";
-    let spec = read_spec("cancelled.yaml", text).unwrap_or_else(|why| panic!("{why}")).spec;
-    let input = SupervisorInput::new(spec.resolve().unwrap());
-    let request = StartWorkflow::new(SUPERVISOR.into(), "run".into()).input(Payload::encode(&input).unwrap());
-    scene.client().start(request).await.unwrap();
+    scene.start_text(text).await;
     waits.notified().await;
     let open = ListRequest { query: "WorkflowType = 'agent'".into(), limit: 10 };
     let agent = scene.client().list(open).await.unwrap().remove(0);
