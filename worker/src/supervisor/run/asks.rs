@@ -14,7 +14,8 @@ use bosun_engine::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::lease::{BUDGET_SHARES, Left, Request};
+use super::lease::{BUDGET_SHARES, Left};
+use super::loans::Loans;
 use super::work::{self, Carried};
 use super::{SUPERVISOR, SupervisorRun, children};
 use crate::agent::AGENT;
@@ -53,9 +54,6 @@ pub(super) enum Pending {
         /// Of what it may spend no more than what was left of the run's budget.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         lent: Vec<Resource>,
-        /// How much of it, so far.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        share: Option<Share>,
     },
 }
 
@@ -76,7 +74,7 @@ impl Lease {
 /// Which engine number stands for which key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Ledger {
-    pub(super) pending: BTreeMap<Seq, Pending>,
+    pending: BTreeMap<Seq, Pending>,
     keys: BTreeMap<Key, Seq>,
     /// Calls that somebody has to do something for first: a key, money. They are made again when the run goes on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -84,15 +82,9 @@ pub(super) struct Ledger {
     /// Agents that were cancelled, and whose bill is still to come.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     bills: BTreeSet<Seq>,
-    /// What they were lent.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) bill_shares: BTreeMap<Seq, Share>,
-    /// What workers have spent whose answers are held until the run goes on.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) unheard: BTreeMap<Key, Share>,
-    /// Who asks for more, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) requests: Vec<Request>,
+    /// What children were lent of the budget.
+    #[serde(default, skip_serializing_if = "Loans::is_empty")]
+    pub(super) loans: Loans,
     pub(super) now: Timestamp,
 }
 
@@ -116,7 +108,6 @@ impl Ledger {
 
     /// Whether an agent that has ended was cancelled before, so that nobody but the till waits for it.
     pub(super) fn take_bill(&mut self, seq: Seq) -> bool {
-        self.bill_shares.remove(&seq);
         self.bills.remove(&seq)
     }
 
@@ -125,7 +116,7 @@ impl Ledger {
         matches!(pending, Some(Pending::Child { .. }))
     }
 
-    pub(super) fn keep(&mut self, key: Key, seq: Seq, pending: Pending) {
+    fn keep(&mut self, key: Key, seq: Seq, pending: Pending) {
         self.keys.insert(key, seq);
         self.pending.insert(seq, pending);
     }
@@ -213,7 +204,10 @@ impl Ledger {
         let seq = cx.start_child(workflow_type, id, input, options);
         let agent = lease.as_ref().and_then(|lease| lease.purpose);
         let (lent, share) = lease.map(|lease| (lease.lent, lease.share)).unwrap_or_default();
-        self.keep(key.clone(), seq, Pending::Child { key, workflow_id, agent, lent, share });
+        if let Some(share) = share {
+            self.loans.lend(seq, &workflow_id, share);
+        }
+        self.keep(key.clone(), seq, Pending::Child { key, workflow_id, agent, lent });
     }
 
     /// Delivers a call again whose worker was lost. Whether it did.
@@ -234,7 +228,7 @@ impl SupervisorRun {
     pub(super) fn ask(&mut self, ask: Ask, cx: &mut Cx<'_>) {
         match ask {
             Ask::Call(call) => {
-                let left = Left::of(&self.carrier, &self.ledger);
+                let left = Left::of(&self.carrier, &self.ledger.loans);
                 if left.too_little_for_child()
                     && matches!(work::carried(&self.resolved.spec, &call), Carried::Child { .. })
                 {
@@ -292,11 +286,11 @@ impl SupervisorRun {
         match self.ledger.take(seq) {
             Some(Pending::Call { .. }) => cx.cancel_activity(seq),
             Some(Pending::Later { .. } | Pending::Timer { .. }) => cx.cancel_timer(seq),
-            Some(Pending::Child { agent, share, .. }) => {
-                if agent.is_some() || share.is_some() {
+            Some(Pending::Child { agent, .. }) => {
+                if agent.is_some() || self.ledger.loans.has(seq) {
                     self.ledger.bills.insert(seq);
                 }
-                self.ledger.bill_shares.extend(share.map(|share| (seq, share)));
+                self.ledger.loans.cancelled(seq);
                 self.parts.control.unregister(key);
                 cx.cancel_child(seq, reason);
             }
@@ -305,7 +299,7 @@ impl SupervisorRun {
     }
 
     fn start_child(&mut self, key: Key, kind: ChildKind, input: &Value, cx: &mut Cx<'_>) {
-        let share = Left::of(&self.carrier, &self.ledger).part_of_child(|| cx.patched(BUDGET_SHARES));
+        let share = Left::of(&self.carrier, &self.ledger.loans).part_of_child(|| cx.patched(BUDGET_SHARES));
         match children::spec_of(&self.resolved.spec, kind, input, self.context.depth, share) {
             Ok(input) => {
                 self.ledger.start_child(key.clone(), SUPERVISOR, share.map(Lease::of_run), &input, cx);

@@ -87,7 +87,8 @@ fn bound(spec: &mut SupervisorSpec, share: Option<Share>) {
 impl SupervisorRun {
     /// A child has ended: what it gave, or why it gave nothing.
     pub(super) fn child_resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox) {
-        let Some(Pending::Child { key, agent, lent, share, .. }) = self.ledger.take(seq) else {
+        let share = self.ledger.loans.returned(seq);
+        let Some(Pending::Child { key, agent, lent, .. }) = self.ledger.take(seq) else {
             if self.ledger.take_bill(seq) {
                 self.carrier.charged(spent(&result));
             }
@@ -140,7 +141,7 @@ impl SupervisorRun {
         }
         if !self.parts.control.is_running() {
             // Its answer is heard when the run goes on, and charged then.
-            self.ledger.unheard.insert(key.to_owned(), Share { tokens: Some(tokens), cost_micros: Some(micros) });
+            self.ledger.loans.held(key, Share { tokens: Some(tokens), cost_micros: Some(micros) });
         }
     }
 
@@ -154,7 +155,7 @@ impl SupervisorRun {
     ) -> Answer {
         let output = output_of(result);
         // What others give back may be enough for the next one.
-        let is_last = !shared || self.ledger.lent() == Share { tokens: Some(0), cost_micros: Some(0) };
+        let is_last = !shared || self.ledger.loans.lent() == Share { tokens: Some(0), cost_micros: Some(0) };
         if let Some(graph) = self.carrier.graph_mut().filter(|_| is_last && lease::is_used_up(&output, lent, shared)) {
             graph.out_of_budget();
         }

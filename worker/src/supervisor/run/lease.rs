@@ -9,18 +9,14 @@
 //! waits as long as others may give something back; then it gets the rest, as the last. Planners, reviewers and
 //! synthesizers have no share: the run needs their word to end in order, and is charged for it.
 
-use std::collections::BTreeSet;
-
 use bosun_engine::workflow::Cx;
 use bosun_engine::{ExternalTarget, WorkflowId};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::SupervisorRun;
-use super::asks::{Ledger, Pending};
 use super::carrier::Carrier;
+use super::loans::{Loans, Request};
 use crate::agent::ledger::{Resource, TopUp};
-use crate::agent::machine::Lent;
 use crate::agent::spec::{AgentSpec, Share};
 use crate::agent::workflow::SIGNAL_BUDGET_SHARE;
 use crate::supervisor::outbox::{Outbox, Purpose};
@@ -35,27 +31,18 @@ pub(super) struct Left {
     pub(super) tokens: Option<u64>,
     pub(super) micros: Option<u64>,
     /// The part of it that nobody was lent.
-    free: Share,
+    pub(super) free: Share,
     /// One worker at a time.
-    alone: bool,
+    pub(super) alone: bool,
     /// Who gets no more waits for people.
-    asks: bool,
-}
-
-/// A worker that asks for more.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Request {
-    /// Its workflow id.
-    pub(super) agent: String,
-    resource: Resource,
-    wanted: u64,
+    pub(super) asks: bool,
 }
 
 impl Left {
-    pub(super) fn of(carrier: &Carrier, ledger: &Ledger) -> Left {
+    pub(super) fn of(carrier: &Carrier, loans: &Loans) -> Left {
         let Some(graph) = carrier.graph() else { return Left::default() };
         let (tokens, micros) = graph.budget_left();
-        let lent = ledger.lent();
+        let lent = loans.lent();
         let free = |left: Option<u64>, lent: Option<u64>| left.map(|left| left.saturating_sub(lent.unwrap_or(0)));
         let free = Share { tokens: free(tokens, lent.tokens), cost_micros: free(micros, lent.cost_micros) };
         Left { tokens, micros, free, alone: graph.rules.slots() == 1, asks: graph.rules.ask_on_budget }
@@ -120,79 +107,13 @@ impl Left {
     }
 
     /// What one gets of what is free: half, if others may want the rest.
-    fn part(&self, free: u64) -> u64 {
+    pub(super) fn part(&self, free: u64) -> u64 {
         if self.alone { free } else { free.div_ceil(2) }
     }
 
-    fn meets(&self, request: &Request) -> bool {
-        self.free(request.resource) >= request.wanted
-    }
-
-    fn free(&self, resource: Resource) -> u64 {
+    pub(super) fn free(&self, resource: Resource) -> u64 {
         let free = if resource == Resource::Cost { self.free.cost_micros } else { self.free.tokens };
         free.unwrap_or(0)
-    }
-}
-
-/// What is lent, and who asks for more.
-impl Ledger {
-    /// What is lent now.
-    pub(super) fn lent(&self) -> Share {
-        let shares = self.pending.values().filter_map(|pending| match pending {
-            Pending::Child { share, .. } => *share,
-            Pending::Call { .. } | Pending::Later { .. } | Pending::Timer { .. } => None,
-        });
-        let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other.unwrap_or(0)));
-        shares.chain(self.bill_shares.values().copied()).chain(self.unheard.values().copied()).fold(
-            Share { tokens: Some(0), cost_micros: Some(0) },
-            |all, one| Share {
-                tokens: sum(all.tokens, one.tokens),
-                cost_micros: sum(all.cost_micros, one.cost_micros),
-            },
-        )
-    }
-
-    /// What the worker that is this workflow was lent.
-    pub(super) fn share_of(&mut self, agent: &str) -> Option<&mut Share> {
-        self.pending.values_mut().find_map(|pending| match pending {
-            Pending::Child { workflow_id, share: Some(share), .. } if workflow_id == agent => Some(share),
-            _ => None,
-        })
-    }
-
-    /// Keeps a request; a worker has one.
-    pub(super) fn request(&mut self, request: Request) {
-        self.requests.retain(|other| other.agent != request.agent);
-        self.requests.push(request);
-    }
-
-    /// Takes the first request that can be met; or, where nobody is left who could give something back and people are not
-    /// asked for more (`may_be_last`), the first, as the last of its worker.
-    pub(super) fn next_request(
-        &mut self,
-        may_be_last: bool,
-        can_be_met: impl Fn(&Request) -> bool,
-    ) -> Option<(Request, bool)> {
-        let in_vain = self.all_wait();
-        match self.requests.iter().position(can_be_met) {
-            Some(at) => Some((self.requests.remove(at), false)),
-            None if in_vain && may_be_last => Some((self.requests.remove(0), true)),
-            None => None,
-        }
-    }
-
-    /// Whether somebody asks for more, and nobody is left who could give something back.
-    pub(super) fn all_wait(&mut self) -> bool {
-        let lent: BTreeSet<&str> = self
-            .pending
-            .values()
-            .filter_map(|pending| match pending {
-                Pending::Child { workflow_id, share: Some(_), .. } => Some(workflow_id.as_str()),
-                _ => None,
-            })
-            .collect();
-        self.requests.retain(|request| lent.contains(request.agent.as_str()));
-        !self.requests.is_empty() && self.requests.len() == lent.len() && self.bill_shares.is_empty()
     }
 }
 
@@ -200,14 +121,7 @@ impl SupervisorRun {
     /// A worker asks for more of the budget.
     pub(super) fn budget_requested(&mut self, value: &Value) -> Result<(), String> {
         let request: Request = serde_json::from_value(value.clone()).map_err(|why| why.to_string())?;
-        if !matches!(request.resource, Resource::Tokens | Resource::Cost) {
-            return Err("only tokens and money are shared".to_owned());
-        }
-        if self.ledger.share_of(&request.agent).is_none() {
-            return Err(format!("{} is no worker of this run that was lent anything", request.agent));
-        }
-        self.ledger.request(request);
-        Ok(())
+        self.ledger.loans.request(request)
     }
 
     /// People give the run more; it goes on when it is resumed.
@@ -228,11 +142,11 @@ impl SupervisorRun {
 
     /// Pauses a run that can only go on with more than it has, where its spec says so.
     pub(super) fn ask_for_budget(&mut self, out: &mut Outbox) {
-        let left = Left::of(&self.carrier, &self.ledger);
+        let left = Left::of(&self.carrier, &self.ledger.loans);
         if !left.asks || !self.parts.control.is_running() || self.carrier.phase().is_terminal() {
             return;
         }
-        let in_vain = self.ledger.all_wait() && !self.ledger.requests.iter().any(|request| left.meets(request));
+        let in_vain = self.ledger.loans.waits_in_vain(left);
         let short = self.carrier.graph().is_some_and(|graph| graph.short) && self.ledger.is_idle();
         if short || in_vain {
             let why = "the budget of the run is spent: `bosun budget top-up` gives it more";
@@ -245,26 +159,12 @@ impl SupervisorRun {
     /// Lends more to whoever has asked for it, the first first.
     pub(super) fn lend_more(&mut self, cx: &mut Cx<'_>) {
         while self.parts.control.is_running() {
-            let left = Left::of(&self.carrier, &self.ledger);
-            let Some((agent, lent)) = next_loan(&mut self.ledger, left) else { return };
+            let left = Left::of(&self.carrier, &self.ledger.loans);
+            let Some((agent, lent)) = self.ledger.loans.lend_more(left) else { return };
             let target = ExternalTarget { workflow_id: WorkflowId::of(agent), run_id: None };
             cx.signal_external(target, SIGNAL_BUDGET_SHARE, &json!(lent));
         }
     }
-}
-
-/// Meets the next request that can be met.
-fn next_loan(ledger: &mut Ledger, left: Left) -> Option<(String, Lent)> {
-    let (request, last) = ledger.next_request(!left.asks, |request| left.meets(request))?;
-    let free = left.free(request.resource);
-    let amount = if last { free } else { request.wanted.max(left.part(free)) };
-    let more = match request.resource {
-        Resource::Cost => Share { cost_micros: Some(amount), tokens: None },
-        _ => Share { tokens: Some(amount), cost_micros: None },
-    };
-    let share = ledger.share_of(&request.agent)?;
-    *share = share.plus(more);
-    Some((request.agent, Lent { more, last }))
 }
 
 /// Makes a limit as low as this, if that is lower. Whether it was.
@@ -282,11 +182,6 @@ pub(super) fn is_used_up(output: &Value, lent: &[Resource], shared: bool) -> boo
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use bosun_engine::Seq;
-    use proptest::prelude::*;
-
     use super::*;
     use crate::agent::spec::{Limits, OnExhausted, Price};
 
@@ -318,88 +213,6 @@ mod tests {
         let mut planner = agent(None);
         assert!(lend(left, Purpose::Plan, &mut planner).is_empty() && planner == agent(None));
         assert!(lend(Left::default(), Purpose::ExecuteWorker, &mut planner).is_empty() && planner == agent(None));
-    }
-
-    /// A worker that was lent so much, for tests of what is lent.
-    fn keep_worker(ledger: &mut Ledger, seq: Seq, workflow_id: &str, share: Option<Share>) {
-        let (key, workflow_id) = (workflow_id.to_owned(), workflow_id.to_owned());
-        let (agent, lent) = (Some(Purpose::ExecuteWorker), Vec::new());
-        ledger.keep(key.clone(), seq, Pending::Child { key, workflow_id, agent, lent, share });
-    }
-
-    /// A worker as far as its budget goes: it needs so many tokens, `call` at a time.
-    struct Working {
-        needs: u64,
-        call: u64,
-        spent: u64,
-        share: u64,
-        last: bool,
-        asking: bool,
-    }
-
-    proptest! {
-        /// G41: whatever workers begin, need and give back, in any order: what is lent and was charged is never more than the
-        /// budget, nobody waits for ever, and nobody ends short of budget while there is some that nobody has.
-        #[test]
-        fn what_is_lent_is_never_more_than_what_is_left(
-            budget in 0u64..5_000,
-            alone in any::<bool>(),
-            needs in prop::collection::vec((0u64..2_000, 1u64..300), 1..8),
-            order in prop::collection::vec(any::<prop::sample::Index>(), 200),
-        ) {
-            let (mut ledger, mut charged) = (Ledger::default(), 0u64);
-            let mut waiting: Vec<(u64, u64)> = needs;
-            let mut working: BTreeMap<u64, Working> = BTreeMap::new();
-            let left = |ledger: &Ledger, charged: u64| {
-                let all = budget.checked_sub(charged).expect("no more is spent than there is");
-                let lent = ledger.lent().tokens.unwrap();
-                assert!(lent <= all, "{lent} is lent of {all}");
-                let free = Share { tokens: Some(all - lent), cost_micros: None };
-                Left { tokens: Some(all), free, alone, ..Left::default() }
-            };
-            let mut steps = 0;
-            while !(waiting.is_empty() && working.is_empty()) {
-                let able: Vec<u64> = working.iter().filter(|(_, one)| !one.asking).map(|(name, _)| *name).collect();
-                let may_begin = !waiting.is_empty() && (!alone || working.is_empty());
-                prop_assert!(may_begin || !able.is_empty(), "everybody waits");
-                steps += 1;
-                prop_assert!(steps < 5_000, "it does not end");
-                let choice = order[steps % order.len()].index(able.len() + usize::from(may_begin));
-                if choice == able.len() {
-                    let (needs, call) = waiting.pop().unwrap();
-                    let name = waiting.len() as u64;
-                    let mut spec = agent(None);
-                    let (_, share) = left(&ledger, charged).lend(Purpose::ExecuteWorker, &mut spec, || true);
-                    keep_worker(&mut ledger, Seq(name), &name.to_string(), share);
-                    let share = share.and_then(|share| share.tokens).unwrap();
-                    working.insert(name, Working { needs, call, spent: 0, share, last: false, asking: false });
-                } else {
-                    let name = able[choice];
-                    let one = working.get_mut(&name).unwrap();
-                    let wanted = one.call.min(one.needs - one.spent);
-                    let has = one.share - one.spent;
-                    if has < wanted && !one.last {
-                        one.asking = true;
-                        ledger.request(Request { agent: name.to_string(), resource: Resource::Tokens, wanted: wanted - has });
-                    } else if one.spent == one.needs || has == 0 {
-                        // A share of nothing is asked for before, unless nobody else has anything.
-                        let (spent, short) = (one.spent, one.spent < one.needs);
-                        working.remove(&name);
-                        ledger.take(Seq(name)).unwrap();
-                        charged += spent;
-                        prop_assert!(!short || left(&ledger, charged).free.tokens < Some(wanted) || !working.is_empty());
-                    } else {
-                        one.spent += wanted.min(has);
-                    }
-                }
-                while let Some((name, lent)) = { let left = left(&ledger, charged); next_loan(&mut ledger, left) } {
-                    let one = working.get_mut(&name.parse().unwrap()).unwrap();
-                    prop_assert!(one.asking);
-                    (one.asking, one.last) = (false, lent.last);
-                    one.share += lent.more.tokens.unwrap();
-                }
-            }
-        }
     }
 
     #[test]

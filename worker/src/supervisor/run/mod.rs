@@ -14,6 +14,7 @@ mod carrier;
 mod children;
 mod input;
 mod lease;
+mod loans;
 mod model;
 mod model_shapes;
 mod output;
@@ -172,7 +173,7 @@ impl SupervisorRun {
     fn resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox, cx: &mut Cx<'_>) {
         let Some(pending) = self.ledger.take(seq) else { return };
         let Pending::Call { call, deliveries } = pending else { return };
-        let left = Left::of(&self.carrier, &self.ledger);
+        let left = Left::of(&self.carrier, &self.ledger.loans);
         let whole = Whole { spec: &self.resolved.spec, depth: self.context.depth, left };
         if let Err(failure) = &result
             && self.ledger.again(&call, deliveries, failure, &whole, cx)
@@ -203,7 +204,7 @@ impl SupervisorRun {
     }
 
     fn answered(&mut self, key: &str, answer: Answer, out: &mut Outbox) {
-        self.ledger.unheard.remove(key);
+        self.ledger.loans.heard(key);
         if key.starts_with("approval/") {
             return self.parts.approvals.answered(key, &answer, out);
         }

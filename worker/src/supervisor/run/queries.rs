@@ -174,7 +174,7 @@ impl SupervisorRun {
         let spent = self.carrier.graph().map(|graph| graph.spent.clone()).unwrap_or_default();
         let (tokens, cost_micros) = self.carrier.graph().map(|graph| graph.budget_left()).unwrap_or_default();
         let left = json!({ "tokens": tokens, "cost_micros": cost_micros });
-        json!({ "spent": spent, "limits": limits, "left": left, "lent": self.ledger.lent() })
+        json!({ "spent": spent, "limits": limits, "left": left, "lent": self.ledger.loans.lent() })
     }
 
     pub(super) fn takeover_context(&self) -> TakeoverContext {

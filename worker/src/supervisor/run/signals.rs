@@ -114,7 +114,7 @@ impl SupervisorRun {
         let checkpoint = self.checkpoint();
         self.parts.control.checkpoint(&checkpoint, out);
         self.held.clear();
-        for share in std::mem::take(&mut self.ledger.unheard).into_values() {
+        for share in self.ledger.loans.take_unheard() {
             self.carrier.charged((share.tokens.unwrap_or(0), share.cost_micros.unwrap_or(0)));
         }
         self.carrier.cancel(text, &mut self.parts, out);

@@ -1,0 +1,262 @@
+//! What a run has lent of its budget: shares, who asks for more, and what was spent and is not charged yet.
+//!
+//! ```text
+//!   lend ──► (request ──► more)* ──► returned          a child that is cancelled keeps its share until its bill comes
+//! ```
+//!
+//! Invariant: nothing is lent twice, and nothing that may still be spent counts as free. Pure: what is left is told, and
+//! who is to be told of a loan is answered; nothing here knows children, signals or the plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bosun_engine::Seq;
+use serde::{Deserialize, Serialize};
+
+use super::lease::Left;
+use crate::agent::ledger::Resource;
+use crate::agent::machine::Lent;
+use crate::agent::spec::Share;
+use crate::supervisor::outbox::Key;
+
+/// See the module.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Loans {
+    /// By the engine's number of the child.
+    lent: BTreeMap<Seq, Loan>,
+    /// Who asks for more, in order.
+    requests: Vec<Request>,
+    /// What workers have spent whose answers are held until the run goes on.
+    unheard: BTreeMap<Key, Share>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Loan {
+    /// The workflow id of the child.
+    agent: String,
+    share: Share,
+    /// It asks for nothing more.
+    cancelled: bool,
+}
+
+/// A worker that asks for more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Request {
+    /// Its workflow id.
+    agent: String,
+    resource: Resource,
+    wanted: u64,
+}
+
+impl Loans {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Loans::default()
+    }
+
+    pub(super) fn lend(&mut self, seq: Seq, agent: &str, share: Share) {
+        self.lent.insert(seq, Loan { agent: agent.to_owned(), share, cancelled: false });
+    }
+
+    pub(super) fn has(&self, seq: Seq) -> bool {
+        self.lent.contains_key(&seq)
+    }
+
+    /// A child has ended, and said what it spent: what it was lent.
+    pub(super) fn returned(&mut self, seq: Seq) -> Option<Share> {
+        self.lent.remove(&seq).map(|loan| loan.share)
+    }
+
+    /// A child was cancelled; its bill is still to come.
+    pub(super) fn cancelled(&mut self, seq: Seq) {
+        if let Some(loan) = self.lent.get_mut(&seq) {
+            loan.cancelled = true;
+        }
+    }
+
+    /// The answer of a worker that spent so much is held.
+    pub(super) fn held(&mut self, key: &str, spent: Share) {
+        self.unheard.insert(key.to_owned(), spent);
+    }
+
+    /// It is heard, and charged with that.
+    pub(super) fn heard(&mut self, key: &str) {
+        self.unheard.remove(key);
+    }
+
+    /// What was spent by those whose answers nobody will hear.
+    pub(super) fn take_unheard(&mut self) -> Vec<Share> {
+        std::mem::take(&mut self.unheard).into_values().collect()
+    }
+
+    /// What may still be spent of what is not charged.
+    pub(super) fn lent(&self) -> Share {
+        let shares = self.lent.values().map(|loan| loan.share).chain(self.unheard.values().copied());
+        shares.fold(Share { tokens: Some(0), cost_micros: Some(0) }, Share::plus)
+    }
+
+    /// Keeps a request; a worker has one.
+    ///
+    /// # Errors
+    /// Why it is none that can ever be met.
+    pub(super) fn request(&mut self, request: Request) -> Result<(), String> {
+        if !matches!(request.resource, Resource::Tokens | Resource::Cost) {
+            return Err("only tokens and money are shared".to_owned());
+        }
+        if !self.lent.values().any(|loan| loan.agent == request.agent) {
+            return Err(format!("{} is no worker of this run that was lent anything", request.agent));
+        }
+        self.requests.retain(|other| other.agent != request.agent);
+        self.requests.push(request);
+        Ok(())
+    }
+
+    /// Meets the first request that can be met; or, where nobody is left who could give something back and people are not
+    /// asked for more, gives the first one what there is, as the last. Whom to tell, and what.
+    pub(super) fn lend_more(&mut self, left: Left) -> Option<(String, Lent)> {
+        self.forget_ended();
+        let last = self.all_wait() && !left.asks;
+        let at = self.requests.iter().position(|request| left.meets(request));
+        let (request, last) = match at {
+            Some(at) => (self.requests.remove(at), false),
+            None if last => (self.requests.remove(0), true),
+            None => return None,
+        };
+        let free = left.free(request.resource);
+        let amount = if last { free } else { request.wanted.max(left.part(free)) };
+        let more = match request.resource {
+            Resource::Cost => Share { cost_micros: Some(amount), tokens: None },
+            _ => Share { tokens: Some(amount), cost_micros: None },
+        };
+        let loan = self.lent.values_mut().find(|loan| loan.agent == request.agent)?;
+        loan.share = loan.share.plus(more);
+        Some((request.agent, Lent { more, last }))
+    }
+
+    /// Whether somebody asks for more than there is, and nobody is left who could give something back.
+    pub(super) fn waits_in_vain(&mut self, left: Left) -> bool {
+        self.forget_ended();
+        self.all_wait() && !self.requests.iter().any(|request| left.meets(request))
+    }
+
+    fn forget_ended(&mut self) {
+        let open: BTreeSet<&str> =
+            self.lent.values().filter(|loan| !loan.cancelled).map(|loan| loan.agent.as_str()).collect();
+        self.requests.retain(|request| open.contains(request.agent.as_str()));
+    }
+
+    fn all_wait(&self) -> bool {
+        !self.requests.is_empty() && self.requests.len() == self.lent.len()
+    }
+}
+
+impl Left {
+    fn meets(&self, request: &Request) -> bool {
+        self.free(request.resource) >= request.wanted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::agent::spec::{AgentSpec, Limits};
+    use crate::supervisor::outbox::Purpose;
+
+    /// A worker as far as its budget goes: it needs so many tokens, `call` at a time.
+    struct Working {
+        needs: u64,
+        call: u64,
+        spent: u64,
+        share: u64,
+        last: bool,
+        asking: bool,
+    }
+
+    proptest! {
+        /// G41: whatever workers begin, need and give back, in any order: what is lent and was charged is never more than the
+        /// budget, nobody waits for ever, and nobody ends short of budget while there is some that nobody has.
+        #[test]
+        fn what_is_lent_is_never_more_than_what_is_left(
+            budget in 0u64..5_000,
+            alone in any::<bool>(),
+            needs in prop::collection::vec((0u64..2_000, 1u64..300), 1..8),
+            order in prop::collection::vec(any::<prop::sample::Index>(), 200),
+        ) {
+            let (mut loans, mut charged) = (Loans::default(), 0u64);
+            let mut waiting: Vec<(u64, u64)> = needs;
+            let mut working: BTreeMap<u64, Working> = BTreeMap::new();
+            let left = |loans: &Loans, charged: u64| {
+                let all = budget.checked_sub(charged).expect("no more is spent than there is");
+                let lent = loans.lent().tokens.unwrap();
+                assert!(lent <= all, "{lent} is lent of {all}");
+                let free = Share { tokens: Some(all - lent), cost_micros: None };
+                Left { tokens: Some(all), free, alone, ..Left::default() }
+            };
+            let mut steps = 0;
+            while !(waiting.is_empty() && working.is_empty()) {
+                let able: Vec<u64> = working.iter().filter(|(_, one)| !one.asking).map(|(name, _)| *name).collect();
+                let may_begin = !waiting.is_empty() && (!alone || working.is_empty());
+                prop_assert!(may_begin || !able.is_empty(), "everybody waits");
+                steps += 1;
+                prop_assert!(steps < 5_000, "it does not end");
+                let choice = order[steps % order.len()].index(able.len() + usize::from(may_begin));
+                if choice == able.len() {
+                    let (needs, call) = waiting.pop().unwrap();
+                    let name = waiting.len() as u64;
+                    let mut spec = AgentSpec::bounded(Vec::new(), Limits::default());
+                    let (_, share) = left(&loans, charged).lend(Purpose::ExecuteWorker, &mut spec, || true);
+                    loans.lend(Seq(name), &name.to_string(), share.unwrap());
+                    let share = share.and_then(|share| share.tokens).unwrap();
+                    working.insert(name, Working { needs, call, spent: 0, share, last: false, asking: false });
+                } else {
+                    let name = able[choice];
+                    let one = working.get_mut(&name).unwrap();
+                    let wanted = one.call.min(one.needs - one.spent);
+                    let has = one.share - one.spent;
+                    if has < wanted && !one.last {
+                        one.asking = true;
+                        loans.request(Request { agent: name.to_string(), resource: Resource::Tokens, wanted: wanted - has }).unwrap();
+                    } else if one.spent == one.needs || has == 0 {
+                        // A share of nothing is asked for before, unless nobody else has anything.
+                        let (spent, short) = (one.spent, one.spent < one.needs);
+                        working.remove(&name);
+                        loans.returned(Seq(name)).unwrap();
+                        charged += spent;
+                        prop_assert!(!short || left(&loans, charged).free.tokens < Some(wanted) || !working.is_empty());
+                    } else {
+                        one.spent += wanted.min(has);
+                    }
+                }
+                while let Some((name, lent)) = { let left = left(&loans, charged); loans.lend_more(left) } {
+                    let one = working.get_mut(&name.parse().unwrap()).unwrap();
+                    prop_assert!(one.asking);
+                    (one.asking, one.last) = (false, lent.last);
+                    one.share += lent.more.tokens.unwrap();
+                }
+            }
+        }
+    }
+
+    /// What a cancelled child may have spent is not free before its bill, nor is what nobody has heard of yet.
+    #[test]
+    fn nothing_that_may_be_spent_is_free() {
+        let share = |tokens| Share { tokens: Some(tokens), cost_micros: None };
+        let mut loans = Loans::default();
+        (1..=3).for_each(|n| loans.lend(Seq(n), &format!("w{n}"), share(100)));
+        let asks = |agent: &str| Request { agent: agent.to_owned(), resource: Resource::Tokens, wanted: 50 };
+        assert!(loans.request(asks("stranger")).is_err());
+        loans.request(asks("w1")).unwrap();
+        loans.request(asks("w2")).unwrap();
+        loans.cancelled(Seq(2));
+        let nothing = Left { tokens: Some(300), free: share(0), ..Left::default() };
+        assert_eq!(loans.lend_more(nothing), None, "the third may give something back");
+        assert_eq!(loans.returned(Seq(3)), Some(share(100)));
+        assert_eq!(loans.lend_more(nothing), None, "and so may the bill of the second");
+        loans.held("execute/3/1", share(70));
+        assert_eq!(loans.lent().tokens, Some(270));
+        loans.heard("execute/3/1");
+        assert_eq!((loans.returned(Seq(2)), loans.lent().tokens), (Some(share(100)), Some(100)));
+        let (agent, lent) = loans.lend_more(nothing).unwrap();
+        assert_eq!((agent.as_str(), lent.last), ("w1", true));
+    }
+}
