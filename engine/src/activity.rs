@@ -154,6 +154,8 @@ pub type ActivityFunction = Arc<dyn Fn(ActivityContext) -> ActivityFuture + Send
 #[derive(Clone, Default)]
 pub struct ActivityRegistry {
     functions: BTreeMap<ActivityType, ActivityFunction>,
+    /// For the types that have no function of their own; a stage has one.
+    others: Option<ActivityFunction>,
 }
 
 impl ActivityRegistry {
@@ -187,8 +189,12 @@ impl ActivityRegistry {
     pub(crate) fn insert(&mut self, activity_type: ActivityType, function: ActivityFunction) {
         self.functions.insert(activity_type, function);
     }
+    /// Registers a function for all types that have none.
+    pub(crate) fn insert_for_others(&mut self, function: ActivityFunction) {
+        self.others = Some(function);
+    }
     pub fn get(&self, activity_type: &ActivityType) -> Option<&ActivityFunction> {
-        self.functions.get(activity_type)
+        self.functions.get(activity_type).or(self.others.as_ref())
     }
     pub fn types(&self) -> impl Iterator<Item = &ActivityType> {
         self.functions.keys()

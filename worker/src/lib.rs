@@ -17,6 +17,7 @@ pub mod examples;
 #[cfg(test)]
 mod fake;
 pub mod harvest;
+pub mod scene;
 #[cfg(test)]
 pub(crate) mod stage;
 pub mod supervisor;

@@ -83,10 +83,30 @@ pub struct Stepped {
 impl Stepped {
     /// Opens the log and recovers, as a worker does; the options need a virtual clock. Attempts of the `activities`
     /// listed come to [`Stepped::staged`]; those of other types have no function.
-    pub fn start(mut options: WorkerOptions, activities: &[ActivityType]) -> Result<Stepped, StartError> {
+    pub fn start(options: WorkerOptions, activities: &[ActivityType]) -> Result<Stepped, StartError> {
+        Self::start_with(options, |function| {
+            let mut registry = ActivityRegistry::new();
+            activities.iter().for_each(|name| registry.insert(name.clone(), function.clone()));
+            registry
+        })
+    }
+
+    /// As [`Stepped::start`]; the attempts of every type come to the stage.
+    pub fn start_staging_all(options: WorkerOptions) -> Result<Stepped, StartError> {
+        Self::start_with(options, |function| {
+            let mut registry = ActivityRegistry::new();
+            registry.insert_for_others(function);
+            registry
+        })
+    }
+
+    fn start_with(
+        mut options: WorkerOptions,
+        activities: impl FnOnce(ActivityFunction) -> ActivityRegistry,
+    ) -> Result<Stepped, StartError> {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         let (stage, staged) = mpsc::unbounded_channel();
-        options.activities = registry(activities, &stage);
+        options.activities = activities(stage_function(&stage));
         let clock = options.clock.as_virtual().cloned();
         let clock = clock.ok_or_else(|| std::io::Error::other("a stepped worker needs a virtual clock"))?;
         let alarms = Alarms::new(clock);
@@ -253,10 +273,10 @@ impl Drop for Stepped {
     }
 }
 
-/// Functions that bring their attempts to the stage and wait there.
-fn registry(types: &[ActivityType], stage: &mpsc::UnboundedSender<Staged>) -> ActivityRegistry {
+/// A function that brings its attempts to the stage and waits there.
+fn stage_function(stage: &mpsc::UnboundedSender<Staged>) -> ActivityFunction {
     let stage = stage.clone();
-    let function: ActivityFunction = Arc::new(move |context| {
+    Arc::new(move |context| {
         let (end, ended) = oneshot::channel();
         // A stage that is gone forgets the attempt, which then waits for ever.
         let _ = stage.send(Staged { context, end });
@@ -266,8 +286,5 @@ fn registry(types: &[ActivityType], stage: &mpsc::UnboundedSender<Staged>) -> Ac
                 Err(_) => std::future::pending().await,
             }
         })
-    });
-    let mut registry = ActivityRegistry::new();
-    types.iter().for_each(|name| registry.insert(name.clone(), function.clone()));
-    registry
+    })
 }

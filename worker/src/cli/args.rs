@@ -11,7 +11,7 @@ use super::output::{ColorChoice, Format};
 use super::time_format::TimeFormat;
 use super::{
     activity, approval, budget, control, describe, diff, export, fork, list, llm, message, replay, result, show, start,
-    store, supervise, worker,
+    store, supervise, test, worker,
 };
 
 /// Runs supervisors: long-lived managers of agents, commands and people that survive any crash.
@@ -91,6 +91,8 @@ pub enum Noun {
     /// The worker process.
     #[command(subcommand)]
     Worker(worker::WorkerVerb),
+    /// Play scenes: specs and workflows tested in YAML, with every crash and every order of concurrent calls.
+    Test(test::TestArgs),
     /// Recorded histories and the code of this program: does it still fit, what happened, and why.
     #[command(subcommand)]
     Replay(replay::ReplayVerb),

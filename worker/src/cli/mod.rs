@@ -36,6 +36,7 @@ mod show;
 mod start;
 mod store;
 mod supervise;
+mod test;
 #[cfg(test)]
 mod tests;
 mod time_format;
@@ -116,8 +117,8 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
 // long: one line a noun.
 async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, CliError> {
     let Cli { global, noun } = cli;
-    if global.output == Format::Junit && !matches!(noun, Noun::Replay(replay::ReplayVerb::Check(_))) {
-        return Err(CliError::usage("-o junit: only `replay check` gives XML for build servers"));
+    if global.output == Format::Junit && !matches!(noun, Noun::Test(_) | Noun::Replay(replay::ReplayVerb::Check(_))) {
+        return Err(CliError::usage("-o junit: only `test` and `replay check` give XML for build servers"));
     }
     let verb = match noun {
         Noun::Explain { code } => return explain::explain(screen, &code),
@@ -125,6 +126,11 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
         Noun::Version { .. } => return Ok(version(screen, program)),
         Noun::Worker(worker::WorkerVerb::Run(args)) => {
             return worker::run(screen, &global, &*program.opener, args).await;
+        }
+        Noun::Test(args) => {
+            let workflows = program.opener.workflows();
+            // Scenes have runtimes of their own, so they are played away from this one.
+            return tokio::task::block_in_place(|| test::test(screen, &workflows, &args));
         }
         Noun::Replay(verb) => return interruptible(replay::replay(screen, &global, program, verb), false).await,
         Noun::Verb(verb) | Noun::Workflow(verb) => match Reading::of(verb) {

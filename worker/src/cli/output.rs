@@ -19,7 +19,7 @@ pub enum Format {
     Json,
     Jsonl,
     None,
-    /// XML for build servers; `replay check` only.
+    /// XML for build servers; `test` and `replay check` only.
     Junit,
 }
 

@@ -14,7 +14,7 @@ pub struct Note {
 }
 
 /// The names of facts. Names are the contract; a new one may be added, none is ever renamed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum NoteKind {
     RunStarted,
     PlanningChosen,

@@ -8,7 +8,7 @@ mod check;
 mod debug;
 mod explain;
 mod fuzz;
-mod junit;
+pub(in crate::cli) mod junit;
 pub(in crate::cli) mod record;
 mod show;
 pub(in crate::cli) mod source;

@@ -44,5 +44,5 @@ pub use schema::{schema, schema_text};
 pub use script::{Script, ScriptFailure, ScriptRule, Scripted, answer};
 pub use sections::*;
 pub use span::{InvalidSpan, Span};
-pub(in crate::supervisor) use template::fill;
+pub(crate) use template::fill;
 pub use whole::{Authority, Kind, SeedPlanSource, SupervisorSpec};

@@ -11,7 +11,7 @@ use crate::supervisor::outbox::Call;
 pub(super) const NAMES: [&str; 8] = ["agent", "attempt", "context", "key", "prompt", "purpose", "round", "task"];
 
 /// A value with every text in it filled in.
-pub(in crate::supervisor) fn fill(value: &Value, call: &Call) -> Value {
+pub(crate) fn fill(value: &Value, call: &Call) -> Value {
     match value {
         Value::String(text) => whole(text).map_or_else(|| fill_text(text, call).into(), |name| look_up(name, call)),
         Value::Array(list) => list.iter().map(|value| fill(value, call)).collect(),

@@ -1,0 +1,171 @@
+//! One call of the world: what an attempt of an activity asks, whoever carries it.
+//!
+//! Invariant: a call of a supervisor is the same call whether an activity, a program or a service carries it out; what is
+//! no such call is known by the type of its activity. The answer is given in the form that the carrier would give it.
+
+use bosun_engine::{ActivityTask, Payload, RunId, Timestamp};
+use serde_json::{Value, json};
+
+use crate::capability::http::HTTP;
+use crate::capability::model::MODEL;
+use crate::capability::process::PROCESS;
+use crate::capability::scripted::SCRIPTED;
+use crate::supervisor::outbox::{Call, Purpose};
+
+/// The activity type of calls that the world answers.
+pub(crate) const SCENE: &str = "scene";
+
+/// In which form an answer is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As it is.
+    Plain,
+    /// Printed by a program.
+    Printed,
+    /// Sent by a service.
+    Sent,
+    /// Said by a model.
+    Said,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) run: RunId,
+    pub(crate) activity_type: String,
+    /// Which call it is: the same when it is delivered again.
+    pub(crate) id: String,
+    pub(crate) purpose: Option<Purpose>,
+    pub(crate) call: Call,
+    /// What the call carries as data: its context, or the input of the activity.
+    pub(crate) data: Value,
+    pub(crate) form: Form,
+    /// The answer that the spec's own script has decided, where the call carries it along.
+    pub(crate) scripted: Option<Result<Value, String>>,
+    pub(crate) at: Timestamp,
+}
+
+impl Asked {
+    pub(crate) fn of(task: &ActivityTask, at: Timestamp) -> Asked {
+        let activity_type = task.activity_type.to_string();
+        let input = task.input.to_json();
+        let inner = |text: &Value| text.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let (call, form) = match activity_type.as_str() {
+            PROCESS => (inner(&input["stdin"]).and_then(|call| call_of(&call)), Form::Printed),
+            HTTP => (call_of(&input["json"]), Form::Sent),
+            MODEL => (None, Form::Said),
+            _ => (call_of(&input), Form::Plain),
+        };
+        let scripted = (activity_type == SCRIPTED).then(|| scripted(&input["answer"])).flatten();
+        let purpose = call.as_ref().map(|call| call.purpose);
+        // What is no call of a supervisor is answered as it is.
+        let form = if call.is_some() || activity_type == MODEL { form } else { Form::Plain };
+        let data = call.as_ref().map_or_else(|| input.clone(), |call| call.context.clone());
+        let id = match &call {
+            Some(call) => format!("{}/{}", task.run_id, call.key),
+            None => format!("{}/{}/{}", task.run_id, task.seq.0, task.attempt.0),
+        };
+        let call = call.unwrap_or_else(|| raw(task, &input));
+        Asked { run: task.run_id, activity_type, id, purpose, call, data, form, scripted, at }
+    }
+
+    /// What rules name it by.
+    pub(crate) fn on(&self) -> &str {
+        match self.purpose {
+            Some(purpose) => purpose.as_str(),
+            None => &self.activity_type,
+        }
+    }
+
+    pub(crate) fn is(&self, on: &str) -> bool {
+        self.on() == on || self.activity_type == on
+    }
+
+    pub(crate) fn task(&self) -> Option<String> {
+        self.call.task.as_ref().map(ToString::to_string)
+    }
+
+    /// `execute_worker (agent: executor, task: dump, attempt: 1, round: 1)`.
+    pub(crate) fn shown(&self) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        parts.extend(self.call.agent.as_ref().map(|agent| format!("agent: {agent}")));
+        parts.extend(self.task().map(|task| format!("task: {task}")));
+        parts.push(format!("attempt: {}", self.call.attempt));
+        if self.purpose.is_some() {
+            parts.push(format!("round: {}", self.call.round));
+        }
+        format!("{} ({})", self.on(), parts.join(", "))
+    }
+
+    /// An answer in the form of whoever carries the call.
+    pub(crate) fn payload(&self, said: &Value) -> Payload {
+        let text = || match said {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let value = match self.form {
+            Form::Plain => said.clone(),
+            Form::Printed => json!({ "exit_code": 0, "stdout": text(), "stderr": "" }),
+            Form::Sent => json!({ "status": 200, "json": said }),
+            Form::Said => model_output(said),
+        };
+        Payload::encode(&value).unwrap_or_else(|_| Payload::null())
+    }
+}
+
+/// What a model says: a text, or `content` with `tool_calls`; anything else is its answer as data.
+fn model_output(said: &Value) -> Value {
+    let calls = said.get("tool_calls").and_then(Value::as_array);
+    let call = |(i, call): (usize, &Value)| {
+        json!({ "id": call.get("id").cloned().unwrap_or_else(|| format!("call-{}", i + 1).into()),
+            "name": call["name"], "arguments": call.get("arguments").or_else(|| call.get("args")).cloned().unwrap_or_else(|| json!({})) })
+    };
+    let calls: Vec<Value> = calls.into_iter().flatten().enumerate().map(call).collect();
+    let is_message = said.get("content").is_some() || !calls.is_empty();
+    let content = match said {
+        Value::String(text) => text.clone(),
+        _ if is_message => said["content"].as_str().unwrap_or_default().to_owned(),
+        other => other.to_string(),
+    };
+    let value = (!is_message && !said.is_string()).then(|| said.clone());
+    let stop = if calls.is_empty() { "end" } else { "tool_calls" };
+    let mut output = json!({
+        "response": { "said": { "content": content, "tool_calls": calls }, "stop": stop,
+            "usage": { "input": 0, "output": 0 }, "model": "scene" },
+        "cost": {},
+    });
+    if let Some(value) = value {
+        output["value"] = value;
+    }
+    output
+}
+
+/// A call of a supervisor, whole or in the short form of scripted ones.
+fn call_of(input: &Value) -> Option<Call> {
+    input.get("key").filter(|_| input.get("purpose").is_some())?;
+    let mut whole = input.clone();
+    if let Value::Object(map) = &mut whole {
+        map.remove("answer");
+        map.entry("prompt").or_insert_with(|| "".into());
+        map.entry("context").or_insert(Value::Null);
+    }
+    serde_json::from_value(whole).ok()
+}
+
+fn scripted(answer: &Value) -> Option<Result<Value, String>> {
+    match (answer.get("say"), answer.get("fail")) {
+        (Some(said), _) => Some(Ok(said.clone())),
+        (None, Some(why)) => Some(Err(why.as_str().unwrap_or_default().to_owned())),
+        (None, None) => None,
+    }
+}
+
+/// What is no call of a supervisor has a prompt too: its input as text, or what a model is told.
+fn raw(task: &ActivityTask, input: &Value) -> Call {
+    let mut call = Call::new("", Purpose::ExecuteWorker, input.clone()).attempt(task.attempt.0);
+    call.prompt = match input.pointer("/request/messages").and_then(Value::as_array) {
+        Some(messages) => messages.iter().map(Value::to_string).collect::<Vec<_>>().join("\n"),
+        None => input.to_string(),
+    };
+    call
+}

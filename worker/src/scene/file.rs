@@ -1,0 +1,227 @@
+//! A scene as it is written: YAML to a scene that can be played, or the place of what is wrong with it.
+//!
+//! Invariant: a key that nobody knows is refused with its path and the nearest one; nothing is coerced. Other files are
+//! asked for by the name that the scene has for them; it opens none itself.
+
+use std::time::Duration;
+
+use bosun_engine::{Payload, WorkflowType};
+use serde_json::{Value, json};
+
+use super::expect::Expect;
+use super::people::Cue;
+use super::rule::Rule;
+use super::world::to_world;
+use crate::supervisor::fields::{Fields, parse_duration};
+use crate::supervisor::run::{RunContext, SUPERVISOR, SupervisorInput};
+use crate::supervisor::spec::read_spec_with;
+use crate::supervisor::{FieldError, PLAN_RUN, PlanRunInput, parse_yaml};
+
+/// The longest scene that is read, in bytes.
+const BYTES_MAX: usize = 1024 * 1024;
+/// Orders of completions that are tried if a scene says nothing else.
+const PERMUTE: usize = 200;
+
+const KEYS: [&str; 13] = [
+    "scene", "rows", "spec", "workflow", "input", "context", "world", "people", "faults", "expect", "ways", "order",
+    "until",
+];
+
+/// What is wrong with a scene's file, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: {why}")]
+pub struct BadScene {
+    pub file: String,
+    pub why: FieldError,
+}
+
+/// Gives the text of another file, by the name a scene has for it.
+pub(crate) type Files<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+
+/// One scene.
+#[derive(Debug, Clone)]
+pub(crate) struct Scene {
+    pub(crate) file: String,
+    /// One sentence: what it shows.
+    pub(crate) sentence: String,
+    /// Rows of the requirements that it closes.
+    pub(crate) rows: Vec<String>,
+    pub(crate) workflow_type: WorkflowType,
+    pub(crate) input: Payload,
+    pub(crate) world: Vec<Rule>,
+    pub(crate) people: Vec<Cue>,
+    /// When the worker process is killed, beside the crashes that every scene gets anyway.
+    pub(crate) kills: Vec<Duration>,
+    pub(crate) expect: Expect,
+    pub(crate) ways: Ways,
+    /// Whether the order in which concurrent calls end decides what happens, as it must.
+    pub(crate) order_matters: bool,
+    /// Nobody looks any longer; the run may be open then.
+    pub(crate) until: Option<Duration>,
+}
+
+/// What is tried beside the straight way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ways {
+    /// The most orders that are tried, 0 for none.
+    pub(crate) permute: usize,
+    /// The most events that a crash follows; all if it says nothing.
+    pub(crate) crash: Option<usize>,
+}
+
+impl Scene {
+    pub(crate) fn read(file: &str, text: &str, files: Files<'_>) -> Result<Scene, BadScene> {
+        let bad = |why| BadScene { file: file.to_owned(), why };
+        if text.len() > BYTES_MAX {
+            let why = format!("the file has {} bytes; at most {BYTES_MAX} are read", text.len());
+            return Err(bad(FieldError::at("the document", why)));
+        }
+        let value = parse_yaml(text).map_err(|why| bad(FieldError::at("the document", why)))?;
+        Self::of(file, &value, files).map_err(bad)
+    }
+
+    /// A scene from its data.
+    pub(crate) fn of(file: &str, value: &Value, files: Files<'_>) -> Result<Scene, FieldError> {
+        let fields = Fields::read(value, "", &KEYS)?;
+        let sentence = fields.required_text("scene")?;
+        let world: Vec<Rule> =
+            fields.entries("world")?.iter().map(|(path, one)| Rule::read(path, one)).collect::<Result<_, _>>()?;
+        let people: Vec<Cue> =
+            fields.entries("people")?.iter().map(|(path, one)| Cue::read(path, one)).collect::<Result<_, _>>()?;
+        let expect = Expect::read("expect", fields.value("expect").unwrap_or(&json!({})))?;
+        let order_matters = match fields.value("order") {
+            None => false,
+            Some(Value::String(word)) if word == "matters" => true,
+            Some(other) => return Err(fields.error("order", format!("expected `matters`, found {other}"))),
+        };
+        let (workflow_type, input) = subject(&fields, &world, files)?;
+        Ok(Scene {
+            file: file.to_owned(),
+            sentence,
+            rows: fields.texts("rows")?,
+            workflow_type,
+            input,
+            world,
+            people,
+            kills: kills(&fields)?,
+            expect,
+            ways: ways(&fields)?,
+            order_matters,
+            until: fields.value("until").map(|value| moment("until", value)).transpose()?,
+        })
+    }
+}
+
+/// What runs: a spec, a plan, or a workflow of the program.
+fn subject(fields: &Fields<'_>, world: &[Rule], files: Files<'_>) -> Result<(WorkflowType, Payload), FieldError> {
+    let encode = |value: &Value| Payload::encode(value).map_err(|why| FieldError::at("input", why.to_string()));
+    let input = fields.value("input").unwrap_or(&Value::Null);
+    match (fields.value("spec"), fields.text("workflow")?) {
+        (Some(_), Some(_)) => Err(fields.error("workflow", "give either `spec` or `workflow`, not both")),
+        (None, None) => {
+            Err(fields.error("spec", "required key `spec` is missing (or `workflow`, for a workflow of your own)"))
+        }
+        (None, Some(name)) => {
+            let workflow_type = WorkflowType::new(name).map_err(|why| fields.error("workflow", why.to_string()))?;
+            Ok((workflow_type, encode(input)?))
+        }
+        (Some(spec), None) => {
+            let (name, text) = match spec {
+                Value::String(name) => (name.clone(), files(name).map_err(|why| fields.error("spec", why))?),
+                // JSON is YAML, so what stands inside is read as a file would be.
+                inline => ("spec".to_owned(), inline.to_string()),
+            };
+            if !is_spec(&text) {
+                let input =
+                    PlanRunInput::read(&name, &text, ".").map_err(|why| FieldError::at("spec", why.to_string()))?;
+                let value = serde_json::to_value(&input).unwrap_or_default();
+                return Ok((WorkflowType::of(PLAN_RUN), encode(&value)?));
+            }
+            let inline = !spec.is_string();
+            let read = read_spec_with(&name, &text, input, files).and_then(|read| {
+                let mut spec = read.spec;
+                to_world(&mut spec, world.iter().any(Rule::is_of_models));
+                spec.resolve()
+            });
+            let resolved = read.map_err(|why| match inline {
+                true => FieldError::at(format!("spec.{}", why.at).trim_end_matches('.'), why.why),
+                false => FieldError::at("spec", why.to_string()),
+            })?;
+            let mut run = SupervisorInput::new(resolved);
+            if let Some(context) = fields.value("context") {
+                let read = RunContext::deserialize_at(context);
+                run.context = read.map_err(|why| fields.error("context", why))?;
+            }
+            let value = serde_json::to_value(&run).unwrap_or_default();
+            Ok((WorkflowType::of(SUPERVISOR), encode(&value)?))
+        }
+    }
+}
+
+trait DeserializeAt: Sized {
+    fn deserialize_at(value: &Value) -> Result<Self, String>;
+}
+
+impl DeserializeAt for RunContext {
+    fn deserialize_at(value: &Value) -> Result<Self, String> {
+        serde_json::from_value(value.clone()).map_err(|why| why.to_string())
+    }
+}
+
+/// Whether a text is a supervisor's spec, and no plan.
+fn is_spec(text: &str) -> bool {
+    parse_yaml(text).is_ok_and(|value| {
+        value.get("preset").is_some()
+            || value.get("kind").is_some_and(|kind| kind == "supervisor")
+            || value.get("objective").is_none()
+    })
+}
+
+fn kills(fields: &Fields<'_>) -> Result<Vec<Duration>, FieldError> {
+    let mut kills = Vec::new();
+    for (path, one) in fields.entries("faults")? {
+        let fault = Fields::read(one, &path, &["at", "do"])?;
+        let at = fault.required("at", fault.value("at"))?;
+        kills.push(moment(&format!("{path}.at"), at)?);
+        match fault.required_text("do")?.as_str() {
+            "kill" | "restart" => {}
+            other => return Err(fault.error("do", format!("expected `kill`, found `{other}`"))),
+        }
+    }
+    kills.sort();
+    Ok(kills)
+}
+
+fn ways(fields: &Fields<'_>) -> Result<Ways, FieldError> {
+    let none = json!({});
+    let ways = Fields::read(fields.value("ways").unwrap_or(&none), "ways", &["permute", "crash"])?;
+    let permute = match ways.value("permute") {
+        None => PERMUTE,
+        Some(Value::Bool(false)) => 0,
+        Some(value) => value.as_u64().ok_or_else(|| ways.error("permute", "expected a number or false"))? as usize,
+    };
+    let crash = match ways.value("crash") {
+        None => None,
+        Some(Value::String(all)) if all == "all" => None,
+        Some(Value::Bool(false)) => Some(0),
+        Some(value) => {
+            Some(value.as_u64().ok_or_else(|| ways.error("crash", "expected `all`, a number or false"))? as usize)
+        }
+    };
+    Ok(Ways { permute, crash })
+}
+
+/// A time of the scene, counted from its beginning: `90s`, `500ms`, `2m`, `1h`, or a number of seconds; 0 is allowed.
+pub(crate) fn moment(path: &str, value: &Value) -> Result<Duration, FieldError> {
+    let parsed = match value {
+        Value::String(text) => parse_moment(text),
+        other => other.as_u64().map(Duration::from_secs),
+    };
+    parsed.ok_or_else(|| FieldError::at(path, format!("expected a time, such as 500ms, 2s, 5m or 1h, found {value}")))
+}
+
+pub(crate) fn parse_moment(text: &str) -> Option<Duration> {
+    let day = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
+    let seconds = || text.parse::<u64>().ok().map(Duration::from_secs);
+    day.map(|days| Duration::from_secs(days * 86_400)).or_else(|| parse_duration(text)).or_else(seconds)
+}

@@ -1,0 +1,380 @@
+//! Whether a life was as the scene expects.
+//!
+//! Invariant: every complaint names the expectation by its path and shows what was seen beside it; a name that nothing has
+//! is never passed over as "did not happen" where a near one exists. It looks at a life that is over, and changes nothing.
+
+use std::time::Duration;
+
+use bosun_engine::{EventKind, FailureKind};
+use serde_json::{Value, json};
+
+use super::expect::{CallExpect, Expect, Never, NoteExpect, ReportPart};
+use super::life::Life;
+use super::matcher::{Matcher, Mismatch, at_path, shown, text};
+use super::names::{near, or_near};
+use super::outside::{Complaint, CueState, Made, Noted, Outside};
+use crate::supervisor::graph::text_of;
+use crate::supervisor::run::SUPERVISOR;
+
+/// How a life ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Ended {
+    pub(crate) outcome: String,
+    pub(crate) report: Value,
+    pub(crate) plan: Value,
+    /// What must be the same whichever way the run went.
+    pub(crate) digest: Value,
+    pub(crate) took: Duration,
+    pub(crate) asked: Vec<Result<Value, String>>,
+}
+
+/// Short names of queries.
+pub(crate) fn query_name(name: &str) -> String {
+    let known = match name {
+        "plan" => "get_plan",
+        "board" => "status_board",
+        "approvals" => "pending_approvals",
+        "questions" | "interrupts" => "pending_interrupts",
+        "review" => "plan_review",
+        "control" => "control_state_v1",
+        other => other,
+    };
+    known.to_owned()
+}
+
+impl Ended {
+    pub(crate) fn of(life: &mut Life<'_>) -> Ended {
+        let closed = life.outside.root().and_then(|root| root.closed.clone()).map(|(_, kind)| kind);
+        let supervisor = life.scene.workflow_type.as_str() == SUPERVISOR;
+        let (status, error, mut report) = closed.as_deref().map_or(("open", None, Value::Null), end_of);
+        let mut plan = Value::Null;
+        let mut view = report.clone();
+        if supervisor {
+            plan = life.query("get_plan", Value::Null).unwrap_or_default();
+            view = life.query("digest", Value::Null).unwrap_or_default();
+            if report.is_null() {
+                report = life.query("report", Value::Null).unwrap_or_default();
+            }
+        }
+        let outcome = match status {
+            "completed" if report["status"] == "partial" => "partial",
+            "open" if report["status"] == "paused" => "paused",
+            "open" => "waiting",
+            other => other,
+        };
+        if let (Value::Object(map), Some(error)) = (&mut report, &error) {
+            map.entry("error").or_insert_with(|| error.as_str().into());
+        }
+        let digest = json!({ "outcome": outcome, "error": error, "view": view });
+        let asked = life.asked.take().unwrap_or_default();
+        Ended { outcome: outcome.to_owned(), report, plan, digest, took: life.took(), asked }
+    }
+
+    /// What people read as the result; where there is none, why.
+    fn text(&self) -> String {
+        let result =
+            ["final_result", "result"].iter().map(|key| text_of(&self.report[*key])).find(|text| !text.is_empty());
+        let whole = || if self.report.is_object() { String::new() } else { text_of(&self.report) };
+        result.unwrap_or_else(|| match text_of(&self.report["error"]) {
+            error if error.is_empty() => whole(),
+            error => error,
+        })
+    }
+
+    fn key(&self, key: &str) -> Option<Value> {
+        match key {
+            "text" => Some(self.text().into()),
+            "result" if self.report.get("final_result").is_some() => Some(self.report["final_result"].clone()),
+            "result" if !self.report.is_object() || self.report.get("result").is_none() => Some(self.report.clone()),
+            other => self.report.get(other).cloned(),
+        }
+    }
+
+    /// All that is known of a task: its place in the plan and its line of the report.
+    fn task(&self, id: &str) -> Result<Value, Mismatch> {
+        let rows = self.report["tasks"].as_array();
+        let name = |row: &Value| text(row.get("task_id").or_else(|| row.get("id")).unwrap_or(&Value::Null));
+        let row = rows.into_iter().flatten().find(|row| name(row) == id);
+        let planned = self.plan["tasks"].get(id);
+        if row.is_none() && planned.is_none() {
+            let known: Vec<String> = rows.into_iter().flatten().map(name).collect();
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let seen = format!("no task `{id}`{}; there are: {}", or_near(id, &known), known.join(", "));
+            return Err(Mismatch { at: id.to_owned(), expected: format!("a task `{id}`"), seen });
+        }
+        let mut whole = planned.cloned().unwrap_or_else(|| json!({}));
+        if let Some(log) = whole.get("attempts").filter(|log| log.is_array()).cloned() {
+            whole["attempt_log"] = log;
+        }
+        for (key, value) in row.and_then(Value::as_object).into_iter().flatten() {
+            whole[key] = value.clone();
+        }
+        Ok(whole)
+    }
+}
+
+/// Status, error and report of a run that is closed.
+fn end_of(kind: &EventKind) -> (&'static str, Option<String>, Value) {
+    match kind {
+        EventKind::WorkflowExecutionCompleted { result, .. } => ("completed", None, result.to_json()),
+        EventKind::WorkflowExecutionFailed { failure, .. } => {
+            let details = match &failure.kind {
+                FailureKind::Application { details: Some(details), .. } => details.to_json(),
+                _ => json!({}),
+            };
+            ("failed", Some(failure.message.clone()), details)
+        }
+        EventKind::WorkflowExecutionCanceled { details, .. } => {
+            ("canceled", None, details.as_ref().map_or_else(|| json!({}), |details| details.to_json()))
+        }
+        EventKind::WorkflowExecutionTerminated { reason, .. } => ("terminated", Some(reason.clone()), json!({})),
+        EventKind::WorkflowExecutionTimedOut { .. } => ("timed_out", None, json!({})),
+        _ => ("completed", None, json!({})),
+    }
+}
+
+/// All that is not as expected; times are judged in the straight life only.
+pub(crate) fn judge(expect: &Expect, ended: &Ended, outside: &Outside, straight: bool) -> Vec<Complaint> {
+    let mut judged = Judged(outside.complaints.clone());
+    judged.end(expect, ended);
+    let names = Names::of(ended, outside);
+    for call in expect.calls.iter().chain(&expect.prompts) {
+        judged.check(&call.path, call.check(outside, &names, None));
+    }
+    expect.notes.iter().for_each(|note| judged.check(&note.path, note.check(outside, None)));
+    for never in &expect.never {
+        let none = Matcher::Value(0.into());
+        match never {
+            Never::Call(call) => judged.check(&call.path, call.check(outside, &names, Some(&none))),
+            Never::Note(note) => judged.check(&note.path, note.check(outside, Some(&none))),
+            Never::Event(path, name) => judged.check(path, no_event(outside, name)),
+        }
+    }
+    if straight {
+        judged.times(expect, ended);
+    }
+    judged.0
+}
+
+/// What was found so far.
+struct Judged(Vec<Complaint>);
+
+impl Judged {
+    fn check(&mut self, path: &str, result: Result<(), Mismatch>) {
+        if let Err(why) = result {
+            self.0.push((path.to_owned(), why.expected, with_place(&why.at, &why.seen)));
+        }
+    }
+
+    /// Outcome and report.
+    fn end(&mut self, expect: &Expect, ended: &Ended) {
+        if let Some(outcome) = &expect.outcome {
+            let checked = outcome.check(Some(&ended.outcome.as_str().into()), "").map_err(|mut why| {
+                let error = ended.text();
+                why.seen += &(if error.is_empty() { String::new() } else { format!(": {}", cut(&error)) });
+                why
+            });
+            self.check("expect.outcome", checked);
+        }
+        for (path, part, is) in &expect.report {
+            let checked = match (part, is) {
+                (ReportPart::Key(key), is) => is.check(ended.key(key).as_ref(), ""),
+                (ReportPart::Task(task), Matcher::Keys(_)) => {
+                    ended.task(task).and_then(|whole| is.check(Some(&whole), ""))
+                }
+                (ReportPart::Task(task), status) => {
+                    ended.task(task).and_then(|whole| status.check(Some(&whole["status"]), ""))
+                }
+            };
+            self.check(path, checked);
+        }
+    }
+
+    fn times(&mut self, expect: &Expect, ended: &Ended) {
+        if let Some(takes) = &expect.takes {
+            let seen = ended.took.as_secs_f64();
+            let checked = takes.check(Some(&seen.into()), "");
+            self.check("expect.takes", checked.map_err(|why| Mismatch { seen: format!("{seen}s"), ..why }));
+        }
+        for ((_, query), seen) in expect.queries.iter().zip(&ended.asked) {
+            let checked = match seen {
+                Ok(seen) => at_path(seen, &query.at, "").and_then(|seen| query.is.check(Some(seen), &query.at)),
+                Err(why) => {
+                    let seen = format!("the query {} is refused: {why}", query.query);
+                    Err(Mismatch { at: String::new(), expected: query.is.to_string(), seen })
+                }
+            };
+            self.check(&query.path, checked);
+        }
+    }
+}
+
+/// Acts that did not happen.
+pub(crate) fn unmet(life: &Life<'_>) -> Vec<Complaint> {
+    let waits = life.scene.people.iter().zip(&life.outside.cues).filter(|(_, state)| **state != CueState::Done);
+    let complaint = |cue: &super::people::Cue| {
+        let seen = format!("it never came to that; the run was over, or stood still, at {}", seconds(life.took()));
+        (cue.path.clone(), format!("{} happens", cue.shown()), seen)
+    };
+    waits.map(|(cue, _)| complaint(cue)).collect()
+}
+
+pub(crate) fn seconds(time: Duration) -> String {
+    format!("{}s", time.as_secs_f64())
+}
+
+fn with_place(at: &str, seen: &str) -> String {
+    if at.is_empty() { seen.to_owned() } else { format!("{at}: {seen}") }
+}
+
+pub(crate) fn cut(text: &str) -> String {
+    let line: String = text.chars().take(400).collect();
+    if line.len() < text.len() { format!("{line}…") } else { line }
+}
+
+fn no_event(outside: &Outside, name: &str) -> Result<(), Mismatch> {
+    let all = outside.runs.values().flat_map(|run| &run.turns).flat_map(|turn| &turn.events);
+    let count = all.filter(|kind| kind.name() == name).count();
+    let seen = format!("{count} times");
+    if count == 0 { Ok(()) } else { Err(Mismatch { at: String::new(), expected: format!("never {name}"), seen }) }
+}
+
+/// The names that calls can be about.
+struct Names(Vec<String>);
+
+impl Names {
+    fn of(ended: &Ended, outside: &Outside) -> Names {
+        let planned = ended.plan["tasks"].as_object().into_iter().flatten().map(|(id, _)| id.clone());
+        let calls =
+            outside.calls.iter().flat_map(|made| made.asked.task().into_iter().chain(made.asked.call.agent.clone()));
+        let specs = outside.runs.values().filter_map(|run| run.spec.as_ref());
+        let agents = specs.flat_map(|spec| spec.agents.iter().map(|agent| agent.name.clone()));
+        Names(planned.chain(calls).chain(agents).collect())
+    }
+    /// The name that was probably meant, where this one is nobody's.
+    fn slip(&self, name: &str) -> Option<&str> {
+        let known: Vec<&str> = self.0.iter().map(String::as_str).collect();
+        if known.contains(&name) { None } else { near(name, &known) }
+    }
+}
+
+impl CallExpect {
+    pub(crate) fn fits(&self, made: &Made) -> bool {
+        self.is_about(made)
+            && self.prompt.as_ref().is_none_or(|is| is.check(Some(&made.asked.call.prompt.as_str().into()), "").is_ok())
+    }
+
+    fn is_about(&self, made: &Made) -> bool {
+        let (asked, call) = (&made.asked, &made.asked.call);
+        let is =
+            |wanted: &Option<String>, seen: Option<&str>| wanted.as_deref().is_none_or(|wanted| seen == Some(wanted));
+        let task = asked.task();
+        let about =
+            self.about.as_ref().is_none_or(|about| task.as_ref() == Some(about) || call.agent.as_ref() == Some(about));
+        let on = self.on.as_ref().is_none_or(|on| asked.is(on) || call.agent.as_ref() == Some(on));
+        let said = made.said.result.as_ref().ok();
+        on && about
+            && is(&self.agent, call.agent.as_deref())
+            && is(&self.task, task.as_deref())
+            && self.attempt.is_none_or(|attempt| attempt == u64::from(call.attempt))
+            && self.round.is_none_or(|round| round == u64::from(call.round))
+            && self.with.as_ref().is_none_or(|with| with.check(Some(&asked.data), "").is_ok())
+            && self.answer.as_ref().is_none_or(|is| is.check(said, "").is_ok())
+    }
+
+    fn check(&self, outside: &Outside, names: &Names, times: Option<&Matcher>) -> Result<(), Mismatch> {
+        for name in [&self.about, &self.task, &self.agent].into_iter().flatten() {
+            if let Some(meant) = names.slip(name) {
+                let seen = format!("there is no `{name}`; did you mean `{meant}`?");
+                return Err(Mismatch { at: String::new(), expected: self.shown(), seen });
+            }
+        }
+        let count = outside.calls.iter().filter(|made| self.fits(made)).count();
+        let at_least_one = Matcher::AtLeast(1.0);
+        let times = times.or(self.times.as_ref()).unwrap_or(&at_least_one);
+        times.check(Some(&count.into()), "").map_err(|_| {
+            let near: Vec<&Made> = outside.calls.iter().filter(|made| self.is_about(made)).collect();
+            let seen = match (&self.prompt, near.as_slice()) {
+                (Some(_), [.., last]) => format!("{count} times; the last prompt: {}", cut(&last.asked.call.prompt)),
+                (_, near) => {
+                    let all: Vec<String> = match near.is_empty() {
+                        true => outside.calls.iter().map(|made| made.asked.shown()).collect(),
+                        false => near.iter().map(|made| made.asked.shown()).collect(),
+                    };
+                    let head = if near.is_empty() { "calls were: " } else { "" };
+                    format!("{count} times; {head}{}", cut(&all.join(", ")))
+                }
+            };
+            Mismatch { at: String::new(), expected: format!("{} times {times}", self.shown()), seen }
+        })
+    }
+
+    fn shown(&self) -> String {
+        let part = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name} {value}"));
+        let prompt = self.prompt.as_ref().map(|is| format!("whose prompt is {is}"));
+        let attempt = self.attempt.map(|attempt| format!("attempt {attempt}"));
+        let parts = [
+            self.on.clone(),
+            self.about.clone(),
+            part("task", &self.task),
+            part("agent", &self.agent),
+            attempt,
+            prompt,
+        ];
+        format!("a call {}", parts.into_iter().flatten().collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl NoteExpect {
+    fn fits(&self, note: &Noted) -> bool {
+        let one = |(key, is): &(String, Matcher)| {
+            let seen = note.data.get(key.as_str());
+            // Tasks are named by a text or a number.
+            is.check(seen, "").is_ok()
+                || (key == "task" && is.to_string().trim_matches('"') == seen.map(text).unwrap_or_default())
+        };
+        note.kind == self.kind && self.data.iter().all(one)
+    }
+
+    fn check(&self, outside: &Outside, times: Option<&Matcher>) -> Result<(), Mismatch> {
+        let count = outside.notes.iter().filter(|note| self.fits(note)).count();
+        let of_kind: Vec<&Noted> =
+            outside.notes.iter().map(|note| &**note).filter(|note| note.kind == self.kind).collect();
+        let slip = self.data.iter().find(|(key, is)| {
+            !matches!(is, Matcher::Exists(false))
+                && !of_kind.is_empty()
+                && of_kind.iter().all(|note| note.data.get(key.as_str()).is_none())
+        });
+        if let (Some((key, _)), Some(first)) = (slip, of_kind.first()) {
+            let known: Vec<&str> = first.data.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+            let seen =
+                format!("a note {} has no `{key}`{}; it has: {}", self.kind, or_near(key, &known), known.join(", "));
+            return Err(Mismatch { at: String::new(), expected: self.shown(), seen });
+        }
+        let at_least_one = Matcher::AtLeast(1.0);
+        let times = times.or(self.times.as_ref()).unwrap_or(&at_least_one);
+        times.check(Some(&count.into()), "").map_err(|_| {
+            let seen = match of_kind.is_empty() {
+                true => format!("no note {}", self.kind),
+                false => of_kind
+                    .iter()
+                    .rev()
+                    .take(4)
+                    .rev()
+                    .map(|note| shown(Some(&note.data)))
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            };
+            Mismatch {
+                at: String::new(),
+                expected: format!("{} times {times}", self.shown()),
+                seen: format!("{count} times; {}", cut(&seen)),
+            }
+        })
+    }
+
+    fn shown(&self) -> String {
+        let data: Vec<String> = self.data.iter().map(|(key, is)| format!("{key}: {is}")).collect();
+        format!("a note {} {{ {} }}", self.kind, data.join(", "))
+    }
+}

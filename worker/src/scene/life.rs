@@ -1,0 +1,385 @@
+//! One life of a scene's run: the production worker, step by step, on a log in memory, with a clock that skips.
+//!
+//! ```text
+//!   steps of the worker ─► calls that were canceled ─► an answer that is due ─► people ─► time jumps to what is next
+//! ```
+//!
+//! Invariant: time passes only when nothing else can happen; every turn is a commit of its own, so that a crash can follow
+//! each; what outlives a crash is in [`Outside`] and in the log. It judges nothing.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bosun_engine::clock::{Clock, VirtualClock};
+use bosun_engine::log::MemoryLog;
+use bosun_engine::testing::{Staged, Stepped, TestEnvironment, WorkerStep};
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_engine::*;
+use serde_json::Value;
+
+use super::asked::Asked;
+use super::file::Scene;
+use super::judge::query_name;
+use super::orders::Orders;
+use super::outside::{Made, Outside};
+use super::rule::{Answer, missing_rule};
+use super::world::{Said, answer_of};
+use crate::capability::scripted::SCRIPTED_FAILURE;
+
+/// When a scene begins.
+pub(crate) const BEGIN: Timestamp = TestEnvironment::EPOCH;
+/// A life of more steps is none that a scene meant.
+const STEPS_MAX: usize = 200_000;
+/// The workflow id of a scene's run.
+const WORKFLOW_ID: &str = "scene";
+
+/// Why a life could not go on.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Stuck {
+    /// Nobody answers this call; with the rule that is missing.
+    NoAnswer {
+        call: String,
+        rule: String,
+    },
+    /// The engine refused something.
+    Refused(String),
+    Endless,
+    /// The code does not fit its own history.
+    Held(String),
+}
+
+/// An attempt that is under way.
+pub(crate) struct Attempt {
+    staged: Staged,
+    pub(crate) made: Made,
+}
+
+/// What a crash at a commit leaves behind.
+pub(crate) struct Fork {
+    pub(crate) log: MemoryLog,
+    pub(crate) at: Timestamp,
+    pub(crate) outside: Outside,
+}
+
+/// See the module.
+pub(crate) struct Life<'s> {
+    pub(crate) scene: &'s Scene,
+    workflows: &'s WorkflowRegistry,
+    // Dropped before the log is looked at again.
+    pub(super) worker: Stepped,
+    log: Arc<MemoryLog>,
+    pub(super) clock: VirtualClock,
+    pub(super) attempts: Vec<Attempt>,
+    pub(crate) outside: Outside,
+    pub(crate) orders: Option<Orders>,
+    /// What a crash at each commit would leave, if somebody wants it.
+    pub(crate) forks: Option<Vec<Fork>>,
+    /// Answers to what the scene asks at times; only the straight life asks.
+    pub(crate) asked: Option<Vec<Result<Value, String>>>,
+    /// The number of commits at which conditions of people were looked at.
+    pub(super) looked_at: Option<(usize, Timestamp)>,
+    steps: usize,
+    stuck: Option<Stuck>,
+}
+
+impl<'s> Life<'s> {
+    /// A life from the very beginning.
+    pub(crate) fn begin(scene: &'s Scene, workflows: &'s WorkflowRegistry) -> Result<Self, Stuck> {
+        let log = MemoryLog::new([7; 16]);
+        Self::on(scene, workflows, log, BEGIN, Outside::new(scene.people.len()))
+    }
+
+    /// A life that goes on after a crash.
+    pub(crate) fn resume(scene: &'s Scene, workflows: &'s WorkflowRegistry, fork: Fork) -> Result<Self, Stuck> {
+        Self::on(scene, workflows, fork.log, fork.at, fork.outside)
+    }
+
+    fn on(
+        scene: &'s Scene,
+        workflows: &'s WorkflowRegistry,
+        log: MemoryLog,
+        at: Timestamp,
+        outside: Outside,
+    ) -> Result<Self, Stuck> {
+        let (log, clock) = (Arc::new(log), VirtualClock::at(at));
+        let worker = start(workflows, &log, &clock)?;
+        Ok(Life {
+            scene,
+            workflows,
+            worker,
+            log,
+            clock,
+            attempts: Vec::new(),
+            outside,
+            orders: None,
+            forks: None,
+            asked: None,
+            looked_at: None,
+            steps: 0,
+            stuck: None,
+        })
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// To the end of the run, or until nothing can happen any more.
+    pub(crate) fn go(&mut self) -> Result<(), Stuck> {
+        if self.outside.root.is_none() {
+            let mut start = StartWorkflow::new(self.scene.workflow_type.clone(), WorkflowId::of(WORKFLOW_ID));
+            start = start.input(self.scene.input.clone());
+            // Known before anything is committed: a crash may follow the first turn.
+            let started = self.ask(|client| async move { client.start(start).await });
+            self.outside.root = Some(started.map_err(|why| Stuck::Refused(why.to_string()))?.run_id);
+            for fork in self.forks.iter_mut().flatten() {
+                fork.outside.root = self.outside.root;
+            }
+        }
+        while self.once()? {}
+        self.ask_at_times(None)
+    }
+
+    /// One thing. False when nothing can happen any more.
+    fn once(&mut self) -> Result<bool, Stuck> {
+        self.drain()?;
+        if self.end_canceled() {
+            return Ok(true);
+        }
+        if self.outside.is_over() {
+            return Ok(false);
+        }
+        if self.killed()? || self.answered() || self.somebody_acts()? {
+            return Ok(true);
+        }
+        let next = self.next_moment();
+        self.ask_at_times(Some(next))?;
+        let limit = self.scene.until.map(|until| BEGIN.plus(until));
+        match next {
+            Some(next) if limit.is_none_or(|limit| next <= limit) => self.worker.advance_to(next.max(self.now())),
+            _ => {
+                if let Some(limit) = limit {
+                    self.worker.advance_to(limit.max(self.now()));
+                }
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lets the worker do all that it can; each turn is committed before the next.
+    pub(super) fn drain(&mut self) -> Result<(), Stuck> {
+        while let Some(step) = self.worker.steps().last().copied() {
+            self.steps += 1;
+            if self.steps > STEPS_MAX {
+                return Err(Stuck::Endless);
+            }
+            self.worker.step(step);
+            if step == WorkerStep::Write {
+                self.committed()?;
+            }
+            self.stage();
+        }
+        self.stage();
+        if let Some(held) = self.outside.root.and_then(|root| self.worker.held_why(root)) {
+            return Err(Stuck::Held(held));
+        }
+        self.stuck.take().map_or(Ok(()), Err)
+    }
+
+    fn committed(&mut self) -> Result<(), Stuck> {
+        let journal = self.worker.journal();
+        let last = journal.last_group();
+        // An answer alone is committed without a group.
+        if last == self.outside.group {
+            return Ok(());
+        }
+        let turns = journal.group_turns(last).map_err(|why| Stuck::Refused(why.to_string()))?;
+        self.outside.committed(last, turns);
+        if let Some(forks) = &mut self.forks {
+            let mut outside = self.outside.clone();
+            outside.lose(self.attempts.iter().map(|attempt| attempt.made.asked.id.as_str()));
+            forks.push(Fork { log: self.log.kill(), at: self.clock.now(), outside });
+        }
+        Ok(())
+    }
+
+    /// Takes in attempts that have started.
+    fn stage(&mut self) {
+        while let Some(staged) = self.worker.staged() {
+            let asked = Asked::of(staged.context.task(), self.clock.now());
+            if let Some(made) = self.outside.made(&asked.id).cloned() {
+                self.outside.again(&asked.id, asked.shown());
+                self.attempts.push(Attempt { staged, made });
+                continue;
+            }
+            let spec = self.outside.runs.get(&asked.run).and_then(|run| run.spec.clone());
+            match answer_of(&self.scene.world, spec.as_deref(), &asked) {
+                Some(said) => {
+                    let due = asked.at.plus(said.after);
+                    let made = Made { asked: Arc::new(asked), said: Arc::new(said), due };
+                    self.outside.make(made.clone());
+                    self.attempts.push(Attempt { staged, made });
+                }
+                None => self.stuck = Some(Stuck::NoAnswer { call: asked.shown(), rule: missing_rule(&asked) }),
+            }
+        }
+    }
+
+    /// Calls that nobody wants any more end at once.
+    fn end_canceled(&mut self) -> bool {
+        self.attempts.retain(|attempt| !attempt.staged.is_dropped());
+        let canceled = self.attempts.iter().position(|attempt| attempt.staged.context.is_canceled());
+        if let Some(at) = canceled {
+            let attempt = self.attempts.remove(at);
+            self.outside.end(&attempt.made.asked.id);
+            attempt.staged.end(Err(ActivityError::Canceled(None)));
+            self.worker.tasks();
+        }
+        canceled.is_some()
+    }
+
+    /// One call gets its answer: the oldest that is due, or, where orders are tried, any that could have come as well.
+    fn answered(&mut self) -> bool {
+        let now = self.now();
+        let first = self.attempts.iter().enumerate().min_by_key(|(at, one)| (one.made.due, *at)).map(|(at, _)| at);
+        let Some(first) = first.filter(|at| self.attempts[*at].made.due <= now) else { return false };
+        let chosen = match self.orders.take() {
+            None => first,
+            Some(mut orders) => {
+                let horizon = self.next_event();
+                let could = |(at, one): (usize, &Attempt)| {
+                    (horizon.is_none_or(|end| one.made.due <= end.max(now))).then_some(at)
+                };
+                let mut able: Vec<usize> = self.attempts.iter().enumerate().filter_map(could).collect();
+                able.sort_by_key(|at| (self.attempts[*at].made.due, *at));
+                let chosen = able.get(orders.choose(able.len())).copied().unwrap_or(first);
+                self.orders = Some(orders);
+                chosen
+            }
+        };
+        // Whoever is passed over answers when the other would have.
+        let passed = self.attempts[chosen].made.due;
+        self.attempts[first].made.due = self.attempts[first].made.due.max(passed);
+        let Attempt { staged, made } = self.attempts.remove(chosen);
+        self.outside.end(&made.asked.id);
+        staged.end(outcome(&made));
+        self.worker.tasks();
+        true
+    }
+
+    /// The next moment of anything but an answer.
+    fn next_event(&self) -> Option<Timestamp> {
+        let kill = self.scene.kills.get(self.outside.kills).map(|at| BEGIN.plus(*at));
+        self.worker.next_moment().into_iter().chain(kill).chain(self.next_act()).min()
+    }
+
+    fn next_moment(&self) -> Option<Timestamp> {
+        self.next_event().into_iter().chain(self.attempts.iter().map(|one| one.made.due)).min()
+    }
+
+    /// Whether the process was killed because a fault says so.
+    fn killed(&mut self) -> Result<bool, Stuck> {
+        let due = self.scene.kills.get(self.outside.kills).is_some_and(|at| BEGIN.plus(*at) <= self.now());
+        if due {
+            self.outside.kills += 1;
+            self.kill()?;
+        }
+        Ok(due)
+    }
+
+    /// Kills the worker and starts another one on what it has left.
+    pub(super) fn kill(&mut self) -> Result<(), Stuck> {
+        let left = Arc::new(self.log.kill());
+        self.outside.lose(self.attempts.iter().map(|attempt| attempt.made.asked.id.as_str()));
+        self.attempts.clear();
+        self.worker = start(self.workflows, &left, &self.clock)?;
+        self.log = left;
+        self.looked_at = None;
+        self.drain()
+    }
+
+    /// Asks what the scene wants to know at times before the next moment, or, at the end, all that is left.
+    fn ask_at_times(&mut self, before: Option<Option<Timestamp>>) -> Result<(), Stuck> {
+        loop {
+            let Some(asked) = &self.asked else { return Ok(()) };
+            let Some((at, query)) = self.scene.expect.queries.get(asked.len()) else { return Ok(()) };
+            let at = at.map(|at| BEGIN.plus(at));
+            match (before, at) {
+                (Some(_), None) => return Ok(()),
+                (Some(Some(next)), Some(at)) if at >= next => return Ok(()),
+                (_, Some(at)) if !self.outside.is_over() => self.worker.advance_to(at.max(self.now())),
+                _ => {}
+            }
+            let answer = self.query(&query_name(&query.query), query.input.clone());
+            self.asked.iter_mut().for_each(|asked| asked.push(answer.clone()));
+            self.drain()?;
+        }
+    }
+
+    /// Asks the first run something.
+    pub(crate) fn query(&mut self, name: &str, input: Value) -> Result<Value, String> {
+        let target = Target::workflow(WorkflowId::of(WORKFLOW_ID));
+        self.query_of(target, name, input)
+    }
+
+    pub(super) fn query_of(&mut self, target: Target, name: &str, input: Value) -> Result<Value, String> {
+        let name = QueryName::new(name).map_err(|why| why.to_string())?;
+        let input = Payload::encode(&input).map_err(|why| why.to_string())?;
+        let answer = self.ask(|client| async move { client.query(&target, &name, input).await });
+        answer.map(|payload| payload.to_json()).map_err(|why| why.to_string())
+    }
+
+    /// What a client does beside the worker, which goes on meanwhile.
+    pub(super) fn ask<T, F>(&mut self, request: impl FnOnce(Client) -> F) -> Result<T, Rejection>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Rejection>> + Send + 'static,
+    {
+        let slot = Arc::new(Mutex::new(None));
+        let (answering, answer) = (request(self.worker.client()), slot.clone());
+        self.worker.spawn(async move {
+            let answered = answering.await;
+            *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answered);
+        });
+        self.worker.tasks();
+        for _ in 0..1_000 {
+            if let Some(answered) = slot.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                return answered;
+            }
+            if let Err(stuck) = self.drain() {
+                // Said by the next one who looks.
+                self.stuck = Some(stuck);
+            }
+            self.worker.tasks();
+        }
+        Err(Rejection::Held { why: "the worker gives no answer".into() })
+    }
+
+    /// How long the run has taken.
+    pub(crate) fn took(&self) -> Duration {
+        let closed = self.outside.root().and_then(|root| root.closed.as_ref()).map(|(at, _)| *at);
+        closed.unwrap_or(self.now()).since(BEGIN)
+    }
+}
+
+fn start(workflows: &WorkflowRegistry, log: &Arc<MemoryLog>, clock: &VirtualClock) -> Result<Stepped, Stuck> {
+    let mut options = WorkerOptions::new(DataDirectory::Log(log.clone()));
+    options.workflows = workflows.clone();
+    options.clock = Clock::Virtual(clock.clone());
+    options.shards = 1;
+    options.retention = None;
+    Stepped::start_staging_all(options).map_err(|why| Stuck::Refused(why.to_string()))
+}
+
+fn outcome(made: &Made) -> Result<Payload, ActivityError> {
+    let Said { result, .. } = &*made.said;
+    match result {
+        Ok(said) => Ok(made.asked.payload(said)),
+        Err(Answer::Fail { message, retryable }) => {
+            let failure = Failure::application(SCRIPTED_FAILURE, message.clone());
+            Err(ActivityError::Failure(if *retryable { failure } else { failure.non_retryable() }))
+        }
+        Err(Answer::Say(_)) => Ok(Payload::null()),
+    }
+}

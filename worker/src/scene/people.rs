@@ -1,0 +1,198 @@
+//! What people and programs do to a run: when, and what.
+//!
+//! ```yaml
+//! - { at: 5s, do: signal, name: send, input: { … } }
+//! - { when: { approval: publish }, after: 1m, do: approve, by: ann, comment: fine }
+//! ```
+//!
+//! Invariant: each happens once; an approval, a question or a version of a plan is taken by one of them only. How they
+//! reach the run is in `acts`: here is what is written.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::expect::CallExpect;
+use super::file::moment;
+use super::matcher::{Matcher, WORDS};
+use super::names::or_near;
+use super::rule::id;
+use crate::supervisor::FieldError;
+use crate::supervisor::fields::Fields;
+
+const KEYS: [&str; 20] = [
+    "at", "when", "after", "do", "by", "name", "input", "comment", "feedback", "action", "answer", "message", "tasks",
+    "reason", "timeout", "task", "result", "version", "answers", "refused",
+];
+
+/// What can be done.
+pub(crate) const DOINGS: [&str; 22] = [
+    "signal",
+    "update",
+    "approve",
+    "reject",
+    "modify",
+    "answer",
+    "approve_plan",
+    "reject_plan",
+    "feedback",
+    "revise_plan",
+    "revise",
+    "pause",
+    "resume",
+    "cancel",
+    "terminate",
+    "takeover",
+    "release",
+    "complete",
+    "cancel_task",
+    "kill",
+    "restart",
+    "plan_feedback",
+];
+
+/// One act, and when it happens.
+#[derive(Debug, Clone)]
+pub(crate) struct Cue {
+    pub(crate) path: String,
+    pub(crate) when: When,
+    /// How long after the condition is true.
+    pub(crate) after: Duration,
+    pub(crate) by: String,
+    pub(crate) act: String,
+    /// Everything that stands beside it.
+    pub(crate) with: Value,
+    /// What an update must answer.
+    pub(crate) answers: Option<Matcher>,
+    /// Why an update must be refused.
+    pub(crate) refused: Option<Matcher>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum When {
+    At(Duration),
+    /// An approval is asked for whose id, action, task or scope this is.
+    Approval(Option<String>),
+    Question(Option<String>),
+    /// A plan is up for review; of this version, if one is named.
+    Plan(Option<u64>),
+    Query {
+        query: String,
+        input: Value,
+        at: String,
+        is: Matcher,
+    },
+    /// A call like this is under way.
+    Call(Box<CallExpect>),
+}
+
+impl Cue {
+    pub(crate) fn read(path: &str, value: &Value) -> Result<Cue, FieldError> {
+        let fields = Fields::read(value, path, &KEYS)?;
+        let when = match (fields.value("at"), fields.value("when")) {
+            (Some(at), None) => When::At(moment(&fields.path_of("at"), at)?),
+            (None, Some(when)) => When::read(&fields.path_of("when"), when)?,
+            (Some(_), Some(_)) => return Err(fields.error("when", "give either `at` or `when`, not both")),
+            (None, None) => return Err(fields.error("when", "required key `when` is missing (or `at`)")),
+        };
+        let act = fields.required_text("do")?;
+        if !DOINGS.contains(&act.as_str()) {
+            let hint = or_near(&act, &DOINGS);
+            return Err(fields.error("do", format!("nobody can `{act}`{hint}; there are: {}", DOINGS.join(", "))));
+        }
+        if matches!(act.as_str(), "signal" | "update") {
+            fields.required_text("name")?;
+        }
+        let after = fields.value("after").map(|after| moment(&fields.path_of("after"), after)).transpose()?;
+        let matcher = |key: &str| fields.value(key).map(|one| Matcher::read(&fields.path_of(key), one)).transpose();
+        let refused = match fields.value("refused") {
+            Some(Value::Bool(true)) => Some(Matcher::Exists(true)),
+            Some(Value::String(part)) => Some(Matcher::Contains(vec![part.as_str().into()])),
+            _ => matcher("refused")?,
+        };
+        Ok(Cue {
+            path: path.to_owned(),
+            when,
+            after: after.unwrap_or_default(),
+            by: fields.text("by")?.unwrap_or_else(|| "somebody".to_owned()),
+            act,
+            with: value.clone(),
+            answers: matcher("answers")?,
+            refused,
+        })
+    }
+
+    /// `people[0] (ann: approve)`.
+    pub(crate) fn shown(&self) -> String {
+        format!("{} ({}: {})", self.path, self.by, self.act)
+    }
+}
+
+impl When {
+    // long: one branch a condition.
+    fn read(path: &str, value: &Value) -> Result<When, FieldError> {
+        let known: Vec<&str> = [
+            "approval",
+            "question",
+            "interrupt",
+            "plan",
+            "task",
+            "status",
+            "query",
+            "input",
+            "path",
+            "call",
+            "agent",
+            "attempt",
+        ]
+        .into_iter()
+        .chain(WORDS)
+        .collect();
+        let fields = Fields::read(value, path, &known)?;
+        let named = |key: &str| Ok::<_, FieldError>(id(&fields, key)?.filter(|name| name != "any"));
+        let words = || {
+            let map = value.as_object().into_iter().flatten();
+            map.filter(|(key, _)| WORDS.contains(&key.as_str())).map(|(key, value)| (key.clone(), value.clone()))
+        };
+        if fields.has("approval") {
+            return named("approval").map(When::Approval);
+        }
+        for key in ["question", "interrupt"] {
+            if fields.has(key) {
+                return named(key).map(When::Question);
+            }
+        }
+        if let Some(plan) = fields.value("plan") {
+            return match plan {
+                Value::String(word) if matches!(word.as_str(), "proposed" | "any" | "reviewing") => {
+                    Ok(When::Plan(None))
+                }
+                Value::Number(version) => Ok(When::Plan(version.as_u64())),
+                other => Err(fields.error("plan", format!("expected `proposed` or a version, found {other}"))),
+            };
+        }
+        if let Some(on) = fields.text("call")? {
+            let mut call = serde_json::json!({ "on": on });
+            for key in ["task", "agent", "attempt"] {
+                if let Some(value) = fields.value(key) {
+                    call[key] = value.clone();
+                }
+            }
+            return CallExpect::read(path, &call).map(|call| When::Call(Box::new(call)));
+        }
+        if let Some(query) = fields.text("query")? {
+            let is = Matcher::read(path, &Value::Object(words().collect()))?;
+            let (input, at) =
+                (fields.value("input").cloned().unwrap_or_default(), fields.text("path")?.unwrap_or_default());
+            return Ok(When::Query { query, input, at, is });
+        }
+        match id(&fields, "task")? {
+            Some(task) => {
+                let status = fields.required("status", fields.value("status"))?;
+                let is = Matcher::read(&fields.path_of("status"), status)?;
+                Ok(When::Query { query: "plan".into(), input: Value::Null, at: format!("tasks.{task}.status"), is })
+            }
+            None => Err(FieldError::at(path, "names no condition: approval, question, plan, task, call or query")),
+        }
+    }
+}

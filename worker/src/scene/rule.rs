@@ -1,0 +1,123 @@
+//! A rule of the world: what is answered when a call is like this, and how long that takes.
+//!
+//! ```yaml
+//! - { on: execute_worker, task: dump, attempt: 1, after: 2s, fail: disk full }
+//! ```
+//!
+//! Invariant: all that is given must fit, and the first rule that fits answers. A rule without an answer is refused: the
+//! world never makes one up.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::asked::Asked;
+use super::file::moment;
+use super::matcher::Matcher;
+use super::names::near;
+use crate::capability::model::MODEL;
+use crate::supervisor::FieldError;
+use crate::supervisor::fields::Fields;
+use crate::supervisor::outbox::Purpose;
+
+const KEYS: [&str; 11] =
+    ["on", "agent", "task", "attempt", "round", "role", "contains", "with", "say", "fail", "after"];
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    /// The purpose of a call, or the type of an activity.
+    pub(crate) on: String,
+    agent: Option<String>,
+    task: Option<String>,
+    attempt: Option<u64>,
+    round: Option<u64>,
+    role: Option<String>,
+    /// The prompt holds these texts.
+    contains: Vec<String>,
+    /// What the call carries as data.
+    with: Option<Matcher>,
+    pub(crate) answer: Answer,
+    pub(crate) after: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Answer {
+    Say(Value),
+    Fail { message: String, retryable: bool },
+}
+
+impl Rule {
+    pub(crate) fn read(path: &str, value: &Value) -> Result<Rule, FieldError> {
+        let fields = Fields::read(value, path, &KEYS)?;
+        let on = fields.required_text("on")?;
+        let purposes: Vec<&str> = Purpose::ALL.iter().map(|purpose| purpose.as_str()).collect();
+        // Any other word is the type of an activity, unless it looks like a slip.
+        if let Some(meant) = near(&on, &purposes).filter(|_| !purposes.contains(&on.as_str()) && !on.contains('.')) {
+            return Err(fields.error("on", format!("unknown purpose `{on}` (did you mean `{meant}`?)")));
+        }
+        let answer = match (value.get("say"), value.get("fail")) {
+            (Some(said), None) => Answer::Say(said.clone()),
+            (None, Some(Value::String(message))) => Answer::Fail { message: message.clone(), retryable: true },
+            (None, Some(failure)) => {
+                let failure = Fields::read(failure, &fields.path_of("fail"), &["message", "retryable"])?;
+                let retryable = failure.boolean("retryable")?.unwrap_or(true);
+                Answer::Fail { message: failure.required_text("message")?, retryable }
+            }
+            (Some(_), Some(_)) => return Err(fields.error("fail", "give either `say` or `fail`, not both")),
+            (None, None) => return Err(fields.error("say", "a rule needs an answer: `say` or `fail`")),
+        };
+        Ok(Rule {
+            on,
+            agent: fields.text("agent")?,
+            task: id(&fields, "task")?,
+            attempt: fields.natural("attempt")?,
+            round: fields.natural("round")?,
+            role: fields.text("role")?,
+            contains: fields.one_or_more_texts("contains")?,
+            with: fields.value("with").map(|with| Matcher::read(&fields.path_of("with"), with)).transpose()?,
+            answer,
+            after: fields
+                .value("after")
+                .map(|after| moment(&fields.path_of("after"), after))
+                .transpose()?
+                .unwrap_or_default(),
+        })
+    }
+
+    pub(crate) fn is_of_models(&self) -> bool {
+        self.on == MODEL
+    }
+
+    pub(crate) fn fits(&self, asked: &Asked) -> bool {
+        let call = &asked.call;
+        let role = || call.context.get("role").and_then(Value::as_str);
+        let with = || self.with.as_ref().is_none_or(|with| with.check(Some(&asked.data), "").is_ok());
+        asked.is(&self.on)
+            && self.agent.as_ref().is_none_or(|agent| call.agent.as_ref() == Some(agent))
+            && self.task.as_ref().is_none_or(|task| asked.task().as_ref() == Some(task))
+            && self.attempt.is_none_or(|attempt| attempt == u64::from(call.attempt))
+            && self.round.is_none_or(|round| round == u64::from(call.round))
+            && self.role.as_deref().is_none_or(|wanted| role() == Some(wanted))
+            && self.contains.iter().all(|text| call.prompt.contains(text.as_str()))
+            && with()
+    }
+}
+
+/// A text or a number: tasks are named by either.
+pub(crate) fn id(fields: &Fields<'_>, key: &str) -> Result<Option<String>, FieldError> {
+    match fields.value(key) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(Value::Number(number)) => Ok(Some(number.to_string())),
+        Some(other) => Err(fields.error(key, format!("expected a name or a number, found {other}"))),
+    }
+}
+
+/// The rule that would answer a call, as it is written.
+pub(crate) fn missing_rule(asked: &Asked) -> String {
+    let call = &asked.call;
+    let task = asked.task().map_or_else(String::new, |task| format!(", task: {task}"));
+    let agent = call.agent.as_ref().map_or_else(String::new, |agent| format!(", agent: {}", json!(agent)));
+    format!("- {{ on: {}{task}{agent}, say: … }}", asked.on())
+}

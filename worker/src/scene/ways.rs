@@ -1,0 +1,276 @@
+//! A scene in all its ways: straight, replayed, crashed after every event, and with concurrent calls ending in other orders.
+//!
+//! Invariant: a scene passes only if it is as expected in every way, all ways end alike, and no call is made twice but one
+//! that was under way when a worker died. The straight way comes first: where it fails, the others say nothing new.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use bosun_engine::RunId;
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_replay::{History, Prefixes, Verdict, replay_history};
+use serde_json::Value;
+
+use super::file::Scene;
+use super::judge::{Ended, judge, unmet};
+use super::life::{BEGIN, Fork, Life, Stuck};
+use super::matcher::shown;
+use super::orders::Orders;
+use super::outside::{Complaint, Outside};
+
+/// Orders that are drawn where there are more than can be tried.
+const SAMPLES: usize = 24;
+/// Events that a failure shows.
+const LAST_EVENTS: usize = 8;
+
+/// One way of living through a scene.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Way {
+    Straight,
+    Replay,
+    /// After so many commits.
+    Crash(usize),
+    Permute(String),
+}
+
+impl Way {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Way::Straight => "straight",
+            Way::Replay => "replay",
+            Way::Crash(_) => "crash",
+            Way::Permute(_) => "permute",
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Way::Straight => f.write_str("straight"),
+            Way::Replay => f.write_str("replayed"),
+            Way::Crash(at) => write!(f, "crashed after commit {at}"),
+            Way::Permute(order) => write!(f, "calls ended in another order ({order})"),
+        }
+    }
+}
+
+/// Which ways are gone, and how.
+#[derive(Debug, Clone, Default)]
+pub struct Choice {
+    /// Names of ways; all if there are none.
+    pub ways: Vec<String>,
+    pub seed: u64,
+}
+
+impl Choice {
+    fn takes(&self, way: &str) -> bool {
+        self.ways.is_empty() || self.ways.iter().any(|name| name == way)
+    }
+}
+
+/// Why a scene fails.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    pub way: Way,
+    /// The path of the expectation, or what all scenes must hold.
+    pub at: String,
+    pub expected: String,
+    pub seen: String,
+    pub last: Vec<String>,
+    /// The histories of the failing life: the first run's, as a file's text.
+    pub history: Option<String>,
+}
+
+/// What became of a scene.
+#[derive(Debug, Clone, Default)]
+pub struct Played {
+    pub failures: Vec<Failure>,
+    pub events: usize,
+    pub crashes: usize,
+    pub orders: usize,
+    pub all_orders: bool,
+    pub took: Duration,
+}
+
+/// Plays a scene.
+pub(crate) fn play(scene: &Scene, workflows: &WorkflowRegistry, choice: &Choice) -> Played {
+    let began = Instant::now();
+    let mut played = Played::default();
+    Play { scene, workflows, choice, played: &mut played }.all();
+    played.took = began.elapsed();
+    played
+}
+
+struct Play<'p> {
+    scene: &'p Scene,
+    workflows: &'p WorkflowRegistry,
+    choice: &'p Choice,
+    played: &'p mut Played,
+}
+
+impl Play<'_> {
+    fn all(&mut self) {
+        let Some((straight, outside, forks, orders)) = self.straight() else { return };
+        if self.choice.takes("replay") {
+            self.replayed(&outside);
+        }
+        if self.choice.takes("crash") {
+            self.crashed(&straight, forks);
+        }
+        if self.choice.takes("permute") && !self.scene.order_matters && self.scene.ways.permute > 0 {
+            self.permuted(&straight, orders);
+        }
+    }
+
+    /// The straight way. Nothing if it fails.
+    fn straight(&mut self) -> Option<(Ended, Outside, Vec<Fork>, Orders)> {
+        let begun = Life::begin(self.scene, self.workflows);
+        let mut life = begun.map_err(|stuck| self.fail(Way::Straight, None, stuck.complaint())).ok()?;
+        life.asked = Some(Vec::new());
+        life.orders = Some(Orders::default());
+        life.forks = self.choice.takes("crash").then(Vec::new);
+        let ended = self.live(&mut life, &Way::Straight, None)?;
+        self.played.events = life.outside.events();
+        let forks = life.forks.take().unwrap_or_default();
+        let orders = life.orders.take().unwrap_or_default();
+        Some((ended, life.outside, forks, orders))
+    }
+
+    /// Lives to the end, and judges. Nothing if it fails.
+    fn live(&mut self, life: &mut Life<'_>, way: &Way, straight: Option<&Ended>) -> Option<Ended> {
+        let gone = life.go();
+        // Nobody takes copies of what is only looked at.
+        let forks = life.forks.take();
+        let ended = Ended::of(life);
+        life.forks = forks;
+        let mut complaints = match gone {
+            Err(stuck) => vec![stuck.complaint()],
+            Ok(()) => judge(&self.scene.expect, &ended, &life.outside, straight.is_none()),
+        };
+        if complaints.is_empty() && straight.is_none() {
+            complaints.extend(unmet(life));
+        }
+        if let Some(twice) = life.outside.twice.first() {
+            complaints.push(("all scenes".into(), "every call is made once".into(), format!("made twice: {twice}")));
+        }
+        if let Some(straight) = straight.filter(|_| complaints.is_empty()) {
+            complaints.extend(other_end(&straight.digest, &ended.digest));
+        }
+        let failed = !complaints.is_empty();
+        for complaint in complaints {
+            self.fail(way.clone(), Some(&life.outside), complaint);
+        }
+        (!failed).then_some(ended)
+    }
+
+    fn fail(&mut self, way: Way, outside: Option<&Outside>, (at, expected, seen): Complaint) {
+        let last = outside.map(|outside| outside.last_events(LAST_EVENTS, BEGIN)).unwrap_or_default();
+        let history = outside.and_then(|outside| History::new(outside.history(outside.root?)).ok());
+        let history = history.map(|history| history.to_json());
+        self.played.failures.push(Failure { way, at, expected, seen, last, history });
+    }
+
+    /// Every run's history fits the code; nobody is there who could be called.
+    fn replayed(&mut self, outside: &Outside) {
+        let runs: Vec<RunId> = outside.runs.keys().copied().collect();
+        for run in runs {
+            let seen = match History::new(outside.history(run)) {
+                Err(why) => why.to_string(),
+                Ok(history) => match replay_history(self.workflows, &history, Prefixes::None).verdict {
+                    Verdict::Ok => continue,
+                    other => other.to_string(),
+                },
+            };
+            let expected = format!("run {run} replays without a call, to the same end");
+            return self.fail(Way::Replay, Some(outside), ("all scenes".into(), expected, seen));
+        }
+    }
+
+    fn crashed(&mut self, straight: &Ended, forks: Vec<Fork>) {
+        let most = self.scene.ways.crash.unwrap_or(usize::MAX);
+        let step = forks.len().div_ceil(most.max(1)).max(1);
+        let take = if most == 0 { 0 } else { forks.len() };
+        for (at, fork) in forks.into_iter().enumerate().take(take).filter(|(at, _)| at % step == 0) {
+            let way = Way::Crash(at + 1);
+            self.played.crashes += 1;
+            let lived = match Life::resume(self.scene, self.workflows, fork) {
+                Ok(mut life) => self.live(&mut life, &way, Some(straight)).is_some(),
+                Err(stuck) => {
+                    self.fail(way, None, stuck.complaint());
+                    false
+                }
+            };
+            if !lived {
+                return;
+            }
+        }
+    }
+
+    fn permuted(&mut self, straight: &Ended, first: Orders) {
+        let most = self.scene.ways.permute;
+        self.played.orders = 1;
+        self.played.all_orders = first.count() <= most;
+        if !self.played.all_orders {
+            for seed in 1..=SAMPLES.min(most) as u64 {
+                if self.order(straight, Orders::seeded(self.choice.seed.wrapping_add(seed))).is_none() {
+                    return;
+                }
+            }
+            return;
+        }
+        let mut next = first.next();
+        while let Some(orders) = next.take().filter(|_| self.played.orders < most) {
+            match self.order(straight, orders) {
+                Some(tried) => next = tried.next(),
+                None => return,
+            }
+        }
+    }
+
+    /// One order; nothing if it fails.
+    fn order(&mut self, straight: &Ended, orders: Orders) -> Option<Orders> {
+        self.played.orders += 1;
+        let mut life = match Life::begin(self.scene, self.workflows) {
+            Ok(life) => life,
+            Err(stuck) => {
+                self.fail(Way::Permute(orders.shown()), None, stuck.complaint());
+                return None;
+            }
+        };
+        life.orders = Some(orders);
+        // Which order it is, is known when it has been lived.
+        let before = self.played.failures.len();
+        let lived = self.live(&mut life, &Way::Permute(String::new()), Some(straight)).is_some();
+        let orders = life.orders.take().unwrap_or_default();
+        self.played.failures[before..].iter_mut().for_each(|failure| failure.way = Way::Permute(orders.shown()));
+        lived.then_some(orders)
+    }
+}
+
+/// The first place at which two ends differ.
+fn other_end(straight: &Value, seen: &Value) -> Option<Complaint> {
+    let changes = bosun_replay::changes(straight, seen);
+    let first = changes.first()?;
+    let value = |value: &Option<Value>| shown(value.as_ref());
+    let expected = format!("the same end as straight: {} = {}", first.path, value(&first.before));
+    let more = if changes.len() > 1 { format!(" (and {} more differences)", changes.len() - 1) } else { String::new() };
+    let hint = "\nwhere the order must decide, say `order: matters`";
+    Some(("all scenes".into(), expected, format!("{}{more}{hint}", value(&first.after))))
+}
+
+impl Stuck {
+    fn complaint(self) -> Complaint {
+        let (at, expected, seen) = match self {
+            Stuck::NoAnswer { call, rule } => {
+                ("world".into(), format!("a rule that answers {call}; for example\n{rule}"), "no rule fits".to_owned())
+            }
+            Stuck::Refused(why) => ("the run".into(), "it starts and goes on".to_owned(), why),
+            Stuck::Endless => {
+                ("the run".into(), "it comes to an end".to_owned(), "it goes on for ever; give `until:`".to_owned())
+            }
+            Stuck::Held(why) => ("the run".into(), "the code fits what it did".to_owned(), why),
+        };
+        (at, expected, seen)
+    }
+}

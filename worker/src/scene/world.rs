@@ -1,0 +1,91 @@
+//! Who answers: the world of a scene, and what the spec's own script says.
+//!
+//! Invariant: an answer is one that somebody wrote down, in the scene's `world` or in the spec's `script`; where there is
+//! none, there is none. It keeps no state and knows no time.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::asked::{Asked, SCENE};
+use super::rule::{Answer, Rule};
+use crate::supervisor::outbox::Purpose;
+use crate::supervisor::spec::{SupervisorSpec, Via, answer, fill};
+
+/// What is answered, and when.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) after: Duration,
+    pub(crate) result: Result<Value, Answer>,
+}
+
+/// The same spec, played by the world: scripted agents, and models unless the world has rules for models.
+pub(crate) fn to_world(spec: &mut SupervisorSpec, keep_models: bool) {
+    let change = |via: &mut Via| to_world_via(via, keep_models);
+    change(&mut spec.via);
+    spec.agents.iter_mut().chain(&mut spec.manager_agent).for_each(|agent| change(&mut agent.via));
+    let roles = [&mut spec.planner, &mut spec.supervisor, &mut spec.reviewer, &mut spec.synthesizer, &mut spec.advisor];
+    roles.into_iter().flatten().chain(spec.services.values_mut()).for_each(|role| change(&mut role.via));
+}
+
+fn to_world_via(via: &mut Via, keep_models: bool) {
+    if let Via::Supervisor(nested) = via {
+        let inner = nested.spec.take().map(Value::Object);
+        let inner = inner.map(|spec| match serde_json::from_value::<SupervisorSpec>(spec.clone()) {
+            Ok(mut inner) => {
+                to_world(&mut inner, keep_models);
+                serde_json::to_value(inner).unwrap_or(spec)
+            }
+            // The run itself says what is wrong with it.
+            Err(_) => spec,
+        });
+        nested.spec = inner.and_then(|spec| spec.as_object().cloned());
+    }
+    let by_world = via.is_scripted() || (matches!(via, Via::Model(_)) && !keep_models);
+    if by_world {
+        *via = Via::Activity(SCENE.to_owned());
+    }
+}
+
+/// The answer to a call: the first rule of the world that fits, then the spec's own script.
+pub(crate) fn answer_of(world: &[Rule], spec: Option<&SupervisorSpec>, asked: &Asked) -> Option<Said> {
+    if let Some(rule) = world.iter().find(|rule| rule.fits(asked)) {
+        let result = match &rule.answer {
+            Answer::Say(said) => Ok(fill(said, &asked.call)),
+            Answer::Fail { message, retryable } => {
+                let message = super::matcher::text(&fill(&Value::String(message.clone()), &asked.call));
+                Err(Answer::Fail { message, retryable: *retryable })
+            }
+        };
+        return Some(Said { after: rule.after, result });
+    }
+    let fail = |message: String| Answer::Fail { message, retryable: false };
+    if let Some(scripted) = spec.and_then(|spec| scripted(spec, asked)) {
+        return Some(scripted);
+    }
+    match &asked.scripted {
+        // What a script says without a rule is made up by nobody's file.
+        Some(Err(why)) if why.starts_with("no scripted answer") => told(asked),
+        Some(said) => Some(Said { after: Duration::ZERO, result: said.clone().map_err(fail) }),
+        None => told(asked),
+    }
+}
+
+/// Telling somebody needs no answer.
+fn told(asked: &Asked) -> Option<Said> {
+    let tells = matches!(
+        asked.purpose?,
+        Purpose::RecordDecomposition | Purpose::NotifyForApproval | Purpose::LogApprovalResult | Purpose::EmitProgress
+    );
+    tells.then(|| Said { after: Duration::ZERO, result: Ok(json!({})) })
+}
+
+fn scripted(spec: &SupervisorSpec, asked: &Asked) -> Option<Said> {
+    let call = asked.purpose.map(|_| &asked.call)?;
+    let own = spec.player(call).map(|agent| &agent.script);
+    let job = spec.role(call.purpose).map(|role| &role.script);
+    let script = own.into_iter().chain(job).chain([&spec.script]).find(|script| script.rule(call).is_some())?;
+    let said = answer(script, call);
+    let result = said.result.map_err(|why| Answer::Fail { message: why.message, retryable: why.retryable });
+    Some(Said { after: said.after.duration(), result })
+}
