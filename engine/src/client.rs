@@ -314,12 +314,16 @@ impl Client {
         Ok(*described)
     }
 
-    /// Waits for the end of a run; `None` when the time is over first.
+    /// Waits for the end of a run; `None` when the time is over first and the run is still open. What is durable is
+    /// answered however short the time is: a time of zero asks how it stands, and is no race with the answer.
     pub async fn result(&self, target: &Target, request: ResultRequest) -> Result<Option<RunResult>, Rejection> {
         let waiting = self.follow_to_end(target.clone(), request.follow_runs);
-        match request.timeout {
-            Some(timeout) => tokio::time::timeout(timeout, waiting).await.map_or(Ok(None), |result| result.map(Some)),
-            None => waiting.await.map(Some),
+        let Some(timeout) = request.timeout else { return waiting.await.map(Some) };
+        let mut waiting = std::pin::pin!(waiting);
+        match tokio::time::timeout(timeout, waiting.as_mut()).await {
+            Ok(result) => result.map(Some),
+            Err(_) if self.has_ended(target, request.follow_runs)? => waiting.await.map(Some),
+            Err(_) => Ok(None),
         }
     }
 

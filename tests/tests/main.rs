@@ -10,6 +10,7 @@ mod kill;
 #[path = "../../engine/tests/worker/kit.rs"]
 #[expect(dead_code, reason = "other tests of the engine use the rest")]
 mod kit;
+mod own_end;
 mod power_cut;
 mod replay_cli;
 mod rig;

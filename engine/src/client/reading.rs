@@ -29,6 +29,15 @@ impl Client {
         found.map_err(|why| Rejection::StorageFailed { why: why.to_string() })?.ok_or_else(not_found)
     }
 
+    /// Whether the run, or the chain of runs that it begins, has ended durably.
+    pub(super) fn has_ended(&self, target: &Target, follow_runs: bool) -> Result<bool, Rejection> {
+        let mut info = self.resolve(target)?;
+        while follow_runs && let Some(next) = info.next_run {
+            info = self.resolve(&Target { run_id: Some(next), ..target.clone() })?;
+        }
+        Ok(!info.status.is_open())
+    }
+
     /// Reads in a thread that may block.
     pub(super) async fn read<T: Send + 'static>(
         &self,

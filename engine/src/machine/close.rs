@@ -137,7 +137,8 @@ impl Run {
         ids
     }
 
-    /// Only a run that was asked to cancel ends as canceled; otherwise the code has failed with a cancellation.
+    /// A run ends as canceled when its code says so: because it was asked to cancel, or by its own decision (a person
+    /// denied its plan). An async workflow that was not asked and ends in a cancellation has failed; its driver says that.
     pub(super) fn end_canceled(
         &mut self,
         draft: &mut Draft<'_, '_>,

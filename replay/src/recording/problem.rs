@@ -160,8 +160,6 @@ pub enum Problem {
     NotAFork,
     #[error("a fork that says it has copied {copied} events; {before} stand before it")]
     ForkedElsewhere { copied: EventId, before: u64 },
-    #[error("the run ends as canceled and nobody asked for it")]
-    ClosedCanceledUnasked,
 
     // Contents.
     #[error("a payload of {length} bytes; at most {limit} are read")]

@@ -304,7 +304,6 @@ const STORIES: &[(&str, Story)] = &[
     ("Pause", |h| _ = h.paused("").paused("")),
     ("Pause", |h| _ = h.paused("").unpaused("").unpaused("")),
     ("NotAFork", |h| _ = h.turn(forked(EventId(14)))),
-    ("ClosedCanceledUnasked", |h| _ = h.signaled("x", Payload::null()).canceled(None)),
     ("PayloadTooLarge", |h| _ = h.signaled("x", Payload::bytes(vec![0; 1_001]))),
     ("RedactedPayload", |h| {
         h.signaled("x", Payload { encoding: ENCODING_REDACTED.into(), data: vec![0; 32].into() });

@@ -46,7 +46,6 @@ struct Checker {
     paused: bool,
     /// The start says that the run was forked.
     forked: bool,
-    cancel_requested: bool,
     closed_at: Option<EventId>,
     /// An activating event has been seen in this turn.
     activated: bool,
@@ -67,7 +66,6 @@ impl Checker {
             backoff: false,
             paused: false,
             forked: false,
-            cancel_requested: false,
             closed_at: None,
             activated: false,
             inbox: 0,
@@ -152,10 +150,7 @@ impl Checker {
         match event {
             FirstWorkflowTaskScheduled if !std::mem::take(&mut self.backoff) => Err(Problem::NoBackoff),
             WorkflowExecutionSignaled(signal) => self.request(signal.request_id.as_ref()),
-            WorkflowExecutionCancelRequested { request_id, .. } => {
-                self.cancel_requested = true;
-                self.request(request_id.as_ref())
-            }
+            WorkflowExecutionCancelRequested { request_id, .. } => self.request(request_id.as_ref()),
             WorkflowExecutionPaused { .. } if std::mem::replace(&mut self.paused, true) => Err(Problem::Pause),
             WorkflowExecutionUnpaused { .. } if !std::mem::replace(&mut self.paused, false) => Err(Problem::Pause),
             WorkflowExecutionUpdateAccepted { update_id, .. } => match self.updates.insert(update_id.clone(), false) {
@@ -170,7 +165,6 @@ impl Checker {
                     Ok(())
                 }
             },
-            WorkflowExecutionCanceled { .. } if !self.cancel_requested => Err(Problem::ClosedCanceledUnasked),
             WorkflowExecutionFailed { new_run, .. } | WorkflowExecutionTimedOut { new_run, .. } => {
                 self.next_run(*new_run)
             }
