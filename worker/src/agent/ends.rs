@@ -41,7 +41,10 @@ pub(super) fn model_fault(failure: Failure) -> Fault {
     let fault = |class| Fault::new(class, root.message.clone());
     match &root.kind {
         FailureKind::Application { failure_type, details, .. } => match failure_type.as_str() {
-            MODEL_FATAL => Fault { charged: may_be_charged(details.as_ref()), ..fault(FaultClass::Fatal) },
+            MODEL_FATAL => {
+                let class = if is_too_long(details.as_ref()) { FaultClass::TooLong } else { FaultClass::Fatal };
+                Fault { charged: may_be_charged(details.as_ref()), ..fault(class) }
+            }
             MODEL_NEEDS_HUMAN => Fault { charged: may_be_charged(details.as_ref()), ..fault(FaultClass::NeedsHuman) },
             // Retries are used up; each of them may have been an answer that was cut on its way.
             _ => Fault { charged: true, ..fault(FaultClass::NeedsHuman) },
@@ -53,6 +56,11 @@ pub(super) fn model_fault(failure: Failure) -> Fault {
         | FailureKind::Activity { .. }
         | FailureKind::ChildWorkflow { .. } => fault(FaultClass::Lost),
     }
+}
+
+fn is_too_long(details: Option<&Payload>) -> bool {
+    let error: Option<ModelError> = details.and_then(|details| details.decode().ok());
+    error.and_then(|error| error.code).is_some_and(|code| code == code::CONTEXT_LENGTH)
 }
 
 /// Nothing is paid for what a provider refused, or what was never sent. Without details it was refused.
@@ -112,6 +120,7 @@ mod tests {
             (MODEL_NEEDS_HUMAN, Some(401), "invalid_api_key", FaultClass::NeedsHuman, false),
             (MODEL_NEEDS_HUMAN, None, code::SECRET, FaultClass::NeedsHuman, false),
             (MODEL_FATAL, Some(404), "model_not_found", FaultClass::Fatal, false),
+            (MODEL_FATAL, Some(400), code::CONTEXT_LENGTH, FaultClass::TooLong, false),
             (MODEL_FATAL, None, code::NOT_ALLOWED, FaultClass::Fatal, false),
             (MODEL_FATAL, None, code::SCHEMA, FaultClass::Fatal, false),
             (MODEL_FATAL, None, code::TOO_LARGE, FaultClass::Fatal, true),

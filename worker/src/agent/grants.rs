@@ -44,6 +44,20 @@ pub struct Caller<'a> {
     pub unpriced_allowed: bool,
 }
 
+impl Grant {
+    /// The activity that does it; an agent is none.
+    pub(super) fn activity_type(&self) -> &str {
+        match self {
+            Grant::Process(_) => PROCESS,
+            Grant::Http(_) => HTTP,
+            Grant::File(_) => FILE,
+            Grant::Mcp(_) => MCP,
+            Grant::Activity { activity_type } => activity_type,
+            Grant::Agent(_) => "",
+        }
+    }
+}
+
 impl ToolGrant {
     /// The schema of the arguments.
     pub fn schema(&self) -> Value {

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use bosun_engine::{EventId, EventKind, Payload};
+use bosun_engine::{ActivityType, EventId, EventKind, Payload};
 use serde_json::Value;
 
 use super::machine::{ModelCall, Purpose};
 use super::opening;
+use super::shown::Shown;
 use super::spec::AgentSpec;
-use super::transcript::{Item, child_text, summary_message, tool_text};
+use super::transcript::{Item, summary_message};
 use super::workflow::AGENT_MODEL;
 use crate::capability::mcp::MCP_TOOLS;
 use crate::capability::model::{ChatRequest, Message, ModelInput, Said, ToolChoice};
@@ -24,7 +25,10 @@ pub struct Conversation {
     asked: Vec<(u64, Option<Value>)>,
     calls: BTreeMap<u64, ModelCall>,
     said: BTreeMap<u64, Said>,
-    given: BTreeMap<u64, String>,
+    /// The activities that are tools, until they have ended.
+    tools: BTreeMap<u64, ActivityType>,
+    /// What tools and agents gave, and whether they failed.
+    given: BTreeMap<u64, (String, bool)>,
     /// The messages of the call that was resolved last.
     built: Option<(u64, Vec<Message>)>,
     next_event: EventId,
@@ -71,10 +75,10 @@ impl Conversation {
                     self.calls.insert(task.seq.0, call);
                 }
             }
+            EventKind::ActivityTaskScheduled(task) => _ = self.tools.insert(task.seq.0, task.activity_type.clone()),
             EventKind::ActivityTaskCompleted { seq, result, .. } => self.completed(seq.0, result),
             EventKind::ChildWorkflowExecutionCompleted { seq, result } => {
-                let text = child_text(&result.to_json(), self.result_bytes());
-                self.give(seq.0, text);
+                self.give(seq.0, Shown::of_agent(&result.to_json()));
             }
             _ => {} // nothing else is a message
         }
@@ -98,8 +102,9 @@ impl Conversation {
             return;
         }
         if !self.calls.contains_key(&seq) {
-            let text = tool_text(&result.to_json(), self.result_bytes());
-            return self.give(seq, text);
+            let tool = self.tools.remove(&seq);
+            let activity_type = tool.as_ref().map_or("", ActivityType::as_str);
+            return self.give(seq, Shown::of_tool(activity_type, &result.to_json()));
         }
         let said = result.to_json().pointer("/response/said").cloned().unwrap_or(Value::Null);
         if let Ok(said) = serde_json::from_value::<Said>(said) {
@@ -107,9 +112,11 @@ impl Conversation {
             self.said.insert(seq, said);
         }
     }
-    fn give(&mut self, seq: u64, text: String) {
+    fn give(&mut self, seq: u64, shown: Shown<'_>) {
+        let failed = shown.failed;
+        let text = shown.text(self.result_bytes());
         self.bytes += 2 * text.len();
-        self.given.insert(seq, text);
+        self.given.insert(seq, (text, failed));
     }
     fn result_bytes(&self) -> u64 {
         self.spec.as_ref().map_or(0, |spec| spec.limits.result_bytes)
@@ -174,9 +181,9 @@ impl Conversation {
             Item::Summary(call) => summary_message(&self.said(*call)?.content),
             Item::Own(message) => message.clone(),
             Item::Given(seq) => {
-                let content = self.given.get(seq).ok_or(ResolveError::NothingGiven(*seq))?.clone();
+                let (content, is_error) = self.given.get(seq).ok_or(ResolveError::NothingGiven(*seq))?.clone();
                 let (call_id, name) = asked(before).ok_or(ResolveError::Unasked(*seq))?;
-                Message::Tool { call_id, name, content, is_error: false }
+                Message::Tool { call_id, name, content, is_error }
             }
         })
     }

@@ -10,10 +10,7 @@
 //! does the state. Messages that the machine writes itself are short and stand in the list. Pure; `resolve` turns the
 //! list into messages.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::machine::Rules;
 use super::spec::AgentSpec;
@@ -93,14 +90,18 @@ impl Transcript {
     /// Where the older half ends, if there is one: calls of tools and their results stay together, and so do the system
     /// prompt and the task. A summary alone is no half: its summary would be no shorter, and would be asked for again.
     pub fn half(&self, rules: Rules) -> Option<usize> {
+        self.part(rules, 0)
+    }
+    /// As [`Transcript::half`]; halved again so many times.
+    pub fn part(&self, rules: Rules, halvings: u32) -> Option<usize> {
         let head = self.head();
         let summed_up = matches!(self.items.get(head), Some((Item::Summary(_), _))) && !rules.are_first();
         let least = head + 1 + usize::from(summed_up);
         let starts: Vec<usize> = (least..self.items.len()).filter(|at| self.starts_group(*at)).collect();
         let whole: u64 = self.items[head..].iter().map(|(_, tokens)| u64::from(*tokens)).sum();
-        let mut before = 0;
+        let mut before: u64 = 0;
         for (at, (_, tokens)) in self.items.iter().enumerate().skip(head) {
-            if starts.contains(&at) && before * 2 >= whole {
+            if starts.contains(&at) && before.saturating_mul(2 << halvings.min(32)) >= whole {
                 return Some(at);
             }
             before += u64::from(*tokens);
@@ -140,40 +141,6 @@ pub fn summary_message(text: &str) -> Message {
     Message::User { content: format!("This is what happened so far, as you summed it up:\n\n{text}") }
 }
 
-/// What a model is shown of the result of a tool.
-pub fn tool_text(value: &Value, bytes_max: u64) -> String {
-    cut(tool_words(value).into_owned(), bytes_max)
-}
-/// Its tokens, estimated.
-pub fn tool_tokens(value: &Value, bytes_max: u64) -> u32 {
-    tokens(cut_bytes(&tool_words(value), bytes_max))
-}
-
-fn tool_words(value: &Value) -> Cow<'_, str> {
-    match value {
-        Value::String(text) => Cow::Borrowed(text),
-        other => Cow::Owned(other.to_string()),
-    }
-}
-
-/// What a model is shown of the output of an agent that it called.
-pub fn child_text(output: &Value, bytes_max: u64) -> String {
-    cut(child_words(output).into_owned(), bytes_max)
-}
-/// Its tokens, estimated.
-pub fn child_tokens(output: &Value, bytes_max: u64) -> u32 {
-    tokens(cut_bytes(&child_words(output), bytes_max))
-}
-
-fn child_words(output: &Value) -> Cow<'_, str> {
-    let said = match output.get("value").filter(|value| !value.is_null()) {
-        Some(value) => Cow::Owned(value.to_string()),
-        None => Cow::Borrowed(output.get("text").and_then(Value::as_str).unwrap_or_default()),
-    };
-    let stop = output.get("stop").unwrap_or(&Value::Null);
-    if stop == "completed" { said } else { Cow::Owned(format!("[it ended early: {stop}]\n{said}")) }
-}
-
 /// The beginning of a text, and how much is missing.
 pub fn cut(mut text: String, bytes_max: u64) -> String {
     if let Some((end, missing)) = cut_at(&text, bytes_max) {
@@ -183,7 +150,7 @@ pub fn cut(mut text: String, bytes_max: u64) -> String {
     text
 }
 /// How long that is.
-fn cut_bytes(text: &str, bytes_max: u64) -> usize {
+pub(super) fn cut_bytes(text: &str, bytes_max: u64) -> usize {
     cut_at(text, bytes_max).map_or(text.len(), |(end, missing)| end + missing.len())
 }
 /// Where a text is cut, if it is too long, and what is said there.
@@ -243,13 +210,9 @@ mod tests {
 
     #[test]
     fn results_are_cut_between_characters() {
-        assert_eq!(tool_text(&json!("äöü"), 3), "ä\n[4 more bytes were cut off]");
-        assert_eq!(tool_text(&json!({ "a": 1 }), 100), "{\"a\":1}");
-        assert_eq!(child_text(&json!({ "text": "so", "stop": "loop" }), 100), "[it ended early: \"loop\"]\nso");
-        for (value, most) in [(json!("äöü"), 3), (json!("äöü"), 100), (json!({ "text": "äöü", "stop": "loop" }), 9)]
-        {
-            assert_eq!(tool_tokens(&value, most), tokens(tool_text(&value, most).len()), "{value}");
-            assert_eq!(child_tokens(&value, most), tokens(child_text(&value, most).len()), "{value}");
+        for (most, text) in [(3, "ä\n[4 more bytes were cut off]"), (6, "äöü")] {
+            assert_eq!(cut("äöü".to_owned(), most), text);
+            assert_eq!(cut_bytes("äöü", most), text.len());
         }
     }
 

@@ -38,7 +38,7 @@ impl Agent {
         self.degrade_if_short();
         let fixed = self.fixed_tokens();
         let estimate = self.transcript.estimate() + fixed;
-        let half = (estimate > self.spec.limits.context_tokens).then(|| self.transcript.half(self.rules));
+        let half = (estimate > self.context_tokens()).then(|| self.transcript.part(self.rules, self.halvings));
         let (summary_of, input) = match half {
             None => (None, estimate),
             Some(None) => {
@@ -93,6 +93,12 @@ impl Agent {
         Ok(u32::try_from(output).unwrap_or(wanted))
     }
 
+    /// What the model can read: what the spec says, and less where it has refused. Our estimate may be a quarter too low.
+    fn context_tokens(&self) -> u64 {
+        let learned = self.too_long.map_or(u64::MAX, |refused| refused - refused / 4);
+        self.spec.limits.context_tokens.min(learned)
+    }
+
     /// What goes along with every call: tools and the schema.
     fn fixed_tokens(&self) -> u64 {
         let schema = self.spec.schema.as_ref().map_or(0, |schema| schema.schema.to_string().len());
@@ -124,7 +130,7 @@ impl Agent {
         }
         let answer = match result {
             Ok(answer) => answer,
-            Err(fault) => return self.model_failed(key, &model, fault, out),
+            Err(fault) => return self.model_failed(key, &model, summary_of, fault, out),
         };
         let usage = answer.response.usage;
         let tokens = usage.input.zip(usage.output).map(|(input, output)| input.saturating_add(output));
@@ -150,7 +156,7 @@ impl Agent {
             }
             return;
         }
-        self.summaries_failed = 0;
+        (self.summaries_failed, self.halvings) = (0, 0);
         self.transcript.compact(half, origin, &response.said);
         self.compactions += 1;
         self.note(json!({ "compacted": half, "estimate": self.transcript.estimate() }));
@@ -160,7 +166,7 @@ impl Agent {
         matches!(self.flights.get(&key), Some(Flight::Model { .. })).then(|| self.flights.remove(&key)).flatten()
     }
 
-    fn model_failed(&mut self, key: Key, model: &str, fault: Fault, out: &mut Out) {
+    fn model_failed(&mut self, key: Key, model: &str, summary_of: Option<usize>, fault: Fault, out: &mut Out) {
         self.settle_failed(key, model, &fault);
         if self.outcome.is_some() {
             return;
@@ -168,9 +174,23 @@ impl Agent {
         self.note(json!({ "model_failed": fault.message }));
         match fault.class {
             FaultClass::Fatal => self.finish(StopReason::Failed { message: fault.message }, None, out),
+            FaultClass::TooLong => self.was_too_long(summary_of, out),
             FaultClass::NeedsHuman | FaultClass::Lost | FaultClass::Canceled => {
                 self.halt_with(Halt::NeedsHuman { why: fault.message });
             }
+        }
+    }
+
+    /// The model cannot read so much: the older half is summed up, and it goes on. Where that half is itself too long,
+    /// half of it is tried, as long as there is less to try.
+    fn was_too_long(&mut self, summary_of: Option<usize>, out: &mut Out) {
+        let Some(tried) = summary_of else {
+            self.too_long = Some(self.transcript.estimate() + self.fixed_tokens());
+            return;
+        };
+        self.halvings += 1;
+        if self.transcript.part(self.rules, self.halvings).is_none_or(|part| part >= tried) {
+            self.finish(StopReason::ContextExceeded, None, out);
         }
     }
 
@@ -179,7 +199,9 @@ impl Agent {
         if self.rules.are_first() {
             return match fault.class {
                 FaultClass::Lost | FaultClass::Canceled => self.ledger.settle_whole(key),
-                FaultClass::NeedsHuman | FaultClass::Fatal => self.ledger.settle(key, Bill::default()),
+                FaultClass::NeedsHuman | FaultClass::Fatal | FaultClass::TooLong => {
+                    self.ledger.settle(key, Bill::default());
+                }
             };
         }
         match fault.charged {

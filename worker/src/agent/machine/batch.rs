@@ -16,8 +16,9 @@ use super::words::{Out, call_hash};
 use super::{Agent, AgentOutput, ApprovalResponse, Ask, Fault, FaultClass, Flight, Key, Phase, Rules};
 use crate::agent::grants::{Caller, Plan};
 use crate::agent::ledger::{Amount, Bill, Resource};
+use crate::agent::shown::Shown;
 use crate::agent::spec::{Grant, ToolGrant};
-use crate::agent::transcript::{Item, child_tokens, cut, tokens, tool_tokens};
+use crate::agent::transcript::{Item, cut, tokens};
 use crate::capability::model::{Message, ToolCall};
 
 /// More calls of one answer are refused.
@@ -208,7 +209,15 @@ impl Agent {
         self.flights.remove(&key);
         self.ledger.settle(key, Bill { amount: one_call(), ..Bill::default() });
         let most = self.spec.limits.result_bytes;
-        self.answered(call, key, origin, result.map(|value| tool_tokens(&value, most)));
+        let activity_type = self.activity_type_of(call);
+        self.answered(call, key, origin, result.map(|value| Shown::of_tool(&activity_type, &value).tokens(most)));
+    }
+
+    /// What the tool of a call of the batch is.
+    fn activity_type_of(&self, call: usize) -> String {
+        let Phase::Batch(batch) = &self.phase else { return String::new() };
+        let tool = batch.calls.get(call).and_then(|call| self.spec.tool(&call.asked.name));
+        tool.map_or_else(String::new, |tool| tool.does.activity_type().to_owned())
     }
 
     pub(super) fn child_ended(
@@ -233,7 +242,7 @@ impl Agent {
             None => self.ledger.settle_lost(key, self.ledger.held_for(key).cost_micros > 0),
         }
         let most = self.spec.limits.result_bytes;
-        self.answered(call, key, origin, result.map(|value| child_tokens(&value, most)));
+        self.answered(call, key, origin, result.map(|value| Shown::of_agent(&value).tokens(most)));
     }
 
     fn answered(&mut self, call: usize, key: Key, origin: u64, result: Result<u32, Fault>) {
@@ -245,7 +254,7 @@ impl Agent {
             Err(fault) => {
                 let what = match fault.class {
                     FaultClass::Lost => "Nobody knows whether this happened",
-                    FaultClass::NeedsHuman | FaultClass::Fatal | FaultClass::Canceled => "Failed",
+                    FaultClass::NeedsHuman | FaultClass::Fatal | FaultClass::TooLong | FaultClass::Canceled => "Failed",
                 };
                 call.answer(format!("{what}: {}", fault.message), bytes_max);
             }

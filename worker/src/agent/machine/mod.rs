@@ -75,6 +75,12 @@ pub struct Agent {
     loops: LoopWatch,
     last_text: String,
     compactions: u64,
+    /// The tokens that the model surely cannot read, by our estimate; it has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    too_long: Option<u64>,
+    /// So often what was to be summed up was itself too long: each time half as much is tried.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    halvings: u32,
     /// Answers in a row that were no summary, although one was asked for.
     #[serde(default, skip_serializing_if = "is_zero")]
     summaries_failed: u32,
@@ -159,6 +165,8 @@ impl Agent {
             loops: LoopWatch::default(),
             last_text: String::new(),
             compactions: 0,
+            too_long: None,
+            halvings: 0,
             summaries_failed: 0,
             refusals: 0,
             wall_timer: false,

@@ -78,7 +78,7 @@ impl Fault {
     pub fn new(class: FaultClass, message: impl Into<String>) -> Fault {
         let charged = match class {
             FaultClass::Lost | FaultClass::Canceled => true,
-            FaultClass::NeedsHuman | FaultClass::Fatal => false,
+            FaultClass::NeedsHuman | FaultClass::Fatal | FaultClass::TooLong => false,
         };
         Fault { class, message: message.into(), charged }
     }
@@ -90,6 +90,8 @@ pub enum FaultClass {
     NeedsHuman,
     /// It will never succeed.
     Fatal,
+    /// The model cannot read so long a conversation; a shorter one it can.
+    TooLong,
     /// Nobody knows whether it happened.
     Lost,
     Canceled,

@@ -105,8 +105,10 @@ impl ModelError {
     }
 }
 
-/// Codes of errors that no provider gave; providers' own words are not among them.
+/// Codes of errors that no provider gave. Providers' own words are not among them, but for one that means something here.
 pub mod code {
+    /// The conversation is longer than the model can read: OpenAI's word, for whatever the provider says of it.
+    pub const CONTEXT_LENGTH: &str = "context_length_exceeded";
     /// The answer is not what the wire format says.
     pub const MALFORMED: &str = "malformed_answer";
     /// The stream ended before the answer was whole.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bosun_engine::Timestamp;
 use serde_json::Value;
 
+use super::call::code;
 use super::{ErrorClass, ModelError};
 use crate::capability::http::{self, RETRY_AFTER_MAX, may_pass, retry_after, seconds};
 
@@ -36,10 +37,11 @@ pub(super) fn classify(refusal: Refusal<'_>, now: Timestamp) -> ModelError {
     } else {
         ErrorClass::Fatal
     };
+    let code = if class == ErrorClass::Fatal && is_too_long(status, &said) { Some(too_long()) } else { said.code };
     let explanation = said.message.unwrap_or_else(|| excerpt(body));
     let colon = if explanation.is_empty() { "" } else { ": " };
     let message = format!("the provider answered {status}{colon}{}", excerpt(&explanation));
-    ModelError { class, status: Some(status), code: said.code, message }
+    ModelError { class, status: Some(status), code, message }
 }
 
 /// An error that comes inside an answer with status 200, or as an event of a stream.
@@ -53,8 +55,35 @@ pub(super) fn in_band(body: &Value) -> ModelError {
         // A provider that begins to answer and then gives up without a known reason may succeed next time.
         _ => ErrorClass::Retry { after: body_delay(body).map(|delay| delay.min(RETRY_AFTER_MAX)) },
     };
+    let is_too_long = class == ErrorClass::Fatal && is_too_long(status.unwrap_or(400), &said);
+    let code = if is_too_long { Some(too_long()) } else { said.code };
     let message = said.message.unwrap_or_else(|| excerpt(&body.to_string()));
-    ModelError { class, status, code: said.code, message: format!("the provider gave up: {}", excerpt(&message)) }
+    ModelError { class, status, code, message: format!("the provider gave up: {}", excerpt(&message)) }
+}
+
+/// Codes for "the conversation is longer than the model's context": OpenAI's and most gateways', Anthropic's, llama.cpp's.
+const TOO_LONG: [&str; 3] = [code::CONTEXT_LENGTH, "request_too_large", "exceed_context_size_error"];
+/// The same in words, of those that have no code for it.
+const TOO_LONG_WORDS: [&str; 5] = [
+    "prompt is too long",
+    "maximum context length",
+    "exceed context limit",
+    "exceeds the available context size",
+    "exceeds the context window",
+];
+
+fn is_too_long(status: u16, said: &Said) -> bool {
+    let is_word = |word: &String| TOO_LONG.contains(&word.as_str());
+    let says = |text: &String| TOO_LONG_WORDS.iter().any(|words| text.contains(words));
+    matches!(status, 400 | 413 | 422)
+        && (said.code.as_ref().is_some_and(is_word)
+            || said.kind.as_ref().is_some_and(is_word)
+            || said.message.as_ref().is_some_and(says))
+}
+
+/// One code for all of them.
+fn too_long() -> String {
+    code::CONTEXT_LENGTH.to_owned()
 }
 
 /// Words for "there is no money", which come with 429 or 402 and sometimes with 400 or 403.
@@ -109,7 +138,7 @@ impl Said {
 /// The status that an error inside a stream would have had.
 fn status_of(code: &str) -> Option<u16> {
     Some(match code {
-        "invalid_request_error" | "context_length_exceeded" => 400,
+        "invalid_request_error" | "exceed_context_size_error" | code::CONTEXT_LENGTH => 400,
         "authentication_error" | "invalid_api_key" => 401,
         "billing_error" => 402,
         "permission_error" => 403,

@@ -280,6 +280,7 @@ impl SupervisorRun {
 
     /// After every event: what may start starts.
     fn go_on(&mut self, out: &mut Outbox) {
+        self.parts.escalations.decisions_run(self.parts.control.is_running(), out);
         if self.parts.control.is_running() {
             for call in self.ledger.take_refused() {
                 out.ask(Ask::Call(call));

@@ -8,7 +8,9 @@ mod policy;
 mod triggers;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -47,7 +49,22 @@ pub struct Escalations {
     raised: BTreeMap<u64, Escalation>,
     consecutive_failures: u32,
     /// Decisions under way, by the key of their call.
-    deciding: BTreeMap<String, Option<TaskId>>,
+    deciding: BTreeMap<String, Deciding>,
+}
+
+/// A decision that somebody waits for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Deciding {
+    task: Option<TaskId>,
+    time: Time,
+}
+
+/// The time of a decision runs until a moment, or stands still with so much left while the run is paused.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Time {
+    Until(Timestamp),
+    Left(Duration),
 }
 
 impl Escalations {
@@ -153,20 +170,39 @@ impl Escalations {
     /// A decision of a model was asked for: its time runs.
     pub fn decision_started(&mut self, key: &str, task: Option<TaskId>, out: &mut Outbox) {
         let Some(limit) = self.hitl.triggers.decision_timeout else { return };
-        self.deciding.insert(key.to_owned(), task);
-        out.timer(timer_key(key), out.now().plus(limit.duration()), format!("decision {key}"));
+        let until = out.now().plus(limit.duration());
+        self.deciding.insert(key.to_owned(), Deciding { task, time: Time::Until(until) });
+        out.timer(timer_key(key), until, label(key));
     }
 
     /// The decision has come, or is not waited for any more.
     pub fn decision_ended(&mut self, key: &str, out: &mut Outbox) {
-        if self.deciding.remove(key).is_some() {
+        if let Some(Deciding { time: Time::Until(_), .. }) = self.deciding.remove(key) {
             out.cancel_timer(timer_key(key));
+        }
+    }
+
+    /// While the run is paused or a person has it, nobody is slow: the time of decisions stands still.
+    pub fn decisions_run(&mut self, running: bool, out: &mut Outbox) {
+        for (key, Deciding { time, .. }) in &mut self.deciding {
+            *time = match *time {
+                Time::Until(until) if !running => {
+                    out.cancel_timer(timer_key(key));
+                    Time::Left(until.since(out.now()))
+                }
+                Time::Left(left) if running => {
+                    let until = out.now().plus(left);
+                    out.timer(timer_key(key), until, label(key));
+                    Time::Until(until)
+                }
+                as_it_is => as_it_is,
+            };
         }
     }
 
     /// A decision takes too long (SHH-16). There is nothing that could be approved: people are told, and it goes on.
     pub fn fired(&mut self, key: &str, out: &mut Outbox) -> Option<&Escalation> {
-        let task = self.deciding.remove(key.strip_prefix(TIMER)?)?;
+        let Deciding { task, .. } = self.deciding.remove(key.strip_prefix(TIMER)?)?;
         // The limit has passed and there is still no answer: it takes longer than that.
         let limit = self.hitl.triggers.decision_timeout.map_or(0, Span::as_ms);
         let decision_took = Some(Span::from_ms(limit.saturating_add(1)));
@@ -233,4 +269,8 @@ const TIMER: &str = "decision_timeout/";
 
 fn timer_key(key: &str) -> String {
     format!("{TIMER}{key}")
+}
+
+fn label(key: &str) -> String {
+    format!("decision {key}")
 }

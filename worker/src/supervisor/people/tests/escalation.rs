@@ -354,3 +354,22 @@ fn a_policy_may_be_set() {
     assert_eq!(escalations.before(HumanInTheLoop, "share it", None, Risk::Low), None);
     assert_eq!(escalations.rules().triggers, Triggers::default());
 }
+
+/// SHH-16: while the run is paused the time of a decision stands still, and goes on where it stood.
+#[test]
+fn the_time_of_a_decision_stands_still_while_the_run_is_paused() {
+    let mut escalations = Escalations::default();
+    escalations.decision_started("decide/1", None, &mut at(0));
+    let mut out = at(2 * MINUTE);
+    escalations.decisions_run(false, &mut out);
+    escalations.decisions_run(false, &mut out);
+    assert_eq!(asks(&out), ["cancel timer decision_timeout/decide/1"], "once");
+    let mut out = at(60 * MINUTE);
+    escalations.decisions_run(true, &mut out);
+    escalations.decisions_run(true, &mut out);
+    assert_eq!(asks(&out), [format!("timer decision_timeout/decide/1 at {}", 63 * MINUTE)]);
+    escalations.decisions_run(false, &mut at(61 * MINUTE));
+    let mut out = at(62 * MINUTE);
+    escalations.decision_ended("decide/1", &mut out);
+    assert!(out.asks().is_empty(), "its timer has been cancelled already");
+}
