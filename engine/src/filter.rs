@@ -64,6 +64,15 @@ impl Filter {
         parser::parse(text)
     }
 
+    /// Only what both let through, in the order of this one.
+    pub fn and(mut self, other: Filter) -> Filter {
+        self.condition = match (self.condition, other.condition) {
+            (Some(one), Some(other)) => Some(Condition::All(vec![one, other])),
+            (one, other) => one.or(other),
+        };
+        self
+    }
+
     pub fn matches(&self, run: &RunInfo) -> bool {
         self.condition.as_ref().is_none_or(|condition| condition.holds(run))
     }

@@ -4,6 +4,7 @@
 use bosun_engine::{log, vocabulary};
 
 mod api_guard;
+mod doors;
 mod fsync_contract;
 mod full_disk;
 mod kill;

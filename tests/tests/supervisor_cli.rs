@@ -364,3 +364,54 @@ agents: [{{ name: writer, via: {{ model: {{ name: tiny, tools: [ {{ name: note, 
     assert!(!told.contains("File exists"), "it is made once: {told}");
     assert!(said(&run(&data, &["approval", "list"])).contains("nobody is asked"));
 }
+
+/// Cassettes of agents with tools and of runs with commands play: what a model is shown of a command is what it did, not how
+/// long it took, and it is told of a tool that failed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cassette_of_an_agent_with_tools_plays() {
+    use bosun_worker::capability::model::Wire;
+    use bosun_worker::capability::model::mock::{MockProvider, calls, says};
+    let mock = MockProvider::start(|request| match request.messages.len() {
+        0..=2 => calls("slow", serde_json::json!({})),
+        _ => says("it said so"),
+    });
+    let mock = mock.await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let spec = dir.path().join("tools.yaml");
+    let text = "
+kind: supervisor
+preset: flow-supervisor
+objective: count
+review: { scope: none }
+agents:
+  - name: counter
+    via: { model: { name: tiny, tools: [{ name: slow, description: counts, does: { process: {
+      argv: [sh, -c, 'sleep 0.05; echo counted; exit 3'] } } }] } }
+script:
+  - { on: plan, say: { tasks: [{ id: t1, goal: count }] } }
+  - { on: synthesize, say: done }
+";
+    std::fs::write(&spec, text).unwrap();
+    let words = ["run", spec.to_str().unwrap(), "-w", "tools", "--timeout", "60s"];
+    let address = mock.base_url(Wire::OpenAi);
+    let mut play = command(&dir.path().join("data"), &words);
+    let played = play.env("OPENAI_BASE_URL", &address).env_remove("BOSUN_ALLOW_MODEL_REQUESTS").output().unwrap();
+    assert!(played.status.success(), "{}", said(&played));
+    let asked = mock.count();
+    let told = mock.asked().last().unwrap().request.messages.last().cloned();
+    let told = format!("{told:?}");
+    assert!(asked == 2 && told.contains("is_error: true") && told.contains("exit_code"), "{asked}: {told}");
+    assert!(!told.contains("duration"), "{told}");
+    let tape = dir.path().join("tape.json");
+    let made =
+        run(&dir.path().join("data"), &["llm", "cassette", "from-run", "tools", "--out", tape.to_str().unwrap()]);
+    assert!(made.status.success(), "{}", said(&made));
+    for again in ["one", "two"] {
+        let mut replayed = command(&dir.path().join(again), &words);
+        replayed.env("OPENAI_BASE_URL", &address).env("BOSUN_ALLOW_MODEL_REQUESTS", "0");
+        replayed.env("BOSUN_CASSETTE_MODE", "replay").env("BOSUN_CASSETTE_DIR", &tape);
+        let replayed = replayed.output().unwrap();
+        assert!(replayed.status.success(), "{}", said(&replayed));
+    }
+    assert_eq!(mock.count(), asked, "nobody is asked again");
+}

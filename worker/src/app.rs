@@ -29,7 +29,7 @@ use crate::capability::mcp::McpConfig;
 use crate::capability::model::ModelConfig;
 use crate::capability::{self, CapabilityConfig};
 use crate::cli::{self, PlanFile, PlanLoader, Program};
-use crate::embedded::Registries;
+use crate::embedded::{Opening, Registries};
 use crate::examples;
 use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
 use crate::supervisor::spec::{SupervisorSpec, Via, ViaModel, read_spec_with};
@@ -104,6 +104,15 @@ impl App {
         mut self,
         register: impl Fn(&Path, &mut ActivityRegistry) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
+        self.registries.at_open.push(Arc::new(move |opening, activities| register(opening.data, activities)));
+        self
+    }
+
+    /// As [`App::at_open`], for what the owner's configuration says as well.
+    pub fn at_opening(
+        mut self,
+        register: impl Fn(&Opening<'_>, &mut ActivityRegistry) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
         self.registries.at_open.push(Arc::new(register));
         self
     }
@@ -121,7 +130,7 @@ impl App {
             .workflows(agent::register)
             .workflows(examples::register)
             .activities(examples::register_activities)
-            .at_open(capabilities)
+            .at_opening(capabilities)
             .at_open(move |_, activities| {
                 // After the capabilities: an agent asks the model that is registered there.
                 agent::register_activities(activities, conversations.clone());
@@ -153,13 +162,15 @@ impl App {
 }
 
 /// What a worker that was killed left running is ended first, so that nothing runs twice at a time.
-fn capabilities(data: &Path, activities: &mut ActivityRegistry) -> Result<(), String> {
+fn capabilities(opening: &Opening<'_>, activities: &mut ActivityRegistry) -> Result<(), String> {
+    let data = opening.data;
     let notes = data.join("processes");
     let reaped = capability::process::reap_orphans(&notes).map_err(|why| format!("{}: {why}", notes.display()))?;
     if !reaped.is_empty() {
         tracing::warn!(count = reaped.len(), "ended processes that a killed worker had left running");
     }
     let mut config = CapabilityConfig::default();
+    opening.guards.apply(&mut config);
     config.process.notes = Some(notes);
     config.demo.directory = Some(data.join("demo"));
     config.model = models();

@@ -16,6 +16,8 @@ use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::capability::owner::Guards;
+
 /// Why a call has no answer: the engine refused it, or it never reached the engine.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CallError {
@@ -23,6 +25,9 @@ pub enum CallError {
     Rejected(#[from] Rejection),
     #[error("the worker at {address} cannot be reached: {why}")]
     Unreachable { address: String, why: String },
+    /// Whoever answers there is not the worker that the token is for: it was not sent.
+    #[error("whoever answers at {address} does not know the token of {token_file}: it was not sent")]
+    Unproven { address: String, token_file: String },
     #[error("the worker at {address} does not accept the token from {token_file}")]
     Unauthorized { address: String, token_file: String },
     /// The control API refused the request before the engine saw it, or its answer makes no sense.
@@ -123,8 +128,9 @@ pub enum Health {
 /// What an opened engine is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purpose {
-    /// Run workflows and activities: this many attempts at once, from these queues (none named: all).
-    Work { slots: usize, queues: Vec<TaskQueue> },
+    /// Run workflows and activities: this many attempts at once, from these queues (none named: all), within what the
+    /// owner allows.
+    Work { slots: usize, queues: Vec<TaskQueue>, guards: Guards },
     /// Do one durable thing, or read, and close: no activity is started. Only some visits may create a directory.
     Visit { create: bool },
 }

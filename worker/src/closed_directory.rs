@@ -18,6 +18,11 @@ const FORMAT_FILE: &str = "bosun.format";
 /// As many rows as an engine gives.
 const PAGE_MAX: usize = 1_000;
 
+/// Whether a directory is a store, or was left while it was being made one.
+pub(crate) fn is_store(data: &Path) -> bool {
+    data.join(FORMAT_FILE).exists()
+}
+
 #[derive(Clone)]
 pub(crate) struct ClosedDirectory(Arc<Journal>);
 
@@ -31,7 +36,7 @@ impl ClosedDirectory {
 
     fn open_now(data: &Path) -> Result<Self, OpenError> {
         let data: PathBuf = std::path::absolute(data).map_err(|why| OpenError::Failed(why.to_string()))?;
-        if !data.join(FORMAT_FILE).exists() {
+        if !is_store(&data) {
             return Err(OpenError::Missing(data));
         }
         let opened = SledLog::open(&data, SledOptions::default())

@@ -19,10 +19,20 @@ use crate::backend::{
     Backend, Because, BoxFuture, CallError, Engine, EventStream, Health, Histories, OpenEngine, OpenError, Purpose,
     Reply, RunEventStream, Stopped,
 };
-use crate::closed_directory::ClosedDirectory;
+use crate::capability::owner::Guards;
+use crate::closed_directory::{ClosedDirectory, is_store};
 
-/// Completes the activities once the data directory is held; gets its absolute path.
-pub type AtOpen = Arc<dyn Fn(&Path, &mut ActivityRegistry) -> Result<(), String> + Send + Sync>;
+/// Completes the activities once the data directory is held.
+pub type AtOpen = Arc<dyn Fn(&Opening<'_>, &mut ActivityRegistry) -> Result<(), String> + Send + Sync>;
+
+/// A data directory that is held and is about to be worked on.
+#[derive(Debug, Clone, Copy)]
+pub struct Opening<'a> {
+    /// Its absolute path.
+    pub data: &'a Path,
+    /// What the owner allows.
+    pub guards: &'a Guards,
+}
 
 /// The workflows and activities of a program.
 #[derive(Clone, Default)]
@@ -56,12 +66,16 @@ impl OpenEngine for Registries {
 impl Registries {
     fn open_now(mut self, data: &Path, purpose: Purpose) -> Result<Arc<dyn Engine>, OpenError> {
         let data = std::path::absolute(data).map_err(|why| OpenError::Failed(why.to_string()))?;
+        if purpose == (Purpose::Visit { create: false }) && !is_store(&data) {
+            return Err(OpenError::Missing(data));
+        }
         let log = SledLog::open(&data, SledOptions::default()).map_err(|why| open_error(&data, why))?;
         let mut options = WorkerOptions::new(DataDirectory::Log(Arc::new(log)));
         match purpose {
-            Purpose::Work { slots, queues } => {
+            Purpose::Work { slots, queues, guards } => {
+                let opening = Opening { data: &data, guards: &guards };
                 for at_open in &self.at_open {
-                    at_open(&data, &mut self.activities).map_err(OpenError::Failed)?;
+                    at_open(&opening, &mut self.activities).map_err(OpenError::Failed)?;
                 }
                 options.slots = slots;
                 options.task_queues = (!queues.is_empty()).then(|| queues.into_iter().collect());
@@ -312,7 +326,7 @@ mod tests {
     }
 
     fn work() -> Purpose {
-        Purpose::Work { slots: 2, queues: Vec::new() }
+        Purpose::Work { slots: 2, queues: Vec::new(), guards: Guards::default() }
     }
 
     /// What one process leaves behind, the next one carries on: a visit starts the run, a worker runs its activity.
@@ -352,8 +366,8 @@ mod tests {
         let count = || opened.load(std::sync::atomic::Ordering::SeqCst);
         let noted = opened.clone();
         let mut registries = registries();
-        registries.at_open.push(Arc::new(move |data, _| {
-            assert!(data.is_absolute());
+        registries.at_open.push(Arc::new(move |opening, _| {
+            assert!(opening.data.is_absolute());
             noted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             Ok(())
         }));

@@ -224,10 +224,8 @@ impl Backend for Fake {
         Box::pin(async move { noted })
     }
     fn list(&self, request: ListRequest) -> Reply<'_, Vec<RunInfo>> {
-        let matches = |run: &&RunInfo| match request.query.strip_prefix("WorkflowId STARTS_WITH '") {
-            Some(rest) => run.workflow_id.as_str().starts_with(rest.trim_end_matches('\'')),
-            None => request.query.is_empty() || request.query == format!("RunId = '{}'", run.run_id),
-        };
+        let filter = Filter::parse(&request.query).ok();
+        let matches = |run: &&RunInfo| filter.as_ref().is_some_and(|filter| filter.matches(run));
         let runs: Vec<RunInfo> = self.runs.iter().filter(matches).take(request.limit).cloned().collect();
         self.reply(format!("list {:?} {}", request.query, request.limit), runs)
     }

@@ -22,7 +22,7 @@ mod opener;
 pub mod opening;
 pub mod resolve;
 pub mod schema;
-mod shown;
+pub(crate) mod shown;
 pub mod spec;
 pub mod transcript;
 pub mod workflow;

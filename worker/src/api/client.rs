@@ -1,7 +1,8 @@
 //! The attached client: a [`Backend`] that speaks to the control API of a running worker.
 //!
 //! Invariant: a refusal comes back as the same [`Rejection`] the engine gave; everything else that goes wrong says which
-//! worker was asked. The token goes into the header only. It does not retry: the caller knows what is idempotent.
+//! worker was asked. The token goes into the header only, and to nobody who has not just proved to know it. It does not
+//! retry: the caller knows what is idempotent.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,12 +19,13 @@ use serde_json::{Value, json};
 
 use super::handlers::{BackupBody, QueryBody, WAIT_MAX, WithStart};
 use super::problem::Problem;
+use super::proof::{Proof, Unproven, chain};
 use super::token::Token;
 use crate::backend::*;
 // The engine has a `Health` of its own.
 use crate::backend::Health;
 
-const CONNECT_MAX: Duration = Duration::from_secs(2);
+pub(super) const CONNECT_MAX: Duration = Duration::from_secs(2);
 
 /// Speaks to one worker. Cheap to clone.
 #[derive(Clone)]
@@ -36,6 +38,7 @@ struct Inner {
     token: Token,
     /// For messages.
     token_file: String,
+    proof: Proof,
 }
 
 impl HttpClient {
@@ -53,42 +56,26 @@ impl HttpClient {
             http = http.tls_certs_only([]);
         }
         let http = http.build().map_err(|why| CallError::Unreachable { address: address.clone(), why: chain(&why) })?;
-        Ok(HttpClient(Arc::new(Inner { http, address, token, token_file: token_file.to_owned() })))
+        Ok(HttpClient(Arc::new(Inner {
+            http,
+            address,
+            token,
+            token_file: token_file.to_owned(),
+            proof: Proof::default(),
+        })))
     }
 
-    /// Whether something that speaks like a worker answers; no token is needed.
-    pub async fn answers(&self) -> bool {
-        let ask = self.0.http.get(format!("{}/healthz", self.0.address)).timeout(CONNECT_MAX).send();
-        match ask.await {
-            Ok(response) => response.json_health().await,
-            Err(_) => false,
-        }
+    /// Whether the worker of the token answers, and nobody else: the token is sent to nobody who has not proved to know it.
+    ///
+    /// # Errors
+    /// [`CallError::Unreachable`]: nobody answers; [`CallError::Unproven`]: somebody does.
+    pub async fn prove(&self) -> Result<(), CallError> {
+        self.0.prove().await
     }
 
     pub fn address(&self) -> &str {
         &self.0.address
     }
-}
-
-trait JsonHealth {
-    fn json_health(self) -> impl Future<Output = bool>;
-}
-
-impl JsonHealth for Response {
-    async fn json_health(self) -> bool {
-        self.bytes().await.is_ok_and(|body| serde_json::from_slice::<Health>(&body).is_ok())
-    }
-}
-
-/// The message of an error with its causes: reqwest's own says little.
-fn chain(why: &dyn std::error::Error) -> String {
-    let mut text = why.to_string();
-    let mut source = why.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 /// One segment of a path. Everything but unreserved characters is escaped.
@@ -127,7 +114,16 @@ impl Inner {
         CallError::Unreachable { address: self.address.clone(), why: chain(why) }
     }
 
+    async fn prove(&self) -> Result<(), CallError> {
+        let Inner { http, address, token, token_file, proof } = self;
+        proof.ask(http, address, token).await.map_err(|why| match why {
+            Unproven::Unreachable(why) => CallError::Unreachable { address: address.clone(), why },
+            Unproven::Stranger => CallError::Unproven { address: address.clone(), token_file: token_file.clone() },
+        })
+    }
+
     async fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Response, CallError> {
+        self.prove().await?;
         let mut request = self
             .http
             .request(method, format!("{}/{path}", self.address))

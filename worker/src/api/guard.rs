@@ -6,27 +6,31 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bosun_engine::Timestamp;
 use bosun_engine::seeded::{self, Bug};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::caller::Caller;
 use super::problem::Problem;
 use super::routes::{FORK_PATH, OPEN_PATH};
 use super::serve::Limits;
-use super::token::Token;
+use super::tokens::Tokens;
 
 /// What a request must satisfy.
 #[derive(Debug, Clone)]
 pub struct Guard {
-    token: Token,
-    /// Host names without a port, lower case.
+    tokens: Arc<Tokens>,
+    /// Host names, lower case; without a port, or with the one that they must be named with.
     hosts: Arc<[String]>,
+    /// The port that is bound: the one that a Host may name beside a bare name.
+    port: u16,
     body_max: usize,
     history_body_max: usize,
     body_timeout: Duration,
@@ -36,7 +40,7 @@ pub struct Guard {
 
 impl Guard {
     /// `bound` and loopback are allowed as hosts, and the names given.
-    pub fn new(token: Token, bound: SocketAddr, names: &[String], limits: &Limits) -> Self {
+    pub fn new(tokens: Arc<Tokens>, bound: SocketAddr, names: &[String], limits: &Limits) -> Self {
         let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).into();
         if !bound.ip().is_unspecified() {
             hosts.push(match bound.ip() {
@@ -46,8 +50,9 @@ impl Guard {
         }
         hosts.extend(names.iter().map(|name| name.to_ascii_lowercase()));
         Guard {
-            token,
+            tokens,
             hosts: hosts.into(),
+            port: bound.port(),
             body_max: limits.body,
             history_body_max: limits.history_body.max(limits.body),
             body_timeout: limits.body_timeout,
@@ -55,16 +60,25 @@ impl Guard {
         }
     }
 
-    fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Passed, Problem> {
         let host = self.host(uri, headers)?;
         origin(headers, host)?;
-        if uri.path() != OPEN_PATH {
-            self.authorize(headers)?;
-        }
+        let passed = match uri.path() {
+            OPEN_PATH => Passed::Anybody { proof: self.proof(headers, host) },
+            _ => Passed::Known(self.authorize(headers)?),
+        };
         if matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
             json_only(headers)?;
         }
-        Ok(())
+        Ok(passed)
+    }
+
+    /// Who is about to send a token may ask first whether we know it. The answer is for the address that they see.
+    fn proof(&self, headers: &HeaderMap, host: &str) -> Option<HeaderValue> {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let challenge = text(CHALLENGE_HEADER).filter(|text| (32..=128).contains(&text.len()))?;
+        let proof = self.tokens.proof(text(TOKEN_ID_HEADER).unwrap_or_default(), challenge, host);
+        HeaderValue::from_str(&proof).ok()
     }
 
     fn host<'a>(&self, uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, Problem> {
@@ -79,24 +93,25 @@ impl Guard {
         if uri.authority().is_some_and(|authority| authority.as_str() != host) {
             return Err(forbidden("the Host header and the request line differ"));
         }
-        let name = name_of(host).ok_or_else(|| forbidden("the Host header is malformed"))?.to_ascii_lowercase();
-        if !self.hosts.contains(&name) && !seeded::on(Bug::HostNotChecked) {
+        let (name, port) = parts_of(host).ok_or_else(|| forbidden("the Host header is malformed"))?;
+        let (name, whole) = (name.to_ascii_lowercase(), host.to_ascii_lowercase());
+        let ours = self.hosts.contains(&name) && port.is_none_or(|port| port == self.port);
+        if !ours && !self.hosts.contains(&whole) && !seeded::on(Bug::HostNotChecked) {
             return Err(forbidden("this Host is not allowed; start the worker with --allow-host to allow it"));
         }
         Ok(host)
     }
 
-    fn authorize(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let refused = |why: &str| Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", why));
+    /// One answer to whatever is wrong: nobody learns whether a token was ever one.
+    fn authorize(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         let mut given = headers.get_all(header::AUTHORIZATION).iter();
-        let (Some(value), None) = (given.next(), given.next()) else {
-            return refused("send the token of the data directory as `Authorization: Bearer …`");
-        };
-        let token = value.to_str().ok().and_then(|text| text.split_once(' '));
-        match token {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && self.token.matches(token) => Ok(()),
-            _ => refused("the token is wrong"),
-        }
+        let value = given.next().filter(|_| given.next().is_none());
+        let token = value.and_then(|value| value.to_str().ok()).and_then(|text| text.split_once(' '));
+        let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        token.and_then(|(_, token)| self.tokens.caller(token, now())).ok_or_else(|| {
+            let message = "send a token of the data directory that is valid as `Authorization: Bearer …`";
+            Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+        })
     }
 
     /// The whole body, within the limits, and the place that it holds if it is a large one.
@@ -135,8 +150,28 @@ fn busy() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message)
 }
 
-/// The host without its port; `None` when it is malformed.
-fn name_of(host: &str) -> Option<&str> {
+/// Who a request comes from.
+enum Passed {
+    /// To the open path; with the proof that was asked for.
+    Anybody {
+        proof: Option<HeaderValue>,
+    },
+    Known(Caller),
+}
+
+/// Asked beside the open path: a random text, and which token is meant.
+pub const CHALLENGE_HEADER: &str = "bosun-challenge";
+pub const TOKEN_ID_HEADER: &str = "bosun-token-id";
+/// And answered.
+pub const PROOF_HEADER: &str = "bosun-proof";
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// The host and its port; `None` when it is malformed.
+fn parts_of(host: &str) -> Option<(&str, Option<u16>)> {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => {
             let end = rest.find(']')?;
@@ -145,8 +180,14 @@ fn name_of(host: &str) -> Option<&str> {
         }
         None => host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port))),
     };
-    let port_fits = port.is_none_or(|port| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
-    (!name.is_empty() && port_fits).then_some(name)
+    if name.is_empty() {
+        return None;
+    }
+    let digits = |port: &&str| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+    match port {
+        None => Some((name, None)),
+        Some(port) => Some((name, Some(Some(port).filter(digits)?.parse().ok()?))),
+    }
 }
 
 /// Only pages of this very server may ask; other programs send no Origin.
@@ -181,14 +222,22 @@ fn json_only(headers: &HeaderMap) -> Result<(), Problem> {
 
 /// The guard as a layer over all routes, the missing ones included.
 pub async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    let (parts, body) = request.into_parts();
-    if let Err(problem) = guard.check(&parts.method, &parts.uri, &parts.headers) {
-        return problem.into_response();
-    }
+    let (mut parts, body) = request.into_parts();
+    let proof = match guard.check(&parts.method, &parts.uri, &parts.headers) {
+        Err(problem) => return problem.into_response(),
+        Ok(Passed::Anybody { proof }) => proof,
+        Ok(Passed::Known(caller)) => {
+            parts.extensions.insert(caller);
+            None
+        }
+    };
     match guard.body(&parts.uri, &parts.headers, body).await {
         Ok((body, place)) => {
-            let answer = next.run(Request::from_parts(parts, body)).await;
+            let mut answer = next.run(Request::from_parts(parts, body)).await;
             drop(place);
+            if let Some(proof) = proof {
+                answer.headers_mut().insert(PROOF_HEADER, proof);
+            }
             answer
         }
         Err(problem) => problem.into_response(),
@@ -200,12 +249,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_read_without_its_port() {
+    fn a_host_is_read_with_its_port() {
         for (host, name) in [
-            ("localhost", Some("localhost")),
-            ("127.0.0.1:80", Some("127.0.0.1")),
-            ("[::1]:8233", Some("[::1]")),
-            ("[::1]", Some("[::1]")),
+            ("localhost", Some(("localhost", None))),
+            ("127.0.0.1:80", Some(("127.0.0.1", Some(80)))),
+            ("[::1]:8233", Some(("[::1]", Some(8233)))),
+            ("[::1]", Some(("[::1]", None))),
+            ("localhost:65536", None),
+            ("localhost:+80", None),
             ("[::1", None),
             ("[::1]x", None),
             ("localhost:", None),
@@ -214,7 +265,7 @@ mod tests {
             ("", None),
             (":80", None),
         ] {
-            assert_eq!(name_of(host), name, "{host:?}");
+            assert_eq!(parts_of(host), name, "{host:?}");
         }
     }
 }

@@ -19,6 +19,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::authority::As;
+use super::caller::Caller;
 use super::json_depth::{HISTORY_DEPTH_MAX, JSON_DEPTH_MAX, json_depth};
 use super::problem::Problem;
 use super::stream::{json_lines, run_event_lines, turn_lines};
@@ -37,6 +39,20 @@ pub struct Api {
 }
 
 type Answer<T> = Result<Json<T>, Problem>;
+
+/// The backend as the caller has it, whom the guard has let in.
+pub struct Me {
+    backend: As,
+}
+
+impl FromRequestParts<Api> for Me {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Me, Problem> {
+        let caller = parts.extensions.get::<Caller>().cloned();
+        let nobody = || Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "nobody asks");
+        Ok(Me { backend: As::new(api.backend.clone(), caller.ok_or_else(nobody)?) })
+    }
+}
 
 /// The run that path and query name, and the other parameters of the path.
 pub struct At {
@@ -94,8 +110,13 @@ fn body_within<T: DeserializeOwned>(depth: usize, body: &Bytes) -> Result<T, Pro
         let message = format!("the JSON is nested more than {depth} levels deep");
         return Err(Problem::new(StatusCode::BAD_REQUEST, "json_too_deep", message));
     }
-    serde_json::from_slice(body)
-        .map_err(|why| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_json", format!("the body: {why}")))
+    let bad = |why: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_json", format!("the body: {why}"));
+    let mut unknown = None;
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let read = serde_ignored::deserialize(&mut json, |path| _ = unknown.get_or_insert_with(|| path.to_string()));
+    let read = read.and_then(|read| json.end().map(|()| read)).map_err(|why| bad(why.to_string()))?;
+    // Whoever sent it meant something by it, and would be told that it was done.
+    unknown.map_or(Ok(read), |path| Err(bad(format!("nobody knows the field `{path}`"))))
 }
 
 pub async fn no_such_route(uri: Uri) -> Problem {
@@ -141,15 +162,15 @@ pub async fn worker(State(api): State<Api>) -> Answer<serde_json::Value> {
 
 // ---- workflows
 
-pub async fn start(State(api): State<Api>, body: Bytes) -> Result<(StatusCode, Json<Started>), Problem> {
-    let started = api.backend.start(body_of(&body)?).await?;
+pub async fn start(me: Me, body: Bytes) -> Result<(StatusCode, Json<Started>), Problem> {
+    let started = me.backend.start(body_of(&body)?).await?;
     let status = if started.newly_started { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(started)))
 }
 
 /// A fork. Turns that the client sends are hostile input and are checked as a history file is; they may be as many and as
 /// deep as in a file (the guard lets this route have larger bodies).
-pub async fn fork(State(api): State<Api>, body: Bytes) -> Answer<Forked> {
+pub async fn fork(me: Me, body: Bytes) -> Answer<Forked> {
     let mut request: ForkRequest = body_within(HISTORY_DEPTH_MAX, &body)?;
     drop(body);
     if let ForkSource::History(turns) = request.source {
@@ -158,7 +179,7 @@ pub async fn fork(State(api): State<Api>, body: Bytes) -> Answer<Forked> {
             history.map_err(|why| Rejection::Invalid { what: "the history to fork".into(), why: why.to_string() })?;
         request.source = ForkSource::History(history.into_turns());
     }
-    Ok(Json(api.backend.fork(request).await?))
+    Ok(Json(me.backend.fork(request).await?))
 }
 
 /// A start with a signal or an update.
@@ -168,14 +189,14 @@ pub struct WithStart<T> {
     pub then: T,
 }
 
-pub async fn signal_with_start(State(api): State<Api>, body: Bytes) -> Answer<Started> {
+pub async fn signal_with_start(me: Me, body: Bytes) -> Answer<Started> {
     let WithStart { start, then } = body_of(&body)?;
-    Ok(Json(api.backend.signal_with_start(start, then).await?))
+    Ok(Json(me.backend.signal_with_start(start, then).await?))
 }
 
-pub async fn update_with_start(State(api): State<Api>, body: Bytes) -> Answer<(Started, UpdateOutcome)> {
+pub async fn update_with_start(me: Me, body: Bytes) -> Answer<(Started, UpdateOutcome)> {
     let WithStart { start, then } = body_of(&body)?;
-    Ok(Json(api.backend.update_with_start(start, then).await?))
+    Ok(Json(me.backend.update_with_start(start, then).await?))
 }
 
 #[derive(Deserialize)]
@@ -187,28 +208,28 @@ struct ListQuery {
     after: Option<u64>,
 }
 
-pub async fn list(State(api): State<Api>, uri: Uri) -> Answer<Vec<RunInfo>> {
+pub async fn list(me: Me, uri: Uri) -> Answer<Vec<RunInfo>> {
     let ListQuery { query, limit, after: _ } = query_of(&uri)?;
     let limit = limit.unwrap_or(100).min(PAGE_MAX);
-    Ok(Json(api.backend.list(ListRequest { query, limit }).await?))
+    Ok(Json(me.backend.list(ListRequest { query, limit }).await?))
 }
 
-pub async fn count(State(api): State<Api>, uri: Uri) -> Answer<serde_json::Value> {
+pub async fn count(me: Me, uri: Uri) -> Answer<serde_json::Value> {
     let query: ListQuery = query_of(&uri)?;
-    Ok(Json(json!({ "count": api.backend.count(query.query).await? })))
+    Ok(Json(json!({ "count": me.backend.count(query.query).await? })))
 }
 
-pub async fn watch(State(api): State<Api>, uri: Uri) -> Result<Response, Problem> {
+pub async fn watch(me: Me, uri: Uri) -> Result<Response, Problem> {
     let query: ListQuery = query_of(&uri)?;
-    Ok(run_event_lines(api.backend.watch(query.query, query.after.map(GroupSeq))))
+    Ok(run_event_lines(me.backend.watch(query.query, query.after.map(GroupSeq))))
 }
 
-pub async fn describe(State(api): State<Api>, at: At) -> Answer<Description> {
-    Ok(Json(api.backend.describe(at.target).await?))
+pub async fn describe(me: Me, at: At) -> Answer<Description> {
+    Ok(Json(me.backend.describe(at.target).await?))
 }
 
-pub async fn delete(State(api): State<Api>, at: At) -> Answer<()> {
-    Ok(Json(api.backend.delete(at.target).await?))
+pub async fn delete(me: Me, at: At) -> Answer<()> {
+    Ok(Json(me.backend.delete(at.target).await?))
 }
 
 #[derive(Deserialize)]
@@ -225,21 +246,21 @@ impl HistoryQuery {
     }
 }
 
-pub async fn history(State(api): State<Api>, at: At, uri: Uri) -> Answer<Vec<Event>> {
+pub async fn history(me: Me, at: At, uri: Uri) -> Answer<Vec<Event>> {
     let query: HistoryQuery = query_of(&uri)?;
     let limit = query.limit.unwrap_or(PAGE_MAX).min(PAGE_MAX);
-    Ok(Json(api.backend.history(at.target, query.from(), limit).await?))
+    Ok(Json(me.backend.history(at.target, query.from(), limit).await?))
 }
 
-pub async fn turns(State(api): State<Api>, at: At) -> Result<Response, Problem> {
-    Ok(turn_lines(api.backend.turns(at.target).await?))
+pub async fn turns(me: Me, at: At) -> Result<Response, Problem> {
+    Ok(turn_lines(me.backend.turns(at.target).await?))
 }
 
-pub async fn events(State(api): State<Api>, at: At, uri: Uri) -> Result<Response, Problem> {
+pub async fn events(me: Me, at: At, uri: Uri) -> Result<Response, Problem> {
     let query: HistoryQuery = query_of(&uri)?;
     // A missing run must be a 404, and once the stream has begun it is too late for a status.
-    api.backend.history(at.target.clone(), EventId(1), 1).await?;
-    Ok(json_lines(api.backend.events(at.target, query.from(), query.follow)))
+    me.backend.history(at.target.clone(), EventId(1), 1).await?;
+    Ok(json_lines(me.backend.events(at.target, query.from(), query.follow)))
 }
 
 #[derive(Deserialize)]
@@ -249,18 +270,18 @@ struct WaitQuery {
     timeout_ms: Option<u64>,
 }
 
-pub async fn result(State(api): State<Api>, at: At, uri: Uri) -> Result<Response, Problem> {
+pub async fn result(me: Me, at: At, uri: Uri) -> Result<Response, Problem> {
     let query: WaitQuery = query_of(&uri)?;
     let wait = query.timeout_ms.map_or(WAIT_MAX, Duration::from_millis).min(WAIT_MAX);
     let request = ResultRequest { follow_runs: query.follow_runs, timeout: Some(wait) };
-    Ok(match api.backend.result(at.target, request).await? {
+    Ok(match me.backend.result(at.target, request).await? {
         Some(result) => Json(result).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
     })
 }
 
-pub async fn signal(State(api): State<Api>, at: At, body: Bytes) -> Answer<()> {
-    Ok(Json(api.backend.signal(at.target, body_of(&body)?).await?))
+pub async fn signal(me: Me, at: At, body: Bytes) -> Answer<()> {
+    Ok(Json(me.backend.signal(at.target, body_of(&body)?).await?))
 }
 
 /// The body of a query.
@@ -271,66 +292,71 @@ pub struct QueryBody {
     pub input: Payload,
 }
 
-pub async fn query(State(api): State<Api>, at: At, body: Bytes) -> Answer<Payload> {
+pub async fn query(me: Me, at: At, body: Bytes) -> Answer<Payload> {
     let QueryBody { name, input } = body_of(&body)?;
-    Ok(Json(api.backend.query(at.target, name, input).await?))
+    Ok(Json(me.backend.query(at.target, name, input).await?))
 }
 
-pub async fn update(State(api): State<Api>, at: At, body: Bytes) -> Answer<UpdateOutcome> {
-    Ok(Json(api.backend.update(at.target, body_of(&body)?).await?))
+pub async fn update(me: Me, at: At, body: Bytes) -> Answer<UpdateOutcome> {
+    Ok(Json(me.backend.update(at.target, body_of(&body)?).await?))
 }
 
-pub async fn update_result(State(api): State<Api>, at: At) -> Answer<UpdateOutcome> {
+pub async fn update_result(me: Me, at: At) -> Answer<UpdateOutcome> {
     let update: UpdateId = at.param("update_id")?;
-    Ok(Json(api.backend.update_result(at.target, update).await?))
+    Ok(Json(me.backend.update_result(at.target, update).await?))
 }
 
-pub async fn cancel(State(api): State<Api>, at: At, body: Bytes) -> Answer<()> {
+pub async fn cancel(me: Me, at: At, body: Bytes) -> Answer<()> {
     let because: Because = body_of(&body)?;
-    Ok(Json(api.backend.cancel(at.target, because).await?))
+    Ok(Json(me.backend.cancel(at.target, because).await?))
 }
 
-pub async fn terminate(State(api): State<Api>, at: At, body: Bytes) -> Answer<()> {
+pub async fn terminate(me: Me, at: At, body: Bytes) -> Answer<()> {
     let because: Because = body_of(&body)?;
-    Ok(Json(api.backend.terminate(at.target, because).await?))
+    Ok(Json(me.backend.terminate(at.target, because).await?))
 }
 
-pub async fn pause(State(api): State<Api>, at: At, body: Bytes) -> Answer<()> {
+pub async fn pause(me: Me, at: At, body: Bytes) -> Answer<()> {
     let because: Because = body_of(&body)?;
-    Ok(Json(api.backend.pause(at.target, because).await?))
+    Ok(Json(me.backend.pause(at.target, because).await?))
 }
 
-pub async fn unpause(State(api): State<Api>, at: At, body: Bytes) -> Answer<()> {
+pub async fn unpause(me: Me, at: At, body: Bytes) -> Answer<()> {
     let because: Because = body_of(&body)?;
-    Ok(Json(api.backend.unpause(at.target, because).await?))
+    Ok(Json(me.backend.unpause(at.target, because).await?))
 }
 
 // ---- activities
 
-pub async fn pause_activity(State(api): State<Api>, at: At, body: Bytes) -> Answer<()> {
+pub async fn pause_activity(me: Me, at: At, body: Bytes) -> Answer<()> {
     let (activity, because) = (at.param("activity_id")?, body_of(&body)?);
-    Ok(Json(api.backend.pause_activity(at.target, activity, because).await?))
+    Ok(Json(me.backend.pause_activity(at.target, activity, because).await?))
 }
 
-pub async fn unpause_activity(State(api): State<Api>, at: At, body: Bytes) -> Answer<()> {
+pub async fn unpause_activity(me: Me, at: At, body: Bytes) -> Answer<()> {
     let (activity, because) = (at.param("activity_id")?, body_of(&body)?);
-    Ok(Json(api.backend.unpause_activity(at.target, activity, because).await?))
+    Ok(Json(me.backend.unpause_activity(at.target, activity, because).await?))
 }
 
-pub async fn complete_activity(State(api): State<Api>, Path(token): Path<String>, body: Bytes) -> Answer<()> {
+pub async fn complete_activity(me: Me, Path(token): Path<String>, body: Bytes) -> Answer<()> {
     let token: TaskToken = token.parse()?;
     let completion: ActivityCompletion = body_of(&body)?;
-    Ok(Json(api.backend.complete_activity(token, completion).await?))
+    Ok(Json(me.backend.complete_activity(token, completion).await?))
 }
 
 // ---- the store
 
-pub async fn store_info(State(api): State<Api>) -> Answer<serde_json::Value> {
-    Ok(Json(api.backend.store_info().await?))
+pub async fn store_info(me: Me) -> Answer<serde_json::Value> {
+    Ok(Json(me.backend.store_info().await?))
 }
 
-pub async fn verify(State(api): State<Api>) -> Answer<serde_json::Value> {
-    Ok(Json(api.backend.verify().await?))
+/// A body that says nothing.
+#[derive(Deserialize)]
+struct Nothing {}
+
+pub async fn verify(me: Me, body: Bytes) -> Answer<serde_json::Value> {
+    let Nothing {} = body_of(&body)?;
+    Ok(Json(me.backend.verify().await?))
 }
 
 /// The body of a backup request: an absolute path on the worker's machine.
@@ -339,11 +365,11 @@ pub struct BackupBody {
     pub to: PathBuf,
 }
 
-pub async fn backup(State(api): State<Api>, body: Bytes) -> Answer<serde_json::Value> {
+pub async fn backup(me: Me, body: Bytes) -> Answer<serde_json::Value> {
     let BackupBody { to } = body_of(&body)?;
     if !to.is_absolute() {
         let why = "an absolute path is needed: the worker's working directory is not yours".to_owned();
         return Err(Rejection::Invalid { what: format!("backup target {}", to.display()), why }.into());
     }
-    Ok(Json(api.backend.backup(to).await?))
+    Ok(Json(me.backend.backup(to).await?))
 }

@@ -5,20 +5,26 @@
 //!
 //! [`Backend`]: crate::backend::Backend
 
+pub mod authority;
+pub mod caller;
 pub mod client;
 pub mod discovery;
 pub mod guard;
 pub mod handlers;
 pub mod json_depth;
 pub mod problem;
+mod proof;
 pub mod routes;
 pub mod serve;
 pub mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod token;
+pub mod tokens;
 
+pub use caller::{Caller, Role};
 pub use client::HttpClient;
 pub use discovery::WorkerFile;
 pub use serve::{Limits, ServeError, Server};
 pub use token::Token;
+pub use tokens::Tokens;

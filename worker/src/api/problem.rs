@@ -84,10 +84,12 @@ impl From<CallError> for Problem {
     fn from(why: CallError) -> Self {
         match why {
             CallError::Rejected(rejection) => rejection.into(),
+            CallError::Refused { status: 403, code, message } => Problem::new(StatusCode::FORBIDDEN, &code, message),
             // Only when a worker serves a backend that is itself attached to another worker.
-            other @ (CallError::Unreachable { .. } | CallError::Unauthorized { .. } | CallError::Refused { .. }) => {
-                Problem::new(StatusCode::BAD_GATEWAY, "bad_gateway", other.to_string())
-            }
+            other @ (CallError::Unreachable { .. }
+            | CallError::Unproven { .. }
+            | CallError::Unauthorized { .. }
+            | CallError::Refused { .. }) => Problem::new(StatusCode::BAD_GATEWAY, "bad_gateway", other.to_string()),
         }
     }
 }

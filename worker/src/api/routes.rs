@@ -3,17 +3,23 @@
 //! Invariant: a route exists only by standing here, and only `/healthz` is open to those without the token.
 
 use axum::Router;
+use axum::extract::{Query, Request};
 use axum::http::Method;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 
 use super::handlers as h;
 use super::handlers::Api;
+use super::problem::Problem;
 
 /// One method of one path.
 pub struct Route {
     pub method: Method,
     pub path: &'static str,
     pub about: &'static str,
+    /// The parameters it takes in its query; another one is refused.
+    pub query: &'static [&'static str],
     handler: fn() -> MethodRouter<Api>,
 }
 
@@ -23,50 +29,77 @@ pub const OPEN_PATH: &str = "/healthz";
 /// The one path whose body may be a whole history.
 pub const FORK_PATH: &str = "/api/v1/fork";
 
-const fn route(method: Method, path: &'static str, about: &'static str, handler: fn() -> MethodRouter<Api>) -> Route {
-    Route { method, path, about, handler }
+const fn route(
+    method: Method,
+    path: &'static str,
+    query: &'static [&'static str],
+    about: &'static str,
+    handler: fn() -> MethodRouter<Api>,
+) -> Route {
+    Route { method, path, about, query, handler }
 }
+
+/// The parameters of routes that name a run, and of those that take none.
+const RUN: &[&str] = &["run_id", "namespace"];
+const NONE: &[&str] = &[];
 
 /// Every route there is.
 #[rustfmt::skip]
 pub const ROUTES: &[Route] = &[
-    route(Method::GET, "/healthz", "200 while the log works, else 503", || get(h::healthz)),
-    route(Method::GET, "/readyz", "200 while new work is taken, else 503", || get(h::readyz)),
-    route(Method::GET, "/api/v1/worker", "pid, version, health", || get(h::worker)),
-    route(Method::POST, "/api/v1/workflows", "start", || post(h::start)),
-    route(Method::GET, "/api/v1/workflows", "list", || get(h::list)),
-    route(Method::GET, "/api/v1/workflow-count", "count", || get(h::count)),
-    route(Method::POST, FORK_PATH, "a new run that begins with the history of another one", || post(h::fork)),
-    route(Method::POST, "/api/v1/signal-with-start", "signal, starting the run if none is open", || post(h::signal_with_start)),
-    route(Method::POST, "/api/v1/update-with-start", "update, starting the run if none is open", || post(h::update_with_start)),
-    route(Method::GET, "/api/v1/watch", "events of all runs that match, as JSON lines", || get(h::watch)),
-    route(Method::GET, "/api/v1/workflows/{id}", "describe", || get(h::describe)),
-    route(Method::DELETE, "/api/v1/workflows/{id}", "delete a closed run", || delete(h::delete)),
-    route(Method::GET, "/api/v1/workflows/{id}/history", "a page of events", || get(h::history)),
-    route(Method::GET, "/api/v1/workflows/{id}/turns", "the whole history as JSON lines, a turn each, for replay and export", || get(h::turns)),
-    route(Method::GET, "/api/v1/workflows/{id}/events", "events as JSON lines", || get(h::events)),
-    route(Method::GET, "/api/v1/workflows/{id}/result", "wait for the result; 204: ask again", || get(h::result)),
-    route(Method::POST, "/api/v1/workflows/{id}/signal", "signal", || post(h::signal)),
-    route(Method::POST, "/api/v1/workflows/{id}/query", "query", || post(h::query)),
-    route(Method::POST, "/api/v1/workflows/{id}/update", "update", || post(h::update)),
-    route(Method::GET, "/api/v1/workflows/{id}/updates/{update_id}", "the state of an update", || get(h::update_result)),
-    route(Method::POST, "/api/v1/workflows/{id}/cancel", "request cancellation", || post(h::cancel)),
-    route(Method::POST, "/api/v1/workflows/{id}/terminate", "terminate", || post(h::terminate)),
-    route(Method::POST, "/api/v1/workflows/{id}/pause", "pause", || post(h::pause)),
-    route(Method::POST, "/api/v1/workflows/{id}/unpause", "unpause", || post(h::unpause)),
-    route(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/pause", "pause an activity", || post(h::pause_activity)),
-    route(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/unpause", "unpause an activity", || post(h::unpause_activity)),
-    route(Method::POST, "/api/v1/activities/{token}", "complete, fail, cancel or heartbeat an attempt", || post(h::complete_activity)),
-    route(Method::GET, "/api/v1/store", "what the store holds", || get(h::store_info)),
-    route(Method::POST, "/api/v1/store/verify", "check the whole store", || post(h::verify)),
-    route(Method::POST, "/api/v1/store/backup", "copy the store while it runs", || post(h::backup)),
+    route(Method::GET, "/healthz", NONE, "200 while the log works, else 503", || get(h::healthz)),
+    route(Method::GET, "/readyz", NONE, "200 while new work is taken, else 503", || get(h::readyz)),
+    route(Method::GET, "/api/v1/worker", NONE, "pid, version, health", || get(h::worker)),
+    route(Method::POST, "/api/v1/workflows", NONE, "start", || post(h::start)),
+    route(Method::GET, "/api/v1/workflows", &["query", "limit"], "list", || get(h::list)),
+    route(Method::GET, "/api/v1/workflow-count", &["query"], "count", || get(h::count)),
+    route(Method::POST, FORK_PATH, NONE, "a new run that begins with the history of another one", || post(h::fork)),
+    route(Method::POST, "/api/v1/signal-with-start", NONE, "signal, starting the run if none is open", || post(h::signal_with_start)),
+    route(Method::POST, "/api/v1/update-with-start", NONE, "update, starting the run if none is open", || post(h::update_with_start)),
+    route(Method::GET, "/api/v1/watch", &["query", "after"], "events of all runs that match, as JSON lines", || get(h::watch)),
+    route(Method::GET, "/api/v1/workflows/{id}", RUN, "describe", || get(h::describe)),
+    route(Method::DELETE, "/api/v1/workflows/{id}", RUN, "delete a closed run", || delete(h::delete)),
+    route(Method::GET, "/api/v1/workflows/{id}/history", &["run_id", "namespace", "from", "limit"], "a page of events", || get(h::history)),
+    route(Method::GET, "/api/v1/workflows/{id}/turns", RUN, "the whole history as JSON lines, a turn each, for replay and export", || get(h::turns)),
+    route(Method::GET, "/api/v1/workflows/{id}/events", &["run_id", "namespace", "from", "follow"], "events as JSON lines", || get(h::events)),
+    route(Method::GET, "/api/v1/workflows/{id}/result", &["run_id", "namespace", "follow_runs", "timeout_ms"], "wait for the result; 204: ask again", || get(h::result)),
+    route(Method::POST, "/api/v1/workflows/{id}/signal", RUN, "signal", || post(h::signal)),
+    route(Method::POST, "/api/v1/workflows/{id}/query", RUN, "query", || post(h::query)),
+    route(Method::POST, "/api/v1/workflows/{id}/update", RUN, "update", || post(h::update)),
+    route(Method::GET, "/api/v1/workflows/{id}/updates/{update_id}", RUN, "the state of an update", || get(h::update_result)),
+    route(Method::POST, "/api/v1/workflows/{id}/cancel", RUN, "request cancellation", || post(h::cancel)),
+    route(Method::POST, "/api/v1/workflows/{id}/terminate", RUN, "terminate", || post(h::terminate)),
+    route(Method::POST, "/api/v1/workflows/{id}/pause", RUN, "pause", || post(h::pause)),
+    route(Method::POST, "/api/v1/workflows/{id}/unpause", RUN, "unpause", || post(h::unpause)),
+    route(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/pause", RUN, "pause an activity", || post(h::pause_activity)),
+    route(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/unpause", RUN, "unpause an activity", || post(h::unpause_activity)),
+    route(Method::POST, "/api/v1/activities/{token}", NONE, "complete, fail, cancel or heartbeat an attempt", || post(h::complete_activity)),
+    route(Method::GET, "/api/v1/store", NONE, "what the store holds", || get(h::store_info)),
+    route(Method::POST, "/api/v1/store/verify", NONE, "check the whole store", || post(h::verify)),
+    route(Method::POST, "/api/v1/store/backup", NONE, "copy the store while it runs", || post(h::backup)),
 ];
 
 /// The router of the table.
 pub fn router() -> Router<Api> {
     ROUTES
         .iter()
-        .fold(Router::new(), |router, route| router.route(route.path, (route.handler)()))
+        .fold(Router::new(), |router, route| {
+            let known = middleware::from_fn(move |request, next| known(route.query, request, next));
+            router.route(route.path, (route.handler)().layer(known))
+        })
         .fallback(h::no_such_route)
         .method_not_allowed_fallback(h::no_such_method)
+}
+
+/// Lets nothing through that nobody would look at: a parameter that is misspelt changes what is asked for.
+async fn known(names: &'static [&'static str], request: Request, next: Next) -> Response {
+    let given = Query::<Vec<(String, String)>>::try_from_uri(request.uri());
+    let unknown = match &given {
+        Ok(Query(given)) => given.iter().map(|(name, _)| name).find(|name| !names.contains(&name.as_str())),
+        // The handler says what is wrong with it.
+        Err(_) => None,
+    };
+    match unknown {
+        None => next.run(request).await,
+        Some(name) => Problem::bad_request(format!("there is no query parameter {name:?} here")).into_response(),
+    }
 }

@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 use super::guard::{Guard, guard};
 use super::handlers::Api;
 use super::routes;
-use super::token::Token;
+use super::tokens::Tokens;
 
 /// How much the server takes. Tests use smaller ones.
 #[derive(Debug, Clone)]
@@ -92,8 +92,8 @@ impl Server {
     }
 
     /// Serves until `stop` is true; then ends idle connections and lets requests in flight finish.
-    pub async fn serve(self, api: Api, token: Token, hosts: &[String], mut stop: watch::Receiver<bool>) {
-        let guarding = Guard::new(token, self.address, hosts, &self.limits);
+    pub async fn serve(self, api: Api, tokens: Tokens, hosts: &[String], mut stop: watch::Receiver<bool>) {
+        let guarding = Guard::new(Arc::new(tokens), self.address, hosts, &self.limits);
         let router = routes::router()
             .with_state(api)
             .layer(middleware::from_fn_with_state(guarding, guard))

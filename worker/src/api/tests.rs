@@ -33,7 +33,9 @@ async fn serve(fake: Fake, limits: Limits) -> Served {
     let (stop, stopping) = watch::channel(false);
     let api = Api { backend: fake.clone(), version: "0" };
     let hosts = ["bosun.example".to_owned()];
-    let task = tokio::spawn(async move { server.serve(api, Token::of(TOKEN), &hosts, stopping).await });
+    let task = tokio::spawn(async move {
+        server.serve(api, Tokens::new(&Token::of(TOKEN), None).unwrap(), &hosts, stopping).await
+    });
     Served { fake, port, stop, task }
 }
 
@@ -98,7 +100,12 @@ async fn every_route_but_healthz_needs_the_token() {
             (format!("{} {path}", route.method), vec![HOST, JSON, BEARER, BEARER]),
         ] {
             let status = served.status(&line, &headers, "{}").await;
-            let expected = if route.path == OPEN_PATH { 200 } else { 401 };
+            // The open path takes no parameter, and no token either.
+            let expected = match route.path {
+                OPEN_PATH if line.contains('?') => 400,
+                OPEN_PATH => 200,
+                _ => 401,
+            };
             assert_eq!(status, expected, "{line} {headers:?}");
         }
     }
@@ -127,8 +134,10 @@ async fn requests_from_other_pages_are_refused() {
     let same = format!("Origin: http://127.0.0.1:{}", served.port);
     let vectors: Vec<(u16, Vec<&str>)> = vec![
         (200, vec![HOST]),
-        (200, vec!["Host: LOCALHOST:80"]),
-        (200, vec!["Host: [::1]:8233"]),
+        (200, vec!["Host: LOCALHOST"]),
+        (200, vec!["Host: [::1]"]),
+        (403, vec!["Host: LOCALHOST:80"]),
+        (403, vec!["Host: [::1]:8233"]),
         (200, vec!["Host: bosun.example"]),
         (200, vec![&port_host, &same]),
         (200, vec![HOST, "Sec-Fetch-Site: none"]),
@@ -188,6 +197,91 @@ async fn bodies_must_say_that_they_are_json() {
     }
     let twice = [HOST, BEARER, JSON, "Content-Type: text/plain"];
     assert_eq!(served.status("POST /api/v1/workflows/order-7/pause", &twice, "{}").await, 415);
+}
+
+/// What nobody would look at is refused: whoever sent it meant something by it.
+#[tokio::test]
+async fn fields_and_parameters_that_nobody_knows_are_refused() {
+    let served = serve(Fake::new(), Limits::default()).await;
+    let all = [HOST, BEARER, JSON];
+    let start = serde_json::to_value(StartWorkflow::new("t".into(), "a".into())).unwrap();
+    let mut misspelt = start.clone();
+    misspelt["namespaec"] = "dev".into();
+    for (line, body, expected) in [
+        ("POST /api/v1/workflows/order-7/pause", r#"{"reason":"x"}"#.to_owned(), 200),
+        ("POST /api/v1/workflows/order-7/pause", r#"{"raeson":"x"}"#.to_owned(), 422),
+        ("POST /api/v1/workflows/order-7/query", r#"{"name":"q","inptu":null}"#.to_owned(), 422),
+        ("POST /api/v1/workflows/order-7/pause?namespace=default", "{}".to_owned(), 200),
+        ("POST /api/v1/workflows/order-7/pause?namepsace=dev", "{}".to_owned(), 400),
+        ("POST /api/v1/store/verify", r#"{"deep":true}"#.to_owned(), 422),
+        ("POST /api/v1/workflows", start.to_string(), 201),
+        ("POST /api/v1/workflows", misspelt.to_string(), 422),
+    ] {
+        assert_eq!(served.status(line, &all, &body).await, expected, "{line} {body}");
+    }
+    for (path, expected) in [
+        ("workflows?limit=1", 200),
+        ("workflows?limti=1", 400),
+        ("workflows/order-7?follow=true", 400),
+        ("workflows/order-7/history?from=1&limit=1", 200),
+        ("workflow-count?limit=1", 400),
+    ] {
+        assert_eq!(served.status(&format!("GET /api/v1/{path}"), &[HOST, BEARER], "").await, expected, "{path}");
+    }
+}
+
+/// G32: whatever is wrong with a token, the answer is one.
+#[tokio::test]
+async fn a_refusal_does_not_say_what_was_wrong() {
+    let served = serve(Fake::new(), Limits::default()).await;
+    let mut answers = Vec::new();
+    for header in ["X-Nothing: 1", "Authorization: Bearer wrong", "Authorization: Basic x", "Authorization: Bearer"] {
+        let request = format!("GET /api/v1/workflows HTTP/1.1\r\n{HOST}\r\n{header}\r\nConnection: close\r\n\r\n");
+        let answer = served.raw(&request).await;
+        answers.push(answer.lines().filter(|line| !line.starts_with("date: ")).collect::<Vec<_>>().join("\n"));
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+}
+
+/// The token goes to nobody who has not proved to know it: not to a stranger on the port, and not to one who passes the
+/// question on to the true worker.
+#[tokio::test]
+async fn a_stranger_on_the_port_gets_no_token() {
+    let served = serve(Fake::new(), Limits::default()).await;
+    let own = served.client();
+    assert_eq!(own.prove().await, Ok(()));
+    assert!(own.describe(Target::workflow("order-7".into())).await.is_ok());
+    let heard = Arc::new(std::sync::Mutex::new(String::new()));
+    for passes_on in [false, true] {
+        let stranger = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = stranger.local_addr().unwrap().port();
+        let (true_port, noted) = (served.port, heard.clone());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = stranger.accept().await {
+                let mut request = vec![0; 4_096];
+                let length = stream.read(&mut request).await.unwrap_or(0);
+                let text = String::from_utf8_lossy(&request[..length]).into_owned();
+                noted.lock().unwrap().push_str(&text);
+                let mut answer = b"HTTP/1.1 200 OK\r\nContent-Length: 18\r\n\r\n{\"status\":\"ready\"}".to_vec();
+                if passes_on {
+                    let mut worker = TcpStream::connect(("127.0.0.1", true_port)).await.unwrap();
+                    let text = text.replace(&format!("127.0.0.1:{port}"), &format!("127.0.0.1:{true_port}"));
+                    let text = text.replacen("\r\n", "\r\nConnection: close\r\n", 1);
+                    worker.write_all(text.as_bytes()).await.unwrap();
+                    answer.clear();
+                    worker.read_to_end(&mut answer).await.unwrap();
+                }
+                let _ = stream.write_all(&answer).await;
+            }
+        });
+        let client = HttpClient::new(&format!("http://127.0.0.1:{port}"), Token::of(TOKEN), "token").unwrap();
+        assert!(matches!(client.prove().await, Err(CallError::Unproven { .. })), "passes on: {passes_on}");
+        let asked = client.describe(Target::workflow("order-7".into())).await;
+        assert!(matches!(asked, Err(CallError::Unproven { .. })), "{asked:?}");
+    }
+    let heard = heard.lock().unwrap().clone();
+    assert!(heard.contains("bosun-challenge") && !heard.contains(TOKEN) && !heard.contains("authorization"), "{heard}");
 }
 
 /// G34: the body limit holds exactly, with a length and without one.
@@ -252,7 +346,7 @@ async fn ids_are_never_paths() {
     ] {
         let status = served.status(&format!("POST /api/v1/workflows/{sent}/pause"), &[HOST, BEARER, JSON], "{}").await;
         assert_eq!(status, 200, "{sent}");
-        assert_eq!(*served.fake.calls().last().unwrap(), format!("pause {id} \"\" by -"));
+        assert_eq!(*served.fake.calls().last().unwrap(), format!("pause {id} \"\" by owner"));
     }
     for bad in ["a%00b", "a%0Ab", "a%1b%5b2J"] {
         assert_eq!(served.status(&format!("GET /api/v1/workflows/{bad}"), &[HOST, BEARER], "").await, 400, "{bad}");
@@ -394,12 +488,12 @@ async fn overload_says_when_to_ask_again() {
 #[tokio::test]
 async fn healthz_tells_that_the_log_failed() {
     let served = serve(Fake::new(), Limits::default()).await;
-    assert!(served.client().answers().await);
+    assert_eq!(served.client().prove().await, Ok(()));
     *served.fake.health.lock().unwrap() = Health::StorageFailed { why: "EIO at /secret/place".into() };
     let answer = served.raw("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert_eq!(status_of(&answer), 503);
     assert!(answer.contains("storage_failed") && !answer.contains("secret"), "{answer}");
-    assert!(served.client().answers().await, "a failed worker is still a worker");
+    assert_eq!(served.client().prove().await, Ok(()), "a failed worker is still a worker");
     *served.fake.health.lock().unwrap() = Health::Draining;
     assert_eq!(served.status("GET /healthz", &[HOST], "").await, 200, "a draining worker is alive");
     assert_eq!(served.status("GET /readyz", &[HOST, BEARER], "").await, 503, "and takes no work");
@@ -468,7 +562,7 @@ async fn an_attached_client_sees_what_an_embedded_one_sees() {
     pairs.remove(query);
     for pair in pairs.chunks(2) {
         // A result over HTTP has the same target and chain, and its own timeout.
-        assert_eq!(pair[0], pair[1]);
+        assert_eq!(pair[0].replace("owner (me@here)", "me@here"), pair[1]);
     }
 }
 
@@ -510,10 +604,10 @@ async fn a_wrong_token_and_a_silent_address_are_told_apart() {
     let address = format!("http://127.0.0.1:{}", served.port);
     let stranger = HttpClient::new(&address, Token::of("x".repeat(64)), "some/file").unwrap();
     let refused = stranger.store_info().await;
-    assert_eq!(refused, Err(CallError::Unauthorized { address, token_file: "some/file".into() }));
+    assert_eq!(refused, Err(CallError::Unproven { address, token_file: "some/file".into() }));
     let nobody = HttpClient::new("http://127.0.0.1:1", Token::of(TOKEN), "token").unwrap();
     assert!(matches!(nobody.store_info().await, Err(CallError::Unreachable { .. })));
-    assert!(!nobody.answers().await);
+    assert!(nobody.prove().await.is_err());
 }
 
 /// G27: the server ends in bounded time though clients hold connections open.
@@ -521,7 +615,7 @@ async fn a_wrong_token_and_a_silent_address_are_told_apart() {
 async fn the_server_stops_with_connections_open() {
     let served = serve(Fake::new(), Limits { header_timeout: Duration::from_millis(300), ..Limits::default() }).await;
     let _held = served.connect().await;
-    assert!(served.client().answers().await);
+    assert_eq!(served.client().prove().await, Ok(()));
     served.stop.send(true).unwrap();
     tokio::time::timeout(Duration::from_secs(3), served.task).await.unwrap().unwrap();
 }

@@ -1,6 +1,8 @@
-//! The bearer token: 32 random bytes in a file only its owner can read.
+//! The bearer token: 32 random bytes in a file only its owner can read. And its verifier: what a worker keeps of it.
 //!
-//! Invariant: the token is never printed, never in a URL, and compared in constant time (engine.md G32).
+//! Invariant: the token is never printed, never in a URL, and compared in constant time (engine.md G32). It is sent only to
+//! who has proved to know its verifier: a proof is a keyed hash of the client's challenge and of the address that the
+//! client believes to speak to, so that nobody in between can pass on the proof of another.
 
 use std::fmt;
 use std::fs;
@@ -9,6 +11,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use bosun_engine::seeded::{self, Bug};
+use serde::{Deserialize, Serialize};
 
 /// A secret that shows itself to nobody but the `Authorization` header.
 #[derive(Clone)]
@@ -30,16 +33,31 @@ impl Token {
     pub fn of(text: impl Into<String>) -> Self {
         Token(text.into())
     }
+    /// For who made it, once.
+    pub fn secret(&self) -> &str {
+        &self.0
+    }
     pub fn header(&self) -> String {
         format!("Bearer {}", self.0)
     }
-    /// Compares the hashes of both, which takes the same time wherever they differ.
-    pub fn matches(&self, other: &str) -> bool {
-        if seeded::on(Bug::TokenByPrefix) && !other.is_empty() && self.0.starts_with(other) {
-            return true;
+    /// What is public of it: which token it is.
+    pub fn id(&self) -> String {
+        let mut parts = self.0.splitn(3, '_');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("bosun"), Some(id), Some(_)) => id.to_owned(),
+            _ => OWNER_ID.to_owned(),
         }
-        // blake3::Hash compares in constant time.
-        blake3::hash(self.0.as_bytes()) == blake3::hash(other.as_bytes())
+    }
+    /// For the test of the test: a comparison that is satisfied with a part.
+    pub(super) fn begins_with(&self, other: &str) -> bool {
+        seeded::on(Bug::TokenByPrefix) && !other.is_empty() && self.0.starts_with(other)
+    }
+    pub fn verifier(&self) -> Verifier {
+        Verifier(blake3::derive_key("bosun control API 2026-11 token verifier", self.0.as_bytes()))
+    }
+    #[cfg(test)]
+    pub fn matches(&self, other: &str) -> bool {
+        self.verifier().fits(&Token::of(other))
     }
 
     pub fn read(path: &Path) -> Result<Token, TokenError> {
@@ -72,6 +90,57 @@ impl Token {
         };
         create().map_err(|why| TokenError::Uncreatable { path: path.into(), why })?;
         Token::read(path)
+    }
+}
+
+/// The id of the directory's own token.
+pub const OWNER_ID: &str = "owner";
+
+/// What is known of a token by who checks it. The token cannot be made from it.
+#[derive(Clone, Copy)]
+pub struct Verifier([u8; 32]);
+
+impl Verifier {
+    /// Takes the same time wherever the two differ.
+    pub fn fits(&self, token: &Token) -> bool {
+        // blake3::Hash compares in constant time.
+        blake3::Hash::from_bytes(self.0) == blake3::Hash::from_bytes(token.verifier().0)
+    }
+
+    /// Proves that the verifier is known, to one who asks with this challenge at this address (`host:port`).
+    pub fn proof(&self, challenge: &str, host: &str) -> String {
+        let said = format!("bosun proof 1\n{}\n{challenge}\n{host}", challenge.len());
+        blake3::keyed_hash(&self.0, said.as_bytes()).to_hex().to_string()
+    }
+    pub fn is_proof(&self, proof: &str, challenge: &str, host: &str) -> bool {
+        let expected = blake3::Hash::from_hex(self.proof(challenge, host));
+        matches!((expected, blake3::Hash::from_hex(proof)), (Ok(expected), Ok(proof)) if expected == proof)
+    }
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Verifier(…)")
+    }
+}
+
+impl PartialEq for Verifier {
+    fn eq(&self, other: &Self) -> bool {
+        blake3::Hash::from_bytes(self.0) == blake3::Hash::from_bytes(other.0)
+    }
+}
+impl Eq for Verifier {}
+
+impl Serialize for Verifier {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&bosun_engine::hex(&self.0))
+    }
+}
+impl<'de> Deserialize<'de> for Verifier {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let hash = blake3::Hash::from_hex(text).map_err(serde::de::Error::custom)?;
+        Ok(Verifier(*hash.as_bytes()))
     }
 }
 

@@ -10,6 +10,7 @@ pub mod file;
 pub mod http;
 pub mod mcp;
 pub mod model;
+pub mod owner;
 pub mod process;
 pub mod scripted;
 mod scrub;

@@ -74,7 +74,7 @@ pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exi
         ApprovalVerb::Show { id } => {
             let found = pending(cx, Kind::Approval, &id).await?;
             cx.screen.object("approval.show", found.request.clone());
-            cx.screen.line(value_text(&found.request));
+            cx.screen.block(&value_text(&found.request));
             Ok(Exit::Ok)
         }
         ApprovalVerb::Approve(decision) => decide(cx, decision, true).await,

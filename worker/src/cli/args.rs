@@ -56,6 +56,12 @@ pub struct Global {
     /// Never ask a question.
     #[arg(long, global = true)]
     pub no_input: bool,
+    /// The owner's configuration [default: ./bosun.toml, then ~/.config/bosun/config.toml].
+    #[arg(long, global = true, env = "BOSUN_CONFIG_FILE", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// A value of the configuration, before the environment and the file, for example `process.allow=git,cargo`.
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
     /// What to log, to stderr, for example `info` or `bosun_engine=debug`.
     #[arg(long, global = true, env = "BOSUN_LOG", value_name = "FILTER")]
     pub log: Option<String>,
@@ -104,6 +110,12 @@ pub enum Noun {
         #[arg(value_name = "CODE")]
         code: String,
     },
+    /// Who else may use the control API, as what, and where.
+    #[command(subcommand)]
+    Token(super::token::TokenVerb),
+    /// The owner's configuration.
+    #[command(subcommand)]
+    Config(super::config::ConfigVerb),
     /// Print the JSON Schema of supervisor specs, for editors.
     Schema,
     /// Show the version.

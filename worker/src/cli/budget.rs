@@ -192,7 +192,7 @@ pub(super) async fn budget(cx: &mut Context, verb: BudgetVerb) -> Result<Exit, C
             let target = run_of(cx, &run).await?;
             let budget = ask(cx, &target, "budget", &Value::Null).await?;
             cx.screen.object("budget.show", json!({ "workflow_id": target.workflow_id, "budget": budget }));
-            cx.screen.line(super::result::value_text(&budget));
+            cx.screen.block(&super::result::value_text(&budget));
             Ok(Exit::Ok)
         }
         BudgetVerb::TopUp(args) => top_up(cx, args).await,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bosun_engine::*;
 
-use super::error::CliError;
+use super::error::{CliError, one_line};
 use super::explain::Code;
 use super::output::Screen;
 use crate::backend::{Backend, Because};
@@ -58,7 +58,7 @@ impl Context {
         if self.no_input || !std::io::stdin().is_terminal() {
             return refused(&format!("{question} needs a yes, and nobody can be asked"));
         }
-        self.screen.draw(&format!("{question}? [y/N] "));
+        self.screen.draw(&format!("{}? [y/N] ", one_line(question)));
         let mut answer = String::new();
         let read = std::io::stdin().lock().read_line(&mut answer);
         match (read, answer.trim().to_ascii_lowercase().as_str()) {
@@ -68,13 +68,36 @@ impl Context {
     }
 }
 
-/// `user@host`, as it is recorded in histories.
+/// `user@host`, as it is recorded in histories: who the process belongs to, and not what its environment says.
 pub fn identity() -> Identity {
-    let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
-    let user = user.unwrap_or_else(|| format!("uid{}", rustix::process::getuid().as_raw()));
+    let uid = rustix::process::getuid().as_raw();
+    let named = std::fs::read_to_string("/etc/passwd").ok().and_then(|users| user_of(&users, uid));
+    let user = named.unwrap_or_else(|| format!("uid{uid}"));
     let host =
         std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
     let host = host.unwrap_or_else(|_| "localhost".to_owned());
     let clean: String = format!("{user}@{}", host.trim()).chars().filter(|c| !c.is_control()).take(100).collect();
     Identity::new(clean).unwrap_or_else(|_| Identity::of("unknown"))
+}
+
+/// The name of a user id in `/etc/passwd`.
+fn user_of(users: &str, uid: u32) -> Option<String> {
+    let mut lines = users.lines().map(|line| line.split(':'));
+    lines.find_map(|mut fields| {
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid) && !name.is_empty()).then(|| name.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_named_by_the_system() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nbad\nann:x:1000:1000::/home/ann:/bin/sh\n";
+        assert_eq!(user_of(users, 0).as_deref(), Some("root"));
+        assert_eq!(user_of(users, 1000).as_deref(), Some("ann"));
+        assert_eq!(user_of(users, 7), None);
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: who did it and why is recorded in the history. What cannot be undone is asked for first.
 
+use bosun_engine::DEFAULT_NAMESPACE;
 use clap::Args;
 use serde_json::json;
 
@@ -10,7 +11,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
 use super::list::shell_word;
-use super::resolve::run_of;
+use super::resolve::{is_whole, run_of};
 
 #[derive(Debug, Args)]
 pub struct ControlArgs {
@@ -47,8 +48,14 @@ pub(super) async fn control(cx: &mut Context, verb: Control, args: ControlArgs) 
     let (word, done) = verb.words();
     let because = cx.because(args.reason.as_deref());
     let to = target.clone();
-    if matches!(verb, Control::Terminate | Control::Delete) {
-        cx.confirm(&format!("{word} {}", target.workflow_id))?;
+    // A shortcut may mean another run than was thought: it is asked for by its whole name.
+    if matches!(verb, Control::Terminate | Control::Delete) || verb == Control::Cancel && !is_whole(&args.run, &target)
+    {
+        let place = match target.namespace.as_str() {
+            DEFAULT_NAMESPACE => String::new(),
+            other => format!(" of the namespace {other}"),
+        };
+        cx.confirm(&format!("{word} {}{place}", target.workflow_id))?;
     }
     match verb {
         Control::Cancel => cx.backend.cancel(to, because).await?,

@@ -49,14 +49,14 @@ fn print(screen: &mut Screen, args: &DiffArgs, told: &HistoryDiff) {
         lines.truncate(limit);
     }
     screen.object("workflow.diff", object);
-    screen.line(printable(&format!(
+    screen.block(&printable(&format!(
         "{} | {}: {} events are the same, starts of attempts aside",
         told.left, told.right, told.same
     )));
     let Some(divergence) = &told.divergence else { return screen.line("no difference".into()) };
     screen.line(format!("first difference: {}", divergence.cause));
     for line in told.lines.iter().take(limit) {
-        screen.line(printable(&line.to_string()));
+        screen.block(&printable(&line.to_string()));
     }
     let hidden = told.lines.len().saturating_sub(limit);
     if hidden > 0 {

@@ -37,12 +37,12 @@ impl CliError {
     /// For people.
     pub fn render(&self, color: bool) -> String {
         let (red, bold, off) = if color { ("\x1b[1;31m", "\x1b[1m", "\x1b[0m") } else { ("", "", "") };
-        let mut text = format!("{red}error[{}]{off}{bold}: {}{off}\n", self.code, printable(&self.message));
+        let mut text = format!("{red}error[{}]{off}{bold}: {}{off}\n", self.code, below(&self.message));
         if let Some(cause) = &self.cause {
-            text.push_str(&format!("  cause: {}\n", printable(cause)));
+            text.push_str(&format!("  cause: {}\n", below(cause)));
         }
         if let Some(help) = &self.help {
-            text.push_str(&format!("  help: {help}\n"));
+            text.push_str(&format!("  help: {}\n", below(help)));
         }
         text.push_str(&format!("  for more: bosun explain {}\n", self.code));
         text
@@ -62,9 +62,27 @@ impl CliError {
     }
 }
 
-/// Text from elsewhere without what could steer a terminal. Line breaks stay, as a diff needs them.
+/// Text whose further lines stand further in than any line of our own.
+fn below(text: &str) -> String {
+    printable(text).replace('\n', "\n    ")
+}
+
+/// Text from elsewhere without what could steer a terminal or turn its lines around. Line breaks stay, as a diff needs
+/// them: what must be one line is put through [`one_line`].
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+    let shown = |c: char| if misleads(c) && c != '\n' && c != '\t' { '\u{fffd}' } else { c };
+    text.chars().map(shown).collect()
+}
+
+/// The same on one line: nothing in it can look like a line of its own.
+pub fn one_line(text: &str) -> String {
+    printable(text).replace(['\n', '\t'], " ")
+}
+
+/// Control characters, other line breaks, and those that change the direction of what is shown or are not shown at all.
+fn misleads(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 impl From<Rejection> for CliError {
@@ -93,6 +111,9 @@ impl From<CallError> for CliError {
             CallError::Unreachable { address, why } => {
                 CliError::new(Code::Unreachable, format!("the worker at {address} cannot be reached")).cause(why)
             }
+            why @ CallError::Unproven { .. } => CliError::new(Code::Unproven, why.to_string())
+                .help("name the worker's own address and token file, with --address and --token-file"),
+            CallError::Refused { status: 403, message, .. } => CliError::new(Code::Forbidden, message),
             why @ CallError::Unauthorized { .. } => CliError::new(Code::Unauthorized, why.to_string())
                 .help("name the worker's token file with --token-file or BOSUN_TOKEN_FILE"),
             why @ CallError::Refused { .. } => CliError::new(Code::ApiRefused, why.to_string()),
@@ -141,6 +162,16 @@ mod tests {
             error.json(),
             r#"{"schema":"bosun.error/1","code":"BOSUN0007","message":"another process holds ./data","cause":"pid 7","help":"try again","exit":31}"#
         );
+    }
+
+    /// G38: what looks like a line break or turns text around is shown as what it is.
+    #[test]
+    fn nothing_looks_like_a_line_of_its_own() {
+        for bad in ['\u{2028}', '\u{2029}', '\u{85}', '\u{202e}', '\u{2066}', '\u{200f}', '\u{feff}', '\x1b'] {
+            assert_eq!(printable(&format!("a{bad}b")), "a\u{fffd}b", "{bad:?}");
+        }
+        assert_eq!(one_line("a\nb\tc"), "a b c");
+        assert_eq!(printable("größer שלום 日本 \u{301}"), "größer שלום 日本 \u{301}", "letters of any script stay");
     }
 
     /// G38: text from a workflow cannot steer the terminal of who reads the error.

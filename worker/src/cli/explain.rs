@@ -144,6 +144,14 @@ codes! {
     Parked 42 WaitingOnHuman "the run waits for a person"
         "Nothing goes on before somebody answers. The run stays open: answer, and the same command goes on with it. \
          --no-wait asked for this return, or `review.park_exit` in the spec.";
+    Forbidden 43 Refused "the token may not do this"
+        "Tokens have roles: a viewer looks, an approver answers what runs ask people, an operator starts and steers runs, an \
+         owner deletes and copies them; and a token may be for some namespaces only. `bosun token list` shows what each may.";
+    Unproven 44 Unreachable "whoever answers is not the worker of this token"
+        "Before the token is sent, the worker proves that it knows it. Whoever answers at this address did not: another \
+         program has its port, the token is another worker's, or something in between changes the Host. Nothing was sent.";
+    NoNamespace 45 NotFound "the namespace was never used"
+        "A namespace is made by the first start in it. Look at the spelling of --namespace (or BOSUN_NAMESPACE).";
 }
 
 impl Code {

@@ -9,11 +9,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bosun_engine::Namespace;
+
 use super::args::Global;
+use super::context::identity;
 use super::error::CliError;
 use super::explain::Code;
-use crate::api::{HttpClient, Token, WorkerFile};
-use crate::backend::{Backend, Engine, Histories, OfEngine, OpenEngine, OpenError, Purpose};
+
+use crate::api::authority::As;
+use crate::api::{Caller, HttpClient, Token, WorkerFile};
+use crate::backend::{Backend, CallError, Engine, Histories, OfEngine, OpenEngine, OpenError, Purpose};
+use crate::closed_directory::is_store;
 
 /// A worker that is starting writes its file, and a command that visits is done, well within this time.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -26,7 +32,15 @@ pub(super) enum Found {
 }
 
 impl Found {
-    pub(super) fn backend(&self) -> Arc<dyn Backend> {
+    /// As whoever the system says we are, and in one namespace only where one is given. Who opens the directory may do
+    /// everything; a worker decides by the token what it makes of us.
+    pub(super) fn backend(&self, namespace: Option<&Namespace>) -> Arc<dyn Backend> {
+        let namespaces = namespace.map(|namespace| [namespace.clone()].into());
+        let caller = Caller { name: identity().to_string(), namespaces, ..Caller::owner() };
+        Arc::new(As::new(self.anywhere(), caller))
+    }
+
+    fn anywhere(&self) -> Arc<dyn Backend> {
         match self {
             Found::Attached(client) => Arc::new(client.clone()),
             Found::Embedded(engine) => engine.backend(),
@@ -39,11 +53,10 @@ pub(super) async fn locate(global: &Global, opener: &dyn OpenEngine, purpose: &P
         return attach(address, global).await.map(Found::Attached);
     }
     match purpose {
-        Purpose::Visit { create: false } if !global.data.exists() => {
-            let message = format!("there is no store at {}", global.data.display());
-            return Err(CliError::new(Code::NoStore, message).help("name one with --data or BOSUN_STORE"));
-        }
-        Purpose::Visit { .. } | Purpose::Work { .. } => make_data_directory(&global.data)?,
+        // The opener looks whether it is a store; nothing is made.
+        Purpose::Visit { create: false } if global.data.exists() => {}
+        Purpose::Visit { create: false } => no_store(&global.data)?,
+        Purpose::Visit { create: true } | Purpose::Work { .. } => make_data_directory(&global.data)?,
     }
     let began = Instant::now();
     loop {
@@ -102,6 +115,15 @@ pub(super) async fn locate_histories(global: &Global, opener: &dyn OpenEngine) -
     }
 }
 
+/// Looking makes nothing: a directory that is no store stays as it is, and is called what it is.
+pub(super) fn no_store(data: &Path) -> Result<(), CliError> {
+    if is_store(data) {
+        return Ok(());
+    }
+    let message = format!("there is no store at {}", data.display());
+    Err(CliError::new(Code::NoStore, message).help("name one with --data or BOSUN_STORE"))
+}
+
 /// Histories may hold what is nobody else's business.
 pub(super) fn make_data_directory(data: &Path) -> Result<(), CliError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(data);
@@ -129,17 +151,21 @@ async fn attach(address: &str, global: &Global) -> Result<HttpClient, CliError> 
     };
     let token = read_token(&file)?;
     let client = HttpClient::new(address, token, &file.to_string_lossy())?;
-    if client.answers().await {
-        return Ok(client);
+    match client.prove().await {
+        Ok(()) => Ok(client),
+        Err(CallError::Unreachable { why, .. }) => {
+            Err(CliError::new(Code::Unreachable, format!("nobody answers at {address}")).cause(why))
+        }
+        Err(why) => Err(why.into()),
     }
-    Err(CliError::new(Code::Unreachable, format!("nobody answers at {address}")).cause("GET /healthz has no answer"))
 }
 
-/// The client of a worker that left its file; nothing when it does not answer.
+/// The client of a worker that left its file; nothing when it does not answer, or when somebody else does: the file may be
+/// of a worker that was killed, and its port and its process id may be others' by now.
 async fn attach_to(file: &WorkerFile, global: &Global) -> Result<Option<HttpClient>, CliError> {
     let token_file = global.token_file.as_ref().unwrap_or(&file.token_file);
     let client = HttpClient::new(&file.address, read_token(token_file)?, &token_file.to_string_lossy())?;
-    Ok(client.answers().await.then_some(client))
+    Ok(client.prove().await.is_ok().then_some(client))
 }
 
 fn read_token(file: &Path) -> Result<Token, CliError> {

@@ -120,7 +120,7 @@ pub(super) async fn query(cx: &mut Context, args: QueryArgs) -> Result<Exit, Cli
     let Parts { target, name, input } = args.message.parts(cx).await?;
     let answer = cx.backend.query(target.clone(), QueryName::new(&name)?, input).await?.to_json();
     cx.screen.object("workflow.query", json!({ "workflow_id": target.workflow_id, "query": name, "result": answer }));
-    cx.screen.line(super::result::value_text(&answer));
+    cx.screen.block(&super::result::value_text(&answer));
     Ok(Exit::Ok)
 }
 
@@ -169,7 +169,7 @@ pub(super) async fn update(cx: &mut Context, args: UpdateArgs) -> Result<Exit, C
             cx.screen.line(format!("update {update_id} failed: {failure}"));
             return Ok(Exit::WorkflowFailed);
         }
-        (Some(value), None) => cx.screen.line(super::result::value_text(&value)),
+        (Some(value), None) => cx.screen.block(&super::result::value_text(&value)),
         (None, None) => cx.screen.line(format!("update {update_id} accepted")),
     }
     Ok(Exit::Ok)

@@ -8,6 +8,7 @@ mod approval;
 mod args;
 mod below;
 mod budget;
+pub mod config;
 mod context;
 mod control;
 mod demo;
@@ -40,18 +41,20 @@ mod test;
 #[cfg(test)]
 mod tests;
 mod time_format;
+mod token;
 mod worker;
 
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bosun_engine::Namespace;
-use clap::Parser;
+use bosun_engine::{DEFAULT_NAMESPACE, ListRequest, Namespace};
+use clap::{CommandFactory, FromArgMatches};
 use serde_json::json;
 
 pub use args::Cli;
 use args::{Global, Noun, WorkflowVerb};
+use config::Loaded;
 use context::Context;
 pub use context::{PlanFile, PlanLoader, identity};
 use control::Control;
@@ -62,6 +65,7 @@ use locate::{Found, locate};
 use output::{Format, Screen};
 
 use crate::backend::{OpenEngine, Purpose};
+use crate::capability::owner::Guards;
 
 /// Attempts at once where nobody says otherwise.
 pub const DEFAULT_SLOTS: usize = 16;
@@ -79,7 +83,13 @@ pub struct Program {
 
 /// Runs a command line to its end. clap prints help and usage errors itself.
 pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit {
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let loaded = Loaded::of(&args, &|name| std::env::var(name).ok());
+    let command = match &loaded {
+        Ok(loaded) => loaded.defaults_of(Cli::command()),
+        Err(_) => Cli::command(),
+    };
+    let cli = match command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(why) => {
             let _ = why.print();
@@ -93,11 +103,11 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
     };
     let mut screen = Screen::standard(format, global.color, global.ascii, global.time_format, global.fields.clone());
     let default = if matches!(cli.noun, Noun::Worker(_)) { "info" } else { "error" };
-    let ended = match log::start(global.log.as_deref(), default) {
-        Err(why) => Err(CliError::usage(why)),
-        Ok(()) => match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let ended = match log::start(global.log.as_deref(), default).map_err(CliError::usage).and(loaded) {
+        Err(why) => Err(why),
+        Ok(loaded) => match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => {
-                let ended = runtime.block_on(run(program, cli, &mut screen));
+                let ended = runtime.block_on(run(program, cli, &loaded, &mut screen));
                 // A blocking thread that hangs must not hold up the exit: everything durable is durable.
                 runtime.shutdown_timeout(Duration::from_secs(1));
                 ended
@@ -115,17 +125,19 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
 }
 
 // long: one line a noun.
-async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, CliError> {
+async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) -> Result<Exit, CliError> {
     let Cli { global, noun } = cli;
     if global.output == Format::Junit && !matches!(noun, Noun::Test(_) | Noun::Replay(replay::ReplayVerb::Check(_))) {
         return Err(CliError::usage("-o junit: only `test` and `replay check` give XML for build servers"));
     }
     let verb = match noun {
         Noun::Explain { code } => return explain::explain(screen, &code),
+        Noun::Token(verb) => return token::token(screen, &global, verb),
+        Noun::Config(verb) => return Ok(config::config(screen, loaded, verb)),
         Noun::Schema => return Ok(schema::print(screen, global.output)),
         Noun::Version { .. } => return Ok(version(screen, program)),
         Noun::Worker(worker::WorkerVerb::Run(args)) => {
-            return worker::run(screen, &global, &*program.opener, args).await;
+            return worker::run(screen, &global, loaded, &*program.opener, args).await;
         }
         Noun::Test(args) => {
             let workflows = program.opener.workflows();
@@ -152,12 +164,12 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
     if let Verb::Workflow(WorkflowVerb::Run(args)) = &verb {
         start::refuse_bad_plan(program.plans, args)?;
     }
-    let purpose = verb.purpose();
+    let purpose = verb.purpose(loaded.config.guards());
     let namespace = Namespace::new(&global.namespace)?;
     let found = locate(&global, &*program.opener, &purpose).await?;
     let attached = matches!(found, Found::Attached(_));
     let mut cx = Context {
-        backend: found.backend(),
+        backend: found.backend(verb.is_of_a_namespace().then_some(&namespace)),
         // The screen goes into the context and comes back; what stays meanwhile prints nothing.
         screen: std::mem::replace(screen, Screen::silent()),
         identity: context::identity(),
@@ -168,12 +180,29 @@ async fn run(program: &Program, cli: Cli, screen: &mut Screen) -> Result<Exit, C
         attached,
         plans: program.plans,
     };
-    let ended = beside_the_api(&global, &found, &purpose, verb, &mut cx).await;
+    let ended = match used(&cx, &verb).await {
+        Ok(()) => beside_the_api(&global, &found, &purpose, verb, &mut cx).await,
+        Err(why) => Err(why),
+    };
     *screen = cx.screen;
     if let Found::Embedded(engine) = found {
         engine.drain(CLOSE).await;
     }
     ended
+}
+
+/// A start makes its namespace; every other verb on one that was never used says so.
+async fn used(cx: &Context, verb: &Verb) -> Result<(), CliError> {
+    let namespace = &cx.namespace;
+    if namespace.as_str() == DEFAULT_NAMESPACE || !verb.is_of_a_namespace() || verb.makes_a_run() {
+        return Ok(());
+    }
+    let any = cx.backend.list(ListRequest { query: String::new(), limit: 1 }).await?;
+    if any.is_empty() {
+        return Err(CliError::new(Code::NoNamespace, format!("the namespace {namespace} was never used"))
+            .help("a start makes it"));
+    }
+    Ok(())
 }
 
 /// Carries out a verb; where it does the work itself, others can reach its runs meanwhile.
@@ -259,10 +288,24 @@ enum Verb {
 }
 
 impl Verb {
-    fn purpose(&self) -> Purpose {
+    /// The store is everybody's.
+    fn is_of_a_namespace(&self) -> bool {
+        !matches!(self, Verb::Store(_))
+    }
+
+    fn makes_a_run(&self) -> bool {
+        use WorkflowVerb as W;
+        matches!(self, Verb::Workflow(W::Run(_) | W::Start(_) | W::Execute(_) | W::SignalWithStart(_) | W::Fork(_)))
+    }
+
+    fn purpose(&self, guards: Guards) -> Purpose {
         match self {
-            Verb::Workflow(WorkflowVerb::Run(args)) => Purpose::Work { slots: args.execute.slots, queues: Vec::new() },
-            Verb::Workflow(WorkflowVerb::Execute(args)) => Purpose::Work { slots: args.slots, queues: Vec::new() },
+            Verb::Workflow(WorkflowVerb::Run(args)) => {
+                Purpose::Work { slots: args.execute.slots, queues: Vec::new(), guards }
+            }
+            Verb::Workflow(WorkflowVerb::Execute(args)) => {
+                Purpose::Work { slots: args.slots, queues: Vec::new(), guards }
+            }
             Verb::Workflow(WorkflowVerb::Start(_) | WorkflowVerb::SignalWithStart(_)) => {
                 Purpose::Visit { create: true }
             }

@@ -10,6 +10,7 @@ use bosun_engine::Timestamp;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
+pub(super) use super::error::one_line;
 use super::error::printable;
 use super::time_format::TimeFormat;
 
@@ -67,6 +68,9 @@ impl Paint {
         }
     }
 }
+
+/// All escapes that we write ourselves.
+const PAINTS: [&str; 7] = ["\x1b[0m", "\x1b[2m", "\x1b[1m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[34m"];
 
 /// One cell of a table.
 #[derive(Debug, Clone)]
@@ -151,11 +155,37 @@ impl Screen {
         }
     }
 
-    /// A line of text output; nothing in the other formats. Painted parts come from [`Screen::paint`].
+    /// A line of text output; nothing in the other formats. Painted parts come from [`Screen::paint`]. Whatever is in it,
+    /// it is one line: a line break of a workflow's own text is a space.
     pub fn line(&mut self, text: String) {
         if self.format == Format::Text {
-            self.write(&format!("{text}\n"));
+            let line = self.shown(&text, one_line);
+            self.write(&format!("{line}\n"));
         }
+    }
+
+    /// Text of several lines, where that is what was asked for: a result, a state, a difference.
+    pub fn block(&mut self, text: &str) {
+        if self.format == Format::Text {
+            let block = self.shown(text, printable);
+            self.write(&format!("{block}\n"));
+        }
+    }
+
+    /// Text without what could steer a terminal; our own paint stays where there is any.
+    fn shown(&self, text: &str, clean: fn(&str) -> String) -> String {
+        if !self.color {
+            return clean(text);
+        }
+        let mut parts = text.split('\x1b');
+        let mut shown = clean(parts.next().unwrap_or_default());
+        for part in parts {
+            let paint = PAINTS.iter().find_map(|paint| Some((*paint, part.strip_prefix(&paint[1..])?)));
+            let (escape, rest) = paint.unwrap_or(("\u{fffd}", part));
+            shown.push_str(escape);
+            shown.push_str(&clean(rest));
+        }
+        shown
     }
 
     /// The whole answer of a verb in a format that has only one verb.
@@ -168,7 +198,7 @@ impl Screen {
     /// `name  value`, for describe-like output.
     pub fn field(&mut self, name: &str, value: impl AsRef<str>) {
         let name = self.paint(Paint::Dim, &format!("{name:<14}"));
-        self.line(format!("{name} {}", printable(value.as_ref())));
+        self.line(format!("{name} {}", value.as_ref()));
     }
 
     /// The one object of a verb: `json` pretty when a person reads it, `jsonl` on one line.
@@ -268,7 +298,7 @@ impl Screen {
     /// A line of progress on stderr.
     pub fn note(&mut self, text: &str) {
         if self.format != Format::None {
-            let _ = writeln!(self.err, "{}", printable(text));
+            let _ = writeln!(self.err, "{}", one_line(text));
         }
     }
 
@@ -284,11 +314,6 @@ impl Screen {
         };
         self.draw(&text);
     }
-}
-
-/// One line of text for a table cell.
-pub(super) fn one_line(text: &str) -> String {
-    printable(text).replace(['\n', '\t'], " ")
 }
 
 fn with_schema(schema: &str, value: Value) -> Value {
@@ -374,6 +399,26 @@ mod tests {
         screen.fields = vec!["status".into()];
         screen.table(&["workflow_id", "status"], rows());
         assert_eq!(output.stdout(), "STATUS\nRunning\né x\n");
+    }
+
+    /// G38: no text of a workflow makes a line of its own, whatever prints it.
+    #[test]
+    fn a_line_is_one_line() {
+        for color in [false, true] {
+            let (mut screen, output) = Screen::captured();
+            screen.color = color;
+            let forged = "x\nstatus  Completed\u{2028}\u{202e}\x1b[2J";
+            screen.line(format!("id {forged}"));
+            screen.field("summary", forged);
+            screen.next(forged);
+            screen.note(forged);
+            assert_eq!((output.stdout().lines().count(), output.stderr().lines().count()), (3, 1), "{color}");
+            assert!(!output.stdout().contains(['\u{2028}', '\u{202e}']) && !output.stdout().contains("\x1b[2J"));
+            assert_eq!(output.stdout().contains("\x1b[2m"), color, "our own paint stays");
+        }
+        let (mut screen, output) = Screen::captured();
+        screen.block("a\nb\u{202e}");
+        assert_eq!(output.stdout(), "a\nb\u{fffd}\n");
     }
 
     #[test]

@@ -90,7 +90,7 @@ fn report(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
     let output = output_of(&result.outcome);
     match output.as_ref().and_then(|output| output.get("report")).and_then(Value::as_str) {
         Some(text) if cx.screen.format == Format::Text => {
-            cx.screen.line(value_text(&text.into()).trim_end().to_owned())
+            cx.screen.block(&value_text(&text.into()).trim_end().to_owned())
         }
         _ => {
             print_result(cx, result)?;

@@ -1,7 +1,7 @@
 //! From what a person types to the run that is meant.
 //!
 //! Invariant: a whole id always wins over a beginning, and a beginning that fits several ids is an error that lists
-//! them, never a guess. `-w` takes no shortcuts.
+//! them, never a guess. `-w` takes no shortcuts. All of it stays in the namespace that the command line names.
 
 use bosun_engine::*;
 
@@ -54,6 +54,14 @@ pub(super) async fn find(
     beginning(runs, text, target).await
 }
 
+/// Whether a run was named in whole, or by a shortcut that may mean another one than was thought.
+pub(super) fn is_whole(run: &RunOf, target: &Target) -> bool {
+    let id = run.id.as_deref().unwrap_or_default();
+    run.exact.workflow_id.is_some()
+        || id == target.workflow_id.as_str()
+        || id.parse().ok().is_some_and(|run: RunId| target.run_id == Some(run))
+}
+
 /// `latest` and `@N`: 1 is the newest.
 fn place(text: &str) -> Option<usize> {
     match text.strip_prefix('@') {
@@ -67,7 +75,8 @@ async fn list(runs: &dyn Histories, query: String, limit: usize) -> Result<Vec<R
 }
 
 async fn nth_newest(runs: &dyn Histories, place: usize, text: &str) -> Result<Target, CliError> {
-    let newest = list(runs, String::new(), place).await?;
+    // What a run has started itself is not what anybody started last.
+    let newest = list(runs, "ParentWorkflowId IS NULL".to_owned(), place).await?;
     let info = newest.get(place - 1).ok_or_else(|| {
         let help = "`bosun list` shows all";
         CliError::new(Code::NotFound, format!("{text}: there are {} workflow executions", newest.len())).help(help)

@@ -148,7 +148,7 @@ pub(super) fn print_result(cx: &mut Context, result: &RunResult) -> Result<Exit,
     object.insert("exit".into(), exit.number().into());
     cx.screen.object("workflow.result", Value::Object(object));
     match &result.outcome {
-        CloseOutcome::Completed(payload) => cx.screen.line(value_text(&payload.to_json())),
+        CloseOutcome::Completed(payload) => cx.screen.block(&value_text(&payload.to_json())),
         other => {
             let text = format!("{} {}: {}", result.workflow_id, other.status(), outcome_text(other));
             if cx.screen.format == Format::Text {

@@ -8,7 +8,7 @@ use crate::supervisor::spec::{schema, schema_text};
 
 pub(super) fn print(screen: &mut Screen, format: Format) -> Exit {
     match format {
-        Format::Text => screen.line(schema_text().trim_end().to_owned()),
+        Format::Text => screen.block(&schema_text().trim_end().to_owned()),
         _ => screen.object("supervisor-spec-schema", schema()),
     }
     Exit::Ok

@@ -65,7 +65,7 @@ fn print(screen: &mut Screen, schema: &str, report: &Value) {
                 screen.field(&name.replace('_', " "), super::result::value_text(value));
             }
         }
-        other => screen.line(super::result::value_text(other)),
+        other => screen.block(&super::result::value_text(other)),
     }
 }
 

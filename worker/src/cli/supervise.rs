@@ -93,7 +93,7 @@ async fn update(cx: &mut Context, target: Target, name: &str, input: &Value) -> 
     match cx.backend.update(target, request).await? {
         UpdateOutcome::Completed(Err(why)) => Err(CliError::new(Code::Failed, why.to_string())),
         UpdateOutcome::Completed(Ok(answer)) => {
-            cx.screen.line(super::result::value_text(&answer.to_json()));
+            cx.screen.block(&super::result::value_text(&answer.to_json()));
             Ok(Exit::Ok)
         }
         UpdateOutcome::Accepted => Ok(Exit::Ok),
@@ -158,7 +158,7 @@ pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> 
     cx.screen.line(format!("{} is {}", target.workflow_id, super::result::value_text(&state["control"])));
     if signal == "human_takeover_v1" {
         let context = ask(cx, &target, "takeover_context", &Value::Null).await?;
-        cx.screen.line(super::result::value_text(&context));
+        cx.screen.block(&super::result::value_text(&context));
     }
     Ok(Exit::Ok)
 }

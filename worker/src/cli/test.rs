@@ -189,7 +189,7 @@ fn report(screen: &mut Screen, tested: &[Tested], keep: &Path, took: Duration) {
                     kept = keep_history(screen, keep, one, failure);
                 }
             }
-            Err(why) => screen.line(format!("      {}", printable(&why.why.to_string()))),
+            Err(why) => screen.block(&format!("      {}", why.why)),
         }
         rows.push(one.json(kept.as_deref()));
     }

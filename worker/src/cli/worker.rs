@@ -18,13 +18,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::args::Global;
+use super::config::Loaded;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::output::Screen;
 use super::time_format::{now, parse_duration};
 use crate::api::handlers::Api;
-use crate::api::{Limits, Server, Token, WorkerFile};
+use crate::api::{Limits, Server, Token, Tokens, WorkerFile};
 use crate::backend::{Engine, OpenEngine, OpenError, Purpose, Stopped};
 
 #[derive(Debug, Subcommand)]
@@ -41,7 +42,7 @@ pub struct WorkerArgs {
     /// The address of the control API. Beyond loopback it needs --token-file.
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub bind: IpAddr,
-    /// A host name clients may use, beside loopback and the bound address.
+    /// A host name clients may use, beside loopback and the bound address; with its port where that is not the worker's.
     #[arg(long, value_name = "NAME")]
     pub allow_host: Vec<String>,
     /// Attempts of activities at once.
@@ -65,6 +66,7 @@ const OPEN_PATIENCE: Duration = Duration::from_secs(3);
 pub(super) async fn run(
     screen: &mut Screen,
     global: &Global,
+    loaded: &Loaded,
     opener: &dyn OpenEngine,
     args: WorkerArgs,
 ) -> Result<Exit, CliError> {
@@ -73,7 +75,8 @@ pub(super) async fn run(
     let data = &global.data;
     super::locate::make_data_directory(data)?;
     let queues = args.queue.iter().map(TaskQueue::new).collect::<Result<_, _>>()?;
-    let engine = open(opener, data, &Purpose::Work { slots: args.slots, queues }).await?;
+    let engine =
+        open(opener, data, &Purpose::Work { slots: args.slots, queues, guards: loaded.config.guards() }).await?;
     let serving = match serve(global, &args, &*engine).await {
         Ok(serving) => serving,
         Err(why) => {
@@ -147,7 +150,8 @@ async fn serve(global: &Global, args: &WorkerArgs, engine: &dyn Engine) -> Resul
         None => (data.join("token"), Token::read_or_create(&data.join("token"))),
     };
     let cannot = |why: String| CliError::new(Code::CannotServe, why);
-    let token = token.map_err(|why| cannot(why.to_string()))?;
+    let token = token.and_then(|token| Tokens::new(&token, Some(data.clone())));
+    let tokens = token.map_err(|why| cannot(why.to_string()))?;
     let address = SocketAddr::new(args.bind, args.port);
     let server = Server::bind(address, global.token_file.is_some(), Limits::default());
     let server = server.await.map_err(|why| cannot(why.to_string()))?;
@@ -161,7 +165,7 @@ async fn serve(global: &Global, args: &WorkerArgs, engine: &dyn Engine) -> Resul
     let (stop, stopping) = watch::channel(false);
     let api = Api { backend: engine.backend(), version: super::VERSION };
     let hosts = args.allow_host.clone();
-    let task = tokio::spawn(async move { server.serve(api, token, &hosts, stopping).await });
+    let task = tokio::spawn(async move { server.serve(api, tokens, &hosts, stopping).await });
     file.write(&data).map_err(|why| cannot(format!("cannot write {}: {why}", WorkerFile::path(&data).display())))?;
     Ok(Serving { file, stop, task })
 }

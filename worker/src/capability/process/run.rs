@@ -162,6 +162,13 @@ fn check(config: &ProcessConfig, input: &ProcessInput) -> Result<Option<PathBuf>
     {
         return Err(refused(format!("{program:?} is not among the commands this worker allows: {}", allow.join(", "))));
     }
+    // What decides which file a name is, or what it loads, would turn an allowed name into any program.
+    let steers = |name: &&String| matches!(name.as_str(), "PATH" | "BASH_ENV" | "ENV") || name.starts_with("LD_");
+    if config.allow.is_some()
+        && let Some(name) = input.env.keys().find(steers)
+    {
+        return Err(refused(format!("the variable {name} may not be set where commands are allowed by name")));
+    }
     if let Some(argument) = input.argv.iter().find(|argument| argument.contains('\0')) {
         return Err(refused(format!("an argument has a NUL character: {argument:?}")));
     }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::api::handlers::Api;
-use crate::api::{HttpClient, Limits as ServerLimits, Server, Token};
+use crate::api::{HttpClient, Limits as ServerLimits, Server, Token, Tokens};
 use crate::backend::{Backend, CallError, OpenEngine, Purpose};
 use crate::cli::Program;
 use crate::cli::tests::run_line;
@@ -83,7 +83,10 @@ async fn attached_and_embedded_forks_are_the_same_and_their_diff_names_the_repla
     let token = "0123456789abcdef0123456789abcdef";
     let (stop, stopping) = watch::channel(false);
     let api = Api { backend: embedded.clone(), version: "0" };
-    let task = tokio::spawn(async move { server.serve(api, Token::of(token), &[], stopping).await });
+    let task =
+        tokio::spawn(
+            async move { server.serve(api, Tokens::new(&Token::of(token), None).unwrap(), &[], stopping).await },
+        );
     let attached = HttpClient::new(&address, Token::of(token), "token").unwrap();
 
     let start = StartWorkflow::new("review".into(), "source".into()).input(Payload::raw_json("\"tea\""));
@@ -122,7 +125,10 @@ async fn attached_and_embedded_forks_are_the_same_and_their_diff_names_the_repla
 #[tokio::test(flavor = "multi_thread")]
 async fn a_visit_forks_a_file_and_a_worker_carries_it_on() {
     let data = tempfile::tempdir().unwrap();
-    let worker = registries().open(data.path(), &Purpose::Work { slots: 2, queues: Vec::new() }).await.unwrap();
+    let worker = registries()
+        .open(data.path(), &Purpose::Work { slots: 2, queues: Vec::new(), guards: Default::default() })
+        .await
+        .unwrap();
     let start = StartWorkflow::new("review".into(), "source".into()).input(Payload::raw_json("\"tea\""));
     worker.backend().start(start).await.unwrap();
     let wait = || ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(10)) };
@@ -139,7 +145,10 @@ async fn a_visit_forks_a_file_and_a_worker_carries_it_on() {
     visit.drain(Duration::ZERO).await;
     drop(visit);
 
-    let worker = registries().open(data.path(), &Purpose::Work { slots: 2, queues: Vec::new() }).await.unwrap();
+    let worker = registries()
+        .open(data.path(), &Purpose::Work { slots: 2, queues: Vec::new(), guards: Default::default() })
+        .await
+        .unwrap();
     let result = worker.backend().result(Target::workflow("fork".into()), wait()).await.unwrap().unwrap();
     assert_eq!(result.outcome, CloseOutcome::Completed(Payload::raw_json("\"published tea\"")));
     assert_eq!(worker.backend().verify().await.unwrap()["ok"], json!(true));

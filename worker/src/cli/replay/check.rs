@@ -164,10 +164,10 @@ fn print(bench: &mut Bench<'_>, checked: &[Checked]) {
     for one in checked {
         if let Some(why) = one.explanation() {
             let head = bench.screen.paint(one.paint(), &printable(&format!("{}: {}", one.name, one.verdict())));
-            bench.screen.line(format!("\n{head}\n{}", printable(&why)));
+            bench.screen.block(&format!("\n{head}\n{}", printable(&why)));
         }
     }
-    bench.screen.line(format!(
+    bench.screen.block(&format!(
         "\n{} histories with build {build}: {fit} fit, {unfit} do not, {unreadable} cannot be read",
         checked.len()
     ));

@@ -23,7 +23,7 @@ pub(super) async fn explain(bench: &mut Bench<'_>, args: ExplainArgs) -> Result<
     let checked = Checked { name: name.clone(), answer, took: Duration::ZERO };
     bench.screen.object("replay.explain", checked.json());
     match checked.explanation() {
-        Some(why) => bench.screen.line(printable(&why)),
+        Some(why) => bench.screen.block(&printable(&why)),
         None => {
             bench.screen.line(printable(&format!("{name}: the code of this program fits its {} events", history.len())))
         }

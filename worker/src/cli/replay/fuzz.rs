@@ -109,7 +109,7 @@ async fn fuzz_case(
         }
         Err(finding) => {
             bench.screen.object("replay.fuzz", wrong(&finding));
-            bench.screen.line(bench.screen.paint(Paint::Red, &printable(&finding.to_string())));
+            bench.screen.block(&bench.screen.paint(Paint::Red, &printable(&finding.to_string())));
             Ok(Exit::NonDeterminism)
         }
     }
@@ -161,9 +161,9 @@ fn tell(bench: &mut Bench<'_>, failed: &Failed, args: &FuzzArgs) {
     bench.screen.object("replay.fuzz", object);
     let head = printable(&format!("{} is wrong after {} lives", args.workflow_type, failed.after));
     let head = bench.screen.paint(Paint::Red, &head);
-    bench.screen.line(head);
-    bench.screen.line(printable(&failed.finding.to_string()));
-    bench.screen.line(format!("\nthe smallest life that shows it:\n{}", printable(&failed.plan.to_string())));
+    bench.screen.block(&head);
+    bench.screen.block(&printable(&failed.finding.to_string()));
+    bench.screen.block(&format!("\nthe smallest life that shows it:\n{}", printable(&failed.plan.to_string())));
     bench.screen.next(&again);
 }
 

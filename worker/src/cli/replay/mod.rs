@@ -29,6 +29,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::locate::{Readable, locate_histories};
 use super::output::Screen;
+use crate::api::authority::Within;
 use crate::backend::{Histories, OpenEngine};
 
 #[derive(Debug, Subcommand)]
@@ -99,6 +100,7 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) async fn histories(&mut self) -> Result<Arc<dyn Histories>, CliError> {
-        Ok(self.readable().await?.histories())
+        let histories = self.readable().await?.histories();
+        Ok(Arc::new(Within { histories, namespace: self.namespace.clone() }))
     }
 }

@@ -172,7 +172,7 @@ fn show_moment(screen: &mut Screen, timeline: &Timeline<'_>, moment: &Moment) {
     }
     if let Some(state) = &moment.state {
         screen.field("state", "");
-        screen.line(printable(&format!("{state:#}")));
+        screen.block(&printable(&format!("{state:#}")));
     }
     for change in &moment.changes {
         screen.field("changed", change.to_string());
@@ -222,7 +222,7 @@ fn show_diff(screen: &mut Screen, timeline: &Timeline<'_>, from: EventId, to: Ev
         screen.line(format!("the state is the same at events {from} and {to}"));
     }
     for change in changes {
-        screen.line(printable(&change.to_string()));
+        screen.block(&printable(&change.to_string()));
     }
     Ok(Exit::Ok)
 }
@@ -249,6 +249,6 @@ fn show_temporal(screen: &mut Screen, history: &TemporalHistory) -> Exit {
         })
         .collect();
     screen.table(&["id", "at", "type"], rows);
-    screen.line(printable(statistics.to_string().trim_end()));
+    screen.block(&printable(statistics.to_string().trim_end()));
     Exit::Ok
 }

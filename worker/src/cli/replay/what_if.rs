@@ -57,12 +57,12 @@ fn print(screen: &mut Screen, name: &str, told: &Counterfactual, limit: usize) {
     if let Some(first) = &told.first {
         let line = screen.paint(Paint::Bold, "first decision that differs:");
         screen.line(line);
-        screen.line(printable(&first.to_string()));
+        screen.block(&printable(&first.to_string()));
     }
     if let Some(divergence) = &told.diff.divergence {
         screen.line(format!("first difference: {}", divergence.cause));
         for line in told.diff.lines.iter().take(limit) {
-            screen.line(printable(&line.to_string()));
+            screen.block(&printable(&line.to_string()));
         }
     }
     for one in &told.unknown {

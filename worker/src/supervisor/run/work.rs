@@ -9,6 +9,7 @@ use bosun_engine::{ActivityOptions, ActivityType, CancellationType, RetryPolicy}
 use serde_json::{Value, json};
 
 use crate::agent::AgentSpec;
+use crate::agent::shown::steady;
 use crate::capability::http::HTTP;
 use crate::capability::model::ModelInput;
 use crate::capability::process::PROCESS;
@@ -153,8 +154,9 @@ pub(super) fn options(summary: &str, timeout: Duration) -> ActivityOptions {
 
 /// The answer in what a capability gave: what a program printed, what a service sent.
 pub(super) fn answer_of(spec: &SupervisorSpec, call: &Call, value: Value) -> Result<Value, String> {
-    if boxed(spec, call).is_some() {
-        return Ok(value);
+    if let Some(name) = boxed(spec, call) {
+        // Prompts are made of it: two equal runs ask a model the same. The history has the whole.
+        return Ok(steady(name, value));
     }
     let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
     match spec.via(call) {

@@ -366,3 +366,36 @@ fn what_is_told_of_refusals_and_failures_is_as_short_as_a_result() {
     }
     assert!(stage.state().to_string().len() < 2_000, "what is shown is as short");
 }
+
+/// A provider that cannot read so long a conversation: its older part is summed up, and the agent goes on. What it cannot
+/// read as a summary either is halved, as long as there is less to try.
+#[test]
+fn a_conversation_that_the_model_cannot_read_is_summed_up() {
+    let too_long = || Err(Fault::new(FaultClass::TooLong, "maximum context length is 100 tokens"));
+    let tools = json!({ "tools": [look(json!({}))] });
+    for refused_summaries in [0, 1] {
+        let (mut asked, mut left) = (0, refused_summaries);
+        let model: ModelFunction = Box::new(move |call| {
+            asked += 1;
+            match (call.purpose, asked) {
+                (Purpose::Answer, 1..=4) => Ok(says("", &[("look", json!({ "at": asked }))])),
+                (Purpose::Answer, 5) => too_long(),
+                (Purpose::Summary, _) if left > 0 => {
+                    left -= 1;
+                    too_long()
+                }
+                (Purpose::Summary, _) => Ok(says("so far", &[])),
+                (Purpose::Answer, _) => Ok(says("done", &[])),
+            }
+        });
+        let long: ToolFunction = Box::new(|_, _| Ok(json!("word ".repeat(400))));
+        let mut stage = Stage::new(spec(tools.clone()), model, long);
+        let output = stage.output();
+        assert_eq!((&output.stop, output.text.as_str()), (&StopReason::Completed, "done"), "{refused_summaries}");
+        assert!(output.compactions >= 1, "{output:?}");
+        let summaries = stage.model_calls().iter().filter(|call| call.purpose == Purpose::Summary).count();
+        assert!(summaries as u64 >= 1 + refused_summaries, "{summaries}");
+    }
+    let mut stage = Stage::new(spec(json!({})), Box::new(move |_| too_long()), echo());
+    assert_eq!(stage.output().stop, StopReason::ContextExceeded, "there is nothing to sum up");
+}

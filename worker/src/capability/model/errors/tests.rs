@@ -138,3 +138,31 @@ fn errors_inside_an_answer_have_the_class_of_their_word() {
     assert_eq!(in_band(&json!({"error": {"code": 502, "message": "m"}})).status, Some(502));
     assert_eq!(in_band(&json!({"error": "boom"})).message, "the provider gave up: boom");
 }
+
+/// Every provider has words of its own for a conversation that is too long; they mean one thing.
+#[test]
+fn a_conversation_that_is_too_long_is_called_so() {
+    for (status, body) in [
+        (400, json!({"error": {"message": "m", "type": "invalid_request_error", "code": "context_length_exceeded"}})),
+        (
+            400,
+            json!({"type": "error", "error": {"type": "invalid_request_error",
+            "message": "prompt is too long: 213462 tokens > 200000 maximum"}}),
+        ),
+        (
+            400,
+            json!({"type": "error", "error": {"type": "invalid_request_error",
+            "message": "input length and `max_tokens` exceed context limit: 1 + 2 > 2"}}),
+        ),
+        (413, json!({"type": "error", "error": {"type": "request_too_large", "message": "m"}})),
+        (400, json!({"error": {"code": 400, "type": "exceed_context_size_error", "message": "m"}})),
+        (400, json!({"object": "error", "message": "This model's maximum context length is 4096 tokens."})),
+    ] {
+        let error = of(status, &[], &body.to_string());
+        assert_eq!((error.class, error.code.as_deref()), (ErrorClass::Fatal, Some(code::CONTEXT_LENGTH)), "{body}");
+    }
+    let in_stream = in_band(&json!({"error": {"code": "context_length_exceeded", "message": "m"}}));
+    assert_eq!(in_stream.code.as_deref(), Some(code::CONTEXT_LENGTH));
+    let other = of(400, &[], &json!({"error": {"message": "max_tokens is too large", "code": "invalid"}}).to_string());
+    assert_eq!(other.code.as_deref(), Some("invalid"));
+}

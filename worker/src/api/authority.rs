@@ -1,0 +1,419 @@
+//! What a caller may do, at the one place that every request goes through: a backend that asks first, and writes down who.
+//!
+//! Invariant: it stands before the backend of the API and of the command line alike, so that there is no way around it. A
+//! run of a namespace that the caller may not see is a run that is not there. Who did something is the caller's name,
+//! whatever the request says; what it says of itself is kept beside it, as its own words. It decides nothing about runs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bosun_engine::filter::Filter;
+use bosun_engine::*;
+use serde_json::Value;
+
+use super::caller::{Caller, Role};
+use crate::agent::workflow::SIGNAL_APPROVAL;
+use crate::backend::*;
+// The engine has a `Health` of its own.
+use crate::backend::Health;
+use crate::supervisor::people::control;
+
+/// The status and code of what a caller may not do.
+pub const FORBIDDEN: (u16, &str) = (403, "forbidden");
+
+/// Messages by which people answer what a run asks them.
+const ANSWERS: [&str; 8] = [
+    SIGNAL_APPROVAL,
+    "interrupt_resume_v1",
+    "approve_plan",
+    "plan_feedback",
+    "deny_plan",
+    "respond_approval",
+    "respond_interrupt",
+    "human_input_v1",
+];
+
+/// A backend as one caller has it.
+#[derive(Clone)]
+pub struct As {
+    backend: Arc<dyn Backend>,
+    caller: Caller,
+}
+
+impl As {
+    pub fn new(backend: Arc<dyn Backend>, caller: Caller) -> Self {
+        As { backend, caller }
+    }
+
+    fn needs(&self, role: Role) -> Result<(), CallError> {
+        if self.caller.role >= role {
+            return Ok(());
+        }
+        let Caller { name, role: has, .. } = &self.caller;
+        Err(forbidden(format!("this needs the role {role}; the token {name} has {has}")))
+    }
+
+    /// A namespace that this caller may not see is none.
+    fn may(&self, role: Role, target: &Target) -> Result<(), CallError> {
+        self.needs(role)?;
+        if self.caller.sees(&target.namespace) {
+            return Ok(());
+        }
+        Err(Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id }.into())
+    }
+
+    /// Where something new may be.
+    fn may_use(&self, role: Role, namespace: &Namespace) -> Result<(), CallError> {
+        self.needs(role)?;
+        if self.caller.sees(namespace) {
+            return Ok(());
+        }
+        Err(forbidden(format!("the token {} is not for the namespace {namespace}", self.caller.name)))
+    }
+
+    /// What concerns the store as a whole is not for who sees a part of it.
+    fn whole(&self, role: Role) -> Result<(), CallError> {
+        self.needs(role)?;
+        match self.caller.namespaces {
+            None => Ok(()),
+            Some(_) => Err(forbidden(format!("the token {} is for some namespaces only", self.caller.name))),
+        }
+    }
+
+    /// A list filter that lets through what the caller may see.
+    fn seen(&self, query: String) -> Result<String, CallError> {
+        self.needs(Role::Viewer)?;
+        let Some(only) = &self.caller.namespaces else { return Ok(query) };
+        within(&query, only.iter())
+    }
+
+    fn start(&self, mut request: StartWorkflow) -> Result<StartWorkflow, CallError> {
+        self.may_use(Role::Operator, &request.namespace)?;
+        request.identity = Some(self.caller.identity(request.identity.as_ref()));
+        Ok(request)
+    }
+
+    fn signal(&self, mut signal: SignalRequest) -> Result<SignalRequest, CallError> {
+        self.needs(role_of(signal.name.as_str()))?;
+        signal.input = self.signed(signal.name.as_str(), signal.input, signal.identity.as_ref());
+        signal.identity = Some(self.caller.identity(signal.identity.as_ref()));
+        Ok(signal)
+    }
+
+    fn update(&self, mut update: UpdateRequest) -> Result<UpdateRequest, CallError> {
+        self.needs(role_of(update.name.as_str()))?;
+        update.input = self.signed(update.name.as_str(), update.input, update.identity.as_ref());
+        update.identity = Some(self.caller.identity(update.identity.as_ref()));
+        Ok(update)
+    }
+
+    fn because(&self, because: Because) -> Because {
+        Because { identity: Some(self.caller.identity(because.identity.as_ref())), ..because }
+    }
+
+    /// The part of a message that says who answers or asks: the caller, and as a comment whom the request names.
+    fn signed(&self, name: &str, input: Payload, identity: Option<&Identity>) -> Payload {
+        let Some((who, words)) = signature_of(name) else { return input };
+        let mut value = input.to_json();
+        let Value::Object(object) = &mut value else { return input };
+        // The two forms of an answer to an approval: a supervisor's and an agent's.
+        let (who, words) = if object.contains_key("hash") { ("by", Some("reason")) } else { (who, words) };
+        let says = object.get(who).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let known = says.is_empty() || says == self.caller.name || identity.is_some_and(|own| own.as_str() == says);
+        if !known && let Some(words) = words {
+            let more = object.get(words).and_then(Value::as_str).filter(|text| !text.is_empty());
+            let comment = more.map_or_else(|| format!("by {says}"), |text| format!("by {says}: {text}"));
+            object.insert(words.to_owned(), comment.into());
+        }
+        object.insert(who.to_owned(), self.caller.name.clone().into());
+        // What was JSON stays so.
+        Payload::encode(&value).unwrap_or(input)
+    }
+
+    /// The run of a task token, as far as the caller may see it.
+    async fn may_complete(&self, token: TaskToken) -> Result<(), CallError> {
+        self.needs(Role::Operator)?;
+        let Some(only) = &self.caller.namespaces else { return Ok(()) };
+        let query = within(&format!("RunId = '{}'", token.run_id), only.iter())?;
+        match self.backend.list(ListRequest { query, limit: 1 }).await?.is_empty() {
+            true => Err(Rejection::UnknownActivity { activity: token.to_string() }.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+fn forbidden(message: String) -> CallError {
+    let (status, code) = FORBIDDEN;
+    CallError::Refused { status, code: code.to_owned(), message }
+}
+
+/// Who may send a message of this name.
+fn role_of(name: &str) -> Role {
+    if ANSWERS.contains(&name) { Role::Approver } else { Role::Operator }
+}
+
+/// The field of a message that names a person, and the one for their words; nothing of messages of other workflows.
+fn signature_of(name: &str) -> Option<(&'static str, Option<&'static str>)> {
+    match name {
+        SIGNAL_APPROVAL | "approve_plan" | "deny_plan" | "respond_approval" => Some(("approver", Some("comment"))),
+        control::PAUSE | control::RESUME | control::CANCEL | control::TAKEOVER | control::RELEASE => {
+            Some(("requested_by", Some("reason")))
+        }
+        _ => None,
+    }
+}
+
+/// A list filter within namespaces.
+///
+/// # Errors
+/// The filter cannot be read.
+pub fn within<'n>(query: &str, namespaces: impl Iterator<Item = &'n Namespace>) -> Result<String, CallError> {
+    let invalid = |why: String| Rejection::Invalid { what: format!("list filter {query:?}"), why };
+    let names: Vec<String> = namespaces.map(|name| format!("'{}'", name.as_str().replace('\'', "''"))).collect();
+    let only =
+        Filter::parse(&format!("Namespace IN ({})", names.join(", "))).map_err(|why| invalid(why.to_string()))?;
+    let query = Filter::parse(query).map_err(|why| invalid(why.to_string()))?;
+    Ok(query.and(only).to_string())
+}
+
+/// Recorded runs of one namespace, and nothing of others.
+pub struct Within {
+    pub histories: Arc<dyn Histories>,
+    pub namespace: Namespace,
+}
+
+impl Within {
+    fn check(&self, target: &Target) -> Result<(), CallError> {
+        if target.namespace == self.namespace {
+            return Ok(());
+        }
+        Err(Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id }.into())
+    }
+}
+
+impl Histories for Within {
+    fn run(&self, target: Target) -> Reply<'_, RunInfo> {
+        Box::pin(async move {
+            self.check(&target)?;
+            self.histories.run(target).await
+        })
+    }
+    fn list(&self, request: ListRequest) -> Reply<'_, Vec<RunInfo>> {
+        let ListRequest { query, limit } = request;
+        Box::pin(async move {
+            let query = within(&query, std::iter::once(&self.namespace))?;
+            self.histories.list(ListRequest { query, limit }).await
+        })
+    }
+    fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>> {
+        Box::pin(async move {
+            self.check(&target)?;
+            self.histories.turns(target).await
+        })
+    }
+}
+
+/// A call that is made when what comes before it lets it.
+macro_rules! ask {
+    ($self:ident, $before:expr, $backend:ident => $call:expr) => {
+        Box::pin(async move {
+            $before;
+            let $backend = &$self.backend;
+            $call.await
+        })
+    };
+}
+
+impl Backend for As {
+    fn start(&self, request: StartWorkflow) -> Reply<'_, Started> {
+        Box::pin(async move { self.backend.start(As::start(self, request)?).await })
+    }
+    fn fork(&self, mut request: ForkRequest) -> Reply<'_, Forked> {
+        Box::pin(async move {
+            self.may_use(Role::Operator, &request.namespace)?;
+            if let ForkSource::Run(source) = &request.source {
+                self.may(Role::Operator, source)?;
+            }
+            request.identity = Some(self.caller.identity(request.identity.as_ref()));
+            self.backend.fork(request).await
+        })
+    }
+    fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
+        Box::pin(async move {
+            self.may(Role::Viewer, &target)?;
+            let signal = As::signal(self, signal)?;
+            self.backend.signal(target, signal).await
+        })
+    }
+    fn signal_with_start(&self, request: StartWorkflow, signal: SignalRequest) -> Reply<'_, Started> {
+        Box::pin(async move {
+            let (request, signal) = (As::start(self, request)?, As::signal(self, signal)?);
+            self.backend.signal_with_start(request, signal).await
+        })
+    }
+    fn update(&self, target: Target, update: UpdateRequest) -> Reply<'_, UpdateOutcome> {
+        Box::pin(async move {
+            self.may(Role::Viewer, &target)?;
+            let update = As::update(self, update)?;
+            self.backend.update(target, update).await
+        })
+    }
+    fn update_with_start(&self, request: StartWorkflow, update: UpdateRequest) -> Reply<'_, (Started, UpdateOutcome)> {
+        Box::pin(async move {
+            let (request, update) = (As::start(self, request)?, As::update(self, update)?);
+            self.backend.update_with_start(request, update).await
+        })
+    }
+    fn update_result(&self, target: Target, update: UpdateId) -> Reply<'_, UpdateOutcome> {
+        ask!(self, self.may(Role::Viewer, &target)?, to => to.update_result(target, update))
+    }
+    fn query(&self, target: Target, name: QueryName, input: Payload) -> Reply<'_, Payload> {
+        ask!(self, self.may(Role::Viewer, &target)?, to => to.query(target, name, input))
+    }
+    fn cancel(&self, target: Target, because: Because) -> Reply<'_, ()> {
+        ask!(self, self.may(Role::Operator, &target)?, to => to.cancel(target, self.because(because)))
+    }
+    fn terminate(&self, target: Target, because: Because) -> Reply<'_, ()> {
+        ask!(self, self.may(Role::Operator, &target)?, to => to.terminate(target, self.because(because)))
+    }
+    fn pause(&self, target: Target, because: Because) -> Reply<'_, ()> {
+        ask!(self, self.may(Role::Operator, &target)?, to => to.pause(target, self.because(because)))
+    }
+    fn unpause(&self, target: Target, because: Because) -> Reply<'_, ()> {
+        ask!(self, self.may(Role::Operator, &target)?, to => to.unpause(target, self.because(because)))
+    }
+    fn pause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()> {
+        ask!(self, self.may(Role::Operator, &target)?, to => to.pause_activity(target, activity, self.because(because)))
+    }
+    fn unpause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()> {
+        ask!(self, self.may(Role::Operator, &target)?, to => to.unpause_activity(target, activity, self.because(because)))
+    }
+    fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Reply<'_, ()> {
+        ask!(self, self.may_complete(token).await?, to => to.complete_activity(token, completion))
+    }
+    fn describe(&self, target: Target) -> Reply<'_, Description> {
+        ask!(self, self.may(Role::Viewer, &target)?, to => to.describe(target))
+    }
+    fn list(&self, request: ListRequest) -> Reply<'_, Vec<RunInfo>> {
+        let ListRequest { query, limit } = request;
+        Box::pin(async move { self.backend.list(ListRequest { query: self.seen(query)?, limit }).await })
+    }
+    fn count(&self, query: String) -> Reply<'_, u64> {
+        Box::pin(async move { self.backend.count(self.seen(query)?).await })
+    }
+    fn result(&self, target: Target, request: ResultRequest) -> Reply<'_, Option<RunResult>> {
+        ask!(self, self.may(Role::Viewer, &target)?, to => to.result(target, request))
+    }
+    fn history(&self, target: Target, from: EventId, limit: usize) -> Reply<'_, Vec<Event>> {
+        ask!(self, self.may(Role::Viewer, &target)?, to => to.history(target, from, limit))
+    }
+    fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>> {
+        ask!(self, self.may(Role::Viewer, &target)?, to => to.turns(target))
+    }
+    fn events(&self, target: Target, from: EventId, follow: bool) -> EventStream {
+        match self.may(Role::Viewer, &target) {
+            Ok(()) => self.backend.events(target, from, follow),
+            Err(why) => Box::pin(futures_util::stream::iter([Err(why)])),
+        }
+    }
+    fn watch(&self, query: String, after: Option<GroupSeq>) -> RunEventStream {
+        match self.seen(query) {
+            Ok(query) => self.backend.watch(query, after),
+            Err(why) => Box::pin(futures_util::stream::iter([Err(why)])),
+        }
+    }
+    fn delete(&self, target: Target) -> Reply<'_, ()> {
+        ask!(self, self.may(Role::Owner, &target)?, to => to.delete(target))
+    }
+    fn verify(&self) -> Reply<'_, Value> {
+        ask!(self, self.whole(Role::Operator)?, to => to.verify())
+    }
+    fn backup(&self, to: PathBuf) -> Reply<'_, Value> {
+        ask!(self, self.whole(Role::Owner)?, backend => backend.backup(to))
+    }
+    fn store_info(&self) -> Reply<'_, Value> {
+        ask!(self, self.whole(Role::Viewer)?, to => to.store_info())
+    }
+    fn health(&self) -> Reply<'_, Health> {
+        self.backend.health()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fake::Fake;
+
+    fn caller(role: Role, namespaces: Option<&[&str]>) -> Caller {
+        let namespaces = namespaces.map(|names| names.iter().map(|name| Namespace::of(*name)).collect());
+        Caller { name: "ann".into(), role, namespaces }
+    }
+
+    fn signed(role: Role, name: &str, input: Value) -> Value {
+        let it = As::new(Arc::new(Fake::new()), caller(role, None));
+        it.signed(name, Payload::encode(&input).unwrap(), Some(&Identity::of("me@here"))).to_json()
+    }
+
+    /// What is recorded as approver is the token's name; whom the request names is a comment.
+    #[test]
+    fn an_answer_is_signed_with_the_name_of_the_token() {
+        let answer = |by: &str| json!({ "approval_id": "a", "approved": true, "approver": by, "comment": "fine" });
+        let told = signed(Role::Approver, SIGNAL_APPROVAL, answer("bob"));
+        assert_eq!((told["approver"].as_str(), told["comment"].as_str()), (Some("ann"), Some("by bob: fine")));
+        for own in ["ann", "me@here", ""] {
+            let told = signed(Role::Approver, SIGNAL_APPROVAL, answer(own));
+            assert_eq!((told["approver"].as_str(), told["comment"].as_str()), (Some("ann"), Some("fine")), "{own}");
+        }
+        let of_agent =
+            signed(Role::Approver, SIGNAL_APPROVAL, json!({ "id": "a1", "hash": "h", "by": "bob", "approved": true }));
+        assert_eq!((of_agent["by"].as_str(), of_agent["reason"].as_str()), (Some("ann"), Some("by bob")));
+        let paused = signed(Role::Operator, control::PAUSE, json!({ "requested_by": "bob" }));
+        assert_eq!((paused["requested_by"].as_str(), paused["reason"].as_str()), (Some("ann"), Some("by bob")));
+        let other = json!({ "approver": "bob" });
+        assert_eq!(signed(Role::Operator, "some_signal", other.clone()), other, "others' messages are theirs");
+    }
+
+    #[tokio::test]
+    async fn a_role_may_what_it_may_and_no_more() {
+        let fake = Arc::new(Fake::new());
+        let target = || Target::workflow("order-7".into());
+        let signal = |name: &str| SignalRequest {
+            name: SignalName::of(name),
+            input: Payload::null(),
+            identity: None,
+            request_id: None,
+        };
+        for (role, looks, answers, acts, owns) in [
+            (Role::Viewer, true, false, false, false),
+            (Role::Approver, true, true, false, false),
+            (Role::Operator, true, true, true, false),
+            (Role::Owner, true, true, true, true),
+        ] {
+            let it = As::new(fake.clone(), caller(role, None));
+            assert_eq!(it.describe(target()).await.is_ok(), looks, "{role}");
+            assert_eq!(Backend::signal(&it, target(), signal(SIGNAL_APPROVAL)).await.is_ok(), answers, "{role}");
+            assert_eq!(Backend::signal(&it, target(), signal("other")).await.is_ok(), acts, "{role}");
+            assert_eq!(it.terminate(target(), Because::default()).await.is_ok(), acts, "{role}");
+            assert_eq!(it.delete(target()).await.is_ok(), owns, "{role}");
+            assert_eq!(it.backup("/x".into()).await.is_ok(), owns, "{role}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_of_a_namespace_sees_no_other() {
+        let fake = Arc::new(Fake::new());
+        let it = As::new(fake.clone(), caller(Role::Owner, Some(&["dev"])));
+        let target = Target::workflow("order-7".into());
+        assert!(matches!(it.describe(target.clone()).await, Err(CallError::Rejected(Rejection::NotFound { .. }))));
+        assert!(it.terminate(target.clone(), Because::default()).await.is_err());
+        assert!(it.store_info().await.is_err() && it.backup("/x".into()).await.is_err());
+        assert!(Backend::start(&it, StartWorkflow::new("order".into(), "o".into())).await.is_err());
+        assert_eq!(fake.calls(), Vec::<String>::new());
+        it.list(ListRequest { query: "WorkflowType = 'a' ORDER BY CloseTime".into(), limit: 5 }).await.unwrap();
+        let asked = fake.calls().remove(0);
+        assert!(asked.contains("Namespace IN") && asked.contains("dev") && asked.contains("ORDER BY"), "{asked}");
+        assert!(it.describe(Target { namespace: Namespace::of("dev"), ..target }).await.is_ok());
+    }
+}

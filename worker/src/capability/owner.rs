@@ -1,0 +1,84 @@
+//! What the worker's owner allows its capabilities, as the configuration says it (engine.md G36, G37).
+//!
+//! Invariant: it only narrows or names; what a guard means is decided by the capability that it is handed to. What is
+//! absent leaves the default of that capability.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::CapabilityConfig;
+use super::process::ProcessLimits;
+
+/// The guards of a worker.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Guards {
+    pub process: ProcessGuards,
+    pub http: HttpGuards,
+    pub file: FileGuards,
+}
+
+/// Which commands may run, and with how much.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProcessGuards {
+    /// The only commands allowed: a name matches the first word as written, so a path must be listed as a path.
+    pub allow: Option<Vec<String>>,
+    /// Between SIGTERM and SIGKILL.
+    pub kill_grace_ms: Option<u64>,
+    /// Bytes of address space of one process.
+    pub address_space: Option<u64>,
+    /// Seconds of processor time of one process.
+    pub cpu_seconds: Option<u64>,
+    /// Bytes of one file that is written.
+    pub file_size: Option<u64>,
+    pub open_files: Option<u64>,
+}
+
+/// Which addresses may be reached, and where headers may take secrets from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpGuards {
+    /// Hosts (names or addresses, without port) that may be reached wherever they are, private addresses included.
+    pub allow_hosts: Vec<String>,
+    /// Every address may be reached.
+    pub allow_private: bool,
+    /// The only variables that headers may take secrets from.
+    pub secret_env: Option<Vec<String>>,
+    /// The only directories that headers may take secrets from.
+    pub secret_dirs: Option<Vec<PathBuf>>,
+}
+
+/// Which directories files may lie in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FileGuards {
+    /// The only directories that a root may be, or be in.
+    pub roots: Option<Vec<PathBuf>>,
+}
+
+impl Guards {
+    /// Hands each guard to its capability.
+    pub fn apply(&self, config: &mut CapabilityConfig) {
+        let ProcessGuards { allow, kill_grace_ms, address_space, cpu_seconds, file_size, open_files } = &self.process;
+        config.process.allow.clone_from(allow);
+        if let Some(grace) = kill_grace_ms {
+            config.process.kill_grace = Duration::from_millis(*grace);
+        }
+        config.process.limits = ProcessLimits {
+            address_space: *address_space,
+            cpu_seconds: *cpu_seconds,
+            file_size: *file_size,
+            open_files: *open_files,
+        };
+        let HttpGuards { allow_hosts, allow_private, secret_env, secret_dirs } = &self.http;
+        config.http.allow_hosts.clone_from(allow_hosts);
+        config.http.allow_private = *allow_private;
+        config.http.secret_env.clone_from(secret_env);
+        config.http.secret_dirs.clone_from(secret_dirs);
+        config.file.roots.clone_from(&self.file.roots);
+    }
+}

@@ -1,0 +1,409 @@
+//! The owner's configuration: `bosun.toml`, the environment, and `--set`, as one set of values.
+//!
+//! Invariant: for every key a flag (`--set KEY=VALUE`, or the option of its own where there is one) goes before the
+//! environment (`BOSUN_` and the key in capitals), and that before the file. A key that is not known is an error that names
+//! it, so that a guard that is misspelt is never silently absent. It reads; what the values mean stands where they are used.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Command, Subcommand};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::error::CliError;
+use super::exit::Exit;
+use super::explain::Code;
+use super::output::{Cell, Paint, Screen};
+use crate::capability::owner::{FileGuards, Guards, HttpGuards, ProcessGuards};
+
+/// The file in the working directory.
+const FILE: &str = "bosun.toml";
+
+/// Everything that can be set. What is absent has the default that the option of the same name shows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The data directory (`--data`).
+    pub data: Option<PathBuf>,
+    /// The control API (`--address`).
+    pub address: Option<String>,
+    /// The file with the token (`--token-file`).
+    pub token_file: Option<PathBuf>,
+    pub namespace: Option<String>,
+    /// `text`, `json`, `jsonl` or `none`.
+    pub output: Option<String>,
+    pub worker: WorkerConfig,
+    pub process: ProcessGuards,
+    pub http: HttpGuards,
+    pub file: FileGuards,
+}
+
+impl Config {
+    /// What the owner allows the capabilities.
+    pub fn guards(&self) -> Guards {
+        Guards { process: self.process.clone(), http: self.http.clone(), file: self.file.clone() }
+    }
+}
+
+/// What `worker run` begins with: its options, by their names.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkerConfig {
+    pub port: Option<u16>,
+    pub bind: Option<String>,
+    pub allow_host: Vec<String>,
+    pub slots: Option<u64>,
+    pub queue: Vec<String>,
+    pub drain_timeout: Option<String>,
+}
+
+/// Keys, each with what a text in the environment stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Number,
+    Switch,
+    /// Separated by commas.
+    Texts,
+}
+
+/// Every key. A new one stands here and in its structure; a test holds them together.
+const KEYS: &[(&str, Kind)] = &[
+    ("data", Kind::Text),
+    ("address", Kind::Text),
+    ("token_file", Kind::Text),
+    ("namespace", Kind::Text),
+    ("output", Kind::Text),
+    ("worker.port", Kind::Number),
+    ("worker.bind", Kind::Text),
+    ("worker.allow_host", Kind::Texts),
+    ("worker.slots", Kind::Number),
+    ("worker.queue", Kind::Texts),
+    ("worker.drain_timeout", Kind::Text),
+    ("process.allow", Kind::Texts),
+    ("process.kill_grace_ms", Kind::Number),
+    ("process.address_space", Kind::Number),
+    ("process.cpu_seconds", Kind::Number),
+    ("process.file_size", Kind::Number),
+    ("process.open_files", Kind::Number),
+    ("http.allow_hosts", Kind::Texts),
+    ("http.allow_private", Kind::Switch),
+    ("http.secret_env", Kind::Texts),
+    ("http.secret_dirs", Kind::Texts),
+    ("file.roots", Kind::Texts),
+];
+
+/// The variable of a key. The data directory has kept the name that it always had.
+fn variable_of(key: &str) -> String {
+    match key {
+        "data" => "BOSUN_STORE".to_owned(),
+        key => format!("BOSUN_{}", key.replace('.', "_").to_ascii_uppercase()),
+    }
+}
+
+/// The configuration with the origin of each value.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Loaded {
+    pub config: Config,
+    /// By key: `flag`, the variable, or the file.
+    origins: BTreeMap<String, (Value, String)>,
+}
+
+impl Loaded {
+    /// Reads the configuration of a command line: the file that it names or that is found, then the environment, then
+    /// `--set`.
+    ///
+    /// # Errors
+    /// A file that is named and not there, a key that is not known, a value of the wrong kind.
+    pub fn of(args: &[OsString], environment: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, CliError> {
+        let mut origins = BTreeMap::new();
+        if let Some(path) = file_of(args, environment)? {
+            for (key, value) in read_file(&path)? {
+                origins.insert(key, (value, path.display().to_string()));
+            }
+        }
+        for (key, kind) in KEYS {
+            let variable = variable_of(key);
+            if let Some(text) = environment(&variable) {
+                let value = kind.read(&text).ok_or_else(|| wrong(&format!("{variable}={text}: {}", kind.wanted())))?;
+                origins.insert((*key).to_owned(), (value, variable));
+            }
+        }
+        for set in values_of(args, "--set") {
+            let (key, text) = set.split_once('=').ok_or_else(|| wrong("--set takes KEY=VALUE"))?;
+            let kind = kind_of(key).ok_or_else(|| unknown(key, "--set"))?;
+            let value = kind.read(text).ok_or_else(|| wrong(&format!("--set {key}={text}: {}", kind.wanted())))?;
+            origins.insert(key.to_owned(), (value, "--set".to_owned()));
+        }
+        let mut whole = Map::new();
+        for (key, (value, _)) in &origins {
+            put(&mut whole, key, value.clone());
+        }
+        let config = serde_path_to_error::deserialize(Value::Object(whole))
+            .map_err(|why| wrong(&format!("`{}`: {}", why.path(), why.inner())))?;
+        Ok(Loaded { config, origins })
+    }
+
+    /// The options' defaults become what is configured. clap itself reads flags and the environment.
+    pub(super) fn defaults_of(&self, command: Command) -> Command {
+        let Config { data, address, token_file, namespace, output, worker, process: _, http: _, file: _ } =
+            &self.config;
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let number = |number: Option<u64>| number.map(|number| number.to_string());
+        let globals = [
+            ("data", path(data)),
+            ("address", address.clone()),
+            ("token_file", path(token_file)),
+            ("namespace", namespace.clone()),
+            ("output", output.clone()),
+        ];
+        let ones = [
+            ("port", number(worker.port.map(u64::from))),
+            ("bind", worker.bind.clone()),
+            ("slots", number(worker.slots)),
+            ("drain_timeout", worker.drain_timeout.clone()),
+        ];
+        let many = [("allow_host", worker.allow_host.clone()), ("queue", worker.queue.clone())];
+        let command = globals.into_iter().fold(command, with_default);
+        command.mut_subcommand("worker", |command| {
+            command.mut_subcommand("run", |command| {
+                let command = ones.into_iter().fold(command, with_default);
+                many.into_iter().filter(|(_, values)| !values.is_empty()).fold(command, |command, (id, values)| {
+                    let values: Vec<&'static str> = values.into_iter().map(kept).collect();
+                    command.mut_arg(id, |arg| arg.default_values(values))
+                })
+            })
+        })
+    }
+}
+
+fn with_default(command: Command, (id, value): (&'static str, Option<String>)) -> Command {
+    match value {
+        Some(value) => command.mut_arg(id, |arg| arg.default_value(kept(value))),
+        None => command,
+    }
+}
+
+/// clap keeps defaults as long as the process lives; there are a few, read once.
+fn kept(text: String) -> &'static str {
+    Box::leak(text.into_boxed_str())
+}
+
+impl Kind {
+    fn read(self, text: &str) -> Option<Value> {
+        Some(match self {
+            Kind::Text => json!(text),
+            Kind::Number => json!(text.trim().parse::<u64>().ok()?),
+            Kind::Switch => json!(text.trim().parse::<bool>().ok()?),
+            Kind::Texts => json!(text.split(',').map(str::trim).filter(|one| !one.is_empty()).collect::<Vec<_>>()),
+        })
+    }
+    fn wanted(self) -> &'static str {
+        match self {
+            Kind::Text => "a text is wanted",
+            Kind::Number => "a whole number is wanted",
+            Kind::Switch => "true or false is wanted",
+            Kind::Texts => "texts separated by commas are wanted",
+        }
+    }
+}
+
+fn kind_of(key: &str) -> Option<Kind> {
+    KEYS.iter().find(|(known, _)| *known == key).map(|(_, kind)| *kind)
+}
+
+/// Puts a value under a path of names.
+fn put(object: &mut Map<String, Value>, key: &str, value: Value) {
+    match key.split_once('.') {
+        None => _ = object.insert(key.to_owned(), value),
+        Some((first, rest)) => {
+            let below = object.entry(first).or_insert_with(|| json!({}));
+            if let Value::Object(below) = below {
+                put(below, rest, value);
+            }
+        }
+    }
+}
+
+/// The values of an option of the command line, before clap reads it.
+fn values_of(args: &[OsString], option: &str) -> Vec<String> {
+    let mut values = Vec::new();
+    let mut args = args.iter().map(|arg| arg.to_string_lossy()).take_while(|arg| arg != "--");
+    while let Some(arg) = args.next() {
+        if arg == option {
+            values.extend(args.next().map(|value| value.into_owned()));
+        } else if let Some(value) = arg.strip_prefix(option).and_then(|rest| rest.strip_prefix('=')) {
+            values.push(value.to_owned());
+        }
+    }
+    values
+}
+
+/// The file: `--config`, `BOSUN_CONFIG_FILE`, `./bosun.toml`, or the user's own. One that is named must be there.
+fn file_of(args: &[OsString], environment: &dyn Fn(&str) -> Option<String>) -> Result<Option<PathBuf>, CliError> {
+    let named = values_of(args, "--config").pop().or_else(|| environment("BOSUN_CONFIG_FILE")).map(PathBuf::from);
+    if let Some(named) = named {
+        return match named.is_file() {
+            true => Ok(Some(named)),
+            false => Err(wrong(&format!("there is no file {}", named.display()))),
+        };
+    }
+    let home = environment("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| environment("HOME").map(|home| Path::new(&home).join(".config")));
+    let own = home.map(|home| home.join("bosun/config.toml"));
+    Ok([Some(PathBuf::from(FILE)), own].into_iter().flatten().find(|path| path.is_file()))
+}
+
+/// The keys of a file with their values.
+fn read_file(path: &Path) -> Result<Vec<(String, Value)>, CliError> {
+    let bad = |why: String| wrong(&format!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|why| bad(why.to_string()))?;
+    let value: Value = toml::from_str(&text).map_err(|why| bad(why.to_string()))?;
+    let mut found = Vec::new();
+    collect("", &value, &mut found);
+    match found.iter().find(|(key, _)| kind_of(key).is_none()) {
+        Some((key, _)) => Err(unknown(key, &path.display().to_string())),
+        None => Ok(found),
+    }
+}
+
+fn collect(above: &str, value: &Value, found: &mut Vec<(String, Value)>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                let key = if above.is_empty() { name.clone() } else { format!("{above}.{name}") };
+                collect(&key, value, found);
+            }
+        }
+        value => found.push((above.to_owned(), value.clone())),
+    }
+}
+
+fn wrong(why: &str) -> CliError {
+    CliError::new(Code::Usage, format!("the configuration: {why}")).help("`bosun config list` shows every key")
+}
+
+fn unknown(key: &str, place: &str) -> CliError {
+    wrong(&format!("{place}: no key is called `{key}`"))
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ConfigVerb {
+    /// Every key with its value and where that comes from.
+    #[command(visible_alias = "ls")]
+    List,
+    /// Print the JSON Schema of `bosun.toml`, for editors.
+    Schema,
+}
+
+pub(super) fn config(screen: &mut Screen, loaded: &Loaded, verb: ConfigVerb) -> Exit {
+    match verb {
+        ConfigVerb::Schema => screen.block(&format!("{:#}", json!(schemars::schema_for!(Config)))),
+        ConfigVerb::List => list(screen, loaded),
+    }
+    Exit::Ok
+}
+
+fn list(screen: &mut Screen, loaded: &Loaded) {
+    let found = |key: &str| loaded.origins.get(key).cloned().unwrap_or_else(|| (Value::Null, "default".to_owned()));
+    let rows: Vec<Value> = KEYS
+        .iter()
+        .map(|(key, _)| {
+            let (value, origin) = found(key);
+            json!({ "key": key, "value": value, "origin": origin, "variable": variable_of(key) })
+        })
+        .collect();
+    let cells = rows.iter().map(|row| {
+        let text = |name: &str| super::result::value_text(&row[name]);
+        let value = if row["value"].is_null() { "-".to_owned() } else { row["value"].to_string() };
+        vec![
+            Cell::of(text("key"), Paint::Bold),
+            value.into(),
+            text("origin").into(),
+            Cell::of(text("variable"), Paint::Dim),
+        ]
+    });
+    let cells = cells.collect();
+    screen.objects("config.list", "keys", rows);
+    screen.table(&["key", "value", "origin", "variable"], cells);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loaded(file: &str, environment: &[(&str, &str)], args: &[&str]) -> Result<Loaded, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bosun.toml");
+        std::fs::write(&path, file).unwrap();
+        let mut words: Vec<OsString> = vec!["bosun".into(), "--config".into(), path.into()];
+        words.extend(args.iter().map(OsString::from));
+        let variable =
+            |name: &str| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        Loaded::of(&words, &variable).map_err(|why| why.message)
+    }
+
+    #[test]
+    fn a_flag_goes_before_the_environment_and_that_before_the_file() {
+        let file = "namespace = \"file\"\n[http]\nallow_hosts = [\"a\"]\nallow_private = true\n[worker]\nslots = 3\n";
+        let all = loaded(
+            file,
+            &[("BOSUN_HTTP_ALLOW_HOSTS", "b, c"), ("BOSUN_WORKER_SLOTS", "4")],
+            &["--set", "worker.slots=5", "--set=process.allow=git,true"],
+        );
+        let all = all.unwrap();
+        assert_eq!(all.config.namespace.as_deref(), Some("file"));
+        assert_eq!(all.config.http.allow_hosts, ["b", "c"]);
+        assert!(all.config.http.allow_private);
+        assert_eq!(all.config.worker.slots, Some(5));
+        assert_eq!(all.config.process.allow, Some(vec!["git".to_owned(), "true".to_owned()]));
+        assert_eq!(all.origins["worker.slots"].1, "--set");
+        assert_eq!(all.origins["http.allow_hosts"].1, "BOSUN_HTTP_ALLOW_HOSTS");
+    }
+
+    #[test]
+    fn what_is_not_known_or_of_another_kind_is_refused_by_name() {
+        for (file, args, part) in [
+            ("[process]\nalow = [\"git\"]\n", vec![], "no key is called `process.alow`"),
+            ("[http]\nallow_hosts = \"a\"\n", vec![], "http.allow_hosts"),
+            ("= 1", vec![], "bosun.toml"),
+            ("", vec!["--set", "worker.slots=many"], "a whole number is wanted"),
+            ("", vec!["--set", "file.root=/"], "no key is called `file.root`"),
+        ] {
+            let why = loaded(file, &[], &args).unwrap_err();
+            assert!(why.contains(part), "{why}");
+        }
+        let missing = Loaded::of(&["bosun".into(), "--config=/nonexistent".into()], &|_| None);
+        assert!(missing.unwrap_err().message.contains("there is no file /nonexistent"));
+    }
+
+    /// Each key has a place in the structure, and each place a key.
+    #[test]
+    fn keys_and_structure_fit() {
+        let mut known: Vec<String> = KEYS.iter().map(|(key, _)| (*key).to_owned()).collect();
+        for (key, kind) in KEYS {
+            let text = match kind {
+                Kind::Number => "1",
+                Kind::Switch => "true",
+                Kind::Text | Kind::Texts => "x",
+            };
+            loaded("", &[], &["--set", &format!("{key}={text}")]).unwrap();
+        }
+        let schema = json!(schemars::schema_for!(Config));
+        let mut places = Vec::new();
+        for (name, value) in schema["properties"].as_object().unwrap() {
+            let below = value["$ref"].as_str().and_then(|path| path.rsplit('/').next());
+            match below.map(|below| schema["$defs"][below]["properties"].as_object().unwrap()) {
+                Some(below) => places.extend(below.keys().map(|key| format!("{name}.{key}"))),
+                None => places.push(name.clone()),
+            }
+        }
+        known.sort();
+        places.sort();
+        assert_eq!(known, places);
+    }
+}
