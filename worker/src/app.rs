@@ -28,11 +28,12 @@ use crate::agent::{self, Conversations, WithAgents};
 use crate::capability::mcp::McpConfig;
 use crate::capability::model::ModelConfig;
 use crate::capability::{self, CapabilityConfig};
-use crate::cli::{self, PlanFile, PlanLoader, Program};
+use crate::cli::{self, PlanFile, PlanLoader, PlanRequest, Program};
 use crate::embedded::{Opening, Registries};
 use crate::examples;
 use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
-use crate::supervisor::spec::{SupervisorSpec, Via, ViaModel, read_spec_with};
+use crate::supervisor::spec::{SupervisorSpec, Via, ViaModel, is_spec as is_document_of_spec, read_spec_with};
+use crate::supervisor::team::registry::check_process_depth;
 use crate::supervisor::{self, PLAN_RUN, PlanRunInput};
 
 /// The builder of a program.
@@ -178,12 +179,12 @@ fn capabilities(opening: &Opening<'_>, activities: &mut ActivityRegistry) -> Res
     capability::register(activities, &config).map_err(|why| format!("the HTTP client: {why}"))
 }
 
-/// Whether a file is a supervisor's spec: it says so, or names a preset. One that is no YAML is told by its lines, so that
+/// Whether a file is a supervisor's spec: it says so, names a preset, or is one of another system. One that is no YAML is told by its lines, so that
 /// the right reader says what is wrong with it.
 fn is_spec(text: &str) -> bool {
     let short = text.len() <= supervisor::PLAN_BYTES_MAX;
     match short.then(|| supervisor::parse_yaml(text)) {
-        Some(Ok(value)) => value.get("preset").is_some() || value.get("kind").is_some_and(|kind| kind == "supervisor"),
+        Some(Ok(value)) => is_document_of_spec(&value),
         Some(Err(_)) | None => {
             text.lines().any(|line| line.starts_with("preset:") || line.trim_end() == "kind: supervisor")
         }
@@ -191,7 +192,8 @@ fn is_spec(text: &str) -> bool {
 }
 
 /// A plan runs in the working directory of the command.
-fn load_plan(path: &Path) -> Result<PlanFile, String> {
+fn load_plan(request: &PlanRequest) -> Result<PlanFile, String> {
+    let path = request.path.as_path();
     let text = std::fs::read_to_string(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
     let name = path.file_stem().map_or_else(|| "plan".to_owned(), |name| name.to_string_lossy().into_owned());
     let shown = path.to_string_lossy();
@@ -201,18 +203,26 @@ fn load_plan(path: &Path) -> Result<PlanFile, String> {
             let path = folder.join(file);
             std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
         };
-        let mut read =
-            read_spec_with(&shown, &text, &serde_json::Value::Null, &files).map_err(|why| why.to_string())?;
+        let mut read = read_spec_with(&shown, &text, &request.overrides, &files).map_err(|why| why.to_string())?;
         let mut notes: Vec<String> = read.warnings.iter().map(|warning| format!("warning: {warning}")).collect();
         notes.extend(std::env::var("BOSUN_MODEL").ok().and_then(|model| played_by(&model, &models(), &mut read.spec)));
         let resolved = read.resolve().map_err(|why| why.to_string())?;
-        let input = Payload::encode(&SupervisorInput::new(resolved)).map_err(|why| why.to_string())?;
-        return Ok(PlanFile { name, workflow_type: WorkflowType::of(SUPERVISOR), input, notes });
+        let too_deep = check_process_depth(request.depth, resolved.spec.delegation.max_depth).err();
+        let refused = too_deep.map(|why| why.tool_result());
+        let input = SupervisorInput::new(resolved).at_depth(request.depth);
+        if let Some(why) = input.refused().filter(|_| refused.is_none()) {
+            return Err(format!("Invalid supervisor spec at '{shown}'. {why}"));
+        }
+        let input = Payload::encode(&input).map_err(|why| why.to_string())?;
+        return Ok(PlanFile { name, workflow_type: WorkflowType::of(SUPERVISOR), input, notes, refused });
+    }
+    if request.overrides.as_object().is_some_and(|overrides| !overrides.is_empty()) {
+        return Err(format!("{shown} is a plan, not a supervisor's spec: nothing of it can be set from outside"));
     }
     let directory = std::env::current_dir().map_err(|why| format!("the working directory: {why}"))?;
     let input = PlanRunInput::read(&shown, &text, &directory.to_string_lossy());
     let input = Payload::encode(&input.map_err(|why| why.to_string())?).map_err(|why| why.to_string())?;
-    Ok(PlanFile { name, workflow_type: WorkflowType::of(PLAN_RUN), input, notes: Vec::new() })
+    Ok(PlanFile { name, workflow_type: WorkflowType::of(PLAN_RUN), input, notes: Vec::new(), refused: None })
 }
 
 /// The models that the environment names.

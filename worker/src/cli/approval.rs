@@ -97,6 +97,8 @@ enum Kind {
     Question,
     /// A tool call of an agent.
     ToolCall,
+    /// A version of a plan, or a run that somebody holds: answered by other verbs.
+    Elsewhere,
 }
 
 /// One thing that waits for a person.
@@ -111,18 +113,41 @@ impl Waiting {
         self.request["id"].as_str().unwrap_or_default()
     }
 
+    fn word(&self) -> &str {
+        match self.kind {
+            Kind::Question => "question",
+            Kind::Approval | Kind::ToolCall => "approval",
+            Kind::Elsewhere => self.request["kind"].as_str().unwrap_or("plan"),
+        }
+    }
+
+    /// The command that answers.
+    fn answer(&self) -> String {
+        match self.kind {
+            Kind::Question if self.request.pointer("/payload/kind/tool_approval").is_some() => {
+                format!("bosun approval answer {} true", self.id())
+            }
+            Kind::Question => format!("bosun approval answer {} ANSWER", self.id()),
+            Kind::Approval | Kind::ToolCall => format!("bosun approval approve {}", self.id()),
+            Kind::Elsewhere => value_text(&self.request["answer"]),
+        }
+    }
+
     fn line(&self) -> String {
         let text = |key: &str| value_text(&self.request[key]);
         match self.kind {
             Kind::Approval => {
                 let reasons = self.request["reasons"].as_array().cloned().unwrap_or_default();
                 let reasons: Vec<String> = reasons.iter().map(value_text).collect();
-                let (id, action, risk, about) = (text("id"), text("action"), text("risk"), text("description"));
+                let (id, risk, about) = (text("id"), text("risk"), text("description"));
+                // What is asked about, also where no action is named.
+                let action = text(if self.request["subject"].is_string() { "subject" } else { "action" });
                 let until = moment(&self.request["deadline"]);
                 format!("{id}  {action} (risk {risk}): {about}  until {until}  {}", reasons.join("; "))
             }
             Kind::Question => format!("{}  task {}: {}", text("id"), text("task"), text("payload")),
             Kind::ToolCall => format!("{}  tool {}: {}", text("id"), text("tool"), self.request["arguments"]),
+            Kind::Elsewhere => format!("{}  {} by {}", text("id"), text("what"), text("whom")),
         }
     }
 }
@@ -173,11 +198,19 @@ async fn waiting(cx: &Context, target: &Target, workflow_type: &WorkflowType) ->
     let mut all = Vec::new();
     let queries: &[(Kind, &str)] = match workflow_type.as_str() {
         AGENT => &[(Kind::ToolCall, "approvals")],
-        _ => &[(Kind::Approval, "pending_approvals"), (Kind::Question, "pending_interrupts")],
+        _ => &[
+            (Kind::Approval, "pending_approvals"),
+            (Kind::Question, "pending_interrupts"),
+            (Kind::Elsewhere, "waiting"),
+        ],
     };
     for (kind, query) in queries {
         let answer = ask(cx, target, query, &Value::Null).await?;
         for request in answer.as_array().into_iter().flatten() {
+            // These two have queries of their own, which say more.
+            if *kind == Kind::Elsewhere && matches!(request["kind"].as_str(), Some("approval" | "question")) {
+                continue;
+            }
             let mut request = request.clone();
             // Agents count their own approvals; the run makes the id one of all.
             if let (Kind::ToolCall, Some(run_id)) = (kind, target.run_id) {
@@ -203,18 +236,17 @@ async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
             Err(why) => return Err(why),
         }
     }
-    let word = |kind: Kind| if kind == Kind::Question { "question" } else { "approval" };
-    let view = |one: &Waiting| json!({ "kind": word(one.kind), "workflow_id": one.target.workflow_id, "request": one.request });
+    let view = |one: &Waiting| json!({ "kind": one.word(), "answer": one.answer(), "workflow_id": one.target.workflow_id, "request": one.request });
     cx.screen.object("approval.list", json!({ "waiting": all.iter().map(view).collect::<Vec<Value>>() }));
     if all.is_empty() {
         cx.screen.line("nobody is asked anything".to_owned());
     }
     for one in &all {
-        cx.screen.line(one.line());
+        cx.screen.line(format!("{} {}", one.target.workflow_id, one.line()));
+        cx.screen.line(format!("    {}", one.answer()));
     }
     if let Some(first) = all.first() {
-        let verb = if first.kind == Kind::Question { "answer" } else { "approve" };
-        cx.screen.next(&format!("bosun approval {verb} {}", first.id()));
+        cx.screen.next(&first.answer());
     }
     Ok(Exit::Ok)
 }
@@ -225,7 +257,9 @@ async fn pending(cx: &mut Context, kind: Kind, id: &str) -> Result<Waiting, CliE
     let runs = open_runs(cx, run).await?;
     for (target, workflow_type) in &runs {
         let asked = waiting(cx, target, workflow_type).await?;
-        let fits = |one: &Waiting| one.id() == id && (one.kind == Kind::Question) == (kind == Kind::Question);
+        let fits = |one: &Waiting| {
+            one.id() == id && one.kind != Kind::Elsewhere && (one.kind == Kind::Question) == (kind == Kind::Question)
+        };
         if let Some(found) = asked.into_iter().find(fits) {
             return Ok(found);
         }
@@ -239,7 +273,7 @@ async fn decide(cx: &mut Context, decision: Decision, approved: bool) -> Result<
     let by = decision.by.clone().unwrap_or_else(|| cx.identity.to_string());
     let input = match found.kind {
         Kind::ToolCall => of_tool_call(&found, &decision, approved, &by)?,
-        Kind::Approval | Kind::Question => of_supervisor(&found, &decision, approved, &by),
+        Kind::Approval | Kind::Question | Kind::Elsewhere => of_supervisor(&found, &decision, approved, &by),
     };
     send(cx, &found.target, SIGNAL_APPROVAL, &input).await?;
     let word = if approved { "approved" } else { "rejected" };

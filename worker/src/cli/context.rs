@@ -4,10 +4,11 @@
 //! give it both. How the backend was found does not show here, except for whether anybody carries runs on.
 
 use std::io::{BufRead, IsTerminal};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bosun_engine::*;
+use serde_json::Value;
 
 use super::error::{CliError, one_line};
 use super::explain::Code;
@@ -37,10 +38,22 @@ pub struct PlanFile {
     pub input: Payload,
     /// What whoever starts it should know.
     pub notes: Vec<String>,
+    /// Printed in place of a start: a program that called this one reads it (SUP-08).
+    pub refused: Option<Value>,
+}
+
+/// A plan file as somebody wants it run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlanRequest {
+    pub path: PathBuf,
+    /// A mapping like the file itself, which wins over it.
+    pub overrides: Value,
+    /// How deep below other runs or processes.
+    pub depth: u32,
 }
 
 /// Reads a plan file. The error is for people and names the field.
-pub type PlanLoader = fn(&Path) -> Result<PlanFile, String>;
+pub type PlanLoader = fn(&PlanRequest) -> Result<PlanFile, String>;
 
 impl Context {
     pub fn because(&self, reason: Option<&str>) -> Because {

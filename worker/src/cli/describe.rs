@@ -12,6 +12,7 @@ use super::exit::Exit;
 use super::list::{run_json, shell_word, status_paint};
 use super::output::{Paint, Screen, one_line};
 use super::resolve::run_of;
+use super::waiting::waiting;
 
 #[derive(Debug, Args)]
 pub struct DescribeArgs {
@@ -22,10 +23,16 @@ pub struct DescribeArgs {
 pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     let description = cx.backend.describe(target).await?;
-    let object = description_json(&cx.screen, &description);
+    let waiting = waiting(cx, &description.info).await;
+    let mut object = description_json(&cx.screen, &description);
+    object["waiting"] = json!(waiting);
     cx.screen.object("workflow.describe", object);
     head(&mut cx.screen, &description);
     pending(&mut cx.screen, &description);
+    for one in &waiting {
+        cx.screen.field("waits for", format!("{}: {}", one.whom, one_line(&one.what)));
+        cx.screen.field("answer with", &one.answer);
+    }
     let id = shell_word(description.info.workflow_id.as_str());
     let next = if description.info.status.is_open() { "show --follow" } else { "result" };
     cx.screen.next(&format!("bosun {next} {id}"));

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{Cell, Paint, Screen};
+use super::output::{Cell, Paint, Screen, one_line};
+use super::waiting::{Waiting, waiting};
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
@@ -26,12 +27,20 @@ pub struct CountArgs {
     pub query: String,
 }
 
+/// Open runs that `list` asks what they wait for.
+const ASKED_MAX: usize = 50;
 const COLUMNS: &[&str] = &["workflow_id", "workflow_type", "status", "started_at", "closed_at", "run_id", "summary"];
 
 pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliError> {
     let limit = usize::try_from(args.limit).unwrap_or(1_000);
     let runs = cx.backend.list(ListRequest { query: args.query, limit }).await?;
-    let rows = runs.iter().map(|run| run_json(&cx.screen, run)).collect();
+    let waits = waits(cx, &runs).await;
+    let object = |(run, waits): (&RunInfo, &Vec<Waiting>)| {
+        let mut object = run_json(&cx.screen, run);
+        object["waiting"] = json!(waits);
+        object
+    };
+    let rows = runs.iter().zip(&waits).map(object).collect();
     cx.screen.objects("workflow.list", "workflows", rows);
     if runs.is_empty() {
         cx.screen.note("no workflow executions");
@@ -39,11 +48,27 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
     }
     let rows = runs.iter().map(|run| row(&cx.screen, run)).collect();
     cx.screen.table(COLUMNS, rows);
+    for (run, waits) in runs.iter().zip(&waits) {
+        for one in waits {
+            cx.screen.line(format!("{} {}", run.workflow_id, one_line(&one.text())));
+        }
+    }
     if runs.len() == limit {
         cx.screen.note(&format!("the first {limit}; say --limit for more"));
     }
     cx.screen.next(&format!("bosun describe {}", shell_word(runs[0].workflow_id.as_str())));
     Ok(Exit::Ok)
+}
+
+/// What the newest of the open runs wait for: each has to be asked.
+async fn waits(cx: &Context, runs: &[RunInfo]) -> Vec<Vec<Waiting>> {
+    let (mut all, mut asked) = (Vec::new(), 0);
+    for run in runs {
+        let ask = run.status.is_open() && asked < ASKED_MAX;
+        asked += usize::from(ask);
+        all.push(if ask { waiting(cx, run).await } else { Vec::new() });
+    }
+    all
 }
 
 pub(super) async fn count(cx: &mut Context, args: CountArgs) -> Result<Exit, CliError> {

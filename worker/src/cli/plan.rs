@@ -6,18 +6,23 @@
 use std::path::Path;
 
 use bosun_engine::*;
-use serde_json::Value;
+use futures_util::StreamExt;
+use serde_json::{Map, Value};
 
-use super::context::{Context, PlanFile, PlanLoader};
+use super::args::RunOf;
+use super::context::{Context, PlanFile, PlanLoader, PlanRequest};
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::output::Format;
 use super::progress::Watch;
+use super::resolve::run_of;
 use super::result::{Parking, print_result, value_text, wait_for};
 use super::start::RunArgs;
+use super::supervise::ask;
 use crate::backend::CallError;
 use crate::supervisor::run::SUPERVISOR;
+use crate::supervisor::team::registry::DEPTH_VARIABLE;
 
 /// Name and content, short enough to read: `plan-audit-3f9a1c20b7d4`.
 pub(super) fn workflow_id(plan: &PlanFile) -> Result<WorkflowId, CliError> {
@@ -28,15 +33,78 @@ pub(super) fn workflow_id(plan: &PlanFile) -> Result<WorkflowId, CliError> {
 }
 
 /// Reads a plan, and says what is wrong with it.
-pub(super) fn load(plans: Option<PlanLoader>, path: &Path) -> Result<PlanFile, CliError> {
+pub(super) fn load(plans: Option<PlanLoader>, request: &PlanRequest) -> Result<PlanFile, CliError> {
     let load =
         plans.ok_or_else(|| CliError::new(Code::BadPlan, "this program has no supervisors to run plans with"))?;
-    load(path).map_err(|why| CliError::new(Code::BadPlan, why))
+    load(request).map_err(|why| {
+        let error = CliError::new(Code::BadPlan, why);
+        let lacks_objective = error.to_string().contains("required key `objective` is missing");
+        let help = format!("say it here: `bosun run {} objective=\"...\"`", request.path.display());
+        if lacks_objective { error.help(help) } else { error }
+    })
 }
 
-pub(super) async fn run(cx: &mut Context, path: &Path, args: &RunArgs) -> Result<Exit, CliError> {
-    let plan = load(cx.plans, path)?;
+/// What is to be run, with what the command line says of it: `objective=...`, and keys that are set.
+pub(super) fn request(path: &Path, args: &RunArgs, pairs: &[String]) -> Result<PlanRequest, CliError> {
+    let mut overrides = Value::Object(Map::new());
+    if let Some(pair) = pairs.iter().find(|pair| !pair.starts_with("objective=")) {
+        let why = format!("{pair}: a plan file takes no input but `objective=...`: what it needs stands in the file");
+        return Err(CliError::usage(why).help("--set KEY=VALUE sets a key of a supervisor's spec"));
+    }
+    for pair in pairs {
+        let text = pair.trim_start_matches("objective=");
+        overrides["objective"] = text.into();
+    }
+    for pair in &args.set {
+        let Some((key, text)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
+            return Err(CliError::usage(format!("--set {pair}: expected KEY=VALUE, such as planning.mode=todos")));
+        };
+        let value = crate::supervisor::parse_yaml(text).unwrap_or_else(|_| text.into());
+        let mut place = &mut overrides;
+        for part in key.split('.') {
+            let Value::Object(map) = place else {
+                return Err(CliError::usage(format!("--set {key}: something above it is set already")));
+            };
+            place = map.entry(part).or_insert_with(|| Value::Object(Map::new()));
+        }
+        *place = value;
+    }
+    let depth = match std::env::var(DEPTH_VARIABLE) {
+        Ok(text) => text
+            .trim()
+            .parse()
+            .map_err(|_| CliError::usage(format!("{DEPTH_VARIABLE} is `{text}`: expected a whole number")))?,
+        Err(_) => 0,
+    };
+    Ok(PlanRequest { path: path.to_owned(), overrides, depth })
+}
+
+/// Takes over what an earlier run left.
+async fn resumed(cx: &mut Context, request: &mut PlanRequest, args: &RunArgs) -> Result<(), CliError> {
+    let Some(run) = &args.resume else { return Ok(()) };
+    let target = run_of(cx, &RunOf { id: Some(run.clone()), ..RunOf::default() }).await?;
+    let mut point = ask(cx, &target, "resume_point", &Value::Null).await?;
+    if point.is_null() {
+        let why = format!("{} is a plan of tasks: nothing can go on from its end", target.workflow_id);
+        return Err(CliError::usage(why).help("`bosun fork` begins a run anew from one of its events"));
+    }
+    for (key, task) in [("from", &args.from_task), ("after", &args.after_task)] {
+        if let Some(task) = task {
+            point[key] = task.as_str().into();
+        }
+    }
+    request.overrides["resume"] = point;
+    Ok(())
+}
+
+pub(super) async fn run(cx: &mut Context, mut request: PlanRequest, args: &RunArgs) -> Result<Exit, CliError> {
+    resumed(cx, &mut request, args).await?;
+    let plan = load(cx.plans, &request)?;
     plan.notes.iter().for_each(|note| cx.screen.note(note));
+    if let Some(refused) = &plan.refused {
+        cx.screen.line(refused.to_string());
+        return Ok(Exit::Error);
+    }
     let options = &args.execute.start.options;
     let id = match &options.workflow_id {
         Some(id) => WorkflowId::new(id)?,
@@ -48,6 +116,7 @@ pub(super) async fn run(cx: &mut Context, path: &Path, args: &RunArgs) -> Result
         (true, false) => Parking::AsTheSpecSays,
         (true, true) => Parking::Leave,
     };
+    let wanted = plan.input.clone();
     let mut request = StartWorkflow::new(plan.workflow_type, id.clone()).input(plan.input);
     options.fill(cx, &mut request)?;
     if options.id_conflict_policy.is_none() {
@@ -61,7 +130,11 @@ pub(super) async fn run(cx: &mut Context, path: &Path, args: &RunArgs) -> Result
         Err(CallError::Rejected(Rejection::IdReused { .. })) if !args.again && options.id_reuse_policy.is_none() => {
             cx.screen.note(&format!("{id} has completed already; --again runs it again"));
             return match completed(cx, &target).await? {
-                Some(result) => report(cx, &result),
+                Some(result) => {
+                    let of_it = Target { run_id: Some(result.run_id), ..target.clone() };
+                    say_if_other(cx, &of_it, &wanted).await;
+                    report(cx, &result)
+                }
                 None => Err(CliError::new(Code::NotFound, format!("{id} has completed and is gone since"))),
             };
         }
@@ -70,8 +143,25 @@ pub(super) async fn run(cx: &mut Context, path: &Path, args: &RunArgs) -> Result
     let how = if started.newly_started { "started" } else { "going on with" };
     cx.screen.note(&format!("{how} {} (run {})", started.workflow_id, started.run_id));
     let target = Target { run_id: Some(started.run_id), ..target };
+    if !started.newly_started {
+        say_if_other(cx, &target, &wanted).await;
+    }
     let result = wait_for(cx, target, args.execute.timeout, Watch::ProgressQuery, parking).await?;
     report(cx, &result)
+}
+
+/// Says that the run of this id is not a run of the file that was named.
+async fn say_if_other(cx: &mut Context, target: &Target, wanted: &Payload) {
+    let first = cx.backend.events(target.clone(), EventId(1), false).next().await;
+    if let Some(Ok(Event { kind: EventKind::WorkflowExecutionStarted(begun), .. })) = first
+        && begun.input.to_json() != wanted.to_json()
+    {
+        let id = &target.workflow_id;
+        cx.screen.note(&format!(
+            "warning: {id} runs another spec than this file: this is the run as it was begun; another --workflow-id \
+             begins a run of the file"
+        ));
+    }
 }
 
 /// The result of the newest run, if it has completed.
@@ -134,6 +224,7 @@ mod tests {
             workflow_type: "plan".into(),
             input: Payload::raw_json(input.to_owned()),
             notes: Vec::new(),
+            refused: None,
         };
         let id = |name, input| workflow_id(&plan(name, input)).unwrap().to_string();
         assert_eq!(id("audit", "{}"), id("audit", "{}"));

@@ -9,7 +9,9 @@ use serde_json::Value;
 use super::error::printable;
 use super::event_text::{brief, cut};
 use super::output::{Paint, Screen, one_line};
+use super::result::value_text;
 use super::time_format::short;
+use super::waiting::Waiting;
 use crate::backend::Backend;
 
 /// Where the board comes from.
@@ -24,6 +26,8 @@ pub(super) enum Watch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowState {
     Waiting,
+    /// Somebody is asked.
+    Asking,
     Running,
     Retrying,
     Done,
@@ -35,6 +39,7 @@ impl RowState {
     fn icon(self, ascii: bool) -> (&'static str, Paint) {
         let (unicode, plain, paint) = match self {
             RowState::Waiting => ("·", "[ ]", Paint::Dim),
+            RowState::Asking => ("?", "[?]", Paint::Yellow),
             RowState::Running => ("▶", "[>]", Paint::Blue),
             RowState::Retrying => ("↻", "[~]", Paint::Yellow),
             RowState::Done => ("✓", "[ok]", Paint::Green),
@@ -167,7 +172,25 @@ impl Board {
                 }
             })
             .collect();
+        let list = |key: &str| progress.get(key).and_then(Value::as_array).into_iter().flatten();
+        self.rows.extend(list("undone").map(undone));
+        self.rows.extend(list("waiting").map(asked));
     }
+}
+
+/// What was undone of a run that was cancelled.
+fn undone(value: &Value) -> Row {
+    let task = value_text(&value["task"]);
+    let error = value["error"].as_str();
+    let (state, detail) = error.map_or((RowState::Done, ""), |why| (RowState::Failed, why));
+    Row { key: format!("undone {task}"), title: format!("undo {task}"), detail: cut(detail), state, since: None }
+}
+
+/// What a person is asked, with the command that answers.
+fn asked(value: &Value) -> Row {
+    let Waiting { id, whom, what, answer } = Waiting::of(value);
+    let title = format!("waits for {whom}: {}", cut(&what));
+    Row { key: format!("waiting {id}"), title, detail: format!("`{answer}`"), state: RowState::Asking, since: None }
 }
 
 /// The board on the screen.

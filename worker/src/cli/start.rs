@@ -111,6 +111,18 @@ pub struct RunArgs {
     /// Start a new run of a plan that has completed.
     #[arg(long)]
     pub again: bool,
+    /// Set a key of a supervisor's spec, by its path; it wins over the file: `--set planning.mode=todos`.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Go on from where this run ended: its conversation, or the outputs of its crew.
+    #[arg(long, value_name = "RUN")]
+    pub resume: Option<String>,
+    /// With --resume, of a crew: do this task and those behind it again.
+    #[arg(long, value_name = "TASK", requires = "resume", conflicts_with = "after_task")]
+    pub from_task: Option<String>,
+    /// With --resume, of a crew: go on behind this task.
+    #[arg(long, value_name = "TASK", requires = "resume")]
+    pub after_task: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -274,17 +286,24 @@ fn plan_file(what: &str) -> Option<&Path> {
 
 /// A plan that cannot be read is refused before a data directory is made for it.
 pub(super) fn refuse_bad_plan(plans: Option<PlanLoader>, args: &RunArgs) -> Result<(), CliError> {
-    let (what, _) = args.execute.start.type_and_pairs()?;
-    plan_file(what).map_or(Ok(()), |path| super::plan::load(plans, path).map(|_| ()))
+    let (what, pairs) = args.execute.start.type_and_pairs()?;
+    let Some(path) = plan_file(what) else { return Ok(()) };
+    // What an earlier run left is asked for later; without it the file must hold as well.
+    let request = super::plan::request(path, args, pairs)?;
+    super::plan::load(plans, &request).map(|_| ())
 }
 
 pub(super) async fn run(cx: &mut Context, args: RunArgs) -> Result<Exit, CliError> {
     let (what, pairs) = args.execute.start.type_and_pairs()?;
     if let Some(path) = plan_file(what) {
-        if args.execute.start.input.input.is_some() || !pairs.is_empty() {
+        if args.execute.start.input.input.is_some() {
             return Err(CliError::usage("a plan file takes no input: what it needs stands in the file"));
         }
-        return super::plan::run(cx, path, &args).await;
+        let request = super::plan::request(path, &args, pairs)?;
+        return super::plan::run(cx, request, &args).await;
+    }
+    if !args.set.is_empty() || args.resume.is_some() {
+        return Err(CliError::usage("--set and --resume are for the spec of a supervisor"));
     }
     let mut request = args.execute.start.request(cx)?;
     // A killed run is found again by its id.

@@ -14,6 +14,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::resolve::run_of;
+use super::review::{self, Opinion, Revision, Wish};
 use crate::agent::AGENT;
 use crate::supervisor::run::SUPERVISOR;
 
@@ -22,21 +23,28 @@ pub enum AgentVerb {
     /// The team of a run: who is at work, in which role.
     #[command(visible_alias = "ls")]
     List(RunOf),
+    /// Forget agents of a run that have ended, and those that are active for too long.
+    Cleanup {
+        #[command(flatten)]
+        run: RunOf,
+        /// Active agents older than so many hours are forgotten.
+        #[arg(long, value_name = "HOURS", default_value_t = 24)]
+        max_age: u64,
+    },
 }
 
 #[derive(Debug, Subcommand)]
 pub enum PlanVerb {
     /// The plan of a run: every task with its status and why it waits.
     Show(RunOf),
-    /// Approve the version of the plan that is up for review.
-    Approve(RunOf),
-    /// Ask for another plan.
-    Feedback {
-        #[command(flatten)]
-        run: RunOf,
-        #[arg(long, value_name = "TEXT")]
-        message: String,
-    },
+    /// Approve the version of the plan that you have seen.
+    Approve(Opinion),
+    /// Deny the plan: the run ends without doing any of it.
+    Reject(Opinion),
+    /// Ask for another plan than the version that you have seen.
+    Feedback(Wish),
+    /// Send a plan of your own in place of what is left of the version that you have seen.
+    Revise(Revision),
 }
 
 pub(super) async fn ask(cx: &Context, target: &Target, query: &str, input: &Value) -> Result<Value, CliError> {
@@ -52,7 +60,10 @@ pub(super) async fn send(cx: &Context, target: &Target, name: &str, input: &Valu
 }
 
 pub(super) async fn agent(cx: &mut Context, verb: AgentVerb) -> Result<Exit, CliError> {
-    let AgentVerb::List(run) = verb;
+    let run = match verb {
+        AgentVerb::List(run) => run,
+        AgentVerb::Cleanup { run, max_age } => return cleanup(cx, &run, max_age).await,
+    };
     let target = run_of(cx, &run).await?;
     let team = ask(cx, &target, "listTeamAgents", &Value::Null).await?;
     let registry = ask(cx, &target, "registry_stats", &Value::Null).await?;
@@ -65,24 +76,33 @@ pub(super) async fn agent(cx: &mut Context, verb: AgentVerb) -> Result<Exit, Cli
     Ok(Exit::Ok)
 }
 
+/// SUP-16.
+async fn cleanup(cx: &mut Context, run: &RunOf, max_age: u64) -> Result<Exit, CliError> {
+    let target = run_of(cx, run).await?;
+    let answer = update(cx, target.clone(), "cleanup_agents", &json!({ "max_age_hours": max_age })).await?;
+    cx.screen.object("agent.cleanup", json!({ "workflow_id": target.workflow_id, "removed": answer }));
+    let text = |key: &str| super::result::value_text(&answer[key]);
+    cx.screen.line(format!(
+        "forgot {} stale and {} ended agents of {}",
+        text("stale"),
+        text("completed"),
+        target.workflow_id
+    ));
+    Ok(Exit::Ok)
+}
+
 pub(super) async fn plan(cx: &mut Context, verb: PlanVerb) -> Result<Exit, CliError> {
     match verb {
         PlanVerb::Show(run) => show_plan(cx, &run).await,
-        PlanVerb::Approve(run) => {
-            let target = run_of(cx, &run).await?;
-            let review = ask(cx, &target, "plan_review", &Value::Null).await?;
-            let input = json!({ "version": review["version"], "approver": cx.identity, "shown": review["hash"] });
-            update(cx, target, "approve_plan", &input).await
-        }
-        PlanVerb::Feedback { run, message } => {
-            let target = run_of(cx, &run).await?;
-            let review = ask(cx, &target, "plan_review", &Value::Null).await?;
-            update(cx, target, "plan_feedback", &json!({ "version": review["version"], "message": message })).await
-        }
+        PlanVerb::Approve(opinion) => review::decide(cx, opinion, true).await,
+        PlanVerb::Reject(opinion) => review::decide(cx, opinion, false).await,
+        PlanVerb::Feedback(wish) => review::feedback(cx, wish).await,
+        PlanVerb::Revise(revision) => review::revise(cx, revision).await,
     }
 }
 
-async fn update(cx: &mut Context, target: Target, name: &str, input: &Value) -> Result<Exit, CliError> {
+/// Sends an update and gives its answer.
+pub(super) async fn update(cx: &Context, target: Target, name: &str, input: &Value) -> Result<Value, CliError> {
     let request = UpdateRequest {
         update_id: UpdateId::new(super::start::fresh_id("update")?)?,
         name: UpdateName::new(name)?,
@@ -92,11 +112,8 @@ async fn update(cx: &mut Context, target: Target, name: &str, input: &Value) -> 
     };
     match cx.backend.update(target, request).await? {
         UpdateOutcome::Completed(Err(why)) => Err(CliError::new(Code::Failed, why.to_string())),
-        UpdateOutcome::Completed(Ok(answer)) => {
-            cx.screen.block(&super::result::value_text(&answer.to_json()));
-            Ok(Exit::Ok)
-        }
-        UpdateOutcome::Accepted => Ok(Exit::Ok),
+        UpdateOutcome::Completed(Ok(answer)) => Ok(answer.to_json()),
+        UpdateOutcome::Accepted => Ok(Value::Null),
     }
 }
 
@@ -109,7 +126,19 @@ async fn show_plan(cx: &mut Context, run: &RunOf) -> Result<Exit, CliError> {
         let why = ask(cx, &target, "why_not_running", &json!({ "task_id": id })).await.unwrap_or_default();
         shown.push(json!({ "task": line, "why_not_running": why["reasons"] }));
     }
-    cx.screen.object("plan.show", json!({ "workflow_id": target.workflow_id, "tasks": shown }));
+    let review = ask(cx, &target, "plan_review", &Value::Null).await.unwrap_or_default();
+    let plan = ask(cx, &target, "get_plan", &Value::Null).await.unwrap_or_default();
+    // What is up for review is called by the version that is shown.
+    let reviewing = review["status"] == "reviewing";
+    let version = if reviewing { &review["version"] } else { &plan["version"] };
+    cx.screen.object(
+        "plan.show",
+        json!({ "workflow_id": target.workflow_id, "version": version, "review": review, "tasks": shown }),
+    );
+    if !version.is_null() {
+        let state = review["status"].as_str().map(|status| format!(" ({status})")).unwrap_or_default();
+        cx.screen.line(format!("version {version}{state}"));
+    }
     for one in &shown {
         let text = |key: &str| super::result::value_text(&one["task"][key]);
         let reasons = one["why_not_running"].as_array().cloned().unwrap_or_default();
@@ -117,6 +146,10 @@ async fn show_plan(cx: &mut Context, run: &RunOf) -> Result<Exit, CliError> {
         let objective = text("objective").lines().next().unwrap_or_default().to_owned();
         let why = if reasons.is_empty() { String::new() } else { format!("  [{}]", reasons.join("; ")) };
         cx.screen.line(format!("{:<18} {:<18} {objective}{why}", text("task_id"), text("status")));
+    }
+    if reviewing {
+        let id = super::list::shell_word(target.workflow_id.as_str());
+        cx.screen.next(&format!("bosun plan approve {id} --version {version}"));
     }
     Ok(Exit::Ok)
 }

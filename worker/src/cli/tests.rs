@@ -34,13 +34,14 @@ pub(super) fn program(opener: FakeOpener) -> (Program, Arc<FakeOpener>) {
 }
 
 /// A plan file for tests: `status` decides how it will look.
-fn load_plan(path: &Path) -> Result<PlanFile, String> {
+fn load_plan(request: &PlanRequest) -> Result<PlanFile, String> {
+    let path = request.path.as_path();
     let text = std::fs::read_to_string(path).map_err(|why| why.to_string())?;
     if text.starts_with("bad") {
         return Err(format!("Invalid workflow YAML at '{}'. tasks is missing", path.display()));
     }
     let input = Payload::encode(&text).map_err(|why| why.to_string())?;
-    Ok(PlanFile { name: "audit".into(), workflow_type: "plan-run".into(), input, notes: Vec::new() })
+    Ok(PlanFile { name: "audit".into(), workflow_type: "plan-run".into(), input, notes: Vec::new(), refused: None })
 }
 
 /// Runs a command line; in its calls and output the caller is `me@here`.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::model::{Condition, Risk};
 use super::task::{TaskId, TaskStatus};
 
 /// What a plan says when it does not say how it was made (PDT-39).
@@ -38,6 +39,21 @@ pub struct TaskItem {
     pub max_attempts: u32,
     #[serde(default)]
     pub is_final: bool,
+    /// What a person may be asked about before the task is done; as all below, for the seed plan of a supervisor only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk: Option<Risk>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub required: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub requires_approval: bool,
+    /// Which results of dependencies it needs, by their ids.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub when: BTreeMap<String, Condition>,
+    /// How to undo it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compensation: Option<Value>,
 }
 
 fn max_attempts_default() -> u32 {
@@ -45,6 +61,19 @@ fn max_attempts_default() -> u32 {
 }
 
 impl TaskItem {
+    /// A key that only a supervisor follows, if it has one.
+    pub fn of_supervisors(&self) -> Option<&'static str> {
+        let keys = [
+            ("action", self.action.is_some()),
+            ("risk", self.risk.is_some()),
+            ("required", self.required),
+            ("requires_approval", self.requires_approval),
+            ("when", !self.when.is_empty()),
+            ("compensation", self.compensation.is_some()),
+        ];
+        keys.into_iter().find(|(_, set)| *set).map(|(key, _)| key)
+    }
+
     /// The first line of the objective.
     pub fn title(&self) -> &str {
         self.sub_task_objective.lines().next().unwrap_or_default().trim()

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::execution::Execution;
+use super::fields::FieldError;
 use super::plan::{Plan, SeedPlan};
 use super::plan_yaml::{InvalidPlanFile, PlanProblem, read_plan};
 use super::report::{PlanRunOutput, PlanRunStatus};
@@ -56,6 +57,10 @@ impl PlanRunInput {
     pub fn read(path: &str, text: &str, directory: &str) -> Result<PlanRunInput, InvalidPlanFile> {
         let plan = read_plan(path, text, true)?;
         let refuse = |why| InvalidPlanFile { path: path.to_owned(), problem: PlanProblem::Field(why) };
+        if let Some((task, key)) = plan.tasks().find_map(|task| Some((task.task_id, task.of_supervisors()?))) {
+            let why = "is for the seed plan of a supervisor: the runner of plan files asks nobody and undoes nothing";
+            return Err(refuse(FieldError::at(format!("task {task}.{key}"), why)));
+        }
         work::check(&plan).map_err(refuse)?;
         Ok(PlanRunInput {
             plan: plan.into(),

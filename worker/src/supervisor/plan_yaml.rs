@@ -3,9 +3,13 @@
 //! Invariant: a file is refused with its path and the place of the fault; no key is ignored, no value coerced, no alias
 //! expanded, and a hostile file is refused quickly (engine.md G39). It reads no file: the caller gives path and text.
 
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::fields::{FieldError, Fields, kind};
+use super::model::Condition;
 use super::plan::{MAX_ATTEMPTS_DEFAULT, Plan, PlanError, REASONING_DEFAULT, SeedPlan, TaskItem};
 use super::task::{TaskId, TaskStatus};
 use super::yaml::{self, YAML_BYTES_MAX};
@@ -35,7 +39,7 @@ pub enum PlanProblem {
 }
 
 const PLAN_KEYS: [&str; 3] = ["objective", "reasoning_steps", "tasks"];
-const TASK_KEYS: [&str; 12] = [
+const TASK_KEYS: [&str; 18] = [
     "task_id",
     "sub_task_objective",
     "capability",
@@ -48,6 +52,12 @@ const TASK_KEYS: [&str; 12] = [
     "attempt_count",
     "max_attempts",
     "is_final",
+    "action",
+    "risk",
+    "required",
+    "requires_approval",
+    "when",
+    "compensation",
 ];
 
 /// Reads a plan. `auto_mark_final` marks the last task as final when none is (PDT-43).
@@ -124,7 +134,38 @@ fn task(path: &str, value: &Value, objective: &str) -> Result<TaskItem, FieldErr
         attempt_count: number("attempt_count")?.unwrap_or(0),
         max_attempts,
         is_final: fields.boolean("is_final")?.unwrap_or(false),
+        action: fields.text("action")?,
+        risk: fields.value("risk").map(|risk| typed(&fields, "risk", risk)).transpose()?,
+        required: fields.boolean("required")?.unwrap_or(false),
+        requires_approval: fields.boolean("requires_approval")?.unwrap_or(false),
+        when: match fields.value("when") {
+            None => BTreeMap::new(),
+            Some(when) => conditions(&fields, when, &dependencies)?,
+        },
+        compensation: fields.value("compensation").cloned(),
     })
+}
+
+fn typed<T: DeserializeOwned>(fields: &Fields<'_>, key: &str, value: &Value) -> Result<T, FieldError> {
+    serde_path_to_error::deserialize(value).map_err(|why| {
+        let path = why.path().to_string();
+        let at = if path == "." { fields.path_of(key) } else { format!("{}.{path}", fields.path_of(key)) };
+        FieldError::at(at, why.into_inner().to_string())
+    })
+}
+
+/// Conditions on results of dependencies: each names one of them.
+fn conditions(
+    fields: &Fields<'_>,
+    when: &Value,
+    dependencies: &[(String, &Value)],
+) -> Result<BTreeMap<String, Condition>, FieldError> {
+    let read: BTreeMap<String, Condition> = typed(fields, "when", when)?;
+    let known = |id: &String| dependencies.iter().any(|(_, dependency)| dependency.to_string() == *id);
+    match read.keys().find(|id| !known(id)) {
+        Some(id) => Err(fields.error("when", format!("`{id}` is not in sub_task_dependencies"))),
+        None => Ok(read),
+    }
 }
 
 fn task_id(path: &str, value: &Value) -> Result<TaskId, FieldError> {

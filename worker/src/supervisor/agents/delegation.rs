@@ -10,7 +10,7 @@ use super::agent_loop::{AgentLoop, Wait};
 use super::message::{Message, Role, Variables, json_text, text_of};
 use super::rules::{DelegationKind, OnTimeout, SummaryRules};
 use super::session::{ChildKind, Home, Progress, Running, ToolAnswer};
-use super::toolbox::sanitized;
+use super::toolbox::{Kind, sanitized};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::Span;
 
@@ -71,12 +71,48 @@ impl AgentLoop {
         args: &Map<String, Value>,
         out: &mut Outbox,
     ) -> Option<ToolAnswer> {
-        let session = self.sessions.get(&seq)?;
-        let delegates = self.def(&session.agent).map(|def| def.delegates.clone()).unwrap_or_default();
-        let Some(name) = delegates.into_iter().find(|name| sanitized(name) == suffix) else {
-            return Some(self.failure(&format!("Agent '{suffix}' is not in the delegates list")));
+        match self.delegate_named(seq, suffix) {
+            Ok(name) => self.delegate_to(seq, index, &name, args, out),
+            Err(why) => Some(self.failure(&why)),
+        }
+    }
+
+    fn delegates_of(&self, seq: u32) -> &[String] {
+        let agent = self.sessions.get(&seq).and_then(|session| self.def(&session.agent));
+        agent.map(|def| def.delegates.as_slice()).unwrap_or_default()
+    }
+
+    fn delegate_named(&self, seq: u32, suffix: &str) -> Result<String, String> {
+        let named = self.delegates_of(seq).iter().find(|name| sanitized(name) == suffix);
+        named.cloned().ok_or_else(|| format!("Agent '{suffix}' is not in the delegates list"))
+    }
+
+    fn spawned(&self, seq: u32, args: &Map<String, Value>) -> Result<String, String> {
+        let (delegates, name) = (self.delegates_of(seq), args.get("agent_type").map(text_of).unwrap_or_default());
+        let available = || delegates.join(", ");
+        let refuse = || format!("Cannot spawn '{name}' - not in delegates list. Available: {}", available());
+        if delegates.contains(&name) { Ok(name) } else { Err(refuse()) }
+    }
+
+    /// Why a delegation is refused as things stand: nobody is asked to approve what cannot be.
+    pub(super) fn refused_delegation(&self, seq: u32, kind: &Kind, args: &Map<String, Value>) -> Option<ToolAnswer> {
+        let named = match kind {
+            Kind::Delegate(suffix) => self.delegate_named(seq, suffix),
+            Kind::Spawn => self.spawned(seq, args),
+            _ => return None,
         };
-        self.delegate_to(seq, index, &name, args, out)
+        match named {
+            Ok(name) => self.refusal_of(seq, &name, args),
+            Err(why) => Some(self.failure(&why)),
+        }
+    }
+
+    fn refusal_of(&self, seq: u32, name: &str, args: &Map<String, Value>) -> Option<ToolAnswer> {
+        if self.def(name).is_none() {
+            return Some(self.failure(&format!("Delegation to '{name}' failed: Agent '{name}' not found")));
+        }
+        let malformed = || Order::read(args).err().map(|why| self.failure(&why));
+        self.too_deep(seq).or_else(malformed).or_else(|| self.out_of_order(seq, name))
     }
 
     /// `spawn_agent`.
@@ -87,16 +123,10 @@ impl AgentLoop {
         args: &Map<String, Value>,
         out: &mut Outbox,
     ) -> Option<ToolAnswer> {
-        let session = self.sessions.get(&seq)?;
-        let delegates = self.def(&session.agent).map(|def| def.delegates.clone()).unwrap_or_default();
-        let name = args.get("agent_type").map(text_of).unwrap_or_default();
-        if !delegates.contains(&name) {
-            let available = delegates.join(", ");
-            return Some(
-                self.failure(&format!("Cannot spawn '{name}' - not in delegates list. Available: {available}")),
-            );
+        match self.spawned(seq, args) {
+            Ok(name) => self.delegate_to(seq, index, &name, args, out),
+            Err(why) => Some(self.failure(&why)),
         }
-        self.delegate_to(seq, index, &name, args, out)
     }
 
     fn delegate_to(
@@ -107,18 +137,13 @@ impl AgentLoop {
         args: &Map<String, Value>,
         out: &mut Outbox,
     ) -> Option<ToolAnswer> {
-        if self.def(name).is_none() {
-            return Some(self.failure(&format!("Delegation to '{name}' failed: Agent '{name}' not found")));
-        }
-        if let Some(refusal) = self.too_deep(seq) {
+        if let Some(refusal) = self.refusal_of(seq, name, args) {
             return Some(refusal);
         }
-        let order = match Order::read(args) {
-            Ok(order) => order,
-            Err(why) => return Some(self.failure(&why)),
-        };
-        if let Some(refusal) = self.out_of_order(seq, name) {
-            return Some(refusal);
+        let order = Order::read(args).ok()?;
+        let session = self.sessions.get_mut(&seq)?;
+        if session.order.first().is_some_and(|first| first == name) {
+            session.order.remove(0);
         }
         let session = self.sessions.get(&seq)?;
         let variables = passed_on(&session.variables, order.variables.as_deref());
@@ -146,15 +171,9 @@ impl AgentLoop {
     }
 
     /// A playbook that names an order of agents is kept to.
-    fn out_of_order(&mut self, seq: u32, name: &str) -> Option<ToolAnswer> {
-        let order = self.sessions.get(&seq).map(|session| session.order.clone()).unwrap_or_default();
-        if order.first().is_some_and(|first| first == name) {
-            if let Some(session) = self.sessions.get_mut(&seq) {
-                session.order.remove(0);
-            }
-            return None;
-        }
-        let first = order.first().filter(|_| order.iter().any(|other| other == name))?;
+    fn out_of_order(&self, seq: u32, name: &str) -> Option<ToolAnswer> {
+        let order = &self.sessions.get(&seq)?.order;
+        let first = order.first().filter(|first| *first != name && order.iter().any(|other| other == name))?;
         Some(self.failure(&format!("The playbook wants '{first}' before '{name}'. Delegate to '{first}' first.")))
     }
 

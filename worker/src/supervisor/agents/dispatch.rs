@@ -108,6 +108,9 @@ impl AgentLoop {
         }
         if let Some((policy, message)) = policies::approval(&self.rules.policies, &call.name) {
             let (policy, message) = (policy.name.clone(), message.to_owned());
+            if let Some(refusal) = self.refused_delegation(seq, &kind, call.arguments()?) {
+                return Some(refusal);
+            }
             self.ask_approval(seq, index, call, policy, message);
             return None;
         }

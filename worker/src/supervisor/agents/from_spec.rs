@@ -3,15 +3,18 @@
 //! Invariant: a pure function of the spec; what the spec leaves open is decided here once. Agents that are `callable` are
 //! functions: a tool of that name is carried out by them, and nobody hands over to them.
 
+use serde::de::DeserializeOwned;
+
 use super::agent_loop::AgentLoop;
 use super::boundary::{AgentInput, AgentsRefused};
-use super::crew::{Crew, CrewStart, CrewTask};
+use super::crew::{Crew, CrewCheckpoint, CrewStart, CrewTask};
 use super::memory::Thread;
 use super::policies::{Policy, PolicyRule};
 use super::rules::{
     AgentDef, AgentRules, Builtin, CoworkerScope, DelegationKind, HandoffMode, LoopCount, LoopLimit, OnLimit,
     OnTimeout, OutputMode, SummaryRules, ToolDef, ToolLimits,
 };
+use super::steps::{StepDef, StepsDef};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::plan::TaskItem;
 use crate::supervisor::spec::{self, Preset, SupervisorSpec};
@@ -24,20 +27,65 @@ impl AgentLoop {
     pub fn from_spec(spec: &SupervisorSpec, depth: u32, out: &mut Outbox) -> Result<AgentLoop, AgentsRefused> {
         let mut rules = rules(spec);
         rules.delegation.base_depth = rules.delegation.base_depth.max(depth);
-        let root = spec.delegation.root.clone();
         let agents = agents(spec, &rules);
-        let input = AgentInput {
-            agent: root,
-            task: Some(spec.objective.clone()),
-            thread: Thread { supervisor: spec.name.clone(), ..Thread::default() },
-            ..AgentInput::default()
-        };
+        let input = input(spec)?;
+        if !spec.steps.is_empty() {
+            return AgentLoop::steps(rules, agents, steps(spec), &input, out);
+        }
         if rules.delegation.kind == DelegationKind::Coworkers {
-            let crew = crew(spec)?;
-            return AgentLoop::crew(rules, agents, crew, CrewStart::Fresh, &input, out);
+            let (crew, start) = (crew(spec)?, crew_start(spec)?);
+            return AgentLoop::crew(rules, agents, crew, start, &input, out);
         }
         AgentLoop::start(rules, agents, input, out)
     }
+}
+
+/// What the loop begins with: the objective, or what an earlier run left (SWM-06).
+fn input(spec: &SupervisorSpec) -> Result<AgentInput, AgentsRefused> {
+    let fresh = AgentInput {
+        agent: spec.delegation.root.clone(),
+        task: Some(spec.objective.clone()),
+        thread: Thread { supervisor: spec.name.clone(), ..Thread::default() },
+        ..AgentInput::default()
+    };
+    let Some(resume) = spec.resume.as_ref().filter(|resume| !resume.messages.is_empty()) else { return Ok(fresh) };
+    Ok(AgentInput {
+        agent: resume.agent.clone().filter(|name| !name.is_empty()).or(fresh.agent),
+        messages: resumed("resume.messages", &resume.messages)?,
+        task: resume.message.clone(),
+        context_variables: resumed("resume.context_variables", &resume.context_variables)?,
+        charged_thread: resume.charged_thread,
+        thread: fresh.thread,
+        name: fresh.name,
+    })
+}
+
+fn resumed<T: DeserializeOwned>(at: &str, value: &impl serde::Serialize) -> Result<T, AgentsRefused> {
+    let read = serde_json::to_value(value).map_err(|why| why.to_string());
+    let read = read.and_then(|value| serde_path_to_error::deserialize(value).map_err(|why| why.to_string()));
+    read.map_err(|why| AgentsRefused::Steps(vec![format!("{at}: {why}")]))
+}
+
+fn steps(spec: &SupervisorSpec) -> StepsDef {
+    let step = |step: &spec::Step| StepDef {
+        agent: step.agent.clone(),
+        task: step.task.clone(),
+        output: step.output.clone(),
+        depends_on: step.depends_on.clone(),
+    };
+    StepsDef { name: spec.name.clone(), steps: spec.steps.iter().map(step).collect() }
+}
+
+/// Where a crew begins: at its first task, from or behind one of an earlier run's, or where that run ended (CRW-11,
+/// CRW-12).
+fn crew_start(spec: &SupervisorSpec) -> Result<CrewStart, AgentsRefused> {
+    let Some(resume) = &spec.resume else { return Ok(CrewStart::Fresh) };
+    let outputs = resumed("resume.outputs", &resume.outputs)?;
+    Ok(match (&resume.from, &resume.after) {
+        (Some(task), _) => CrewStart::From(task.clone(), outputs),
+        (None, Some(task)) => CrewStart::After(task.clone(), outputs),
+        (None, None) => CrewStart::Restore(CrewCheckpoint { outputs, lineage: resume.lineage.clone() }),
+    })
 }
 
 /// The rules a spec gives a loop.
@@ -147,6 +195,7 @@ pub fn agents(spec: &SupervisorSpec, rules: &AgentRules) -> Vec<AgentDef> {
             // Agents that hand over for good may do so from anywhere; one that gets control back is the supervisor.
             let everybody = nobody_says && (is_root || rules.handoff.mode == HandoffMode::Switch);
             def.handoffs = if everybody { others() } else { known(spec, listed) };
+            custom_handoffs(spec, &mut def);
         } else if rules.delegation.kind == DelegationKind::Variables && nobody_says && is_root {
             def.delegates = others();
         } else {
@@ -155,6 +204,21 @@ pub fn agents(spec: &SupervisorSpec, rules: &AgentRules) -> Vec<AgentDef> {
         def
     };
     own.iter().map(define).collect()
+}
+
+/// Hand-offs of the spec's own: their order, or their names (LGS-04).
+fn custom_handoffs(spec: &SupervisorSpec, def: &mut AgentDef) {
+    let Some(tools) = spec.handoff.tools.as_ref().filter(|_| !def.handoffs.is_empty()) else { return };
+    let own = def.name.clone();
+    def.handoffs = tools.agents().into_iter().filter(|name| **name != own).cloned().collect();
+    if let spec::HandoffTools::Named(tools) = tools {
+        let tool = |(name, to): (&String, &String)| ToolDef {
+            description: format!("Ask agent '{to}' for help"),
+            handoff_to: Some(to.clone()),
+            ..ToolDef::new(name)
+        };
+        def.tools.extend(tools.iter().filter(|(_, to)| **to != own).map(tool));
+    }
 }
 
 /// A hand-off leads to an agent; a delegate without a config is told so when it is asked.
@@ -167,6 +231,7 @@ fn tool_of(spec: &SupervisorSpec, tool: &spec::Tool) -> ToolDef {
         name: tool.name.clone(),
         description: tool.description.clone(),
         parameters: tool.parameters.clone().unwrap_or_default(),
+        plain: tool.plain,
         // An agent of the tool's name carries it out; the agent that has the tool does otherwise.
         owner: spec.agent(&tool.name).map(|agent| agent.name.clone()),
         ..ToolDef::default()

@@ -4,6 +4,7 @@
 //! it makes no difference who was first.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::agent_loop::{AgentLoop, Work};
 use super::boundary::{HumanNeeded, NotWaiting};
@@ -48,6 +49,15 @@ pub struct AgentsView {
 }
 
 impl AgentLoop {
+    /// The conversation as another run goes on with it (SWM-06).
+    pub fn response(&self) -> Value {
+        let outcome = self.outcome_of(Ok(Value::Null));
+        json!({
+            "messages": self.messages(), "agent": outcome.active_agent,
+            "context_variables": outcome.context_variables, "charged_thread": self.charged_thread,
+        })
+    }
+
     pub fn view(&self) -> AgentsView {
         let root = self.root();
         AgentsView {

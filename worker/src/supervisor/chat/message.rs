@@ -109,11 +109,14 @@ impl ChatMessage {
 #[serde(default)]
 struct Reply {
     /// The speaker, in histories that are resumed.
+    #[serde(alias = "from")]
     name: Option<String>,
     content: Option<String>,
     function_call: Option<FunctionCall>,
     tool_calls: Option<Vec<ToolCall>>,
     handoff: Option<HandOff>,
+    /// What a hand-off of an earlier chat brought along (AGC-21).
+    context: Option<Vec<ToolCall>>,
     tokens: Option<u64>,
 }
 
@@ -175,7 +178,8 @@ impl Reply {
                 if message.content.is_empty() {
                     message.content = format!("Transferred to {to}.");
                 }
-                message.context = tool_calls.into_iter().filter(|call| handed_to(call).is_none()).collect();
+                let called = tool_calls.into_iter().filter(|call| handed_to(call).is_none());
+                message.context = self.context.unwrap_or_default().into_iter().chain(called).collect();
                 message.handoff = Some(to);
             }
             None => message.tool_calls = tool_calls,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -57,14 +58,14 @@ pub(super) fn dollars<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Resu
 }
 
 /// A dependency as planners write it: an id, or an id with conditions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Dependency {
     Id(TaskId),
     Edge(PlannedEdge),
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedEdge {
     pub on: TaskId,
@@ -77,7 +78,7 @@ pub struct PlannedEdge {
 }
 
 /// A task as planners write it (FSS-04 and its superset).
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedTask {
     #[serde(default, skip_serializing_if = "Option::is_none", alias = "task_id")]
@@ -111,6 +112,7 @@ pub struct PlannedTask {
         skip_serializing_if = "Option::is_none",
         alias = "est_cost"
     )]
+    #[schemars(with = "Option<f64>")]
     pub cost: Option<u64>,
     #[serde(default)]
     pub produces: Vec<String>,
@@ -194,7 +196,7 @@ impl PlannedTask {
 }
 
 /// What a planner answers.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlannerOutput {
     #[serde(alias = "subtasks", alias = "sub_tasks")]
@@ -204,6 +206,7 @@ pub struct PlannerOutput {
     #[serde(default, alias = "execution_strategy")]
     pub strategy: Option<String>,
     #[serde(default, deserialize_with = "share", serialize_with = "as_share", alias = "complexity_score")]
+    #[schemars(with = "Option<f64>")]
     pub complexity: Option<u32>,
     /// The role of each task by position (SHN-40).
     #[serde(default)]
@@ -213,7 +216,7 @@ pub struct PlannerOutput {
 }
 
 /// One call of a tool by a decider.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolCall {
     #[serde(alias = "name")]
@@ -223,7 +226,7 @@ pub struct ToolCall {
 }
 
 /// What the supervisor decides in a cycle (PDT-02), with the tools it called on the way.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SupervisorDecision {
     #[serde(default)]
@@ -231,6 +234,7 @@ pub struct SupervisorDecision {
     #[serde(default)]
     pub tasks_to_execute: Vec<TaskId>,
     #[serde(default, deserialize_with = "feedback")]
+    #[schemars(with = "BTreeMap<String, String>")]
     pub feedback_to_subagents: BTreeMap<TaskId, String>,
     #[serde(default)]
     pub all_tasks_completed: bool,
@@ -248,7 +252,7 @@ fn feedback<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMa
 }
 
 /// What a plan controller decides (CUG-42).
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerDecision {
     #[serde(default)]
@@ -269,7 +273,7 @@ pub struct ControllerDecision {
     pub tokens: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SubtaskProgress {
     Completed,
@@ -277,7 +281,7 @@ pub enum SubtaskProgress {
     InProgress,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictKind {
     #[serde(alias = "approve", alias = "passed")]
@@ -289,7 +293,7 @@ pub enum VerdictKind {
 }
 
 /// What a reviewer says of one task. pydantask's critic says `passed` and `reasoning`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskReview {
     #[serde(default)]
@@ -299,6 +303,7 @@ pub struct TaskReview {
     #[serde(default, alias = "reasoning")]
     pub feedback: String,
     #[serde(default, deserialize_with = "share")]
+    #[schemars(with = "Option<f64>")]
     pub score: Option<u32>,
     #[serde(default)]
     pub criteria: Value,
@@ -307,7 +312,7 @@ pub struct TaskReview {
 }
 
 /// One verdict of a review of an iteration (FSS-08).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Assessment {
     #[serde(rename = "taskId", alias = "task_id")]
@@ -315,11 +320,12 @@ pub struct Assessment {
     pub verdict: VerdictKind,
     pub feedback: String,
     #[serde(deserialize_with = "share")]
+    #[schemars(with = "Option<f64>")]
     pub score: Option<u32>,
 }
 
 /// What a reviewer of an iteration answers (FSS-08).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReviewOutput {
     pub assessments: Vec<Assessment>,
@@ -332,7 +338,7 @@ pub struct ReviewOutput {
 }
 
 /// What an evaluator of Plan-and-Execute answers (FSP-05, FSP-06).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Evaluation {
     pub decision: EvaluationKind,
@@ -345,7 +351,7 @@ pub struct Evaluation {
     pub tokens: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EvaluationKind {
     Continue,

@@ -76,15 +76,29 @@ impl Graph {
     }
 
     /// Modify and Retry (SHH-12, SHH-19): the task is done again, told what the person wants.
-    pub fn sent_back(&mut self, id: &TaskId, feedback: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+    /// An action that they want instead is what the task is about from now on.
+    pub fn sent_back(
+        &mut self,
+        id: &TaskId,
+        feedback: &str,
+        action: Option<&str>,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         let (status, attempt) = (task.status, task.tries);
         if !matches!(status, TaskStatus::AwaitingApproval | TaskStatus::AwaitingInput) {
             return;
         }
+        let mut text = feedback.to_owned();
+        if let Some(action) = action.filter(|action| !action.is_empty()) {
+            task.metadata.insert("approved_action".into(), action.into());
+            let gap = if text.is_empty() { "" } else { "\n" };
+            text.push_str(&format!("{gap}The action to take instead: {action}"));
+        }
+        out.note(NoteKind::FeedbackAttached, json!({ "task": id, "text": text, "from": "human" }));
         let from = FeedbackFrom::Human;
-        task.feedback.push(Feedback { from, attempt, text: feedback.to_owned(), score_bp: None, passed: false });
-        out.note(NoteKind::FeedbackAttached, json!({ "task": id, "text": feedback, "from": "human" }));
+        task.feedback.push(Feedback { from, attempt, text, score_bp: None, passed: false });
         if status == TaskStatus::AwaitingApproval {
             self.set(id, TaskStatus::NeedsRevision, Actor::Human, "modify_and_retry", out);
         } else if self.set(id, TaskStatus::Running, Actor::Human, "modify_and_retry", out) {

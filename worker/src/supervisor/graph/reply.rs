@@ -3,13 +3,14 @@
 //! Invariant: a worker may answer anything (FSS-42): only an object with `success: false` is a failure, and only an
 //! object with `result`, or with what asks for something, is read as a reply with meta data, strictly.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::answers::{dollars, read, share};
 
 /// What a worker said, taken apart.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reply {
     pub result: Value,
@@ -18,9 +19,11 @@ pub struct Reply {
     #[serde(default, alias = "error", skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     #[serde(default, deserialize_with = "share")]
+    #[schemars(with = "Option<f64>")]
     pub confidence: Option<u32>,
     /// In dollars on the wire, in micros here.
     #[serde(default, deserialize_with = "dollars", alias = "cost_usd")]
+    #[schemars(with = "Option<f64>")]
     pub cost: Option<u64>,
     #[serde(default)]
     pub tokens: u64,

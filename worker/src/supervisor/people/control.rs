@@ -283,6 +283,15 @@ impl Control {
         };
         Some(if cause.reason.is_empty() { why.to_owned() } else { format!("{why}: {}", cause.reason) })
     }
+    /// Who did it.
+    pub fn held_by(&self) -> Option<&str> {
+        match &self.state {
+            State::Paused { cause, .. } | State::HumanControl { cause, .. } | State::Cancelled { cause, .. } => {
+                Some(&cause.by)
+            }
+            State::Running => None,
+        }
+    }
     /// The status as systems outside see it, as long as the run is open (SHN-74).
     pub fn status(&self) -> &'static str {
         match self.state {

@@ -310,6 +310,9 @@ impl PlanReview {
     pub fn version(&self) -> u64 {
         self.version
     }
+    pub fn deadline(&self) -> Timestamp {
+        self.deadline
+    }
     pub fn round(&self) -> u32 {
         self.round
     }

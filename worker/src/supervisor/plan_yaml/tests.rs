@@ -43,6 +43,12 @@ fn a_minimal_task_gets_every_default() {
         attempt_count: 0,
         max_attempts: 3,
         is_final: true,
+        action: None,
+        risk: None,
+        required: false,
+        requires_approval: false,
+        when: std::collections::BTreeMap::new(),
+        compensation: None,
     };
     assert_eq!(plan.tasks().collect::<Vec<_>>(), [&expected]);
 }

@@ -153,7 +153,7 @@ impl Ledger {
     }
 
     fn start(&mut self, call: Call, deliveries: u32, run: &Whole<'_>, cx: &mut Cx<'_>) -> Result<(), String> {
-        match work::carried(run.spec, &call) {
+        match work::carried(run.spec, &call, run.depth) {
             Carried::Activity { activity_type, input, timeout } => {
                 let seq = cx.schedule_activity(activity_type, &input, work::options(&summary(&call), timeout));
                 self.keep(call.key.clone(), seq, Pending::Call { call, deliveries });
@@ -230,7 +230,7 @@ impl SupervisorRun {
             Ask::Call(call) => {
                 let left = Left::of(&self.carrier, &self.ledger.loans);
                 if left.too_little_for_child()
-                    && matches!(work::carried(&self.resolved.spec, &call), Carried::Child { .. })
+                    && matches!(work::carried(&self.resolved.spec, &call, self.context.depth), Carried::Child { .. })
                 {
                     // Asked again with the next event: others give back what they do not need.
                     return self.ledger.refuse(call);

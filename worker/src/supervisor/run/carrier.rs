@@ -63,7 +63,12 @@ impl Carrier {
                 // A chat that goes on from the messages of an earlier one (AGC-14). Nobody starts a run for a chat that
                 // ends before anybody speaks, so the text that ended the earlier one does not end this one.
                 let ended_by = chat_rules.termination.clone();
-                let chat = match context.more.get("messages") {
+                let said = |text: &String| json!({ "name": spec.speaker.admin, "content": text });
+                let resumed = spec.resume.as_ref().map(|resume| {
+                    let earlier = resume.messages.iter().map(|message| json!(message));
+                    earlier.chain(resume.message.as_ref().map(said)).collect::<Value>()
+                });
+                let chat = match context.more.get("messages").or(resumed.as_ref()) {
                     Some(history) => {
                         GroupChat::resume(chat_rules, agents, history, ended_by.as_deref(), out).map(|(chat, _)| chat)
                     }
@@ -197,6 +202,18 @@ impl Carrier {
             Carrier::Graph(graph) => graph.digest(),
             Carrier::Chat(chat) => json!({ "chat": chat.view(), "messages": chat.messages() }),
             Carrier::Agents(agents) => json!({ "agents": agents.view(), "messages": agents.messages() }),
+        }
+    }
+
+    /// What another run needs to go on from here: the key `resume` of its spec. Null where nothing can be gone on from.
+    pub(super) fn resume_point(&self, run: &str) -> Value {
+        match self {
+            Carrier::Graph(_) => Value::Null,
+            Carrier::Chat(chat) => json!({ "messages": chat.messages() }),
+            Carrier::Agents(agents) => match agents.checkpoint() {
+                Some(crew) => json!(crew.fork(run)),
+                None => agents.response(),
+            },
         }
     }
 

@@ -3,10 +3,12 @@
 //! Invariant: a run begins with a spec whose hash fits it, or not at all; a spec that was not resolved is resolved by the
 //! same pure function as on the command line.
 
-use bosun_engine::Failure;
+use bosun_engine::{Failure, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::carrier::Carrier;
+use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{ResolvedSpec, SupervisorSpec};
 
 /// The failure type of an input that is no spec that can be run.
@@ -49,6 +51,21 @@ pub struct SupervisorInput {
 impl SupervisorInput {
     pub fn new(resolved: ResolvedSpec) -> Self {
         SupervisorInput { resolved: Some(resolved), spec: None, context: RunContext::default() }
+    }
+
+    /// The same below other runs or processes (SUP-08).
+    #[must_use]
+    pub fn at_depth(mut self, depth: u32) -> Self {
+        self.context.depth = depth;
+        self
+    }
+
+    /// Why the run would be refused at its start, if it would. Nothing is started.
+    pub fn refused(&self) -> Option<String> {
+        let resolved = self.resolved.as_ref()?;
+        let spec = resolved.spec.for_request().map_or_else(|| resolved.spec.clone(), |(spec, _)| spec);
+        let mut out = Outbox::new("trial", Timestamp(0));
+        Carrier::new(&spec, &self.context, &mut out).err().map(|why| why.message)
     }
 
     pub(super) fn resolve(self) -> Result<(ResolvedSpec, RunContext), Failure> {

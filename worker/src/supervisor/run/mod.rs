@@ -9,6 +9,8 @@
 //! the turn that brought them about, and a replay that notes something else is refused. It decides nothing itself.
 
 pub mod again;
+mod answer_shapes;
+mod arguments;
 mod asks;
 mod carrier;
 mod children;
@@ -17,6 +19,7 @@ mod lease;
 mod loans;
 mod model;
 mod model_shapes;
+mod number;
 mod output;
 mod parts;
 mod people;
@@ -29,6 +32,7 @@ mod signals;
 #[cfg(test)]
 mod tests;
 mod updates;
+mod waiting;
 mod work;
 
 use std::collections::VecDeque;
@@ -38,6 +42,7 @@ use bosun_engine::{Failure, Payload, QueryName, Seq, UpdateName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use answer_shapes::answer_shapes;
 pub use input::{INVALID_SPEC, RunContext, SupervisorInput};
 pub use output::{SUPERVISOR_FAILED, SupervisorOutput, TaskReport};
 pub use progress::ProgressMessage;
@@ -66,6 +71,9 @@ pub struct SupervisorRun {
     resolved: ResolvedSpec,
     context: RunContext,
     run: String,
+    /// What people call the run.
+    #[serde(default)]
+    id: String,
     parts: Parts,
     carrier: Carrier,
     ledger: Ledger,
@@ -82,15 +90,19 @@ impl StateMachine for SupervisorRun {
     type Output = SupervisorOutput;
 
     fn start(input: SupervisorInput, cx: &mut Cx<'_>) -> Result<Self, Failure> {
+        number::held_by_other_rules(cx);
         let (mut resolved, context) = input.resolve()?;
         // A child that is too deep does not start (SUP-08).
         check_process_depth(context.depth, resolved.spec.delegation.max_depth)
             .map_err(|why| Failure::application(INVALID_SPEC, why.to_string()).non_retryable())?;
         let run = cx.run_id().to_string();
+        let id = cx.workflow_id().map_or_else(|| run.clone(), ToString::to_string);
         let mut out = Outbox::new(run.clone(), cx.now());
         out.note(
             NoteKind::RunStarted,
-            json!({ "name": resolved.spec.name, "preset": resolved.spec.preset, "hash": resolved.hash }),
+            json!({
+                "name": resolved.spec.name, "preset": resolved.spec.preset, "hash": resolved.hash, "rules": number::RULES,
+            }),
         );
         // The hash stays that of the spec as it was given.
         if let Some((spec, choice)) = resolved.spec.for_request() {
@@ -107,6 +119,7 @@ impl StateMachine for SupervisorRun {
             resolved,
             context,
             run,
+            id,
             parts,
             carrier,
             ledger: Ledger::default(),

@@ -18,6 +18,8 @@ use crate::capability::model::{ChatRequest, Message, ModelInput, Said, ToolCall,
 use crate::supervisor::outbox::{Answer, Call, CallFailure, Purpose};
 use crate::supervisor::spec::{Family, SupervisorSpec, ViaModel};
 
+/// Those that the name of a model may begin with.
+const PROVIDERS: [&str; 2] = ["openai", "anthropic"];
 /// The provider of a spec that names none.
 const PROVIDER: &str = "openai";
 /// How often one request is tried before its failure counts.
@@ -40,14 +42,27 @@ fn asked(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Result<Asked, St
     let named = |text: Option<&Value>| text.and_then(Value::as_str).map(str::to_owned);
     let system = agent.map(|agent| &agent.system_prompt).filter(|text| !text.is_empty());
     let whole = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+    // Names of supyagent begin with the provider: `anthropic/claude`.
+    let provided =
+        own.and_then(|model| model.name.split_once('/')).filter(|_| via.provider.is_none() && via.name.is_none());
+    let provided = provided.filter(|(provider, _)| PROVIDERS.contains(provider) && setting("provider").is_none());
     Ok(Asked {
-        provider: via.provider.clone().or_else(|| named(setting("provider"))).unwrap_or_else(|| PROVIDER.to_owned()),
-        model: via.name.clone().or_else(|| own.map(|model| model.name.clone())).ok_or_else(|| {
-            format!(
-                "no model is named for {}: give `via.model.name` or `model`",
-                call.agent.as_deref().unwrap_or(&call.key)
-            )
-        })?,
+        provider: via
+            .provider
+            .clone()
+            .or_else(|| named(setting("provider")).or(provided.map(|(provider, _)| provider.to_owned())))
+            .unwrap_or_else(|| PROVIDER.to_owned()),
+        model: via
+            .name
+            .clone()
+            .or_else(|| provided.map(|(_, name)| name.to_owned()))
+            .or_else(|| own.map(|model| model.name.clone()))
+            .ok_or_else(|| {
+                format!(
+                    "no model is named for {}: give `via.model.name` or `model`",
+                    call.agent.as_deref().unwrap_or(&call.key)
+                )
+            })?,
         temperature: via.temperature.or_else(|| setting("temperature").and_then(Value::as_f64)),
         max_tokens: via.max_tokens.or_else(|| setting("max_tokens").and_then(whole)),
         system: system.or(role.map(|role| &role.system_prompt)).cloned().unwrap_or_default(),

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::SupervisorRun;
 use super::carrier::Carrier;
 use crate::supervisor::graph::{Phase, text_of};
+use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::model::{Task, TaskId};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::task::TaskStatus;
@@ -171,9 +172,16 @@ impl SupervisorRun {
             "objective": output.objective, "status": output.status, "control": control,
             "completed": done, "total": output.tasks.len(), "started_at": self.started_at, "tasks": self.rows(),
             "pending_approvals": self.parts.approvals.view(), "pending_interrupts": self.parts.interrupts.view(),
+            "waiting": self.waiting(), "undone": self.undone(),
             "team": self.parts.team.members.directory.list(), "handed": self.parts.control.is_human().then(|| self.takeover_context().handed()),
             "carrier": match &self.carrier { Carrier::Graph(_) => Value::Null, other => other.view() },
         })
+    }
+
+    /// What was undone, last first: a cancelled run tells it as it happens.
+    fn undone(&self) -> Vec<Value> {
+        let of_it = |note: &&Note| note.kind == NoteKind::CompensationRun;
+        self.notes.iter().filter(of_it).map(|note| note.data.clone()).collect()
     }
 
     /// What a live tree draws: tasks, or the sessions and turns of agents, one row each.

@@ -6,7 +6,7 @@ use bosun_engine::{Failure, Payload};
 use serde_json::{Value, json};
 
 use super::signals::refusal;
-use super::{SupervisorRun, value_of};
+use super::{SupervisorRun, arguments, value_of};
 use crate::supervisor::graph::Graph;
 use crate::supervisor::model::{Task, TaskId};
 use crate::supervisor::outbox::Outbox;
@@ -17,7 +17,7 @@ use crate::supervisor::team::native::{Attributes, System, native_view};
 /// Why a run returned that is still open (FSS-36).
 const PARKED: &str = "parked-for-review";
 
-pub(super) const QUERIES: [&str; 36] = [
+pub(super) const QUERIES: [&str; 38] = [
     "budget",
     "check_process",
     "control_state_v1",
@@ -47,18 +47,23 @@ pub(super) const QUERIES: [&str; 36] = [
     "registry",
     "registry_stats",
     "report",
+    "resume_point",
     "spec",
     "status_board",
     "takeover_context",
     "team_roster",
     "trust_level",
     "view_qa_report",
+    "waiting",
     "why_not_running",
 ];
 
 impl SupervisorRun {
     pub(super) fn answer_query(&self, name: &str, input: &Payload) -> Result<Payload, Failure> {
         let value = value_of(input)?;
+        if QUERIES.contains(&name) {
+            arguments::of_query(name, &value)?;
+        }
         let answer = match self.query_value(name, &value) {
             Some(answer) => answer?,
             None => return Err(refusal("UnknownQuery", format!("a supervisor has no query {name}"))),
@@ -86,6 +91,8 @@ impl SupervisorRun {
             "progress_messages" => json!(parts.progress.messages()),
             "budget" => self.budget(),
             "parked" => self.parked(),
+            "waiting" => json!(self.waiting()),
+            "resume_point" => self.carrier.resume_point(&self.run),
             "list_processes" | "check_process" | "get_process_output" => {
                 return Some(self.carrier.process_query(name, value).map_err(|why| refusal("UnknownProcess", why)));
             }

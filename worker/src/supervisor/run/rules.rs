@@ -2,11 +2,13 @@
 //!
 //! Invariant: a pure function of the spec; what the spec leaves open is decided here once, and nowhere else.
 
+use std::collections::BTreeMap;
+
 use crate::supervisor::graph::{
-    Authority, CapabilityCard, GraphRules, OnExhausted, PlannedTask, Planning, ReviewScope, Selection, Synthesis,
-    UpfrontStrategy,
+    Authority, CapabilityCard, Dependency, GraphRules, OnExhausted, PlannedEdge, PlannedTask, Planning,
+    ResolvedPolicies, ReviewScope, Selection, Synthesis, UpfrontStrategy,
 };
-use crate::supervisor::model::{OnUnmet, PlanChangeError, Requires, Task, TaskId, TaskPlan};
+use crate::supervisor::model::{Condition, OnUnmet, PlanChangeError, Requires, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Purpose;
 use crate::supervisor::spec::{self, Preset, SupervisorSpec};
 
@@ -89,8 +91,18 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
             Selection::Controller => spec.agents.iter().map(|agent| agent.name.clone()).collect(),
             _ => Vec::new(),
         },
+        policies: policies(&spec.planning.policies),
         evaluator: spec.preset == Some(Preset::FlowPlanAndExecute) && spec.planning.replan,
         ..GraphRules::default()
+    }
+}
+
+fn policies(of: &spec::PlanPolicies) -> ResolvedPolicies {
+    ResolvedPolicies {
+        supervisor_allowed_agents: of.allowed_agents.clone(),
+        supervisor_sequence_order: of.sequence_order.clone(),
+        approval_agents: of.approval_agents.clone(),
+        supervisor_dispatched_agents: of.dispatched_agents.clone(),
     }
 }
 
@@ -164,6 +176,15 @@ fn capabilities(spec: &SupervisorSpec) -> Vec<CapabilityCard> {
     cards
 }
 
+/// A dependency of the seed plan, with the condition on its result if there is one.
+fn dependency(id: crate::supervisor::TaskId, when: &BTreeMap<String, Condition>) -> Dependency {
+    let on = TaskId::from(u64::from(id.0));
+    match when.get(&id.to_string()) {
+        None => Dependency::Id(on),
+        Some(when) => Dependency::Edge(PlannedEdge { on, requires: None, when: Some(when.clone()), on_failure: None }),
+    }
+}
+
 /// The plan a run begins with: the seed plan, or none.
 pub(super) fn first_plan(spec: &SupervisorSpec) -> Result<TaskPlan, String> {
     let mut plan = TaskPlan::new(spec.objective.clone());
@@ -174,12 +195,17 @@ pub(super) fn first_plan(spec: &SupervisorSpec) -> Result<TaskPlan, String> {
         let deps = item.sub_task_dependencies.iter();
         let planned = PlannedTask {
             goal: item.sub_task_objective.clone(),
-            deps: deps.map(|id| crate::supervisor::graph::Dependency::Id(TaskId::from(u64::from(id.0)))).collect(),
+            deps: deps.map(|id| dependency(*id, &item.when)).collect(),
             capability: Some(item.capability.clone()),
             params: item.parameters.clone(),
             metadata: item.metadata.clone(),
             overall_objective: Some(item.overall_objective.clone()),
             is_final: item.is_final,
+            action: item.action.clone(),
+            risk: item.risk.unwrap_or_default(),
+            required: item.required,
+            requires_approval: item.requires_approval,
+            compensation: item.compensation.clone(),
             ..PlannedTask::default()
         };
         Task {

@@ -135,7 +135,9 @@ impl SupervisorRun {
                 let said = json!([{ "role": "user", "message": feedback }]);
                 graph.ask_plan_again(&said, false, out);
             }
-            (Consequence::Retry { feedback, .. }, Some(task), _) => graph.sent_back(&task, &feedback, parts, out),
+            (Consequence::Retry { feedback, action }, Some(task), _) => {
+                graph.sent_back(&task, &feedback, action.as_deref(), parts, out);
+            }
             (Consequence::Skip { reason }, Some(task), _) => graph.rejected(&task, &reason, parts, out),
             (Consequence::EndRun { error }, ..) => graph.abort("task_rejected", error, Value::Null, parts, out),
             (Consequence::Cancel { answer }, ..) => graph.cancel(answer, parts, out),

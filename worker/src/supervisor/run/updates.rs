@@ -3,23 +3,27 @@
 //! Invariant: the same function decides whether an update is accepted and carries it out, so that what was validated is
 //! what happens. Tools of the plan are a person's here: the table still has the last word.
 
+use std::time::Duration;
+
 use bosun_engine::{Failure, Payload};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::parts::Parts;
 use super::signals::refusal;
-use super::{SupervisorRun, value_of};
-use crate::supervisor::graph::{PlannedTask, read};
+use super::{SupervisorRun, arguments, value_of};
+use crate::supervisor::graph::{Graph, PlannedTask, read};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::approval::ApprovalResponse;
-use crate::supervisor::people::plan_review::{PlanFeedback, PlanVerdict};
+use crate::supervisor::people::plan_review::{PlanFeedback, PlanVerdict, ReviewStatus};
 
-pub(super) const UPDATES: [&str; 15] = [
+pub(super) const UPDATES: [&str; 16] = [
     "add_task",
     "approve_plan",
     "cancel_task",
+    "cleanup_agents",
     "complete_task_manually",
     "kill_process",
     "mark_final_task",
@@ -53,6 +57,7 @@ impl SupervisorRun {
     pub(super) fn update(&mut self, name: &str, input: &Payload, out: &mut Outbox) -> Result<Value, Failure> {
         let value = value_of(input)?;
         let refused = |why: String| refusal("Refused", why);
+        arguments::of_update(name, &value).map_err(refused)?;
         match name {
             "add_task" | "patch_task" | "cancel_task" | "mark_final_task" | "update_task_status" => {
                 self.tool(name, &value, out).map_err(refused)
@@ -77,6 +82,7 @@ impl SupervisorRun {
                 self.parts.approvals.set_rules(rules.approval.clone());
                 Ok(json!(rules))
             }
+            "cleanup_agents" => self.cleanup_agents(&value, out).map_err(refused),
             "kill_process" => self.carrier.kill_process(&value, out).map_err(refused),
             other => Err(refusal(
                 "UnknownUpdate",
@@ -109,11 +115,17 @@ impl SupervisorRun {
         let RevisedPlan { version, tasks } = decode("input", value)?;
         let parts = &mut self.parts;
         let graph = self.carrier.graph_mut().ok_or_else(no_plan)?;
-        if version != graph.plan.version {
-            return Err("Conflict: plan has been updated. Please review the latest version.".to_owned());
+        // What is up for review is called by the version that was shown.
+        let latest = |parts: &Parts, graph: &Graph| match &parts.review {
+            Some(review) if review.status() == ReviewStatus::Reviewing => review.version(),
+            _ => graph.plan.version,
+        };
+        let now = latest(parts, graph);
+        if version != now {
+            return Err(format!("Conflict: plan has been updated. Please review the latest version. It is {now}."));
         }
         graph.revise(tasks, parts, out)?;
-        Ok(json!({ "version": graph.plan.version }))
+        Ok(json!({ "version": latest(parts, graph) }))
     }
 
     fn plan_feedback(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
@@ -138,6 +150,27 @@ impl SupervisorRun {
         let graph = self.carrier.graph_mut().ok_or_else(no_plan)?;
         graph.plan_approved(parts, out);
         Ok(view)
+    }
+
+    /// SUP-13, SUP-14, SUP-16: forgets agents that have ended, and those that are active for longer than so many hours.
+    fn cleanup_agents(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
+        #[derive(Default, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        struct Cleanup {
+            /// Null: only what has ended goes, whatever its age.
+            max_age_hours: Option<u64>,
+            /// Whether what has ended goes too.
+            completed: Option<bool>,
+        }
+        let empty = json!({});
+        let cleanup: Cleanup = decode("input", if value.is_null() { &empty } else { value })?;
+        let registry = &mut self.parts.team.registry;
+        let stale = match cleanup.max_age_hours {
+            Some(hours) => registry.prune_stale(Duration::from_secs(hours.saturating_mul(3_600)), out),
+            None => 0,
+        };
+        let completed = if cleanup.completed.unwrap_or(true) { registry.cleanup_completed(out) } else { 0 };
+        Ok(json!({ "stale": stale, "completed": completed, "left": registry.stats() }))
     }
 
     fn respond_approval(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {

@@ -15,6 +15,7 @@ use crate::capability::model::ModelInput;
 use crate::capability::process::PROCESS;
 use crate::supervisor::outbox::{Call, Purpose};
 use crate::supervisor::spec::{Span, SupervisorSpec, Via};
+use crate::supervisor::team::registry::DEPTH_VARIABLE;
 
 /// Capabilities that tasks may name without an agent.
 pub(super) const IN_THE_BOX: [&str; 5] = ["process", "http", "compose", "activity", "human"];
@@ -57,8 +58,8 @@ pub(super) fn time_of(spec: &SupervisorSpec, call: &Call) -> Option<Duration> {
     call.timeout.or(own.map(Span::duration))
 }
 
-/// What a call becomes by the spec.
-pub(super) fn carried(spec: &SupervisorSpec, call: &Call) -> Carried {
+/// What a call becomes by the spec, in a run that is so deep below the first.
+pub(super) fn carried(spec: &SupervisorSpec, call: &Call, depth: u32) -> Carried {
     let timeout = time_of(spec, call).unwrap_or(TIMEOUT);
     let input = json!(call);
     if let Some(name) = boxed(spec, call) {
@@ -71,8 +72,12 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call) -> Carried {
             Err(why) => Carried::Impossible(why.to_string()),
         },
         Via::Process(process) => {
+            let mut env = process.env.clone();
+            // How deep the agent is that the program plays: what it starts itself counts from there (SUP-08).
+            let own = call.context.get("depth").and_then(Value::as_u64).unwrap_or(u64::from(depth) + 1);
+            env.entry(DEPTH_VARIABLE.to_owned()).or_insert_with(|| own.to_string());
             let input = json!({
-                "argv": process.argv, "cwd": process.cwd, "env": process.env, "env_allow": process.env_allow,
+                "argv": process.argv, "cwd": process.cwd, "env": env, "env_allow": process.env_allow,
                 "stdin": input.to_string(), "timeout_ms": u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
             });
             Carried::Activity { activity_type: PROCESS.into(), input, timeout: timeout + Duration::from_secs(15) }

@@ -52,8 +52,9 @@ pub struct Agent {
     /// The parameters a callable cannot do without (PDT-19).
     #[serde(default)]
     pub required_parameters: Vec<String>,
-    #[serde(default)]
-    pub via: Via,
+    /// Null is the spec's own `via`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<Via>,
     /// What it answers when it is scripted; looked at before the script of the run.
     #[serde(default)]
     pub script: Script,
@@ -78,7 +79,7 @@ impl Agent {
             will_create_tools: false,
             callable: false,
             required_parameters: Vec::new(),
-            via: Via::default(),
+            via: None,
             script: Script::default(),
         }
     }
@@ -129,7 +130,7 @@ impl Agent {
     }
     #[must_use]
     pub fn via(mut self, via: Via) -> Self {
-        self.via = via;
+        self.via = Some(via);
         self
     }
     #[must_use]
@@ -198,11 +199,14 @@ pub struct Tool {
     /// JSON Schema of its arguments.
     #[serde(default)]
     pub parameters: Option<Value>,
+    /// A plain function is no tool call: it is not charged to `budget.tool_calls` (CUG-35).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plain: bool,
 }
 
 impl Tool {
     pub fn new(name: impl Into<String>) -> Self {
-        Tool { name: name.into(), description: String::new(), parameters: None }
+        Tool { name: name.into(), description: String::new(), parameters: None, plain: false }
     }
 }
 
@@ -297,6 +301,8 @@ pub struct Role {
     pub model: Option<Model>,
     pub system_prompt: String,
     pub timeout: Option<Span>,
-    pub via: Via,
+    /// Null is the spec's own `via`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub via: Option<Via>,
     pub script: Script,
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::agent::{Agent, MemoryScope, Via, ViaModel};
 use super::preset::{Family, Preset};
 use super::script::Script;
-use super::sections::{ChatTeam, PlanningMode, Selection};
+use super::sections::{ChatTeam, HandoffTools, PlanningMode, Selection};
 use super::template;
 use super::whole::SupervisorSpec;
 use crate::agent::spec::{AgentSpec, Limits, Price, ToolGrant};
@@ -19,6 +19,7 @@ use crate::supervisor::plan::Plan;
 use crate::supervisor::plan_yaml::{self, PlanProblem};
 
 mod bounds;
+pub(super) mod effect;
 
 type Check = Result<(), FieldError>;
 
@@ -38,6 +39,7 @@ pub(super) fn check(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
     policies(spec)?;
     scripts(spec)?;
     bounds::check(spec)?;
+    effect::check(spec)?;
     Ok(warnings(spec))
 }
 
@@ -59,6 +61,12 @@ fn planning(spec: &SupervisorSpec) -> Check {
     // CUG-12: what is left over gets one of the modes that a request can get.
     if !matches!(spec.planning.otherwise, PlanningMode::None | PlanningMode::Todos | PlanningMode::Agents) {
         return Err(FieldError::at("planning.otherwise", "known values here: none, todos, agents"));
+    }
+    // CUG-03, CUG-19.
+    if let Some((key, name)) = spec.planning.policies.named().find(|(_, name)| spec.agent(name).is_none()) {
+        let known: Vec<&str> = spec.agents.iter().map(|agent| agent.name.as_str()).collect();
+        let why = format!("`{name}` is not an agent; available: {}", known.join(", "));
+        return Err(FieldError::at(format!("planning.policies.{key}"), why));
     }
     spec.plan().map(|_| ())
 }
@@ -86,7 +94,7 @@ fn agents(spec: &SupervisorSpec) -> Check {
     // Who has a `model` of its own needs no other name.
     let named = spec.agents.iter().find_map(|agent| agent.model.clone());
     let named = named.or_else(|| spec.roles().into_iter().find_map(|(_, role)| role.model.clone()));
-    one_agent(&Agent { via: spec.via.clone(), model: named, ..Agent::new("everybody") }, "")
+    one_agent(&Agent { via: Some(spec.via.clone()), model: named, ..Agent::new("everybody") }, "")
         .map_err(|why| FieldError::at(why.path.trim_start_matches('.').to_owned(), why.problem))?;
     spec.manager_agent.as_ref().map_or(Ok(()), |manager| one_agent(manager, "manager_agent"))
 }
@@ -120,7 +128,8 @@ fn via_model(model: &ViaModel, at: &str) -> Check {
 }
 
 fn one_agent(agent: &Agent, at: &str) -> Check {
-    match &agent.via {
+    let Some(via) = &agent.via else { return Ok(()) };
+    match via {
         Via::Process(process) if process.argv.first().is_none_or(|program| program.is_empty()) => {
             Err(FieldError::at(format!("{at}.via.process.argv"), "the list is empty; it begins with the program"))
         }
@@ -205,6 +214,16 @@ fn chat(spec: &SupervisorSpec) -> Check {
         );
         return Err(FieldError::at("agents", why));
     }
+    // AGC-15.
+    let manages = spec.supervisor.as_ref();
+    let with_tools =
+        manages.and_then(|role| spec.agent(role.agent.as_deref()?)).is_some_and(|agent| !agent.tools.is_empty());
+    let by_model = manages.and_then(|role| role.via.as_ref());
+    if with_tools || matches!(by_model, Some(Via::Model(model)) if !model.tools.is_empty()) {
+        let why = "GroupChatManager is not allowed to make function/tool calls. Please remove the 'functions' or \
+                   'tools' config in 'llm_config' you passed in.";
+        return Err(FieldError::at("supervisor", why));
+    }
     let speaker = &spec.speaker;
     if speaker.transitions.is_empty() {
         return Ok(());
@@ -229,14 +248,17 @@ fn chat(spec: &SupervisorSpec) -> Check {
 
 /// LGS-04: custom hand-off tools lead to all agents.
 fn handoff(spec: &SupervisorSpec) -> Check {
-    let Some(tools) = &spec.handoff.tools else { return Ok(()) };
+    let Some(tools) = spec.handoff.tools.as_ref().map(HandoffTools::agents) else { return Ok(()) };
     if let Some(name) = tools.iter().find(|name| spec.agent(name).is_none()) {
         return Err(FieldError::at("handoff.tools", format!("`{name}` is not an agent")));
     }
+    // Who gets control back hands over to the others; where control moves for good, everybody may.
+    let root = spec.delegation.root.as_ref().or(spec.agents.first().map(|agent| &agent.name));
+    let supervisor = root.filter(|_| spec.preset != Some(Preset::SwarmHandoff));
     let missing: Vec<String> = spec
         .agents
         .iter()
-        .filter(|agent| !tools.contains(&agent.name))
+        .filter(|agent| !tools.contains(&&agent.name) && !agent.is_callable() && Some(&agent.name) != supervisor)
         .map(|agent| format!("'{}'", agent.name))
         .collect();
     if missing.is_empty() {
@@ -335,31 +357,14 @@ fn warnings(spec: &SupervisorSpec) -> Vec<String> {
     warnings
 }
 
-/// Keys that are read and checked, and that no machine looks at: whoever sets one is told so.
+/// Keys that are read and checked, and that no machine looks at yet: whoever sets one is told so.
 fn unused(spec: &SupervisorSpec) -> Vec<String> {
     let usual = spec.preset.map(Preset::values).unwrap_or_default();
-    let family = spec.family();
     let keys = [
         ("loop.on_idle", spec.run_loop.on_idle != usual.run_loop.on_idle),
-        ("review.reflection", family != Family::Graph && spec.review.reflection != usual.review.reflection),
         ("review.reject_status", spec.review.reject_status != usual.review.reject_status),
         ("dependencies.on_unmet", spec.dependencies.on_unmet != usual.dependencies.on_unmet),
-        (
-            "planning.supervisor_mode",
-            !spec.chooses_planning() && spec.planning.supervisor_mode != usual.planning.supervisor_mode,
-        ),
-        ("planning.force", !spec.chooses_planning() && spec.planning.force != usual.planning.force),
-        ("planning.otherwise", !spec.chooses_planning() && spec.planning.otherwise != usual.planning.otherwise),
-        ("planning.triggers", !spec.chooses_planning() && spec.planning.triggers != usual.planning.triggers),
-        ("budget.degrade", family != Family::Graph && spec.budget.degrade != usual.budget.degrade),
-        ("budget.wall", spec.budget.wall.is_some() && family != Family::Graph),
-        ("budget.tokens", spec.budget.tokens != usual.budget.tokens && family != Family::Graph),
-        ("budget.cost", spec.budget.cost != usual.budget.cost && family != Family::Graph),
-        ("budget.llm_calls", spec.budget.llm_calls != usual.budget.llm_calls && family != Family::Graph),
     ];
     let told = |(key, set): (&str, bool)| set.then(|| format!("{key}: has no effect yet in this kind of run"));
-    let policies = !spec.policies.is_empty() && family != Family::Agents;
-    let policies = policies
-        .then(|| "policies: only runs of agents enforce them; in this kind of run they have no effect".to_owned());
-    keys.into_iter().filter_map(told).chain(policies).collect()
+    keys.into_iter().filter_map(told).collect()
 }

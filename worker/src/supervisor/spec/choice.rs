@@ -125,7 +125,8 @@ impl SupervisorSpec {
             Some(agent) => agent.delegates = others,
             None => {
                 let role = role.unwrap_or_default();
-                let mut agent = Agent::new(name).delegates(others).system_prompt(role.system_prompt).via(role.via);
+                let mut agent = Agent::new(name).delegates(others).system_prompt(role.system_prompt);
+                agent.via = role.via;
                 (agent.model, agent.timeout, agent.script) = (role.model, role.timeout, role.script);
                 self.agents.insert(0, agent);
             }

@@ -19,6 +19,8 @@ use crate::supervisor::yaml::{self, YAML_BYTES_MAX};
 
 /// How deep supervisors may be nested in one spec.
 const NESTED_MAX: usize = 8;
+/// How many agents are read from files beside the first.
+const AGENTS_MAX: usize = 256;
 
 /// Gives the text of another file, by the name the spec has for it.
 pub type Files<'a> = &'a dyn Fn(&str) -> Result<String, String>;
@@ -67,6 +69,8 @@ impl Reader<'_> {
         let mut warnings = Vec::new();
         if foreign::cuga::is_one(&file) {
             (file, warnings) = foreign::cuga::spec(&file)?;
+        } else if foreign::supyagent::is_one(&file) {
+            (file, warnings) = self.supyagent(file)?;
         }
         if let Value::Object(overrides) = overrides {
             overrides.iter().for_each(|(key, value)| merge_key(&mut file, key, value));
@@ -75,15 +79,38 @@ impl Reader<'_> {
         warnings.extend(shorthand::write_out(&mut file)?);
         self.seed_plan(&mut file)?;
         self.nested(&mut file)?;
+        check::effect::switch_on(&mut file);
         let base = match file.get("preset").filter(|preset| !preset.is_null()) {
             Some(preset) => typed::<Preset>(preset).map_err(|why| FieldError::at("preset", why.problem))?.values(),
             None => SupervisorSpec::default(),
         };
         let mut whole = serde_json::to_value(base).map_err(|why| FieldError::at("", why.to_string()))?;
-        merge(&mut whole, &Value::Object(file));
+        merge(&mut whole, &Value::Object(file.clone()));
         let spec: SupervisorSpec = typed(&whole)?;
+        check::effect::sections(&spec, &file)?;
         warnings.extend(check::check(&spec)?);
         Ok((spec, warnings))
+    }
+
+    /// An agent's own file with those of everybody it delegates to, which stand beside it (SUP-01, SUP-04).
+    fn supyagent(&self, root: Map<String, Value>) -> Result<(Map<String, Value>, Vec<String>), FieldError> {
+        let (mut agents, mut warnings) = (vec![foreign::supyagent::agent(root)?], Vec::new());
+        let mut looked = 0;
+        while let Some(agent) = agents.get(looked) {
+            looked += 1;
+            for name in foreign::supyagent::delegates(agent) {
+                let known = |agent: &Map<String, Value>| agent.get("name").and_then(Value::as_str) == Some(&name);
+                if agents.iter().any(known) || agents.len() >= AGENTS_MAX {
+                    continue;
+                }
+                let (file, at) = (format!("{name}.yaml"), format!("delegates.{name}"));
+                match self.other_file(&file, &at) {
+                    Ok(value) => agents.push(foreign::supyagent::agent(mapping(value, &at)?)?),
+                    Err(why) => warnings.push(format!("{why}; `{name}` becomes no tool")),
+                }
+            }
+        }
+        Ok((foreign::supyagent::spec(agents), warnings))
     }
 
     /// `agents: [{ file: planner.yaml }]`: an agent as supyagent writes it, or as we do (SUP-01).

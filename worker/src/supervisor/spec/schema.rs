@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 
 use super::whole::SupervisorSpec;
+use crate::supervisor::run::answer_shapes;
 
 /// Where an editor finds the meaning of the schema's own words.
 const ID: &str = "https://bosun.invalid/supervisor-spec.schema.json";
@@ -43,6 +44,14 @@ pub fn schema() -> Value {
     agent["anyOf"] = json!([{ "required": ["name"] }, { "required": ["file"] }]);
     if let Value::Object(agent) = agent {
         agent.remove("required");
+    }
+    // What is said to a run, in scripts, by agents and by people.
+    let (answers, parts) = answer_shapes();
+    if let Some(defs) = schema["$defs"].as_object_mut() {
+        for (name, part) in parts {
+            defs.entry(name).or_insert(part);
+        }
+        defs.extend(answers.into_iter().map(|(name, shape)| (format!("answer_{name}"), shape)));
     }
     // An empty section changes nothing.
     if let Some(properties) = schema["properties"].as_object_mut() {

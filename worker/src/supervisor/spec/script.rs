@@ -37,7 +37,8 @@ pub struct ScriptRule {
     #[serde(default)]
     pub contains: Option<String>,
     /// The answer: any JSON. `{{task}}`, `{{attempt}}`, `{{round}}`, `{{agent}}`, `{{prompt}}` and `{{context.x.y}}` are
-    /// filled in; a text that is nothing but one of them becomes its value.
+    /// filled in; a text that is nothing but one of them becomes its value. The shapes that are read are `$defs.answer_*`
+    /// of the schema: `answer_plan`, `answer_decide`, `answer_review`, `answer_execute_worker` ...
     #[serde(default)]
     pub say: Option<Value>,
     /// How long it takes.

@@ -14,7 +14,7 @@ use super::preset::{Family, Preset};
 use super::script::{Script, Scripted, answer_in_order};
 use super::sections::{
     Budget, Compensation, Delegation, Dependencies, Dispatch, Failure, Handoff, Hitl, Loop, Mailbox, Memory, Planning,
-    Policy, Progress, Review, Routing, Selection, Speaker, Synthesis, Team, Trust,
+    Policy, Progress, Resume, Review, Routing, Selection, Speaker, Step, Synthesis, Team, Trust,
 };
 use crate::supervisor::outbox::{Call, Purpose};
 
@@ -51,6 +51,12 @@ pub struct SupervisorSpec {
     /// A manager of your own; in a file also its name alone (CRW-01, CRW-02).
     pub manager_agent: Option<Agent>,
     pub policies: Vec<Policy>,
+    /// A workflow of steps, one after the other, in place of a conversation (SUP-29).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+    /// Goes on from where another run ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume: Option<Resume>,
     pub planning: Planning,
     pub dispatch: Dispatch,
     pub dependencies: Dependencies,
@@ -95,6 +101,8 @@ impl Default for SupervisorSpec {
             manager_llm: None,
             manager_agent: None,
             policies: Vec::new(),
+            steps: Vec::new(),
+            resume: None,
             planning: Planning::default(),
             dispatch: Dispatch::default(),
             dependencies: Dependencies::default(),
@@ -143,8 +151,9 @@ impl SupervisorSpec {
     /// plays the role.
     pub fn player(&self, call: &Call) -> Option<&Agent> {
         let named = |name: &str| self.agent(name).or_else(|| self.agent_for(name));
-        let role = self.role_of(call).and_then(|role| role.agent.as_deref());
-        call.agent.as_deref().and_then(named).or_else(|| role.and_then(|name| self.agent(name)))
+        let role = self.role_of(call).and_then(|role| role.agent.as_deref()).and_then(|name| self.agent(name));
+        let called = call.agent.as_deref().and_then(named);
+        if is_service(call.purpose) { role.or(called) } else { called.or(role) }
     }
     /// The role that a call belongs to; work is no role.
     pub fn role_of(&self, call: &Call) -> Option<&Role> {
@@ -159,15 +168,20 @@ impl SupervisorSpec {
         }
     }
     fn played_by(&self, call: &Call) -> &Via {
-        let role = || self.role_of(call).map(|role| &role.via);
-        let own = self.player(call).map(|agent| &agent.via).or_else(role).unwrap_or(&Via::Scripted);
+        let role = self.role_of(call).and_then(|role| role.via.as_ref());
+        let agent = self.player(call).and_then(|agent| agent.via.as_ref());
+        // How a service is done stands where the service stands, whomever it is about.
+        let own = if is_service(call.purpose) { role.or(agent) } else { agent.or(role) };
+        if let Some(own) = own {
+            return own;
+        }
         let thinks = matches!(
             call.purpose,
             Purpose::Plan | Purpose::Decide | Purpose::ExecuteWorker | Purpose::Review | Purpose::Synthesize
         );
         // A function is no model, whatever the others are.
         let function = self.player(call).is_some_and(Agent::is_callable);
-        if own.is_scripted() && thinks && !function { &self.via } else { own }
+        if thinks && !function { &self.via } else { &Via::Scripted }
     }
     /// All roles, by where they stand in a file.
     pub fn roles(&self) -> Vec<(String, &Role)> {
@@ -203,11 +217,17 @@ impl SupervisorSpec {
     pub fn scripted(&self, call: &Call) -> Scripted {
         let own = self.player(call).map(|agent| &agent.script);
         let job = self.role(call.purpose).map(|role| &role.script);
-        let scripts: Vec<&Script> = own.into_iter().chain(job).chain([&self.script]).collect();
+        let (first, second) = if is_service(call.purpose) { (job, own) } else { (own, job) };
+        let scripts: Vec<&Script> = first.into_iter().chain(second).chain([&self.script]).collect();
         // A model that is told of something made up would go on from there.
         let strict = is_tool(call) && matches!(self.played_by(call), Via::Model(_));
         answer_in_order(&scripts, call, strict)
     }
+}
+
+/// What a run needs beside thinking and work: done by whoever `services` names, not by whom it is about.
+fn is_service(purpose: Purpose) -> bool {
+    !matches!(purpose, Purpose::Plan | Purpose::Decide | Purpose::ExecuteWorker | Purpose::Review | Purpose::Synthesize)
 }
 
 /// Whether the call is of a tool that an agent has.

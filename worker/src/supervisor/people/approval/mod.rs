@@ -323,6 +323,7 @@ impl Approvals {
         let shown = self.pending().map(|request| {
             let mut shown = json!(request);
             shown["options"] = json!(options);
+            shown["subject"] = json!(request.subject());
             shown
         });
         shown.collect()

@@ -152,6 +152,19 @@ pub struct ApprovalRequest {
 }
 
 impl ApprovalRequest {
+    /// What it is about, in words: also where no action is named.
+    pub fn subject(&self) -> String {
+        let task = self.task_id.as_ref().map(|task| format!(" of task {task}")).unwrap_or_default();
+        match self.scope {
+            Scope::Plan { version } => format!("version {version} of the plan"),
+            _ if !self.action.is_empty() => self.action.clone(),
+            Scope::Task => format!("the start{task}"),
+            Scope::Action => format!("the result{task}"),
+            Scope::Recruit => "a recruit".to_owned(),
+            Scope::Takeover => "a takeover".to_owned(),
+        }
+    }
+
     pub(super) fn proposal(&self) -> Proposal {
         Proposal {
             scope: self.scope,
@@ -227,8 +240,9 @@ pub struct Closed {
 pub enum Consequence {
     /// It may be done: the action, as the person wants it.
     Proceed { action: String },
-    /// It is done again with the feedback, and asked for again (Modify and Retry).
-    Retry { action: String, feedback: String },
+    /// It is done again with the feedback, and asked for again (Modify and Retry): with the action that the person wants
+    /// instead, if they named one.
+    Retry { action: Option<String>, feedback: String },
     /// It is not done, and the rest goes on.
     Skip { reason: String },
     /// It was required: the run ends with this error.
@@ -251,7 +265,7 @@ fn consequence(request: &ApprovalRequest, decision: &ApprovalDecision) -> Conseq
     }
     if decision.modified_action.is_some() || decision.feedback.is_some() {
         let feedback = decision.feedback.clone().or_else(|| decision.comment.clone()).unwrap_or_default();
-        return Consequence::Retry { action, feedback };
+        return Consequence::Retry { action: decision.modified_action.clone(), feedback };
     }
     // The seed names why it was asked for; where nothing was named, what the person said must do.
     let by = || format!("rejected by {}", decision.approver);
@@ -261,7 +275,12 @@ fn consequence(request: &ApprovalRequest, decision: &ApprovalDecision) -> Conseq
         return Consequence::EndRun { error: PlanPolicy::denied(&why) };
     }
     match request.on_reject {
-        OnReject::EndRun => Consequence::EndRun { error: format!("Required task rejected: {reason}") },
+        OnReject::EndRun => {
+            // A person's own words are told too; the deadline has none.
+            let said = decision.comment.as_ref().filter(|said| **said != reason && !decision.approver.is_empty());
+            let said = said.map(|said| format!(" ({}: {said})", decision.approver)).unwrap_or_default();
+            Consequence::EndRun { error: format!("Required task rejected: {reason}{said}") }
+        }
         OnReject::Skip => Consequence::Skip { reason: decision.comment.clone().unwrap_or(reason) },
         OnReject::Cancel => {
             let why = decision.comment.clone().unwrap_or_else(by);

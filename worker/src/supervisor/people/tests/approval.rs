@@ -172,7 +172,7 @@ fn a_rejection_ends_the_run_or_skips_the_task() {
         (
             OnReject::EndRun,
             Consequence::EndRun {
-                error: "Required task rejected: Sensitive operation requires approval: publish".into(),
+                error: "Required task rejected: Sensitive operation requires approval: publish (ann: too early)".into(),
             },
         ),
         (OnReject::Skip, Consequence::Skip { reason: "too early".into() }),
@@ -268,10 +268,13 @@ fn a_person_may_modify_and_retry() {
         response["feedback"] = json!(feedback);
         approvals.clone().respond_json(&response, &mut at(1)).unwrap().consequence
     };
-    let retry = |action: &str, feedback: &str| Consequence::Retry { action: action.into(), feedback: feedback.into() };
-    assert_eq!(with(false, Some("publish draft"), Some("softer words")), retry("publish draft", "softer words"));
-    assert_eq!(with(false, None, Some("softer words")), retry("publish", "softer words"));
-    assert_eq!(with(false, Some("publish draft"), None), retry("publish draft", ""));
+    let retry = |action: Option<&str>, feedback: &str| Consequence::Retry {
+        action: action.map(str::to_owned),
+        feedback: feedback.into(),
+    };
+    assert_eq!(with(false, Some("publish draft"), Some("softer words")), retry(Some("publish draft"), "softer words"));
+    assert_eq!(with(false, None, Some("softer words")), retry(None, "softer words"));
+    assert_eq!(with(false, Some("publish draft"), None), retry(Some("publish draft"), ""));
     assert_eq!(with(true, Some("publish draft"), None), Consequence::Proceed { action: "publish draft".into() });
     assert_eq!(
         with(false, None, None),

@@ -259,7 +259,7 @@ async fn a_sensitive_task_waits_for_its_approval() {
 #[tokio::test]
 async fn a_rejection_fails_the_run_or_skips_the_task() {
     let no = || vec![asked(), respond(1, false, json!({ "comment": "too early" }))];
-    let text = "Required task rejected: Sensitive operation requires approval: publish report";
+    let text = "Required task rejected: Sensitive operation requires approval: publish report (ann: too early)";
     assert_eq!(failed(&play(&publishing(), no()).await), text);
     let optional = publishing().replace(", required: true", "");
     let played = play(&optional, no()).await;

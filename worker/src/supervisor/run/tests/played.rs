@@ -25,7 +25,7 @@ fn work(context: Value) -> Call {
 
 #[track_caller]
 fn agent(spec: &SupervisorSpec, call: &Call) -> AgentSpec {
-    match carried(spec, call) {
+    match carried(spec, call, 0) {
         Carried::Agent { spec } => *spec,
         other => panic!("{other:?}"),
     }
@@ -37,13 +37,13 @@ fn what_is_in_the_box_is_not_played_by_a_model() {
     let spec = spec("");
     for name in ["process", "http", "compose"] {
         let call = work(json!({ "capability": name, "parameters": { "argv": ["true"] } }));
-        let Carried::Activity { activity_type, .. } = carried(&spec, &call) else { panic!("{name}") };
+        let Carried::Activity { activity_type, .. } = carried(&spec, &call, 0) else { panic!("{name}") };
         assert_eq!(activity_type.as_str(), name);
         let gave = json!({ "exit_code": 0, "stdout": "out", "json": { "a": 1 } });
         assert_eq!(answer_of(&spec, &call, gave.clone()), Ok(gave));
     }
     let call = work(json!({ "capability": "activity", "parameters": { "type": "add", "input": [1, 2] } }));
-    let Carried::Activity { activity_type, input, .. } = carried(&spec, &call) else { panic!() };
+    let Carried::Activity { activity_type, input, .. } = carried(&spec, &call, 0) else { panic!() };
     assert_eq!((activity_type.as_str(), input), ("add", json!([1, 2])));
     assert_eq!(answer_of(&spec, &call, json!(3)), Ok(json!(3)));
     // Nobody in the box is called so: a model does it.
@@ -70,7 +70,7 @@ fn a_function_of_an_agent_is_no_model() {
     assert_eq!(own.via(&call), &Via::Scripted);
     let program = spec("agents: [{ name: ann, via: { activity: hands } }]");
     assert_eq!(program.via(&call), &Via::Activity("hands".to_owned()));
-    let Carried::Later { input, .. } = carried(&own, &call) else { panic!() };
+    let Carried::Later { input, .. } = carried(&own, &call, 0) else { panic!() };
     assert!(input["answer"]["fail"].as_str().is_some_and(|why| why.contains("script")), "{input}");
 }
 

@@ -9,7 +9,14 @@ use crate::supervisor::fields::{FieldError, Fields, kind};
 
 type Mapping = Map<String, Value>;
 
-const SUPERVISOR_KEYS: [&str; 9] = [
+/// What its state holds before it plans (CUG-19), and ours.
+const STATE: [(&str, &str); 4] = [
+    ("supervisor_allowed_agents", "allowed_agents"),
+    ("supervisor_sequence_order", "sequence_order"),
+    ("supervisor_approval_agents", "approval_agents"),
+    ("supervisor_dispatched_agents", "dispatched_agents"),
+];
+const SUPERVISOR_KEYS: [&str; 14] = [
     "name",
     "planning_mode",
     "mode",
@@ -19,6 +26,11 @@ const SUPERVISOR_KEYS: [&str; 9] = [
     "model",
     "force_planning",
     "description",
+    "available_agents",
+    "supervisor_allowed_agents",
+    "supervisor_sequence_order",
+    "supervisor_approval_agents",
+    "supervisor_dispatched_agents",
 ];
 const AGENT_KEYS: [&str; 12] = [
     "name",
@@ -56,6 +68,20 @@ pub(in super::super) fn spec(file: &Mapping) -> Result<(Mapping, Vec<String>), F
         for (i, entry) in entries(list, path)?.iter().enumerate() {
             agents.extend(agent(entry, &format!("{path}[{i}]"), &mut warnings)?);
         }
+    }
+    // CUG-19: who is not available is no agent of this run.
+    if let Some(Value::Array(available)) = supervisor.get("available_agents") {
+        agents.retain(|agent: &Value| {
+            let stays = available.contains(&agent["name"]);
+            if !stays {
+                warnings.push(format!("available_agents: {} is not available and left out", agent["name"]));
+            }
+            stays
+        });
+    }
+    let played = |agent: &Value| agent["model"].is_object() && agent.get("via").is_none();
+    if agents.iter().any(played) || spec["supervisor"]["model"].is_object() {
+        spec.insert("via".to_owned(), json!({ "model": {} }));
     }
     spec.insert("agents".to_owned(), agents.into());
     for key in file.keys().filter(|key| !["supervisor", "agents", "a2a"].contains(&key.as_str())) {
@@ -109,6 +135,15 @@ fn stanza(value: &Value, spec: &mut Mapping, warnings: &mut Vec<String>) -> Resu
     }
     if let Some(required) = fields.boolean("plan_approval")? {
         planning.insert("approval".to_owned(), json!({ "required": required }));
+    }
+    let mut policies = Mapping::new();
+    for (theirs, ours) in STATE {
+        if fields.has(theirs) {
+            policies.insert(ours.to_owned(), fields.texts(theirs)?.into());
+        }
+    }
+    if !policies.is_empty() {
+        planning.insert("policies".to_owned(), policies.into());
     }
     spec.insert("planning".to_owned(), planning.into());
     let prompt = fields.text("special_instructions")?.unwrap_or_default();

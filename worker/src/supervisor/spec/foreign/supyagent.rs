@@ -10,6 +10,36 @@ use crate::supervisor::fields::{FieldError, kind};
 /// Their names for a turn's and an agent's tool calls, and ours.
 const LIMITS: [(&str, &str); 2] = [("max_tool_calls_per_turn", "per_turn"), ("max_total_tool_calls", "total")];
 
+/// Whether a file is one agent as supyagent writes it, rather than a spec or a plan.
+pub(in super::super) fn is_one(file: &Map<String, Value>) -> bool {
+    let ours = ["kind", "preset", "agents", "tasks", "supervisor", "objective"];
+    let named = file.get("name").is_some_and(Value::is_string);
+    let theirs = ["system_prompt", "delegates", "will_create_tools"];
+    named && !ours.iter().any(|key| file.contains_key(*key)) && theirs.iter().any(|key| file.contains_key(*key))
+}
+
+/// The whole spec of agents, the first being the one that begins. Their files say by which models they are played.
+pub(in super::super) fn spec(agents: Vec<Map<String, Value>>) -> Map<String, Value> {
+    let root = agents.first().and_then(|agent| agent.get("name")).cloned().unwrap_or_default();
+    let played = agents.iter().any(|agent| agent.get("model").is_some_and(Value::is_object));
+    let mut spec = Map::from_iter([
+        ("preset".to_owned(), "supyagent-delegation".into()),
+        ("name".to_owned(), root.clone()),
+        ("delegation".to_owned(), json!({ "root": root })),
+        ("agents".to_owned(), agents.into_iter().map(Value::Object).collect()),
+    ]);
+    if played {
+        spec.insert("via".to_owned(), json!({ "model": {} }));
+    }
+    spec
+}
+
+/// Whom an agent gives work to.
+pub(in super::super) fn delegates(agent: &Map<String, Value>) -> Vec<String> {
+    let list = agent.get("delegates").and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
 /// An agent of a file, in our words.
 pub(in super::super) fn agent(mut agent: Map<String, Value>) -> Result<Map<String, Value>, FieldError> {
     if !matches!(agent.get("name"), Some(Value::String(name)) if !name.trim().is_empty()) {

@@ -3,6 +3,8 @@
 //! Invariant: delegation is call and return, a hand-off moves control; they share no key (supervisors.md §4.3 no. 34).
 //! It calls nobody.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -114,8 +116,9 @@ pub struct Handoff {
     pub execute_tools: bool,
     /// The supervisor can pass on an agent's last message verbatim (LGS-07).
     pub forward: bool,
-    /// The agents that custom hand-off tools lead to; null is one tool per agent (LGS-04).
-    pub tools: Option<Vec<String>>,
+    /// Custom hand-off tools: the agents they lead to, in their order, or the name of each tool with its agent. They cover
+    /// every agent; null is one tool per agent (LGS-04).
+    pub tools: Option<HandoffTools>,
     /// A hand-off to this name ends the run: somebody outside was meant (AGC-21).
     pub termination: Option<String>,
 }
@@ -132,6 +135,24 @@ impl Default for Handoff {
             forward: false,
             tools: None,
             termination: None,
+        }
+    }
+}
+
+/// `handoff.tools:`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum HandoffTools {
+    Agents(Vec<String>),
+    Named(BTreeMap<String, String>),
+}
+
+impl HandoffTools {
+    /// The agents they lead to.
+    pub fn agents(&self) -> Vec<&String> {
+        match self {
+            HandoffTools::Agents(names) => names.iter().collect(),
+            HandoffTools::Named(tools) => tools.values().collect(),
         }
     }
 }

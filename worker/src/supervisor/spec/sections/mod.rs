@@ -11,10 +11,13 @@ mod people;
 mod planning;
 mod policy;
 mod quality;
+mod resume;
 mod speaker;
 mod team;
 
-pub use delegation::{ContextSummary, Delegation, DelegationScope, Handoff, OnDelegationTimeout, OutputMode};
+pub use delegation::{
+    ContextSummary, Delegation, DelegationScope, Handoff, HandoffTools, OnDelegationTimeout, OutputMode,
+};
 pub use dispatch::{Dependencies, Dispatch, OnDependency, OnUnmet, Parallelism, Requires, Selection, Topics};
 pub use memory::{DepsTo, Memory, Routing};
 pub use outcome::{Budget, Compensation, Degrade, OnExhausted, Progress, ProgressMessages, Synthesis, SynthesisMode};
@@ -22,8 +25,9 @@ pub use people::{
     Approval, Gate, Hitl, HitlException, HitlMode, OnApprovalTimeout, OnCriticalTimeout, PlanPolicy, RiskLevel,
     Trigger, TriggerOrder, Triggers, Trust, TrustLevel, TrustRule, TrustRules,
 };
-pub use planning::{PlanApproval, PlanTriggers, Planning, PlanningMode, Strategy, SupervisorMode};
+pub use planning::{PlanApproval, PlanPolicies, PlanTriggers, Planning, PlanningMode, Strategy, SupervisorMode};
 pub use policy::{Policy, PolicyKind};
 pub use quality::{Failure, Loop, OnIdle, OnSubtaskError, Reflection, RejectStatus, Review, ReviewScope, RoundCount};
+pub use resume::{Resume, Step};
 pub use speaker::{ChatTeam, Fallback, Ledger, OnSpeakerError, Speaker, SpeakerMethod, TransitionsType, UnknownMethod};
 pub use team::{LateRecruits, Mailbox, RecruitCondition, RecruitJoin, RecruitRule, Team, Trim};

@@ -25,6 +25,9 @@ pub struct Planning {
     pub replan: bool,
     pub triggers: PlanTriggers,
     pub approval: PlanApproval,
+    /// What was resolved before the plan is made (CUG-04, CUG-19).
+    #[serde(skip_serializing_if = "PlanPolicies::is_empty")]
+    pub policies: PlanPolicies,
 }
 
 impl Default for Planning {
@@ -38,6 +41,7 @@ impl Default for Planning {
             replan: true,
             triggers: PlanTriggers::default(),
             approval: PlanApproval::default(),
+            policies: PlanPolicies::default(),
         }
     }
 }
@@ -97,6 +101,36 @@ impl Default for PlanTriggers {
     fn default() -> Self {
         let cues = ["first", "then", "after", "before", "finally", "once", "and then", "followed by", "step N"];
         PlanTriggers { min_agents: 2, cues: cues.map(str::to_owned).to_vec() }
+    }
+}
+
+/// Policies that a plan must reflect: they are resolved already and only narrow it (CUG-03, CUG-04, CUG-19).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PlanPolicies {
+    /// Only these agents may be named; all if empty.
+    pub allowed_agents: Vec<String>,
+    /// Sub-tasks of a later agent wait for those of the earlier ones.
+    pub sequence_order: Vec<String>,
+    /// Sub-tasks of these agents need a person's approval.
+    pub approval_agents: Vec<String>,
+    /// Agents that have been given work already; the planner is told.
+    pub dispatched_agents: Vec<String>,
+}
+
+impl PlanPolicies {
+    pub fn is_empty(&self) -> bool {
+        *self == PlanPolicies::default()
+    }
+    /// Every agent that is named, by where.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let lists = [
+            ("allowed_agents", &self.allowed_agents),
+            ("sequence_order", &self.sequence_order),
+            ("approval_agents", &self.approval_agents),
+            ("dispatched_agents", &self.dispatched_agents),
+        ];
+        lists.into_iter().flat_map(|(key, names)| names.iter().map(move |name| (key, name)))
     }
 }
 

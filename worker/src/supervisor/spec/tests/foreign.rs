@@ -83,7 +83,7 @@ fn cuga_files_load_unchanged() {
     assert_eq!(billing["timeout"], "30s", "the default of an agent elsewhere");
     let headers = json!({ "Authorization": { "env": "BILLING_TOKEN", "prefix": "Bearer " } });
     assert_eq!(billing["via"], json!({ "http": { "url": "http://localhost:9999", "headers": headers } }));
-    assert_eq!(spec.agents[2].via, Via::Activity("examples.travel.agents.travel_agent".into()));
+    assert_eq!(spec.agents[2].via, Some(Via::Activity("examples.travel.agents.travel_agent".into())));
     assert_eq!(
         file.warnings,
         [

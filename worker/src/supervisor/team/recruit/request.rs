@@ -11,7 +11,7 @@ use crate::supervisor::outbox::Answer;
 use crate::supervisor::spec::RecruitCondition;
 
 /// What `recruit_v1` carries. The names are Shannon's; lower case is understood too.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RecruitRequest {
     #[serde(rename = "Description", alias = "description")]
     pub description: String,

@@ -1,0 +1,133 @@
+//! The review of a plan by people: `plan approve`, `reject`, `feedback` and `revise`.
+//!
+//! Invariant: each names the version of the plan that somebody has seen, and the run refuses any other; what is approved
+//! is the very content of that version. Nothing is looked up in place of the person.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::args::RunOf;
+use super::context::Context;
+use super::error::CliError;
+use super::exit::Exit;
+use super::explain::Code;
+use super::list::shell_word;
+use super::resolve::run_of;
+use super::result::value_text;
+use super::supervise::{ask, update};
+
+/// A run, and the version of its plan that was seen.
+#[derive(Debug, Clone, Args)]
+pub struct Seen {
+    #[command(flatten)]
+    pub run: RunOf,
+    /// The version of the plan that you have seen; `plan show` says which it is.
+    #[arg(long, value_name = "N")]
+    pub version: Option<u64>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Opinion {
+    #[command(flatten)]
+    pub seen: Seen,
+    #[arg(long, value_name = "TEXT")]
+    pub comment: Option<String>,
+    /// Who decides [default: user@host].
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Wish {
+    #[command(flatten)]
+    pub seen: Seen,
+    /// What shall be different.
+    #[arg(long, value_name = "TEXT")]
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Revision {
+    #[command(flatten)]
+    pub seen: Seen,
+    /// The tasks of the new plan, in YAML or JSON: a list, or a mapping with `tasks`; `-` is standard input.
+    #[arg(long, value_name = "FILE")]
+    pub tasks: String,
+}
+
+/// Approves or denies the version that was seen.
+pub(super) async fn decide(cx: &mut Context, opinion: Opinion, approved: bool) -> Result<Exit, CliError> {
+    let (target, version, review) = reviewed(cx, &opinion.seen).await?;
+    let by = opinion.by.unwrap_or_else(|| cx.identity.to_string());
+    let mut input = json!({ "version": version, "approved": approved, "approver": by });
+    if let Some(comment) = opinion.comment {
+        input["comment"] = comment.into();
+    }
+    // The hash is that of the latest version: of an older one the version itself is refused.
+    if review["version"] == version {
+        input["shown"] = review["hash"].clone();
+    }
+    let answer = update(cx, target.clone(), "approve_plan", &input).await.map_err(|why| latest(why, &target))?;
+    let word = if approved { "approved" } else { "denied" };
+    cx.screen.object("plan.review", json!({ "workflow_id": target.workflow_id, "version": version, "review": answer }));
+    cx.screen.line(format!("{word} version {version} of the plan of {}", target.workflow_id));
+    cx.screen.next(&format!("bosun result {}", shell_word(target.workflow_id.as_str())));
+    Ok(Exit::Ok)
+}
+
+/// Asks for the next version.
+pub(super) async fn feedback(cx: &mut Context, wish: Wish) -> Result<Exit, CliError> {
+    let (target, version, _) = reviewed(cx, &wish.seen).await?;
+    let input = json!({ "version": version, "message": wish.message });
+    let answer = update(cx, target.clone(), "plan_feedback", &input).await.map_err(|why| latest(why, &target))?;
+    cx.screen.object("plan.review", json!({ "workflow_id": target.workflow_id, "version": version, "review": answer }));
+    cx.screen.line(format!("asked for another plan than version {version}: round {}", value_text(&answer["round"])));
+    cx.screen.next(&format!("bosun plan show {}", shell_word(target.workflow_id.as_str())));
+    Ok(Exit::Ok)
+}
+
+/// Sends a plan in place of what is left of the one that was seen.
+pub(super) async fn revise(cx: &mut Context, revision: Revision) -> Result<Exit, CliError> {
+    let tasks = tasks(&revision.tasks)?;
+    let (target, version, _) = reviewed(cx, &revision.seen).await?;
+    let input = json!({ "version": version, "tasks": tasks });
+    let answer = update(cx, target.clone(), "revise_plan", &input).await.map_err(|why| latest(why, &target))?;
+    cx.screen.object("plan.review", json!({ "workflow_id": target.workflow_id, "version": version, "review": answer }));
+    let now = value_text(&answer["version"]);
+    cx.screen.line(format!("version {version} of the plan of {} became version {now}", target.workflow_id));
+    cx.screen.next(&format!("bosun plan show {}", shell_word(target.workflow_id.as_str())));
+    Ok(Exit::Ok)
+}
+
+/// The run, the version that was seen, and the review as it is now.
+async fn reviewed(cx: &mut Context, seen: &Seen) -> Result<(bosun_engine::Target, u64, Value), CliError> {
+    let target = run_of(cx, &seen.run).await?;
+    let review = ask(cx, &target, "plan_review", &Value::Null).await?;
+    match seen.version {
+        Some(version) => Ok((target, version, review)),
+        None => Err(CliError::usage("which version of the plan? --version names the one that you have seen").help(
+            format!("`bosun plan show {}` shows the plan and its version", shell_word(target.workflow_id.as_str())),
+        )),
+    }
+}
+
+/// A refusal, with where the latest plan is.
+fn latest(why: CliError, target: &bosun_engine::Target) -> CliError {
+    if !why.to_string().contains("Conflict") {
+        return why;
+    }
+    why.help(format!("`bosun plan show {}` shows the latest version", shell_word(target.workflow_id.as_str())))
+}
+
+fn tasks(file: &str) -> Result<Value, CliError> {
+    let bad = |why: String| CliError::new(Code::BadPlan, format!("{file}: {why}"));
+    let text = match file {
+        "-" => std::io::read_to_string(std::io::stdin()).map_err(|why| bad(why.to_string()))?,
+        file => std::fs::read_to_string(file).map_err(|why| bad(why.to_string()))?,
+    };
+    let value = crate::supervisor::parse_yaml(&text).map_err(bad)?;
+    match value.get("tasks").unwrap_or(&value) {
+        Value::Array(tasks) => Ok(Value::Array(tasks.clone())),
+        _ => Err(bad("expected a list of tasks, or a mapping with `tasks`".to_owned())),
+    }
+}

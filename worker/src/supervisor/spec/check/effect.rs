@@ -1,0 +1,259 @@
+//! Keys that nothing in this kind of run would look at: refused with their path, never passed over.
+//!
+//! Invariant: what differs from the preset is looked at by the machine that carries the run, or the spec is refused. The
+//! lists name what each family reads; a section that none of its keys could have an effect in is refused even when it
+//! says what is so anyway.
+
+use serde_json::{Map, Value};
+
+use super::super::agent::{Agent, Limits};
+use super::super::preset::{Family, Preset};
+use super::super::sections::HitlMode;
+use super::super::whole::SupervisorSpec;
+use super::Check;
+use crate::supervisor::fields::FieldError;
+
+/// Read in every run.
+const ALL: [&str; 21] = [
+    "kind",
+    "name",
+    "preset",
+    "objective",
+    "authority",
+    "agents",
+    "via",
+    "planner",
+    "supervisor",
+    "reviewer",
+    "synthesizer",
+    "advisor",
+    "services",
+    "script",
+    "mailbox",
+    "memory",
+    "delegation.base_depth",
+    "delegation.max_depth",
+    "hitl.triggers.decision_timeout",
+    "review.park_exit",
+    "dispatch.selection",
+];
+const GRAPH: [&str; 32] = [
+    "seed_plan",
+    "planning.mode",
+    "planning.strategy",
+    "planning.replan",
+    "planning.approval",
+    "planning.policies",
+    "dispatch",
+    "dependencies",
+    "review.scope",
+    "review.criteria",
+    "review.max_attempts",
+    "review.reject_status",
+    "review.include_accepted",
+    "review.accept_below_score",
+    "review.human",
+    "review.reflection",
+    "loop.max_steps",
+    "loop.max_iterations",
+    "loop.no_progress",
+    "loop.on_idle",
+    "failure",
+    "team",
+    "hitl",
+    "trust",
+    "synthesis",
+    "budget.tokens",
+    "budget.llm_calls",
+    "budget.cost",
+    "budget.wall",
+    "budget.on_exhausted",
+    "budget.degrade",
+    "progress",
+];
+const CHAT: [&str; 6] = ["speaker", "handoff.termination", "loop.max_rounds", "loop.count", "resume", "planning.mode"];
+const AGENTS: [&str; 12] = [
+    "delegation",
+    "handoff",
+    "policies",
+    "steps",
+    "resume",
+    "loop.max_rounds",
+    "loop.count",
+    "loop.max_steps",
+    "budget.tool_calls",
+    "budget.tool_calls_total",
+    "planning.mode",
+    "dispatch",
+];
+/// Of a manager with its crew.
+const CREW: [&str; 6] =
+    ["manager_llm", "manager_agent", "seed_plan", "review.scope", "review.guardrail_retries", "review.human"];
+/// Of CUGA, whose requests choose between a plan and a conversation.
+const CUGA: [&str; 7] = [
+    "planning",
+    "budget.tool_calls",
+    "budget.tool_calls_total",
+    "budget.on_exhausted",
+    "delegation",
+    "policies",
+    "progress",
+];
+
+/// What a run of this spec reads.
+fn read_keys(spec: &SupervisorSpec) -> Vec<&'static str> {
+    let mut keys = ALL.to_vec();
+    let crew = spec.preset == Some(Preset::CrewaiHierarchical)
+        || (spec.preset.is_none() && (spec.manager_llm.is_some() || spec.manager_agent.is_some()));
+    let shannon = matches!(spec.preset, None | Some(Preset::ShannonSupervisor));
+    match spec.family() {
+        Family::Graph => keys.extend(GRAPH.iter().chain(&["compensation"])),
+        Family::Chat => keys.extend(CHAT),
+        Family::Agents => keys.extend(AGENTS),
+    }
+    if spec.chooses_planning() {
+        keys.extend(GRAPH.iter().chain(&AGENTS).chain(&CUGA).chain(&["compensation"]));
+    }
+    if crew {
+        keys.extend(CREW);
+    }
+    if shannon {
+        keys.push("routing");
+    }
+    keys
+}
+
+/// A section in a file that no key of has an effect here.
+pub(in super::super) fn sections(spec: &SupervisorSpec, file: &Map<String, Value>) -> Check {
+    let keys = read_keys(spec);
+    let read = |section: &String| keys.iter().any(|key| key.split('.').next() == Some(section));
+    let usual = serde_json::to_value(spec.preset.map(Preset::values).unwrap_or_default()).unwrap_or_default();
+    // A spec that was written out whole says everything, also what is so anyway.
+    let said = |(section, value): &(&String, &Value)| !value.is_null() && usual.get(section.as_str()) != Some(value);
+    match file.iter().filter(said).find(|(section, _)| !read(section)) {
+        Some((section, _)) => Err(FieldError::at(section, nothing(spec))),
+        None => switched_off(file),
+    }
+}
+
+/// What is said of people while the same file says that nobody is asked.
+fn switched_off(file: &Map<String, Value>) -> Check {
+    let off = |section: &str| file.get(section).and_then(|of| of.get("enabled")) == Some(&Value::Bool(false));
+    let says = |section: &str, key: &str| file.get(section).and_then(|of| of.get(key)).is_some_and(|v| !v.is_null());
+    if let Some(key) = ASKING.into_iter().find(|key| off("hitl") && says("hitl", key)) {
+        let why = "has no effect while `hitl.enabled` is false: leave one of the two out";
+        return Err(FieldError::at(format!("hitl.{key}"), why));
+    }
+    if says("trust", "level") && (off("trust") || off("hitl")) {
+        let of = if off("trust") { "trust" } else { "hitl" };
+        let why = format!("has no effect while `{of}.enabled` is false: leave one of the two out");
+        return Err(FieldError::at("trust.level", why));
+    }
+    Ok(())
+}
+
+/// Keys of `hitl` that say that people are asked, and how.
+const ASKING: [&str; 7] = ["mode", "triggers", "plan_keywords", "plan_policy", "order", "gates", "exceptions"];
+
+/// Whoever says how people are asked, or whom the run trusts, wants them to be asked.
+pub(in super::super) fn switch_on(file: &mut Map<String, Value>) {
+    let section = |name: &str| file.get(name).and_then(Value::as_object);
+    let says = |name: &str, key: &str| section(name).and_then(|of| of.get(key)).is_some_and(|value| !value.is_null());
+    let only_decisions = || {
+        let triggers = section("hitl").and_then(|of| of.get("triggers")).and_then(Value::as_object);
+        triggers.is_some_and(|triggers| triggers.keys().all(|key| key == "decision_timeout"))
+    };
+    let level = says("trust", "level");
+    let asking = ASKING.into_iter().any(|key| says("hitl", key) && (key != "triggers" || !only_decisions()));
+    let mut on = Vec::new();
+    if (level || asking) && !says("hitl", "enabled") {
+        on.push("hitl");
+    }
+    if level && !says("trust", "enabled") {
+        on.push("trust");
+    }
+    for name in on {
+        let of = file.entry(name).or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(of) = of {
+            of.insert("enabled".to_owned(), Value::Bool(true));
+        }
+    }
+}
+
+/// Values that differ from the preset's and that nothing reads.
+pub(super) fn check(spec: &SupervisorSpec) -> Check {
+    people(spec)?;
+    let keys = read_keys(spec);
+    let base = spec.preset.map(Preset::values).unwrap_or_default();
+    let (Ok(Value::Object(base)), Ok(Value::Object(given))) = (serde_json::to_value(base), serde_json::to_value(spec))
+    else {
+        return Ok(());
+    };
+    for (section, value) in &given {
+        let usual = base.get(section).unwrap_or(&Value::Null);
+        if value == usual || keys.contains(&section.as_str()) {
+            continue;
+        }
+        let nested = |key: &String| keys.iter().any(|known| is_at_or_above(known, &format!("{section}.{key}")));
+        let (Value::Object(value), Value::Object(usual)) = (value, usual) else {
+            return Err(FieldError::at(section, nothing(spec)));
+        };
+        let changed = value.iter().find(|(key, value)| usual.get(*key) != Some(value) && !nested(key));
+        if let Some((key, _)) = changed {
+            return Err(FieldError::at(format!("{section}.{key}"), nothing(spec)));
+        }
+    }
+    spec.all_agents().into_iter().try_for_each(|(at, agent)| of_agent(spec, &at, agent))
+}
+
+/// `hitl.triggers` is read where one of its triggers is.
+fn is_at_or_above(known: &str, path: &str) -> bool {
+    known == path || known.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
+}
+
+fn of_agent(spec: &SupervisorSpec, at: &str, agent: &Agent) -> Check {
+    let graph = spec.family() == Family::Graph && !spec.chooses_planning();
+    let chat = spec.family() == Family::Chat;
+    let keys = [
+        ("delegates", (graph || chat) && !agent.delegates.is_empty()),
+        ("limits", (graph || chat) && agent.limits != Limits::default()),
+        ("tries", agent.tries.is_some() && spec.family() != Family::Graph && !spec.chooses_planning()),
+    ];
+    match keys.into_iter().find(|(_, set)| *set) {
+        Some((key, _)) => Err(FieldError::at(format!("{at}.{key}"), nothing(spec))),
+        None => Ok(()),
+    }
+}
+
+/// What a spec says of people holds.
+fn people(spec: &SupervisorSpec) -> Check {
+    let level = spec.trust.level.filter(|_| spec.trust.enabled);
+    let usual = spec.preset.map(Preset::values).unwrap_or_default().hitl.mode;
+    if let Some(level) = level
+        && spec.hitl.mode != usual
+        && spec.hitl.mode.level() != level
+    {
+        let mode = HitlMode::ALL.into_iter().find(|mode| mode.level() == level).map(HitlMode::as_str);
+        let (mode, own) = (mode.unwrap_or_default(), spec.hitl.mode.as_str());
+        let why = format!("this level means `{mode}`, and `hitl.mode` says `{own}`: leave one of the two out");
+        return Err(FieldError::at("trust.level", why));
+    }
+    if !spec.hitl.enabled && spec.hitl.mode != usual {
+        return Err(FieldError::at("hitl.mode", "has no effect while `hitl.enabled` is false"));
+    }
+    if spec.trust.level.is_some() && !(spec.trust.enabled && spec.hitl.enabled) {
+        let why = "has no effect while `trust.enabled` or `hitl.enabled` is false";
+        return Err(FieldError::at("trust.level", why));
+    }
+    Ok(())
+}
+
+fn nothing(spec: &SupervisorSpec) -> String {
+    let kind = match spec.family() {
+        Family::Graph => "a plan of tasks",
+        Family::Chat => "a group chat",
+        Family::Agents => "agents that call tools",
+    };
+    let of = spec.preset.map(|preset| format!(" of the preset {preset}")).unwrap_or_default();
+    format!("has no effect here: a run{of} is one of {kind}, which reads no such key")
+}
