@@ -37,7 +37,9 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
     let waits = waits(cx, &runs).await;
     let object = |(run, waits): (&RunInfo, &Vec<Waiting>)| {
         let mut object = run_json(&cx.screen, run);
-        object["waiting"] = json!(waits);
+        if !waits.is_empty() {
+            object["waiting"] = json!(waits);
+        }
         object
     };
     let rows = runs.iter().zip(&waits).map(object).collect();

@@ -38,12 +38,16 @@ pub enum PlanVerb {
     /// The plan of a run: every task with its status and why it waits.
     Show(RunOf),
     /// Approve the version of the plan that you have seen.
+    #[command(disable_version_flag = true)]
     Approve(Opinion),
     /// Deny the plan: the run ends without doing any of it.
+    #[command(disable_version_flag = true)]
     Reject(Opinion),
     /// Ask for another plan than the version that you have seen.
+    #[command(disable_version_flag = true)]
     Feedback(Wish),
     /// Send a plan of your own in place of what is left of the version that you have seen.
+    #[command(disable_version_flag = true)]
     Revise(Revision),
 }
 

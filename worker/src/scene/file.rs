@@ -14,7 +14,7 @@ use super::rule::Rule;
 use super::world::to_world;
 use crate::supervisor::fields::{Fields, parse_duration};
 use crate::supervisor::run::{RunContext, SUPERVISOR, SupervisorInput};
-use crate::supervisor::spec::read_spec_with;
+use crate::supervisor::spec::{is_spec as is_document_of_spec, read_spec_with};
 use crate::supervisor::{FieldError, PLAN_RUN, PlanRunInput, parse_yaml};
 
 /// The longest scene that is read, in bytes.
@@ -170,11 +170,7 @@ impl DeserializeAt for RunContext {
 
 /// Whether a text is a supervisor's spec, and no plan.
 fn is_spec(text: &str) -> bool {
-    parse_yaml(text).is_ok_and(|value| {
-        value.get("preset").is_some()
-            || value.get("kind").is_some_and(|kind| kind == "supervisor")
-            || value.get("objective").is_none()
-    })
+    parse_yaml(text).is_ok_and(|value| is_document_of_spec(&value) || value.get("objective").is_none())
 }
 
 fn kills(fields: &Fields<'_>) -> Result<Vec<Duration>, FieldError> {

@@ -21,8 +21,14 @@ pub(crate) struct Said {
 
 /// The same spec, played by the world: scripted agents, and models unless the world has rules for models.
 pub(crate) fn to_world(spec: &mut SupervisorSpec, keep_models: bool) {
-    let change = |via: &mut Via| to_world_via(via, keep_models);
-    change(&mut spec.via);
+    to_world_via(&mut spec.via, keep_models);
+    let whole = spec.via.clone();
+    // Who says nothing is run as the spec says.
+    let change = |via: &mut Option<Via>| match via {
+        Some(via) => to_world_via(via, keep_models),
+        None if whole == Via::Activity(SCENE.to_owned()) => *via = Some(whole.clone()),
+        None => {}
+    };
     spec.agents.iter_mut().chain(&mut spec.manager_agent).for_each(|agent| change(&mut agent.via));
     let roles = [&mut spec.planner, &mut spec.supervisor, &mut spec.reviewer, &mut spec.synthesizer, &mut spec.advisor];
     roles.into_iter().flatten().chain(spec.services.values_mut()).for_each(|role| change(&mut role.via));

@@ -87,8 +87,8 @@ impl Reader<'_> {
         let mut whole = serde_json::to_value(base).map_err(|why| FieldError::at("", why.to_string()))?;
         merge(&mut whole, &Value::Object(file.clone()));
         let spec: SupervisorSpec = typed(&whole)?;
-        check::effect::sections(&spec, &file)?;
         warnings.extend(check::check(&spec)?);
+        check::effect::sections(&spec, &file)?;
         Ok((spec, warnings))
     }
 

@@ -125,7 +125,8 @@ fn an_approval_survives_any_crash() {
     assert_eq!((of(&approved, "execute/P"), of(&approved, "approval/")), (1, 2));
     let text = "Required task rejected: Sensitive operation requires approval: publish report";
     let rejected = Scene::new(PUBLISHED).once(asked, Act::UpdateFrom("respond_approval", rejects)).play();
-    assert_eq!((&rejected.report()["error"], of(&rejected, "execute/P")), (&json!(text), 0));
+    let with_words = format!("{text} (ann: not now)");
+    assert_eq!((&rejected.report()["error"], of(&rejected, "execute/P")), (&json!(with_words), 0));
     let unanswered = Scene::new(PUBLISHED).play();
     assert_eq!((&unanswered.report()["error"], unanswered.took), (&json!(text), 30 * 60 + 10));
 }

@@ -63,13 +63,12 @@ fn every_part_can_be_built() {
     let spec = SupervisorSpec::preset(Preset::PydantaskFixed)
         .seed_plan(&plan)
         .authority([Authority::Select, Authority::Finish])
-        .agent(Agent::new("ann").capability("c").description("d").system_prompt("p").delegates(["bob"]).tool(tool))
-        .agent(Agent::new("bob").delegates(["ann"]))
+        .agent(Agent::new("ann").capability("c").description("d").system_prompt("p").tool(tool))
+        .agent(Agent::new("bob"))
         .planner(role("ann"))
         .supervisor(Role { model: Some(Model::new("m")), ..Role::default() })
         .reviewer(role("bob"))
         .synthesizer(role("bob"))
-        .manager_llm("m")
         .run_loop(|bounds| bounds.max_steps = 5)
         .build()
         .unwrap();
@@ -80,6 +79,8 @@ fn every_part_can_be_built() {
     assert_eq!(spec.role(Purpose::Decide).unwrap().model.as_ref().unwrap().name, "m");
     assert_eq!(spec.role(Purpose::Advise), None);
     assert_eq!(spec.agent_for("c").unwrap().name, "ann");
+    let crew = SupervisorSpec::preset(Preset::CrewaiHierarchical).manager_llm("m").agent(Agent::new("ann")).build();
+    assert_eq!(crew.unwrap().manager_llm.as_deref(), Some("m"));
 }
 
 #[test]

@@ -8,3 +8,4 @@ mod reading;
 mod rows;
 mod running;
 mod script;
+mod silence;

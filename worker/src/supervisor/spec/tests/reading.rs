@@ -32,14 +32,14 @@ fn unknown_keys_are_refused_with_their_place_and_the_likely_key() {
 
 #[test]
 fn a_file_overrides_its_preset_key_by_key() {
-    let text = "preset: shannon-supervisor\nhitl: { triggers: { confidence: 0.5 } }\nloop: { max_rounds: 4 }";
+    let text = "preset: shannon-supervisor\nhitl: { triggers: { confidence: 0.5 } }\nloop: { max_iterations: 4 }";
     let spec = read(text).spec;
     assert_eq!(spec.preset, Some(Preset::ShannonSupervisor));
     assert_eq!(spec.hitl.triggers.confidence, Some(Ratio::from_bp(5_000)));
     assert_eq!(spec.hitl.triggers.decision_timeout, Some(Span::from_mins(5)));
     let mut expected = Preset::ShannonSupervisor.values();
     expected.hitl.triggers.confidence = Some(Ratio::from_bp(5_000));
-    expected.run_loop.max_rounds = Some(4);
+    expected.run_loop.max_iterations = 4;
     assert_eq!(spec, expected);
 }
 
@@ -83,16 +83,14 @@ fn a_model_has_a_name() {
     assert!(refused(&price).contains("via.model.price"), "{}", refused(&price));
 }
 
-/// A budget that no machine of this kind of run charges is warned of by its key.
+/// A budget that no machine of this kind of run charges is refused by its key.
 #[test]
-fn a_budget_without_effect_is_warned_of() {
+fn a_budget_without_effect_is_refused() {
     let spec = |preset: &str| {
         format!(
             "preset: {preset}\nobjective: o\nagents: [{{ name: a }}]\nbudget: {{ tokens: 5, cost: 1.5, llm_calls: 3 }}"
         )
     };
-    let warned = |preset: &str| read_spec("s", &spec(preset)).unwrap().warnings;
-    assert_eq!(warned("shannon-simple"), Vec::<String>::new());
-    let keys = ["budget.tokens", "budget.cost", "budget.llm_calls"];
-    assert_eq!(warned("swarm-handoff"), keys.map(|key| format!("{key}: has no effect yet in this kind of run")));
+    assert_eq!(read_spec("s", &spec("shannon-simple")).unwrap().warnings, Vec::<String>::new());
+    assert_eq!(read_spec("s", &spec("swarm-handoff")).unwrap_err().at, "budget.tokens");
 }

@@ -1,0 +1,75 @@
+//! What a spec says holds, or is refused with its path: nothing is passed over in silence.
+
+use serde_json::{Value, json};
+
+use crate::supervisor::outbox::{Call, Purpose};
+use crate::supervisor::spec::{HitlMode, SupervisorSpec, Via, read_spec};
+
+const AGENTS: &str = "\nagents: [{ name: a }, { name: b }]";
+
+fn refused_at(text: &str) -> String {
+    match read_spec("s.yaml", &format!("{text}{AGENTS}")) {
+        Ok(_) => "nowhere".to_owned(),
+        Err(why) => why.at,
+    }
+}
+
+fn read(text: &str) -> SupervisorSpec {
+    read_spec("s.yaml", &format!("{text}{AGENTS}")).unwrap_or_else(|why| panic!("{why}")).spec
+}
+
+/// A section of another family, or a key that nothing in this kind of run looks at.
+#[test]
+fn what_has_no_effect_is_refused_with_its_path() {
+    for (text, at) in [
+        ("preset: flow-supervisor\nspeaker: { retries: 2 }", "speaker"),
+        ("preset: flow-supervisor\nspeaker: { retries: 5 }", "speaker"),
+        ("preset: shannon-dag\nsteps: [{ agent: a, task: t }]", "steps"),
+        ("preset: autogen-groupchat\nteam: { max_size: 3 }", "team"),
+        ("preset: autogen-groupchat\nfailure: { tries: 3 }", "failure"),
+        ("preset: supyagent-delegation\ndependencies: { on_failure: skip }", "dependencies"),
+        ("preset: supyagent-delegation\nbudget: { tokens: 9 }", "budget.tokens"),
+        ("preset: flow-supervisor\nloop: { max_rounds: 4 }", "loop.max_rounds"),
+        ("preset: flow-supervisor\nplanning: { force: true }", "planning.force"),
+        ("preset: flow-supervisor\nrouting: { supervisor_above: 9 }", "routing"),
+        ("preset: flow-supervisor\npolicies: [{ type: tool_guide, name: n, tools: [t], guide: g }]", "policies"),
+        ("preset: shannon-dag\nresume: { message: m }", "resume"),
+        ("preset: flow-coordinator\nhitl: { enabled: false, mode: human_in_command }", "hitl.mode"),
+        ("preset: flow-coordinator\ntrust: { enabled: false, level: novice }", "trust.level"),
+        ("preset: flow-coordinator\nhitl: { mode: human_in_command }\ntrust: { level: expert }", "trust.level"),
+        (
+            "preset: flow-supervisor\nplanning: { policies: { allowed_agents: [c] } }",
+            "planning.policies.allowed_agents",
+        ),
+    ] {
+        assert_eq!(refused_at(text), at, "{text}");
+    }
+}
+
+/// SHH-05, SHT-01: who says how people are asked, or whom the run trusts, is heard in every preset.
+#[test]
+fn what_a_spec_says_of_people_holds() {
+    let commanded = read("preset: flow-coordinator\nhitl: { mode: human_in_command }");
+    assert!(commanded.hitl.enabled && commanded.hitl.mode == HitlMode::HumanInCommand && !commanded.trust.enabled);
+    let novice = read("preset: flow-coordinator\ntrust: { level: novice }");
+    assert!(novice.hitl.enabled && novice.trust.enabled);
+    // How long an approval waits says nothing of whether people are asked.
+    assert!(!read("preset: flow-coordinator\nhitl: { approval: { timeout: 5m } }").hitl.enabled);
+}
+
+/// A top-level `via` is for those who say nothing; a service is done as the service says, whomever it is about.
+#[test]
+fn a_via_that_stands_by_itself_stays() {
+    let spec = read_spec(
+        "s.yaml",
+        "preset: shannon-dag\nvia: { activity: all }\nplanner: { via: scripted }\n\
+         services: { compensate: { via: { activity: undo } } }\n\
+         agents: [{ name: a, via: scripted }, { name: b }, { name: c, via: { activity: own } }]",
+    );
+    let spec = spec.unwrap().spec;
+    let via = |purpose, agent: &str| spec.via(&Call::new("k", purpose, Value::Null).agent(agent)).clone();
+    assert_eq!(via(Purpose::ExecuteWorker, "a"), Via::Scripted);
+    assert_eq!(via(Purpose::ExecuteWorker, "b"), Via::Activity("all".into()));
+    assert_eq!(via(Purpose::Compensate, "c"), Via::Activity("undo".into()), "not by whom the task was done");
+    assert_eq!(spec.via(&Call::new("plan/1", Purpose::Plan, json!({}))), &Via::Scripted);
+}
