@@ -250,3 +250,51 @@ fn no_text_makes_a_line_of_its_own() {
         assert!(!told.lines().any(|line| line.starts_with("status         Completed")), "{verb}: {told}");
     }
 }
+
+/// E31: with a key nothing that a run says is readable on disk; without it, or with another, the store is not opened and not a
+/// byte of it changes; after a rotation both are needed; and `store info` says so.
+#[test]
+fn a_store_is_encrypted_with_the_owners_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let one = format!("store.key=file:{}", file(dir.path(), "one", &"1".repeat(64)).display());
+    let two = format!("store.key=file:{}", file(dir.path(), "two", &"2".repeat(64)).display());
+    let old = one.replace("store.key", "store.old_keys");
+    let program = r#"{"steps":[{"return":"canary-4711-canary"}]}"#;
+    did(&data, &["execute", "kitchen-sink", "-w", "secret", "--input", program, "--set", &one]);
+    let bytes = |data: &Path| {
+        let mut all = Vec::new();
+        let mut left = vec![data.to_owned()];
+        while let Some(place) = left.pop() {
+            for entry in std::fs::read_dir(place).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    left.push(path);
+                } else {
+                    all.push((path.clone(), std::fs::read(&path).unwrap()));
+                }
+            }
+        }
+        all.sort();
+        all
+    };
+    let holds =
+        |needle: &[u8]| bytes(&data).iter().any(|(_, bytes)| bytes.windows(needle.len()).any(|at| at == needle));
+    assert!(holds(b"secret") && !holds(b"canary-4711-canary"), "ids are readable, what runs say is not");
+    let before = bytes(&data);
+    for keys in [vec![], vec!["--set", two.as_str()]] {
+        for verb in ["result secret", "list", "store verify", "replay show secret", "start kitchen-sink -w more"] {
+            let words: Vec<&str> = verb.split(' ').chain(keys.iter().copied()).collect();
+            let told = refused(&data, &words, 32);
+            assert!(told.contains("is encrypted with the key") && told.contains("nothing was touched"), "{told}");
+        }
+    }
+    assert_eq!(bytes(&data), before, "not a byte has changed");
+    let both = ["--set", two.as_str(), "--set", old.as_str()];
+    let with = |words: &[&str]| did(&data, &words.iter().chain(&both).copied().collect::<Vec<_>>());
+    assert_eq!(with(&["result", "secret"]).trim(), "canary-4711-canary");
+    with(&["execute", "kitchen-sink", "-w", "later", "--input", program]);
+    let info = with(&["store", "info"]);
+    assert!(info.contains("encryption") && info.contains("writes_with"), "{info}");
+    refused(&data, &["result", "later", "--set", &one], 32);
+}

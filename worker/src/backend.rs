@@ -16,6 +16,7 @@ use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::capability::at_rest::StoreKeys;
 use crate::capability::owner::Guards;
 
 /// Why a call has no answer: the engine refused it, or it never reached the engine.
@@ -146,6 +147,9 @@ pub enum OpenError {
     Corrupt(String),
     #[error("the store was written by a version this one cannot read: {0}")]
     Unsupported(String),
+    /// A key of the store is not given. Nothing was touched.
+    #[error("{0}")]
+    MissingKey(String),
     #[error("{0}")]
     Failed(String),
 }
@@ -171,6 +175,8 @@ pub trait OpenEngine: Send + Sync {
     fn open<'a>(&'a self, data: &'a Path, purpose: &'a Purpose) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>>;
     /// The histories of a data directory that nobody holds. Starts no engine and carries no run on.
     fn histories<'a>(&'a self, data: &'a Path) -> BoxFuture<'a, Result<Arc<dyn Histories>, OpenError>>;
+    /// Where the keys of stores are, for whatever is opened from now on.
+    fn set_keys(&self, _: StoreKeys) {}
     /// The workflow code of this program.
     fn workflows(&self) -> WorkflowRegistry;
     /// The workflow types this program can run.

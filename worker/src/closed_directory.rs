@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bosun_engine::log::{Journal, JournalOptions, SledLog, SledOptions, StorageError};
+use bosun_engine::log::{CodecChain, Journal, JournalOptions, SledLog, SledOptions, StorageError};
 use bosun_engine::*;
 
 use crate::backend::{CallError, Histories, OpenError, Reply};
@@ -27,20 +27,20 @@ pub(crate) fn is_store(data: &Path) -> bool {
 pub(crate) struct ClosedDirectory(Arc<Journal>);
 
 impl ClosedDirectory {
-    pub(crate) async fn open(data: &Path) -> Result<Self, OpenError> {
+    pub(crate) async fn open(data: &Path, codec: CodecChain) -> Result<Self, OpenError> {
         let data = data.to_owned();
         // Opening reads, checks and syncs files.
-        let opened = tokio::task::spawn_blocking(move || Self::open_now(&data)).await;
+        let opened = tokio::task::spawn_blocking(move || Self::open_now(&data, codec)).await;
         opened.unwrap_or_else(|why| Err(OpenError::Failed(format!("opening the store panicked: {why}"))))
     }
 
-    fn open_now(data: &Path) -> Result<Self, OpenError> {
+    fn open_now(data: &Path, codec: CodecChain) -> Result<Self, OpenError> {
         let data: PathBuf = std::path::absolute(data).map_err(|why| OpenError::Failed(why.to_string()))?;
         if !is_store(&data) {
             return Err(OpenError::Missing(data));
         }
         let opened = SledLog::open(&data, SledOptions::default())
-            .and_then(|log| Journal::open(Arc::new(log), JournalOptions::default()));
+            .and_then(|log| Journal::open(Arc::new(log), JournalOptions { codec, ..JournalOptions::default() }));
         opened.map(|journal| ClosedDirectory(Arc::new(journal))).map_err(|why| open_error(&data, why))
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bosun_engine::log::{FindingClass, SledLog, SledOptions, StorageError, StoreInfo, VerifyReport};
@@ -19,6 +19,7 @@ use crate::backend::{
     Backend, Because, BoxFuture, CallError, Engine, EventStream, Health, Histories, OpenEngine, OpenError, Purpose,
     Reply, RunEventStream, Stopped,
 };
+use crate::capability::at_rest::{self, AtRest, StoreKeys};
 use crate::capability::owner::Guards;
 use crate::closed_directory::{ClosedDirectory, is_store};
 
@@ -40,6 +41,8 @@ pub struct Registries {
     pub workflows: WorkflowRegistry,
     pub activities: ActivityRegistry,
     pub at_open: Vec<AtOpen>,
+    /// Where the keys of stores are.
+    pub keys: Arc<Mutex<StoreKeys>>,
     pub identity: Option<Identity>,
 }
 
@@ -47,13 +50,20 @@ impl OpenEngine for Registries {
     fn open<'a>(&'a self, data: &'a Path, purpose: &'a Purpose) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>> {
         let (registries, data, purpose) = (self.clone(), data.to_owned(), purpose.clone());
         Box::pin(async move {
+            let at_rest = registries.at_rest(&data).await?;
             // Opening reads, checks and syncs files.
-            let opened = tokio::task::spawn_blocking(move || registries.open_now(&data, purpose));
+            let opened = tokio::task::spawn_blocking(move || registries.open_now(&data, purpose, at_rest));
             opened.await.unwrap_or_else(|why| Err(OpenError::Failed(format!("opening the store panicked: {why}"))))
         })
     }
     fn histories<'a>(&'a self, data: &'a Path) -> BoxFuture<'a, Result<Arc<dyn Histories>, OpenError>> {
-        Box::pin(async move { Ok(Arc::new(ClosedDirectory::open(data).await?) as Arc<dyn Histories>) })
+        Box::pin(async move {
+            let at_rest = self.at_rest(data).await?;
+            Ok(Arc::new(ClosedDirectory::open(data, at_rest.codec).await?) as Arc<dyn Histories>)
+        })
+    }
+    fn set_keys(&self, keys: StoreKeys) {
+        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
     }
     fn workflows(&self) -> WorkflowRegistry {
         self.workflows.clone()
@@ -64,12 +74,22 @@ impl OpenEngine for Registries {
 }
 
 impl Registries {
-    fn open_now(mut self, data: &Path, purpose: Purpose) -> Result<Arc<dyn Engine>, OpenError> {
+    /// The keys for a directory: all that it needs, or nothing of it is opened.
+    async fn at_rest(&self, data: &Path) -> Result<AtRest, OpenError> {
+        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let at_rest = AtRest::load(&keys).await.map_err(OpenError::MissingKey)?;
+        at_rest.fits(data).map_err(|why| OpenError::MissingKey(why.to_string()))?;
+        Ok(at_rest)
+    }
+
+    fn open_now(mut self, data: &Path, purpose: Purpose, at_rest: AtRest) -> Result<Arc<dyn Engine>, OpenError> {
         let data = std::path::absolute(data).map_err(|why| OpenError::Failed(why.to_string()))?;
         if purpose == (Purpose::Visit { create: false }) && !is_store(&data) {
             return Err(OpenError::Missing(data));
         }
         let log = SledLog::open(&data, SledOptions::default()).map_err(|why| open_error(&data, why))?;
+        // Before anything is written with it.
+        at_rest.note(&data).map_err(|why| OpenError::Failed(why.to_string()))?;
         let mut options = WorkerOptions::new(DataDirectory::Log(Arc::new(log)));
         match purpose {
             Purpose::Work { slots, queues, guards } => {
@@ -85,11 +105,16 @@ impl Registries {
                 options.task_queues = Some(BTreeSet::new());
             }
         }
+        options.journal.codec = at_rest.codec.clone();
         options.workflows = self.workflows;
         options.activities = self.activities;
         options.identity = self.identity;
         match Worker::start(options) {
-            Ok(worker) => Ok(Arc::new(Embedded { client: worker.client(), worker: Arc::new(worker) })),
+            Ok(worker) => {
+                let writes_with = at_rest.primary().map(str::to_owned);
+                let store = Some(Arc::new(Place { data, writes_with }));
+                Ok(Arc::new(Embedded { client: worker.client(), worker: Arc::new(worker), store }))
+            }
             Err(StartError::Storage(why)) => Err(open_error(&data, why)),
             Err(why @ (StartError::NoRuntime(_) | StartError::Thread(_))) => Err(OpenError::Failed(why.to_string())),
         }
@@ -110,12 +135,19 @@ pub(crate) fn open_error(data: &Path, why: StorageError) -> OpenError {
 struct Embedded {
     client: Client,
     worker: Arc<Worker>,
+    store: Option<Arc<Place>>,
+}
+
+/// Where the store is, and what it is encrypted with.
+struct Place {
+    data: PathBuf,
+    writes_with: Option<String>,
 }
 
 /// The backend of a worker that was started in another way.
 #[cfg(test)]
 pub(crate) fn backend_of(worker: Arc<Worker>) -> Arc<dyn Backend> {
-    Arc::new(Embedded { client: worker.client(), worker })
+    Arc::new(Embedded { client: worker.client(), worker, store: None })
 }
 
 impl Engine for Embedded {
@@ -233,6 +265,10 @@ impl Backend for Embedded {
     fn backup(&self, to: PathBuf) -> Reply<'_, Value> {
         Box::pin(async move {
             let report = self.client.backup(&to).await?;
+            if let Some(store) = &self.store {
+                let copied = AtRest::copy(&store.data, &to);
+                copied.map_err(|why| Rejection::StorageFailed { why: why.to_string() })?;
+            }
             Ok(json!({
                 "to": to,
                 "instance": hex(&report.instance),
@@ -245,7 +281,14 @@ impl Backend for Embedded {
         })
     }
     fn store_info(&self) -> Reply<'_, Value> {
-        Box::pin(async move { Ok(info_json(&self.client.store_info().await?)) })
+        Box::pin(async move {
+            let mut info = info_json(&self.client.store_info().await?);
+            if let Some(store) = &self.store {
+                let keys = at_rest::needed(&store.data).unwrap_or_default();
+                info["encryption"] = json!({ "writes_with": store.writes_with, "needs_keys": keys });
+            }
+            Ok(info)
+        })
     }
     fn health(&self) -> Reply<'_, Health> {
         let health = match self.worker.health() {

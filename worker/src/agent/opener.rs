@@ -11,6 +11,7 @@ use bosun_engine::{EventId, Target};
 
 use super::activity::{Conversations, PAGE, Reading, RunHistory};
 use crate::backend::{BoxFuture, Engine, Histories, OpenEngine, OpenError, Purpose};
+use crate::capability::at_rest::StoreKeys;
 
 /// An opener whose engines have agents.
 pub struct WithAgents<O> {
@@ -42,6 +43,9 @@ impl<O: OpenEngine> OpenEngine for WithAgents<O> {
     }
     fn histories<'a>(&'a self, data: &'a Path) -> BoxFuture<'a, Result<Arc<dyn Histories>, OpenError>> {
         self.opener.histories(data)
+    }
+    fn set_keys(&self, keys: StoreKeys) {
+        self.opener.set_keys(keys);
     }
     fn workflows(&self) -> WorkflowRegistry {
         self.opener.workflows()

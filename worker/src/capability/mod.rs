@@ -3,6 +3,7 @@
 //! Invariant: a capability reaches the world only inside its activity function, and says everything that a workflow may
 //! decide on in its result or failure. Capabilities know no supervisor and no plan.
 
+pub mod at_rest;
 pub mod compose;
 pub mod demo;
 mod durable;

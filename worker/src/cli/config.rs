@@ -17,6 +17,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::output::{Cell, Paint, Screen};
+use crate::capability::at_rest::StoreKeys;
 use crate::capability::owner::{FileGuards, Guards, HttpGuards, ProcessGuards};
 
 /// The file in the working directory.
@@ -39,6 +40,7 @@ pub struct Config {
     pub process: ProcessGuards,
     pub http: HttpGuards,
     pub file: FileGuards,
+    pub store: StoreKeys,
 }
 
 impl Config {
@@ -94,6 +96,8 @@ const KEYS: &[(&str, Kind)] = &[
     ("http.secret_env", Kind::Texts),
     ("http.secret_dirs", Kind::Texts),
     ("file.roots", Kind::Texts),
+    ("store.key", Kind::Text),
+    ("store.old_keys", Kind::Texts),
 ];
 
 /// The variable of a key. The data directory has kept the name that it always had.
@@ -149,7 +153,7 @@ impl Loaded {
 
     /// The options' defaults become what is configured. clap itself reads flags and the environment.
     pub(super) fn defaults_of(&self, command: Command) -> Command {
-        let Config { data, address, token_file, namespace, output, worker, process: _, http: _, file: _ } =
+        let Config { data, address, token_file, namespace, output, worker, process: _, http: _, file: _, store: _ } =
             &self.config;
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let number = |number: Option<u64>| number.map(|number| number.to_string());

@@ -134,6 +134,7 @@ impl From<OpenError> for CliError {
             OpenError::Locked(_) => Code::StoreLocked,
             OpenError::Corrupt(_) => Code::Corrupt,
             OpenError::Unsupported(_) => Code::Unsupported,
+            OpenError::MissingKey(_) => Code::NoKey,
             OpenError::Failed(_) => Code::StorageFailed,
         };
         let error = CliError::new(code, why.to_string());

@@ -152,6 +152,9 @@ codes! {
          program has its port, the token is another worker's, or something in between changes the Host. Nothing was sent.";
     NoNamespace 45 NotFound "the namespace was never used"
         "A namespace is made by the first start in it. Look at the spelling of --namespace (or BOSUN_NAMESPACE).";
+    NoKey 46 Refused "a key of the store is missing"
+        "What is stored was encrypted with a key that is not given, so the store was not opened and nothing was touched. Name \
+         the key in `store.key`, or in `store.old_keys` if another one took its place. A key that is lost cannot be replaced.";
 }
 
 impl Code {

@@ -132,6 +132,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
     if global.output == Format::Junit && !matches!(noun, Noun::Test(_) | Noun::Replay(replay::ReplayVerb::Check(_))) {
         return Err(CliError::usage("-o junit: only `test` and `replay check` give XML for build servers"));
     }
+    program.opener.set_keys(loaded.config.store.clone());
     let verb = match noun {
         Noun::Explain { code } => return explain::explain(screen, &code),
         Noun::Token(verb) => return token::token(screen, &global, verb),

@@ -113,7 +113,7 @@ async fn every_verb_makes_its_call() {
         ("execute order -w o1", "start order o1 json:null Fail".into()),
         ("signal-with-start order -w o1 --signal-name go", "signal_with_start o1 go".into()),
         ("list --query a~=~'b' --limit 3", r#"list "a = 'b'" 3"#.into()),
-        ("count -q x", "count \"x\"".into()),
+        ("count -q x=1", "count \"x = 1\"".into()),
         ("signal -w o1 approve by=Ada", r#"signal o1 approve json:{"by":"Ada"}"#.into()),
         ("signal -w o1 --name approve by=Ada", r#"signal o1 approve json:{"by":"Ada"}"#.into()),
         ("query -w o1 board", "query o1 board json:null".into()),

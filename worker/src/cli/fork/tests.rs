@@ -162,7 +162,7 @@ async fn looking_at_a_run_that_nobody_holds_carries_nothing_on() {
     let mut registries = registries();
     registries.workflows = registries.workflows.workflow("nap", |cx, draft: String| async move {
         let options = ActivityOptions { start_to_close: Some(Duration::from_secs(5)), ..Default::default() };
-        cx.timer(Duration::from_millis(20)).await?;
+        cx.timer(Duration::from_millis(700)).await?;
         cx.activity::<String>("publish", &draft, options).await
     });
     let data = tempfile::tempdir().unwrap();
@@ -179,7 +179,8 @@ async fn looking_at_a_run_that_nobody_holds_carries_nothing_on() {
         (one, histories.turns(Target::workflow("two".into())).await.unwrap())
     };
     let before = turns().await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // The timer is due by now, and was not while the runs were started.
+    tokio::time::sleep(Duration::from_millis(800)).await;
 
     let program = Program { opener: Arc::new(registries.clone()), plans: None };
     let run = async |line: &str| run_line(&program, data.path(), line).await;

@@ -1,0 +1,225 @@
+//! Encryption at rest as the owner's configuration says it (engine.md E31): the keys, and which of them a store needs.
+//!
+//! Invariant: a store that was ever written with a key says so in `keys.json`, before the first byte of it: without that key
+//! it is not opened, and so not overwritten, whatever else is wrong. Keys are named by a hash of themselves, so that a wrong
+//! one is a missing one. Compression comes before encryption. A key is shown by nothing.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bosun_engine::log::{CodecChain, Compression, Encryption, PayloadCodec};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::model::SecretRef;
+
+/// The codecs of the stores of a process.
+#[derive(Debug, Clone, Default)]
+pub struct AtRest {
+    pub codec: CodecChain,
+    /// The name of the key that is written with, and of all that are there to read with.
+    primary: Option<String>,
+    keys: Vec<String>,
+}
+
+/// Where the keys are: `env:NAME`, `file:/path` or `cmd:program arguments`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StoreKeys {
+    /// What is stored is encrypted with this key from now on: 64 hexadecimal digits.
+    pub key: Option<String>,
+    /// Keys before it, which only read.
+    pub old_keys: Vec<String>,
+}
+
+/// Why a store is not opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AtRestError {
+    #[error(
+        "{} is encrypted with the key {key}, which is not given: name it in `store.key` or `store.old_keys`; \
+         nothing was touched", data.display()
+    )]
+    MissingKey { data: PathBuf, key: String },
+    #[error("{}: {why}", path.display())]
+    File { path: PathBuf, why: String },
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Noted {
+    version: u32,
+    /// The names of all keys that anything here was written with.
+    keys: Vec<String>,
+}
+
+const VERSION: u32 = 1;
+/// So many digits of a hash name a key.
+const NAME: usize = 12;
+
+impl AtRest {
+    /// Reads the keys: the one that is written with, and those before it, which only read.
+    ///
+    /// # Errors
+    /// A sentence that names the reference, and never the key.
+    pub async fn load(keys: &StoreKeys) -> Result<AtRest, String> {
+        let StoreKeys { key, old_keys } = keys;
+        if key.is_none() && !old_keys.is_empty() {
+            return Err("`store.old_keys` only read: name the key that is written with in `store.key`".to_owned());
+        }
+        let Some(key) = key.as_deref() else { return Ok(AtRest::default()) };
+        let (primary, secret) = read(key).await?;
+        let mut keys = vec![primary.clone()];
+        let mut encryption = Encryption::new(primary.clone(), secret);
+        for old in old_keys {
+            let (name, secret) = read(old).await?;
+            encryption = encryption.also_reads(name.clone(), secret);
+            keys.push(name);
+        }
+        let codecs: Vec<Arc<dyn PayloadCodec>> = vec![Arc::new(Compression::default()), Arc::new(encryption)];
+        Ok(AtRest { codec: CodecChain::new(codecs), primary: Some(primary), keys })
+    }
+
+    /// The name of the key that is written with.
+    pub fn primary(&self) -> Option<&str> {
+        self.primary.as_deref()
+    }
+
+    /// Whether all keys are here that a directory needs. Touches nothing.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn fits(&self, data: &Path) -> Result<(), AtRestError> {
+        match noted(data)?.keys.into_iter().find(|key| !self.keys.contains(key)) {
+            Some(key) => Err(AtRestError::MissingKey { data: data.to_owned(), key }),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes the key before anything is written with it.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn note(&self, data: &Path) -> Result<(), AtRestError> {
+        let Some(primary) = &self.primary else { return Ok(()) };
+        let mut known = noted(data)?;
+        if known.keys.contains(primary) {
+            return Ok(());
+        }
+        known.version = VERSION;
+        known.keys.push(primary.clone());
+        let path = path_in(data);
+        write(data, &path, &known).map_err(|why| AtRestError::File { path, why: why.to_string() })
+    }
+
+    /// The same for a copy of a directory.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn copy(from: &Path, to: &Path) -> Result<(), AtRestError> {
+        let known = noted(from)?;
+        if known.keys.is_empty() {
+            return Ok(());
+        }
+        let path = path_in(to);
+        write(to, &path, &known).map_err(|why| AtRestError::File { path, why: why.to_string() })
+    }
+}
+
+/// The names of the keys that a directory needs.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn needed(data: &Path) -> Result<Vec<String>, AtRestError> {
+    Ok(noted(data)?.keys)
+}
+
+async fn read(reference: &str) -> Result<(String, [u8; 32]), String> {
+    let reference: SecretRef = reference.parse().map_err(|why| format!("the key of the store: {why}"))?;
+    let text = reference.resolve().await.map_err(|why| format!("the key of the store: {}", why.message))?;
+    let key = blake3::Hash::from_hex(text.expose()).map_err(|_| {
+        format!("what {reference} gives is no key: 64 hexadecimal digits, as of `openssl rand -hex 32`")
+    })?;
+    let name = blake3::Hash::from_bytes(blake3::derive_key("bosun 2026 name of a key", key.as_bytes())).to_hex();
+    Ok((name.as_str()[..NAME].to_owned(), *key.as_bytes()))
+}
+
+fn path_in(data: &Path) -> PathBuf {
+    data.join("keys.json")
+}
+
+fn noted(data: &Path) -> Result<Noted, AtRestError> {
+    let path = path_in(data);
+    let bad = |why: String| AtRestError::File { path: path.clone(), why };
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Noted::default()),
+        Err(why) => return Err(bad(why.to_string())),
+    };
+    let noted: Noted = serde_json::from_slice(&bytes).map_err(|why| bad(why.to_string()))?;
+    if noted.version == VERSION { Ok(noted) } else { Err(bad(format!("version {} is not {VERSION}", noted.version))) }
+}
+
+fn write(data: &Path, path: &Path, noted: &Noted) -> io::Result<()> {
+    let beside = data.join("keys.json.new");
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    file.write_all(&serde_json::to_vec_pretty(noted)?)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    File::open(data)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(dir: &Path, name: &str, text: &str) -> String {
+        let path = dir.join(name);
+        fs::write(&path, text).unwrap();
+        format!("file:{}", path.display())
+    }
+
+    async fn loaded(key: Option<&str>, old_keys: &[&str]) -> Result<AtRest, String> {
+        let old_keys = old_keys.iter().map(|key| (*key).to_owned()).collect();
+        AtRest::load(&StoreKeys { key: key.map(str::to_owned), old_keys }).await
+    }
+
+    #[tokio::test]
+    async fn a_directory_needs_every_key_that_it_was_written_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, two) = (key(dir.path(), "one", &"1".repeat(64)), key(dir.path(), "two", &"2".repeat(64)));
+        let data = tempfile::tempdir().unwrap();
+        let none = loaded(None, &[]).await.unwrap();
+        none.fits(data.path()).unwrap();
+        none.note(data.path()).unwrap();
+        assert_eq!(fs::read_dir(data.path()).unwrap().count(), 0, "without a key nothing is noted");
+        let first = loaded(Some(&one), &[]).await.unwrap();
+        first.note(data.path()).unwrap();
+        first.fits(data.path()).unwrap();
+        let lost = none.fits(data.path()).unwrap_err();
+        assert!(lost.to_string().contains(&format!("the key {}", first.primary().unwrap())), "{lost}");
+        let wrong = loaded(Some(&two), &[]).await.unwrap();
+        assert_eq!(wrong.fits(data.path()), Err(lost.clone()), "a wrong key is a missing one");
+        let rotated = loaded(Some(&two), &[&one]).await.unwrap();
+        rotated.fits(data.path()).unwrap();
+        rotated.note(data.path()).unwrap();
+        assert_eq!(needed(data.path()).unwrap().len(), 2);
+        assert!(first.fits(data.path()).is_err(), "it has been written with the other since");
+        let copy = tempfile::tempdir().unwrap();
+        AtRest::copy(data.path(), copy.path()).unwrap();
+        assert!(first.fits(copy.path()).is_err());
+    }
+
+    #[tokio::test]
+    async fn what_is_no_key_is_refused_and_not_repeated() {
+        let dir = tempfile::tempdir().unwrap();
+        let short = key(dir.path(), "short", "secret");
+        for (reference, old) in [(Some(short.as_str()), vec![]), (Some("secret"), vec![]), (None, vec![short.as_str()])]
+        {
+            let why = loaded(reference, &old).await.unwrap_err();
+            assert!(!why.contains("secret"), "{why}");
+        }
+    }
+}
