@@ -91,6 +91,7 @@ impl Registries {
         // Before anything is written with it.
         at_rest.note(&data).map_err(|why| OpenError::Failed(why.to_string()))?;
         let mut options = WorkerOptions::new(DataDirectory::Log(Arc::new(log)));
+        options.marks = Some(data.clone());
         match purpose {
             Purpose::Work { slots, queues, guards } => {
                 let opening = Opening { data: &data, guards: &guards };
@@ -102,6 +103,7 @@ impl Registries {
             }
             Purpose::Visit { .. } => {
                 options.slots = 0;
+                options.visit = true;
                 options.task_queues = Some(BTreeSet::new());
             }
         }
@@ -116,7 +118,7 @@ impl Registries {
                 Ok(Arc::new(Embedded { client: worker.client(), worker: Arc::new(worker), store }))
             }
             Err(StartError::Storage(why)) => Err(open_error(&data, why)),
-            Err(why @ (StartError::NoRuntime(_) | StartError::Thread(_))) => Err(OpenError::Failed(why.to_string())),
+            Err(why @ (StartError::NoRuntime(_) | StartError::Marks(_) | StartError::Thread(_))) => Err(OpenError::Failed(why.to_string())),
         }
     }
 }

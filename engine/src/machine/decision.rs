@@ -189,6 +189,9 @@ pub(super) enum FollowUp {
     RecoverActivity(Seq),
 }
 
+/// Where a turn that wakes many timers ends and the next one begins.
+const TURN_EVENTS: usize = 10_000;
+
 /// A turn in the making. Every pushed event is applied to the run at once.
 pub(super) struct Draft<'a, 'b> {
     environment: &'a mut Environment<'b>,
@@ -233,6 +236,10 @@ impl<'a, 'b> Draft<'a, 'b> {
     }
     pub(super) fn limits(&self) -> &Limits {
         self.environment.limits
+    }
+    /// Whether one thing more may happen in this turn that could as well happen in the next.
+    pub(super) fn has_room(&self) -> bool {
+        self.events.len() < TURN_EVENTS
     }
     pub(super) fn take_slot(&mut self, queue: &TaskQueue) -> bool {
         (self.environment.take_slot)(queue)

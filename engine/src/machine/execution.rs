@@ -28,6 +28,9 @@ pub struct Execution {
 pub(super) enum Code {
     Live(Box<dyn Driver>),
     Held(Held),
+    /// The code asked for more than one turn may hold, in the midst of a turn that must not be written: the run is to be
+    /// read again, and held.
+    Overran(Held),
     /// The run is closed and nobody asked its code anything yet.
     Unneeded,
 }
@@ -44,6 +47,10 @@ pub enum Held {
     Defect {
         why: String,
     },
+    /// One turn of the code asked for more than a turn may hold.
+    Overrun {
+        what: String,
+    },
 }
 
 impl std::fmt::Display for Held {
@@ -51,6 +58,9 @@ impl std::fmt::Display for Held {
         match self {
             Held::Load(error) => error.fmt(f),
             Held::Defect { why } => f.write_str(why),
+            Held::Overrun { what } => {
+                write!(f, "one turn of the workflow code asked for {what}; a loop without end? Nothing of that turn was done")
+            }
             Held::Busy { after } => {
                 write!(f, "the workflow code did not come back within {after:?}; a busy loop or a blocking call?")
             }
@@ -76,18 +86,37 @@ impl Execution {
     /// As [`Execution::start`], for the next run of a chain, which must begin: without code for its type it waits, held,
     /// as if for the end of a backoff. What is in its inbox is decided next, with [`Execution::decide_inbox`].
     pub fn start_or_hold(
-        mut next: NextRun,
+        next: NextRun,
         registry: &WorkflowRegistry,
         environment: &mut Environment<'_>,
     ) -> (Execution, Decision) {
         let code = match registry.create(&next.started, next.run_id) {
             Ok(driver) => Code::Live(driver),
             Err(why) => {
-                next.started.start_at = next.started.start_at.or(Some(environment.now));
-                Code::Held(Held::Load(LoadError::UnknownWorkflowType(why)))
+                return Self::start_held_with(next, Held::Load(LoadError::UnknownWorkflowType(why)), environment);
             }
         };
         Self::first_turn(next, code, environment)
+    }
+
+    /// As [`Execution::start`], without running the code: the run waits, held, as if for the end of a backoff.
+    pub fn start_held(
+        run_id: RunId,
+        started: WorkflowExecutionStarted,
+        held: Held,
+        environment: &mut Environment<'_>,
+    ) -> (Execution, Decision) {
+        Self::start_held_with(NextRun { run_id, started, inbox: Vec::new() }, held, environment)
+    }
+
+    /// As [`Execution::start_held`], for the next run of a chain, with what it has to decide.
+    pub fn start_held_with(
+        mut next: NextRun,
+        held: Held,
+        environment: &mut Environment<'_>,
+    ) -> (Execution, Decision) {
+        next.started.start_at = next.started.start_at.or(Some(environment.now));
+        Self::first_turn(next, Code::Held(held), environment)
     }
 
     /// As [`Execution::start`], for a run that is forked at its beginning: these side effects have their values already.
@@ -171,8 +200,15 @@ impl Execution {
     }
     pub fn held(&self) -> Option<&Held> {
         match &self.code {
-            Code::Held(held) => Some(held),
+            Code::Held(held) | Code::Overran(held) => Some(held),
             Code::Live(_) | Code::Unneeded => None,
+        }
+    }
+    /// The code asked for more than a turn may hold: what was decided last must not be written, and this is to be dropped.
+    pub fn overran(&self) -> Option<&Held> {
+        match &self.code {
+            Code::Overran(held) => Some(held),
+            Code::Live(_) | Code::Held(_) | Code::Unneeded => None,
         }
     }
     /// When the run must be woken at the latest. A held run only hears its own timeouts.
@@ -186,20 +222,20 @@ impl Execution {
     pub fn awaiting(&self) -> Vec<Awaited> {
         match &self.code {
             Code::Live(driver) => driver.awaiting(),
-            Code::Held(_) | Code::Unneeded => Vec::new(),
+            Code::Held(_) | Code::Overran(_) | Code::Unneeded => Vec::new(),
         }
     }
     pub fn state_json(&self) -> Option<serde_json::Value> {
         match &self.code {
             Code::Live(driver) => driver.state_json(),
-            Code::Held(_) | Code::Unneeded => None,
+            Code::Held(_) | Code::Overran(_) | Code::Unneeded => None,
         }
     }
     /// The code's state as bytes, where its form allows it. Only sensible when nothing waits in the inbox.
     pub fn snapshot(&self) -> Option<Vec<u8>> {
         match &self.code {
             Code::Live(driver) if self.run.inbox.is_empty() && !self.run.is_closed() => driver.snapshot(),
-            Code::Live(_) | Code::Held(_) | Code::Unneeded => None,
+            Code::Live(_) | Code::Held(_) | Code::Overran(_) | Code::Unneeded => None,
         }
     }
 
@@ -207,13 +243,23 @@ impl Execution {
     pub fn query(&mut self, name: &QueryName, input: &Payload) -> Result<Payload, Rejection> {
         match &mut self.code {
             Code::Live(driver) => Ok(driver.query(name, input)?),
-            Code::Held(held) => Err(Rejection::Held { why: held.to_string() }),
+            Code::Held(held) | Code::Overran(held) => Err(Rejection::Held { why: held.to_string() }),
             Code::Unneeded => Err(Rejection::Held { why: "the code of this run is not loaded".into() }),
         }
     }
 
     /// Decides one input: the whole turn, with everything it causes.
+    ///
+    /// Fails when the input is refused, or when the code asks for more than a turn may hold: [`Execution::overran`].
     pub fn decide(&mut self, input: Input, environment: &mut Environment<'_>) -> Result<Decision, Rejection> {
+        let decision = self.decide_input(input, environment)?;
+        match self.overran() {
+            Some(held) => Err(Rejection::Held { why: held.to_string() }),
+            None => Ok(decision),
+        }
+    }
+
+    fn decide_input(&mut self, input: Input, environment: &mut Environment<'_>) -> Result<Decision, Rejection> {
         let mut draft = Draft::new(&self.run, environment);
         if self.run.is_repeated(&input) {
             return Ok(draft.finish(&mut self.run));
@@ -346,6 +392,10 @@ impl Execution {
                 job,
                 markers: draft.take_markers(),
             });
+            if let Some(what) = driver.overrun() {
+                self.code = Code::Overran(Held::Overrun { what });
+                return;
+            }
             for command in commands {
                 if self.run.is_closed() {
                     break;

@@ -16,6 +16,8 @@ pub enum LoadError {
     NonDeterminism(Box<NonDeterminism>),
     #[error(transparent)]
     UnknownWorkflowType(Rejection),
+    #[error("one turn of the workflow code asks for {what}; a loop without end?")]
+    Overrun { what: String },
     /// The turns do not describe a run. The log checks them before, so this is damage or a defect.
     #[error("the history of run {run} is not a history: {why}")]
     NotAHistory { run: RunId, why: String },
@@ -99,6 +101,9 @@ impl Walk {
                 job,
                 markers: markers_of(recorded.iter().map(|event| &event.kind)),
             });
+            if let Some(what) = self.driver.overrun() {
+                return Err(LoadError::Overrun { what });
+            }
             let locate = |index: usize| self.driver.command_location(index);
             let identity = RunIdentity {
                 run_id: self.run.id(),

@@ -38,7 +38,8 @@ impl Execution {
             }
             Input::Deadline => {
                 let held = matches!(self.code, Code::Held(_));
-                while !self.run.is_closed() && self.run.do_next_due(draft, held) {
+                // What is left over is due still, in a turn of its own.
+                while !self.run.is_closed() && draft.has_room() && self.run.do_next_due(draft, held) {
                     self.activate_pending(draft);
                 }
             }

@@ -5,11 +5,14 @@
 //! after [`InHand::take`], to the watchdog, never to both. What was decided in time is the thread's to submit and is
 //! not taken. A thread that was replaced submits nothing any more.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::committer::RunName;
 use super::mailbox::Reply;
+use super::marks::{Mark, Slot};
+use super::quarantine::Quarantine;
 use crate::vocabulary::*;
 
 /// A caller's reply that the thread and the watchdog can both reach. The first one to answer does.
@@ -90,24 +93,57 @@ struct State {
 #[derive(Default)]
 pub(crate) struct InHand {
     state: Mutex<State>,
+    /// Where it stands on the disk what this thread is at, in case the process dies of it.
+    slot: Option<Slot>,
+    /// Set with `replaced`; workflow code that asks for anything sees it and leaves.
+    abandoned: Arc<AtomicBool>,
 }
 
 impl InHand {
+    pub(super) fn new(quarantine: Option<&Quarantine>) -> Self {
+        InHand { slot: quarantine.and_then(|quarantine| quarantine.marks.slot()), ..InHand::default() }
+    }
+    pub(super) fn abandoned(&self) -> Arc<AtomicBool> {
+        self.abandoned.clone()
+    }
+    fn mark(&self, mark: Mark) {
+        self.slot.iter().for_each(|slot| slot.begin(mark));
+    }
+    fn unmark(&self) {
+        self.slot.iter().for_each(Slot::end);
+    }
+    /// For code of a run that runs beside decisions: its state is written down or dropped.
+    pub(super) fn marked<T>(&self, run: RunId, work: impl FnOnce() -> T) -> T {
+        self.mark(Mark::Turn(run));
+        let worked = work();
+        self.unmark();
+        worked
+    }
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From here on the code of a run may be running.
     pub(crate) fn begin(&self, name: &RunName, input: Option<Input>, caller: Caller) {
+        self.begin_at(Mark::Turn(name.run_id), name, input, caller);
+    }
+    /// As [`InHand::begin`], for a run that is not in the log yet: a death is counted against `what` is started.
+    pub(super) fn begin_start(&self, what: Option<RunId>, name: &RunName, caller: Caller) {
+        self.begin_at(Mark::Start(what.unwrap_or(name.run_id)), name, None, caller);
+    }
+    fn begin_at(&self, mark: Mark, name: &RunName, input: Option<Input>, caller: Caller) {
         let doing = Doing { since: Instant::now(), name: name.clone(), input, caller };
         self.lock().doing = Some(doing);
+        self.mark(mark);
     }
     /// The code came back without anything to submit.
     pub(crate) fn end(&self) {
+        self.unmark();
         self.lock().doing = None;
     }
     /// The code came back with a decision. Says whether it may be submitted; then its slots belong to its effects.
     pub(crate) fn decided(&self) -> bool {
+        self.unmark();
         let mut state = self.lock();
         if !state.replaced {
             state.doing = None;
@@ -154,21 +190,19 @@ impl InHand {
     pub(crate) fn take(&self, allowed: Duration) -> Option<Taken> {
         let mut state = self.lock();
         let overdue = state.doing.as_ref().is_some_and(|doing| doing.since.elapsed() > allowed);
-        overdue.then(|| state.take())
+        overdue.then(|| self.take_all(&mut state))
     }
     /// Takes everything from a thread that has died.
     pub(crate) fn take_from_dead(&self) -> Taken {
-        self.lock().take()
+        self.take_all(&mut self.lock())
     }
-}
-
-impl State {
-    fn take(&mut self) -> Taken {
-        self.replaced = true;
+    fn take_all(&self, state: &mut State) -> Taken {
+        state.replaced = true;
+        self.abandoned.store(true, Ordering::Release);
         Taken {
-            doing: self.doing.take(),
-            slots: std::mem::take(&mut self.slots),
-            message: std::mem::take(&mut self.message),
+            doing: state.doing.take(),
+            slots: std::mem::take(&mut state.slots),
+            message: std::mem::take(&mut state.message),
         }
     }
 }

@@ -17,13 +17,16 @@
     reason = "the edge: threads wait, time is measured, atomics are shared"
 )]
 
+mod abort;
 mod committer;
 mod fork;
 mod health;
 mod in_hand;
 mod mailbox;
+mod marks;
 mod options;
 mod pace;
+mod quarantine;
 mod release;
 mod runner;
 mod shard;

@@ -1,7 +1,7 @@
 //! What a worker is started with.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +46,11 @@ pub struct WorkerOptions {
     pub interceptors: Vec<Arc<dyn Interceptor>>,
     /// Who this worker is in histories.
     pub identity: Option<Identity>,
+    /// Where the worker notes what is under way, so that the next one finds what ended it (engine.md G23); `None`: the
+    /// directory of a log that was named by its path, and nowhere for any other.
+    pub marks: Option<PathBuf>,
+    /// A command that looks in: it leaves runs alone that have ended a worker.
+    pub visit: bool,
     /// How long a canceled attempt may go on before its future is dropped. Default 5 s.
     pub cancel_grace: Duration,
 }
@@ -69,11 +74,19 @@ impl WorkerOptions {
             housekeeping_every: Duration::from_secs(5),
             interceptors: Vec::new(),
             identity: None,
+            marks: None,
+            visit: false,
             cancel_grace: Duration::from_secs(5),
         }
     }
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self::new(DataDirectory::Path(path.into()))
+    }
+    pub(super) fn marks_directory(&self) -> Option<&Path> {
+        match (&self.marks, &self.data) {
+            (Some(directory), _) | (None, DataDirectory::Path(directory)) => Some(directory),
+            (None, DataDirectory::Log(_)) => None,
+        }
     }
 }
 

@@ -5,15 +5,20 @@
 //! throttled here (engine.md E06); the last one always reaches the run before the outcome.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::watch;
 
 use super::committer::RunName;
+use super::marks::{Mark, Slot};
 use super::pace::Pace;
+use super::quarantine::{Quarantine, Suspect};
 use super::shared::Shared;
 use crate::activity::*;
 use crate::vocabulary::*;
@@ -86,15 +91,18 @@ impl Runner {
         let context = ActivityContext::new(task.clone(), canceled.clone(), sink);
         let shared = shared.clone();
         shared.idle.begin_attempt();
+        let slot = shared.quarantine.as_ref().and_then(|quarantine| marked(quarantine, token));
         self.handle.spawn(async move {
             // Made here, not on the committer's thread: making it runs user code.
             let function = Box::pin(async { shared.runner.future(&shared, &task, context).await });
             let grace = || shared.runner.pace.sleep(shared.options.cancel_grace);
-            let running = attempt(function, canceled, grace);
+            let running = Marked { slot, running: Box::pin(attempt(function, canceled, grace)) };
             // Dropping what a panic or a cancellation left of the function may panic too.
             let ended = AssertUnwindSafe(running).catch_unwind().await;
             let outcome = ended.unwrap_or_else(|panic| ActivityOutcome::Failed(panicked(panic.as_ref())));
             let outcome = limited(outcome, shared.options.limits.payload_max);
+            let who = Suspect::Activity(token.run_id, token.seq);
+            shared.quarantine.iter().for_each(|quarantine| quarantine.ended(who, true));
             shared.runner.end(&shared, token, &name, outcome);
             shared.idle.end_attempt();
         });
@@ -181,6 +189,28 @@ impl Runner {
         drop(all);
         let TaskToken { seq, attempt, .. } = token;
         shared.deliver_input(&name, Input::Heartbeat { seq, attempt, details });
+    }
+}
+
+fn marked(quarantine: &Quarantine, token: TaskToken) -> Option<Slot> {
+    let slot = quarantine.marks.slot()?;
+    slot.write_only(Mark::Attempt(token));
+    Some(slot)
+}
+
+/// An attempt whose thread is known while it is polled, in case the process aborts there (engine.md G23). Dropping what is
+/// left of it counts, too.
+struct Marked<F> {
+    slot: Option<Slot>,
+    running: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for Marked<F> {
+    type Output = F::Output;
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = &mut *self;
+        let _entered = this.slot.as_ref().map(Slot::enter);
+        this.running.as_mut().poll(cx)
     }
 }
 

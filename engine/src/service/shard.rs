@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::committer::{Answer, Item, RunName};
 use super::in_hand::InHand;
+use super::quarantine::Suspect;
 use super::mailbox::RunRef;
 use super::shared::Shared;
 use crate::log::{Snapshot, StorageError};
@@ -33,6 +34,8 @@ pub(crate) struct Shard {
     deadlines: BTreeSet<(Timestamp, RunId)>,
     deadline_of: BTreeMap<RunId, (Timestamp, Namespace, WorkflowId)>,
     submitted: u64,
+    /// Runs that were put out of memory before all of theirs was durable, with the item that is to be waited for.
+    unread: BTreeMap<RunId, u64>,
     pub(super) in_hand: Arc<InHand>,
 }
 
@@ -57,6 +60,7 @@ impl Shard {
             current: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             deadline_of: BTreeMap::new(),
+            unread: BTreeMap::new(),
             in_hand,
         }
     }
@@ -157,6 +161,7 @@ impl Shard {
     /// The loaded run, loading it if need be.
     pub(super) fn load(&mut self, name: &RunName) -> Result<&mut Execution, Rejection> {
         if !self.loaded.contains_key(&name.run_id) {
+            self.wait_until_durable(name.run_id)?;
             let (execution, snapshot_at) = self.read(name.run_id, &name.workflow_id)?;
             self.keep(name.run_id, execution, snapshot_at);
         }
@@ -177,6 +182,21 @@ impl Shard {
     pub(super) fn has_turn_in_flight(&self, run: RunId) -> bool {
         let released = self.shared.committer.released(self.number);
         self.loaded.get(&run).is_some_and(|loaded| loaded.last_item > released)
+    }
+
+    /// What was decided of a run that is read again, and is not durable yet, must be before.
+    fn wait_until_durable(&mut self, run: RunId) -> Result<(), Rejection> {
+        let Some(item) = self.unread.remove(&run) else { return Ok(()) };
+        let began = std::time::Instant::now();
+        while self.shared.committer.released(self.number) < item {
+            self.shared.committer.kick(&self.shared, true);
+            std::thread::sleep(std::time::Duration::from_micros(100));
+            if began.elapsed() > std::time::Duration::from_secs(10) || self.shared.health.storage_failure().is_some() {
+                self.unread.insert(run, item);
+                return Err(Rejection::Held { why: "what the run decided last is not durable yet; ask again".into() });
+            }
+        }
+        Ok(())
     }
 
     /// Brings a run back to life; also gives the event its newest usable snapshot is behind.
@@ -248,7 +268,7 @@ impl Shard {
     pub(super) fn begin(
         &mut self,
         run_id: RunId,
-        (started, at): (WorkflowExecutionStarted, Timestamp),
+        (started, at, what): (WorkflowExecutionStarted, Timestamp, Option<RunId>),
         ends: Option<(RunName, Option<Identity>)>,
         more: impl FnOnce(&mut Execution, &mut Environment<'_>) -> Result<Option<Decision>, Rejection>,
         answers: Vec<Answer>,
@@ -257,11 +277,20 @@ impl Shard {
         let info = self.shared.is_intercepted().then(|| RunInfo::started(run_id, at, self.shared.build, &started));
         let (shared, in_hand) = (self.shared.clone(), self.in_hand.clone());
         info.iter().for_each(|info| shared.turn_begins(info));
-        let begun = decide_with(&shared, &in_hand, at, |environment| {
-            let (mut execution, first) = Execution::start(run_id, started, &shared.options.workflows, environment)?;
-            let second = more(&mut execution, environment)?;
+        let refused = self.start_refused(run_id, what);
+        let begun = first_turn(&shared, &in_hand, at, started, refused, |started, refused, environment| {
+            let registry = &shared.options.workflows;
+            match refused {
+                None => Execution::start(run_id, started, registry, environment),
+                Some(held) => Ok(Execution::start_held(run_id, started, held, environment)),
+            }
+        });
+        let begun = begun.and_then(|(mut execution, first)| {
+            let second = decide_with(&shared, &in_hand, at, |environment| more(&mut execution, environment));
+            let second = second.inspect_err(|_| self.give_back_slots(usize::MAX))?;
             Ok((execution, std::iter::once(first).chain(second).collect::<Vec<Decision>>()))
         });
+        self.ended(what.map(Suspect::Start), true);
         match &begun {
             Ok((execution, begun)) => {
                 shared.turn_ends(execution.run().info(), begun.iter().map(|one| one.turn().events.len()).sum());
@@ -280,6 +309,9 @@ impl Shard {
         match ended {
             Ok((execution, begun)) => {
                 self.current.insert((name.namespace.clone(), name.workflow_id.clone()), run_id);
+                if let Some(held) = execution.held() {
+                    shared.note_held(run_id, Some(held.to_string()));
+                }
                 self.keep(run_id, execution, EventId(1));
                 decisions.extend(begun.into_iter().map(|decision| (name.clone(), decision)));
                 self.submit(decisions, answers);
@@ -309,14 +341,42 @@ impl Shard {
     }
 
     fn decide_only(&mut self, name: &RunName, input: Input) -> Result<Decision, Rejection> {
+        let again = input.clone();
+        let decided = self.decide_once(name, input);
+        let Some(held) = self.loaded(name.run_id).and_then(|execution| execution.overran().cloned()) else {
+            return decided;
+        };
+        // Nothing of that turn may be written: the run is held as it was before, and keeps the input.
+        self.shared.note_held(name.run_id, Some(held.to_string()));
+        self.read_again(name.run_id);
+        self.decide_once(name, again)
+    }
+
+    fn decide_once(&mut self, name: &RunName, input: Input) -> Result<Decision, Rejection> {
         let (shared, in_hand) = (self.shared.clone(), self.in_hand.clone());
         let execution = self.load(name)?;
         shared.turn_begins(execution.run().info());
         let decided =
             decide_with(&shared, &in_hand, shared.clock.now(), |environment| execution.decide(input, environment));
-        let events = decided.as_ref().map_or(0, |decision| decision.turn().events.len());
-        shared.turn_ends(execution.run().info(), events);
+        let events = decided.as_ref().map_or(&[][..], |decision| &decision.turn().events);
+        shared.turn_ends(execution.run().info(), events.len());
+        let got_on = events.iter().any(|event| event.origin() == Origin::Activating);
+        self.ended(Some(Suspect::Turn(name.run_id)), got_on);
         decided
+    }
+
+    fn ended(&self, who: Option<Suspect>, got_on: bool) {
+        if let (Some(who), Some(quarantine)) = (who, &self.shared.quarantine) {
+            quarantine.ended(who, got_on);
+        }
+    }
+
+    /// Why a run is begun without its code, if starts of the kind have ended workers.
+    fn start_refused(&self, run: RunId, what: Option<RunId>) -> Option<Held> {
+        let (quarantine, what) = (self.shared.quarantine.as_ref()?, what?);
+        let why = quarantine.start_refused(what)?;
+        quarantine.hold(run, what);
+        Some(Held::Defect { why })
     }
 
     /// Submits something to be answered in order, without a turn.
@@ -368,10 +428,20 @@ impl Shard {
         if shared.is_intercepted() {
             shared.turn_begins(&RunInfo::started(next.run_id, at, shared.build, &next.started));
         }
-        let decided = decide_with(&shared, &in_hand, at, |environment| {
-            let (mut execution, first) = Execution::start_or_hold(next, &shared.options.workflows, environment);
-            let second = (execution.run().inbox_len() > 0).then(|| execution.decide_inbox(environment));
-            Ok((execution, std::iter::once(first).chain(second).collect::<Vec<Decision>>()))
+        let decided = first_turn(&shared, &in_hand, at, next, None, |next, overran, environment| match overran {
+            None => Ok(Execution::start_or_hold(next, &shared.options.workflows, environment)),
+            Some(held) => {
+                let NextRun { run_id, started, inbox } = next;
+                Ok(Execution::start_held_with(NextRun { run_id, started, inbox }, held, environment))
+            }
+        });
+        let decided = decided.map(|(mut execution, first)| {
+            let second = (execution.run().inbox_len() > 0 && execution.held().is_none()).then(|| {
+                decide_with(&shared, &in_hand, at, |environment| {
+                    Ok::<_, Rejection>(execution.decide_inbox(environment))
+                })
+            });
+            (execution, std::iter::once(first).chain(second.and_then(Result::ok)).collect::<Vec<Decision>>())
         });
         // It cannot fail: what could is held instead.
         let Ok((execution, decisions)) = decided else { return Vec::new() };
@@ -444,15 +514,28 @@ impl Shard {
         let released = self.shared.committer.released(self.number);
         let ended = |loaded: &Loaded| loaded.execution.run().is_closed() && loaded.last_item <= released;
         if self.loaded.get(&run).is_some_and(ended) && self.shared.journal.run(run).is_none() {
-            self.unload(run);
+            let in_hand = self.in_hand.clone();
+            in_hand.marked(run, || self.unload(run));
             self.shared.note_held(run, None);
         }
     }
 
     /// Puts one run out of memory.
     pub(super) fn forget(&mut self, run: RunId) {
-        self.snapshot(run, 1);
-        self.unload(run);
+        // Both run code of the run, and deep state may be too deep for either.
+        let in_hand = self.in_hand.clone();
+        in_hand.marked(run, || {
+            self.snapshot(run, 1);
+            self.unload(run);
+        });
+    }
+
+    /// Puts a run out of memory that is to be read from the log again, whatever is under way.
+    pub(super) fn read_again(&mut self, run: RunId) {
+        if let Some(loaded) = self.loaded.get(&run) {
+            self.unread.insert(run, loaded.last_item);
+            self.unload(run);
+        }
     }
 
     fn unload(&mut self, run: RunId) {
@@ -483,10 +566,10 @@ impl Shard {
         }
     }
 
-    /// Snapshots everything that can be, because the worker is leaving.
-    pub(super) fn snapshot_all(&mut self) {
+    /// Puts everything out of memory, with snapshots where they can be, because the worker is leaving.
+    pub(super) fn forget_all(&mut self) {
         for run in self.loaded.keys().copied().collect::<Vec<_>>() {
-            self.snapshot(run, 1);
+            self.forget(run);
         }
     }
 }
@@ -516,6 +599,30 @@ pub(super) fn decide_with<T>(
         }
     }
     decided
+}
+
+/// Takes the first turn of a run. If its code asks for more than a turn may hold, the run begins without it, held.
+fn first_turn<S: Clone>(
+    shared: &Shared,
+    in_hand: &InHand,
+    at: Timestamp,
+    start: S,
+    held: Option<Held>,
+    begin: impl Fn(S, Option<Held>, &mut Environment<'_>) -> Result<(Execution, Decision), Rejection>,
+) -> Result<(Execution, Decision), Rejection> {
+    let mut overran = None;
+    let begun = decide_with(shared, in_hand, at, |environment| {
+        let (execution, first) = begin(start.clone(), held, environment)?;
+        overran = execution.overran().cloned();
+        match &overran {
+            None => Ok((execution, first)),
+            Some(held) => Err(Rejection::Held { why: held.to_string() }),
+        }
+    });
+    match overran {
+        None => begun,
+        Some(held) => decide_with(shared, in_hand, at, |environment| begin(start, Some(held), environment)),
+    }
 }
 
 /// When a run starts that follows another one of its workflow id: never at the same moment, so that the start times tell

@@ -13,6 +13,7 @@ use super::committer::{Committer, RunName};
 use super::health::HealthCell;
 use super::mailbox::{Mailbox, Message};
 use super::options::WorkerOptions;
+use super::quarantine::Quarantine;
 use super::runner::Runner;
 use super::waiters::Waiters;
 use crate::clock::Clock;
@@ -51,6 +52,10 @@ pub(crate) struct Shared {
     pub(crate) committed: broadcast::Sender<Arc<CommittedGroup>>,
     /// Runs that are held, and why. Kept here so that lists and a replaced turn thread know.
     pub(crate) held: Mutex<BTreeMap<RunId, String>>,
+    /// Which runs have ended workers; none where nothing is noted.
+    pub(super) quarantine: Option<Quarantine>,
+    /// The runs whose code keeps a thread that was taken from it, and does not come back.
+    pub(crate) lost: Mutex<BTreeMap<RunId, usize>>,
     /// How many runs of each shard are still to be looked at after the start. No deadline fires before: it would start an
     /// attempt that the look then takes for one that the worker before has lost.
     pub(crate) recovering: Vec<AtomicUsize>,
@@ -214,8 +219,23 @@ impl Shared {
             None => drop(held.remove(&run)),
         }
     }
+    /// Why a run is held, and whether its code keeps a thread all the same.
     pub(crate) fn held_why(&self, run: RunId) -> Option<String> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).get(&run).cloned()
+        let why = self.held.lock().unwrap_or_else(PoisonError::into_inner).get(&run).cloned()?;
+        match self.lost.lock().unwrap_or_else(PoisonError::into_inner).get(&run) {
+            Some(_) => Some(format!("{why}; its thread is lost: it takes a core until it comes back or the worker ends")),
+            None => Some(why),
+        }
+    }
+    /// How many threads do not come back from workflow code.
+    pub(crate) fn lost_threads(&self) -> usize {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+    }
+    /// The owner lets a held run try again: from here on its code runs as that of any other.
+    pub(crate) fn release(&self, run: RunId) {
+        tracing::warn!(%run, "a held run is let go again");
+        self.quarantine.iter().for_each(|quarantine| quarantine.release(run));
+        self.note_held(run, None);
     }
 }
 

@@ -125,10 +125,11 @@ impl TurnThread {
             second.refuse(why);
         }));
         let ends = ends.map(|name| (name, start.identity.clone()));
-        self.in_hand.begin(&name, None, caller);
+        let what = self.shared.quarantine.is_some().then(|| what_is_started(&start));
+        self.in_hand.begin_start(what, &name, caller);
         let begun = self.shard.begin(
             run_id,
-            (start.first_event(run_id, now), now),
+            (start.first_event(run_id, now), now, what),
             ends,
             |execution, environment| then.map(|input| execution.decide(input, environment)).transpose(),
             answers,
@@ -193,6 +194,18 @@ impl TurnThread {
             }
         }
     }
+}
+
+/// Names what is started, whoever starts it however often.
+fn what_is_started(start: &StartWorkflow) -> RunId {
+    let mut hasher = blake3::Hasher::new();
+    for text in [start.namespace.as_str(), start.workflow_id.as_str(), start.workflow_type.as_str()] {
+        hasher.update(&(text.len() as u64).to_be_bytes()).update(text.as_bytes());
+    }
+    hasher.update(&start.input.digest());
+    let mut name = [0; 16];
+    name.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    RunId(name)
 }
 
 impl From<crate::request::SignalRequest> for WorkflowExecutionSignaled {

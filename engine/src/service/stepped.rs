@@ -114,7 +114,7 @@ impl Stepped {
         recover(&shared);
         let threads = known_runs(&shared).into_iter().enumerate();
         let threads = threads.map(|(number, known)| {
-            let thread = turn_thread(shared.clone(), number, 0, known, Arc::new(InHand::default()));
+            let thread = turn_thread(shared.clone(), number, 0, known, Arc::new(InHand::new(None)));
             thread.publish_wake();
             thread
         });

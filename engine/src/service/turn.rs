@@ -34,6 +34,7 @@ impl TurnThread {
 
     /// Until the worker stops, or the shard is given to another thread.
     pub(crate) fn run(mut self) {
+        crate::workflow::leave_when(self.in_hand.abandoned());
         self.publish_wake();
         // Begun where the thread was made: a virtual clock must not move before the deadlines are known.
         self.shared.idle.end();
@@ -69,7 +70,7 @@ impl TurnThread {
     /// The worker stops: what can be resumed from a snapshot is.
     pub(crate) fn leave(&mut self) {
         self.in_hand.leave();
-        self.shard.snapshot_all();
+        self.shard.forget_all();
     }
 
     /// One message, decided and handed to the committer; whoever calls this sees to the commit.
@@ -175,6 +176,12 @@ impl TurnThread {
             return reply.into_iter().for_each(|reply| self.answer(reply, Ok(())));
         }
         let caller = reply.clone().map_or(Caller::Nobody, Caller::Kept);
+        let input = match matches!(input, Input::Unpause { .. }).then(|| self.release_held(name)).flatten() {
+            None => input,
+            // What was kept while it was held is decided like what waits at a deadline.
+            Some(Ok(())) => Input::Deadline,
+            Some(Err(why)) => return reply.into_iter().for_each(|reply| self.answer(reply, Err(why.clone()))),
+        };
         let answers: Vec<Answer> = reply.into_iter().map(|reply| when_durable(reply, ())).collect();
         self.in_hand.begin(name, Some(input.clone()), caller);
         let decided = self.shard.decide(name, input, answers);
@@ -182,6 +189,20 @@ impl TurnThread {
         if let Err((why, answers)) = decided {
             self.refuse_in_order(answers, why);
         }
+    }
+
+    /// Lets a run try again that is held and not paused; nothing if it is neither. An error: it is held all the same,
+    /// because its code does not fit its history.
+    fn release_held(&mut self, name: &RunName) -> Option<Result<(), Rejection>> {
+        self.shared.held_why(name.run_id)?;
+        let paused = self.look(name, Caller::Nobody, |execution| execution.run().is_paused());
+        if !matches!(paused, Ok(false)) {
+            return None;
+        }
+        self.shared.release(name.run_id);
+        self.shard.read_again(name.run_id);
+        let held = self.look(name, Caller::Nobody, |execution| execution.held().map(ToString::to_string));
+        Some(held.and_then(|held| held.map_or(Ok(()), |why| Err(Rejection::Held { why }))))
     }
 
     /// Looks at a run, loading it if need be, which may run its code.

@@ -17,9 +17,14 @@ use crate::machine::Held;
 use crate::request::Target;
 use crate::vocabulary::*;
 
+/// Workflow code may nest deeply, and only what it uses of this is taken of the machine.
+const TURN_STACK: usize = 64 * 1024 * 1024;
+
 /// The turn threads of a worker, and what each is doing.
 pub(crate) struct TurnThreads {
     threads: Mutex<Vec<(JoinHandle<()>, Arc<InHand>)>>,
+    /// Threads that did not come back, each with the run that keeps it.
+    lost: Mutex<Vec<(JoinHandle<()>, RunId)>>,
     stopped: Mutex<bool>,
     stop: Condvar,
 }
@@ -32,7 +37,9 @@ impl TurnThreads {
             .enumerate()
             .map(|(number, known)| spawn(shared, number, 0, known))
             .collect::<std::io::Result<Vec<_>>>()?;
-        Ok(Arc::new(TurnThreads { threads: Mutex::new(threads), stopped: Mutex::new(false), stop: Condvar::new() }))
+        let threads = Mutex::new(threads);
+        let (lost, stopped, stop) = (Mutex::default(), Mutex::new(false), Condvar::new());
+        Ok(Arc::new(TurnThreads { threads, lost, stopped, stop }))
     }
 
     /// The watchdog's own thread. Looks twice within the time a turn may take.
@@ -44,6 +51,7 @@ impl TurnThreads {
             if *stopped {
                 return;
             }
+            self.look_for_lost(shared);
             let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
             for (number, slot) in threads.iter_mut().enumerate() {
                 let stuck = slot.1.take(allowed).map(|taken| (taken, Held::Busy { after: allowed }.to_string()));
@@ -51,13 +59,37 @@ impl TurnThreads {
                 let died = || slot.0.is_finished() && !slot.1.has_left();
                 let dead = || died().then(|| (slot.1.take_from_dead(), "a turn failed inside the engine".to_owned()));
                 if let Some((taken, why)) = stuck.or_else(dead) {
+                    let run = taken.doing.as_ref().map(|doing| doing.name.run_id);
+                    if let Some(run) = run {
+                        *shared.lost.lock().unwrap_or_else(PoisonError::into_inner).entry(run).or_default() += 1;
+                    }
                     match replace(shared, number, taken, why) {
-                        Ok(new) => *slot = new,
+                        Ok(new) => {
+                            let (thread, _) = std::mem::replace(slot, new);
+                            let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+                            lost.extend(run.map(|run| (thread, run)));
+                        }
                         Err(error) => tracing::error!(%error, "no new turn thread could be started"),
                     }
                 }
             }
         }
+    }
+
+    /// Whether threads that were lost have come back.
+    fn look_for_lost(&self, shared: &Shared) {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.retain(|(thread, run)| {
+            if thread.is_finished() {
+                tracing::info!(%run, "the thread that this run kept has ended");
+                let mut lost = shared.lost.lock().unwrap_or_else(PoisonError::into_inner);
+                match lost.get_mut(run) {
+                    Some(threads) if *threads > 1 => *threads -= 1,
+                    Some(_) | None => drop(lost.remove(run)),
+                }
+            }
+            !thread.is_finished()
+        });
     }
 
     /// Waits for the threads to end. One whose code does not come back within `patience` is left behind; each decision
@@ -116,14 +148,14 @@ fn spawn(
     generation: u64,
     known: Known,
 ) -> std::io::Result<(JoinHandle<()>, Arc<InHand>)> {
-    let in_hand = Arc::new(InHand::default());
+    let in_hand = Arc::new(InHand::new(shared.quarantine.as_ref()));
     let (counted, shared, hand) = (shared.clone(), shared.clone(), in_hand.clone());
     let run = move || {
         turn_thread(shared, number, generation, known, hand).run();
     };
     let name = format!("bosun-turn-{number}");
     counted.idle.begin();
-    Ok((std::thread::Builder::new().name(name).stack_size(8 * 1024 * 1024).spawn(run)?, in_hand))
+    Ok((std::thread::Builder::new().name(name).stack_size(TURN_STACK).spawn(run)?, in_hand))
 }
 
 /// Gives a shard to a new thread; the run that kept the old one is held, and its input kept.

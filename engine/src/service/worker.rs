@@ -15,6 +15,7 @@ use super::health::{Health, HealthCell};
 use super::mailbox::{Mailbox, Message};
 use super::options::{DataDirectory, WorkerOptions};
 use super::pace::Pace;
+use super::quarantine::Quarantine;
 use super::runner::Runner;
 use super::shared::{Idle, Shared};
 use super::waiters::Waiters;
@@ -31,6 +32,8 @@ pub enum StartError {
     Storage(#[from] StorageError),
     #[error("a worker needs a tokio runtime around it: {0}")]
     NoRuntime(#[from] tokio::runtime::TryCurrentError),
+    #[error("what the worker before was doing cannot be read or noted: {0}")]
+    Marks(#[source] std::io::Error),
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
 }
@@ -73,6 +76,10 @@ impl Worker {
     }
     pub fn health(&self) -> Health {
         self.shared.health.get()
+    }
+    /// How many threads workflow code keeps that did not come back: each takes a core until the worker ends.
+    pub fn lost_threads(&self) -> usize {
+        self.shared.lost_threads()
     }
     /// Waits until the worker cannot go on: its storage has failed, or it was stopped.
     pub async fn stopped(&self) -> Health {
@@ -155,9 +162,15 @@ pub(super) fn open(
     };
     let journal = Arc::new(Journal::open(medium, options.journal.clone())?);
     let shards = options.shards.max(1);
+    let clock = options.clock.not_before(journal.last_at());
+    let build = options.workflows.build_id();
+    let is_open = |run| journal.run(run).is_some_and(|entry| entry.info.status.is_open());
+    let quarantine = options.marks_directory().map(|path| Quarantine::open(path, build, clock.now(), is_open));
+    let quarantine = quarantine.transpose().map_err(StartError::Marks)?;
+    let held = quarantine.iter().flat_map(|quarantine| quarantine.held(options.visit)).collect();
     Ok(Arc::new(Shared {
-        clock: options.clock.not_before(journal.last_at()),
-        build: options.workflows.build_id(),
+        clock,
+        build,
         mailboxes: (0..shards).map(|_| Mailbox::new(options.mailbox_max)).collect(),
         committer: Committer::new(shards),
         queues: Mutex::new(TaskQueues::new(options.slots, options.task_queues.clone())),
@@ -166,7 +179,9 @@ pub(super) fn open(
         health: HealthCell::new(),
         idle: Idle::new(options.clock.as_virtual().is_some()),
         committed: broadcast::Sender::new(1_024),
-        held: Mutex::default(),
+        held: Mutex::new(held),
+        quarantine,
+        lost: Mutex::default(),
         recovering: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
         wake_at: (0..shards).map(|_| AtomicI64::new(i64::MAX)).collect(),
         run_ids: AtomicU64::new(0),

@@ -83,6 +83,18 @@ pub enum Command {
 }
 
 impl Command {
+    /// How many bytes of payloads the code gives with it, for a bound on what one turn may ask for.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        match self {
+            Command::ScheduleActivity { input, .. }
+            | Command::SignalExternalWorkflow { input, .. }
+            | Command::StartChildWorkflow { input, .. }
+            | Command::ContinueAsNew { input, .. } => input.len(),
+            Command::CompleteWorkflow { result, .. } => result.len(),
+            Command::RecordMarker(Marker::SideEffect { value, .. }) => value.len(),
+            _ => 0,
+        }
+    }
     /// Whether the run is over after this command.
     pub fn closes(&self) -> bool {
         match self {

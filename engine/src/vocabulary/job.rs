@@ -106,6 +106,11 @@ pub struct Awaited {
 pub trait Driver {
     /// Gives the code one job and returns what it asked for, in order. The code runs until it waits.
     fn activate(&mut self, activation: Activation) -> Vec<Command>;
+    /// What the code asked for in its last activation beyond what a turn may hold, in words: `more than 50000 commands`.
+    /// Its commands do not count then, and it must not be activated again.
+    fn overrun(&self) -> Option<String> {
+        None
+    }
     /// Asks the code whether it accepts an update. Must not change anything.
     fn validate_update(&mut self, name: &UpdateName, input: &Payload) -> Result<(), Failure>;
     /// Answers from the current state. Must not change anything; a handler that does is an error.

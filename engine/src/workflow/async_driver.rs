@@ -190,6 +190,10 @@ impl Driver for AsyncDriver {
         self.shared.ledger().finish()
     }
 
+    fn overrun(&self) -> Option<String> {
+        self.shared.ledger().overran().map(str::to_owned)
+    }
+
     fn validate_update(&mut self, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
         let handler = self.shared.handlers.borrow().updates.get(name).cloned();
         let Some(handler) = handler else {

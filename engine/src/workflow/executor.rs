@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::context::shared::Shared;
+use super::panic::leave_if_abandoned;
 
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -98,9 +99,10 @@ impl Executor {
         let _inside = Inside(ACTIVE.with(|active| active.replace(home)));
         work();
         for _ in 0..ROUNDS_MAX {
+            leave_if_abandoned();
             self.adopt(shared);
             let polled = self.round(shared);
-            if shared.is_over() {
+            if shared.is_over() || shared.ledger().overran().is_some() {
                 return Ok(());
             }
             if self.home.woken_from_elsewhere.load(Ordering::Acquire) {

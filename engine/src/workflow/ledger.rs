@@ -8,10 +8,16 @@ use std::panic::Location;
 
 use serde::{Deserialize, Serialize};
 
+use super::panic::{leave, leave_if_abandoned};
 use crate::vocabulary::*;
 
 /// Where in user code something was asked for.
 pub(crate) type Place = &'static Location<'static>;
+
+/// What one activation may ask for. The largest fan-outs that make sense are far below.
+const COMMANDS_MAX: usize = 50_000;
+/// The payloads of these commands together.
+const COMMAND_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What must be the same after a restore as after a full replay; part of every snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -37,6 +43,9 @@ pub(crate) struct Ledger {
     places: Vec<Option<Place>>,
     /// The first thing the code asked for that cannot be; it fails the run when the code returns.
     fault: Option<Failure>,
+    bytes: usize,
+    /// What the code asked for beyond what a turn may hold.
+    overrun: Option<String>,
 }
 
 /// What a side effect has to do.
@@ -63,6 +72,8 @@ impl Ledger {
             commands: Vec::new(),
             places: Vec::new(),
             fault: None,
+            bytes: 0,
+            overrun: None,
         }
     }
 
@@ -76,6 +87,7 @@ impl Ledger {
         self.markers = markers;
         self.commands.clear();
         self.places.clear();
+        self.bytes = 0;
         if let Job::CancelWorkflow { reason } = &job {
             self.counters.cancel_reason.get_or_insert_with(|| reason.clone());
         }
@@ -111,14 +123,32 @@ impl Ledger {
 
     /// Enters a command. What is asked after the run has closed is not entered.
     pub(crate) fn ask(&mut self, place: impl Into<Option<Place>>, command: Command) {
-        if self.counters.closed {
+        leave_if_abandoned();
+        if self.counters.closed || self.overrun.is_some() {
             return;
+        }
+        self.bytes += command.payload_bytes();
+        if self.commands.len() >= COMMANDS_MAX {
+            return self.overrun(format!("more than {COMMANDS_MAX} commands"));
+        }
+        if self.bytes > COMMAND_BYTES_MAX {
+            return self.overrun(format!("commands with more than {} MiB of payloads", COMMAND_BYTES_MAX >> 20));
         }
         self.counters.closed = command.closes();
         self.commands.push(command);
         self.places.push(place.into());
     }
+    /// The code asks for more than a turn may hold, and goes no further.
+    pub(crate) fn overrun(&mut self, what: String) {
+        self.overrun.get_or_insert(what);
+        self.commands = Vec::new();
+        leave();
+    }
+    pub(crate) fn overran(&self) -> Option<&str> {
+        self.overrun.as_deref()
+    }
     pub(crate) fn next_seq(&mut self) -> Seq {
+        leave_if_abandoned();
         self.counters.seq += 1;
         Seq(self.counters.seq)
     }
@@ -132,6 +162,7 @@ impl Ledger {
 
     /// 32 bytes that look random and are the same on every replay.
     pub(crate) fn random(&mut self) -> [u8; 32] {
+        leave_if_abandoned();
         self.counters.random += 1;
         let mut hasher = blake3::Hasher::new();
         hasher.update(b"bosun random").update(&self.run_id.0).update(&self.counters.random.to_be_bytes());

@@ -197,6 +197,10 @@ impl<S: StateMachine> Driver for MachineDriver<S> {
         self.ledger.finish()
     }
 
+    fn overrun(&self) -> Option<String> {
+        self.ledger.overran().map(str::to_owned)
+    }
+
     fn validate_update(&mut self, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
         let before = self.digest();
         let Some(state) = &self.state else { return Err(unknown_update(S::TYPE, name, &[])) };

@@ -43,6 +43,7 @@ pub use machine_driver::RestoreError;
 pub use matcher::{RunIdentity, align_requests, check_activation};
 pub use nondeterminism::{AlignedLine, NearestMatch, NonDeterminism};
 pub use panic::inside_workflow_code;
+pub(crate) use panic::leave_when;
 pub use registry::WorkflowRegistry;
 pub use replayer::{ReplayError, Replayed, Replayer, Step, replay};
 pub use saga::{FAILURE_COMPENSATION, Saga};

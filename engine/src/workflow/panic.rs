@@ -1,11 +1,13 @@
 //! Panics of workflow code: caught at the driver's edge, with their message and place.
 //!
 //! Invariant: a panic inside an activation ends that run's code and nothing else, and prints nothing; panics elsewhere
-//! go to the hook that was installed before ours.
+//! go to the hook that was installed before ours. Code whose thread was taken from it, or that asks for more than a turn may
+//! hold, leaves the same way at its next call.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
 
 /// How user code left without returning.
 #[derive(Debug, PartialEq)]
@@ -24,6 +26,8 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// How many of these calls are in a part that may look at the world: a side effect.
     static RECORDED: Cell<u32> = const { Cell::new(0) };
+    /// Set by whoever takes the thread's work away.
+    static ABANDONED: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
     static MESSAGE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
@@ -67,6 +71,27 @@ pub(crate) fn guard<T>(code: impl FnOnce() -> T) -> Result<T, Unwound> {
 /// Leaves user code in the middle of a call that has no value to give.
 pub(crate) fn diverge() -> ! {
     panic::resume_unwind(Box::new(Divergence))
+}
+
+/// From here on, workflow code on this thread leaves at its next call once the flag is set.
+pub(crate) fn leave_when(abandoned: Arc<AtomicBool>) {
+    ABANDONED.with(|flag| *flag.borrow_mut() = Some(abandoned));
+}
+
+/// Leaves user code whose thread was taken from it. For calls that code makes again and again.
+pub(crate) fn leave_if_abandoned() {
+    let abandoned =
+        || ABANDONED.with(|flag| flag.borrow().as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)));
+    if abandoned() {
+        leave();
+    }
+}
+
+/// Leaves user code, where that can be: not in the midst of another unwinding, and not outside of it.
+pub(crate) fn leave() {
+    if DEPTH.with(Cell::get) > 0 && !std::thread::panicking() {
+        diverge();
+    }
 }
 
 fn install() {

@@ -55,6 +55,9 @@ impl Driver for Watched {
         });
         commands
     }
+    fn overrun(&self) -> Option<String> {
+        self.0.overrun()
+    }
     fn validate_update(&mut self, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
         self.0.validate_update(name, input)
     }

@@ -64,7 +64,7 @@ impl Fork {
             Checked::GoesOn(execution) => execution,
             Checked::BeginsAnew(code) => {
                 let (execution, decision) = self.begin_anew(code, environment);
-                return Ok((execution, Vec::new(), decision));
+                return fits(execution, Vec::new(), decision);
             }
         };
         let Fork { prefix, told, side_effects, reason, run_id, point, started, .. } = self;
@@ -79,7 +79,19 @@ impl Fork {
         }
         execution.tell(&mut draft, told);
         let decision = draft.finish(&mut execution.run);
-        Ok((execution, prefix, decision))
+        fits(execution, prefix, decision)
+    }
+}
+
+/// Nothing of a turn may be written in which the code asked for more than a turn may hold.
+fn fits(
+    execution: Execution,
+    copied: Vec<Turn>,
+    decision: Decision,
+) -> Result<(Execution, Vec<Turn>, Decision), Rejection> {
+    match execution.overran() {
+        Some(held) => Err(Rejection::Held { why: held.to_string() }),
+        None => Ok((execution, copied, decision)),
     }
 }
 

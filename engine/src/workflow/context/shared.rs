@@ -56,6 +56,9 @@ pub(crate) struct Shared {
     pub(crate) outcome: RefCell<Option<Result<Payload, Failure>>>,
 }
 
+/// Tasks of one run at a time. The largest fan-outs that make sense are far below.
+const TASKS_MAX: usize = 100_000;
+
 /// What a future asks for when it is dropped: no doing of the user's.
 const CANCELLATION: &str = "a cancellation";
 
@@ -302,6 +305,9 @@ impl Asked {
 /// Tasks and waits.
 impl Shared {
     pub(crate) fn spawn(&self, name: String, future: TaskFuture) -> TaskId {
+        if self.task_names.borrow().len() >= TASKS_MAX {
+            self.ledger().overrun(format!("more than {TASKS_MAX} tasks"));
+        }
         let id = TaskId(self.next_task.get());
         self.next_task.set(id.0 + 1);
         self.task_names.borrow_mut().insert(id, name);

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use serde::Serialize;
 
 use super::WfContext;
+use crate::workflow::panic::leave_if_abandoned;
 
 /// The cells of a run by name, as functions that show them.
 #[derive(Default)]
@@ -43,6 +44,7 @@ impl<T> StateCell<T> {
     }
     /// Changes the value. In a query handler or validator it does nothing, and the query fails.
     pub fn write(&self, change: impl FnOnce(&mut T)) {
+        leave_if_abandoned();
         if self.context.shared.may_change(&format!("the state {}", self.name)) {
             change(&mut self.value.borrow_mut());
         }

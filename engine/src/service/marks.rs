@@ -1,0 +1,289 @@
+//! Marks: what is under way on each thread, in a small file that outlives the process (engine.md G23).
+//!
+//! ```text
+//!  slot 0: boot · kills for want of memory at the start · who aborted      slot n: a turn, a start or an attempt
+//! ```
+//!
+//! Invariant: a mark is written before code of a run may run and cleared after, by one `pwrite` each and no fsync: what
+//! the kernel holds survives the death of the process, though not that of the machine, whose marks are not believed.
+//! A worker that opens the file finds what the one before was at when it died. It judges nobody; `quarantine` does.
+
+use std::cell::Cell;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::abort;
+use crate::activity::TaskToken;
+use crate::vocabulary::*;
+
+const FILE: &str = "marks";
+const SLOT_BYTES: usize = 64;
+/// More things at once than this are not marked. The file is sparse.
+const SLOTS_MAX: u32 = 4_096;
+/// The bytes of a mark before its checksum.
+const MARK_BYTES: usize = 29;
+/// Where in slot 0 the handler of SIGABRT writes which slot's thread has aborted.
+const ABORTED_AT: u64 = 48;
+/// The thread that aborted had no slot.
+const NO_SLOT: u32 = u32::MAX;
+
+/// What may end the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Code of this run runs, or is dropped.
+    Turn(RunId),
+    /// The first turn of a run that is not in the log yet, by what is started.
+    Start(RunId),
+    /// A function of an attempt runs.
+    Attempt(TaskToken),
+}
+
+impl Mark {
+    fn encode(self) -> [u8; MARK_BYTES + 4] {
+        let (kind, run, seq, attempt) = match self {
+            Mark::Turn(run) => (1, run, 0, 0),
+            Mark::Start(what) => (2, what, 0, 0),
+            Mark::Attempt(TaskToken { run_id, seq, attempt }) => (3, run_id, seq.0, attempt.0),
+        };
+        let mut bytes = [0; MARK_BYTES + 4];
+        bytes[0] = kind;
+        bytes[1..17].copy_from_slice(&run.0);
+        bytes[17..25].copy_from_slice(&seq.to_le_bytes());
+        bytes[25..29].copy_from_slice(&attempt.to_le_bytes());
+        let sum = crc32fast::hash(&bytes[..MARK_BYTES]);
+        bytes[MARK_BYTES..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Mark> {
+        let sum = u32::from_le_bytes(bytes.get(MARK_BYTES..MARK_BYTES + 4)?.try_into().ok()?);
+        let bytes = &bytes[..MARK_BYTES];
+        if crc32fast::hash(bytes) != sum {
+            return None;
+        }
+        let run_id = RunId(bytes[1..17].try_into().ok()?);
+        let seq = Seq(u64::from_le_bytes(bytes[17..25].try_into().ok()?));
+        let attempt = Attempt(u32::from_le_bytes(bytes[25..29].try_into().ok()?));
+        match bytes[0] {
+            1 => Some(Mark::Turn(run_id)),
+            2 => Some(Mark::Start(run_id)),
+            3 => Some(Mark::Attempt(TaskToken { run_id, seq, attempt })),
+            _ => None,
+        }
+    }
+}
+
+/// How the worker before died, as far as it can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Death {
+    /// It aborted on the thread of this mark: a stack overflow, a failed allocation, an abort.
+    Aborted { by_this: bool },
+    /// It aborted on a thread without a mark.
+    AbortedElsewhere,
+    /// The kernel killed for want of memory meanwhile.
+    OutOfMemory,
+    /// Killed from outside, as far as anybody knows.
+    Killed,
+}
+
+thread_local! {
+    /// The slot of what this thread is at; 0: nothing. Const and without a destructor, so that a signal handler may look.
+    static CURRENT: Cell<u32> = const { Cell::new(0) };
+}
+
+pub(super) struct Marks {
+    file: Arc<File>,
+    free: Mutex<Free>,
+    _handler: Option<abort::Handler>,
+}
+
+#[derive(Default)]
+struct Free {
+    given_back: Vec<u32>,
+    used: u32,
+}
+
+impl Marks {
+    /// Opens the file of a directory and gives what the process before left in it. The marks found are there until
+    /// [`Marks::clear_found`], so that a death in between loses none.
+    pub(super) fn open(directory: &Path) -> io::Result<(Arc<Self>, Vec<(Mark, Death)>)> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(directory.join(FILE))?;
+        let found = left_behind(&file)?;
+        let file = Arc::new(file);
+        let note = file.clone();
+        let handler = abort::on_abort(move || {
+            let slot = CURRENT.with(Cell::get);
+            let slot = if slot == 0 { NO_SLOT } else { slot };
+            // Nobody is there to hear of an error.
+            let _ = note.write_at(&slot.to_le_bytes(), ABORTED_AT);
+        });
+        let handler = handler.inspect_err(|error| tracing::warn!(%error, "aborts are not told from kills")).ok();
+        Ok((Arc::new(Marks { file, free: Mutex::default(), _handler: handler }), found))
+    }
+
+    /// What was found is counted: begins a file of this process.
+    pub(super) fn clear_found(&self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.set_len(SLOT_BYTES as u64 * 64)?;
+        self.file.write_all_at(&header(), 0)
+    }
+
+    /// A place for one thread or attempt. Without one it goes unmarked.
+    pub(super) fn slot(self: &Arc<Self>) -> Option<Slot> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = free.given_back.pop().or_else(|| {
+            free.used += u32::from(free.used < SLOTS_MAX);
+            (free.used < SLOTS_MAX).then_some(free.used)
+        })?;
+        Some(Slot { number, marks: self.clone() })
+    }
+}
+
+/// A place for one mark at a time.
+pub(super) struct Slot {
+    number: u32,
+    marks: Arc<Marks>,
+}
+
+impl Slot {
+    fn write(&self, bytes: &[u8]) {
+        // A mark that cannot be written is missed only if the process dies in it.
+        let _ = self.marks.file.write_at(bytes, u64::from(self.number) * SLOT_BYTES as u64);
+    }
+    /// From here on, on this thread.
+    pub(super) fn begin(&self, mark: Mark) {
+        self.write(&mark.encode());
+        CURRENT.with(|current| current.set(self.number));
+    }
+    pub(super) fn end(&self) {
+        CURRENT.with(|current| current.set(0));
+        self.write(&[0]);
+    }
+    /// For something that moves from thread to thread: written once, entered wherever it goes on.
+    pub(super) fn write_only(&self, mark: Mark) {
+        self.write(&mark.encode());
+    }
+    pub(super) fn enter(&self) -> impl Drop + use<> {
+        struct Entered(u32);
+        impl Drop for Entered {
+            fn drop(&mut self) {
+                CURRENT.with(|current| current.set(self.0));
+            }
+        }
+        Entered(CURRENT.with(|current| current.replace(self.number)))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.write(&[0]);
+        self.marks.free.lock().unwrap_or_else(PoisonError::into_inner).given_back.push(self.number);
+    }
+}
+
+/// Boot, and how many processes the kernel has killed for want of memory since; then a checksum.
+fn header() -> [u8; SLOT_BYTES] {
+    let mut bytes = [0; SLOT_BYTES];
+    bytes[..8].copy_from_slice(&boot().to_le_bytes());
+    bytes[8..16].copy_from_slice(&memory_kills().to_le_bytes());
+    let sum = crc32fast::hash(&bytes[..16]);
+    bytes[16..20].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+fn left_behind(file: &File) -> io::Result<Vec<(Mark, Death)>> {
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(file, u64::from(SLOTS_MAX) * SLOT_BYTES as u64), &mut bytes)?;
+    let number = |at: usize| bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
+    let (Some(booted), Some(kills)) = (number(0), number(8)) else { return Ok(Vec::new()) };
+    let sum = bytes.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
+    if sum != Some(crc32fast::hash(&bytes[..16])) || booted != boot() {
+        return Ok(Vec::new());
+    }
+    let at = ABORTED_AT as usize;
+    let aborted = bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes);
+    let out_of_memory = memory_kills() > kills;
+    let marks = bytes.chunks(SLOT_BYTES).enumerate().skip(1);
+    Ok(marks
+        .filter_map(|(number, bytes)| Some((number, Mark::decode(bytes)?)))
+        .map(|(number, mark)| {
+            let death = match aborted {
+                0 if out_of_memory => Death::OutOfMemory,
+                0 => Death::Killed,
+                NO_SLOT => Death::AbortedElsewhere,
+                slot => Death::Aborted { by_this: slot as usize == number },
+            };
+            (mark, death)
+        })
+        .collect())
+}
+
+/// Names this boot of the machine; 0 where that cannot be told.
+fn boot() -> u64 {
+    let id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    u64::from(crc32fast::hash(&id)) << 32 | u64::from(crc32fast::hash(&[&id[..], b"bosun"].concat()))
+}
+
+fn memory_kills() -> u64 {
+    let counters = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let line = counters.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(byte: u8) -> TaskToken {
+        TaskToken { run_id: RunId([byte; 16]), seq: Seq(7), attempt: Attempt(2) }
+    }
+
+    /// A death leaves exactly what was under way; what has ended leaves nothing.
+    #[test]
+    fn the_next_process_finds_what_was_under_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let (marks, found) = Marks::open(dir.path()).unwrap();
+        assert_eq!(found, []);
+        marks.clear_found().unwrap();
+        let (turn, ended, attempt) = (marks.slot().unwrap(), marks.slot().unwrap(), marks.slot().unwrap());
+        turn.begin(Mark::Turn(RunId([1; 16])));
+        ended.begin(Mark::Start(RunId([2; 16])));
+        ended.end();
+        attempt.write_only(Mark::Attempt(token(3)));
+        drop(marks.slot());
+        let left = left_behind(&File::open(dir.path().join(FILE)).unwrap()).unwrap();
+        let (a, b) = (Mark::Turn(RunId([1; 16])), Mark::Attempt(token(3)));
+        assert_eq!(left, [(a, Death::Killed), (b, Death::Killed)]);
+        // The handler says which slot it was.
+        marks.file.write_all_at(&attempt.number.to_le_bytes(), ABORTED_AT).unwrap();
+        let left = left_behind(&File::open(dir.path().join(FILE)).unwrap()).unwrap();
+        assert_eq!(left, [(a, Death::Aborted { by_this: false }), (b, Death::Aborted { by_this: true })]);
+        drop((turn, ended, attempt, marks));
+        assert_eq!(Marks::open(dir.path()).unwrap().1, []);
+    }
+
+    /// After a power cut nobody knows what of the file the disk has.
+    #[test]
+    fn marks_of_another_boot_or_torn_ones_are_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (marks, _) = Marks::open(dir.path()).unwrap();
+        marks.clear_found().unwrap();
+        let slot = marks.slot().unwrap();
+        slot.begin(Mark::Turn(RunId([1; 16])));
+        let left = || left_behind(&File::open(dir.path().join(FILE)).unwrap()).unwrap();
+        assert_eq!(left().len(), 1);
+        marks.file.write_all_at(&[9], u64::from(slot.number) * SLOT_BYTES as u64 + 5).unwrap();
+        assert_eq!(left(), []);
+        slot.begin(Mark::Turn(RunId([1; 16])));
+        let mut other = header();
+        other[0] ^= 1;
+        let sum = crc32fast::hash(&other[..16]);
+        other[16..20].copy_from_slice(&sum.to_le_bytes());
+        marks.file.write_all_at(&other, 0).unwrap();
+        assert_eq!(left(), []);
+    }
+}
