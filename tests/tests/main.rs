@@ -12,6 +12,7 @@ mod kill;
 #[expect(dead_code, reason = "other tests of the engine use the rest")]
 mod kit;
 mod own_end;
+mod poison;
 mod power_cut;
 mod replay_cli;
 mod rig;

@@ -1,0 +1,163 @@
+//! Poison: runs that end, stop or fill the process they run in, on the real worker (engine.md G23).
+//!
+//! Each is started among good runs. The worker may die of it twice; then it is held with a card, the good ones have ended,
+//! and the owner's verbs work on it without running its code.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use bosun_tests::harness::process::{Program, WorkerProcess, example};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const GOOD: usize = 5;
+
+/// The program as a command on a data directory.
+fn bosun(data: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(example("poisoned-worker").unwrap());
+    command.arg("--data").arg(data).args(words).output().unwrap()
+}
+
+#[track_caller]
+fn done(data: &Path, words: &[&str]) -> String {
+    let output = bosun(data, words);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{words:?}: {}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// The description of a run as data, if there is an answer.
+fn described(data: &Path, id: &str) -> Option<Value> {
+    let output = bosun(data, &["-o", "json", "describe", id]);
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+fn held(data: &Path, id: &str) -> Option<String> {
+    fn find(value: &Value) -> Option<String> {
+        match value {
+            Value::Object(map) => match map.get("held") {
+                Some(Value::String(why)) => Some(why.clone()),
+                _ => map.values().find_map(find),
+            },
+            Value::Array(all) => all.iter().find_map(find),
+            _ => None,
+        }
+    }
+    find(&described(data, id)?)
+}
+
+fn worker() -> Program {
+    // 10 GiB are not to be had, so that the machine of the test is safe.
+    let limited = ["sh", "-c", "ulimit -v 6291456; exec \"$@\"", "sh"];
+    let program = Program::new(example("poisoned-worker").unwrap(), &["worker", "run"]);
+    program.wrapped(limited.iter().map(Into::into).collect())
+}
+
+/// Lives through one poison; gives how often the worker died, and the card.
+fn survive(workflow: &str, kind: &str, data: &Path) -> (usize, String) {
+    let program = worker();
+    let (mut process, _) = WorkerProcess::start(&program, data, PATIENCE).unwrap();
+    for i in 0..GOOD {
+        let input = r#"{"steps":[{"timer":"1s"},{"activity":{"type":"echo","input":1}},{"timer":"1s"},{"return":"good"}]}"#;
+        done(data, &["start", "kitchen-sink", "-w", &format!("good-{i}"), "-i", input]);
+    }
+    let kind = format!("{kind:?}");
+    let began = Instant::now();
+    let mut deaths = 0;
+    // Whoever starts something that ends the worker hears nothing, and asks again.
+    let start = || bosun(data, &["start", workflow, "-w", "bad", "-i", &kind]).status.success();
+    let mut started = start();
+    let why = loop {
+        assert!(began.elapsed() < Duration::from_secs(50), "{kind}: neither held nor dead\n{}", process.said());
+        if process.wait(Duration::from_millis(200)).unwrap().is_some() {
+            deaths += 1;
+            assert!(deaths <= 2, "{kind}: the worker died again\n{}", process.said());
+            process = WorkerProcess::start(&program, data, PATIENCE).unwrap().0;
+            started = started || start();
+            continue;
+        }
+        if let Some(why) = held(data, "bad") {
+            break why;
+        }
+        started = started || start();
+    };
+    for i in 0..GOOD {
+        assert!(done(data, &["result", &format!("good-{i}")]).contains("good"), "{kind}");
+    }
+    assert!(done(data, &["list"]).contains("bad"));
+    done(data, &["show", "bad"]);
+    // What is held stays held over a restart; the code is not run for that.
+    process.kill().unwrap();
+    process = WorkerProcess::start(&program, data, PATIENCE).unwrap().0;
+    assert!(process.wait(Duration::from_millis(500)).unwrap().is_none(), "{kind}: a boot died of what is held");
+    done(data, &["terminate", "bad", "--yes"]);
+    done(data, &["delete", "bad", "--yes"]);
+    assert!(!done(data, &["list"]).contains("bad"));
+    (deaths, why)
+}
+
+#[track_caller]
+fn table(kinds: &[(&str, &str, usize, &str)]) {
+    std::thread::scope(|scope| {
+        for (workflow, kind, deaths, word) in kinds {
+            scope.spawn(move || {
+                let dir = tempfile::tempdir().unwrap();
+                let (died, why) = survive(workflow, kind, &dir.path().join("data"));
+                println!("{workflow} {kind}: {died} deaths, held: {why}");
+                assert_eq!(died, *deaths, "{workflow} {kind}: {why}");
+                assert!(why.contains(word), "{workflow} {kind}: {why}");
+            });
+        }
+    });
+}
+
+/// G23: the process dies twice at most.
+#[test]
+fn code_that_ends_the_process_is_held_after_the_second_death() {
+    table(&[
+        ("poison", "overflow", 2, "quarantined"),
+        ("poison", "allocate", 2, "quarantined"),
+        ("poison", "abort", 2, "quarantined"),
+        ("poison", "deep", 2, "quarantined"),
+        ("poison", "activity", 2, "its activity"),
+        ("poison-at-once", "overflow", 2, "quarantined"),
+    ]);
+}
+
+/// G23: the process does not die at all.
+#[test]
+fn code_that_asks_for_too_much_or_never_comes_back_is_held() {
+    table(&[
+        ("poison", "endless", 0, "more than 50000 commands"),
+        ("poison", "futures", 0, "more than 50000 commands"),
+        ("poison-at-once", "endless", 0, "more than 50000 commands"),
+        ("poison", "busy", 0, "did not come back"),
+        ("poison", "busy-calling", 0, "did not come back"),
+    ]);
+}
+
+/// G23: the owner may let it try again, and one more death holds it again. While no worker runs, a command that looks at
+/// the directory does not run the code either.
+#[test]
+fn the_owner_lets_a_held_run_try_once_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let (mut process, _) = WorkerProcess::start(&worker(), &data, PATIENCE).unwrap();
+    done(&data, &["start", "poison", "-w", "bad", "-i", "\"abort\""]);
+    assert!(process.wait(PATIENCE).unwrap().is_some());
+    assert!(held(&data, "bad").is_some_and(|why| why.contains("left to a worker")), "a visit leaves it alone");
+    process = WorkerProcess::spawn(&worker(), &data).unwrap();
+    assert!(process.wait(PATIENCE).unwrap().is_some());
+    for _ in 0..2 {
+        process = WorkerProcess::start(&worker(), &data, PATIENCE).unwrap().0;
+        assert!(held(&data, "bad").is_some_and(|why| why.contains("quarantined")));
+        // The caller may hear of it or lose the worker first.
+        bosun(&data, &["unpause", "bad"]);
+        assert!(process.wait(PATIENCE).unwrap().is_some(), "released, it ends the worker again");
+    }
+    process = WorkerProcess::start(&worker(), &data, PATIENCE).unwrap().0;
+    assert!(held(&data, "bad").is_some());
+    done(&data, &["terminate", "bad", "--yes"]);
+    process.kill().unwrap();
+}
