@@ -26,3 +26,4 @@ mod storage_faults;
 mod supervisor_cli;
 mod tidy;
 mod timers;
+mod tools;

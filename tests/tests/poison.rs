@@ -23,7 +23,13 @@ fn bosun(data: &Path, words: &[&str]) -> Output {
 fn done(data: &Path, words: &[&str]) -> String {
     let output = bosun(data, words);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{words:?}: {}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{words:?}: {}\n{}\n{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
     text(&output.stdout)
 }
 
@@ -59,7 +65,8 @@ fn survive(workflow: &str, kind: &str, data: &Path) -> (usize, String) {
     let program = worker();
     let (mut process, _) = WorkerProcess::start(&program, data, PATIENCE).unwrap();
     for i in 0..GOOD {
-        let input = r#"{"steps":[{"timer":"1s"},{"activity":{"type":"echo","input":1}},{"timer":"1s"},{"return":"good"}]}"#;
+        let input =
+            r#"{"steps":[{"timer":"1s"},{"activity":{"type":"echo","input":1}},{"timer":"1s"},{"return":"good"}]}"#;
         done(data, &["start", "kitchen-sink", "-w", &format!("good-{i}"), "-i", input]);
     }
     let kind = format!("{kind:?}");

@@ -25,8 +25,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::agent::{self, Conversations, WithAgents};
+use crate::capability::environment;
 use crate::capability::mcp::McpConfig;
 use crate::capability::model::ModelConfig;
+use crate::capability::process::guard;
 use crate::capability::{self, CapabilityConfig};
 use crate::cli::{self, PlanFile, PlanLoader, PlanRequest, Program};
 use crate::embedded::{Opening, Registries};
@@ -145,6 +147,12 @@ impl App {
     /// Unless a version was given, the program file itself is the version: a rebuilt program has another build id, and
     /// checks every run it loads against its code (engine.md E22).
     pub fn main(mut self) -> ExitCode {
+        if let Some(ended) = guard::main_if_guard() {
+            return ended;
+        }
+        guard::available();
+        // Before there is another thread.
+        environment::take();
         if !self.versioned
             && let Some(fingerprint) = program_fingerprint()
         {
@@ -175,7 +183,7 @@ fn capabilities(opening: &Opening<'_>, activities: &mut ActivityRegistry) -> Res
     config.process.notes = Some(notes);
     config.demo.directory = Some(data.join("demo"));
     config.model = models();
-    config.mcp = McpConfig::from_environment(&|name| std::env::var(name).ok());
+    config.mcp = McpConfig::from_environment(&|name| environment::var(name));
     capability::register(activities, &config).map_err(|why| format!("the HTTP client: {why}"))
 }
 
@@ -205,7 +213,7 @@ fn load_plan(request: &PlanRequest) -> Result<PlanFile, String> {
         };
         let mut read = read_spec_with(&shown, &text, &request.overrides, &files).map_err(|why| why.to_string())?;
         let mut notes: Vec<String> = read.warnings.iter().map(|warning| format!("warning: {warning}")).collect();
-        notes.extend(std::env::var("BOSUN_MODEL").ok().and_then(|model| played_by(&model, &models(), &mut read.spec)));
+        notes.extend(environment::var("BOSUN_MODEL").and_then(|model| played_by(&model, &models(), &mut read.spec)));
         let resolved = read.resolve().map_err(|why| why.to_string())?;
         let too_deep = check_process_depth(request.depth, resolved.spec.delegation.max_depth).err();
         let refused = too_deep.map(|why| why.tool_result());
@@ -227,7 +235,7 @@ fn load_plan(request: &PlanRequest) -> Result<PlanFile, String> {
 
 /// The models that the environment names.
 fn models() -> ModelConfig {
-    ModelConfig::from_environment(&|name| std::env::var(name).ok())
+    ModelConfig::from_environment(&|name| environment::var(name))
 }
 
 /// The same spec with a model in place of the scripts: `NAME`, or `PROVIDER/NAME` for a provider of the worker. It becomes a

@@ -20,6 +20,7 @@ use crate::backend::{
     Reply, RunEventStream, Stopped,
 };
 use crate::capability::at_rest::{self, AtRest, StoreKeys};
+use crate::capability::leaks::Leaks;
 use crate::capability::owner::Guards;
 use crate::closed_directory::{ClosedDirectory, is_store};
 
@@ -94,11 +95,13 @@ impl Registries {
         options.marks = Some(data.clone());
         match purpose {
             Purpose::Work { slots, queues, guards } => {
+                options.memory = guards.memory.unwrap_or(options.memory);
                 let opening = Opening { data: &data, guards: &guards };
                 for at_open in &self.at_open {
                     at_open(&opening, &mut self.activities).map_err(OpenError::Failed)?;
                 }
                 options.slots = slots;
+                options.interceptors.push(Arc::new(Leaks));
                 options.task_queues = (!queues.is_empty()).then(|| queues.into_iter().collect());
             }
             Purpose::Visit { .. } => {
@@ -118,7 +121,9 @@ impl Registries {
                 Ok(Arc::new(Embedded { client: worker.client(), worker: Arc::new(worker), store }))
             }
             Err(StartError::Storage(why)) => Err(open_error(&data, why)),
-            Err(why @ (StartError::NoRuntime(_) | StartError::Marks(_) | StartError::Thread(_))) => Err(OpenError::Failed(why.to_string())),
+            Err(why @ (StartError::NoRuntime(_) | StartError::Marks(_) | StartError::Thread(_))) => {
+                Err(OpenError::Failed(why.to_string()))
+            }
         }
     }
 }

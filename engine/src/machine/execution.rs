@@ -59,7 +59,10 @@ impl std::fmt::Display for Held {
             Held::Load(error) => error.fmt(f),
             Held::Defect { why } => f.write_str(why),
             Held::Overrun { what } => {
-                write!(f, "one turn of the workflow code asked for {what}; a loop without end? Nothing of that turn was done")
+                write!(
+                    f,
+                    "one turn of the workflow code asked for {what}; a loop without end? Nothing of that turn was done"
+                )
             }
             Held::Busy { after } => {
                 write!(f, "the workflow code did not come back within {after:?}; a busy loop or a blocking call?")
@@ -110,11 +113,7 @@ impl Execution {
     }
 
     /// As [`Execution::start_held`], for the next run of a chain, with what it has to decide.
-    pub fn start_held_with(
-        mut next: NextRun,
-        held: Held,
-        environment: &mut Environment<'_>,
-    ) -> (Execution, Decision) {
+    pub fn start_held_with(mut next: NextRun, held: Held, environment: &mut Environment<'_>) -> (Execution, Decision) {
         next.started.start_at = next.started.start_at.or(Some(environment.now));
         Self::first_turn(next, Code::Held(held), environment)
     }

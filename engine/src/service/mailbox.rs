@@ -130,6 +130,19 @@ pub(crate) enum Message {
     Wake,
 }
 
+impl Message {
+    /// What its payload takes; messages of the engine's own are small, or bounded by what was started.
+    fn bytes(&self) -> usize {
+        match self {
+            Message::Start { start, .. } => start.input.len(),
+            Message::Input { input: Input::Signal(signal), .. } => signal.input.len(),
+            Message::Update { request, .. } => request.input.len(),
+            Message::Query { input, .. } => input.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// How a run ended, and which run goes on.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Closed {
@@ -141,6 +154,8 @@ pub(crate) struct Closed {
 #[derive(Default)]
 struct Queue {
     messages: VecDeque<Message>,
+    /// The payloads of these messages.
+    bytes: usize,
     stopped: bool,
     /// After the stop: how many of the messages that were there then are still to be handled.
     left: usize,
@@ -153,6 +168,7 @@ pub(crate) struct Mailbox {
     queue: Mutex<Queue>,
     arrived: Condvar,
     limit: usize,
+    bytes_max: usize,
 }
 
 /// What a turn thread gets.
@@ -164,8 +180,8 @@ pub(crate) enum Arrival {
 }
 
 impl Mailbox {
-    pub(crate) fn new(limit: usize) -> Self {
-        Mailbox { queue: Mutex::new(Queue::default()), arrived: Condvar::new(), limit }
+    pub(crate) fn new(limit: usize, bytes_max: usize) -> Self {
+        Mailbox { queue: Mutex::new(Queue::default()), arrived: Condvar::new(), limit, bytes_max }
     }
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -184,9 +200,12 @@ impl Mailbox {
         if queue.stopped {
             return Err(Rejection::ShuttingDown);
         }
-        if queue.messages.len() >= self.limit {
+        // One request is taken however large it is: its own limit is another one.
+        let full = queue.bytes > 0 && queue.bytes + message.bytes() > self.bytes_max;
+        if queue.messages.len() >= self.limit || full {
             return Err(Rejection::Overloaded { limit: self.limit, retry_after: Duration::from_millis(500) });
         }
+        queue.bytes += message.bytes();
         queue.messages.push_back(message);
         self.wake(queue);
         Ok(())
@@ -194,12 +213,14 @@ impl Mailbox {
     /// Something that the worker itself caused: always taken.
     pub(crate) fn deliver(&self, message: Message) {
         let mut queue = self.lock();
+        queue.bytes += message.bytes();
         queue.messages.push_back(message);
         self.wake(queue);
     }
     /// As [`Mailbox::deliver`], before everything that waits: for what was in hand already.
     pub(crate) fn deliver_first(&self, message: Message) {
         let mut queue = self.lock();
+        queue.bytes += message.bytes();
         queue.messages.push_front(message);
         queue.left += usize::from(queue.stopped);
         self.wake(queue);
@@ -213,6 +234,7 @@ impl Mailbox {
             }
             if let Some(message) = queue.messages.pop_front() {
                 queue.left = queue.left.saturating_sub(1);
+                queue.bytes = queue.bytes.saturating_sub(message.bytes());
                 return Arrival::Message(message);
             }
             match deadline_in {

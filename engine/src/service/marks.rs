@@ -111,7 +111,8 @@ impl Marks {
     /// [`Marks::clear_found`], so that a death in between loses none.
     pub(super) fn open(directory: &Path) -> io::Result<(Arc<Self>, Vec<(Mark, Death)>)> {
         let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(directory.join(FILE))?;
+        let file =
+            options.read(true).write(true).create(true).truncate(false).mode(0o600).open(directory.join(FILE))?;
         let found = left_behind(&file)?;
         let file = Arc::new(file);
         let note = file.clone();

@@ -18,6 +18,7 @@
 )]
 
 mod abort;
+mod budget;
 mod committer;
 mod fork;
 mod health;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::budget::default_memory;
 use crate::activity::{ActivityFuture, ActivityRegistry, ActivityTask};
 use crate::clock::Clock;
 use crate::log::{JournalOptions, Log};
@@ -35,6 +36,9 @@ pub struct WorkerOptions {
     pub shards: usize,
     /// How many runs a shard keeps loaded. Default 2 000.
     pub loaded_max: usize,
+    /// Bytes that loaded runs and waiting requests may take (engine.md G24). Default: a quarter of what the machine, or
+    /// the control group of the process, has.
+    pub memory: usize,
     /// How many requests may wait for a shard before more are refused with a retry-after. Default 20 000.
     pub mailbox_max: usize,
     pub limits: Limits,
@@ -67,6 +71,7 @@ impl WorkerOptions {
             task_queues: None,
             shards: cores.clamp(1, 8),
             loaded_max: 2_000,
+            memory: default_memory(),
             mailbox_max: 20_000,
             limits: Limits::default(),
             clock: Clock::system(),

@@ -261,7 +261,10 @@ fn told(entry: &Entry) -> String {
         Suspect::Start(_) => "the first turn of a run like this".to_owned(),
         Suspect::Activity(_, seq) => format!("its activity {seq}"),
     };
-    format!("{what} was running when the worker process died, {times} (last by {}, found at {})", entry.last, entry.last_at)
+    format!(
+        "{what} was running when the worker process died, {times} (last by {}, found at {})",
+        entry.last, entry.last_at
+    )
 }
 
 fn why(entry: &Entry) -> String {

@@ -8,10 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::budget::bytes_of_run;
 use super::committer::{Answer, Item, RunName};
 use super::in_hand::InHand;
-use super::quarantine::Suspect;
 use super::mailbox::RunRef;
+use super::quarantine::Suspect;
 use super::shared::Shared;
 use crate::log::{Snapshot, StorageError};
 use crate::machine::{Decision, Environment, Execution, Held, LoadError, NextRun, Run};
@@ -20,6 +21,8 @@ use crate::vocabulary::*;
 
 /// A state-machine run is snapshotted again when it has this many events more than its last snapshot.
 const SNAPSHOT_EVENTS: u64 = 512;
+/// How many runs are looked at, at most, for some that can be put out of memory.
+const LOOKS: usize = 256;
 
 pub(crate) struct Shard {
     pub(super) shared: Arc<Shared>,
@@ -29,6 +32,8 @@ pub(crate) struct Shard {
     /// Order of use, oldest first, for eviction.
     uses: BTreeMap<u64, RunId>,
     clock_of_use: u64,
+    /// What the loaded runs take together, by estimate.
+    bytes: usize,
     /// The newest run of each workflow id that is open, or whose end is not durable yet.
     current: BTreeMap<(Namespace, WorkflowId), RunId>,
     deadlines: BTreeSet<(Timestamp, RunId)>,
@@ -45,6 +50,8 @@ struct Loaded {
     /// The number of the last item of this run; it must be released before the run may be put out of memory.
     last_item: u64,
     snapshot_at: u64,
+    /// What it takes, by estimate.
+    bytes: usize,
 }
 
 impl Shard {
@@ -57,6 +64,7 @@ impl Shard {
             loaded: BTreeMap::new(),
             uses: BTreeMap::new(),
             clock_of_use: 0,
+            bytes: 0,
             current: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             deadline_of: BTreeMap::new(),
@@ -162,6 +170,8 @@ impl Shard {
     pub(super) fn load(&mut self, name: &RunName) -> Result<&mut Execution, Rejection> {
         if !self.loaded.contains_key(&name.run_id) {
             self.wait_until_durable(name.run_id)?;
+            // A run that is looked at, and not changed, must not push the memory up either.
+            self.evict();
             let (execution, snapshot_at) = self.read(name.run_id, &name.workflow_id)?;
             self.keep(name.run_id, execution, snapshot_at);
         }
@@ -250,9 +260,23 @@ impl Shard {
     }
 
     pub(super) fn keep(&mut self, run: RunId, execution: Execution, snapshot_at: EventId) {
-        let loaded = Loaded { execution, last_use: 0, last_item: self.submitted, snapshot_at: snapshot_at.0 };
-        self.loaded.insert(run, loaded);
+        let snapshot_at = snapshot_at.0;
+        let loaded = Loaded { execution, last_use: 0, last_item: self.submitted, snapshot_at, bytes: 0 };
+        if let Some(before) = self.loaded.insert(run, loaded) {
+            self.bytes -= before.bytes;
+            self.uses.remove(&before.last_use);
+        }
+        self.weigh(run);
         self.touch(run);
+    }
+
+    /// Brings up to date what the run takes.
+    fn weigh(&mut self, run: RunId) {
+        if let Some(loaded) = self.loaded.get_mut(&run) {
+            let bytes = bytes_of_run(loaded.execution.run().info().history.bytes);
+            self.bytes = self.bytes - loaded.bytes + bytes;
+            loaded.bytes = bytes;
+        }
     }
 
     fn touch(&mut self, run: RunId) {
@@ -486,6 +510,7 @@ impl Shard {
 
     /// Brings deadlines up to date after a decision.
     fn settle_run(&mut self, name: &RunName) {
+        self.weigh(name.run_id);
         let deadline = self.loaded.get(&name.run_id).and_then(|loaded| loaded.execution.next_deadline());
         self.set_deadline(name, deadline);
     }
@@ -494,15 +519,18 @@ impl Shard {
     fn evict(&mut self) {
         let released = self.shared.committer.released(self.number);
         let mut surplus = self.loaded.len().saturating_sub(self.shared.options.loaded_max.max(1));
-        let mut candidates = self.uses.iter();
+        let mut heavy = self.bytes.saturating_sub(self.shared.budget.runs);
+        // The one that was used last is about to be used again.
+        let mut candidates = self.uses.iter().take(self.uses.len().saturating_sub(1).min(surplus + LOOKS));
         let mut gone = Vec::new();
-        while surplus > 0
+        while (surplus > 0 || heavy > 0)
             && let Some((_, run)) = candidates.next()
         {
-            if self.loaded.get(run).is_some_and(|loaded| loaded.last_item <= released) {
+            if let Some(loaded) = self.loaded.get(run).filter(|loaded| loaded.last_item <= released) {
+                heavy = heavy.saturating_sub(loaded.bytes);
                 gone.push(*run);
             }
-            surplus -= 1;
+            surplus = surplus.saturating_sub(1);
         }
         for run in gone {
             self.forget(run);
@@ -541,6 +569,7 @@ impl Shard {
     fn unload(&mut self, run: RunId) {
         let Some(loaded) = self.loaded.remove(&run) else { return };
         self.uses.remove(&loaded.last_use);
+        self.bytes -= loaded.bytes;
         let info = loaded.execution.run().info();
         let key = (info.namespace.clone(), info.workflow_id.clone());
         if loaded.execution.run().is_closed() && self.current.get(&key) == Some(&run) {

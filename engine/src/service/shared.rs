@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use tokio::sync::{broadcast, oneshot};
 
+use super::budget::Budget;
 use super::committer::{Committer, RunName};
 use super::health::HealthCell;
 use super::mailbox::{Mailbox, Message};
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     pub(crate) build: BuildId,
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) committer: Committer,
+    pub(super) budget: Budget,
     pub(crate) queues: Mutex<TaskQueues>,
     pub(crate) runner: Runner,
     pub(crate) waiters: Waiters,
@@ -223,7 +225,9 @@ impl Shared {
     pub(crate) fn held_why(&self, run: RunId) -> Option<String> {
         let why = self.held.lock().unwrap_or_else(PoisonError::into_inner).get(&run).cloned()?;
         match self.lost.lock().unwrap_or_else(PoisonError::into_inner).get(&run) {
-            Some(_) => Some(format!("{why}; its thread is lost: it takes a core until it comes back or the worker ends")),
+            Some(_) => {
+                Some(format!("{why}; its thread is lost: it takes a core until it comes back or the worker ends"))
+            }
             None => Some(why),
         }
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
+use super::budget::Budget;
 use super::committer::Committer;
 use super::health::{Health, HealthCell};
 use super::mailbox::{Mailbox, Message};
@@ -162,6 +163,7 @@ pub(super) fn open(
     };
     let journal = Arc::new(Journal::open(medium, options.journal.clone())?);
     let shards = options.shards.max(1);
+    let budget = Budget::of(options.memory, shards);
     let clock = options.clock.not_before(journal.last_at());
     let build = options.workflows.build_id();
     let is_open = |run| journal.run(run).is_some_and(|entry| entry.info.status.is_open());
@@ -171,8 +173,9 @@ pub(super) fn open(
     Ok(Arc::new(Shared {
         clock,
         build,
-        mailboxes: (0..shards).map(|_| Mailbox::new(options.mailbox_max)).collect(),
+        mailboxes: (0..shards).map(|_| Mailbox::new(options.mailbox_max, budget.requests)).collect(),
         committer: Committer::new(shards),
+        budget,
         queues: Mutex::new(TaskQueues::new(options.slots, options.task_queues.clone())),
         runner: Runner::new(options.activities.clone(), handle, pace),
         waiters: Waiters::default(),

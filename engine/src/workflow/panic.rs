@@ -80,8 +80,7 @@ pub(crate) fn leave_when(abandoned: Arc<AtomicBool>) {
 
 /// Leaves user code whose thread was taken from it. For calls that code makes again and again.
 pub(crate) fn leave_if_abandoned() {
-    let abandoned =
-        || ABANDONED.with(|flag| flag.borrow().as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)));
+    let abandoned = || ABANDONED.with(|flag| flag.borrow().as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)));
     if abandoned() {
         leave();
     }

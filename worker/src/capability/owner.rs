@@ -19,6 +19,8 @@ pub struct Guards {
     pub process: ProcessGuards,
     pub http: HttpGuards,
     pub file: FileGuards,
+    /// Bytes that loaded runs and waiting requests may take [default: a quarter of what there is].
+    pub memory: Option<usize>,
 }
 
 /// Which commands may run, and with how much.

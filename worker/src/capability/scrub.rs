@@ -61,6 +61,11 @@ impl Scrubber {
         self.spellings.is_empty()
     }
 
+    /// Whether there is anything to cut out of these bytes.
+    pub(super) fn finds(&self, bytes: &[u8]) -> bool {
+        self.spellings.iter().any(|spelling| find(bytes, spelling.as_bytes()).is_some())
+    }
+
     pub(super) fn text(&self, text: &str) -> String {
         self.spellings.iter().fold(text.to_owned(), |text, spelling| match text.contains(spelling) {
             true => text.replace(spelling, REDACTED),
@@ -116,9 +121,22 @@ impl Scrubber {
     }
 }
 
+/// Where the part begins. Its first byte is looked for first, which the standard library does quickly.
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    let first = *part.first()?;
+    let mut from = 0;
+    while let Some(at) = bytes.get(from..)?.iter().position(|byte| *byte == first) {
+        if bytes[from + at..].starts_with(part) {
+            return Some(from + at);
+        }
+        from += at + 1;
+    }
+    None
+}
+
 fn without(bytes: Vec<u8>, part: &[u8]) -> Vec<u8> {
     let (mut kept, mut rest) = (Vec::new(), bytes.as_slice());
-    while let Some(at) = rest.windows(part.len()).position(|window| window == part) {
+    while let Some(at) = find(rest, part) {
         kept.extend_from_slice(&rest[..at]);
         kept.extend_from_slice(REDACTED.as_bytes());
         rest = &rest[at + part.len()..];

@@ -46,7 +46,7 @@ pub struct Config {
 impl Config {
     /// What the owner allows the capabilities.
     pub fn guards(&self) -> Guards {
-        Guards { process: self.process.clone(), http: self.http.clone(), file: self.file.clone() }
+        Guards { process: self.process.clone(), http: self.http.clone(), file: self.file.clone(), memory: None }
     }
 }
 

@@ -27,6 +27,7 @@ use super::time_format::{now, parse_duration};
 use crate::api::handlers::Api;
 use crate::api::{Limits, Server, Token, Tokens, WorkerFile};
 use crate::backend::{Engine, OpenEngine, OpenError, Purpose, Stopped};
+use crate::capability::owner::Guards;
 
 #[derive(Debug, Subcommand)]
 pub enum WorkerVerb {
@@ -51,9 +52,29 @@ pub struct WorkerArgs {
     /// Only this task queue; may be given several times [default: all].
     #[arg(long, value_name = "QUEUE")]
     pub queue: Vec<String>,
+    /// What loaded runs and waiting requests may take together, for example 320MiB [default: a quarter of what the machine or
+    /// the control group has].
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub memory: Option<usize>,
     /// How long running attempts may take to end after SIGTERM.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub drain_timeout: Duration,
+}
+
+/// A number of bytes, with a unit or without.
+fn parse_bytes(text: &str) -> Result<usize, String> {
+    let wrong = || format!("{text:?} is not a number of bytes like 320MiB, 2GiB or 1000000");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: usize = text[..digits].parse().map_err(|_| wrong())?;
+    let unit = match text[digits..].trim() {
+        "" | "B" => 1,
+        "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    let bytes = number.checked_mul(unit).ok_or_else(wrong)?;
+    if bytes < 16 << 20 { Err(format!("{text:?} is less than 16MiB, in which nothing can work")) } else { Ok(bytes) }
 }
 
 /// How long `/healthz` shows a failed log before the process leaves.
@@ -75,8 +96,8 @@ pub(super) async fn run(
     let data = &global.data;
     super::locate::make_data_directory(data)?;
     let queues = args.queue.iter().map(TaskQueue::new).collect::<Result<_, _>>()?;
-    let engine =
-        open(opener, data, &Purpose::Work { slots: args.slots, queues, guards: loaded.config.guards() }).await?;
+    let guards = Guards { memory: args.memory, ..loaded.config.guards() };
+    let engine = open(opener, data, &Purpose::Work { slots: args.slots, queues, guards }).await?;
     let serving = match serve(global, &args, &*engine).await {
         Ok(serving) => serving,
         Err(why) => {
@@ -131,6 +152,7 @@ pub(super) async fn serve_beside(global: &Global, engine: &dyn Engine) -> Option
         allow_host: Vec::new(),
         slots: super::DEFAULT_SLOTS,
         queue: Vec::new(),
+        memory: None,
         drain_timeout: Duration::ZERO,
     };
     serve(global, &args, engine).await.inspect_err(|why| tracing::warn!(%why, "others cannot reach this run")).ok()
@@ -150,6 +172,10 @@ async fn serve(global: &Global, args: &WorkerArgs, engine: &dyn Engine) -> Resul
         None => (data.join("token"), Token::read_or_create(&data.join("token"))),
     };
     let cannot = |why: String| CliError::new(Code::CannotServe, why);
+    // A tool that finds it in its file must not bring it into a history.
+    if let Ok(token) = &token {
+        crate::capability::environment::note_secret(token.header().trim_start_matches("Bearer "));
+    }
     let token = token.and_then(|token| Tokens::new(&token, Some(data.clone())));
     let tokens = token.map_err(|why| cannot(why.to_string()))?;
     let address = SocketAddr::new(args.bind, args.port);
@@ -186,7 +212,8 @@ impl Serving {
 }
 
 fn announce(screen: &mut Screen, data: &Path, file: &WorkerFile) {
-    tracing::info!(address = file.address, data = %data.display(), pid = file.pid, "the worker is ready");
+    let trees = crate::capability::process::guard::strategy();
+    tracing::info!(address = file.address, data = %data.display(), pid = file.pid, process_trees = trees, "the worker is ready");
     screen.object("worker.run", json!(file));
     screen.line(format!("worker {} holds {} and serves {}", file.pid, data.display(), file.address));
 }

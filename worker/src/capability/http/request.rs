@@ -10,6 +10,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, StatusCode, Url};
 
 use super::*;
+use crate::capability::environment;
 use crate::capability::scrub::Scrubber;
 
 /// One request to send, and what may become of it.
@@ -137,7 +138,9 @@ fn from_env(config: &HttpConfig, name: &str, secrets: &mut Scrubber) -> Result<S
     if config.secret_env.as_ref().is_some_and(|allowed| !allowed.iter().any(|allowed| allowed == name)) {
         return Err(refused(format!("headers may not be taken from the environment variable {name}")));
     }
-    let secret = std::env::var(name).map_err(|_| refused(format!("the environment variable {name} is not set")))?;
+    let secret = environment::var(name);
+    let secret = secret.ok_or_else(|| refused(format!("the environment variable {name} is not set")))?;
+    environment::note_secret(&secret);
     secrets.add(&secret, SECRET_LEN_MIN);
     Ok(secret)
 }

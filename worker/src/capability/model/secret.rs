@@ -15,6 +15,7 @@ use tokio::io::AsyncReadExt;
 
 use super::ModelError;
 use super::call::code;
+use crate::capability::environment;
 
 /// Longer is no key.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
@@ -121,7 +122,7 @@ impl SecretRef {
     pub(in crate::capability) async fn resolve(&self) -> Result<Secret, ModelError> {
         let unavailable = |why: String| ModelError::needs_human(code::SECRET, format!("no key from {self}: {why}"));
         let text = match self {
-            SecretRef::Env(name) => std::env::var(name).map_err(|_| unavailable("it is not set".into()))?,
+            SecretRef::Env(name) => environment::var(name).ok_or_else(|| unavailable("it is not set".into()))?,
             SecretRef::File(path) => {
                 let file = tokio::fs::File::open(path).await.map_err(|why| unavailable(why.to_string()))?;
                 read(file).await.map_err(unavailable)?
@@ -135,6 +136,7 @@ impl SecretRef {
         if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(unavailable("it has characters that no header may have".into()));
         }
+        environment::note_secret(key);
         Ok(Secret(key.to_owned()))
     }
 }
@@ -149,6 +151,8 @@ async fn read(from: impl tokio::io::AsyncRead + Unpin) -> Result<String, String>
 async fn output(words: &[String]) -> Result<String, String> {
     let (program, arguments) = words.split_first().ok_or("the command is empty")?;
     let mut command = tokio::process::Command::new(program);
+    // It is the owner's, and may need what the worker was given.
+    command.env_clear().envs(environment::all());
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let mut child = command.spawn().map_err(|why| why.to_string())?;
     let stdout = child.stdout.take().ok_or("the command has no output")?;

@@ -4,16 +4,18 @@
 //! signal); a [`Group`] that is dropped kills its group. It reads no output and judges no exit code.
 
 use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, setrlimit, test_kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 
+use super::guard::{self, Lifeline, Verdict, guarded};
 use super::note::{ProcessNote, boot_id, stat_of};
 use super::{ENV_MARKER, ProcessConfig, ProcessLimits};
 
@@ -29,22 +31,24 @@ pub(in crate::capability) struct Group {
     note: ProcessNote,
     dir: Option<PathBuf>,
     grace: Duration,
+    /// To its guard, if it has one.
+    lifeline: Mutex<Option<Lifeline>>,
     ended: bool,
 }
 
 /// Starts the command in a group of its own. Returns once it has been executed, or could not be.
 pub(in crate::capability) async fn spawn(
-    mut command: Command,
+    command: Command,
     owner: Owner,
     config: &ProcessConfig,
+    feeds: bool,
 ) -> io::Result<(Child, Group)> {
     let (answer, answered) = oneshot::channel();
     let runtime = tokio::runtime::Handle::current();
     let config = config.clone();
     let job: SpawnJob = Box::new(move || {
         let _entered = runtime.enter();
-        command.process_group(0);
-        let spawned = spawn_noted(command, owner, config);
+        let spawned = spawn_noted(command, owner, config, feeds);
         // The caller may be gone; then the group in the answer is dropped here, which kills it.
         let _ = answer.send(spawned);
     });
@@ -67,22 +71,34 @@ fn spawner() -> &'static mpsc::Sender<SpawnJob> {
 }
 
 /// Forks, notes the child durably, then lets it execute. The child writes its id into one pipe and waits at the other.
-fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig) -> io::Result<(Child, Group)> {
+fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig, feeds: bool) -> io::Result<(Child, Group)> {
     let ProcessConfig { notes: dir, allow: _, kill_grace: grace, limits } = config;
     let marker = marker(&owner);
     command.env(ENV_MARKER, &marker);
     let name = command.as_std().get_program().to_string_lossy().into_owned();
+    let (mut command, guard) = guarded(command, limits)?;
+    command.process_group(0).stdin(if feeds { Stdio::piped() } else { Stdio::null() });
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    // The command is limited by its guard, which must not be.
+    let limits = if guard.is_some() { ProcessLimits::default() } else { limits };
+    let (ends, lifeline, executed) = match guard {
+        Some((ends, lifeline, executed)) => (Some(ends), Some(lifeline), Some(executed)),
+        None => (None, None, None),
+    };
     let (mut child_id, mut tell_id) = io::pipe()?;
     let (mut wait, mut release) = io::pipe()?;
     let worker = std::process::id();
     let before_exec = move || {
-        die_with(worker)?;
+        match &ends {
+            Some(ends) => ends.inherit()?,
+            None => die_with(worker)?,
+        }
         tell_id.write_all(&std::process::id().to_ne_bytes())?;
         let mut verdict = [0];
         wait.read_exact(&mut verdict)?;
         if verdict[0] == GO { Ok(()) } else { Err(io::Error::from(io::ErrorKind::Interrupted)) }
     };
-    install(&mut command, before_exec);
+    install(command.as_std_mut(), before_exec);
     let noting = {
         let dir = dir.clone();
         std::thread::spawn(move || -> io::Result<Option<ProcessNote>> {
@@ -101,7 +117,11 @@ fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig) -> io:
     drop(command); // closes our end of the pipe the noting thread reads
     let noted = noting.join().map_err(|_| io::Error::other("noting the process panicked"))?;
     match (child, noted) {
-        (Ok(child), Ok(Some(note))) => Ok((child, Group { note, dir, grace, ended: false })),
+        (Ok(child), Ok(Some(note))) => {
+            let group = Group { note, dir, grace, lifeline: Mutex::new(lifeline), ended: false };
+            // A guard that could not execute the command ends by itself.
+            executed.map_or(Ok(()), Verdict::read).map(|()| (child, group))
+        }
         (Err(_), Err(why)) => Err(io::Error::new(why.kind(), format!("cannot note the process: {why}"))),
         (Err(why), Ok(note)) => {
             if let (Some(note), Some(dir)) = (note, dir) {
@@ -113,16 +133,33 @@ fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig) -> io:
     }
 }
 
+/// A guard kills all that is below it within this time.
+const GUARD_PATIENCE: Duration = Duration::from_secs(5);
+
 const GO: u8 = b'g';
 const STOP: u8 = b's';
 
 #[expect(unsafe_code, reason = "the only way to run code between fork and exec")]
-fn install(command: &mut Command, before_exec: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
+fn install(command: &mut std::process::Command, before_exec: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
     // SAFETY: between fork and exec only async-signal-safe calls are allowed. The closure makes bare system calls
     // (prctl, getppid, getpid, read, write on pipes) and allocates nothing: its errors are plain codes.
     unsafe {
         command.pre_exec(before_exec);
     }
+}
+
+/// Lets a command die with the guard that starts it, under these limits.
+pub(super) fn confine(command: &mut std::process::Command, limits: &[Option<u64>]) {
+    let guard = std::process::id();
+    let all = [Resource::As, Resource::Cpu, Resource::Fsize, Resource::Nofile];
+    let limits: Vec<(Resource, Option<u64>)> = all.into_iter().zip(limits.iter().copied()).collect();
+    install(command, move || {
+        die_with(guard)?;
+        for (resource, limit) in limits.iter().filter(|(_, limit)| limit.is_some()) {
+            setrlimit(*resource, Rlimit { current: *limit, maximum: *limit })?;
+        }
+        Ok(())
+    });
 }
 
 /// Asks the kernel to kill this process when the spawner thread ends, that is, when the worker does. The worker may have
@@ -142,7 +179,7 @@ fn die_with(_worker: u32) -> io::Result<()> {
 /// Sets the limits of a child that has not executed yet; its descendants inherit them.
 #[cfg(target_os = "linux")]
 fn limit(pid: i32, limits: ProcessLimits) -> io::Result<()> {
-    use rustix::process::{Resource, Rlimit, prlimit};
+    use rustix::process::prlimit;
     let ProcessLimits { address_space, cpu_seconds, file_size, open_files } = limits;
     let all = [
         (Resource::Core, Some(0)),
@@ -193,6 +230,9 @@ impl Group {
     }
 
     fn signal(&self, signal: Signal) {
+        if let Some(lifeline) = &mut *self.lifeline.lock().unwrap_or_else(PoisonError::into_inner) {
+            return lifeline.say(if signal == Signal::TERM { guard::TERM } else { guard::KILL });
+        }
         // The group may be gone already, which is what is wanted.
         let _ = self.id().map(|group| kill_process_group(group, signal));
     }
@@ -208,7 +248,10 @@ impl Group {
         };
         if tokio::time::timeout(self.grace, ended).await.is_err() {
             self.signal(Signal::KILL);
-            let _ = child.wait().await;
+            if tokio::time::timeout(GUARD_PATIENCE, child.wait()).await.is_err() {
+                let _ = self.id().map(|group| kill_process_group(group, Signal::KILL));
+                let _ = child.wait().await;
+            }
         }
     }
 
@@ -223,6 +266,10 @@ impl Group {
     pub(in crate::capability) fn end(mut self) {
         self.kill_rest();
         self.ended = true;
+        if self.lifeline.get_mut().unwrap_or_else(PoisonError::into_inner).is_none() {
+            // Those that left the group are found by its marker.
+            self.note.kill();
+        }
         if let Some(dir) = &self.dir {
             self.note.remove(dir);
         }
@@ -236,10 +283,15 @@ impl Drop for Group {
         }
         self.signal(Signal::TERM);
         let (note, dir, grace) = (self.note.clone(), self.dir.clone(), self.grace);
+        let lifeline = self.lifeline.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         // Dropped means the activity's future is gone, perhaps the runtime too: a plain thread waits out the grace.
         // Should the worker end before, the note stays and the next worker reaps.
         std::thread::spawn(move || {
             std::thread::sleep(grace);
+            if let Some(mut lifeline) = lifeline {
+                lifeline.say(guard::KILL);
+                std::thread::sleep(Duration::from_millis(500));
+            }
             note.kill();
             if let Some(dir) = dir {
                 note.remove(&dir);

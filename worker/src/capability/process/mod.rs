@@ -5,6 +5,7 @@
 //! by its note at the next start ([`reap_orphans`]). It does not retry: the run machine does, by the retry policy.
 
 mod group;
+pub(crate) mod guard;
 mod note;
 mod output;
 mod run;

@@ -108,6 +108,7 @@ pub fn reap_orphans(dir: &Path) -> io::Result<Vec<Reaped>> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stat {
     pub(super) pid: i32,
+    pub(super) parent: i32,
     pub(super) pgrp: i32,
     pub(super) start_time: u64,
 }
@@ -118,12 +119,13 @@ pub(super) fn stat_of(pid: i32) -> Option<Stat> {
     // The command name is in brackets and may hold anything, brackets included: what counts comes after the last one.
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?;
-    let pgrp = fields.nth(1)?.parse().ok()?;
+    let parent = fields.next()?.parse().ok()?;
+    let pgrp = fields.next()?.parse().ok()?;
     let start_time = fields.nth(16)?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(Stat { pid, pgrp, start_time })
+    (!matches!(state, "Z" | "X")).then_some(Stat { pid, parent, pgrp, start_time })
 }
 
-fn running() -> impl Iterator<Item = Stat> {
+pub(super) fn running() -> impl Iterator<Item = Stat> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| stat_of(entry.file_name().to_str()?.parse().ok()?))
 }

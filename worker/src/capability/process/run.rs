@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use bosun_engine::{ActivityContext, ActivityError, Failure, Payload};
@@ -18,6 +18,8 @@ use tokio::process::{Child, Command};
 use super::group::{Group, Owner, spawn};
 use super::output::{Capture, tail};
 use super::*;
+use crate::capability::environment;
+use crate::capability::scrub::Scrubber;
 
 /// After the leader's exit, how long the pipes may stay open before the group's rest is killed, and again after that.
 const DRAIN_PATIENCE: Duration = Duration::from_millis(250);
@@ -34,7 +36,7 @@ pub async fn run(
     let command = command(&input, place.as_deref(), &context);
     let owner = Owner { idempotency_key: context.idempotency_key(), attempt: context.attempt().0 };
     let started = Instant::now();
-    let spawned = spawn(command, owner, &config).await;
+    let spawned = spawn(command, owner, &config, input.stdin.is_some()).await;
     let (mut child, mut group) = spawned.map_err(|why| cannot_spawn(&input, place.as_deref(), &why))?;
     let mut stdout = Capture::start(child.stdout.take().expect("stdout is piped"), input.output_max);
     let mut stderr = Capture::start(child.stderr.take().expect("stderr is piped"), input.output_max);
@@ -46,8 +48,13 @@ pub async fn run(
     drain(&group, &mut stdout, &mut stderr).await;
     group.end();
     feeding.abort();
-    let (stdout, stdout_bytes) = stdout.take();
-    let (stderr, stderr_bytes) = stderr.take();
+    let secrets = secrets(&input);
+    let clean = |(text, bytes): (String, u64)| {
+        let text = if bytes > input.output_max { secrets.cut_text(&text) } else { secrets.text(&text) };
+        (text, bytes)
+    };
+    let (stdout, stdout_bytes) = clean(stdout.take());
+    let (stderr, stderr_bytes) = clean(stderr.take());
     let mut output = ProcessOutput {
         exit_code: None,
         signal: None,
@@ -69,6 +76,15 @@ pub async fn run(
             judge(&input, output, status)
         }
     }
+}
+
+/// What of the worker's the command could have printed: the worker's own secrets, and what it was given.
+fn secrets(input: &ProcessInput) -> Scrubber {
+    let mut secrets = environment::scrubber();
+    for name in input.env_allow.iter().filter(|name| !ENV_DEFAULT.contains(&name.as_str())) {
+        environment::var(name).iter().for_each(|value| secrets.add(value, environment::SECRET_LEN_MIN));
+    }
+    secrets
 }
 
 enum Ending {
@@ -194,7 +210,7 @@ fn command(input: &ProcessInput, place: Option<&Path>, context: &ActivityContext
     let mut command = Command::new(&input.argv[0]);
     command.args(&input.argv[1..]).env_clear();
     for name in ENV_DEFAULT.into_iter().chain(input.env_allow.iter().map(String::as_str)) {
-        if let Some(value) = std::env::var_os(name) {
+        if let Some(value) = environment::var_os(name) {
             command.env(name, value);
         }
     }
@@ -203,8 +219,6 @@ fn command(input: &ProcessInput, place: Option<&Path>, context: &ActivityContext
     if let Some(place) = place {
         command.current_dir(place);
     }
-    let stdin = if input.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
-    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::INVALID_PROGRAM;
 use super::program::{Act, Program, Save, Step, Steps, workflow_id};
+use super::room::{DEPTH_MAX, VALUE_BYTES_MAX, spend, too_deep, weigh};
 use crate::supervisor::FieldError;
 
 /// The workflow.
@@ -98,17 +99,30 @@ impl Interpreter {
         Flow::Next
     }
 
-    /// A value with its references resolved.
-    fn value(&self, value: &Value) -> Value {
+    /// A value with its references resolved, each of which may stand for much: no program fills the memory.
+    fn value(&self, value: &Value) -> Result<Value, Failure> {
+        let mut room = VALUE_BYTES_MAX;
+        self.resolve(value, DEPTH_MAX, &mut room)
+    }
+
+    fn resolve(&self, value: &Value, depth: usize, room: &mut usize) -> Result<Value, Failure> {
+        let deeper = depth.checked_sub(1).ok_or_else(too_deep)?;
+        spend(room, value)?;
         match value {
             Value::String(text) => match text.strip_prefix('$') {
-                None => value.clone(),
-                Some(rest) if rest.starts_with('$') => Value::String(rest.to_owned()),
-                Some(name) => self.lookup(name),
+                None => Ok(value.clone()),
+                Some(rest) if rest.starts_with('$') => Ok(Value::String(rest.to_owned())),
+                Some(name) => {
+                    let found = self.lookup(name);
+                    weigh(&found, depth, room)?;
+                    Ok(found)
+                }
             },
-            Value::Array(list) => list.iter().map(|value| self.value(value)).collect(),
-            Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), self.value(value))).collect(),
-            other => other.clone(),
+            Value::Array(list) => list.iter().map(|value| self.resolve(value, deeper, room)).collect(),
+            Value::Object(map) => {
+                map.iter().map(|(key, value)| Ok((key.clone(), self.resolve(value, deeper, room)?))).collect()
+            }
+            other => Ok(other.clone()),
         }
     }
 
@@ -133,13 +147,13 @@ impl Interpreter {
         match &step.act {
             Act::Activity { activity_type, input, options, save } => {
                 let options = options.as_ref().clone();
-                let result = context.activity::<Value>(activity_type.clone(), &self.value(input), options).await?;
+                let result = context.activity::<Value>(activity_type.clone(), &self.value(input)?, options).await?;
                 return Ok(self.save(save, result));
             }
             Act::Timer { after, summary: None } => context.timer(*after).await?,
             Act::Timer { after, summary: Some(summary) } => context.labelled_timer(*after, summary).await?,
             Act::SleepUntil(at) => {
-                let at = self.value(at);
+                let at = self.value(at)?;
                 let ms = at.as_i64().ok_or_else(|| wrong(step, format!("{at} is no moment in milliseconds")))?;
                 context.sleep_until(Timestamp::from_millis(ms)).await?;
             }
@@ -159,7 +173,7 @@ impl Interpreter {
                 return Ok(self.save(save, drained.into_iter().collect::<Result<_, _>>()?));
             }
             Act::WaitVar { name, equals } => {
-                let (vars, name, equals) = (self.vars.clone(), name.clone(), self.value(equals));
+                let (vars, name, equals) = (self.vars.clone(), name.clone(), self.value(equals)?);
                 context.wait_until(move || vars.read(|vars| vars.get(&name) == Some(&equals))).await?;
             }
             Act::Child { .. } | Act::Signal { .. } | Act::CancelWorkflow { .. } => {
@@ -184,7 +198,7 @@ impl Interpreter {
                 }
             }
             Act::If { var, equals, then, otherwise } => {
-                let chosen = if self.lookup(var) == self.value(equals) { then } else { otherwise };
+                let chosen = if self.lookup(var) == self.value(equals)? { then } else { otherwise };
                 return self.clone().run(context.clone(), chosen.clone()).await;
             }
             Act::Try { steps, catch, always, save } => {
@@ -192,7 +206,8 @@ impl Interpreter {
             }
             Act::Saga(pairs) => return self.saga(context, pairs).await,
             Act::SideEffect { value, save } => {
-                let value = context.side_effect(|| self.value(value));
+                let value = self.value(value)?;
+                let value = context.side_effect(|| value);
                 return Ok(self.save(save, value));
             }
             Act::Random(name) => return Ok(self.save(&Some(name.clone()), context.random_u64().into())),
@@ -206,9 +221,9 @@ impl Interpreter {
                 return self.clone().run(context.clone(), chosen.clone()).await;
             }
             Act::DeprecatePatch(id) => context.deprecate_patch(id.as_str()),
-            Act::Upsert(attributes) => context.upsert_search_attributes(attributes_of(step, &self.value(attributes))?),
-            Act::Memo(memo) => context.upsert_memo(memo_of(step, &self.value(memo))?),
-            Act::Set(changes) => match self.value(changes) {
+            Act::Upsert(attributes) => context.upsert_search_attributes(attributes_of(step, &self.value(attributes)?)?),
+            Act::Memo(memo) => context.upsert_memo(memo_of(step, &self.value(memo)?)?),
+            Act::Set(changes) => match self.value(changes)? {
                 Value::Object(changes) => self.vars.write(|vars| vars.extend(changes)),
                 other => return Err(wrong(step, format!("expected a mapping, found {other}"))),
             },
@@ -216,18 +231,18 @@ impl Interpreter {
                 let reason = context.cancellation().await;
                 return Ok(self.save(&Some(name.clone()), reason.into()));
             }
-            Act::ContinueAsNew(next) => return context.continue_as_new(&self.next_program(next), Default::default()),
+            Act::ContinueAsNew(next) => return context.continue_as_new(&self.next_program(next)?, Default::default()),
             Act::Fail { failure_type, message, non_retryable, details } => {
                 return Err(self.failure(failure_type, message, *non_retryable, details.as_ref())?);
             }
-            Act::Return(value) => return Ok(Flow::Return(self.value(value))),
+            Act::Return(value) => return Ok(Flow::Return(self.value(value)?)),
         }
         Ok(Flow::Next)
     }
 
     async fn other_runs(&self, context: &WfContext, step: &Step) -> Result<Flow, Failure> {
         let target = |id: &Value| {
-            let workflow_id = workflow_id(&step.path, &self.value(id)).map_err(|why| invalid(&why))?;
+            let workflow_id = workflow_id(&step.path, &self.value(id)?).map_err(|why| invalid(&why))?;
             Ok::<_, Failure>(ExternalTarget { workflow_id, run_id: None })
         };
         match &step.act {
@@ -242,7 +257,7 @@ impl Interpreter {
                 let options = options.as_ref().clone();
                 // A program is not resolved: its references are the child's own.
                 let input =
-                    if workflow_type.as_str() == super::KITCHEN_SINK { input.clone() } else { self.value(input) };
+                    if workflow_type.as_str() == super::KITCHEN_SINK { input.clone() } else { self.value(input)? };
                 let child = context.child_workflow::<Value>(workflow_type.clone(), id, &input, options);
                 if !*wait {
                     let run_id = child.started().await?;
@@ -251,7 +266,7 @@ impl Interpreter {
                 Ok(self.save(save, child.await?))
             }
             Act::Signal { workflow_id, name, input } => {
-                context.signal_external(target(workflow_id)?, name.as_str(), &self.value(input)).await?;
+                context.signal_external(target(workflow_id)?, name.as_str(), &self.value(input)?).await?;
                 Ok(Flow::Next)
             }
             Act::CancelWorkflow { workflow_id, reason } => {
@@ -317,13 +332,13 @@ impl Interpreter {
     }
 
     /// The same program unless the step has one, and the variables of now with its changes.
-    fn next_program(&self, next: &Value) -> Value {
+    fn next_program(&self, next: &Value) -> Result<Value, Failure> {
         let steps = next.get("steps").or(self.program.get("steps")).cloned().unwrap_or_default();
         let mut vars = self.vars.get();
-        if let Some(Value::Object(changes)) = next.get("vars").map(|changes| self.value(changes)) {
+        if let Some(Value::Object(changes)) = next.get("vars").map(|changes| self.value(changes)).transpose()? {
             vars.extend(changes);
         }
-        json!({ "steps": steps, "vars": vars })
+        Ok(json!({ "steps": steps, "vars": vars }))
     }
 
     fn failure(
@@ -333,14 +348,14 @@ impl Interpreter {
         non_retryable: bool,
         details: Option<&Value>,
     ) -> Result<Failure, Failure> {
-        let message = match self.value(message) {
+        let message = match self.value(message)? {
             Value::String(text) => text,
             Value::Null => "the program failed here".to_owned(),
             other => other.to_string(),
         };
         let mut failure = Failure::application(failure_type, message);
         if let Some(details) = details {
-            failure = failure.with_details(Payload::encode(&self.value(details))?);
+            failure = failure.with_details(Payload::encode(&self.value(details)?)?);
         }
         Ok(if non_retryable { failure.non_retryable() } else { failure })
     }

@@ -50,6 +50,7 @@
 mod interpret;
 mod options;
 mod program;
+mod room;
 
 pub use interpret::kitchen_sink;
 

@@ -244,3 +244,13 @@ async fn a_bad_program_fails_by_path_before_its_first_step() {
         assert_eq!(played.commands.len(), 1, "nothing but the failure");
     }
 }
+
+/// G23: what refers to itself again and again fails by name, before it has filled the memory or the stack.
+#[tokio::test]
+async fn values_that_grow_without_end_fail_the_run() {
+    for grown in [json!(["$a"]), json!(["$a", "$a"]), json!({ "a": "$a", "b": ["$a"] })] {
+        let grow = json!({ "loop": { "times": 1_000, "steps": [{ "set": { "a": grown } }] } });
+        let played = play(json!([{ "set": { "a": "x" } }, grow]), Vec::new()).await;
+        assert_eq!(failure(&played).type_name(), INVALID_PROGRAM, "{grown}");
+    }
+}

@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -73,7 +72,6 @@ pub(super) async fn start(
     if let Some(cwd) = &stdio.cwd {
         command.current_dir(cwd);
     }
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let (mut child, group) = execute(name, command, &worker.process).await?;
     let heard = Arc::new(Heard::default());
     let stdout = child.stdout.take().expect("stdout is piped");
@@ -87,7 +85,7 @@ pub(super) async fn start(
 
 async fn execute(name: &str, command: Command, process: &ProcessConfig) -> Result<(Child, Group), Trouble> {
     let owner = Owner { idempotency_key: format!("mcp-{name}"), attempt: 1 };
-    spawn(command, owner, process).await.map_err(|why| {
+    spawn(command, owner, process, true).await.map_err(|why| {
         let message = format!("cannot start the server: {why}");
         // A machine short of processes or memory may have them later; everything else stays as it is.
         match why.kind() {
@@ -242,6 +240,8 @@ impl AsyncRead for Watched {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Stdio;
+
     use super::*;
 
     const KEY: &str = "sk-live-0123456789";
