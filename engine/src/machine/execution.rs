@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use super::decision::{Decision, Draft, Environment, FollowUp, NextRun};
+use super::held::Held;
 use super::replay::{LoadError, Walk, fold_run};
 use super::routes::waits;
 use super::run::{Phase, Run};
@@ -33,42 +34,6 @@ pub(super) enum Code {
     Overran(Held),
     /// The run is closed and nobody asked its code anything yet.
     Unneeded,
-}
-
-/// Why a run's code cannot be given anything now. Inputs are accepted durably all the same.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Held {
-    Load(LoadError),
-    /// A turn of the code took longer than the deadline.
-    Busy {
-        after: std::time::Duration,
-    },
-    /// A turn failed inside the engine, or an earlier hold of this worker stands.
-    Defect {
-        why: String,
-    },
-    /// One turn of the code asked for more than a turn may hold.
-    Overrun {
-        what: String,
-    },
-}
-
-impl std::fmt::Display for Held {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Held::Load(error) => error.fmt(f),
-            Held::Defect { why } => f.write_str(why),
-            Held::Overrun { what } => {
-                write!(
-                    f,
-                    "one turn of the workflow code asked for {what}; a loop without end? Nothing of that turn was done"
-                )
-            }
-            Held::Busy { after } => {
-                write!(f, "the workflow code did not come back within {after:?}; a busy loop or a blocking call?")
-            }
-        }
-    }
 }
 
 impl Execution {

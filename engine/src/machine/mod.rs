@@ -17,6 +17,7 @@ mod decision;
 mod execution;
 mod external;
 mod fork;
+mod held;
 mod lifecycle;
 mod limit;
 mod outliving;
@@ -28,7 +29,8 @@ mod timer;
 mod update;
 
 pub use decision::{Decision, Durable, Effect, Environment, Limits, NextRun, SealedEffects};
-pub use execution::{Execution, Held};
+pub use execution::Execution;
 pub use fork::Fork;
+pub use held::Held;
 pub use replay::{LoadError, fold_run};
 pub use run::Run;

@@ -299,22 +299,9 @@ impl Shard {
     ) -> Result<(), (Rejection, Vec<Answer>)> {
         let name = RunName { namespace: started.namespace.clone(), workflow_id: started.workflow_id.clone(), run_id };
         let info = self.shared.is_intercepted().then(|| RunInfo::started(run_id, at, self.shared.build, &started));
-        let (shared, in_hand) = (self.shared.clone(), self.in_hand.clone());
+        let shared = self.shared.clone();
         info.iter().for_each(|info| shared.turn_begins(info));
-        let refused = self.start_refused(run_id, what);
-        let begun = first_turn(&shared, &in_hand, at, started, refused, |started, refused, environment| {
-            let registry = &shared.options.workflows;
-            match refused {
-                None => Execution::start(run_id, started, registry, environment),
-                Some(held) => Ok(Execution::start_held(run_id, started, held, environment)),
-            }
-        });
-        let begun = begun.and_then(|(mut execution, first)| {
-            let second = decide_with(&shared, &in_hand, at, |environment| more(&mut execution, environment));
-            let second = second.inspect_err(|_| self.give_back_slots(usize::MAX))?;
-            Ok((execution, std::iter::once(first).chain(second).collect::<Vec<Decision>>()))
-        });
-        self.ended(what.map(Suspect::Start), true);
+        let begun = self.first_decisions(run_id, (started, at, what), more);
         match &begun {
             Ok((execution, begun)) => {
                 shared.turn_ends(execution.run().info(), begun.iter().map(|one| one.turn().events.len()).sum());
@@ -346,6 +333,30 @@ impl Shard {
                 Err((why, answers))
             }
         }
+    }
+
+    /// The first turn of a run, and what comes with its start.
+    fn first_decisions(
+        &mut self,
+        run_id: RunId,
+        (started, at, what): (WorkflowExecutionStarted, Timestamp, Option<RunId>),
+        more: impl FnOnce(&mut Execution, &mut Environment<'_>) -> Result<Option<Decision>, Rejection>,
+    ) -> Result<(Execution, Vec<Decision>), Rejection> {
+        let (shared, in_hand) = (self.shared.clone(), self.in_hand.clone());
+        let refused = self.start_refused(run_id, what);
+        let begun = first_turn(&shared, &in_hand, at, started, refused, |started, refused, environment| {
+            let registry = &shared.options.workflows;
+            match refused {
+                None => Execution::start(run_id, started, registry, environment),
+                Some(held) => Ok(Execution::start_held(run_id, started, held, environment)),
+            }
+        });
+        let begun = begun.and_then(|(mut execution, first)| {
+            let second = decide_with(&shared, &in_hand, at, |environment| more(&mut execution, environment))?;
+            Ok((execution, std::iter::once(first).chain(second).collect::<Vec<Decision>>()))
+        });
+        self.ended(what.map(Suspect::Start), true);
+        begun
     }
 
     /// Lets a run decide an input and submits the turn. `Err` gives the answers back with the reason.

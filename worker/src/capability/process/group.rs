@@ -71,6 +71,7 @@ fn spawner() -> &'static mpsc::Sender<SpawnJob> {
 }
 
 /// Forks, notes the child durably, then lets it execute. The child writes its id into one pipe and waits at the other.
+// long: the child, its note and its guard come to be together; each line is one step of that.
 fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig, feeds: bool) -> io::Result<(Child, Group)> {
     let ProcessConfig { notes: dir, allow: _, kill_grace: grace, limits } = config;
     let marker = marker(&owner);
@@ -81,11 +82,8 @@ fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig, feeds:
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     // The command is limited by its guard, which must not be.
     let limits = if guard.is_some() { ProcessLimits::default() } else { limits };
-    let (ends, lifeline, executed) = match guard {
-        Some((ends, lifeline, executed)) => (Some(ends), Some(lifeline), Some(executed)),
-        None => (None, None, None),
-    };
-    let (mut child_id, mut tell_id) = io::pipe()?;
+    let (ends, lifeline, executed) = guard.map_or_else(Default::default, |(a, b, c)| (Some(a), Some(b), Some(c)));
+    let (child_id, mut tell_id) = io::pipe()?;
     let (mut wait, mut release) = io::pipe()?;
     let worker = std::process::id();
     let before_exec = move || {
@@ -102,11 +100,8 @@ fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig, feeds:
     let noting = {
         let dir = dir.clone();
         std::thread::spawn(move || -> io::Result<Option<ProcessNote>> {
-            let mut id = [0; 4];
-            if child_id.read_exact(&mut id).is_err() {
-                return Ok(None); // there was no fork
-            }
-            let note = note_of(u32::from_ne_bytes(id), &owner, marker, name);
+            let Some(pid) = forked(child_id) else { return Ok(None) };
+            let note = note_of(pid, &owner, marker, name);
             let limited = limit(note.pid, limits);
             let written = limited.and_then(|()| dir.map_or(Ok(()), |dir| note.write(&dir)));
             release.write_all(&[if written.is_ok() { GO } else { STOP }])?;
@@ -131,6 +126,13 @@ fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig, feeds:
         }
         (Ok(_), _) => Err(io::Error::other("the process started without its note")),
     }
+}
+
+/// The id of the child, or nothing if there was no fork.
+fn forked(mut child_id: io::PipeReader) -> Option<u32> {
+    let mut id = [0; 4];
+    child_id.read_exact(&mut id).ok()?;
+    Some(u32::from_ne_bytes(id))
 }
 
 /// A guard kills all that is below it within this time.

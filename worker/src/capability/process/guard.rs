@@ -185,10 +185,13 @@ fn start(command: &[OsString], limits: &[Option<u64>]) -> io::Result<Pid> {
 fn obey(mut lifeline: File) {
     let mut word = [0];
     loop {
-        let said = matches!(lifeline.read(&mut word), Ok(1)).then_some(word[0]).unwrap_or(KILL);
+        let said = match lifeline.read(&mut word) {
+            Ok(1) => word[0],
+            Ok(_) | Err(_) => KILL,
+        };
         SAID.store(said, Ordering::Release);
         let signal = if said == TERM { Signal::TERM } else { Signal::KILL };
-        below().into_iter().for_each(|pid| drop(kill_process(pid, signal)));
+        send_to(&below(), signal);
         if said == KILL {
             return;
         }
@@ -228,9 +231,16 @@ fn leave_nothing() {
             _ => false,
         };
         if !patient {
-            left.into_iter().for_each(|pid| drop(kill_process(pid, Signal::KILL)));
+            send_to(&left, Signal::KILL);
         }
         std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+fn send_to(all: &[Pid], signal: Signal) {
+    for pid in all {
+        // One that has ended meanwhile needs no signal.
+        let _ = kill_process(*pid, signal);
     }
 }
 
