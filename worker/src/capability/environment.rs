@@ -19,7 +19,7 @@ use super::scrub::Scrubber;
 pub(super) const SECRET_LEN_MIN: usize = 8;
 
 /// Read by libraries, or by this program through `clap`, and never a secret.
-const HARMLESS: [&str; 22] = [
+const HARMLESS: [&str; 23] = [
     "PATH",
     "HOME",
     "LANG",

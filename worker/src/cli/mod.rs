@@ -86,7 +86,7 @@ pub struct Program {
 /// Runs a command line to its end. clap prints help and usage errors itself.
 pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit {
     let args: Vec<OsString> = args.into_iter().collect();
-    let loaded = Loaded::of(&args, &|name| std::env::var(name).ok());
+    let loaded = Loaded::of(&args, &crate::capability::environment::var);
     let command = match &loaded {
         Ok(loaded) => loaded.defaults_of(Cli::command()),
         Err(_) => Cli::command(),
