@@ -42,6 +42,7 @@ const HARMLESS: [&str; 23] = [
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "CARGO_MANIFEST_DIR",
+    "SUPYAGENT_DELEGATION_DEPTH",
 ];
 /// A name that has one of these is that of a secret.
 const SECRET_WORDS: [&str; 9] =
