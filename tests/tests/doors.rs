@@ -210,11 +210,9 @@ fn the_owner_says_what_may_run() {
         "[process]\nallow = [\"true\"]\n[file]\nroots = [\"/nonexistent\"]\n",
     )
     .unwrap();
-    let plan = file(
-        dir.path(),
-        "plan.yaml",
-        "objective: say it\ntasks:\n  - { id: 1, objective: say, capability: process, params: { argv: [echo, said] } }\n",
-    );
+    let text = "objective: say it\ntasks:\n  - { task_id: 1, sub_task_objective: say, capability: process, \
+                parameters: { argv: [echo, said] } }\n";
+    let plan = file(dir.path(), "plan.yaml", text);
     let ran = |words: &[&str], variable: Option<&str>| {
         let words: Vec<&str> = ["run", plan.to_str().unwrap(), "--again"].iter().chain(words).copied().collect();
         let mut command = command(&data, &words);
@@ -222,7 +220,8 @@ fn the_owner_says_what_may_run() {
         if let Some(value) = variable {
             command.env("BOSUN_PROCESS_ALLOW", value);
         }
-        said(&command.output().unwrap())
+        let told = said(&command.output().unwrap());
+        format!("{told}{}", said(&run(&data, &["show", "latest", "-o", "jsonl"])))
     };
     let told = ran(&[], None);
     assert!(told.contains("is not among the commands this worker allows: true"), "{told}");
