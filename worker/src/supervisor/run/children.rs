@@ -14,7 +14,7 @@ use crate::agent::ends::output_in;
 use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, Outbox, Purpose};
-use crate::supervisor::spec::{Money, PlanningMode, Preset, SupervisorSpec, SynthesisMode};
+use crate::supervisor::spec::{Family, Money, PlanningMode, Preset, SupervisorSpec, SynthesisMode};
 
 /// The input of a child of this kind: the parent's agents and script, and a task of its own.
 pub(super) fn spec_of(
@@ -63,7 +63,10 @@ pub(super) fn nested(spec: &Value, call: &Call, depth: u32, share: Option<Share>
     if let Some(goal) = goal {
         goal.clone_into(&mut spec.objective);
     }
-    bound(&mut spec, share);
+    // Chats and loops of agents charge no budget of their own: what they spent is told by their report.
+    if spec.family() == Family::Graph {
+        bound(&mut spec, share);
+    }
     let resolved = spec.resolve().map_err(|why| why.to_string())?;
     let context = RunContext {
         depth: depth + 1,
