@@ -116,8 +116,11 @@ pub enum Noun {
     /// The owner's configuration.
     #[command(subcommand)]
     Config(super::config::ConfigVerb),
-    /// Print the JSON Schema of supervisor specs, for editors.
-    Schema,
+    /// Print the JSON Schema of supervisor specs, or of scenes, for editors.
+    Schema {
+        #[arg(value_name = "OF", default_value = "spec", value_parser = ["spec", "scene"])]
+        of: String,
+    },
     /// Show the version.
     Version {
         /// As JSON, like `-o json`.

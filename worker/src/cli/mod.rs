@@ -137,7 +137,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Noun::Explain { code } => return explain::explain(screen, &code),
         Noun::Token(verb) => return token::token(screen, &global, verb),
         Noun::Config(verb) => return Ok(config::config(screen, loaded, verb)),
-        Noun::Schema => return Ok(schema::print(screen, global.output)),
+        Noun::Schema { of } => return Ok(schema::print(screen, &of, global.output)),
         Noun::Version { .. } => return Ok(version(screen, program)),
         Noun::Worker(worker::WorkerVerb::Run(args)) => {
             return worker::run(screen, &global, loaded, &*program.opener, args).await;

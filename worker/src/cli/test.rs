@@ -4,6 +4,8 @@
 //! files, however many are played at once. Exit code 0: all passed. 1: some failed. 2: some cannot be read. It opens no
 //! store and no network; what a scene is and how it is played is in `scene`.
 
+mod told;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -13,13 +15,12 @@ use bosun_engine::workflow::WorkflowRegistry;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::error::{CliError, printable};
+use self::told::report;
+use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::shell_word;
 use super::output::{Format, Paint, Screen};
-use super::replay::junit::escaped;
-use crate::scene::{BadScene, Choice, Failure, Played, SceneFile};
+use crate::scene::{BadScene, Choice, Mutant, Mutation, Played, SceneFile, mutate};
 
 /// Play scenes: a spec, a world that answers, what people do, and what must then be true.
 ///
@@ -42,6 +43,18 @@ pub struct TestArgs {
     /// How many scenes are played at once [default: one a core].
     #[arg(short, long, value_name = "N")]
     pub jobs: Option<usize>,
+    /// On directories, with the log that a worker has, instead of in memory. Slower.
+    #[arg(long)]
+    pub disk: bool,
+    /// Write what was seen in place of what was expected, where a plain value stands; look at the difference before you keep it.
+    #[arg(long, conflicts_with = "mutate")]
+    pub update: bool,
+    /// Change one value, this many times, and say which changes no scene notices: of presets, answers and expectations.
+    #[arg(long, value_name = "N")]
+    pub mutate: Option<usize>,
+    /// What is changed with --mutate.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = ["presets", "answers", "expectations"])]
+    pub mutants: Vec<String>,
     /// Where the histories of failed scenes are written [default: bosun-scenes in the system's directory for temporary files].
     #[arg(long, value_name = "DIR")]
     pub keep: Option<PathBuf>,
@@ -52,7 +65,19 @@ struct Tested {
     file: String,
     sentence: String,
     rows: Vec<String>,
-    result: Result<Played, BadScene>,
+    result: Result<(SceneFile, Played), BadScene>,
+}
+
+impl Tested {
+    fn played(&self) -> Option<&Played> {
+        self.result.as_ref().ok().map(|(_, played)| played)
+    }
+    fn failed(&self) -> bool {
+        self.played().is_some_and(|played| !played.failures.is_empty())
+    }
+    fn passed(&self) -> bool {
+        self.played().is_some_and(|played| played.failures.is_empty())
+    }
 }
 
 pub(super) fn test(screen: &mut Screen, workflows: &WorkflowRegistry, args: &TestArgs) -> Result<Exit, CliError> {
@@ -71,16 +96,81 @@ pub(super) fn test(screen: &mut Screen, workflows: &WorkflowRegistry, args: &Tes
             "a test that tests nothing would always pass; scenes are files that end in .yaml and have a key `scene`";
         return Err(CliError::new(Code::NotFound, "no scene fits").help(help));
     }
-    let tested = play_all(screen, workflows, args, scenes);
+    if let Some(count) = args.mutate {
+        return mutants(screen, workflows, args, scenes, count);
+    }
+    let mut tested = play_all(screen, workflows, args, scenes);
+    if args.update {
+        tested = updated(screen, workflows, args, tested)?;
+    }
     let keep = args.keep.clone().unwrap_or_else(|| std::env::temp_dir().join("bosun-scenes"));
     report(screen, &tested, &keep, began.elapsed());
     let bad = tested.iter().any(|one| one.result.is_err());
-    let failed = tested.iter().any(|one| one.result.as_ref().is_ok_and(|played| !played.failures.is_empty()));
+    let failed = tested.iter().any(Tested::failed);
     Ok(match (bad, failed) {
         (true, _) => Exit::Usage,
         (false, true) => Exit::Error,
         (false, false) => Exit::Ok,
     })
+}
+
+/// Writes what was seen into the files of scenes that failed, and plays these again.
+fn updated(
+    screen: &mut Screen,
+    workflows: &WorkflowRegistry,
+    args: &TestArgs,
+    tested: Vec<Tested>,
+) -> Result<Vec<Tested>, CliError> {
+    let mut all = Vec::new();
+    for one in tested {
+        let new = match &one.result {
+            Ok((scene, played)) => Some(scene.updated(played)).filter(|(_, count)| *count > 0),
+            Err(_) => None,
+        };
+        let Some((text, count)) = new else {
+            all.push(one);
+            continue;
+        };
+        let path = PathBuf::from(&one.file);
+        std::fs::write(&path, text)
+            .map_err(|why| CliError::new(Code::Failed, format!("{} cannot be written", one.file)).cause(why))?;
+        screen.note(&format!("{}: {count} expectations are what was seen now", one.file));
+        let scene = SceneFile::load(&path);
+        all.extend(play_all(screen, workflows, args, vec![(path, scene)]));
+    }
+    Ok(all)
+}
+
+/// Which changes no scene notices. Exit code 1 if there are any.
+fn mutants(
+    screen: &mut Screen,
+    workflows: &WorkflowRegistry,
+    args: &TestArgs,
+    scenes: Vec<(PathBuf, Result<SceneFile, BadScene>)>,
+    count: usize,
+) -> Result<Exit, CliError> {
+    let scenes: Result<Vec<SceneFile>, BadScene> = scenes.into_iter().map(|(_, scene)| scene).collect();
+    let scenes = scenes.map_err(|why| CliError::usage(why.to_string()))?;
+    let wanted = |kind: &Mutation| args.mutants.is_empty() || args.mutants.iter().any(|name| name == kind.name());
+    let kinds: Vec<Mutation> = Mutation::ALL.into_iter().filter(wanted).collect();
+    let made = mutate(&scenes, workflows, &kinds, count, args.seed);
+    let noticed = made.iter().filter(|one| one.noticed_by.is_some()).count();
+    let row = |one: &Mutant| json!({ "of": one.of, "at": one.at, "from": one.from, "to": one.to, "noticed_by": one.noticed_by, "scenes": one.asked });
+    if screen.format == Format::Json {
+        let rows: Vec<Value> = made.iter().map(row).collect();
+        screen
+            .object("test.mutants", json!({ "mutants": rows, "noticed": noticed, "unnoticed": made.len() - noticed }));
+    } else {
+        made.iter().for_each(|one| screen.row("test.mutant", row(one)));
+    }
+    for one in made.iter().filter(|one| one.noticed_by.is_none()) {
+        let text = format!("{}  {}: {} instead of {}", one.of, one.at, one.to, one.from);
+        let line = format!("{}  {}", screen.paint(Paint::Yellow, "unnoticed"), text);
+        screen.line(format!("{line}  ({} scenes)", one.asked));
+    }
+    let unnoticed = made.len() - noticed;
+    screen.line(format!("{} mutants: {noticed} noticed, {unnoticed} unnoticed", made.len()));
+    Ok(if unnoticed == 0 { Exit::Ok } else { Exit::Error })
 }
 
 /// The scenes that are named: files, and what lies in directories, in order.
@@ -125,7 +215,7 @@ fn play_all(
 ) -> Vec<Tested> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.unwrap_or(cores).clamp(1, scenes.len());
-    let choice = Choice { ways: args.way.clone(), seed: args.seed };
+    let choice = Choice { ways: args.way.clone(), seed: args.seed, disk: args.disk };
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let total = scenes.len();
     let places: Vec<Mutex<Option<Tested>>> = scenes.iter().map(|_| Mutex::new(None)).collect();
@@ -158,170 +248,8 @@ fn one(file: &Path, scene: &Result<SceneFile, BadScene>, workflows: &WorkflowReg
             file: name,
             sentence: scene.sentence().to_owned(),
             rows: scene.rows().to_vec(),
-            result: Ok(scene.play(workflows, choice)),
+            result: Ok((scene.clone(), scene.play(workflows, choice))),
         },
         Err(why) => Tested { file: name, sentence: String::new(), rows: Vec::new(), result: Err(why.clone()) },
     }
-}
-
-fn report(screen: &mut Screen, tested: &[Tested], keep: &Path, took: Duration) {
-    screen.document(Format::Junit, &junit(tested, took));
-    let mut rows = Vec::new();
-    for one in tested {
-        let head = match &one.result {
-            Ok(played) if played.failures.is_empty() => {
-                let ways = screen.paint(Paint::Dim, &ways(played));
-                format!("{}  {}  {ways}", screen.paint(Paint::Green, "ok  "), printable(&one.sentence))
-            }
-            Ok(_) => format!("{}  {}", screen.paint(Paint::Red, "FAIL"), printable(&one.sentence)),
-            Err(_) => format!("{}  {}", screen.paint(Paint::Red, "BAD "), one.file),
-        };
-        screen.line(head);
-        let mut kept = None;
-        match &one.result {
-            Ok(played) => {
-                for (place, failure) in played.failures.iter().enumerate() {
-                    let before = place.checked_sub(1).and_then(|before| played.failures.get(before));
-                    let more = played.failures.get(place + 1).is_some_and(|next| next.way == failure.way);
-                    fail(screen, one, failure, before.is_none_or(|before| before.way != failure.way), !more);
-                }
-                if let Some(failure) = played.failures.iter().find(|failure| failure.history.is_some()) {
-                    kept = keep_history(screen, keep, one, failure);
-                }
-            }
-            Err(why) => screen.block(&format!("      {}", why.why)),
-        }
-        rows.push(one.json(kept.as_deref()));
-    }
-    let count = |good: fn(&Tested) -> bool| tested.iter().filter(|one| good(one)).count();
-    let passed = count(|one| one.result.as_ref().is_ok_and(|played| played.failures.is_empty()));
-    let bad = count(|one| one.result.is_err());
-    let failed = tested.len() - passed - bad;
-    if screen.format == Format::Json {
-        screen.object("test", json!({ "scenes": rows, "passed": passed, "failed": failed, "bad": bad }));
-    } else {
-        rows.into_iter().for_each(|row| screen.row("test.scene", row));
-    }
-    let unread = if bad > 0 { format!(", {bad} cannot be read") } else { String::new() };
-    let text =
-        format!("\n{} scenes: {passed} passed, {failed} failed{unread}  ({:.1}s)", tested.len(), took.as_secs_f64());
-    let paint = if passed == tested.len() { Paint::Green } else { Paint::Red };
-    screen.line(screen.paint(paint, &text));
-}
-
-/// `38 events, 38 crashes, 6 orders, 12 ms`.
-fn ways(played: &Played) -> String {
-    let orders = match (played.orders, played.all_orders) {
-        (0 | 1, _) => String::new(),
-        (orders, true) => format!(", {orders} orders"),
-        (orders, false) => format!(", {orders} sampled orders"),
-    };
-    format!("({} events, {} crashes{orders}, {} ms)", played.events, played.crashes, played.took.as_millis())
-}
-
-/// What was expected and seen; the way stands above the first of its failures, the events below the last.
-fn fail(screen: &mut Screen, one: &Tested, failure: &Failure, first: bool, last: bool) {
-    let field = |screen: &mut Screen, name: &str, text: &str| {
-        let text = printable(text);
-        let mut lines = text.lines();
-        let first = lines.next().unwrap_or_default().to_owned();
-        screen.line(format!("      {} {first}", screen.paint(Paint::Dim, &format!("{name:<9}"))));
-        lines.for_each(|line| screen.line(format!("                {line}")));
-    };
-    if first {
-        field(screen, "file", &one.file);
-        field(screen, "way", &failure.way.to_string());
-    }
-    field(screen, "at", &failure.at);
-    field(screen, "expected", &failure.expected);
-    let seen = screen.paint(Paint::Yellow, &printable(&failure.seen));
-    field(screen, "seen", &seen);
-    if last && !failure.last.is_empty() {
-        field(screen, "last", &failure.last.join("\n"));
-    }
-}
-
-/// Writes the history of a failed life, and says how to look at it.
-fn keep_history(screen: &mut Screen, keep: &Path, one: &Tested, failure: &Failure) -> Option<String> {
-    let stem = Path::new(&one.file).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let path = keep.join(format!("{stem}.{}.history.json", failure.way.name()));
-    let history = failure.history.as_ref()?;
-    let written = std::fs::create_dir_all(keep).and_then(|()| std::fs::write(&path, history));
-    if let Err(why) = written {
-        screen.note(&format!("the history cannot be written to {}: {why}", path.display()));
-        return None;
-    }
-    let shown = path.display().to_string();
-    let line = format!("      {} bosun replay debug {}", screen.paint(Paint::Dim, "look     "), shell_word(&shown));
-    screen.line(line);
-    Some(shown)
-}
-
-impl Tested {
-    fn json(&self, history: Option<&str>) -> Value {
-        let mut row = json!({ "file": self.file, "scene": self.sentence, "rows": self.rows });
-        match &self.result {
-            Err(why) => {
-                row["verdict"] = "bad".into();
-                row["error"] = json!({ "at": why.why.path, "problem": why.why.problem });
-            }
-            Ok(played) => {
-                row["verdict"] = if played.failures.is_empty() { "passed" } else { "failed" }.into();
-                row["events"] = played.events.into();
-                row["crashes"] = played.crashes.into();
-                row["orders"] = played.orders.into();
-                row["all_orders"] = played.all_orders.into();
-                row["took_ms"] = u64::try_from(played.took.as_millis()).unwrap_or(u64::MAX).into();
-                let failure = |failure: &Failure| {
-                    json!({ "way": failure.way.name(), "which": failure.way.to_string(), "at": failure.at,
-                        "expected": failure.expected, "seen": failure.seen, "last": failure.last })
-                };
-                row["failures"] = played.failures.iter().map(failure).collect();
-            }
-        }
-        if let Some(history) = history {
-            row["history"] = history.into();
-        }
-        row
-    }
-}
-
-fn junit(tested: &[Tested], took: Duration) -> String {
-    let failed =
-        tested.iter().filter(|one| one.result.as_ref().is_ok_and(|played| !played.failures.is_empty())).count();
-    let errors = tested.iter().filter(|one| one.result.is_err()).count();
-    let counts =
-        format!(r#"tests="{}" failures="{failed}" errors="{errors}" time="{:.3}""#, tested.len(), took.as_secs_f64());
-    let mut xml = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {counts}>\n  <testsuite name=\"bosun test\" {counts}>\n"
-    );
-    for one in tested {
-        let time = one.result.as_ref().map_or(0.0, |played| played.took.as_secs_f64());
-        let name = if one.sentence.is_empty() { &one.file } else { &one.sentence };
-        xml += &format!(
-            "    <testcase classname=\"{}\" name=\"{}\" time=\"{time:.3}\"",
-            escaped(&one.file),
-            escaped(name)
-        );
-        let element = |kind: &str, message: &str, text: &str| {
-            format!(">\n      <{kind} message=\"{}\">{}</{kind}>\n    </testcase>\n", escaped(message), escaped(text))
-        };
-        xml += &match &one.result {
-            Err(why) => element("error", &why.why.path, &why.to_string()),
-            Ok(played) => match played.failures.first() {
-                None => "/>\n".to_owned(),
-                Some(first) => {
-                    let line = |failure: &Failure| {
-                        format!(
-                            "{}: {}\nexpected  {}\nseen      {}",
-                            failure.way, failure.at, failure.expected, failure.seen
-                        )
-                    };
-                    let all: Vec<String> = played.failures.iter().map(line).collect();
-                    element("failure", &format!("{}: {}", first.way, first.at), &all.join("\n\n"))
-                }
-            },
-        };
-    }
-    xml + "  </testsuite>\n</testsuites>\n"
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::life::{BEGIN, Life, Stuck};
 use super::matcher::{Matcher, at_path, shown, text};
-use super::outside::CueState;
+use super::outside::{Complaint, CueState};
 use super::people::{Cue, When};
 use crate::agent::AGENT;
 use crate::agent::workflow::SIGNAL_APPROVAL;
@@ -273,7 +273,7 @@ impl Life<'_> {
     /// Complains about a refusal that nobody expected, and about an answer that is another one.
     fn judge_act(&mut self, cue: &Cue, done: Done) {
         let mut complain = |at: &str, expected: String, seen: String| {
-            self.outside.complaints.push((format!("{}{at}", cue.path), expected, seen));
+            self.outside.complaints.push(Complaint::new(format!("{}{at}", cue.path), expected, seen));
         };
         match (done, &cue.refused) {
             (Err(why), None) => complain("", format!("{} is accepted", cue.shown()), format!("refused: {why}")),

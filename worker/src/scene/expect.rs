@@ -16,7 +16,7 @@ use crate::supervisor::fields::{Fields, kind};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Purpose;
 
-const KEYS: [&str; 14] = [
+pub(super) const KEYS: [&str; 14] = [
     "outcome", "success", "error", "code", "result", "text", "report", "calls", "prompts", "notes", "queries", "at",
     "takes", "never",
 ];
@@ -26,7 +26,7 @@ pub(crate) const OUTCOMES: [&str; 9] =
     ["completed", "partial", "failed", "canceled", "cancelled", "terminated", "timed_out", "waiting", "paused"];
 
 /// Keys of a report that need no task.
-const REPORT: [&str; 14] = [
+pub(super) const REPORT: [&str; 14] = [
     "tasks",
     "status",
     "success",
@@ -222,7 +222,7 @@ pub(crate) fn mapping<'v>(path: &str, value: &'v Value) -> Result<&'v Map<String
     value.as_object().ok_or_else(|| FieldError::at(path, format!("expected a mapping, found {}", kind(value))))
 }
 
-const CALL: [&str; 9] = ["on", "agent", "task", "attempt", "round", "with", "prompt", "answer", "times"];
+pub(super) const CALL: [&str; 9] = ["on", "agent", "task", "attempt", "round", "with", "prompt", "answer", "times"];
 
 impl CallExpect {
     /// `{ execute_worker: dump, times: 1 }` or `{ on: execute_worker, task: dump, times: 1 }`.

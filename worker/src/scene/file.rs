@@ -14,7 +14,7 @@ use super::rule::Rule;
 use super::world::to_world;
 use crate::supervisor::fields::{Fields, parse_duration};
 use crate::supervisor::run::{RunContext, SUPERVISOR, SupervisorInput};
-use crate::supervisor::spec::{is_spec as is_document_of_spec, read_spec_with};
+use crate::supervisor::spec::{SupervisorSpec, is_spec as is_document_of_spec, read_spec_with};
 use crate::supervisor::{FieldError, PLAN_RUN, PlanRunInput, parse_yaml};
 
 /// The longest scene that is read, in bytes.
@@ -22,7 +22,7 @@ const BYTES_MAX: usize = 1024 * 1024;
 /// Orders of completions that are tried if a scene says nothing else.
 const PERMUTE: usize = 200;
 
-const KEYS: [&str; 13] = [
+pub(super) const KEYS: [&str; 13] = [
     "scene", "rows", "spec", "workflow", "input", "context", "world", "people", "faults", "expect", "ways", "order",
     "until",
 ];
@@ -48,6 +48,8 @@ pub(crate) struct Scene {
     pub(crate) rows: Vec<String>,
     pub(crate) workflow_type: WorkflowType,
     pub(crate) input: Payload,
+    /// The spec with its preset, as the run gets it.
+    pub(crate) spec: Option<Box<SupervisorSpec>>,
     pub(crate) world: Vec<Rule>,
     pub(crate) people: Vec<Cue>,
     /// When the worker process is killed, beside the crashes that every scene gets anyway.
@@ -94,13 +96,14 @@ impl Scene {
             Some(Value::String(word)) if word == "matters" => true,
             Some(other) => return Err(fields.error("order", format!("expected `matters`, found {other}"))),
         };
-        let (workflow_type, input) = subject(&fields, &world, files)?;
+        let (workflow_type, input, spec) = subject(&fields, &world, files)?;
         Ok(Scene {
             file: file.to_owned(),
             sentence,
             rows: fields.texts("rows")?,
             workflow_type,
             input,
+            spec,
             world,
             people,
             kills: kills(&fields)?,
@@ -112,8 +115,10 @@ impl Scene {
     }
 }
 
+type Subject = (WorkflowType, Payload, Option<Box<SupervisorSpec>>);
+
 /// What runs: a spec, a plan, or a workflow of the program.
-fn subject(fields: &Fields<'_>, world: &[Rule], files: Files<'_>) -> Result<(WorkflowType, Payload), FieldError> {
+fn subject(fields: &Fields<'_>, world: &[Rule], files: Files<'_>) -> Result<Subject, FieldError> {
     let encode = |value: &Value| Payload::encode(value).map_err(|why| FieldError::at("input", why.to_string()));
     let input = fields.value("input").unwrap_or(&Value::Null);
     match (fields.value("spec"), fields.text("workflow")?) {
@@ -123,7 +128,7 @@ fn subject(fields: &Fields<'_>, world: &[Rule], files: Files<'_>) -> Result<(Wor
         }
         (None, Some(name)) => {
             let workflow_type = WorkflowType::new(name).map_err(|why| fields.error("workflow", why.to_string()))?;
-            Ok((workflow_type, encode(input)?))
+            Ok((workflow_type, encode(input)?, None))
         }
         (Some(spec), None) => {
             let (name, text) = match spec {
@@ -135,7 +140,7 @@ fn subject(fields: &Fields<'_>, world: &[Rule], files: Files<'_>) -> Result<(Wor
                 let input =
                     PlanRunInput::read(&name, &text, ".").map_err(|why| FieldError::at("spec", why.to_string()))?;
                 let value = serde_json::to_value(&input).unwrap_or_default();
-                return Ok((WorkflowType::of(PLAN_RUN), encode(&value)?));
+                return Ok((WorkflowType::of(PLAN_RUN), encode(&value)?, None));
             }
             let inline = !spec.is_string();
             let read = read_spec_with(&name, &text, input, files).and_then(|read| {
@@ -147,24 +152,15 @@ fn subject(fields: &Fields<'_>, world: &[Rule], files: Files<'_>) -> Result<(Wor
                 true => FieldError::at(format!("spec.{}", why.at).trim_end_matches('.'), why.why),
                 false => FieldError::at("spec", why.to_string()),
             })?;
+            let whole = Box::new(resolved.spec.clone());
             let mut run = SupervisorInput::new(resolved);
             if let Some(context) = fields.value("context") {
-                let read = RunContext::deserialize_at(context);
-                run.context = read.map_err(|why| fields.error("context", why))?;
+                let read = serde_json::from_value::<RunContext>(context.clone());
+                run.context = read.map_err(|why| fields.error("context", why.to_string()))?;
             }
             let value = serde_json::to_value(&run).unwrap_or_default();
-            Ok((WorkflowType::of(SUPERVISOR), encode(&value)?))
+            Ok((WorkflowType::of(SUPERVISOR), encode(&value)?, Some(whole)))
         }
-    }
-}
-
-trait DeserializeAt: Sized {
-    fn deserialize_at(value: &Value) -> Result<Self, String>;
-}
-
-impl DeserializeAt for RunContext {
-    fn deserialize_at(value: &Value) -> Result<Self, String> {
-        serde_json::from_value(value.clone()).map_err(|why| why.to_string())
     }
 }
 

@@ -100,7 +100,7 @@ impl Ended {
             let known: Vec<String> = rows.into_iter().flatten().map(name).collect();
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
             let seen = format!("no task `{id}`{}; there are: {}", or_near(id, &known), known.join(", "));
-            return Err(Mismatch { at: id.to_owned(), expected: format!("a task `{id}`"), seen });
+            return Err(Mismatch::new(format!("a task `{id}`"), seen));
         }
         let mut whole = planned.cloned().unwrap_or_else(|| json!({}));
         if let Some(log) = whole.get("attempts").filter(|log| log.is_array()).cloned() {
@@ -122,7 +122,9 @@ fn end_of(kind: &EventKind) -> (&'static str, Option<String>, Value) {
                 FailureKind::Application { details: Some(details), .. } => details.to_json(),
                 _ => json!({}),
             };
-            ("failed", Some(failure.message.clone()), details)
+            let (why, root) = (&failure.message, &failure.root().message);
+            let why = if why.contains(root.as_str()) { why.clone() } else { format!("{why}: {root}") };
+            ("failed", Some(why), details)
         }
         EventKind::WorkflowExecutionCanceled { details, .. } => {
             ("canceled", None, details.as_ref().map_or_else(|| json!({}), |details| details.to_json()))
@@ -162,7 +164,10 @@ struct Judged(Vec<Complaint>);
 impl Judged {
     fn check(&mut self, path: &str, result: Result<(), Mismatch>) {
         if let Err(why) = result {
-            self.0.push((path.to_owned(), why.expected, with_place(&why.at, &why.seen)));
+            let place = if why.at.is_empty() { path.to_owned() } else { format!("{path}.{}", why.at) };
+            let update = why.value.map(|value| (place, value));
+            let (at, seen) = (path.to_owned(), with_place(&why.at, &why.seen));
+            self.0.push(Complaint { at, expected: why.expected, seen, update });
         }
     }
 
@@ -194,17 +199,26 @@ impl Judged {
         if let Some(takes) = &expect.takes {
             let seen = ended.took.as_secs_f64();
             let checked = takes.check(Some(&seen.into()), "");
-            self.check("expect.takes", checked.map_err(|why| Mismatch { seen: format!("{seen}s"), ..why }));
+            let text = seconds(ended.took);
+            let told = |why| Mismatch { seen: text.clone(), value: Some(text.as_str().into()), ..why };
+            self.check("expect.takes", checked.map_err(told));
         }
         for ((_, query), seen) in expect.queries.iter().zip(&ended.asked) {
             let checked = match seen {
                 Ok(seen) => at_path(seen, &query.at, "").and_then(|seen| query.is.check(Some(seen), &query.at)),
                 Err(why) => {
                     let seen = format!("the query {} is refused: {why}", query.query);
-                    Err(Mismatch { at: String::new(), expected: query.is.to_string(), seen })
+                    Err(Mismatch::new(query.is.to_string(), seen))
                 }
             };
             self.check(&query.path, checked);
+            // What is expected of an answer stands under its word, not under the place in the answer.
+            if let Some(Complaint { update: Some((place, _)), .. }) = self.0.last_mut()
+                && query.at != "tasks"
+                && place.starts_with(&query.path)
+            {
+                *place = format!("{}.equals", query.path);
+            }
         }
     }
 }
@@ -214,7 +228,7 @@ pub(crate) fn unmet(life: &Life<'_>) -> Vec<Complaint> {
     let waits = life.scene.people.iter().zip(&life.outside.cues).filter(|(_, state)| **state != CueState::Done);
     let complaint = |cue: &super::people::Cue| {
         let seen = format!("it never came to that; the run was over, or stood still, at {}", seconds(life.took()));
-        (cue.path.clone(), format!("{} happens", cue.shown()), seen)
+        Complaint::new(cue.path.clone(), format!("{} happens", cue.shown()), seen)
     };
     waits.map(|(cue, _)| complaint(cue)).collect()
 }
@@ -223,8 +237,11 @@ pub(crate) fn seconds(time: Duration) -> String {
     format!("{}s", time.as_secs_f64())
 }
 
+/// The key of an expectation about how often something happens.
+const TIMES: &str = "times";
+
 fn with_place(at: &str, seen: &str) -> String {
-    if at.is_empty() { seen.to_owned() } else { format!("{at}: {seen}") }
+    if at.is_empty() || at == TIMES { seen.to_owned() } else { format!("{at}: {seen}") }
 }
 
 pub(crate) fn cut(text: &str) -> String {
@@ -236,7 +253,7 @@ fn no_event(outside: &Outside, name: &str) -> Result<(), Mismatch> {
     let all = outside.runs.values().flat_map(|run| &run.turns).flat_map(|turn| &turn.events);
     let count = all.filter(|kind| kind.name() == name).count();
     let seen = format!("{count} times");
-    if count == 0 { Ok(()) } else { Err(Mismatch { at: String::new(), expected: format!("never {name}"), seen }) }
+    if count == 0 { Ok(()) } else { Err(Mismatch::new(format!("never {name}"), seen)) }
 }
 
 /// The names that calls can be about.
@@ -286,13 +303,13 @@ impl CallExpect {
         for name in [&self.about, &self.task, &self.agent].into_iter().flatten() {
             if let Some(meant) = names.slip(name) {
                 let seen = format!("there is no `{name}`; did you mean `{meant}`?");
-                return Err(Mismatch { at: String::new(), expected: self.shown(), seen });
+                return Err(Mismatch::new(self.shown(), seen));
             }
         }
         let count = outside.calls.iter().filter(|made| self.fits(made)).count();
         let at_least_one = Matcher::AtLeast(1.0);
         let times = times.or(self.times.as_ref()).unwrap_or(&at_least_one);
-        times.check(Some(&count.into()), "").map_err(|_| {
+        times.check(Some(&count.into()), "").map_err(|why| {
             let near: Vec<&Made> = outside.calls.iter().filter(|made| self.is_about(made)).collect();
             let seen = match (&self.prompt, near.as_slice()) {
                 (Some(_), [.., last]) => format!("{count} times; the last prompt: {}", cut(&last.asked.call.prompt)),
@@ -305,7 +322,7 @@ impl CallExpect {
                     format!("{count} times; {head}{}", cut(&all.join(", ")))
                 }
             };
-            Mismatch { at: String::new(), expected: format!("{} times {times}", self.shown()), seen }
+            Mismatch { at: TIMES.to_owned(), expected: format!("{} times {times}", self.shown()), seen, ..why }
         })
     }
 
@@ -349,11 +366,11 @@ impl NoteExpect {
             let known: Vec<&str> = first.data.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
             let seen =
                 format!("a note {} has no `{key}`{}; it has: {}", self.kind, or_near(key, &known), known.join(", "));
-            return Err(Mismatch { at: String::new(), expected: self.shown(), seen });
+            return Err(Mismatch::new(self.shown(), seen));
         }
         let at_least_one = Matcher::AtLeast(1.0);
         let times = times.or(self.times.as_ref()).unwrap_or(&at_least_one);
-        times.check(Some(&count.into()), "").map_err(|_| {
+        times.check(Some(&count.into()), "").map_err(|why| {
             let seen = match of_kind.is_empty() {
                 true => format!("no note {}", self.kind),
                 false => of_kind
@@ -366,9 +383,10 @@ impl NoteExpect {
                     .join("\n"),
             };
             Mismatch {
-                at: String::new(),
+                at: TIMES.to_owned(),
                 expected: format!("{} times {times}", self.shown()),
                 seen: format!("{count} times; {}", cut(&seen)),
+                ..why
             }
         })
     }

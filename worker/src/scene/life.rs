@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bosun_engine::clock::{Clock, VirtualClock};
-use bosun_engine::log::MemoryLog;
 use bosun_engine::testing::{Staged, Stepped, TestEnvironment, WorkerStep};
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
@@ -20,6 +19,7 @@ use serde_json::Value;
 use super::asked::Asked;
 use super::file::Scene;
 use super::judge::query_name;
+use super::medium::Medium;
 use super::orders::Orders;
 use super::outside::{Made, Outside};
 use super::rule::{Answer, missing_rule};
@@ -56,7 +56,7 @@ pub(crate) struct Attempt {
 
 /// What a crash at a commit leaves behind.
 pub(crate) struct Fork {
-    pub(crate) log: MemoryLog,
+    pub(crate) log: Medium,
     pub(crate) at: Timestamp,
     pub(crate) outside: Outside,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Life<'s> {
     workflows: &'s WorkflowRegistry,
     // Dropped before the log is looked at again.
     pub(super) worker: Stepped,
-    log: Arc<MemoryLog>,
+    log: Medium,
     pub(super) clock: VirtualClock,
     pub(super) attempts: Vec<Attempt>,
     pub(crate) outside: Outside,
@@ -84,8 +84,8 @@ pub(crate) struct Life<'s> {
 
 impl<'s> Life<'s> {
     /// A life from the very beginning.
-    pub(crate) fn begin(scene: &'s Scene, workflows: &'s WorkflowRegistry) -> Result<Self, Stuck> {
-        let log = MemoryLog::new([7; 16]);
+    pub(crate) fn begin(scene: &'s Scene, workflows: &'s WorkflowRegistry, disk: bool) -> Result<Self, Stuck> {
+        let log = Medium::fresh(disk).map_err(|why| Stuck::Refused(why.to_string()))?;
         Self::on(scene, workflows, log, BEGIN, Outside::new(scene.people.len()))
     }
 
@@ -97,11 +97,11 @@ impl<'s> Life<'s> {
     fn on(
         scene: &'s Scene,
         workflows: &'s WorkflowRegistry,
-        log: MemoryLog,
+        log: Medium,
         at: Timestamp,
         outside: Outside,
     ) -> Result<Self, Stuck> {
-        let (log, clock) = (Arc::new(log), VirtualClock::at(at));
+        let clock = VirtualClock::at(at);
         let worker = start(workflows, &log, &clock)?;
         Ok(Life {
             scene,
@@ -199,7 +199,8 @@ impl<'s> Life<'s> {
         if let Some(forks) = &mut self.forks {
             let mut outside = self.outside.clone();
             outside.lose(self.attempts.iter().map(|attempt| attempt.made.asked.id.as_str()));
-            forks.push(Fork { log: self.log.kill(), at: self.clock.now(), outside });
+            let log = self.log.killed().map_err(|why| Stuck::Refused(why.to_string()))?;
+            forks.push(Fork { log, at: self.clock.now(), outside });
         }
         Ok(())
     }
@@ -290,7 +291,7 @@ impl<'s> Life<'s> {
 
     /// Kills the worker and starts another one on what it has left.
     pub(super) fn kill(&mut self) -> Result<(), Stuck> {
-        let left = Arc::new(self.log.kill());
+        let left = self.log.killed().map_err(|why| Stuck::Refused(why.to_string()))?;
         self.outside.lose(self.attempts.iter().map(|attempt| attempt.made.asked.id.as_str()));
         self.attempts.clear();
         self.worker = start(self.workflows, &left, &self.clock)?;
@@ -363,8 +364,8 @@ impl<'s> Life<'s> {
     }
 }
 
-fn start(workflows: &WorkflowRegistry, log: &Arc<MemoryLog>, clock: &VirtualClock) -> Result<Stepped, Stuck> {
-    let mut options = WorkerOptions::new(DataDirectory::Log(log.clone()));
+fn start(workflows: &WorkflowRegistry, log: &Medium, clock: &VirtualClock) -> Result<Stepped, Stuck> {
+    let mut options = WorkerOptions::new(log.data());
     options.workflows = workflows.clone();
     options.clock = Clock::Virtual(clock.clone());
     options.shards = 1;

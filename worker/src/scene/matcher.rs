@@ -43,6 +43,14 @@ pub(crate) struct Mismatch {
     pub(crate) at: String,
     pub(crate) expected: String,
     pub(crate) seen: String,
+    /// What would have been right, where a plain value was expected.
+    pub(crate) value: Option<Value>,
+}
+
+impl Mismatch {
+    pub(crate) fn new(expected: impl Into<String>, seen: impl Into<String>) -> Self {
+        Mismatch { at: String::new(), expected: expected.into(), seen: seen.into(), value: None }
+    }
 }
 
 impl Matcher {
@@ -109,7 +117,9 @@ impl Matcher {
 
     /// Whether the value is as it must be; `None` is one that is not there.
     pub(crate) fn check(&self, seen: Option<&Value>, at: &str) -> Result<(), Mismatch> {
-        let wrong = || Mismatch { at: at.to_owned(), expected: self.to_string(), seen: shown(seen) };
+        let value = seen.filter(|_| matches!(self, Matcher::Value(_))).cloned();
+        let wrong =
+            || Mismatch { at: at.to_owned(), expected: self.to_string(), seen: shown(seen), value: value.clone() };
         let held = |holds: bool| if holds { Ok(()) } else { Err(wrong()) };
         match self {
             Matcher::All(all) => all.iter().try_for_each(|one| one.check(seen, at)),
@@ -183,7 +193,7 @@ fn part<'v>(value: &'v Value, key: &str, at: &str) -> Result<&'v Value, Mismatch
             }
             other => shown(Some(other)),
         };
-        Mismatch { at: at.to_owned(), expected: format!("something at `{key}`"), seen }
+        Mismatch { at: at.to_owned(), ..Mismatch::new(format!("something at `{key}`"), seen) }
     })
 }
 

@@ -15,52 +15,79 @@ mod file;
 mod judge;
 mod life;
 mod matcher;
+mod medium;
+mod mutate;
 mod names;
 mod orders;
 mod outside;
 mod people;
 mod rule;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod update;
 mod ways;
 mod world;
 
 pub use file::BadScene;
+pub use mutate::{Mutant, Mutation, mutate};
+pub use schema::{schema, schema_text};
 pub use ways::{Choice, Failure, Played, Way};
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bosun_engine::workflow::WorkflowRegistry;
 
+use crate::supervisor::FieldError;
+
 /// A scene that was read and can be played.
 #[derive(Debug, Clone)]
-pub struct SceneFile(file::Scene);
+pub struct SceneFile {
+    scene: file::Scene,
+    text: String,
+    folder: PathBuf,
+}
 
 impl SceneFile {
     /// Reads a scene; the files that it names are beside it.
     pub fn load(path: &Path) -> Result<SceneFile, BadScene> {
         let file = path.to_string_lossy().into_owned();
-        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        let read = |name: &str| {
-            let path = folder.join(name);
-            std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
-        };
         let text = std::fs::read_to_string(path).map_err(|why| BadScene {
             file: file.clone(),
-            why: crate::supervisor::FieldError { path: "the file".to_owned(), problem: why.to_string() },
+            why: FieldError { path: "the file".to_owned(), problem: why.to_string() },
         })?;
-        file::Scene::read(&file, &text, &read).map(SceneFile)
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        let scene = file::Scene::read(&file, &text, &beside(&folder))?;
+        Ok(SceneFile { scene, text, folder })
     }
 
     pub fn file(&self) -> &str {
-        &self.0.file
+        &self.scene.file
     }
     pub fn sentence(&self) -> &str {
-        &self.0.sentence
+        &self.scene.sentence
     }
     pub fn rows(&self) -> &[String] {
-        &self.0.rows
+        &self.scene.rows
     }
     /// Plays it in the ways that are chosen.
     pub fn play(&self, workflows: &WorkflowRegistry, choice: &Choice) -> Played {
-        ways::play(&self.0, workflows, choice)
+        ways::play(&self.scene, workflows, choice)
+    }
+
+    /// The file's text with what was seen in place of what was expected, and how many places that are.
+    pub fn updated(&self, played: &Played) -> (String, usize) {
+        let straight = played.failures.iter().filter(|failure| failure.way == Way::Straight);
+        let updates: Vec<_> = straight.filter_map(|failure| failure.update.clone()).collect();
+        update::updated(&self.text, &updates)
+    }
+}
+
+/// Reads files by their names beside a scene.
+fn beside(folder: &Path) -> impl Fn(&str) -> Result<String, String> {
+    let folder = folder.to_owned();
+    move |name| {
+        let path = folder.join(name);
+        std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
     }
 }

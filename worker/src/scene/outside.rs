@@ -52,8 +52,22 @@ pub(crate) enum CueState {
     Done,
 }
 
-/// What went wrong with an act: expected, seen.
-pub(crate) type Complaint = (String, String, String);
+/// What is not as it was expected.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Complaint {
+    /// The path of the expectation, or what all scenes must hold.
+    pub(crate) at: String,
+    pub(crate) expected: String,
+    pub(crate) seen: String,
+    /// The place in the file and the value that would have been right, where a plain value was expected.
+    pub(crate) update: Option<(String, Value)>,
+}
+
+impl Complaint {
+    pub(crate) fn new(at: impl Into<String>, expected: impl Into<String>, seen: impl Into<String>) -> Self {
+        Complaint { at: at.into(), expected: expected.into(), seen: seen.into(), update: None }
+    }
+}
 
 /// See the module.
 #[derive(Clone, Default)]

@@ -20,7 +20,7 @@ use super::rule::id;
 use crate::supervisor::FieldError;
 use crate::supervisor::fields::Fields;
 
-const KEYS: [&str; 20] = [
+pub(super) const KEYS: [&str; 20] = [
     "at", "when", "after", "do", "by", "name", "input", "comment", "feedback", "action", "answer", "message", "tasks",
     "reason", "timeout", "task", "result", "version", "answers", "refused",
 ];

@@ -20,7 +20,7 @@ use crate::supervisor::FieldError;
 use crate::supervisor::fields::Fields;
 use crate::supervisor::outbox::Purpose;
 
-const KEYS: [&str; 11] =
+pub(super) const KEYS: [&str; 11] =
     ["on", "agent", "task", "attempt", "round", "role", "contains", "with", "say", "fail", "after"];
 
 /// See the module.

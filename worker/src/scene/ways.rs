@@ -61,6 +61,8 @@ pub struct Choice {
     /// Names of ways; all if there are none.
     pub ways: Vec<String>,
     pub seed: u64,
+    /// On directories, as a worker has them; in memory otherwise.
+    pub disk: bool,
 }
 
 impl Choice {
@@ -80,6 +82,8 @@ pub struct Failure {
     pub last: Vec<String>,
     /// The histories of the failing life: the first run's, as a file's text.
     pub history: Option<String>,
+    /// The place in the scene's file and the value that was seen there, where a plain value was expected.
+    pub update: Option<(String, Value)>,
 }
 
 /// What became of a scene.
@@ -125,7 +129,7 @@ impl Play<'_> {
 
     /// The straight way. Nothing if it fails.
     fn straight(&mut self) -> Option<(Ended, Outside, Vec<Fork>, Orders)> {
-        let begun = Life::begin(self.scene, self.workflows);
+        let begun = Life::begin(self.scene, self.workflows, self.choice.disk);
         let mut life = begun.map_err(|stuck| self.fail(Way::Straight, None, stuck.complaint())).ok()?;
         life.asked = Some(Vec::new());
         life.orders = Some(Orders::default());
@@ -152,7 +156,7 @@ impl Play<'_> {
             complaints.extend(unmet(life));
         }
         if let Some(twice) = life.outside.twice.first() {
-            complaints.push(("all scenes".into(), "every call is made once".into(), format!("made twice: {twice}")));
+            complaints.push(Complaint::new("all scenes", "every call is made once", format!("made twice: {twice}")));
         }
         if let Some(straight) = straight.filter(|_| complaints.is_empty()) {
             complaints.extend(other_end(&straight.digest, &ended.digest));
@@ -164,11 +168,12 @@ impl Play<'_> {
         (!failed).then_some(ended)
     }
 
-    fn fail(&mut self, way: Way, outside: Option<&Outside>, (at, expected, seen): Complaint) {
+    fn fail(&mut self, way: Way, outside: Option<&Outside>, complaint: Complaint) {
+        let Complaint { at, expected, seen, update } = complaint;
         let last = outside.map(|outside| outside.last_events(LAST_EVENTS, BEGIN)).unwrap_or_default();
         let history = outside.and_then(|outside| History::new(outside.history(outside.root?)).ok());
         let history = history.map(|history| history.to_json());
-        self.played.failures.push(Failure { way, at, expected, seen, last, history });
+        self.played.failures.push(Failure { way, at, expected, seen, last, history, update });
     }
 
     /// Every run's history fits the code; nobody is there who could be called.
@@ -183,7 +188,7 @@ impl Play<'_> {
                 },
             };
             let expected = format!("run {run} replays without a call, to the same end");
-            return self.fail(Way::Replay, Some(outside), ("all scenes".into(), expected, seen));
+            return self.fail(Way::Replay, Some(outside), Complaint::new("all scenes", expected, seen));
         }
     }
 
@@ -231,7 +236,7 @@ impl Play<'_> {
     /// One order; nothing if it fails.
     fn order(&mut self, straight: &Ended, orders: Orders) -> Option<Orders> {
         self.played.orders += 1;
-        let mut life = match Life::begin(self.scene, self.workflows) {
+        let mut life = match Life::begin(self.scene, self.workflows, self.choice.disk) {
             Ok(life) => life,
             Err(stuck) => {
                 self.fail(Way::Permute(orders.shown()), None, stuck.complaint());
@@ -256,21 +261,18 @@ fn other_end(straight: &Value, seen: &Value) -> Option<Complaint> {
     let expected = format!("the same end as straight: {} = {}", first.path, value(&first.before));
     let more = if changes.len() > 1 { format!(" (and {} more differences)", changes.len() - 1) } else { String::new() };
     let hint = "\nwhere the order must decide, say `order: matters`";
-    Some(("all scenes".into(), expected, format!("{}{more}{hint}", value(&first.after))))
+    Some(Complaint::new("all scenes", expected, format!("{}{more}{hint}", value(&first.after))))
 }
 
 impl Stuck {
     fn complaint(self) -> Complaint {
-        let (at, expected, seen) = match self {
+        match self {
             Stuck::NoAnswer { call, rule } => {
-                ("world".into(), format!("a rule that answers {call}; for example\n{rule}"), "no rule fits".to_owned())
+                Complaint::new("world", format!("a rule that answers {call}; for example\n{rule}"), "no rule fits")
             }
-            Stuck::Refused(why) => ("the run".into(), "it starts and goes on".to_owned(), why),
-            Stuck::Endless => {
-                ("the run".into(), "it comes to an end".to_owned(), "it goes on for ever; give `until:`".to_owned())
-            }
-            Stuck::Held(why) => ("the run".into(), "the code fits what it did".to_owned(), why),
-        };
-        (at, expected, seen)
+            Stuck::Refused(why) => Complaint::new("the run", "it starts and goes on", why),
+            Stuck::Endless => Complaint::new("the run", "it comes to an end", "it goes on for ever; give `until:`"),
+            Stuck::Held(why) => Complaint::new("the run", "the code fits what it did", why),
+        }
     }
 }

@@ -10,5 +10,6 @@ mod accepted;
 mod acts;
 mod bounded;
 mod lives;
+mod scenes;
 
 bosun_replay::trip_wires!();

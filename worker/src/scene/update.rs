@@ -1,0 +1,158 @@
+//! Expectations rewritten to what was seen, in the file itself (`bosun test --update`).
+//!
+//! Invariant: only plain values change, each in its place; comments and everything else stay as they are written. What is
+//! expected by a word such as `contains`, or is not written down, is left to a person.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use serde_saphyr::Spanned;
+
+/// A value with its place in the text.
+enum Node {
+    Leaf(Value),
+    List(Vec<Spanned<Node>>),
+    Mapping(BTreeMap<String, Spanned<Node>>),
+}
+
+/// The text with new values at these places, and how many there were that could be changed.
+pub(crate) fn updated(text: &str, updates: &[(String, Value)]) -> (String, usize) {
+    let Ok(root) = serde_saphyr::from_str::<Spanned<Node>>(text) else { return (text.to_owned(), 0) };
+    let mut edits: BTreeMap<(usize, usize), String> = BTreeMap::new();
+    for (place, value) in updates {
+        let words = ["equals", "is"];
+        let found = find(&root, place).or_else(|| {
+            let (above, last) = place.rsplit_once('.')?;
+            // `is` for `equals`; the status of a task stands for the task.
+            words.contains(&last).then(|| find(&root, &format!("{above}.is"))).flatten().or_else(|| find(&root, above))
+        });
+        let Some((span, old)) = found.and_then(|node| place_of(text, node)) else { continue };
+        if matches!(value, Value::Object(_) | Value::Array(_)) || old == *value {
+            continue;
+        }
+        edits.insert(span, written(value));
+    }
+    let mut new = text.to_owned();
+    for ((begin, end), value) in edits.iter().rev() {
+        new.replace_range(*begin..*end, value);
+    }
+    (new, edits.len())
+}
+
+/// Where a plain value stands: its bytes, checked to be that value.
+fn place_of(text: &str, node: &Spanned<Node>) -> Option<((usize, usize), Value)> {
+    let Node::Leaf(value) = &node.value else { return None };
+    let begin = usize::try_from(node.defined.span().byte_offset()?).ok()?;
+    let length = usize::try_from(node.defined.span().byte_len()?).ok()?;
+    let slice = text.get(begin..begin + length)?;
+    let read: Value = serde_saphyr::from_str(slice).ok()?;
+    (read == *value).then(|| ((begin, begin + length), value.clone()))
+}
+
+/// A value as YAML writes it on one line.
+fn written(value: &Value) -> String {
+    let Value::String(text) = value else { return value.to_string() };
+    let plain = text.chars().all(|c| c.is_alphanumeric() || " _-./".contains(c))
+        && text.chars().next().is_some_and(char::is_alphabetic)
+        && text.trim() == text
+        && serde_saphyr::from_str::<Value>(text).is_ok_and(|read| read == *value);
+    // JSON is YAML.
+    if plain { text.clone() } else { value.to_string() }
+}
+
+/// The node at `expect.report.tasks.dump`; keys may hold dots.
+fn find<'n>(node: &'n Spanned<Node>, path: &str) -> Option<&'n Spanned<Node>> {
+    let path = path.trim_start_matches('.');
+    if path.is_empty() {
+        return Some(node);
+    }
+    match &node.value {
+        Node::Leaf(_) => None,
+        Node::List(list) => {
+            let (number, rest) = path.strip_prefix('[')?.split_once(']')?;
+            find(list.get(number.parse::<usize>().ok()?)?, rest)
+        }
+        Node::Mapping(map) => map.iter().find_map(|(key, inner)| {
+            let rest = path.strip_prefix(key.as_str())?;
+            (rest.is_empty() || rest.starts_with(['.', '['])).then(|| find(inner, rest)).flatten()
+        }),
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NodeVisitor)
+    }
+}
+
+struct NodeVisitor;
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
+        Ok(Node::Leaf(value.into()))
+    }
+    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
+        Ok(Node::Leaf(value.into()))
+    }
+    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
+        Ok(Node::Leaf(value.into()))
+    }
+    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
+        Ok(Node::Leaf(value.into()))
+    }
+    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
+        Ok(Node::Leaf(value.into()))
+    }
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::Leaf(Value::Null))
+    }
+    fn visit_none<E>(self) -> Result<Node, E> {
+        Ok(Node::Leaf(Value::Null))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+        let mut list = Vec::new();
+        while let Some(one) = seq.next_element()? {
+            list.push(one);
+        }
+        Ok(Node::List(list))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut all = BTreeMap::new();
+        while let Some((key, value)) = map.next_entry::<String, _>()? {
+            all.insert(key, value);
+        }
+        Ok(Node::Mapping(all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn plain_values_change_in_their_place_and_comments_stay() {
+        let text = "scene: it goes  # a sentence\nexpect:\n  outcome: completed # hoped\n  calls: [{ greet: any, times: 1 }]\n  at: { 1.5s: { query: plan, path: a.b, equals: \"x: y\" } }\n  text: { contains: done }\n";
+        let updates = [
+            ("expect.outcome".to_owned(), json!("failed")),
+            ("expect.calls[0].times".to_owned(), json!(2)),
+            ("expect.at.1.5s.equals".to_owned(), json!("a: b")),
+            ("expect.text".to_owned(), json!("other")),
+            ("expect.nothing".to_owned(), json!(1)),
+        ];
+        let (new, count) = updated(text, &updates);
+        let expected = text
+            .replace("completed # hoped", "failed # hoped")
+            .replace("times: 1", "times: 2")
+            .replace("\"x: y\"", "\"a: b\"");
+        assert_eq!((new, count), (expected, 3));
+    }
+}
