@@ -23,6 +23,7 @@ use super::supervise::ask;
 use crate::backend::CallError;
 use crate::supervisor::run::SUPERVISOR;
 use crate::supervisor::team::registry::DEPTH_VARIABLE;
+use crate::supervisor::{TaskStatus, success};
 
 /// Name and content, short enough to read: `plan-audit-3f9a1c20b7d4`.
 pub(super) fn workflow_id(plan: &PlanFile) -> Result<WorkflowId, CliError> {
@@ -188,7 +189,7 @@ fn report(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
     }
     let status = output.as_ref().and_then(|output| output.get("status")).and_then(Value::as_str);
     if status == Some("partial") {
-        cx.screen.note("the final task is completed, but not every task is");
+        cx.screen.note(&part(output.as_ref().unwrap_or(&Value::Null)));
     }
     match Exit::of_outcome(&result.outcome) {
         Exit::WorkflowFailed => {
@@ -198,6 +199,16 @@ fn report(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
         }
         exit => Ok(exit),
     }
+}
+
+/// What of a run that ended as partial is done, and what is not: as its tasks stand, and nothing else.
+fn part(output: &Value) -> String {
+    let status = |task: &Value| serde_json::from_value::<TaskStatus>(task["status"].clone()).ok();
+    let id = |task: &Value| value_text(&task["task_id"]);
+    let tasks = output["tasks"].as_array().into_iter().flatten();
+    let tasks: Vec<(String, TaskStatus)> = tasks.filter_map(|task| Some((id(task), status(task)?))).collect();
+    let excused = if output["success"] == Value::Bool(true) { ", as the spec allows" } else { "" };
+    format!("partial{excused}: {}", success::summary(&tasks))
 }
 
 /// A plan that failed carries its report in the details of its failure.

@@ -34,6 +34,7 @@ pub mod routing;
 pub mod run;
 mod shape;
 pub mod spec;
+pub mod success;
 mod task;
 pub mod team;
 mod work;

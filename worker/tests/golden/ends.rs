@@ -23,7 +23,7 @@ pub(crate) const ENDS: [End; 60] = [
     ("flow-supervisor-per-task", "failure", "partial", 5, "An outline without slides."),
     ("flow-supervisor-per-task", "human", "completed", 3, "A talk."),
     ("flow-plan-and-execute", "happy", "completed", 6, "The database has moved."),
-    ("flow-plan-and-execute", "failure", "partial", 6, "The database has not moved."),
+    ("flow-plan-and-execute", "failure", "partial", 4, "The database has not moved."),
     ("flow-plan-and-execute", "human", "completed", 6, "The database has moved."),
     ("flow-coordinator", "happy", "completed", 1, r#"{"a":"answer of a","b":"answer of b","c":"answer of c"}"#),
     ("flow-coordinator", "failure", "partial", 1, r#"{"a":"answer of a","c":"answer of c"}"#),

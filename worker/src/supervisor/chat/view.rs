@@ -124,6 +124,10 @@ impl GroupChat {
     pub fn receivers(&self, message: &ChatMessage) -> Vec<&str> {
         self.names().into_iter().filter(|name| *name != message.from).collect()
     }
+    /// Whether anything was said in this run beyond what it was opened with.
+    pub fn has_spoken(&self) -> bool {
+        self.messages.len() > self.run_from + self.opened
+    }
     pub fn is_over(&self) -> bool {
         self.end.is_some()
     }

@@ -9,6 +9,7 @@ use serde_json::{Map, json};
 use super::schedule::Dependencies;
 use super::*;
 use crate::supervisor::model::SupervisorFeedback;
+use crate::supervisor::spec::OnIdle;
 
 pub(super) const NO_CHANGES: &str = "No scheduler changes this cycle.";
 
@@ -24,7 +25,7 @@ impl Graph {
         if self.in_cycle {
             self.end_cycle(gates, out);
         }
-        if self.phase != Phase::Executing {
+        if self.phase != Phase::Executing || self.is_idle(gates, out) {
             return;
         }
         if self.rules.max_steps.is_some_and(|most| self.cycle >= most) {
@@ -45,6 +46,20 @@ impl Graph {
             return self.stop(gates, out);
         }
         self.ask_decision(out);
+    }
+
+    /// Tasks are left of which none may run, and the spec says what is done then: the supervisor is not asked.
+    fn is_idle(&mut self, gates: &mut dyn Gates, out: &mut Outbox) -> bool {
+        let left: Vec<&Task> = self.open.iter().filter_map(|id| self.task(id)).collect();
+        if left.is_empty() || left.iter().any(|task| self.may_run(task)) {
+            return false;
+        }
+        match self.rules.on_idle {
+            None => return false,
+            Some(OnIdle::Wait) => {}
+            Some(OnIdle::Complete) => self.stop(gates, out),
+        }
+        true
     }
 
     fn claim_chosen(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {

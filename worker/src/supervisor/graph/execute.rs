@@ -132,13 +132,14 @@ impl Graph {
             extra.insert("strategy".to_owned(), strategy);
         }
         let context = self.context_of(id, extra);
+        let agent = self.task(id).and_then(|task| self.who(task).name());
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         task.tries += 1;
         let attempt = task.tries;
         let mut call = Call::new(format!("execute/{id}/{attempt}"), Purpose::ExecuteWorker, context)
             .task(id.clone(), attempt)
             .round(self.iteration.max(self.cycle));
-        call.agent = task.agent.clone().or_else(|| task.capability.clone());
+        call.agent = agent;
         call.prompt = prompt_of(Purpose::ExecuteWorker, &call.context);
         let mut record = Attempt::begin(attempt, call.agent.clone(), out.now());
         record.prompt_hash = prompt_hash(&call);
@@ -163,7 +164,7 @@ impl Graph {
         put("feedback", task.open_feedback().map(Value::from));
         put("supervisor_feedback", task.supervisor_feedback.as_ref().map(|feedback| feedback.text.clone().into()));
         put("role", task.role.clone().map(Value::from));
-        put("agent", task.agent.clone().map(Value::from));
+        put("agent", self.who(task).name().filter(|name| Some(name) != task.capability.as_ref()).map(Value::from));
         put("capability", task.capability.clone().map(Value::from));
         put("action", task.action.clone().map(Value::from));
         put("parameters", (!task.params.is_empty()).then(|| Value::Object(task.params.clone())));
@@ -299,7 +300,8 @@ impl Graph {
         task.error = Some(TaskError { kind: "worker-error".into(), message: why.clone() });
         task.attempt_count += u32::from(self.rules.selection == Selection::Supervisor);
         let failures = task.attempts.iter().filter(|record| record.outcome == AttemptOutcome::Failed).count();
-        let own = task.agent.as_ref().or(task.capability.as_ref()).and_then(|agent| self.rules.agent_tries.get(agent));
+        let who = task.attempts.last().and_then(|record| record.agent.as_ref());
+        let own = who.and_then(|agent| self.rules.agent_tries.get(agent));
         let limit = own.copied().unwrap_or(self.rules.tries);
         out.note(NoteKind::AttemptFailed, json!({ "task": id, "attempt": attempt, "error": why }));
         self.set(id, TaskStatus::Errored, Actor::Worker, "worker-error", out);

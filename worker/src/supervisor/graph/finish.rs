@@ -8,6 +8,7 @@ use serde_json::{Map, json};
 use super::*;
 use crate::supervisor::model::{CancelReason, TaskError};
 use crate::supervisor::shape::Shape;
+use crate::supervisor::success::{self, Claim, Excuses, Standing};
 
 /// The timer of the run's time.
 pub(super) const WALL: &str = "budget/wall";
@@ -16,6 +17,9 @@ pub(super) const WALL: &str = "budget/wall";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GraphOutcome {
     pub phase: Phase,
+    /// Whether all that was planned was done, or is excused by a rule of the spec (see `success`).
+    #[serde(default)]
+    pub success: bool,
     /// For programs: `too_many_failures`, `planning_failed` ...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
@@ -107,6 +111,7 @@ impl Graph {
     pub fn abort(&mut self, code: &str, error: String, details: Value, gates: &mut dyn Gates, out: &mut Outbox) {
         let outcome = GraphOutcome {
             phase: Phase::Failed,
+            success: false,
             code: Some(code.to_owned()),
             error: Some(error.clone()),
             details,
@@ -125,6 +130,7 @@ impl Graph {
         self.give_up_all(CancelReason::RunCancelled, &text, gates, out);
         let outcome = GraphOutcome {
             phase: Phase::Cancelled,
+            success: false,
             code: None,
             error: Some(text),
             details: Value::Null,
@@ -248,7 +254,7 @@ impl Graph {
         };
         let tasks = self.plan.in_order();
         let completed = tasks.iter().filter(|task| task.status == TaskStatus::Completed).count();
-        let status = if self.failures().is_empty() { Phase::Completed } else { Phase::Partial };
+        let status = self.claims(true).phase;
         json!({ "goal": self.plan.objective, "status": status, "tasks": tasks.iter().map(task).collect::<Vec<_>>(),
             "completedSteps": completed, "totalSteps": tasks.len() })
     }
@@ -266,9 +272,11 @@ impl Graph {
             let text = Value::String(text.clone());
             return self.end_with(Some(text), out);
         }
-        // The same text twice says nothing more (SHN-48).
-        let mut seen = BTreeSet::new();
-        results.retain(|(_, value)| !text_of(value).trim().is_empty() && seen.insert(value.to_string()));
+        if self.rules.dedupe {
+            // The same text twice says nothing more (SHN-48); elsewhere every accepted result is told (FSS-42).
+            let mut seen = BTreeSet::new();
+            results.retain(|(_, value)| !text_of(value).trim().is_empty() && seen.insert(value.to_string()));
+        }
         let listed: Vec<Value> =
             results.into_iter().map(|(id, result)| json!({ "id": id, "result": result })).collect();
         let failures = self.failures();
@@ -277,7 +285,7 @@ impl Graph {
         let context = json!({
             "goal": self.plan.objective, "results": listed, "failures": failures, "first_error": first_error,
             "overall_assessment": self.overall_assessment, "schema": self.rules.output_schema,
-            "error": (self.synthesis_tries > 1).then(|| self.errors.last().cloned()).flatten(),
+            "error": self.synthesis_error,
         });
         let prompt = prompt_of(Purpose::Synthesize, &context);
         let call = Call::new(format!("synthesize/{}", self.synthesis_tries), Purpose::Synthesize, context)
@@ -314,7 +322,9 @@ impl Graph {
                 self.end_with(Some(value), out);
             }
             Err(why) if self.synthesis_tries < self.rules.synthesis_tries => {
-                self.errors.push(why);
+                // What comes right in the end was no error of the run.
+                out.note(NoteKind::SynthesisRecorded, json!({ "try": self.synthesis_tries, "refused": why }));
+                self.synthesis_error = Some(why);
                 self.synthesize(gates, out);
             }
             Err(why) => self.abort("synthesis_failed", format!("synthesis failed: {why}"), Value::Null, gates, out),
@@ -331,11 +341,8 @@ impl Graph {
 
     /// Tasks that gave nothing, each with its reason, in plan order.
     pub fn failures(&self) -> Vec<String> {
-        let failed = |task: &&Task| {
-            !matches!(task.status, TaskStatus::Completed)
-                && !matches!(task.cancelled, Some(CancelReason::Superseded))
-                && !matches!(task.skipped, Some(crate::supervisor::model::SkipReason::NotNeeded))
-        };
+        let standings = success::standings(&self.plan, self.excuses());
+        let failed = |task: &&Task| matches!(standings.get(&task.id), Some(Standing::Open | Standing::Excused) | None);
         let text = |task: &Task| {
             let why = task.error.as_ref().map(|error| format!(": {}", error.message));
             let why = why.or_else(|| self.why_not(&task.id).map(|why| format!(": {why}"))).unwrap_or_default();
@@ -356,19 +363,24 @@ impl Graph {
         }
     }
 
+    /// What the rules excuse.
+    fn excuses(&self) -> Excuses {
+        Excuses {
+            skipped_errors: self.rules.on_exhausted == OnExhausted::Skip,
+            failures_below_threshold: self.rules.threshold_bp.is_some(),
+            final_task_counts: self.rules.synthesis == Synthesis::FinalTask,
+        }
+    }
+
+    /// What the run may say of itself as it stands.
+    fn claims(&self, has_result: bool) -> Claim {
+        let needs_result = self.rules.synthesis == Synthesis::FinalTask;
+        success::of_tasks(&self.plan, self.excuses(), has_result, needs_result, !self.errors.is_empty())
+    }
+
     fn end_with(&mut self, result: Option<Value>, out: &mut Outbox) {
         let failures = self.failures();
-        let none_completed =
-            !self.plan.tasks.is_empty() && !self.plan.tasks.values().any(|task| task.status == TaskStatus::Completed);
-        let without = self.rules.synthesis == Synthesis::FinalTask && result.is_none();
-        let stuck = self.rules.on_exhausted == OnExhausted::Failed
-            && none_completed
-            && self.rules.synthesis != Synthesis::Merge;
-        let phase = match (failures.is_empty() && self.errors.is_empty(), without || (stuck && result.is_none())) {
-            (_, true) => Phase::Failed,
-            (true, false) => Phase::Completed,
-            (false, false) => Phase::Partial,
-        };
+        let Claim { phase, success } = self.claims(result.is_some());
         let error = (phase == Phase::Failed).then(|| {
             self.errors.first().cloned().unwrap_or_else(|| match failures.is_empty() {
                 true => "the run has no result".to_owned(),
@@ -377,7 +389,7 @@ impl Graph {
         });
         let details = json!({ "failures": failures });
         let code = (phase == Phase::Failed).then(|| "no_result".to_owned());
-        self.close(GraphOutcome { phase, code, error, details, final_result: result }, out);
+        self.close(GraphOutcome { phase, success, code, error, details, final_result: result }, out);
     }
 }
 

@@ -81,6 +81,10 @@ pub trait Gates {
     fn unmatched(&mut self, task: &crate::supervisor::model::TaskId, wanted: &str, out: &mut Outbox) {
         let _ = (task, wanted, out);
     }
+    /// A reviewer hands a task upward, in these words (FSS-25).
+    fn escalated(&mut self, task: &crate::supervisor::model::TaskId, words: &str, out: &mut Outbox) {
+        let _ = (task, words, out);
+    }
     /// What the worker is told beyond the task itself: messages, role, memory.
     fn context(&mut self, task: &Task, out: &mut Outbox) -> Map<String, Value> {
         let _ = (task, out);

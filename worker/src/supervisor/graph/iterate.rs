@@ -6,7 +6,9 @@
 use serde_json::{Map, json};
 
 use super::*;
-use crate::supervisor::model::{CancelReason, Feedback, FeedbackFrom, PlanOrigin};
+use crate::supervisor::model::{CancelReason, Feedback, FeedbackFrom, PlanOrigin, TaskError};
+use crate::supervisor::spec::OnIdle;
+use crate::supervisor::success::DROPPED;
 
 impl Graph {
     /// Whether nothing runs and nothing may: what is left waits for something that will not come by itself.
@@ -32,7 +34,9 @@ impl Graph {
         let awaiting =
             self.open.iter().filter_map(|id| self.task(id)).any(|task| task.status == TaskStatus::AwaitingReview);
         match self.rules.review {
-            ReviewScope::Iteration if awaiting => self.ask_iteration_review(out),
+            ReviewScope::Iteration if awaiting => self.ask_iteration_review(None, out),
+            // Somebody may still change the plan so that the rest can be done.
+            _ if self.rules.on_idle == Some(OnIdle::Wait) && !self.open.is_empty() => {}
             _ => self.finish(gates, out),
         }
     }
@@ -47,7 +51,8 @@ impl Graph {
         }
     }
 
-    fn ask_iteration_review(&mut self, out: &mut Outbox) {
+    /// `refused`: what was wrong with the review before.
+    fn ask_iteration_review(&mut self, refused: Option<&str>, out: &mut Outbox) {
         let shown = |task: &&Task| {
             task.status == TaskStatus::AwaitingReview
                 || (self.rules.review_sees_accepted && task.status == TaskStatus::Completed)
@@ -55,28 +60,41 @@ impl Graph {
         let view =
             |task: &Task| json!({ "taskId": task.id, "goal": task.goal, "result": task.result, "status": task.status });
         let results: Vec<Value> = self.plan.in_order().into_iter().filter(shown).map(view).collect();
-        let context = json!({
+        let mut context = json!({
             "goal": self.plan.objective, "iteration": self.iteration, "results": results,
             "criteria": self.rules.criteria,
         });
-        let prompt = prompt_of(Purpose::Review, &context);
-        let call = Call::new(format!("review/{}", self.iteration), Purpose::Review, context)
-            .round(self.iteration)
-            .prompt(prompt);
-        self.snapshot_plan("results", out);
+        let mut prompt = prompt_of(Purpose::Review, &context);
+        if let Some(why) = refused {
+            context["error"] = why.into();
+            prompt += &format!("\n\nYour last review was not taken: {why}");
+        }
+        self.review_tries = if refused.is_some() { self.review_tries + 1 } else { 1 };
+        let key = match self.review_tries {
+            1 => format!("review/{}", self.iteration),
+            again => format!("review/{}/{again}", self.iteration),
+        };
+        let call =
+            Call::new(key, Purpose::Review, context).attempt(self.review_tries).round(self.iteration).prompt(prompt);
+        if refused.is_none() {
+            self.snapshot_plan("results", out);
+        }
         self.enter(Phase::Reviewing, out);
         self.call(Pending::ReviewIteration, call, out);
     }
 
-    /// FSS-08, FSS-09: a review that does not conform ends the run; one that does is applied task by task.
+    /// FSS-08, FSS-09: a review that conforms is applied task by task; one that does not is asked for again, and after
+    /// the last time what it was about has no verdict. What was accepted before stays accepted.
     pub(super) fn iteration_reviewed(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let review = match answer
-            .map_err(|why| why.to_string())
-            .and_then(|value| read::<ReviewOutput>("review", &value))
-        {
-            Ok(review) => review,
-            Err(why) => return self.abort("review_failed", format!("review failed: {why}"), Value::Null, gates, out),
-        };
+        let review =
+            match answer.map_err(|why| why.to_string()).and_then(|value| read::<ReviewOutput>("review", &value)) {
+                Ok(review) => review,
+                Err(why) if self.review_tries < self.rules.review_tries => {
+                    out.note(NoteKind::ReviewRecorded, json!({ "iteration": self.iteration, "refused": why }));
+                    return self.ask_iteration_review(Some(&why), out);
+                }
+                Err(why) => return self.not_reviewed(&why, gates, out),
+            };
         self.charge(review.tokens, 0);
         self.overall_assessment = Some(review.overall_assessment.clone());
         for assessment in &review.assessments {
@@ -84,6 +102,24 @@ impl Graph {
         }
         self.snapshot_plan("review", out);
         self.after_review(review.needs_replanning, gates, out);
+    }
+
+    /// Nobody gave a verdict: what awaited it has failed. A run that has nothing else to show fails with it.
+    fn not_reviewed(&mut self, why: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        let text = format!("review failed: {why}");
+        if !self.plan.tasks.values().any(|task| task.status == TaskStatus::Completed) {
+            return self.abort("review_failed", text, Value::Null, gates, out);
+        }
+        let awaiting = |task: &&Task| task.status == TaskStatus::AwaitingReview;
+        let ids: Vec<TaskId> = self.plan.in_order().into_iter().filter(awaiting).map(|task| task.id.clone()).collect();
+        self.errors.push(text);
+        for id in ids {
+            self.reviewer_failed(&id, why.to_owned(), gates, out);
+            if self.phase.is_terminal() {
+                return;
+            }
+        }
+        self.finish(gates, out);
     }
 
     pub(super) fn apply_assessment(&mut self, assessment: &Assessment, gates: &mut dyn Gates, out: &mut Outbox) {
@@ -107,7 +143,21 @@ impl Graph {
             VerdictKind::Escalate => TaskStatus::Escalated,
             VerdictKind::NeedsRevision => TaskStatus::NeedsRevision,
         };
-        if self.set(id, to, Actor::Critic, "reviewed", out) && to.is_terminal() {
+        if assessment.verdict == VerdictKind::Escalate {
+            self.escalate(id, &assessment.feedback, gates, out);
+        } else if self.set(id, to, Actor::Critic, "reviewed", out) && to.is_terminal() {
+            self.tell_ended(id, gates, out);
+        }
+    }
+
+    /// FSS-25: a task that the reviewer hands upward is shown to people with the reviewer's words, and is never planned
+    /// again.
+    pub(super) fn escalate(&mut self, id: &TaskId, words: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            task.error = Some(TaskError { kind: "escalated".into(), message: words.to_owned() });
+        }
+        if self.set(id, TaskStatus::Escalated, Actor::Critic, "escalated", out) {
+            gates.escalated(id, words, out);
             self.tell_ended(id, gates, out);
         }
     }
@@ -135,8 +185,11 @@ impl Graph {
         out: &mut Outbox,
     ) -> Result<(), String> {
         let runs = |task: &Task| origin == PlanOrigin::Human && task.is_in_flight();
-        let kept = |status: TaskStatus| matches!(status, TaskStatus::Completed | TaskStatus::Escalated);
+        // Where steps are planned anew one by one, a known name is a new step beside the one that is done (FSP-06).
+        let anew = self.rules.evaluator;
+        let kept = |status: TaskStatus| !anew && matches!(status, TaskStatus::Completed | TaskStatus::Escalated);
         let (mut renamed, mut fresh, mut again) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut over: Vec<TaskId> = Vec::new();
         let named: BTreeSet<TaskId> = planned.iter().filter_map(|task| task.id.clone()).collect();
         for task in planned {
             let id = match &task.id {
@@ -147,7 +200,7 @@ impl Graph {
                 return Err(format!("task {id} is being done; cancel it, or leave it out of the new plan"));
             }
             match self.task(&id).map(|task| task.status) {
-                Some(status) if kept(status) => {} // accepted work is never redone
+                Some(status) if kept(status) => over.push(id), // accepted work is never redone
                 Some(status) if status.is_terminal() => {
                     let new = self.free_name(&id, &fresh);
                     renamed.insert(id.clone(), new.clone());
@@ -165,8 +218,13 @@ impl Graph {
         // All that can be wrong with the plan is found before anything is said of it.
         again.iter().try_for_each(|(id, planned)| self.relink(id, planned, &renamed))?;
         self.plan.origin = origin;
+        for id in over {
+            let why = format!("task {id} is over; accepted work is not planned again. Give new work an id of its own");
+            out.note(NoteKind::ActionRefused, json!({ "action": "replan", "task": id, "why": why }));
+            self.refused_in_plan.push(why);
+        }
         for id in left {
-            self.supersede(&id, gates, out);
+            self.supersede(&id, origin, gates, out);
         }
         self.tell_added(&new, out);
         for (id, planned) in again {
@@ -220,9 +278,16 @@ impl Graph {
         fresh.into_iter().map(build).collect()
     }
 
-    fn supersede(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) {
+    /// A new plan takes the place of what is left of the old one. What nobody had tried, and nothing revises, a planner
+    /// who was asked about something else has dropped, and the report says so; a person and an evaluator (FSP-06) may.
+    fn supersede(&mut self, id: &TaskId, origin: PlanOrigin, gates: &mut dyn Gates, out: &mut Outbox) {
+        let revised = self.plan.tasks.values().any(|task| task.revises.as_ref() == Some(id));
         if let Some(task) = self.plan.tasks.get_mut(id) {
             task.cancelled = Some(CancelReason::Superseded);
+            if task.tries == 0 && !revised && origin != PlanOrigin::Human && !self.rules.evaluator {
+                let message = "a new plan left it out before it ran".to_owned();
+                task.error = Some(TaskError { kind: DROPPED.into(), message });
+            }
         }
         if self.set(id, TaskStatus::Cancelled, Actor::Supervisor, "superseded", out) {
             self.cancel_calls_of(id, out);
@@ -292,7 +357,8 @@ impl Graph {
         match evaluation.decision {
             EvaluationKind::Continue => {}
             EvaluationKind::Complete => self.not_needed(&evaluation.reason, gates, out),
-            EvaluationKind::Replan if self.iteration > self.rules.max_iterations => {
+            // The first planning is one of them (supervisors.md §4.2 no. 14).
+            EvaluationKind::Replan if self.iteration >= self.rules.max_iterations => {
                 self.not_needed("max iterations reached", gates, out);
             }
             EvaluationKind::Replan => match evaluation.tasks {

@@ -30,6 +30,7 @@ mod tools;
 mod upfront;
 mod view;
 mod worker_asks;
+mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,6 +49,7 @@ pub use rules::*;
 pub use tools::ToolAnswer;
 pub use upfront::{Delegated, PlanUpfront, UpfrontStrategy, read_plan_answer};
 pub use view::{TaskBoardLine, WhyNotRunning};
+pub use workers::{Wanted, Who, WorkerCard};
 
 use super::journal::NoteKind;
 use super::model::{AttemptOutcome, Priority, Task, TaskId, TaskPlan};
@@ -110,6 +112,13 @@ pub struct Graph {
     calls: BTreeMap<Key, Pending>,
     timers: BTreeMap<Key, TaskId>,
     synthesis_tries: u32,
+    /// Why the last synthesis was not taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    synthesis_error: Option<String>,
+    review_tries: u32,
+    /// What the last plan asked for and did not get; the planner is told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    refused_in_plan: Vec<String>,
     planning_tries: u32,
     compensating: Vec<TaskId>,
     /// What the run ends with once compensation is done.
@@ -170,6 +179,9 @@ impl Graph {
             calls: BTreeMap::new(),
             timers: BTreeMap::new(),
             synthesis_tries: 0,
+            synthesis_error: None,
+            review_tries: 0,
+            refused_in_plan: Vec::new(),
             planning_tries: 0,
             compensating: Vec::new(),
             closing: None,
@@ -299,11 +311,14 @@ impl Graph {
             json!({ "task": id, "from": from, "to": to, "by": by, "reason": reason }),
         );
         self.index(id);
-        if from.is_terminal() != to.is_terminal() {
+        let over = from.is_terminal() != to.is_terminal();
+        // Within an iteration a result counts before it is reviewed, and no more when it is sent back (FSS-40).
+        let reviewed = |status: TaskStatus| status == TaskStatus::AwaitingReview;
+        if over || (self.rules.review == ReviewScope::Iteration && reviewed(from) != reviewed(to)) {
             let waiting = self.dependents.get(id).cloned().unwrap_or_default();
             self.dirty.extend(waiting);
-            self.news = true;
         }
+        self.news |= over;
         if matches!(to, TaskStatus::Failed) {
             self.failed += 1;
         }

@@ -51,7 +51,7 @@ impl Graph {
             json!({ "id": id, "goal": task.goal, "action": action, "result": task.result, "role": task.role });
         let mut call =
             Call::new(format!("act/{id}/{attempt}"), Purpose::ExecuteWorker, context).task(id.clone(), attempt);
-        call.agent = task.agent.clone().or_else(|| task.capability.clone());
+        call.agent = self.who(task).name();
         self.call(Pending::Act { task: id.clone(), attempt }, call, out);
     }
 

@@ -100,7 +100,7 @@ impl Graph {
             "goal": self.plan.objective, "iteration": self.iteration, "tasks": tasks, "needs_revision": revise,
             "overall_assessment": self.overall_assessment, "agents": self.allowed_agents(),
             "dispatched_agents": self.rules.policies.supervisor_dispatched_agents,
-            "given": self.planning_context,
+            "given": self.planning_context, "refused": std::mem::take(&mut self.refused_in_plan),
         });
         let prompt = prompt_of(Purpose::Plan, &context);
         let call = Call::new(format!("plan/{}", self.planning_tries), Purpose::Plan, context)
@@ -124,13 +124,15 @@ impl Graph {
     pub(super) fn planned(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
         let output =
             answer.map_err(|why| why.to_string()).and_then(|value| read_plan_answer(&value, self.rules.strategy));
-        let output = output.and_then(|output| self.checked(output));
+        let output = output.and_then(|mut output| {
+            assign_roles(&mut output);
+            self.checked(output)
+        });
         let mut output = match output {
             Ok(output) => output,
             Err(why) => return self.not_planned(&why, gates, out),
         };
         self.charge(output.tokens, 0);
-        assign_roles(&mut output);
         if self.iteration > 1 {
             self.rules.policies.apply(&mut output.tasks);
             return self.take_replan(output.tasks, gates, out);
@@ -145,7 +147,8 @@ impl Graph {
         self.strategy = Some(strategy).filter(|strategy| !strategy.is_empty());
         self.complexity_bp = output.complexity;
         self.plan.reasoning.clone_from(&output.reasoning);
-        if gates.hands_on(&output, out) {
+        // What nobody here can do is for the people of this run.
+        if self.unmatched(&output.tasks).is_none() && gates.hands_on(&output, out) {
             return self.enter(Phase::Executing, out);
         }
         self.propose(output.tasks, gates, out);
@@ -200,19 +203,17 @@ impl Graph {
 
     /// The agents that a plan may name.
     fn allowed_agents(&self) -> Vec<String> {
-        let (known, allowed) = (&self.rules.agents, &self.rules.policies.supervisor_allowed_agents);
-        let named = if known.is_empty() { allowed } else { known };
-        named.iter().filter(|agent| self.rules.policies.allows(agent)).cloned().collect()
+        let known: Vec<String> = self.rules.workers.iter().map(|card| card.name.clone()).collect();
+        let named = if known.is_empty() { self.rules.policies.supervisor_allowed_agents.clone() } else { known };
+        named.into_iter().filter(|agent| self.rules.policies.allows(agent)).collect()
     }
 
     pub(super) fn checked(&self, output: PlannerOutput) -> Result<PlannerOutput, String> {
-        let known = |agent: &String| self.rules.agents.is_empty() || self.rules.agents.contains(agent);
+        if let Some(why) = self.unmatched(&output.tasks).filter(|_| !self.rules.escalates_unmatched) {
+            return Err(why);
+        }
         for (place, task) in output.tasks.iter().enumerate() {
             let Some(agent) = &task.agent else { continue };
-            if !known(agent) {
-                let known = self.rules.agents.join(", ");
-                return Err(format!("tasks[{place}].agent: there is no agent '{agent}'; available: {known}"));
-            }
             if !self.rules.policies.allows(agent) {
                 let allowed = self.allowed_agents().join(", ");
                 return Err(format!("tasks[{place}].agent: the agent '{agent}' is not allowed; allowed: {allowed}"));

@@ -77,8 +77,7 @@ impl Graph {
                 self.tell_ended(id, gates, out);
             }
             VerdictKind::Escalate => {
-                self.set(id, TaskStatus::Escalated, Actor::Critic, "escalated", out);
-                self.tell_ended(id, gates, out);
+                self.escalate(id, &review.feedback, gates, out);
             }
             VerdictKind::NeedsRevision if count >= limit => {
                 task.error = Some(TaskError {
@@ -106,7 +105,7 @@ impl Graph {
     }
 
     /// FSS-31: a reviewer that throws leaves the task without a verdict; that is an error of its own.
-    fn reviewer_failed(&mut self, id: &TaskId, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
+    pub(super) fn reviewer_failed(&mut self, id: &TaskId, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
         if let Some(task) = self.plan.tasks.get_mut(id) {
             task.labels.insert("reviewer-error".to_owned());
             task.error = Some(TaskError { kind: "reviewer-error".into(), message: why });

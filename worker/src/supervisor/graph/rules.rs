@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::upfront::UpfrontStrategy;
+use super::workers::WorkerCard;
 use crate::supervisor::model::{OnUnmet, Requires};
-use crate::supervisor::spec::{Degrade, Reflection};
+use crate::supervisor::spec::{Degrade, OnIdle, OnUnmet as OnCondition, Reflection, RejectStatus};
 
 /// Where the plan comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,6 +115,12 @@ pub struct GraphRules {
     pub requires: Requires,
     pub on_failure: OnUnmet,
     pub on_cancelled: OnUnmet,
+    /// What becomes of a task whose condition on a result does not hold.
+    #[serde(default)]
+    pub on_condition: OnCondition,
+    /// What a run does that has open tasks of which none may run: ends, or waits for people.
+    #[serde(default)]
+    pub on_idle: Option<OnIdle>,
     /// Whether a cancelled dependency also cancels dependents that run.
     pub cancel_running: bool,
     /// How long a task may wait for its dependencies, in ms; for ever if absent (SHD-04).
@@ -124,6 +131,12 @@ pub struct GraphRules {
     pub reflection: Option<Reflection>,
     /// Reviews per task until it has failed.
     pub max_attempts: u32,
+    /// How often a review is asked for that does not conform (FSS-08).
+    #[serde(default)]
+    pub review_tries: u32,
+    /// The word for a task that was sent back, outside (§4.1 no. 1).
+    #[serde(default)]
+    pub rejected_as: RejectStatus,
     /// Whether the reviewer of an iteration also sees what it accepted before (FSS-43).
     pub review_sees_accepted: bool,
     /// Accepted only from this score on, if given (§4.2 no. 27).
@@ -150,6 +163,9 @@ pub struct GraphRules {
     pub output_schema: Option<Value>,
     /// One successful result that is no JSON needs no synthesis (SHN-48).
     pub bypass_single: bool,
+    /// Results that say the same, or nothing, are told to the synthesizer once, or not (SHN-48).
+    #[serde(default)]
+    pub dedupe: bool,
     /// How many characters a synthesis task's own result must have to be used as it is (SHN-48).
     pub own_result_chars: u32,
     /// How often a synthesis is asked for that does not have the shape it must have (FSS-21).
@@ -179,8 +195,18 @@ pub struct GraphRules {
     pub compensate: bool,
     /// Capabilities that exist; all are accepted if empty (PDT-18).
     pub capabilities: Vec<CapabilityCard>,
-    /// Agents that tasks may name; all are accepted if empty (CUG-03).
-    pub agents: Vec<String>,
+    /// The agents of the run; tasks may name anybody if there are none (CUG-03).
+    #[serde(default)]
+    pub workers: Vec<WorkerCard>,
+    /// Capabilities that need no agent.
+    #[serde(default)]
+    pub boxed: Vec<String>,
+    /// The spec answers for work that is no agent's.
+    #[serde(default)]
+    pub answers_anybody: bool,
+    /// A task that nobody can do is shown to people; otherwise its plan is refused (SHH-17, CUG-03).
+    #[serde(default)]
+    pub escalates_unmatched: bool,
     /// What was decided before planning (CUG-04).
     #[serde(default)]
     pub policies: super::ResolvedPolicies,
@@ -217,12 +243,16 @@ impl Default for GraphRules {
             requires: Requires::Completed,
             on_failure: OnUnmet::Wait,
             on_cancelled: OnUnmet::Cancel,
+            on_condition: OnCondition::default(),
+            on_idle: None,
             cancel_running: false,
             dependency_timeout_ms: None,
             review: ReviewScope::None,
             criteria: Vec::new(),
             reflection: None,
             max_attempts: 3,
+            review_tries: 3,
+            rejected_as: RejectStatus::default(),
             review_sees_accepted: false,
             accept_below_score_bp: None,
             append_feedback: false,
@@ -238,6 +268,7 @@ impl Default for GraphRules {
             synthesis: Synthesis::Synthesizer,
             output_schema: None,
             bypass_single: false,
+            dedupe: false,
             own_result_chars: 100,
             synthesis_tries: 3,
             degrade: None,
@@ -250,7 +281,10 @@ impl Default for GraphRules {
             agent_tries: std::collections::BTreeMap::new(),
             compensate: true,
             capabilities: Vec::new(),
-            agents: Vec::new(),
+            workers: Vec::new(),
+            boxed: Vec::new(),
+            answers_anybody: false,
+            escalates_unmatched: false,
             policies: super::ResolvedPolicies::default(),
             evaluator: false,
             max_tasks: 20_000,

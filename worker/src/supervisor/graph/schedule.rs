@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::supervisor::model::{CancelReason, Edge, OnUnmet, Requires, SkipReason, TaskError};
+use crate::supervisor::spec::OnUnmet as OnCondition;
 
 /// How the dependencies of a task stand.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,20 +31,30 @@ impl Graph {
         let Some(on) = self.task(&edge.on) else { return Ok(false) };
         let satisfied = match (edge.requires, on.status) {
             (_, Completed) => true,
+            // FSS-40: a task waits for its dependencies of the same iteration to be done; they are reviewed together.
+            (_, AwaitingReview) => self.rules.review == ReviewScope::Iteration && on.result.is_some(),
             (Requires::CompletedOrSkipped, Skipped) => on.skipped != Some(SkipReason::DependencyFailed),
             (Requires::Terminal, status) => status.is_terminal(),
             _ => false,
         };
         if satisfied {
             let holds = edge.when.as_ref().is_none_or(|when| when.holds(on.result.as_ref().unwrap_or(&Value::Null)));
-            let policy = edge.on_failure.unwrap_or(OnUnmet::Skip);
-            return if holds { Ok(true) } else { Err((policy, false, true)) };
+            return if holds { Ok(true) } else { Err((self.condition_policy(edge), false, true)) };
         }
         match on.status {
             Cancelled => Err((edge.on_failure.unwrap_or(self.rules.on_cancelled), true, false)),
             Failed | Skipped | Escalated => Err((edge.on_failure.unwrap_or(self.rules.on_failure), false, false)),
             _ => Ok(false),
         }
+    }
+
+    /// What becomes of a task whose condition does not hold: what its edge says, or else the run.
+    fn condition_policy(&self, edge: &Edge) -> OnUnmet {
+        edge.on_failure.unwrap_or(match self.rules.on_condition {
+            OnCondition::Wait => OnUnmet::Wait,
+            OnCondition::Skip => OnUnmet::Skip,
+            OnCondition::Fail => OnUnmet::Fail,
+        })
     }
 
     pub(super) fn dependencies(&self, task: &Task) -> Dependencies {
@@ -81,7 +92,7 @@ impl Graph {
                 continue;
             }
             let (before, was_ready) = (task.status, task.status.is_runnable());
-            if !self.capability_is_fine(&id, gates, out) {
+            if !self.somebody_can(&id, gates, out) || !self.capability_is_fine(&id, gates, out) {
                 self.note_for_board(&id, before);
                 continue;
             }
@@ -118,6 +129,27 @@ impl Graph {
         if task.status != before {
             self.dirty.remove(id);
         }
+    }
+
+    /// A task that nobody can do has failed before it starts, and people are told (SHH-17). A supervisor that selects is
+    /// told on its board instead. Whether somebody can.
+    fn somebody_can(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) -> bool {
+        let untried = |task: &&Task| matches!(task.status, TaskStatus::Pending | TaskStatus::Ready) && task.tries == 0;
+        let Some(task) = self.task(id).filter(untried).filter(|_| self.rules.selection != Selection::Supervisor) else {
+            return true;
+        };
+        let Who::Nobody(message) = self.who(task) else { return true };
+        let wanted =
+            task.agent.as_ref().or(task.capability.as_ref()).or(task.role.as_ref()).unwrap_or(&task.goal).clone();
+        gates.unmatched(id, &wanted, out);
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            task.error = Some(TaskError { kind: "out_of_scope".into(), message });
+        }
+        if self.set(id, TaskStatus::Failed, Actor::Scheduler, "out_of_scope", out) {
+            self.tell_ended(id, gates, out);
+            self.check_threshold(gates, out);
+        }
+        false
     }
 
     /// A task whose capability does not exist, or lacks what it needs, is errored; one that has been healed comes back
@@ -196,13 +228,17 @@ impl Graph {
         let (to, kind, message) = match policy {
             OnUnmet::Wait | OnUnmet::Run => return,
             OnUnmet::Skip => (TaskStatus::Skipped, "dependency_failed", skipped_text),
+            OnUnmet::Fail => {
+                let why = skipped_text.replacen("Skipped: ", "", 1);
+                (TaskStatus::Failed, if condition { "condition_not_met" } else { "dependency_failed" }, why)
+            }
             OnUnmet::Cancel => {
                 (TaskStatus::Cancelled, "upstream", format!("Upstream dependency Task {on} {upstream}."))
             }
             OnUnmet::Block => (TaskStatus::Blocked, "blocked", format!("Blocked: dependency '{on}' {upstream}")),
         };
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
-        if task.status == to || (to == TaskStatus::Skipped && task.is_in_flight()) {
+        if task.status == to || (matches!(to, TaskStatus::Skipped | TaskStatus::Failed) && task.is_in_flight()) {
             return;
         }
         task.error = Some(TaskError { kind: kind.into(), message });
@@ -214,11 +250,20 @@ impl Graph {
         }
         // What was sent back or is errored can only be given up by cancelling; the table knows no other way.
         let from = task.status;
-        let to =
-            if to == TaskStatus::Skipped && from == TaskStatus::NeedsRevision { TaskStatus::Cancelled } else { to };
+        let sent_back = from == TaskStatus::NeedsRevision;
+        let to = match to {
+            TaskStatus::Skipped | TaskStatus::Failed if sent_back => {
+                task.cancelled = Some(CancelReason::Upstream);
+                TaskStatus::Cancelled
+            }
+            to => to,
+        };
         if self.set(id, to, Actor::Scheduler, kind, out) && to.is_terminal() {
             self.cancel_calls_of(id, out);
             self.tell_ended(id, gates, out);
+            if to == TaskStatus::Failed {
+                self.check_threshold(gates, out);
+            }
         }
     }
 

@@ -119,6 +119,11 @@ impl Graph {
         if self.plan.tasks.len() >= self.rules.max_tasks as usize {
             return Err(format!("Error: the plan has {} tasks; no more are taken", self.plan.tasks.len()));
         }
+        let wanted = Wanted { capability: Some(&add.capability), ..Wanted::default() };
+        // A supervisor sees on its board that nobody can do it (PDT-18); elsewhere nobody would look.
+        if let (Who::Nobody(why), true) = (self.rules.who(wanted), self.rules.selection != Selection::Supervisor) {
+            return Err(format!("Error: {why}"));
+        }
         let next_id = self.plan.next_id;
         let id = self.plan.fresh_id();
         let mut task = Task::new(id.clone(), add.sub_task_objective.clone());

@@ -14,7 +14,8 @@ const BLOCKED_MAX: usize = 12;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskBoardLine {
     pub task_id: TaskId,
-    pub status: TaskStatus,
+    /// The status; of a task that was sent back the word that the spec has for it (`review.reject_status`).
+    pub status: String,
     pub is_final: bool,
     pub objective: String,
     pub dependencies: Vec<TaskId>,
@@ -42,7 +43,10 @@ impl Graph {
         let last = task.feedback.last();
         TaskBoardLine {
             task_id: task.id.clone(),
-            status: task.status,
+            status: match task.status {
+                TaskStatus::NeedsRevision => self.rules.rejected_as.as_str().to_owned(),
+                status => status.as_str().to_owned(),
+            },
             is_final: task.is_final,
             objective: task.goal.clone(),
             dependencies: task.dependencies(),

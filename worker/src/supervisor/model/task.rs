@@ -36,6 +36,8 @@ pub enum OnUnmet {
     /// It runs without that result.
     Run,
     Block,
+    /// It has failed.
+    Fail,
 }
 
 /// One thing a task waits for.

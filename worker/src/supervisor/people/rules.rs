@@ -41,7 +41,7 @@ impl Trigger {
             Trigger::Confidence => Some(HitlException::Confidence),
             Trigger::ConsecutiveFailures => Some(HitlException::ConsecutiveFailures),
             Trigger::OutOfScope => Some(HitlException::OutOfScope),
-            Trigger::DecisionTimeout => None,
+            Trigger::DecisionTimeout | Trigger::Review => None,
         }
     }
 }

@@ -67,7 +67,7 @@ const ROLE: &str = "You are the supervisor of a team of agents. You plan the wor
                     results.";
 
 const BOARD_FIELDS: &str = "\
-- status: pending (waits for its dependencies), ready or needs_revision (may run), running, awaiting_review, completed, \
+- status: pending (waits for its dependencies), ready, rerun or needs_revision (may run), running, awaiting_review, completed, \
 failed (its attempts are used up), errored (broke; repair it), blocked, escalated, skipped, cancelled.
 - Final: True marks the one task whose result is the result of the run.
 - depends on: the tasks that must be completed first.

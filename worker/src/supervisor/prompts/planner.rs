@@ -21,6 +21,8 @@ pub struct PlannerTurn {
     pub overall_assessment: Option<String>,
     /// The agents a task may name.
     pub agents: Vec<String>,
+    /// What the last plan asked for and did not get, and why.
+    pub refused: Vec<String>,
     /// What the run was given for planning: history, memory, and people's feedback on the last plan.
     pub given: Value,
 }
@@ -73,6 +75,7 @@ impl PlannerTurn {
             }
         };
         prompt
+            .section("refused in the last plan", &bullets(&self.refused))
             .section("given along", &given)
             .section("feedback on the last plan", &feedback)
             .section("instruction", if self.iteration > 1 { LATER } else { FIRST })

@@ -192,7 +192,7 @@ impl Ledger {
         input: &Value,
         cx: &mut Cx<'_>,
     ) {
-        let workflow_id = format!("{}-{}", cx.run_id(), key.replace('/', "-"));
+        let workflow_id = format!("{}-{}", cx.run_id(), word_of(&key));
         let id = WorkflowId::of(&workflow_id);
         // A child closes with its parent (SHN-50), in its own way.
         let parent_close_policy = ParentClosePolicy::RequestCancel;
@@ -220,7 +220,9 @@ impl Ledger {
         cx: &mut Cx<'_>,
     ) -> bool {
         let lost = matches!(failure.root().kind, FailureKind::WorkerLost);
-        lost && deliveries < DELIVERIES_MAX && self.start(call.clone(), deliveries + 1, run, cx).is_ok()
+        // The spec may want it to be a try like any other.
+        let counts = run.spec.failure.count_crash_as_attempt && call.purpose == Purpose::ExecuteWorker;
+        lost && !counts && deliveries < DELIVERIES_MAX && self.start(call.clone(), deliveries + 1, run, cx).is_ok()
     }
 }
 
@@ -320,6 +322,11 @@ impl SupervisorRun {
     }
 }
 
+/// A key as part of a workflow id: other keys give other words, also where ids of tasks hold `/` or `-`.
+fn word_of(key: &str) -> String {
+    key.replace('~', "~0").replace('-', "~1").replace('/', "-")
+}
+
 fn summary(call: &Call) -> String {
     match &call.agent {
         Some(agent) => format!("{} ({agent})", call.key),
@@ -344,4 +351,19 @@ pub(super) fn answer(spec: &SupervisorSpec, call: &Call, result: Result<Payload,
         _ => CallFailureKind::Error,
     };
     Err(CallFailure { kind, message: root.message.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Children of the tasks `a/b` and `a-b` are two runs.
+    #[test]
+    fn keys_that_differ_give_ids_that_differ() {
+        let keys =
+            ["execute/a/b/1", "execute/a-b/1", "execute/a~1b/1", "execute/a~b/1", "execute/a/b-1", "execute-a/b/1"];
+        let words: BTreeSet<String> = keys.iter().map(|key| word_of(key)).collect();
+        assert_eq!(words.len(), keys.len(), "{words:?}");
+        assert_eq!(word_of("execute/t1/2"), "execute-t1-2");
+    }
 }

@@ -15,6 +15,7 @@ use crate::supervisor::graph::{Graph, Phase, Planning};
 use crate::supervisor::journal::Note;
 use crate::supervisor::outbox::{Answer, Outbox};
 use crate::supervisor::spec::{Family, SupervisorSpec};
+use crate::supervisor::success;
 
 /// Lines of a process' output that are shown if nobody says how many.
 const TAIL: u64 = 100;
@@ -27,14 +28,12 @@ pub(super) enum Carrier {
     Agents(Box<AgentLoop>),
 }
 
-/// Who does a task without a plan: the agent of the role that is wanted, or, where none is, the first. A recruit never
-/// does the work of an agent of another role.
+/// Who does a task without a plan: whom the parent named; where no role is wanted, the first. Whom a role is for is found
+/// as for every task: a recruit never does the work of an agent of another role.
 fn simple_agent(spec: &SupervisorSpec, context: &RunContext) -> Option<String> {
-    let agent = match &context.role {
-        Some(role) => spec.agents.iter().find(|agent| agent.role.as_ref() == Some(role)),
-        None => spec.agents.first(),
-    };
-    agent.map(|agent| agent.name.clone())
+    let named = context.more.get("agent").and_then(Value::as_str).map(str::to_owned);
+    let first = || spec.agents.first().map(|agent| agent.name.clone()).filter(|_| context.role.is_none());
+    named.or_else(first)
 }
 
 impl Carrier {
@@ -195,6 +194,16 @@ impl Carrier {
                 _ => Phase::Executing,
             },
         }
+    }
+
+    /// Whether the run may call its end a success (see `supervisor::success`).
+    pub(super) fn success(&self) -> bool {
+        let talk = match self {
+            Carrier::Graph(graph) => return graph.outcome.as_ref().is_some_and(|outcome| outcome.success),
+            Carrier::Chat(chat) => chat.outcome().map(|outcome| (outcome.ok, chat.has_spoken())),
+            Carrier::Agents(agents) => agents.outcome().map(|outcome| (outcome.ok, !outcome.policy_blocked)),
+        };
+        self.phase().is_terminal() && talk.is_some_and(|(ok, said)| success::of_talk(ok, said).success)
     }
 
     pub(super) fn view(&self) -> Value {

@@ -4,7 +4,7 @@
 //! is an answer like any other. Of its parent's budget it gets a part that is held for it, and what it spent is charged.
 
 use bosun_engine::{Failure, FailureKind, Payload, Seq};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::asks::Pending;
 use super::lease::lower;
@@ -41,7 +41,12 @@ pub(super) fn spec_of(
         // It is one task already, and its result is the result.
         (spec.planning.mode, spec.synthesis.mode) = (PlanningMode::None, SynthesisMode::LastOutput);
     }
-    let more = input.get("plan").map(|plan| ("plan".to_owned(), plan.clone())).into_iter().collect();
+    let mut more: Map<String, Value> =
+        input.get("plan").map(|plan| ("plan".to_owned(), plan.clone())).into_iter().collect();
+    if let Some(agent) = input.get("context").and_then(|context| context.get("agent")).filter(|agent| agent.is_string())
+    {
+        more.insert("agent".to_owned(), agent.clone());
+    }
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let context = RunContext {
         depth: depth + 1,
@@ -213,8 +218,14 @@ fn failed(failure: &Failure) -> CallFailure {
     CallFailure { kind, message }
 }
 
-/// Of a child's report its result is what counts.
+/// Of a child's report its result is what counts, where the child says that it did what it had to: a report of success
+/// that is none does not become one a level higher.
 fn given(report: Value) -> Value {
+    let text = |key: &str| report.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    if report.get("success") == Some(&Value::Bool(false)) {
+        let why = text("error").or_else(|| text("summary")).unwrap_or("no result");
+        return json!({ "success": false, "reason": why });
+    }
     match report.get("final_result") {
         Some(result) if !result.is_null() => json!({ "result": result }),
         _ => json!({ "success": false, "reason": report.get("error").cloned().unwrap_or_else(|| "no result".into()) }),

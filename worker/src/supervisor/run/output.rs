@@ -14,6 +14,7 @@ use crate::supervisor::graph::{Phase, text_of};
 use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::model::{Task, TaskId};
 use crate::supervisor::outbox::Outbox;
+use crate::supervisor::success;
 use crate::supervisor::task::TaskStatus;
 
 /// The failure type of a run that failed; its details are the [`SupervisorOutput`].
@@ -38,7 +39,11 @@ pub struct SupervisorOutput {
     pub objective: String,
     /// `completed`, `partial`, `failed`, `cancelled`; of an open run its phase.
     pub status: String,
+    /// Whether all that was planned was done, or is excused by a rule of the spec.
     pub success: bool,
+    /// How many tasks are done, and which are not (FSP-08); empty where there are no tasks.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub summary: String,
     pub error: Option<String>,
     /// For programs: `too_many_failures` ...
     pub code: Option<String>,
@@ -62,7 +67,8 @@ impl SupervisorRun {
         let mut output = SupervisorOutput {
             objective: self.resolved.spec.objective.clone(),
             status: phase.as_str().to_owned(),
-            success: matches!(phase, Phase::Completed | Phase::Partial),
+            success: self.carrier.success(),
+            summary: String::new(),
             error: None,
             code: None,
             details: Value::Null,
@@ -88,6 +94,11 @@ impl SupervisorRun {
         match &self.carrier {
             Carrier::Graph(graph) => {
                 output.tasks = graph.plan.in_order().into_iter().map(report).collect();
+                if !output.tasks.is_empty() {
+                    let tasks: Vec<(&TaskId, TaskStatus)> =
+                        output.tasks.iter().map(|task| (&task.task_id, task.status)).collect();
+                    output.summary = success::summary(&tasks);
+                }
                 output.errors.clone_from(&graph.errors);
                 (output.tokens, output.calls) = (graph.spent.tokens, graph.spent.calls);
                 output.cost_micros = self.context.shared.then_some(graph.spent.cost_micros);
@@ -99,7 +110,9 @@ impl SupervisorRun {
             }
             Carrier::Chat(chat) => {
                 if let Some(outcome) = chat.outcome() {
-                    output.final_result = outcome.messages.last().map(|message| json!(message.content));
+                    // What the run was told is no result of it.
+                    let last = outcome.messages.last().filter(|_| chat.has_spoken());
+                    output.final_result = last.map(|message| json!(message.content));
                     output.error.clone_from(&outcome.error);
                     output.tokens = outcome.tokens;
                     output.details = json!(outcome);
@@ -123,9 +136,8 @@ impl SupervisorRun {
         if !phase.is_terminal() {
             return;
         }
-        if matches!(phase, Phase::Completed | Phase::Partial)
-            && let Carrier::Graph(graph) = &self.carrier
-        {
+        let success = self.carrier.success();
+        if success && let Carrier::Graph(graph) = &self.carrier {
             let subtasks: Vec<Value> =
                 graph.plan.in_order().iter().map(|task| json!({ "id": task.id, "goal": task.goal })).collect();
             let strategy = graph.strategy.clone().unwrap_or_else(|| "parallel".to_owned());
@@ -218,7 +230,10 @@ fn report(task: &Task) -> TaskReport {
         task_id: task.id.clone(),
         title: task.goal.lines().next().unwrap_or_default().to_owned(),
         status: task.status,
-        agent: task.agent.clone().or_else(|| task.capability.clone()),
+        // Who did it, or, before anybody has, who is asked for.
+        agent: (task.attempts.last().and_then(|attempt| attempt.agent.clone()))
+            .or_else(|| task.agent.clone())
+            .or_else(|| task.capability.clone()),
         attempts: task.tries,
         error: task.error.as_ref().map(|error| error.message.clone()),
         brief: task.result.as_ref().map(brief),

@@ -106,6 +106,10 @@ impl Gates for Parts {
         self.escalations.out_of_scope(task.clone(), wanted, out);
     }
 
+    fn escalated(&mut self, task: &TaskId, words: &str, out: &mut Outbox) {
+        self.escalations.handed_up(task.clone(), words, out);
+    }
+
     fn strategy(&self, planned: &str) -> String {
         self.memory.strategy_over(planned)
     }
@@ -133,7 +137,11 @@ impl Gates for Parts {
         let only = plan.tasks.first().filter(|_| !whole);
         let query = only.map_or(&self.objective, |task| &task.goal);
         let mut input = json!({
-            "query": query, "context": { "role": only.and_then(|task| task.role.clone()) }, "planned": !whole,
+            "query": query, "planned": !whole,
+            "context": {
+                "role": only.and_then(|task| task.role.clone()),
+                "agent": only.and_then(|task| task.agent.clone().or_else(|| task.capability.clone())),
+            },
         });
         let kind = if to == Route::Dag { ChildKind::Dag } else { ChildKind::SimpleTask };
         if to == Route::Dag && whole {

@@ -12,6 +12,7 @@ use crate::supervisor::model::{Task, TaskId};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::plan_review::ReviewStatus;
 use crate::supervisor::people::takeover::{PlanStepView, TakeoverContext};
+use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::native::{Attributes, System, native_view};
 
 /// Why a run returned that is still open (FSS-36).
@@ -153,7 +154,14 @@ impl SupervisorRun {
         let graph = self.carrier.graph().ok_or_else(|| refusal("NoPlan", "this kind of run has no plan of tasks"))?;
         let tasks = graph.plan.in_order();
         let shown = tasks.iter().map(|task| (task.id.clone(), task.status, Attributes::default()));
-        Ok(json!({ "system": name, "tasks": native_view(system, shown) }))
+        let mut rows = native_view(system, shown);
+        // In its own words, a run calls what was sent back as its spec does (§4.1 no. 1).
+        if self.resolved.spec.preset.and_then(|preset| System::named(preset.name())) == Some(system) {
+            let sent_back = system.spelled(self.resolved.spec.review.reject_status.as_str());
+            let those = rows.iter_mut().filter(|row| row.status == TaskStatus::NeedsRevision && row.native.is_some());
+            those.for_each(|row| row.native = Some(sent_back.clone()));
+        }
+        Ok(json!({ "system": name, "tasks": rows }))
     }
 
     /// Whether nothing goes on before a person says something, and what they are asked (FSS-36). A child that waits for

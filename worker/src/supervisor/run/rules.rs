@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::supervisor::graph::{
     Authority, CapabilityCard, Dependency, GraphRules, OnExhausted, PlannedEdge, PlannedTask, Planning,
-    ResolvedPolicies, ReviewScope, Selection, Synthesis, UpfrontStrategy,
+    ResolvedPolicies, ReviewScope, Selection, Synthesis, UpfrontStrategy, WorkerCard,
 };
 use crate::supervisor::model::{Condition, OnUnmet, PlanChangeError, Requires, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Purpose;
@@ -24,6 +24,8 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
     };
     let selection = selection(spec);
     let pydantask = selection == Selection::Supervisor;
+    // FSS-16, FSS-17: the first failure decides, whatever tries are left.
+    let at_once = matches!(spec.failure.on_subtask_error, spec::OnSubtaskError::Skip | spec::OnSubtaskError::Fail);
     GraphRules {
         name: spec.name.clone(),
         planning: planning(spec, selection),
@@ -44,19 +46,23 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         },
         on_failure: unmet(spec.dependencies.on_failure),
         on_cancelled: unmet(spec.dependencies.on_cancelled),
+        on_condition: spec.dependencies.on_unmet,
+        on_idle: spec.run_loop.on_idle,
         cancel_running: spec.dependencies.cancel_running,
         dependency_timeout_ms: spec.dependencies.wait_timeout.map(spec::Span::as_ms),
         review: review_scope(spec),
         criteria: spec.review.criteria.clone(),
         reflection: spec.review.reflection.clone(),
         max_attempts: spec.review.max_attempts,
+        review_tries: spec.review.tries,
+        rejected_as: spec.review.reject_status,
         review_sees_accepted: spec.review.include_accepted,
         accept_below_score_bp: spec.review.accept_below_score.map(spec::Ratio::as_bp),
         append_feedback: pydantask,
         max_steps: (selection != Selection::All).then_some(spec.run_loop.max_steps),
         max_iterations: spec.run_loop.max_iterations,
         no_progress: spec.run_loop.no_progress,
-        tries: if spec.failure.on_subtask_error == spec::OnSubtaskError::Skip { 1 } else { spec.failure.tries },
+        tries: if at_once { 1 } else { spec.failure.tries },
         retry_backoff_ms: spec.failure.backoff.as_ms(),
         on_exhausted: match spec.failure.on_subtask_error {
             spec::OnSubtaskError::Skip | spec::OnSubtaskError::Retry => OnExhausted::Skip,
@@ -76,6 +82,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         },
         output_schema: spec.synthesis.schema.clone(),
         bypass_single: spec.synthesis.bypass_single,
+        dedupe: spec.synthesis.dedupe,
         own_result_chars: spec.synthesis.own_result_chars,
         synthesis_tries: spec.synthesis.tries,
         token_budget: spec.budget.tokens,
@@ -84,13 +91,16 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         wall_budget_ms: spec.budget.wall.map(spec::Span::as_ms),
         fail_on_budget: spec.budget.on_exhausted == spec::OnExhausted::Fail,
         ask_on_budget: spec.budget.on_exhausted == spec::OnExhausted::Ask,
-        agent_tries: spec.agents.iter().filter_map(|agent| Some((agent.name.clone(), agent.tries?))).collect(),
+        agent_tries: match at_once {
+            true => BTreeMap::new(),
+            false => agent_tries(spec),
+        },
         compensate: spec.compensation.on_cancel,
         capabilities: capabilities(spec),
-        agents: match selection {
-            Selection::Controller => spec.agents.iter().map(|agent| agent.name.clone()).collect(),
-            _ => Vec::new(),
-        },
+        workers: workers(spec),
+        boxed: super::work::IN_THE_BOX.map(str::to_owned).to_vec(),
+        answers_anybody: answers_anybody(spec),
+        escalates_unmatched: spec.hitl.enabled && spec.hitl.triggers.out_of_scope,
         policies: policies(&spec.planning.policies),
         evaluator: spec.preset == Some(Preset::FlowPlanAndExecute) && spec.planning.replan,
         ..GraphRules::default()
@@ -106,15 +116,46 @@ fn policies(of: &spec::PlanPolicies) -> ResolvedPolicies {
     }
 }
 
+/// Executions of a task by agents whose own policy differs, by name and capability (FSS-18).
+fn agent_tries(spec: &SupervisorSpec) -> BTreeMap<String, u32> {
+    let own = spec.agents.iter().rev().filter_map(|agent| Some((agent, agent.tries?)));
+    own.flat_map(|(agent, tries)| [(agent.capability_name().to_owned(), tries), (agent.name.clone(), tries)]).collect()
+}
+
+fn workers(spec: &SupervisorSpec) -> Vec<WorkerCard> {
+    let roles = spec.roles();
+    let card = |agent: &spec::Agent| WorkerCard {
+        name: agent.name.clone(),
+        capability: agent.capability_name().to_owned(),
+        role: agent.role.clone(),
+        has_a_job: roles.iter().any(|(_, role)| role.agent.as_ref() == Some(&agent.name)),
+    };
+    spec.agents.iter().map(card).collect()
+}
+
+/// Whether the spec itself says who does work that is no agent's: a rule of its own, or what plays everybody.
+fn answers_anybody(spec: &SupervisorSpec) -> bool {
+    let works =
+        |script: &spec::Script| script.0.iter().any(|rule| rule.on == Purpose::ExecuteWorker && rule.agent.is_none());
+    let service = spec.role(Purpose::ExecuteWorker).is_some_and(|role| works(&role.script) || !role.via.is_scripted());
+    !spec.via.is_scripted() || works(&spec.script) || service
+}
+
 fn selection(spec: &SupervisorSpec) -> Selection {
     match spec.dispatch.selection {
         spec::Selection::All => Selection::All,
         spec::Selection::One => Selection::One,
         // A controller that nobody plays delegates whatever may run.
-        spec::Selection::Controller if spec.role(Purpose::Decide).is_some() => Selection::Controller,
+        spec::Selection::Controller if decides(spec) => Selection::Controller,
         spec::Selection::Controller => Selection::All,
         spec::Selection::Supervisor | spec::Selection::Speaker | spec::Selection::Agent => Selection::Supervisor,
     }
+}
+
+/// Whether somebody plays the one who decides.
+fn decides(spec: &SupervisorSpec) -> bool {
+    let ruled = spec.script.0.iter().any(|rule| rule.on == Purpose::Decide);
+    ruled || !spec.via.is_scripted() || spec.role(Purpose::Decide).is_some()
 }
 
 fn planning(spec: &SupervisorSpec, selection: Selection) -> Planning {

@@ -155,6 +155,13 @@ impl Scene {
         self
     }
 
+    /// Plays it straight only: for lives of which there are many.
+    pub(crate) fn straight(self) -> Played {
+        let mut straight = World::new(self, None);
+        straight.go();
+        straight.played()
+    }
+
     /// Plays it four ways; the straight one is told.
     pub(crate) fn play(self) -> Played {
         let mut straight = World::new(self.clone(), None);

@@ -155,30 +155,27 @@ impl Script {
 
 /// What the script answers to a call.
 pub fn answer(script: &Script, call: &Call) -> Scripted {
-    answer_in_order(&[script], call, false)
+    answer_in_order(&[script], call)
 }
 
-/// The same over several scripts: the rules of an earlier one come first. `strict`: nothing is said that no rule says.
-pub(super) fn answer_in_order(scripts: &[&Script], call: &Call, strict: bool) -> Scripted {
+/// The same over several scripts: the rules of an earlier one come first.
+pub(super) fn answer_in_order(scripts: &[&Script], call: &Call) -> Scripted {
     match scripts.iter().find_map(|script| script.rule(call)) {
         Some(rule) => rule.answer(call),
-        None if strict => {
-            let why = ScriptFailure { message: no_rule(call), retryable: false };
-            Scripted { after: Span::ZERO, result: Err(why) }
-        }
         None => Scripted { after: Span::ZERO, result: without_rule(call) },
     }
 }
 
-/// Work gets a plain text, and telling somebody succeeds; whoever decides must have been told what.
+/// Nobody answers whom the user's file does not name: work, decisions and permissions without a rule are errors. What is
+/// only told to somebody has been said, whether anybody listens or not.
 fn without_rule(call: &Call) -> Result<Value, ScriptFailure> {
     match call.purpose {
-        Purpose::ExecuteWorker => Ok(default_text(call).into()),
         Purpose::RecordDecomposition
         | Purpose::NotifyForApproval
         | Purpose::LogApprovalResult
         | Purpose::EmitProgress => Ok(json!({})),
-        Purpose::Plan
+        Purpose::ExecuteWorker
+        | Purpose::Plan
         | Purpose::Decide
         | Purpose::Review
         | Purpose::Synthesize
@@ -189,22 +186,20 @@ fn without_rule(call: &Call) -> Result<Value, ScriptFailure> {
     }
 }
 
-fn default_text(call: &Call) -> String {
-    let who = call.agent.as_deref().unwrap_or("worker");
-    match &call.task {
-        Some(task) => format!("{who}: task {task} done (attempt {})", call.attempt),
-        None => format!("{who}: done (round {})", call.round),
-    }
-}
-
 fn no_rule(call: &Call) -> String {
     let purpose = call.purpose.as_str();
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
     let agent = or_none(call.agent.clone());
     let task = or_none(call.task.as_ref().map(ToString::to_string));
+    // What the rule would have to name to fit this call and no other like it.
+    let fits = match (&call.task, &call.agent) {
+        (Some(task), _) => format!("task: {task}"),
+        (None, Some(agent)) if call.purpose == Purpose::ExecuteWorker => format!("agent: {agent}"),
+        (None, _) => format!("round: {}", call.round),
+    };
     format!(
         "no scripted answer for `{purpose}` (agent: {agent}, task: {task}, attempt: {}, round: {}). Add a rule to \
-         `script:`, such as `- {{ on: {purpose}, round: {}, say: {{ ... }} }}`, or say with `via:` how the agent is run.",
-        call.attempt, call.round, call.round
+         `script:`, such as `- {{ on: {purpose}, {fits}, say: {{ ... }} }}`, or say with `via:` how the agent is run.",
+        call.attempt, call.round
     )
 }

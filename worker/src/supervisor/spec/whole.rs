@@ -219,9 +219,7 @@ impl SupervisorSpec {
         let job = self.role(call.purpose).map(|role| &role.script);
         let (first, second) = if is_service(call.purpose) { (job, own) } else { (own, job) };
         let scripts: Vec<&Script> = first.into_iter().chain(second).chain([&self.script]).collect();
-        // A model that is told of something made up would go on from there.
-        let strict = is_tool(call) && matches!(self.played_by(call), Via::Model(_));
-        answer_in_order(&scripts, call, strict)
+        answer_in_order(&scripts, call)
     }
 }
 

@@ -102,6 +102,15 @@ impl System {
         }
     }
 
+    /// A word as the system spells its own: pydantask in capitals, flow-state with dashes.
+    pub fn spelled(self, word: &str) -> String {
+        match self {
+            System::PydantaskSeed | System::Pydantask => word.to_uppercase(),
+            System::FlowSupervisor | System::FlowSupervisorCode => word.replace('_', "-"),
+            _ => word.to_owned(),
+        }
+    }
+
     /// The system of that name, or the one a preset speaks the language of.
     pub fn named(name: &str) -> Option<System> {
         let by_name = System::ALL.into_iter().find(|system| system.as_str() == name);

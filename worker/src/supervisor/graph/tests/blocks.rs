@@ -178,7 +178,7 @@ fn policies_are_reflected_in_the_plan() {
         supervisor_dispatched_agents: vec!["crm".into()],
         ..ResolvedPolicies::default()
     };
-    let rules = GraphRules { agents: vec!["crm".into(), "mail".into()], policies, ..GraphRules::default() };
+    let rules = GraphRules { workers: workers(["crm", "mail"]), policies, ..GraphRules::default() };
     let played = Stage::new(rules, TaskPlan::new("intent"), &script).play();
     let error = played.outcome().error.clone().unwrap();
     assert_eq!(error, "decomposition failed: tasks[0].agent: the agent 'mail' is not allowed; allowed: crm");

@@ -110,7 +110,7 @@ fn revise(graph: &mut Graph, tasks: Value) -> Result<(), String> {
 #[test]
 fn a_person_revises_what_is_left() {
     let tasks = json!([{ "id": "a", "goal": "g" }, { "id": "b", "goal": "g", "deps": ["a"] }, { "id": "c", "goal": "g", "deps": ["b"] }]);
-    let rules = GraphRules { agents: vec!["x".into(), "y".into()], max_tasks: 3, ..given() };
+    let rules = GraphRules { workers: workers(["x", "y"]), answers_anybody: true, max_tasks: 3, ..given() };
     let mut graph = Graph::new(rules, plan("o", tasks));
     graph.start(&mut Open, &mut Outbox::new("run", bosun_engine::Timestamp(0)));
     let before = graph.clone();

@@ -170,8 +170,12 @@ fn synthesis_may_be_bypassed() {
         Purpose::ExecuteWorker => says(json!("same")),
         _ => says(json!("s")),
     };
-    let played = Stage::new(rules(), TaskPlan::new("q"), &script).play();
-    assert_eq!(played.call("synthesize/1").context["results"].as_array().unwrap().len(), 1);
+    let told = |dedupe: bool| {
+        let rules = GraphRules { dedupe, ..rules() };
+        let played = Stage::new(rules, TaskPlan::new("q"), &script).play();
+        played.call("synthesize/1").context["results"].as_array().unwrap().len()
+    };
+    assert_eq!([told(true), told(false)], [1, 3]);
 }
 
 /// SHD-01, SHD-02, SHD-03: five at once; a dependent waits, and where so configured runs without the result of a failed
@@ -333,7 +337,7 @@ fn a_plan_names_known_agents_only() {
             json!({ "tasks": [{ "id": "1", "goal": "g", "agent": "crm" }, { "id": "2", "goal": "g", "agent": "ghost" }] }),
         )
     };
-    let rules = GraphRules { agents: vec!["crm".into(), "mail".into()], ..controller() };
+    let rules = GraphRules { workers: workers(["crm", "mail"]), ..controller() };
     let played = Stage::new(rules, TaskPlan::new("i"), &script).play();
     let error = played.outcome().error.clone().unwrap();
     assert_eq!(error, "decomposition failed: tasks[1].agent: there is no agent 'ghost'; available: crm, mail");

@@ -20,6 +20,13 @@ pub(super) fn fails(why: &str) -> (u64, Answer) {
     (1, Err(CallFailure::error(why)))
 }
 
+/// Agents of these names.
+pub(super) fn workers(names: [&str; 2]) -> Vec<WorkerCard> {
+    let card =
+        |name: &str| WorkerCard { name: name.to_owned(), capability: name.to_owned(), role: None, has_a_job: false };
+    names.map(card).to_vec()
+}
+
 #[derive(Debug, Clone)]
 enum Happening {
     Answer(Key, Answer),

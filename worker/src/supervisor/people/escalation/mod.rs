@@ -218,6 +218,13 @@ impl Escalations {
         self.record(Some(task), reasons, false, out)
     }
 
+    /// A reviewer hands a task upward (FSS-25): people see it with the reviewer's words. The task is over; what becomes of
+    /// it is theirs to say, and the run does not wait.
+    pub fn handed_up(&mut self, task: TaskId, words: &str, out: &mut Outbox) -> Option<&Escalation> {
+        let reason = Reason::new(Trigger::Review, format!("The reviewer escalates: {words}"));
+        self.record(Some(task), vec![reason], false, out)
+    }
+
     /// What came of an escalation. The first resolution stays; whether this was it.
     pub fn resolve(&mut self, id: &str, resolution: &str, out: &mut Outbox) -> bool {
         let open = self.raised.values_mut().find(|escalation| escalation.id == id && escalation.resolution.is_none());

@@ -25,7 +25,9 @@ impl Trigger {
             Trigger::Sensitive => Priority::Highest,
             Trigger::ActionCost => Priority::High,
             // The table has no line for a decision that takes too long: as bad as failures in a row.
-            Trigger::Confidence | Trigger::ConsecutiveFailures | Trigger::DecisionTimeout => Priority::Medium,
+            Trigger::Confidence | Trigger::ConsecutiveFailures | Trigger::DecisionTimeout | Trigger::Review => {
+                Priority::Medium
+            }
             Trigger::OutOfScope => Priority::Low,
         }
     }
@@ -38,6 +40,7 @@ impl Trigger {
             Trigger::ConsecutiveFailures => 3,
             Trigger::DecisionTimeout => 4,
             Trigger::OutOfScope => 5,
+            Trigger::Review => 6,
         }
     }
 }

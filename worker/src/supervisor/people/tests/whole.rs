@@ -461,7 +461,7 @@ async fn a_denied_plan_delegates_nothing() {
 async fn a_plan_is_made_again_until_it_is_approved() {
     let twice = reviewed().replace(
         "  - on: plan\n    say:",
-        "  - { on: plan, contains: impossible, fail: no model }\n  - { on: plan, contains: shorter, say: { tasks: [ { id: S, goal: Short } ] } }\n  - on: plan\n    say:",
+        "  - { on: plan, contains: impossible, fail: no model }\n  - { on: plan, contains: shorter, say: { tasks: [ { id: S, goal: Short } ] } }\n  - { on: execute_worker, task: S, say: short }\n  - on: plan\n    say:",
     );
     let cues = vec![
         proposed(),
@@ -545,7 +545,11 @@ async fn a_worker_asks_until_it_is_content() {
 async fn several_questions_need_the_id() {
     let spec = PLAN
         .replace("task: A, say: { result: big, confidence: 0.9 }", "task: A, attempt: 1, say: { interrupt: a }")
-        .replace("task: B, say: { result: few, confidence: 0.9 }", "task: B, attempt: 1, say: { interrupt: b }");
+        .replace("task: B, say: { result: few, confidence: 0.9 }", "task: B, attempt: 1, say: { interrupt: b }")
+        .replace(
+            "  - { on: compensate",
+            "  - { on: execute_worker, say: { result: known, confidence: 0.9 } }\n  - { on: compensate",
+        );
     let both = |pending: &Value| pending.as_array().is_some_and(|list| list.len() == 2);
     let cues = vec![
         Cue::Until("pending_interrupts", both),

@@ -114,6 +114,7 @@ supervisor: { script: [
   { on: decide, round: 1, say: { reasoning: go, tasks_to_execute: [1] } },
   { on: decide, say: { reasoning: done, all_tasks_completed: true } } ] }
 reviewer: { script: [{ on: review, say: { passed: true } }] }
+script: [{ on: execute_worker, say: done }]
 ";
     let played = Scene::new(spec).once(asked, Act::SignalFrom("approval_response_v1", approves)).order_counts().play();
     assert_eq!(played.statuses(), "1=completed");

@@ -90,6 +90,8 @@ pub(super) fn flow_plan_and_execute(spec: &mut SupervisorSpec) {
     spec.review.scope = ReviewScope::None;
     spec.planning.replan = false;
     spec.run_loop.max_steps = 1_000;
+    // FSP-04: a step that gives nothing has failed, at its first try, and what depends on it is skipped.
+    (spec.failure.on_subtask_error, spec.failure.tries) = (OnSubtaskError::FailTask, 1);
 }
 
 pub(super) fn flow_coordinator(spec: &mut SupervisorSpec) {

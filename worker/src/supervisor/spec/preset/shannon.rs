@@ -21,6 +21,8 @@ fn shannon(spec: &mut SupervisorSpec) {
     spec.planning.replan = false;
     spec.synthesis.mode = SynthesisMode::Synthesizer;
     spec.synthesis.bypass_single = true;
+    // SHN-48: duplicates are Shannon's to remove, and nobody else's (FSS-42).
+    spec.synthesis.dedupe = true;
     spec.progress.messages = ProgressMessages::None;
 }
 

@@ -59,7 +59,8 @@ pub struct Dependencies {
     pub requires: Requires,
     pub on_failure: OnDependency,
     pub on_cancelled: OnDependency,
-    /// What happens to a task whose condition on a result does not hold.
+    /// What happens to a task whose condition on a result (`when:` of a dependency) does not hold; `on_failure` of the
+    /// dependency itself goes before it.
     pub on_unmet: OnUnmet,
     /// Whether a cascade reaches tasks that are running (supervisors.md §4.1 no. 9).
     pub cancel_running: bool,
@@ -75,7 +76,7 @@ impl Default for Dependencies {
             requires: Requires::Completed,
             on_failure: OnDependency::Wait,
             on_cancelled: OnDependency::Cancel,
-            on_unmet: OnUnmet::Wait,
+            on_unmet: OnUnmet::Skip,
             cancel_running: false,
             wait_timeout: None,
             topics: Topics::default(),
@@ -106,11 +107,15 @@ pub enum OnDependency {
     Block,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnUnmet {
+    /// It waits for a repair of the plan.
     Wait,
+    /// It is not needed, and is skipped (CRW-09).
+    #[default]
     Skip,
+    /// It has failed.
     Fail,
 }
 

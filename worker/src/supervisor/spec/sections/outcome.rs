@@ -17,6 +17,8 @@ pub struct Synthesis {
     pub schema: Option<Value>,
     /// A single successful result that is no JSON is the result (SHN-48).
     pub bypass_single: bool,
+    /// Results that say the same as another one, or nothing, are not told (SHN-48).
+    pub dedupe: bool,
     /// The shortest result of a synthesis subtask that is used as it is (SHN-48).
     pub own_result_chars: u32,
     /// How often a synthesis is asked for that violates the schema.
@@ -29,6 +31,7 @@ impl Default for Synthesis {
             mode: SynthesisMode::Synthesizer,
             schema: None,
             bypass_single: true,
+            dedupe: false,
             own_result_chars: 100,
             tries: 3,
         }

@@ -90,6 +90,8 @@ pub enum Trigger {
     ConsecutiveFailures,
     DecisionTimeout,
     OutOfScope,
+    /// A reviewer's verdict `escalate` (FSS-25).
+    Review,
 }
 
 /// Approval of a whole plan by what it is like (SHH-14).

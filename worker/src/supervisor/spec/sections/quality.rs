@@ -16,7 +16,8 @@ pub struct Review {
     pub criteria: Vec<String>,
     /// Reviews of one task before it has failed.
     pub max_attempts: u32,
-    /// The name a rejected task has outside (supervisors.md §4.1 no. 1).
+    /// The name a rejected task has outside: on the board, for the supervisor, and in `native_view` (supervisors.md §4.1
+    /// no. 1). Its status in reports is `needs_revision`.
     pub reject_status: RejectStatus,
     /// The reviewer of an iteration sees the results that were accepted before too (FSS-43).
     pub include_accepted: bool,
@@ -28,6 +29,8 @@ pub struct Review {
     pub park_exit: bool,
     /// An agent looks at its own result again; null is never (SHD-05).
     pub reflection: Option<Reflection>,
+    /// How often a review is asked for whose answer does not have the shape it must have (FSS-08).
+    pub tries: u32,
     /// Retries of a task whose result its guardrail refused (CRW-10).
     pub guardrail_retries: u32,
 }
@@ -44,6 +47,7 @@ impl Default for Review {
             human: false,
             park_exit: false,
             reflection: None,
+            tries: 3,
             guardrail_retries: 3,
         }
     }
@@ -59,13 +63,25 @@ pub enum ReviewScope {
     Iteration,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RejectStatus {
+    #[default]
     Rerun,
     Ready,
     NeedsRevision,
     Pending,
+}
+
+impl RejectStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RejectStatus::Rerun => "rerun",
+            RejectStatus::Ready => "ready",
+            RejectStatus::NeedsRevision => "needs_revision",
+            RejectStatus::Pending => "pending",
+        }
+    }
 }
 
 /// `review.reflection:`.
@@ -95,7 +111,8 @@ pub struct Loop {
     pub count: RoundCount,
     /// Cycles without a task that ran before the run stops (PDT-06).
     pub no_progress: u32,
-    /// What a drain does when nothing is ready; null is that the machine decides (FSS-36).
+    /// What a run of tasks does when some are left of which none may run: `complete` ends it, `wait` leaves it open until
+    /// somebody changes the plan. Null is that the machine decides (FSS-36).
     pub on_idle: Option<OnIdle>,
 }
 
@@ -146,6 +163,8 @@ pub struct Failure {
     pub errored_is_terminal: bool,
     /// How long a task waits before its next try.
     pub backoff: Span,
+    /// A call that was cut off by a crash of its worker counts as a try of its task; otherwise it is made again.
+    pub count_crash_as_attempt: bool,
 }
 
 impl Default for Failure {
@@ -157,6 +176,7 @@ impl Default for Failure {
             count_recruits: false,
             errored_is_terminal: false,
             backoff: Span::ZERO,
+            count_crash_as_attempt: false,
         }
     }
 }
@@ -175,7 +195,7 @@ impl Failure {
 pub enum OnSubtaskError {
     /// The task is skipped at once, whatever tries are left.
     Skip,
-    /// The run ends at once.
+    /// The run ends at once, whatever tries are left.
     Fail,
     /// The tries of the task are used up first; then as `skip`.
     Retry,
