@@ -26,8 +26,9 @@ pub(crate) const OUTCOMES: [&str; 9] =
     ["completed", "partial", "failed", "canceled", "cancelled", "terminated", "timed_out", "waiting", "paused"];
 
 /// Keys of a report that need no task.
-pub(super) const REPORT: [&str; 14] = [
+pub(super) const REPORT: [&str; 15] = [
     "tasks",
+    "summary",
     "status",
     "success",
     "error",

@@ -87,7 +87,7 @@ impl Graph {
             return false;
         }
         self.turns += 1;
-        out_timer_off(&mut self.timers, id, out);
+        self.waits_no_more(id, out);
         if task.capability.as_deref() == Some(HUMAN) {
             self.ask_person(id, gates, out);
         } else {
@@ -391,12 +391,5 @@ impl Graph {
     pub fn charge(&mut self, tokens: u64, cost_micros: u64) {
         self.spent.tokens = self.spent.tokens.saturating_add(tokens);
         self.spent.cost_micros = self.spent.cost_micros.saturating_add(cost_micros);
-    }
-}
-
-fn out_timer_off(timers: &mut BTreeMap<Key, TaskId>, id: &TaskId, out: &mut Outbox) {
-    let key = format!("deps/{id}");
-    if timers.remove(&key).is_some() {
-        out.cancel_timer(key);
     }
 }

@@ -7,7 +7,6 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::supervisor::model::{CancelReason, TaskError};
-use crate::supervisor::shape::Shape;
 use crate::supervisor::success::{self, Claim, Excuses, Standing};
 
 /// The timer of the run's time.
@@ -174,6 +173,33 @@ impl Graph {
         self.compensate_next(out);
     }
 
+    /// Nobody waits any longer for what a task had asked for.
+    pub(super) fn cancel_calls_of(&mut self, id: &TaskId, out: &mut Outbox) {
+        let of_task = |pending: &Pending| match pending {
+            Pending::Execute { task, .. }
+            | Pending::Review { task, .. }
+            | Pending::Consult { task, .. }
+            | Pending::Act { task, .. } => task == id,
+            _ => false,
+        };
+        let keys: Vec<Key> =
+            self.calls.iter().filter(|(_, pending)| of_task(pending)).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.calls.remove(&key);
+            out.ask(Ask::CancelCall { key });
+        }
+        if let Some(last) = self.plan.tasks.get_mut(id).and_then(|task| task.attempts.last_mut())
+            && last.outcome == AttemptOutcome::Running
+        {
+            (last.outcome, last.ended_at) = (AttemptOutcome::Dropped, Some(out.now()));
+        }
+        let timers: Vec<Key> = self.timers.iter().filter(|(_, task)| *task == id).map(|(key, _)| key.clone()).collect();
+        for key in timers {
+            self.timers.remove(&key);
+            out.cancel_timer(key);
+        }
+    }
+
     fn give_up_all(&mut self, reason: CancelReason, text: &str, gates: &mut dyn Gates, out: &mut Outbox) {
         for key in self.calls.keys() {
             out.ask(Ask::CancelCall { key: key.clone() });
@@ -259,86 +285,6 @@ impl Graph {
             "completedSteps": completed, "totalSteps": tasks.len() })
     }
 
-    fn synthesize(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
-        let mut results = self.results(gates);
-        if let Some(own) = self.own_synthesis() {
-            return self.end_with(Some(own), out);
-        }
-        if self.rules.bypass_single
-            && let [(_, only)] = results.as_slice()
-            && let Value::String(text) = only
-            && serde_json::from_str::<Value>(text).is_err()
-        {
-            let text = Value::String(text.clone());
-            return self.end_with(Some(text), out);
-        }
-        if self.rules.dedupe {
-            // The same text twice says nothing more (SHN-48); elsewhere every accepted result is told (FSS-42).
-            let mut seen = BTreeSet::new();
-            results.retain(|(_, value)| !text_of(value).trim().is_empty() && seen.insert(value.to_string()));
-        }
-        let listed: Vec<Value> =
-            results.into_iter().map(|(id, result)| json!({ "id": id, "result": result })).collect();
-        let failures = self.failures();
-        self.synthesis_tries += 1;
-        let first_error = failures.first().cloned();
-        let context = json!({
-            "goal": self.plan.objective, "results": listed, "failures": failures, "first_error": first_error,
-            "overall_assessment": self.overall_assessment, "schema": self.rules.output_schema,
-            "error": self.synthesis_error,
-        });
-        let prompt = prompt_of(Purpose::Synthesize, &context);
-        let call = Call::new(format!("synthesize/{}", self.synthesis_tries), Purpose::Synthesize, context)
-            .attempt(self.synthesis_tries)
-            .round(self.iteration)
-            .prompt(prompt);
-        self.enter(Phase::Synthesizing, out);
-        self.call(Pending::Synthesize, call, out);
-    }
-
-    /// SHN-48: a task that is a synthesis itself, is long enough, cost tokens and cites nothing.
-    fn own_synthesis(&self) -> Option<Value> {
-        let is_synthesis = |task: &&Task| {
-            self.rules.bypass_single
-                && task.status == TaskStatus::Completed
-                && task.role.as_deref() == Some("synthesis")
-        };
-        let task = self.plan.in_order().into_iter().rev().find(is_synthesis)?;
-        let result = task.result.clone()?;
-        let tokens: u64 = task.attempts.iter().map(|attempt| attempt.tokens).sum();
-        let cites = result.get("citations").is_some_and(|list| list.as_array().is_none_or(|list| !list.is_empty()));
-        (text_of(&result).chars().count() >= self.rules.own_result_chars as usize && tokens > 0 && !cites)
-            .then_some(result)
-    }
-
-    pub(super) fn synthesized(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let checked = answer.map_err(|why| why.to_string()).and_then(|value| match self.breaks_schema(&value) {
-            None => Ok(value),
-            Some(why) => Err(format!("the synthesis does not have the required shape: {why}")),
-        });
-        match checked {
-            Ok(value) => {
-                out.note(NoteKind::SynthesisRecorded, json!({ "try": self.synthesis_tries }));
-                self.end_with(Some(value), out);
-            }
-            Err(why) if self.synthesis_tries < self.rules.synthesis_tries => {
-                // What comes right in the end was no error of the run.
-                out.note(NoteKind::SynthesisRecorded, json!({ "try": self.synthesis_tries, "refused": why }));
-                self.synthesis_error = Some(why);
-                self.synthesize(gates, out);
-            }
-            Err(why) => self.abort("synthesis_failed", format!("synthesis failed: {why}"), Value::Null, gates, out),
-        }
-    }
-
-    fn breaks_schema(&self, value: &Value) -> Option<String> {
-        let schema = self.rules.output_schema.as_ref()?;
-        match Shape::read("schema", schema) {
-            Ok(shape) => shape.broken("result", value),
-            Err(why) => Some(why.to_string()),
-        }
-    }
-
     /// Tasks that gave nothing, each with its reason, in plan order.
     pub fn failures(&self) -> Vec<String> {
         let standings = success::standings(&self.plan, self.excuses());
@@ -378,7 +324,7 @@ impl Graph {
         success::of_tasks(&self.plan, self.excuses(), has_result, needs_result, !self.errors.is_empty())
     }
 
-    fn end_with(&mut self, result: Option<Value>, out: &mut Outbox) {
+    pub(super) fn end_with(&mut self, result: Option<Value>, out: &mut Outbox) {
         let failures = self.failures();
         let Claim { phase, success } = self.claims(result.is_some());
         let error = (phase == Phase::Failed).then(|| {

@@ -185,11 +185,7 @@ impl Graph {
         out: &mut Outbox,
     ) -> Result<(), String> {
         let runs = |task: &Task| origin == PlanOrigin::Human && task.is_in_flight();
-        // Where steps are planned anew one by one, a known name is a new step beside the one that is done (FSP-06).
-        let anew = self.rules.evaluator;
-        let kept = |status: TaskStatus| !anew && matches!(status, TaskStatus::Completed | TaskStatus::Escalated);
-        let (mut renamed, mut fresh, mut again) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let mut over: Vec<TaskId> = Vec::new();
+        let (mut renamed, mut fresh, mut again, mut over) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
         let named: BTreeSet<TaskId> = planned.iter().filter_map(|task| task.id.clone()).collect();
         for task in planned {
             let id = match &task.id {
@@ -200,7 +196,7 @@ impl Graph {
                 return Err(format!("task {id} is being done; cancel it, or leave it out of the new plan"));
             }
             match self.task(&id).map(|task| task.status) {
-                Some(status) if kept(status) => over.push(id), // accepted work is never redone
+                Some(status) if self.is_kept(status) => over.push(id), // accepted work is never redone
                 Some(status) if status.is_terminal() => {
                     let new = self.free_name(&id, &fresh);
                     renamed.insert(id.clone(), new.clone());
@@ -218,11 +214,7 @@ impl Graph {
         // All that can be wrong with the plan is found before anything is said of it.
         again.iter().try_for_each(|(id, planned)| self.relink(id, planned, &renamed))?;
         self.plan.origin = origin;
-        for id in over {
-            let why = format!("task {id} is over; accepted work is not planned again. Give new work an id of its own");
-            out.note(NoteKind::ActionRefused, json!({ "action": "replan", "task": id, "why": why }));
-            self.refused_in_plan.push(why);
-        }
+        over.iter().for_each(|id| self.not_again(id, out));
         for id in left {
             self.supersede(&id, origin, gates, out);
         }
@@ -233,6 +225,19 @@ impl Graph {
         self.snapshot_plan("plan", out);
         out.note(NoteKind::PlanRevised, json!({ "version": self.plan.version, "iteration": self.iteration }));
         Ok(())
+    }
+
+    /// Accepted and escalated work stays as it is; only where steps are planned anew one by one, a known name is a new step
+    /// beside the one that is done (FSP-06).
+    fn is_kept(&self, status: TaskStatus) -> bool {
+        !self.rules.evaluator && matches!(status, TaskStatus::Completed | TaskStatus::Escalated)
+    }
+
+    /// Work that is over is not planned again; the next planning is told.
+    fn not_again(&mut self, id: &TaskId, out: &mut Outbox) {
+        let why = format!("task {id} is over; accepted work is not planned again. Give new work an id of its own");
+        out.note(NoteKind::ActionRefused, json!({ "action": "replan", "task": id, "why": why }));
+        self.refused_in_plan.push(why);
     }
 
     fn tell_added(&mut self, new: &[Task], out: &mut Outbox) {

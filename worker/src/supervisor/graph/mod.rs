@@ -26,6 +26,7 @@ mod reply;
 mod review;
 mod rules;
 mod schedule;
+mod synthesis;
 mod tools;
 mod upfront;
 mod view;
@@ -367,32 +368,6 @@ impl Graph {
     /// A copy for gates, which must not see a task half changed.
     fn copy(&self, id: &TaskId) -> Option<Task> {
         self.plan.tasks.get(id).cloned()
-    }
-
-    fn cancel_calls_of(&mut self, id: &TaskId, out: &mut Outbox) {
-        let of_task = |pending: &Pending| match pending {
-            Pending::Execute { task, .. }
-            | Pending::Review { task, .. }
-            | Pending::Consult { task, .. }
-            | Pending::Act { task, .. } => task == id,
-            _ => false,
-        };
-        let keys: Vec<Key> =
-            self.calls.iter().filter(|(_, pending)| of_task(pending)).map(|(key, _)| key.clone()).collect();
-        for key in keys {
-            self.calls.remove(&key);
-            out.ask(Ask::CancelCall { key });
-        }
-        if let Some(last) = self.plan.tasks.get_mut(id).and_then(|task| task.attempts.last_mut())
-            && last.outcome == AttemptOutcome::Running
-        {
-            (last.outcome, last.ended_at) = (AttemptOutcome::Dropped, Some(out.now()));
-        }
-        let timers: Vec<Key> = self.timers.iter().filter(|(_, task)| *task == id).map(|(key, _)| key.clone()).collect();
-        for key in timers {
-            self.timers.remove(&key);
-            out.cancel_timer(key);
-        }
     }
 
     /// Tasks that were planned, recruits and replanned ones aside (§4.2 no. 21).

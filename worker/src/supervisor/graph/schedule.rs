@@ -206,6 +206,37 @@ impl Graph {
         self.set(id, TaskStatus::Errored, Actor::Scheduler, kind, out);
     }
 
+    /// What becomes of a task by a policy, with the word and the text for it; none where it waits or runs.
+    fn given_up(
+        &self,
+        on: &TaskId,
+        policy: OnUnmet,
+        cancelled: bool,
+        condition: bool,
+    ) -> Option<(TaskStatus, &'static str, String)> {
+        let skipped_text = match condition {
+            true => format!("Skipped: the condition on '{on}' does not hold"),
+            // The one that failed is named, also further down the line.
+            false => match self.task(on).filter(|on| on.skipped == Some(SkipReason::DependencyFailed)) {
+                Some(skipped) => skipped.error.as_ref().map(|error| error.message.clone()).unwrap_or_default(),
+                None => format!("Skipped: dependency '{on}' failed"),
+            },
+        };
+        let upstream = if cancelled { "was cancelled" } else { "has failed" };
+        Some(match policy {
+            OnUnmet::Wait | OnUnmet::Run => return None,
+            OnUnmet::Skip => (TaskStatus::Skipped, "dependency_failed", skipped_text),
+            OnUnmet::Fail => {
+                let why = skipped_text.replacen("Skipped: ", "", 1);
+                (TaskStatus::Failed, if condition { "condition_not_met" } else { "dependency_failed" }, why)
+            }
+            OnUnmet::Cancel => {
+                (TaskStatus::Cancelled, "upstream", format!("Upstream dependency Task {on} {upstream}."))
+            }
+            OnUnmet::Block => (TaskStatus::Blocked, "blocked", format!("Blocked: dependency '{on}' {upstream}")),
+        })
+    }
+
     /// Does what is to be done with a task whose dependency will never be satisfied.
     fn unmet(
         &mut self,
@@ -216,27 +247,7 @@ impl Graph {
         gates: &mut dyn Gates,
         out: &mut Outbox,
     ) {
-        let skipped_text = match condition {
-            true => format!("Skipped: the condition on '{on}' does not hold"),
-            // The one that failed is named, also further down the line.
-            false => match self.task(on).filter(|on| on.skipped == Some(SkipReason::DependencyFailed)) {
-                Some(skipped) => skipped.error.as_ref().map(|error| error.message.clone()).unwrap_or_default(),
-                None => format!("Skipped: dependency '{on}' failed"),
-            },
-        };
-        let upstream = if cancelled { "was cancelled" } else { "has failed" };
-        let (to, kind, message) = match policy {
-            OnUnmet::Wait | OnUnmet::Run => return,
-            OnUnmet::Skip => (TaskStatus::Skipped, "dependency_failed", skipped_text),
-            OnUnmet::Fail => {
-                let why = skipped_text.replacen("Skipped: ", "", 1);
-                (TaskStatus::Failed, if condition { "condition_not_met" } else { "dependency_failed" }, why)
-            }
-            OnUnmet::Cancel => {
-                (TaskStatus::Cancelled, "upstream", format!("Upstream dependency Task {on} {upstream}."))
-            }
-            OnUnmet::Block => (TaskStatus::Blocked, "blocked", format!("Blocked: dependency '{on}' {upstream}")),
-        };
+        let Some((to, kind, message)) = self.given_up(on, policy, cancelled, condition) else { return };
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         if task.status == to || (matches!(to, TaskStatus::Skipped | TaskStatus::Failed) && task.is_in_flight()) {
             return;
@@ -249,8 +260,7 @@ impl Graph {
             _ => {}
         }
         // What was sent back or is errored can only be given up by cancelling; the table knows no other way.
-        let from = task.status;
-        let sent_back = from == TaskStatus::NeedsRevision;
+        let sent_back = task.status == TaskStatus::NeedsRevision;
         let to = match to {
             TaskStatus::Skipped | TaskStatus::Failed if sent_back => {
                 task.cancelled = Some(CancelReason::Upstream);
@@ -277,6 +287,13 @@ impl Graph {
         let at = out.now().plus(std::time::Duration::from_millis(limit));
         out.timer(key.clone(), at, format!("dependencies of task {id}"));
         self.timers.insert(key, id.clone());
+    }
+
+    pub(super) fn waits_no_more(&mut self, id: &TaskId, out: &mut Outbox) {
+        let key = format!("deps/{id}");
+        if self.timers.remove(&key).is_some() {
+            out.cancel_timer(key);
+        }
     }
 
     /// SHD-04: too long is a failure.

@@ -1,0 +1,92 @@
+//! Synthesis: one result of what was accepted, by a call of its own where it takes one.
+//!
+//! Invariant: every accepted result is told, in plan order, unless the rules remove what says the same (FSS-42, SHN-48);
+//! a result that does not have the required shape is asked for again with the reason, and a bounded number of times
+//! (FSS-21). How the run ends with it is decided in `finish`.
+
+use serde_json::json;
+
+use super::*;
+use crate::supervisor::shape::Shape;
+
+impl Graph {
+    pub(super) fn synthesize(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        let mut results = self.results(gates);
+        if let Some(own) = self.own_synthesis() {
+            return self.end_with(Some(own), out);
+        }
+        if self.rules.bypass_single
+            && let [(_, only)] = results.as_slice()
+            && let Value::String(text) = only
+            && serde_json::from_str::<Value>(text).is_err()
+        {
+            let text = Value::String(text.clone());
+            return self.end_with(Some(text), out);
+        }
+        if self.rules.dedupe {
+            // The same text twice says nothing more (SHN-48); elsewhere every accepted result is told (FSS-42).
+            let mut seen = BTreeSet::new();
+            results.retain(|(_, value)| !text_of(value).trim().is_empty() && seen.insert(value.to_string()));
+        }
+        let listed: Vec<Value> =
+            results.into_iter().map(|(id, result)| json!({ "id": id, "result": result })).collect();
+        let failures = self.failures();
+        self.synthesis_tries += 1;
+        let first_error = failures.first().cloned();
+        let context = json!({
+            "goal": self.plan.objective, "results": listed, "failures": failures, "first_error": first_error,
+            "overall_assessment": self.overall_assessment, "schema": self.rules.output_schema,
+            "error": self.synthesis_error,
+        });
+        let prompt = prompt_of(Purpose::Synthesize, &context);
+        let call = Call::new(format!("synthesize/{}", self.synthesis_tries), Purpose::Synthesize, context)
+            .attempt(self.synthesis_tries)
+            .round(self.iteration)
+            .prompt(prompt);
+        self.enter(Phase::Synthesizing, out);
+        self.call(Pending::Synthesize, call, out);
+    }
+
+    /// SHN-48: a task that is a synthesis itself, is long enough, cost tokens and cites nothing.
+    fn own_synthesis(&self) -> Option<Value> {
+        let is_synthesis = |task: &&Task| {
+            self.rules.bypass_single
+                && task.status == TaskStatus::Completed
+                && task.role.as_deref() == Some("synthesis")
+        };
+        let task = self.plan.in_order().into_iter().rev().find(is_synthesis)?;
+        let result = task.result.clone()?;
+        let tokens: u64 = task.attempts.iter().map(|attempt| attempt.tokens).sum();
+        let cites = result.get("citations").is_some_and(|list| list.as_array().is_none_or(|list| !list.is_empty()));
+        (text_of(&result).chars().count() >= self.rules.own_result_chars as usize && tokens > 0 && !cites)
+            .then_some(result)
+    }
+
+    pub(super) fn synthesized(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
+        let checked = answer.map_err(|why| why.to_string()).and_then(|value| match self.breaks_schema(&value) {
+            None => Ok(value),
+            Some(why) => Err(format!("the synthesis does not have the required shape: {why}")),
+        });
+        match checked {
+            Ok(value) => {
+                out.note(NoteKind::SynthesisRecorded, json!({ "try": self.synthesis_tries }));
+                self.end_with(Some(value), out);
+            }
+            Err(why) if self.synthesis_tries < self.rules.synthesis_tries => {
+                // What comes right in the end was no error of the run.
+                out.note(NoteKind::SynthesisRecorded, json!({ "try": self.synthesis_tries, "refused": why }));
+                self.synthesis_error = Some(why);
+                self.synthesize(gates, out);
+            }
+            Err(why) => self.abort("synthesis_failed", format!("synthesis failed: {why}"), Value::Null, gates, out),
+        }
+    }
+
+    fn breaks_schema(&self, value: &Value) -> Option<String> {
+        let schema = self.rules.output_schema.as_ref()?;
+        match Shape::read("schema", schema) {
+            Ok(shape) => shape.broken("result", value),
+            Err(why) => Some(why.to_string()),
+        }
+    }
+}
