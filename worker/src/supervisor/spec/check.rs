@@ -353,20 +353,5 @@ fn warnings(spec: &SupervisorSpec) -> Vec<String> {
     if spec.dispatch.selection == Selection::One && spec.dispatch.max_concurrency != Some(1) {
         warnings.push("dispatch.max_concurrency: `selection: one` runs one task at a time".to_owned());
     }
-    warnings.extend(unused(spec));
     warnings
-}
-
-/// Keys that are read and checked, and that no machine looks at yet: whoever sets one is told so.
-fn unused(spec: &SupervisorSpec) -> Vec<String> {
-    let usual = spec.preset.map(Preset::values).unwrap_or_default();
-    let graph = spec.family() == Family::Graph;
-    let keys = [
-        ("loop.on_idle", !graph && spec.run_loop.on_idle != usual.run_loop.on_idle),
-        ("review.reject_status", !graph && spec.review.reject_status != usual.review.reject_status),
-        ("dependencies.on_unmet", !graph && spec.dependencies.on_unmet != usual.dependencies.on_unmet),
-        ("failure.count_crash_as_attempt", !graph && spec.failure.count_crash_as_attempt),
-    ];
-    let told = |(key, set): (&str, bool)| set.then(|| format!("{key}: has no effect yet in this kind of run"));
-    keys.into_iter().filter_map(told).collect()
 }

@@ -37,7 +37,7 @@ const ALL: [&str; 21] = [
     "review.park_exit",
     "dispatch.selection",
 ];
-const GRAPH: [&str; 32] = [
+const GRAPH: [&str; 33] = [
     "seed_plan",
     "planning.mode",
     "planning.strategy",
@@ -49,6 +49,7 @@ const GRAPH: [&str; 32] = [
     "review.scope",
     "review.criteria",
     "review.max_attempts",
+    "review.tries",
     "review.reject_status",
     "review.include_accepted",
     "review.accept_below_score",
