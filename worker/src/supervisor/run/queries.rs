@@ -148,6 +148,7 @@ impl SupervisorRun {
     fn native_view(&self, value: &Value) -> Result<Value, Failure> {
         let named = value.get("preset").or(Some(value)).and_then(Value::as_str).map(str::to_owned);
         let own = self.resolved.spec.preset.map(|preset| preset.name().to_owned());
+        let in_own_words = named.is_none() && own.is_some();
         let name = named.or(own).unwrap_or_else(|| "flow-supervisor".to_owned());
         let system =
             System::named(&name).ok_or_else(|| refusal("UnknownSystem", format!("there is no system named {name}")))?;
@@ -156,7 +157,7 @@ impl SupervisorRun {
         let shown = tasks.iter().map(|task| (task.id.clone(), task.status, Attributes::default()));
         let mut rows = native_view(system, shown);
         // In its own words, a run calls what was sent back as its spec does (§4.1 no. 1).
-        if self.resolved.spec.preset.and_then(|preset| System::named(preset.name())) == Some(system) {
+        if in_own_words {
             let sent_back = system.spelled(self.resolved.spec.review.reject_status.as_str());
             let those = rows.iter_mut().filter(|row| row.status == TaskStatus::NeedsRevision && row.native.is_some());
             those.for_each(|row| row.native = Some(sent_back.clone()));

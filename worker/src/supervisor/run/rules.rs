@@ -137,7 +137,10 @@ fn workers(spec: &SupervisorSpec) -> Vec<WorkerCard> {
 fn answers_anybody(spec: &SupervisorSpec) -> bool {
     let works =
         |script: &spec::Script| script.0.iter().any(|rule| rule.on == Purpose::ExecuteWorker && rule.agent.is_none());
-    let service = spec.role(Purpose::ExecuteWorker).is_some_and(|role| works(&role.script) || !role.via.is_scripted());
+    let played = |via: &spec::Via| !via.is_scripted();
+    let service = spec
+        .role(Purpose::ExecuteWorker)
+        .is_some_and(|role| works(&role.script) || role.via.as_ref().is_some_and(played));
     !spec.via.is_scripted() || works(&spec.script) || service
 }
 
