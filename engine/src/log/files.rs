@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use super::FORMAT_VERSION;
 use super::error::StorageError;
+use super::sled_format::source::read_whole;
 use crate::seeded::{self, Bug};
 use crate::vocabulary::{hex, unhex};
 
@@ -89,6 +90,23 @@ impl DataDir {
         Ok((lock, format))
     }
 
+    /// A directory that holds a store, to be looked at only: nothing is made or changed, not even the lock file. If
+    /// there is one it is held meanwhile, so that no worker writes.
+    pub(crate) fn visit(&self) -> Result<(Option<File>, Format), StorageError> {
+        let not = |detail: &str| StorageError::NotADatabase { dir: self.root.clone(), detail: detail.into() };
+        let path = self.root.join("bosun.lock");
+        let lock = match File::open(&path) {
+            Ok(file) => Some(self.held(file, &path)?),
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => None,
+            Err(why) => return Err(StorageError::io("open", &path, &why)),
+        };
+        match self.identify()? {
+            Some(format) if format.ready => Ok((lock, format)),
+            Some(_) => Err(not("its creation was cut short; a worker that starts there completes it")),
+            None => Err(not("it holds none of its files")),
+        }
+    }
+
     /// Makes the directory if needed, durably, and takes the lock.
     fn lock(&self) -> Result<File, StorageError> {
         let root = &self.root;
@@ -111,6 +129,11 @@ impl DataDir {
         let path = root.join("bosun.lock");
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|why| refused(&path, why))?;
+        self.held(file, &path)
+    }
+
+    fn held(&self, file: File, path: &Path) -> Result<File, StorageError> {
+        let root = &self.root;
         let started = Instant::now();
         loop {
             match file.try_lock() {
@@ -119,7 +142,7 @@ impl DataDir {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 Err(TryLockError::WouldBlock) => return Err(StorageError::Locked { dir: root.clone() }),
-                Err(TryLockError::Error(why)) => return Err(StorageError::io("lock", &path, &why)),
+                Err(TryLockError::Error(why)) => return Err(StorageError::io("lock", path, &why)),
             }
         }
     }
@@ -128,7 +151,7 @@ impl DataDir {
     pub(crate) fn identify(&self) -> Result<Option<Format>, StorageError> {
         let parts = [self.sled(), self.anchor(), self.payloads(), self.groups(), self.values()];
         let path = self.format();
-        match fs::read(&path) {
+        match read_whole(&path) {
             Ok(bytes) => {
                 let format = parse_format(&path, &bytes)?;
                 let needed = &parts[..if format.version == 1 { 3 } else { 5 }];

@@ -184,6 +184,20 @@ impl Group {
     pub(crate) fn len(&self) -> usize {
         self.value.len()
     }
+    /// The newest record of a trim in it. Looks at no turn.
+    pub(crate) fn trimmed(&self, file: &Path) -> Result<Option<Trimmed>, StorageError> {
+        let (mut offset, mut newest) = (HEADER, None);
+        while let Some(frame) = self.value.get(offset..offset + FRAME) {
+            let length = u32::from_be_bytes([frame[1], frame[2], frame[3], frame[4]]);
+            if frame[0] == KIND_TRIMMED
+                && let (_, Record::Trimmed(trimmed)) = self.record_at(offset, file)?
+            {
+                newest = Some(trimmed);
+            }
+            offset += FRAME + length as usize;
+        }
+        Ok(newest)
+    }
     /// The records with their places, in order.
     pub(crate) fn records(&self, file: &Path) -> Result<Vec<(RecordPlace, Record)>, StorageError> {
         let mut records = Vec::new();

@@ -33,14 +33,17 @@ mod group;
 mod housekeeping;
 mod index;
 mod journal;
+mod look;
 mod memory;
 mod packing;
 mod parts;
+mod reader;
 mod reading;
 mod recovery;
 mod refs;
 mod shelf;
 mod sled;
+mod sled_format;
 mod snapshot;
 mod stored;
 mod sweep;
@@ -68,6 +71,7 @@ pub use group::GROUP_VERSION;
 pub use housekeeping::Housekeeping;
 pub use journal::{Committed, Journal, JournalOptions, RunEntry, Snapshot, StoreInfo};
 pub use memory::{Fault, MemoryLog};
+pub use reader::StoreReader;
 pub use verify::{Finding, FindingClass, VerifyReport};
 
 /// The newest data directory format this program reads and the one it writes.

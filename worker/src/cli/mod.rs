@@ -313,14 +313,22 @@ impl Verb {
                 Purpose::Visit { create: true }
             }
             Verb::Workflow(WorkflowVerb::Fork(args)) => Purpose::Visit { create: args.makes_a_store() },
+            Verb::Workflow(
+                WorkflowVerb::List(_)
+                | WorkflowVerb::Count(_)
+                | WorkflowVerb::Describe(_)
+                | WorkflowVerb::Show(_)
+                | WorkflowVerb::Query(_)
+                | WorkflowVerb::Cost(_),
+            )
+            | Verb::Store(_) => Purpose::Look,
             Verb::Workflow(_)
             | Verb::Activity(_)
             | Verb::Approval(_)
             | Verb::Agent(_)
             | Verb::Plan(_)
             | Verb::Budget(_)
-            | Verb::Llm(_)
-            | Verb::Store(_) => Purpose::Visit { create: false },
+            | Verb::Llm(_) => Purpose::Visit { create: false },
         }
     }
 

@@ -8,6 +8,7 @@ mod directory;
 mod encryption;
 mod golden;
 mod journal;
+mod opening;
 pub(crate) mod samples;
 mod space;
 mod story;
