@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bosun_engine::log::{
-    FindingClass, Log, SledLog, SledOptions, StorageError, StoreInfo, StoreReader, VerifyReport,
-};
+use bosun_engine::log::{FindingClass, Log, SledLog, SledOptions, StorageError, StoreInfo, StoreReader, VerifyReport};
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use futures_util::StreamExt;
@@ -131,6 +129,24 @@ impl Registries {
             }
         }
     }
+}
+
+/// Saves what is whole of a damaged data directory in a new one.
+pub(crate) fn salvage(source: &Path, target: &Path) -> Result<Value, OpenError> {
+    let report = bosun_engine::log::salvage(source, target, None).map_err(|why| open_error(source, why))?;
+    let held: Vec<Value> = report.held.iter().map(|(run, why)| json!({ "run_id": run, "why": why })).collect();
+    Ok(json!({
+        "from": source,
+        "to": target,
+        "instance": hex(&report.instance),
+        "groups": report.groups,
+        "groups_lost": report.groups_lost,
+        "runs_whole": report.runs_whole,
+        "runs_held": held,
+        "runs_lost": report.runs_lost,
+        "blobs": report.blobs,
+        "damage": report.damage,
+    }))
 }
 
 fn log_for(data: &Path, purpose: &Purpose) -> Result<Arc<dyn Log>, StorageError> {

@@ -113,6 +113,20 @@ impl AnchorFile {
         newest.ok_or_else(|| corrupt("neither of its two slots is readable"))
     }
 
+    /// What it says and whose it is, where nothing else tells.
+    pub(crate) fn read_any(path: &Path) -> Result<([u8; 16], Anchor), StorageError> {
+        let (file, mut slot, mut newest) = (Source::open(path)?, Vec::new(), None::<([u8; 16], Anchor)>);
+        for at in [0, SECOND_SLOT_AT] {
+            file.read(&mut slot, at, SLOT)?;
+            if let Some(found) = decode_slot(&slot)
+                && newest.is_none_or(|(_, known)| known.last < found.1.last)
+            {
+                newest = Some(found);
+            }
+        }
+        newest.ok_or_else(|| StorageError::corrupt("tail anchor", path, "neither of its two slots is readable"))
+    }
+
     pub(crate) fn open(path: &Path, instance: [u8; 16]) -> Result<Self, StorageError> {
         let io = |why: std::io::Error| StorageError::io("open", path, &why);
         let newest = Self::read(path, instance)?;

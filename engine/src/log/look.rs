@@ -18,10 +18,9 @@ use std::sync::Arc;
 
 use super::anchor::{Anchor, AnchorFile};
 use super::chain::ChainHash;
+use super::check::check_groups;
 use super::error::StorageError;
-use super::files::{DataDir, Format, sync_dir};
-use super::group::{Group, Trimmed};
-use super::parts::{PARTS_OF, further_parts, is_beside, part_key, place_in};
+use super::files::{DataDir, Format, sync_dir, sync_tree};
 use super::sled_format::pages::Pages;
 use super::sled_format::replay::{Replayed, replay};
 use super::sled_format::source::{Source, read_whole};
@@ -29,7 +28,6 @@ use super::sled_format::table::Table;
 use super::sled_format::tree::Tree;
 use super::sled_format::{CONF, SEGMENT};
 use super::values::ValueFiles;
-use crate::vocabulary::GroupSeq;
 
 const DEFAULT_TREE: &[u8] = b"__sled__default";
 const INSTANCE_KEY: &[u8] = b"instance";
@@ -85,7 +83,7 @@ pub(crate) fn look_at_pages(dir: &DataDir, format: Format) -> Result<Looked, Sto
 fn judge(dir: &DataDir, format: Format, anchor: Anchor, pages: &Arc<Pages>) -> Result<Tree, StorageError> {
     let groups = check_pages(dir, format, pages)?;
     let files = ValueFiles::look(dir.groups(), format.instance)?;
-    check_groups(&groups, &files, pages.path(), format, anchor)?;
+    check_groups(&groups, &files, pages.path(), ChainHash::origin(&format.instance), anchor)?;
     Ok(groups)
 }
 
@@ -112,118 +110,6 @@ fn check_pages(dir: &DataDir, format: Format, pages: &Arc<Pages>) -> Result<Tree
         }
     }
     Tree::open(pages.clone(), b"groups")
-}
-
-/// The groups from the first that counts to the anchor, each whole, and in one chain.
-fn check_groups(
-    groups: &Tree,
-    files: &ValueFiles,
-    db: &Path,
-    format: Format,
-    anchor: Anchor,
-) -> Result<(), StorageError> {
-    let origin = ChainHash::origin(&format.instance);
-    let none = Trimmed { through: GroupSeq(0), chain: origin, archives: Default::default() };
-    let (mut trimmed, mut last, mut at_anchor) = (none, GroupSeq(0), None);
-    // The group before, and the chain behind it if it is whole.
-    let (mut before, mut chain) = (None::<GroupSeq>, Some(origin));
-    let mut first = None;
-    let mut wrong: Vec<StorageError> = Vec::new();
-    let missing = |seq: GroupSeq| StorageError::corrupt("commit group", db, "it is missing").at_group(seq);
-    groups.upwards(&[], &mut |key, entry| {
-        let Ok(seq) = <[u8; 8]>::try_from(key).map(u64::from_be_bytes).map(GroupSeq) else {
-            return Ok(key.first() != Some(&PARTS_OF));
-        };
-        last = seq;
-        first.get_or_insert(seq);
-        if let Some(gap) = before.map(GroupSeq::next).filter(|expected| *expected < seq) {
-            wrong.push(missing(gap));
-            chain = None;
-        }
-        if before.is_none() && seq.0 > 1 {
-            chain = None;
-        }
-        before = Some(seq);
-        match group(groups, files, db, seq, entry) {
-            Ok(group) => {
-                if chain.is_some_and(|chain| chain != group.previous()) {
-                    let detail = "it does not continue the chain of the group before";
-                    wrong.push(StorageError::corrupt("commit group", db, detail).at_group(seq));
-                }
-                if seq == anchor.last {
-                    at_anchor = Some(group.chain());
-                } else if seq == anchor.last.next() && anchor.last.0 > 0 {
-                    at_anchor.get_or_insert(group.previous());
-                }
-                if let Some(found) = group.trimmed(db)? {
-                    trimmed = found;
-                }
-                chain = Some(group.chain());
-            }
-            Err(why @ StorageError::Corrupt { .. }) => {
-                chain = None;
-                wrong.push(why);
-            }
-            Err(why) => return Err(why),
-        }
-        Ok(true)
-    })?;
-    if let Some(gap) = first.filter(|first| *first > trimmed.through.next()) {
-        wrong.insert(0, missing(trimmed.through.next()).also_groups(&[format!("… before {gap}")]));
-    }
-    // What was trimmed may be gone, and a torn group behind the anchor was never acknowledged.
-    wrong.retain(|why| {
-        !matches!(why, StorageError::Corrupt { group: Some(seq), .. }
-            if *seq <= trimmed.through || *seq == anchor.last.next())
-    });
-    if let Some((first, more)) = wrong.split_first() {
-        let seqs: Vec<String> = more.iter().filter_map(|why| why.group()).map(|seq| seq.to_string()).collect();
-        return Err(first.clone().also_groups(&seqs));
-    }
-    let tail = |detail: String| Err(StorageError::corrupt("log tail", db, detail).at_group(anchor.last));
-    match at_anchor {
-        _ if anchor.last.0 == 0 => Ok(()),
-        Some(chain) if chain == anchor.chain => Ok(()),
-        Some(_) => tail("its chain is not the anchor's: the log or the anchor comes from elsewhere or is older".into()),
-        None if last.0 == 0 => tail(format!("the log is empty, but group {} was durable", anchor.last)),
-        None => tail(format!("it ends at group {last}, but group {} was durable", anchor.last)),
-    }
-}
-
-/// The group of an entry.
-fn group(
-    groups: &Tree,
-    files: &ValueFiles,
-    db: &Path,
-    seq: GroupSeq,
-    entry: &[u8],
-) -> Result<Group, StorageError> {
-    let (value, file) = entry_value(groups, files, db, &seq.0.to_be_bytes(), entry).map_err(|why| why.at_group(seq))?;
-    Group::parse(seq, value, &file)
-}
-
-/// The value of an entry, and the file it lies in.
-pub(crate) fn entry_value(
-    tree: &Tree,
-    files: &ValueFiles,
-    db: &Path,
-    key: &[u8],
-    entry: &[u8],
-) -> Result<(Vec<u8>, PathBuf), StorageError> {
-    let cut = |detail: &str| StorageError::corrupt("database entry", db, detail);
-    if is_beside(entry) {
-        let place = place_in(entry).ok_or_else(|| cut("it names no place"))?;
-        let path = files.path(place.file);
-        let missing = || StorageError::corrupt("values", &path, "it is missing");
-        let value = files.read(key, place)?.ok_or_else(missing)?;
-        return Ok((value, path));
-    }
-    let mut value = entry.get(2..).ok_or_else(|| cut("a value has no part count"))?.to_vec();
-    for part in 1..=further_parts(entry) {
-        let bytes = tree.get(&part_key(key, part))?;
-        value.extend_from_slice(&bytes.ok_or_else(|| cut("a part of a large value is missing"))?);
-    }
-    Ok((value, db.to_owned()))
 }
 
 /// sled takes a `conf` that it cannot read for a new directory's.
@@ -288,6 +174,8 @@ fn write_snapshot(dir: &DataDir, table: &Table, torn: &[u64]) -> Result<(), Stor
     let db = log.join("db");
     let unknown = || StorageError::corrupt("database", &db, "a page is nowhere");
     let bytes = table.print().ok_or_else(unknown)?;
+    // What the snapshot relies on must be durable before it is: a killed process leaves it in the page cache.
+    sync_tree(&log)?;
     if !torn.is_empty() {
         let io = |why: std::io::Error| StorageError::io("write", &db, &why);
         let file = OpenOptions::new().write(true).open(&db).map_err(io)?;

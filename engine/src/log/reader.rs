@@ -15,8 +15,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::anchor::{Anchor, AnchorFile};
 use super::blob::{BlobFiles, BlobHash};
+use super::check::entry_value;
 use super::files::{DataDir, Format, tree_bytes};
-use super::look::{entry_value, look};
+use super::look::look;
 use super::parts::{PARTS_OF, end_of};
 use super::sled_format::tree::Tree;
 use super::values::ValueFiles;
@@ -299,6 +300,9 @@ impl Log for StoreReader {
     }
     fn bytes_on_disk(&self) -> Result<u64, StorageError> {
         Ok(tree_bytes(&self.dir.root))
+    }
+    fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
+        self.dir.read_held()
     }
     fn format(&self) -> u32 {
         self.format.version

@@ -210,7 +210,8 @@ impl SledLog {
             std::fs::create_dir_all(&part).map_err(|why| StorageError::io("create", &part, &why))?;
         }
         sync_dir(&self.dir.root)?;
-        self.dir.write_format(Format { instance: self.instance, version: FORMAT_VERSION, ready: true })?;
+        let held = self.dir.held_list().exists();
+        self.dir.write_format(Format { instance: self.instance, version: FORMAT_VERSION, ready: true, held })?;
         *version = FORMAT_VERSION;
         Ok(())
     }
@@ -724,6 +725,9 @@ impl Log for SledLog {
         Ok(tree_bytes(&self.dir.root))
     }
 
+    fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
+        self.dir.read_held()
+    }
     fn format(&self) -> u32 {
         *self.version.lock().unwrap_or_else(PoisonError::into_inner)
     }

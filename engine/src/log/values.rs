@@ -14,6 +14,8 @@
 //! overwritten: files are appended to, synced before an entry names what is in them, and removed as a whole by whoever
 //! knows that their entries are gone for good (`sled.rs`). A file that ends in a torn frame gets a successor, so that all frames of a whole file can be found from
 //! its start. What a value holds is checked by its reader.
+//!
+//! Long: one format; who writes, reads and saves from it must agree on every byte.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -26,7 +28,7 @@ use super::error::StorageError;
 use super::files::sync_dir;
 use super::packing::{Packer, Unpacker};
 use super::refs::{put_varint, take_varint};
-use super::sled_format::source::reading;
+use super::sled_format::source::{Source, reading};
 use crate::seeded::{self, Bug};
 
 const MAGIC: [u8; 16] = *b"bosun values 1\n\0";
@@ -353,6 +355,33 @@ impl ValueFiles {
             at = end;
         }
         Ok((frames, at == length))
+    }
+
+    /// Every value of a file that is whole, with its key, also behind damage.
+    pub(crate) fn salvage(&self, name: u64, damage: &mut Vec<String>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
+        let source = Source::open(&self.path(name))?;
+        let (mut bytes, mut found, mut at) = (Vec::new(), Vec::new(), HEADER as usize);
+        source.read(&mut bytes, 0, usize::try_from(source.length()).unwrap_or(usize::MAX))?;
+        while at + HEAD <= bytes.len() {
+            let body_at = at + HEAD + usize::from(bytes[at + 16]);
+            let Some(rest) = bytes.get(at + 4..body_at).filter(|rest| crc32fast::hash(rest) == number(&bytes, at))
+            else {
+                at += 1;
+                continue;
+            };
+            let end = body_at.saturating_add(number(&bytes, at + 8) as usize);
+            let body = bytes.get(body_at..end).filter(|body| crc32fast::hash(body) == number(&bytes, at + 4));
+            let value = body.and_then(|body| match number(&bytes, at + 12) {
+                0 => Some(body.to_vec()),
+                unpacked => self.reading().unpacker.unpack(body, unpacked as usize).ok(),
+            });
+            match value {
+                Some(value) => found.push((rest[HEAD - 4..].to_vec(), value)),
+                None => damage.push(format!("{}: at byte {at}: a value is damaged", source.path().display())),
+            }
+            at = if body.is_some() { end } else { body_at };
+        }
+        Ok(found)
     }
 
     /// Removes a finished file.

@@ -162,6 +162,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Noun::Budget(verb) => Verb::Budget(verb),
         Noun::Llm(verb) => Verb::Llm(verb),
         Noun::Demo(args) => return demo::demo(screen, &global, args).await,
+        Noun::Store(store::StoreVerb::Salvage { from, to }) => return store::salvage(screen, from, to).await,
         Noun::Store(verb) => Verb::Store(verb),
     };
     if let Verb::Workflow(WorkflowVerb::Run(args)) = &verb {

@@ -179,7 +179,9 @@ mod tests {
 
     #[test]
     fn numbers_come_back() {
-        for number in [0, 1, 240, 241, 2_287, 2_288, 67_823, 67_824, 0x00ff_ffff, 0x0100_0000, u64::from(u32::MAX), u64::MAX] {
+        for number in
+            [0, 1, 240, 241, 2_287, 2_288, 67_823, 67_824, 0x00ff_ffff, 0x0100_0000, u64::from(u32::MAX), u64::MAX]
+        {
             let mut bytes = Vec::new();
             put_number(&mut bytes, number);
             let mut input = bytes.as_slice();

@@ -94,7 +94,9 @@ fn segments(db: &Source, from: u64) -> Result<(BTreeMap<u64, (u64, bool)>, u64),
     }
     for at in headless {
         db.read(&mut buffer, at, SEGMENT as usize)?;
-        if let Some(lsn) = number_behind(&buffer, 0).and_then(|number| number.checked_mul(SEGMENT)).filter(|lsn| *lsn >= from) {
+        if let Some(lsn) =
+            number_behind(&buffer, 0).and_then(|number| number.checked_mul(SEGMENT)).filter(|lsn| *lsn >= from)
+        {
             order.entry(lsn).or_insert((at, false));
         }
     }

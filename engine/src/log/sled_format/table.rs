@@ -20,7 +20,10 @@ pub(crate) enum Page {
     /// A number that no page has had, as far as the log tells.
     Unknown,
     Free(Part),
-    Present { base: Part, changes: Vec<Part> },
+    Present {
+        base: Part,
+        changes: Vec<Part>,
+    },
 }
 
 impl Page {

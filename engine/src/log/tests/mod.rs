@@ -9,6 +9,7 @@ mod encryption;
 mod golden;
 mod journal;
 mod opening;
+mod salvage;
 pub(crate) mod samples;
 mod space;
 mod story;

@@ -13,10 +13,10 @@ use super::story::{Dice, Difference, Model};
 use crate::log::sled_format::source::{fail_read, reads};
 use crate::log::*;
 
-type Files = BTreeMap<PathBuf, Vec<u8>>;
+pub(super) type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 /// Every file but the lock, which holds nothing.
-fn bytes(root: &Path) -> Files {
+pub(super) fn bytes(root: &Path) -> Files {
     let (mut found, mut dirs) = (Files::new(), vec![root.to_owned()]);
     while let Some(dir) = dirs.pop() {
         for entry in std::fs::read_dir(dir).unwrap() {
@@ -32,13 +32,13 @@ fn bytes(root: &Path) -> Files {
 }
 
 /// What is different, by name only.
-fn changed(before: &Files, dir: &Path) -> Vec<PathBuf> {
+pub(super) fn changed(before: &Files, dir: &Path) -> Vec<PathBuf> {
     let after = bytes(dir);
     let names: std::collections::BTreeSet<&PathBuf> = before.keys().chain(after.keys()).collect();
     names.into_iter().filter(|name| before.get(*name) != after.get(*name)).cloned().collect()
 }
 
-fn open(dir: &Path) -> Result<Journal, StorageError> {
+pub(super) fn open(dir: &Path) -> Result<Journal, StorageError> {
     let options = SledOptions { instance: Some([1; 16]), cache_bytes: 4 * 1024 * 1024 };
     Journal::open(Arc::new(SledLog::open(dir, options)?), small())
 }
@@ -47,16 +47,16 @@ fn look(dir: &Path) -> Result<Journal, StorageError> {
     Journal::open(Arc::new(StoreReader::open(dir)?), small())
 }
 
-struct Scene {
-    home: tempfile::TempDir,
+pub(super) struct Scene {
+    pub(super) home: tempfile::TempDir,
     /// After a close, after a kill, and an older copy.
-    closed: PathBuf,
-    killed: PathBuf,
+    pub(super) closed: PathBuf,
+    pub(super) killed: PathBuf,
     stale: PathBuf,
-    model: Model,
+    pub(super) model: Model,
 }
 
-fn scene() -> Scene {
+pub(super) fn scene() -> Scene {
     let home = tempfile::tempdir().unwrap();
     let [closed, killed, stale] = ["closed", "killed", "stale"].map(|name| home.path().join(name));
     let (mut model, mut dice) = (Model::default(), Dice(77));
@@ -148,7 +148,7 @@ fn a_failed_read_changes_nothing() {
 }
 
 /// Damages a file; answers what was done.
-fn mutate(dir: &Path, scene: &Scene, dice: &mut Dice) -> (PathBuf, String) {
+pub(super) fn mutate(dir: &Path, scene: &Scene, dice: &mut Dice) -> (PathBuf, String) {
     let all: Vec<PathBuf> = bytes(dir).into_keys().collect();
     let file = match dice.roll(3) {
         0 => all[dice.roll(all.len() as u64) as usize].clone(),
