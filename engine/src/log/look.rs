@@ -45,7 +45,6 @@ pub(crate) struct Looked {
 /// The database as its own files tell, without a look at what it says.
 pub(crate) fn pages(dir: &DataDir) -> Result<(Pages, Replayed, bool), StorageError> {
     let log = dir.sled();
-    check_conf(&log.join("conf"))?;
     let db = Source::open(&log.join("db"))?;
     let snapshot = newest_snapshot(&log)?;
     let known = snapshot.clone().unwrap_or_default();
@@ -57,6 +56,7 @@ pub(crate) fn pages(dir: &DataDir) -> Result<(Pages, Replayed, bool), StorageErr
 /// See the module.
 pub(crate) fn look(dir: &DataDir, format: Format) -> Result<Looked, StorageError> {
     let anchor = AnchorFile::read(&dir.anchor(), format.instance)?;
+    check_conf(&dir.sled().join("conf"))?;
     let (pages, replayed, settled) = pages(dir)?;
     let pages = Arc::new(pages);
     let looked = judge(dir, format, anchor, &pages);

@@ -28,6 +28,8 @@ pub(super) struct Found {
     /// The runs in groups whose CRC is wrong, where all of them can still be told.
     pub(super) torn: BTreeMap<u64, Vec<RunId>>,
     pub(super) segments: BTreeMap<Vec<u8>, Vec<Segment>>,
+    /// Every page of the database is whole, so what is on no page does not count.
+    pub(super) all_pages: bool,
     /// Entries of the shelves, by shelf and key, without the frame of the database.
     pub(super) index: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -148,11 +150,17 @@ impl Found {
                 return Ok(());
             }
         };
+        let was_broken = !damage.is_empty();
         let mut bad = BTreeSet::new();
         pages.check(&mut |page, _, why| {
             bad.insert(page);
             damage.push(why.to_string());
         })?;
+        self.all_pages = bad.is_empty() && !was_broken;
+        if self.all_pages {
+            // Copies of what was replaced or deleted lie about for long.
+            self.segments.clear();
+        }
         for page in (2..pages.table().pages.len() as u64).filter(|page| !bad.contains(page)) {
             let Ok(Some(node)) = pages.node(page) else { continue };
             let Data::Leaf(entries) = node.data else { continue };

@@ -154,11 +154,13 @@ impl Saved {
                 });
             }
         }
+        let unknown = |run: &RunId, state: &SavedRun| state.last_group <= index.at && !index.runs.contains_key(run);
         if index.is_whole {
-            self.runs.retain(|run, state| {
-                let is_deleted = state.is_over && state.last_group <= index.at && !index.runs.contains_key(run);
-                !is_deleted
-            });
+            self.runs.retain(|run, state| !unknown(run, state));
+        }
+        for (run, state) in self.runs.iter_mut().filter(|(run, state)| unknown(run, state)) {
+            let why = format!("what is left of the index does not know run {run}: it may have been deleted");
+            state.hold(why);
         }
     }
 

@@ -45,12 +45,14 @@ fn compare(scene: &Scene, dir: &Path, target: &Path) -> Result<Outcome, String> 
             (Some(why), Ok(_)) => return Err(format!("{run} is held ({why}) with turns it never had")),
         }
     }
-    if outcome.lost > report.runs_lost.len() as u64 {
-        return Err(format!("{} runs are gone, {} were told", outcome.lost, report.runs_lost.len()));
+    if outcome.lost > 0 && report.groups_lost.is_empty() && report.damage.is_empty() {
+        return Err(format!("{} runs are gone, and nothing says so", outcome.lost));
     }
     let mut listed = Vec::new();
     journal.scan_runs(&mut |info| {
-        listed.push(info.run_id);
+        if !held.contains_key(&info.run_id) {
+            listed.push(info.run_id);
+        }
         true
     });
     if let Some(back) = listed.iter().find(|run| scene.model.deleted.contains(run)) {
@@ -91,6 +93,8 @@ fn what_was_not_hit_is_saved() {
         copy_dir(source, &dir);
         let (_, what) = mutate(&dir, &scene, &mut dice);
         match compare(&scene, &dir, &home.path().join("new")) {
+            // Of a file that ends early more is hit than a block.
+            Ok(_) if what.contains("cut to") => {}
             Ok(outcome) => {
                 sum = (sum.0 + outcome.whole, sum.1 + outcome.held, sum.2 + outcome.lost);
                 most = most.max(outcome.held + outcome.lost);
