@@ -55,7 +55,7 @@ pub(super) fn put_together(found: &Found, chosen: &Chosen, dir: &DataDir) -> Sav
         }
     }
     let index = Index::of(found, chosen);
-    saved.compare(&index);
+    saved.compare(&index, found.all_pages);
     saved.hold_for_lost_groups(found, chosen, &index);
     saved.check_blobs(dir);
     saved.runs.retain(|run, state| {
@@ -143,7 +143,7 @@ impl Saved {
 
     /// A run that the index knows further than it is here has lost its end; one that a whole index does not know was
     /// deleted.
-    fn compare(&mut self, index: &Index) {
+    fn compare(&mut self, index: &Index, all_pages: bool) {
         for (run, (next_event, turns)) in &index.runs {
             let state = self.runs.entry(*run).or_default();
             if state.turns < *turns || state.next_event.max(1) < next_event.0 {
@@ -158,7 +158,11 @@ impl Saved {
         if index.is_whole {
             self.runs.retain(|run, state| !unknown(run, state));
         }
-        for (run, state) in self.runs.iter_mut().filter(|(run, state)| unknown(run, state)) {
+        // Nothing but an old copy may be left of a run that was deleted.
+        let doubtful = |run: &RunId, state: &SavedRun| {
+            unknown(run, state) || !index.is_whole && state.in_log == 0 && !index.runs.contains_key(run)
+        };
+        for (run, state) in self.runs.iter_mut().filter(|(run, state)| !all_pages && doubtful(run, state)) {
             let why = format!("what is left of the index does not know run {run}: it may have been deleted");
             state.hold(why);
         }

@@ -99,6 +99,8 @@ fn what_was_not_hit_is_saved() {
                 sum = (sum.0 + outcome.whole, sum.1 + outcome.held, sum.2 + outcome.lost);
                 most = most.max(outcome.held + outcome.lost);
             }
+            // The record of a deletion may lie in what was cut off.
+            Err(why) if what.contains("cut to") && why.ends_with("is back") => {}
             Err(why) => wrong.push(format!("seed {seed}, {what}: {why}")),
         }
     }
