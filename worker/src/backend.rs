@@ -134,6 +134,8 @@ pub enum Purpose {
     Work { slots: usize, queues: Vec<TaskQueue>, guards: Guards },
     /// Do one durable thing, or read, and close: no activity is started. Only some visits may create a directory.
     Visit { create: bool },
+    /// Only read, and change no file. What would be decided meanwhile is forgotten.
+    Look,
 }
 
 /// Why a data directory could not be opened.

@@ -1,13 +1,12 @@
 //! A data directory that nobody holds, read without an engine.
 //!
 //! Invariant: no workflow code is loaded, no run is carried on and nothing is appended to any history: what a deploy
-//! would do to these runs can be asked before it is done. The directory is locked meanwhile, and opening it recovers its
-//! indexes as every opening does. It makes no directory where there is none.
+//! would do to these runs can be asked before it is done. No file is opened for writing; no worker can start meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bosun_engine::log::{CodecChain, Journal, JournalOptions, SledLog, SledOptions, StorageError};
+use bosun_engine::log::{CodecChain, Journal, JournalOptions, StorageError, StoreReader};
 use bosun_engine::*;
 
 use crate::backend::{CallError, Histories, OpenError, Reply};
@@ -39,7 +38,7 @@ impl ClosedDirectory {
         if !is_store(&data) {
             return Err(OpenError::Missing(data));
         }
-        let opened = SledLog::open(&data, SledOptions::default())
+        let opened = StoreReader::open(&data)
             .and_then(|log| Journal::open(Arc::new(log), JournalOptions { codec, ..JournalOptions::default() }));
         opened.map(|journal| ClosedDirectory(Arc::new(journal))).map_err(|why| open_error(&data, why))
     }

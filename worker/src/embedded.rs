@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bosun_engine::log::{FindingClass, SledLog, SledOptions, StorageError, StoreInfo, VerifyReport};
+use bosun_engine::log::{FindingClass, Log, SledLog, SledOptions, StorageError, StoreInfo, StoreReader, VerifyReport};
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use futures_util::StreamExt;
@@ -85,14 +85,17 @@ impl Registries {
 
     fn open_now(mut self, data: &Path, purpose: Purpose, at_rest: AtRest) -> Result<Arc<dyn Engine>, OpenError> {
         let data = std::path::absolute(data).map_err(|why| OpenError::Failed(why.to_string()))?;
-        if purpose == (Purpose::Visit { create: false }) && !is_store(&data) {
+        if matches!(purpose, Purpose::Visit { create: false } | Purpose::Look) && !is_store(&data) {
             return Err(OpenError::Missing(data));
         }
-        let log = SledLog::open(&data, SledOptions::default()).map_err(|why| open_error(&data, why))?;
-        // Before anything is written with it.
-        at_rest.note(&data).map_err(|why| OpenError::Failed(why.to_string()))?;
-        let mut options = WorkerOptions::new(DataDirectory::Log(Arc::new(log)));
-        options.marks = Some(data.clone());
+        let log = log_for(&data, &purpose).map_err(|why| open_error(&data, why))?;
+        let looks = purpose == Purpose::Look;
+        if !looks {
+            // Before anything is written with it.
+            at_rest.note(&data).map_err(|why| OpenError::Failed(why.to_string()))?;
+        }
+        let mut options = WorkerOptions::new(DataDirectory::Log(log));
+        options.marks = (!looks).then(|| data.clone());
         match purpose {
             Purpose::Work { slots, queues, guards } => {
                 options.memory = guards.memory.unwrap_or(options.memory);
@@ -104,7 +107,7 @@ impl Registries {
                 options.interceptors.push(Arc::new(Leaks));
                 options.task_queues = (!queues.is_empty()).then(|| queues.into_iter().collect());
             }
-            Purpose::Visit { .. } => {
+            Purpose::Visit { .. } | Purpose::Look => {
                 options.slots = 0;
                 options.visit = true;
                 options.task_queues = Some(BTreeSet::new());
@@ -126,6 +129,31 @@ impl Registries {
             }
         }
     }
+}
+
+/// Saves what is whole of a damaged data directory in a new one.
+pub(crate) fn salvage(source: &Path, target: &Path) -> Result<Value, OpenError> {
+    let report = bosun_engine::log::salvage(source, target, None).map_err(|why| open_error(source, why))?;
+    let held: Vec<Value> = report.held.iter().map(|(run, why)| json!({ "run_id": run, "why": why })).collect();
+    Ok(json!({
+        "from": source,
+        "to": target,
+        "instance": hex(&report.instance),
+        "groups": report.groups,
+        "groups_lost": report.groups_lost,
+        "runs_whole": report.runs_whole,
+        "runs_held": held,
+        "runs_lost": report.runs_lost,
+        "blobs": report.blobs,
+        "damage": report.damage,
+    }))
+}
+
+fn log_for(data: &Path, purpose: &Purpose) -> Result<Arc<dyn Log>, StorageError> {
+    Ok(match purpose {
+        Purpose::Look => Arc::new(StoreReader::open(data)?.forgetting()),
+        Purpose::Work { .. } | Purpose::Visit { .. } => Arc::new(SledLog::open(data, SledOptions::default())?),
+    })
 }
 
 pub(crate) fn open_error(data: &Path, why: StorageError) -> OpenError {

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::chain::ChainHash;
 use super::error::StorageError;
+use super::sled_format::source::Source;
 use crate::vocabulary::GroupSeq;
 
 /// A place in the log: the last group and the chain up to it.
@@ -92,17 +93,14 @@ impl AnchorFile {
         file.sync_all().map_err(io)
     }
 
-    pub(crate) fn open(path: &Path, instance: [u8; 16]) -> Result<Self, StorageError> {
-        let io = |why: std::io::Error| StorageError::io("open", path, &why);
+    /// What it says, without opening it for writing.
+    pub(crate) fn read(path: &Path, instance: [u8; 16]) -> Result<Anchor, StorageError> {
         let corrupt = |detail: &str| StorageError::corrupt("tail anchor", path, detail);
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
-        let mut newest: Option<Anchor> = None;
-        let mut foreign = false;
+        let file = Source::open(path)?;
+        let (mut newest, mut foreign, mut slot) = (None::<Anchor>, false, Vec::new());
         for at in [0, SECOND_SLOT_AT] {
-            let mut slot = [0u8; SLOT];
-            if file.read_exact_at(&mut slot, at).is_err() {
-                continue;
-            }
+            // What cannot be read may be the newer one.
+            file.read(&mut slot, at, SLOT)?;
             match decode_slot(&slot) {
                 Some((owner, anchor)) if owner == instance => newest = newest.max_by_last(anchor),
                 Some(_) => foreign = true,
@@ -112,9 +110,27 @@ impl AnchorFile {
         if foreign {
             return Err(corrupt("it belongs to another data directory"));
         }
-        let Some(newest) = newest else {
-            return Err(corrupt("neither of its two slots is readable"));
-        };
+        newest.ok_or_else(|| corrupt("neither of its two slots is readable"))
+    }
+
+    /// What it says and whose it is, where nothing else tells.
+    pub(crate) fn read_any(path: &Path) -> Result<([u8; 16], Anchor), StorageError> {
+        let (file, mut slot, mut newest) = (Source::open(path)?, Vec::new(), None::<([u8; 16], Anchor)>);
+        for at in [0, SECOND_SLOT_AT] {
+            file.read(&mut slot, at, SLOT)?;
+            if let Some(found) = decode_slot(&slot)
+                && newest.is_none_or(|(_, known)| known.last < found.1.last)
+            {
+                newest = Some(found);
+            }
+        }
+        newest.ok_or_else(|| StorageError::corrupt("tail anchor", path, "neither of its two slots is readable"))
+    }
+
+    pub(crate) fn open(path: &Path, instance: [u8; 16]) -> Result<Self, StorageError> {
+        let io = |why: std::io::Error| StorageError::io("open", path, &why);
+        let newest = Self::read(path, instance)?;
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
         // Whatever is in the page cache from a killed process becomes durable before anything relies on it.
         file.sync_all().map_err(|why| StorageError::io("fsync", path, &why))?;
         let state = Mutex::new(State { newest: Some(newest), writes: newest.last.0, ..State::default() });

@@ -94,6 +94,10 @@ impl SegmentBuilder {
 }
 
 impl Segment {
+    /// Key and content as they were.
+    pub(crate) fn to_entry(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        Some((segment_key(self.run, self.first_ordinal), rmp_serde::to_vec(self).ok()?))
+    }
     /// Reads the header and checks that the segment lies under its own key.
     pub(crate) fn parse(key: &[u8], value: &[u8], file: &Path) -> Result<Self, StorageError> {
         let corrupt = |detail: String| {

@@ -50,6 +50,11 @@ impl StoredRun {
         let RunState { next_event, outlook, through, turns, ref refs, .. } = *state;
         encode(medium, shelf, &StoredRun { info, next_event, outlook, through, turns, refs: refs.stored() })
     }
+    /// Up to which event and how many turns the entry knows a run. Needs no key.
+    pub(crate) fn reach(content: &[u8]) -> Option<(EventId, u64)> {
+        let stored: StoredRun = rmp_serde::from_slice(content).ok()?;
+        Some((stored.next_event, stored.turns))
+    }
     pub(crate) fn decode(
         medium: &dyn Log,
         options: &JournalOptions,
@@ -112,6 +117,12 @@ pub(crate) fn load_meta(medium: &dyn Log) -> Result<Option<Meta>, StorageError> 
     }
     let (_, meta): (u32, Meta) = decode(medium, Shelf::Meta, content)?;
     Ok(Some(meta))
+}
+
+/// The meta in the content of its entry; one of a newer program is none.
+pub(crate) fn meta_in(content: &[u8]) -> Option<Meta> {
+    let (version, meta): (u32, Meta) = rmp_serde::from_slice(content).ok()?;
+    (version <= META_VERSION).then_some(meta)
 }
 
 /// The index as of the checkpoint: all open runs. An error of kind `Corrupt` that names the index means: rebuild.

@@ -29,7 +29,7 @@ struct OnSled(tempfile::TempDir);
 
 impl OnSled {
     fn at(path: &Path) -> Arc<dyn Log> {
-        Arc::new(SledLog::open(path, SledOptions { instance: Some([1; 16]), ..SledOptions::default() }).unwrap())
+        Arc::new(SledLog::open_opaque(path, SledOptions { instance: Some([1; 16]), ..SledOptions::default() }).unwrap())
     }
 }
 

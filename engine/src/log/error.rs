@@ -18,7 +18,7 @@ pub enum StorageError {
     Io { op: &'static str, path: PathBuf, kind: io::ErrorKind, message: String },
     #[error("the disk is full: {op} of {} failed: {message}", path.display())]
     Full { op: &'static str, path: PathBuf, message: String },
-    #[error("{what} in {} is damaged{}: {detail}; run `bosun store verify`", file.display(), place(group, run))]
+    #[error("{what} in {} is damaged{}: {detail}; `bosun store verify` names every damaged place, `bosun store salvage` saves what is whole", file.display(), place(group, run))]
     Corrupt { what: &'static str, file: PathBuf, group: Option<GroupSeq>, run: Option<RunId>, detail: String },
     #[error(
         "{} has format {found}, this program reads up to {supported}; nothing was changed, use a newer program",
@@ -82,6 +82,39 @@ impl StorageError {
     }
     pub(crate) fn corrupt(what: &'static str, file: impl Into<PathBuf>, detail: impl Into<String>) -> Self {
         StorageError::Corrupt { what, file: file.into(), group: None, run: None, detail: detail.into() }
+    }
+    /// Adds the byte to a read that failed.
+    pub(crate) fn at_byte(mut self, at: u64) -> Self {
+        if let StorageError::Io { message, .. } = &mut self {
+            message.push_str(&format!(" (at byte {at})"));
+        }
+        self
+    }
+    /// Says how many more places are damaged.
+    pub(crate) fn and_more(mut self, places: usize) -> Self {
+        if let StorageError::Corrupt { detail, .. } = &mut self
+            && places > 0
+        {
+            detail.push_str(&format!("; {places} more places are damaged"));
+        }
+        self
+    }
+    /// Says which groups are damaged too.
+    pub(crate) fn also_groups(mut self, groups: &[String]) -> Self {
+        if let StorageError::Corrupt { detail, .. } = &mut self
+            && !groups.is_empty()
+        {
+            let shown = groups.iter().take(8).cloned().collect::<Vec<_>>().join(", ");
+            let more = if groups.len() > 8 { format!(" and {} more", groups.len() - 8) } else { String::new() };
+            detail.push_str(&format!("; so are groups {shown}{more}"));
+        }
+        self
+    }
+    pub(crate) fn group(&self) -> Option<GroupSeq> {
+        match self {
+            StorageError::Corrupt { group, .. } => *group,
+            _ => None,
+        }
     }
     /// Adds the group to a corruption that does not name one.
     pub(crate) fn at_group(mut self, seq: GroupSeq) -> Self {

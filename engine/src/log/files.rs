@@ -8,6 +8,7 @@
 //! payloads/      blobs
 //! groups/        groups that are too long for sled
 //! values/        and other values that are
+//! held           runs that a salvage could not save whole
 //! ```
 //!
 //! The last two came with format 2. A directory of format 1 becomes one of format 2 when something is first written to
@@ -24,8 +25,9 @@ use std::time::{Duration, Instant};
 
 use super::FORMAT_VERSION;
 use super::error::StorageError;
+use super::sled_format::source::read_whole;
 use crate::seeded::{self, Bug};
-use crate::vocabulary::{hex, unhex};
+use crate::vocabulary::{RunId, hex, unhex};
 
 /// How long to wait for a lock that a process that just ended may still hold.
 const LOCK_PATIENCE: Duration = Duration::from_millis(700);
@@ -44,6 +46,8 @@ pub(crate) struct Format {
     pub(crate) version: u32,
     /// False while the directory is being created.
     pub(crate) ready: bool,
+    /// Whether there is a list of runs that a salvage could not save whole.
+    pub(crate) held: bool,
 }
 
 impl DataDir {
@@ -63,6 +67,10 @@ impl DataDir {
         self.root.join("payloads")
     }
 
+    /// Runs that are held, with the reason; see `salvage`.
+    pub(crate) fn held_list(&self) -> PathBuf {
+        self.root.join("held")
+    }
     pub(crate) fn groups(&self) -> PathBuf {
         self.root.join("groups")
     }
@@ -78,7 +86,7 @@ impl DataDir {
         }
         let lock = self.lock()?;
         let Some(format) = self.identify()? else {
-            let format = Format { instance: new_instance(), version: FORMAT_VERSION, ready: false };
+            let format = Format { instance: new_instance(), version: FORMAT_VERSION, ready: false, held: false };
             self.write_format(format)?;
             return Ok((lock, format));
         };
@@ -87,6 +95,18 @@ impl DataDir {
             fs::remove_dir_all(self.sled()).map_err(|why| StorageError::io("remove", &self.sled(), &why))?;
         }
         Ok((lock, format))
+    }
+
+    /// A directory that holds a store, to be looked at only: nothing is made or changed, not even the lock file. If
+    /// there is one it is held meanwhile, so that no worker writes.
+    pub(crate) fn visit(&self) -> Result<(Option<File>, Format), StorageError> {
+        let not = |detail: &str| StorageError::NotADatabase { dir: self.root.clone(), detail: detail.into() };
+        let lock = self.hold_to_look()?;
+        match self.identify()? {
+            Some(format) if format.ready => Ok((lock, format)),
+            Some(_) => Err(not("its creation was cut short; a worker that starts there completes it")),
+            None => Err(not("it holds none of its files")),
+        }
     }
 
     /// Makes the directory if needed, durably, and takes the lock.
@@ -111,6 +131,11 @@ impl DataDir {
         let path = root.join("bosun.lock");
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|why| refused(&path, why))?;
+        self.held(file, &path)
+    }
+
+    fn held(&self, file: File, path: &Path) -> Result<File, StorageError> {
+        let root = &self.root;
         let started = Instant::now();
         loop {
             match file.try_lock() {
@@ -119,7 +144,7 @@ impl DataDir {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 Err(TryLockError::WouldBlock) => return Err(StorageError::Locked { dir: root.clone() }),
-                Err(TryLockError::Error(why)) => return Err(StorageError::io("lock", &path, &why)),
+                Err(TryLockError::Error(why)) => return Err(StorageError::io("lock", path, &why)),
             }
         }
     }
@@ -128,12 +153,15 @@ impl DataDir {
     pub(crate) fn identify(&self) -> Result<Option<Format>, StorageError> {
         let parts = [self.sled(), self.anchor(), self.payloads(), self.groups(), self.values()];
         let path = self.format();
-        match fs::read(&path) {
+        match read_whole(&path) {
             Ok(bytes) => {
                 let format = parse_format(&path, &bytes)?;
                 let needed = &parts[..if format.version == 1 { 3 } else { 5 }];
                 match needed.iter().find(|part| format.ready && !part.exists()) {
                     Some(missing) => Err(StorageError::corrupt("data directory", missing, "it is missing")),
+                    None if format.held && !self.held_list().exists() => {
+                        Err(StorageError::corrupt("data directory", self.held_list(), "it is missing"))
+                    }
                     None => Ok(Some(format)),
                 }
             }
@@ -151,6 +179,56 @@ impl DataDir {
         }
     }
 
+    /// Whose directory it is, whatever else is wrong with it.
+    pub(crate) fn instance(&self) -> Result<[u8; 16], StorageError> {
+        let path = self.format();
+        let bytes = read_whole(&path).map_err(|why| StorageError::io("read", &path, &why))?;
+        parse_format(&path, &bytes).map(|format| format.instance)
+    }
+
+    /// Keeps workers away, if there is a lock file to do it with. Changes nothing.
+    pub(crate) fn hold_to_look(&self) -> Result<Option<File>, StorageError> {
+        let path = self.root.join("bosun.lock");
+        match File::open(&path) {
+            Ok(file) => self.held(file, &path).map(Some),
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(why) => Err(StorageError::io("open", &path, &why)),
+        }
+    }
+
+    /// Notes runs that are held for as long as they are open. Durable on return.
+    pub(crate) fn write_held(&self, held: &[(RunId, String)]) -> Result<(), StorageError> {
+        let Some(format) = self.identify()?.filter(|_| !held.is_empty()) else { return Ok(()) };
+        let path = self.held_list();
+        let lines: String = held.iter().map(|(run, why)| format!("{run} {}\n", why.replace('\n', " "))).collect();
+        let text = format!("{lines}crc {:08x}\n", crc32fast::hash(lines.as_bytes()));
+        let io = |why: std::io::Error| StorageError::io("write", &path, &why);
+        let mut file = File::create(&path).map_err(io)?;
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
+        sync_dir(&self.root)?;
+        self.write_format(Format { held: true, ..format })
+    }
+
+    pub(crate) fn read_held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
+        let path = self.held_list();
+        let bytes = match read_whole(&path) {
+            Ok(bytes) => bytes,
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(why) => return Err(StorageError::io("read", &path, &why)),
+        };
+        let corrupt = || StorageError::corrupt("list of held runs", &path, "at byte 0: its CRC is wrong");
+        let text = std::str::from_utf8(&bytes).map_err(|_| corrupt())?;
+        let (lines, crc) = text.rsplit_once("crc ").ok_or_else(corrupt)?;
+        if format!("{:08x}\n", crc32fast::hash(lines.as_bytes())) != crc {
+            return Err(corrupt());
+        }
+        let entry = |line: &str| {
+            let (run, why) = line.split_once(' ')?;
+            Some((run.parse().ok()?, why.to_owned()))
+        };
+        lines.lines().map(|line| entry(line).ok_or_else(corrupt)).collect()
+    }
+
     /// Writes `bosun.format`, durably and at once.
     pub(crate) fn write_format(&self, format: Format) -> Result<(), StorageError> {
         let (path, temporary) = (self.format(), self.root.join("bosun.format.new"));
@@ -166,7 +244,9 @@ impl DataDir {
 /// Text, so that a person can read it: three lines and their CRC.
 fn print_format(format: Format) -> String {
     let state = if format.ready { "ready" } else { "creating" };
-    let text = format!("bosun data directory\nformat {} {state}\ninstance {}\n", format.version, hex(&format.instance));
+    let held = if format.held { "held\n" } else { "" };
+    let (version, instance) = (format.version, hex(&format.instance));
+    let text = format!("bosun data directory\nformat {version} {state}\ninstance {instance}\n{held}");
     format!("{text}crc {:08x}\n", crc32fast::hash(text.as_bytes()))
 }
 
@@ -190,7 +270,8 @@ fn parse_format(path: &Path, bytes: &[u8]) -> Result<Format, StorageError> {
     };
     let instance = lines.next().and_then(|line| line.strip_prefix("instance ")).and_then(unhex);
     let instance = instance.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| corrupt("it names no instance"))?;
-    Ok(Format { instance, version: found, ready })
+    // Older programs end their look here.
+    Ok(Format { instance, version: found, ready, held: lines.next() == Some("held") })
 }
 
 /// The type of the file system a path lies on, if it is one of the network.
@@ -252,7 +333,7 @@ mod tests {
 
     #[test]
     fn the_format_file_reads_back_and_any_damage_is_noticed() {
-        let format = Format { instance: [7; 16], version: 1, ready: true };
+        let format = Format { instance: [7; 16], version: 1, ready: true, held: true };
         let text = print_format(format);
         assert_eq!(parse_format(Path::new("f"), text.as_bytes()), Ok(format));
         for bit in 0..text.len() * 8 {

@@ -132,6 +132,14 @@ impl GroupWriter {
     }
 }
 
+/// Where the frame ends that begins at `at`.
+fn frame_end(bytes: &[u8], at: usize) -> Option<usize> {
+    let frame = bytes.get(at..at + FRAME)?;
+    let length = u32::from_be_bytes([frame[1], frame[2], frame[3], frame[4]]) as usize;
+    let end = (at + FRAME).checked_add(length).filter(|end| *end <= bytes.len())?;
+    (KIND_TURN..=KIND_TRIMMED).contains(&frame[0]).then_some(end)
+}
+
 /// The CRC over all of a group value but the CRC itself.
 fn crc_of(value: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
@@ -172,6 +180,35 @@ impl Group {
         }
         Ok(Group { seq, value })
     }
+    /// The length of the group that begins these bytes, whatever follows it.
+    pub(crate) fn length_at(bytes: &[u8]) -> Option<usize> {
+        let stored = u32::from_be_bytes(*bytes.get(HEADER - 4..HEADER)?.first_chunk()?);
+        let (mut crc, mut at) = (crc32fast::Hasher::new(), HEADER);
+        crc.update(&bytes[..HEADER - 4]);
+        while crc.clone().finalize() != stored {
+            let end = frame_end(bytes, at)?;
+            crc.update(&bytes[at..end]);
+            at = end;
+        }
+        Some(at)
+    }
+    /// The runs of a group whose CRC may be wrong, if its frames fill its length.
+    pub(crate) fn runs_at(bytes: &[u8]) -> Option<Vec<RunId>> {
+        let (mut runs, mut at) = (Vec::new(), HEADER);
+        while at < bytes.len() {
+            let end = frame_end(bytes, at)?;
+            if bytes[at] == KIND_TURN {
+                // An array of nine or ten, and sixteen bytes first.
+                let run = match bytes.get(at + FRAME..end)? {
+                    [0x99 | 0x9a, 0xc4, 16, rest @ ..] => rest.first_chunk().copied(),
+                    _ => None,
+                };
+                runs.push(RunId(run?));
+            }
+            at = end;
+        }
+        (at == bytes.len()).then_some(runs)
+    }
     pub(crate) fn previous(&self) -> ChainHash {
         let mut hash = [0u8; 32];
         hash.copy_from_slice(&self.value[9..41]);
@@ -183,6 +220,20 @@ impl Group {
     }
     pub(crate) fn len(&self) -> usize {
         self.value.len()
+    }
+    /// The newest record of a trim in it. Looks at no turn.
+    pub(crate) fn trimmed(&self, file: &Path) -> Result<Option<Trimmed>, StorageError> {
+        let (mut offset, mut newest) = (HEADER, None);
+        while let Some(frame) = self.value.get(offset..offset + FRAME) {
+            let length = u32::from_be_bytes([frame[1], frame[2], frame[3], frame[4]]);
+            if frame[0] == KIND_TRIMMED
+                && let (_, Record::Trimmed(trimmed)) = self.record_at(offset, file)?
+            {
+                newest = Some(trimmed);
+            }
+            offset += FRAME + length as usize;
+        }
+        Ok(newest)
     }
     /// The records with their places, in order.
     pub(crate) fn records(&self, file: &Path) -> Result<Vec<(RecordPlace, Record)>, StorageError> {

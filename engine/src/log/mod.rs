@@ -24,6 +24,7 @@ mod archive;
 mod backup;
 mod blob;
 mod chain;
+mod check;
 mod checkpoint;
 mod codec;
 mod error;
@@ -33,14 +34,18 @@ mod group;
 mod housekeeping;
 mod index;
 mod journal;
+mod look;
 mod memory;
 mod packing;
 mod parts;
+mod reader;
 mod reading;
 mod recovery;
 mod refs;
+mod salvage;
 mod shelf;
 mod sled;
+mod sled_format;
 mod snapshot;
 mod stored;
 mod sweep;
@@ -55,7 +60,7 @@ mod tests;
 
 use std::path::PathBuf;
 
-use crate::vocabulary::GroupSeq;
+use crate::vocabulary::{GroupSeq, RunId};
 
 pub use self::sled::{SledLog, SledOptions};
 pub use anchor::Anchor;
@@ -68,6 +73,8 @@ pub use group::GROUP_VERSION;
 pub use housekeeping::Housekeeping;
 pub use journal::{Committed, Journal, JournalOptions, RunEntry, Snapshot, StoreInfo};
 pub use memory::{Fault, MemoryLog};
+pub use reader::StoreReader;
+pub use salvage::{SalvageReport, salvage};
 pub use verify::{Finding, FindingClass, VerifyReport};
 
 /// The newest data directory format this program reads and the one it writes.
@@ -202,6 +209,10 @@ pub trait Log: Send + Sync + std::fmt::Debug {
     fn remove_blob(&self, hash: &BlobHash) -> Result<(), StorageError>;
 
     fn bytes_on_disk(&self) -> Result<u64, StorageError>;
+    /// Runs that a salvage could not save whole, and why: they are held for as long as they are open.
+    fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
+        Ok(Vec::new())
+    }
     /// The version of the format that this directory has now.
     fn format(&self) -> u32 {
         FORMAT_VERSION

@@ -32,6 +32,11 @@ pub(crate) fn beside(place: Place) -> Vec<u8> {
     [BESIDE.as_slice(), &place.to_bytes()].concat()
 }
 
+/// The value of an entry that holds all of it.
+pub(crate) fn whole_value(entry: &[u8]) -> Option<Vec<u8>> {
+    entry.strip_prefix(&[0; 2]).map(<[u8]>::to_vec)
+}
+
 pub(crate) fn is_beside(entry: &[u8]) -> bool {
     entry.starts_with(&BESIDE)
 }

@@ -212,6 +212,14 @@ impl Journal {
         Ok(newest.map(|(_, run)| run))
     }
 
+    /// Open runs that a salvage could not save whole, and why.
+    pub fn held_runs(&self) -> Result<Vec<(RunId, String)>, StorageError> {
+        let mut held = self.medium.held()?;
+        let index = self.index();
+        held.retain(|(run, _)| index.get(*run).is_some_and(|state| state.info.status.is_open()));
+        Ok(held)
+    }
+
     /// All open runs, without touching histories.
     pub fn open_runs(&self) -> Vec<(RunId, Namespace, WorkflowId, Outlook)> {
         let index = self.index();

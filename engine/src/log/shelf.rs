@@ -31,9 +31,14 @@ pub(crate) fn unseal<'a>(
 }
 
 fn crc(medium: &dyn Log, shelf: Shelf, key: &[u8], content: &[u8]) -> u32 {
+    crc_of(&medium.instance(), shelf as u8, key, content)
+}
+
+/// The CRC that stands before a shelf value.
+pub(crate) fn crc_of(instance: &[u8; 16], shelf: u8, key: &[u8], content: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
-    crc.update(&medium.instance());
-    crc.update(&[shelf as u8, key.len() as u8]);
+    crc.update(instance);
+    crc.update(&[shelf, key.len() as u8]);
     crc.update(key);
     crc.update(content);
     crc.finalize()

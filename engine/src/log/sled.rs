@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use super::anchor::{Anchor, AnchorFile};
 use super::blob::{BlobFiles, BlobHash};
 use super::files::{DataDir, Format, sync_dir, sync_tree, tree_bytes};
+use super::look::{Looked, look, settle_closed};
 use super::parts::{
     LONG_RECORD, LONG_SEGMENT, PARTS_OF, WHOLE, beside, end_of, further_parts, is_beside, part_key, place_in, whole,
 };
@@ -99,8 +100,26 @@ impl SledLog {
 
     /// Opens a data directory, or makes one where there is none of its files.
     pub fn open(dir: &Path, options: SledOptions) -> Result<SledLog, StorageError> {
+        Self::open_checked(dir, options, look)
+    }
+
+    /// Opens a directory whose groups may be anything: for tests of the medium alone.
+    #[cfg(test)]
+    pub(crate) fn open_opaque(dir: &Path, options: SledOptions) -> Result<SledLog, StorageError> {
+        Self::open_checked(dir, options, super::look::look_at_pages)
+    }
+
+    fn open_checked(
+        dir: &Path,
+        options: SledOptions,
+        look: fn(&DataDir, Format) -> Result<Looked, StorageError>,
+    ) -> Result<SledLog, StorageError> {
         let dir = DataDir::new(dir);
         let (lock, format) = dir.claim(|| options.instance.unwrap_or_else(|| *uuid::Uuid::now_v7().as_bytes()))?;
+        if format.ready {
+            // From here on sled has nothing to find out by itself, and so nothing to overwrite.
+            look(&dir, format)?.settle()?;
+        }
         let db = open_sled(&dir, &options)?;
         let groups = guard(&dir, "open", || db.open_tree("groups"))?;
         let shelves = guard(&dir, "open", || db.open_tree("shelves"))?;
@@ -191,7 +210,8 @@ impl SledLog {
             std::fs::create_dir_all(&part).map_err(|why| StorageError::io("create", &part, &why))?;
         }
         sync_dir(&self.dir.root)?;
-        self.dir.write_format(Format { instance: self.instance, version: FORMAT_VERSION, ready: true })?;
+        let held = self.dir.held_list().exists();
+        self.dir.write_format(Format { instance: self.instance, version: FORMAT_VERSION, ready: true, held })?;
         *version = FORMAT_VERSION;
         Ok(())
     }
@@ -705,6 +725,9 @@ impl Log for SledLog {
         Ok(tree_bytes(&self.dir.root))
     }
 
+    fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
+        self.dir.read_held()
+    }
     fn format(&self) -> u32 {
         *self.version.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -723,7 +746,10 @@ impl Drop for SledLog {
             Ok(())
         };
         if let Err(why) = guard(&self.dir, "close", close) {
-            tracing::warn!(%why, "closing the database");
+            return tracing::warn!(%why, "closing the database");
+        }
+        if let Err(why) = settle_closed(&self.dir) {
+            tracing::warn!(%why, "the closed database has no snapshot; the next start reads more");
         }
     }
 }

@@ -14,18 +14,21 @@
 //! overwritten: files are appended to, synced before an entry names what is in them, and removed as a whole by whoever
 //! knows that their entries are gone for good (`sled.rs`). A file that ends in a torn frame gets a successor, so that all frames of a whole file can be found from
 //! its start. What a value holds is checked by its reader.
+//!
+//! Long: one format; who writes, reads and saves from it must agree on every byte.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::error::StorageError;
 use super::files::sync_dir;
 use super::packing::{Packer, Unpacker};
 use super::refs::{put_varint, take_varint};
+use super::sled_format::source::{Source, reading};
 use crate::seeded::{self, Bug};
 
 const MAGIC: [u8; 16] = *b"bosun values 1\n\0";
@@ -122,24 +125,25 @@ impl ValueFiles {
     /// The files in `dir`, which may not be there yet. What a killed process left is made durable: only the last file and
     /// the directory, since each file is synced before its successor is made.
     pub(crate) fn open(dir: PathBuf, instance: [u8; 16], file_bytes: u64) -> Result<Self, StorageError> {
-        let mut files = BTreeSet::new();
-        match fs::read_dir(&dir) {
-            Ok(entries) => {
-                for entry in entries {
-                    let name = entry.map_err(|why| StorageError::io("list", &dir, &why))?.file_name();
-                    files.extend(name.to_str().and_then(parse_name));
-                }
+        let files = match listed(&dir)? {
+            Some(files) => {
                 if let Some(path) = files.last().map(|last| dir.join(format!("{last:016x}"))) {
                     let synced = File::open(&path).and_then(|file| file.sync_all());
                     synced.map_err(|why| StorageError::io("fsync", &path, &why))?;
                 }
                 sync_dir(&dir)?;
+                files
             }
-            Err(why) if why.kind() == ErrorKind::NotFound => {}
-            Err(why) => return Err(StorageError::io("list", &dir, &why)),
-        }
+            None => BTreeSet::new(),
+        };
         let writing = Mutex::new(Writing { files, ..Writing::default() });
         Ok(ValueFiles { dir, instance, file_bytes, writing, reading: Mutex::default() })
+    }
+
+    /// The files in `dir`, only to read from.
+    pub(crate) fn look(dir: PathBuf, instance: [u8; 16]) -> Result<Self, StorageError> {
+        let writing = Mutex::new(Writing { files: listed(&dir)?.unwrap_or_default(), ..Writing::default() });
+        Ok(ValueFiles { dir, instance, file_bytes: 0, writing, reading: Mutex::default() })
     }
 
     fn writing(&self) -> MutexGuard<'_, Writing> {
@@ -221,7 +225,9 @@ impl ValueFiles {
 
     /// A file of a former process, if it can be appended to: frames from its start to its end.
     fn whole(&self, name: u64) -> Result<Option<Newest>, StorageError> {
-        let file = self.existing(name)?;
+        let path = self.path(name);
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = file.map(Arc::new).map_err(|why| StorageError::io("open", &path, &why))?;
         let mut header = [0; HEADER as usize];
         match file.read_exact_at(&mut header, 0) {
             Ok(()) if header[..16] == MAGIC && header[16..] == self.instance => {}
@@ -269,7 +275,7 @@ impl ValueFiles {
             return Err(corrupt(&format!("the file ends at byte {length}, before the value does")));
         }
         let mut bytes = vec![0; HEAD + key.len() + place.length as usize];
-        file.read_exact_at(&mut bytes, place.offset).map_err(io)?;
+        reading().and_then(|()| file.read_exact_at(&mut bytes, place.offset)).map_err(io)?;
         let (head, body) = bytes.split_at(HEAD + key.len());
         if number(head, 0) != crc32fast::hash(&head[4..]) {
             return Err(corrupt("the head of its frame has another CRC"));
@@ -305,8 +311,7 @@ impl ValueFiles {
     /// it belongs to this data directory.
     fn existing(&self, name: u64) -> Result<Arc<File>, StorageError> {
         let path = self.path(name);
-        let file = OpenOptions::new().read(true).write(true).open(&path);
-        file.map(Arc::new).map_err(|why| StorageError::io("open", &path, &why))
+        File::open(&path).map(Arc::new).map_err(|why| StorageError::io("open", &path, &why))
     }
 
     /// The length of a file; 0 if it is gone.
@@ -352,6 +357,33 @@ impl ValueFiles {
         Ok((frames, at == length))
     }
 
+    /// Every value of a file that is whole, with its key, also behind damage.
+    pub(crate) fn salvage(&self, name: u64, damage: &mut Vec<String>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
+        let source = Source::open(&self.path(name))?;
+        let (mut bytes, mut found, mut at) = (Vec::new(), Vec::new(), HEADER as usize);
+        source.read(&mut bytes, 0, usize::try_from(source.length()).unwrap_or(usize::MAX))?;
+        while at + HEAD <= bytes.len() {
+            let body_at = at + HEAD + usize::from(bytes[at + 16]);
+            let Some(rest) = bytes.get(at + 4..body_at).filter(|rest| crc32fast::hash(rest) == number(&bytes, at))
+            else {
+                at += 1;
+                continue;
+            };
+            let end = body_at.saturating_add(number(&bytes, at + 8) as usize);
+            let body = bytes.get(body_at..end).filter(|body| crc32fast::hash(body) == number(&bytes, at + 4));
+            let value = body.and_then(|body| match number(&bytes, at + 12) {
+                0 => Some(body.to_vec()),
+                unpacked => self.reading().unpacker.unpack(body, unpacked as usize).ok(),
+            });
+            match value {
+                Some(value) => found.push((rest[HEAD - 4..].to_vec(), value)),
+                None => damage.push(format!("{}: at byte {at}: a value is damaged", source.path().display())),
+            }
+            at = if body.is_some() { end } else { body_at };
+        }
+        Ok(found)
+    }
+
     /// Removes a finished file.
     pub(crate) fn remove(&self, name: u64) -> Result<(), StorageError> {
         let path = self.path(name);
@@ -364,6 +396,21 @@ impl ValueFiles {
         self.reading().file.take_if(|(known, _)| *known == name);
         Ok(())
     }
+}
+
+/// The names of the files in a directory; nothing if there is no such directory.
+fn listed(dir: &Path) -> Result<Option<BTreeSet<u64>>, StorageError> {
+    let io = |why: std::io::Error| StorageError::io("list", dir, &why);
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(why) => return Err(io(why)),
+    };
+    let mut files = BTreeSet::new();
+    for entry in entries {
+        files.extend(entry.map_err(io)?.file_name().to_str().and_then(parse_name));
+    }
+    Ok(Some(files))
 }
 
 fn number(bytes: &[u8], at: usize) -> u32 {

@@ -169,7 +169,8 @@ pub(super) fn open(
     let is_open = |run| journal.run(run).is_some_and(|entry| entry.info.status.is_open());
     let quarantine = options.marks_directory().map(|path| Quarantine::open(path, build, clock.now(), is_open));
     let quarantine = quarantine.transpose().map_err(StartError::Marks)?;
-    let held = quarantine.iter().flat_map(|quarantine| quarantine.held(options.visit)).collect();
+    let salvaged = journal.held_runs()?;
+    let held = quarantine.iter().flat_map(|quarantine| quarantine.held(options.visit)).chain(salvaged).collect();
     Ok(Arc::new(Shared {
         clock,
         build,

@@ -54,8 +54,8 @@ pub(super) async fn locate(global: &Global, opener: &dyn OpenEngine, purpose: &P
     }
     match purpose {
         // The opener looks whether it is a store; nothing is made.
-        Purpose::Visit { create: false } if global.data.exists() => {}
-        Purpose::Visit { create: false } => no_store(&global.data)?,
+        Purpose::Visit { create: false } | Purpose::Look if global.data.exists() => {}
+        Purpose::Visit { create: false } | Purpose::Look => no_store(&global.data)?,
         Purpose::Visit { create: true } | Purpose::Work { .. } => make_data_directory(&global.data)?,
     }
     let began = Instant::now();

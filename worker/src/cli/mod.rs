@@ -162,6 +162,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Noun::Budget(verb) => Verb::Budget(verb),
         Noun::Llm(verb) => Verb::Llm(verb),
         Noun::Demo(args) => return demo::demo(screen, &global, args).await,
+        Noun::Store(store::StoreVerb::Salvage { from, to }) => return store::salvage(screen, from, to).await,
         Noun::Store(verb) => Verb::Store(verb),
     };
     if let Verb::Workflow(WorkflowVerb::Run(args)) = &verb {
@@ -313,14 +314,22 @@ impl Verb {
                 Purpose::Visit { create: true }
             }
             Verb::Workflow(WorkflowVerb::Fork(args)) => Purpose::Visit { create: args.makes_a_store() },
+            Verb::Workflow(
+                WorkflowVerb::List(_)
+                | WorkflowVerb::Count(_)
+                | WorkflowVerb::Describe(_)
+                | WorkflowVerb::Show(_)
+                | WorkflowVerb::Query(_)
+                | WorkflowVerb::Cost(_),
+            )
+            | Verb::Store(_) => Purpose::Look,
             Verb::Workflow(_)
             | Verb::Activity(_)
             | Verb::Approval(_)
             | Verb::Agent(_)
             | Verb::Plan(_)
             | Verb::Budget(_)
-            | Verb::Llm(_)
-            | Verb::Store(_) => Purpose::Visit { create: false },
+            | Verb::Llm(_) => Purpose::Visit { create: false },
         }
     }
 

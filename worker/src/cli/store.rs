@@ -1,6 +1,6 @@
 //! `store …`: the data directory as a whole.
 //!
-//! Invariant: `verify` and `info` change nothing; a backup is consistent while the worker runs. A damaged store that
+//! Invariant: `verify`, `info` and the source of a salvage are only read; a backup is consistent while the worker runs. A damaged store that
 //! cannot be opened is reported by `verify` as a finding with exit code 21, not as a crash.
 
 use std::path::PathBuf;
@@ -26,6 +26,27 @@ pub enum StoreVerb {
         #[arg(value_name = "DIR")]
         to: PathBuf,
     },
+    /// Save what is whole of a damaged store in a new one. The damaged one is only read.
+    Salvage {
+        /// The directory to save from; nobody may hold it.
+        #[arg(value_name = "DIR")]
+        from: PathBuf,
+        /// The directory to write; must be empty, or not exist.
+        #[arg(long, value_name = "DIR")]
+        to: PathBuf,
+    },
+}
+
+/// Runs of which a turn is lost are held in the new store; all others go on there.
+pub(super) async fn salvage(screen: &mut Screen, from: PathBuf, to: PathBuf) -> Result<Exit, CliError> {
+    let saved = tokio::task::spawn_blocking({
+        let to = to.clone();
+        move || crate::embedded::salvage(&from, &to)
+    });
+    let report = saved.await.map_err(|why| CliError::new(Code::Failed, "the salvage panicked").cause(why))??;
+    print(screen, "store.salvage", &report);
+    screen.next(&format!("bosun list --data {}", to.display()));
+    Ok(Exit::Ok)
 }
 
 pub(super) async fn store(cx: &mut Context, verb: StoreVerb) -> Result<Exit, CliError> {
@@ -49,6 +70,8 @@ pub(super) async fn store(cx: &mut Context, verb: StoreVerb) -> Result<Exit, Cli
             cx.screen.next(&format!("bosun store verify --data {}", to.display()));
             Ok(Exit::Ok)
         }
+        // Carried out before, without an engine.
+        StoreVerb::Salvage { from, to } => salvage(&mut cx.screen, from, to).await,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::log::*;
 use crate::vocabulary::*;
 
 fn open(dir: &Path) -> SledLog {
-    SledLog::open(dir, SledOptions { instance: Some([1; 16]), ..SledOptions::default() }).unwrap()
+    SledLog::open_opaque(dir, SledOptions { instance: Some([1; 16]), ..SledOptions::default() }).unwrap()
 }
 
 fn tail(last: u64) -> Anchor {

@@ -8,6 +8,8 @@ mod directory;
 mod encryption;
 mod golden;
 mod journal;
+mod opening;
+mod salvage;
 pub(crate) mod samples;
 mod space;
 mod story;

@@ -1,0 +1,200 @@
+//! A look at a data directory that changes nothing: what is there, and whether all of it that counts is whole.
+//!
+//! sled takes what it cannot read for a torn tail and overwrites it. So nothing in a directory is written, by it or by
+//! us, before this look has read everything that counts: the pages of the database by their CRCs, the groups by theirs
+//! and by their chain, up to the tail anchor. What lies behind the last acknowledged group and is not whole was never
+//! acknowledged. Then [`Looked::settle`] writes a snapshot of what was found, so that sled has nothing left to find out
+//! by itself: with it, a read that fails during its own open makes that open fail, and overwrites nothing.
+//!
+//! Invariant: a read error is an error, named with file and byte; damage to anything that counts is an error that names
+//! the groups; in both cases no byte was changed. Values and payloads beside the database are checked when they are
+//! read: nothing ever overwrites them, and a damaged one concerns its run only.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::anchor::{Anchor, AnchorFile};
+use super::chain::ChainHash;
+use super::check::check_groups;
+use super::error::StorageError;
+use super::files::{DataDir, Format, sync_dir, sync_tree};
+use super::sled_format::pages::Pages;
+use super::sled_format::replay::{Replayed, replay};
+use super::sled_format::source::{Source, read_whole};
+use super::sled_format::table::Table;
+use super::sled_format::tree::Tree;
+use super::sled_format::{CONF, SEGMENT};
+use super::values::ValueFiles;
+
+const DEFAULT_TREE: &[u8] = b"__sled__default";
+const INSTANCE_KEY: &[u8] = b"instance";
+
+/// What was found.
+pub(crate) struct Looked {
+    dir: DataDir,
+    pub(crate) pages: Arc<Pages>,
+    pub(crate) groups: Tree,
+    torn: Vec<u64>,
+    /// The snapshot on the disk says all of this already.
+    settled: bool,
+}
+
+/// The database as its own files tell, without a look at what it says.
+pub(crate) fn pages(dir: &DataDir) -> Result<(Pages, Replayed, bool), StorageError> {
+    let log = dir.sled();
+    let db = Source::open(&log.join("db"))?;
+    let snapshot = newest_snapshot(&log)?;
+    let known = snapshot.clone().unwrap_or_default();
+    let replayed = replay(&db, known)?;
+    let settled = snapshot.is_some_and(|known| known == replayed.table) && replayed.torn.is_empty();
+    Ok((Pages::new(db, log.join("blobs"), replayed.table.clone()), replayed, settled))
+}
+
+/// See the module.
+pub(crate) fn look(dir: &DataDir, format: Format) -> Result<Looked, StorageError> {
+    let anchor = AnchorFile::read(&dir.anchor(), format.instance)?;
+    check_conf(&dir.sled().join("conf"))?;
+    let (pages, replayed, settled) = pages(dir)?;
+    let pages = Arc::new(pages);
+    let looked = judge(dir, format, anchor, &pages);
+    // Where the log is not whole is the cause, what is missing behind it the consequence.
+    let groups = looked.map_err(|why| match (why, replayed.broken) {
+        (StorageError::Corrupt { what, group, run, detail, .. }, Some(at)) => {
+            let detail = format!("at byte {at}: the database is not whole there; {detail}");
+            StorageError::Corrupt { what, file: pages.path().to_owned(), group, run, detail }
+        }
+        (why, _) => why,
+    })?;
+    Ok(Looked { dir: dir.clone(), pages, groups, torn: replayed.torn, settled })
+}
+
+/// A look that does not know what groups are.
+#[cfg(test)]
+pub(crate) fn look_at_pages(dir: &DataDir, format: Format) -> Result<Looked, StorageError> {
+    let (pages, replayed, settled) = pages(dir)?;
+    let pages = Arc::new(pages);
+    let groups = check_pages(dir, format, &pages)?;
+    Ok(Looked { dir: dir.clone(), pages, groups, torn: replayed.torn, settled })
+}
+
+fn judge(dir: &DataDir, format: Format, anchor: Anchor, pages: &Arc<Pages>) -> Result<Tree, StorageError> {
+    let groups = check_pages(dir, format, pages)?;
+    let files = ValueFiles::look(dir.groups(), format.instance)?;
+    check_groups(&groups, &files, pages.path(), ChainHash::origin(&format.instance), anchor)?;
+    Ok(groups)
+}
+
+/// Every page is whole, and it is the database of this directory. Answers the tree of groups.
+fn check_pages(dir: &DataDir, format: Format, pages: &Arc<Pages>) -> Result<Tree, StorageError> {
+    let mut first: Option<StorageError> = None;
+    let mut count = 0;
+    pages.check(&mut |_, _, why| {
+        count += 1;
+        first.get_or_insert(why);
+    })?;
+    if let Some(why) = first {
+        return Err(why.and_more(count - 1));
+    }
+    let default = Tree::open(pages.clone(), DEFAULT_TREE)?;
+    match default.get(INSTANCE_KEY)? {
+        Some(found) if found == format.instance => {}
+        Some(_) => {
+            return Err(StorageError::corrupt("data directory", dir.sled(), "it belongs to another data directory"));
+        }
+        None => {
+            let detail = "it does not say which data directory it belongs to";
+            return Err(StorageError::corrupt("database", pages.path(), detail));
+        }
+    }
+    Tree::open(pages.clone(), b"groups")
+}
+
+/// sled takes a `conf` that it cannot read for a new directory's.
+fn check_conf(path: &Path) -> Result<(), StorageError> {
+    let bytes = read_whole(path).map_err(|why| match why.kind() {
+        ErrorKind::NotFound => StorageError::corrupt("database", path, "it is missing"),
+        _ => StorageError::io("read", path, &why),
+    })?;
+    if bytes == [CONF.as_bytes(), &crc32fast::hash(CONF.as_bytes()).to_le_bytes()].concat() {
+        return Ok(());
+    }
+    Err(StorageError::corrupt("database", path, "at byte 0: it does not say what it said when it was made"))
+}
+
+/// The snapshots by name, newest last. Those that were being written when a process died are none.
+fn snapshots(log: &Path) -> Result<Vec<PathBuf>, StorageError> {
+    let io = |why: std::io::Error| StorageError::io("list", log, &why);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(log).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("snap.")) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn newest_snapshot(log: &Path) -> Result<Option<Table>, StorageError> {
+    let mut all = snapshots(log)?;
+    all.retain(|path| path.extension().is_none_or(|extension| extension != "generating"));
+    let Some(path) = all.pop() else { return Ok(None) };
+    let bytes = read_whole(&path).map_err(|why| StorageError::io("read", &path, &why))?;
+    match Table::parse(&bytes) {
+        Some(table) => Ok(Some(table)),
+        None => Err(StorageError::corrupt("database", path, "at byte 0: its CRC is wrong")),
+    }
+}
+
+impl Looked {
+    /// Writes down what was found, so that sled finds nothing else: the first change of the directory.
+    pub(crate) fn settle(&self) -> Result<(), StorageError> {
+        if self.settled {
+            return Ok(());
+        }
+        write_snapshot(&self.dir, self.pages.table(), &self.torn)
+    }
+}
+
+/// After the database was closed: its snapshot, so that the next look has nothing to replay, and nothing in the file
+/// can get lost unseen meanwhile.
+pub(crate) fn settle_closed(dir: &DataDir) -> Result<(), StorageError> {
+    let (pages, replayed, settled) = pages(dir)?;
+    if settled || replayed.broken.is_some() {
+        return Ok(());
+    }
+    write_snapshot(dir, pages.table(), &replayed.torn)
+}
+
+fn write_snapshot(dir: &DataDir, table: &Table, torn: &[u64]) -> Result<(), StorageError> {
+    let log = dir.sled();
+    let db = log.join("db");
+    let unknown = || StorageError::corrupt("database", &db, "a page is nowhere");
+    let bytes = table.print().ok_or_else(unknown)?;
+    // What the snapshot relies on must be durable before it is: a killed process leaves it in the page cache.
+    sync_tree(&log)?;
+    if !torn.is_empty() {
+        let io = |why: std::io::Error| StorageError::io("write", &db, &why);
+        let file = OpenOptions::new().write(true).open(&db).map_err(io)?;
+        for at in torn {
+            file.write_all_at(&[0; 4_096], *at).map_err(io)?;
+        }
+        file.sync_all().map_err(io)?;
+    }
+    let path = log.join(format!("snap.{:016X}", table.stable));
+    // sled takes every name that begins with `snap.` for a snapshot.
+    let temporary = log.join("new.snap");
+    let io = |why: std::io::Error| StorageError::io("write", &temporary, &why);
+    let mut file = File::create(&temporary).map_err(io)?;
+    file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(io)?;
+    fs::rename(&temporary, &path).map_err(|why| StorageError::io("rename", &temporary, &why))?;
+    sync_dir(&log)?;
+    for old in snapshots(&log)?.into_iter().filter(|old| *old != path) {
+        fs::remove_file(&old).map_err(|why| StorageError::io("remove", &old, &why))?;
+    }
+    debug_assert!(table.stable.is_multiple_of(SEGMENT));
+    Ok(())
+}

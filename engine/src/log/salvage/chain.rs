@@ -1,0 +1,97 @@
+//! Which of the groups that were found are the log's.
+//!
+//! Invariant: below the tail anchor, and below every group that was picked by it, the chain decides, so that an older or
+//! foreign group never takes the place of the right one. Behind a hole only a group without a rival is taken.
+
+use std::collections::BTreeMap;
+
+use super::find::Found;
+use crate::log::anchor::Anchor;
+use crate::log::chain::ChainHash;
+use crate::log::checkpoint::meta_in;
+use crate::log::group::{Deleted, Group, Record, Trimmed};
+use crate::log::index::Meta;
+use crate::vocabulary::{GroupSeq, RunId};
+
+pub(super) struct Chosen {
+    /// Everything up to here is in the archive.
+    pub(super) through: GroupSeq,
+    pub(super) last: GroupSeq,
+    pub(super) groups: BTreeMap<u64, Group>,
+    pub(super) lost: Vec<GroupSeq>,
+    pub(super) deleted: Vec<RunId>,
+    /// What the index was last true at.
+    pub(super) meta: Option<Meta>,
+}
+
+pub(super) fn choose(found: &Found, anchor: Option<Anchor>) -> Chosen {
+    let meta = found.index.get([[crate::log::Shelf::Meta as u8].as_slice(), b"meta"].concat().as_slice());
+    let meta = meta.and_then(|value| meta_in(value.get(4..)?));
+    let highest = found.groups.last_key_value().map_or(0, |(seq, _)| *seq);
+    let anchor = anchor.filter(|anchor| anchor.last.0 > 0);
+    let mut chosen = Chosen {
+        through: meta.map_or(GroupSeq(0), |meta| meta.trimmed.through),
+        last: anchor.map_or(GroupSeq(highest), |anchor| anchor.last),
+        groups: BTreeMap::new(),
+        lost: Vec::new(),
+        deleted: Vec::new(),
+        meta,
+    };
+    // A group that was written and never acknowledged counts if it is whole.
+    if let Some(anchor) = anchor
+        && let Some(next) = candidates(found, anchor.last.next()).iter().find(|group| group.previous() == anchor.chain)
+    {
+        chosen.last = anchor.last.next();
+        chosen.groups.insert(chosen.last.0, next.clone());
+    }
+    let (mut want, mut seq) = (anchor.map(|anchor| anchor.chain), anchor.map_or(highest, |anchor| anchor.last.0));
+    while seq > chosen.through.0 {
+        match pick(found, GroupSeq(seq), want) {
+            Some(group) => {
+                want = Some(group.previous());
+                chosen.take_records(&group);
+                chosen.groups.insert(seq, group);
+            }
+            None => {
+                want = None;
+                chosen.lost.push(GroupSeq(seq));
+            }
+        }
+        seq -= 1;
+    }
+    chosen.lost.reverse();
+    chosen
+}
+
+fn candidates(found: &Found, seq: GroupSeq) -> &[Group] {
+    found.groups.get(&seq.0).map_or(&[], Vec::as_slice)
+}
+
+fn pick(found: &Found, seq: GroupSeq, want: Option<ChainHash>) -> Option<Group> {
+    let all = candidates(found, seq);
+    match want {
+        Some(want) => all.iter().find(|group| group.chain() == want).cloned(),
+        // One that continues what lies below is the right one; without that, one that has no rival.
+        None => {
+            let below: Vec<ChainHash> = candidates(found, GroupSeq(seq.0 - 1)).iter().map(Group::chain).collect();
+            let mut fitting = all.iter().filter(|group| below.contains(&group.previous()));
+            match (fitting.next(), fitting.next()) {
+                (Some(only), None) => Some(only.clone()),
+                _ if all.len() == 1 => all.first().cloned(),
+                _ => None,
+            }
+        }
+    }
+}
+
+impl Chosen {
+    fn take_records(&mut self, group: &Group) {
+        for (_, record) in group.records(std::path::Path::new("")).unwrap_or_default() {
+            match record {
+                Record::Turn(_) => {}
+                Record::Trimmed(Trimmed { through, .. }) => self.through = self.through.max(through),
+                Record::Deleted(Deleted { runs, .. }) => self.deleted.extend(runs),
+            }
+        }
+    }
+}

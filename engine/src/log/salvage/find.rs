@@ -1,0 +1,196 @@
+//! Everything in the files of a data directory that proves itself, wherever it lies.
+//!
+//! Invariant: only what its own CRC and key confirm is taken; nothing depends on a page or a file being whole. Entries of
+//! the index are taken from whole pages only, since an old copy of one would say too little.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::log::Shelf;
+use crate::log::archive::{Segment, segment_key};
+use crate::log::error::StorageError;
+use crate::log::files::DataDir;
+use crate::log::group::Group;
+use crate::log::look;
+use crate::log::parts::{is_beside, place_in, whole_value};
+use crate::log::shelf::crc_of;
+use crate::log::sled_format::node::Data;
+use crate::log::sled_format::source::Source;
+use crate::log::sled_format::{SEGMENT, take_number};
+use crate::log::values::ValueFiles;
+use crate::vocabulary::{GroupSeq, RunId};
+
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) instance: [u8; 16],
+    /// Different groups may say that they have the same place.
+    pub(super) groups: BTreeMap<u64, Vec<Group>>,
+    /// The runs in groups whose CRC is wrong, where all of them can still be told.
+    pub(super) torn: BTreeMap<u64, Vec<RunId>>,
+    pub(super) segments: BTreeMap<Vec<u8>, Vec<Segment>>,
+    /// Every page of the database is whole, so what is on no page does not count.
+    pub(super) all_pages: bool,
+    /// Entries of the shelves, by shelf and key, without the frame of the database.
+    pub(super) index: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+pub(super) fn find(dir: &DataDir, instance: [u8; 16], damage: &mut Vec<String>) -> Result<Found, StorageError> {
+    let mut found = Found { instance, ..Found::default() };
+    let db = dir.sled().join("db");
+    for path in [vec![db.clone()], files_in(&dir.sled().join("blobs"))].concat() {
+        match Source::open(&path) {
+            Ok(source) => found.scan(&source)?,
+            Err(why) => damage.push(why.to_string()),
+        }
+    }
+    let groups = ValueFiles::look(dir.groups(), instance)?;
+    for name in groups.names() {
+        for (key, value) in groups.salvage(name, damage)? {
+            if let Ok(seq) = <[u8; 8]>::try_from(key.as_slice()) {
+                found.group(u64::from_be_bytes(seq), value, &groups.path(name));
+            }
+        }
+    }
+    let values = ValueFiles::look(dir.values(), instance)?;
+    for name in values.names() {
+        for (key, value) in values.salvage(name, damage)? {
+            if let Some((shelf, key)) = key.split_first().filter(|(shelf, _)| **shelf == Shelf::Archive as u8) {
+                found.sealed_segment(*shelf, key, &value);
+            }
+        }
+    }
+    found.index(dir, &values, damage)?;
+    Ok(found)
+}
+
+fn files_in(dir: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+impl Found {
+    fn group(&mut self, seq: u64, value: Vec<u8>, file: &Path) {
+        let Ok(group) = Group::parse(GroupSeq(seq), value, file) else { return };
+        let known = self.groups.entry(seq).or_default();
+        if !known.iter().any(|other| other.chain() == group.chain()) {
+            known.push(group);
+        }
+    }
+
+    /// Looks for groups and segments of the archive at every byte.
+    fn scan(&mut self, source: &Source) -> Result<(), StorageError> {
+        let mut bytes = Vec::new();
+        for start in (0..source.length()).step_by(SEGMENT as usize) {
+            source.read(&mut bytes, start, SEGMENT as usize)?;
+            for at in 2..bytes.len() {
+                match bytes[at..] {
+                    // Before a group lies the mark of a whole value; its number has fewer than 40 bits.
+                    [1, 0, 0, 0, ..] if bytes[at - 2..at] == [0, 0] => self.group_at(&bytes, at, source.path()),
+                    [0x98, 0xc4, 0x10, ..] => self.segment_at(&bytes, at),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn group_at(&mut self, bytes: &[u8], at: usize, file: &Path) {
+        let Some(seq) = bytes.get(at + 1..at + 9).and_then(|seq| seq.try_into().ok()).map(u64::from_be_bytes) else {
+            return;
+        };
+        match Group::length_at(&bytes[at..]) {
+            Some(length) => self.group(seq, bytes[at..at + length].to_vec(), file),
+            None => {
+                // The length of the value stands before the mark.
+                let length = (1..=4).filter_map(|digits| length_before(bytes, at - 2, digits));
+                let mut runs = length.filter_map(|length| Group::runs_at(bytes.get(at..at - 2 + length)?));
+                if let Some(runs) = runs.next() {
+                    self.torn.entry(seq).or_default().extend(runs);
+                }
+            }
+        }
+    }
+
+    fn segment_at(&mut self, bytes: &[u8], at: usize) {
+        let mut input = std::io::Cursor::new(&bytes[at..]);
+        let Ok(segment) = rmp_serde::from_read::<_, Segment>(&mut input) else { return };
+        let length = usize::try_from(input.position()).unwrap_or(0);
+        let key = segment_key(segment.run, segment.first_ordinal);
+        let sealed = at.checked_sub(4).and_then(|from| bytes.get(from..at + length));
+        if let Some(sealed) = sealed {
+            self.sealed_segment(Shelf::Archive as u8, &key, sealed);
+        }
+    }
+
+    fn sealed_segment(&mut self, shelf: u8, key: &[u8], sealed: &[u8]) {
+        let Some((stored, content)) = sealed.split_at_checked(4) else { return };
+        if stored != crc_of(&self.instance, shelf, key, content).to_be_bytes() {
+            return;
+        }
+        let Ok(segment) = Segment::parse(key, content, Path::new("")) else { return };
+        if segment.turns(Path::new("")).is_ok() {
+            let known = self.segments.entry(key.to_vec()).or_default();
+            if !known.iter().any(|other| other.turns == segment.turns) {
+                known.push(segment);
+            }
+        }
+    }
+
+    /// The entries of the index on pages that are whole.
+    fn index(&mut self, dir: &DataDir, values: &ValueFiles, damage: &mut Vec<String>) -> Result<(), StorageError> {
+        let pages = match look::pages(dir) {
+            Ok((pages, replayed, _)) => {
+                if let Some(at) = replayed.broken {
+                    damage.push(format!("{}: at byte {at}: the database is not whole there", pages.path().display()));
+                }
+                pages
+            }
+            Err(why @ StorageError::Io { .. }) => return Err(why),
+            Err(why) => {
+                damage.push(why.to_string());
+                return Ok(());
+            }
+        };
+        let was_broken = !damage.is_empty();
+        let mut bad = BTreeSet::new();
+        pages.check(&mut |page, _, why| {
+            bad.insert(page);
+            damage.push(why.to_string());
+        })?;
+        self.all_pages = bad.is_empty() && !was_broken;
+        if self.all_pages {
+            // Copies of what was replaced or deleted lie about for long.
+            self.segments.clear();
+        }
+        for page in (2..pages.table().pages.len() as u64).filter(|page| !bad.contains(page)) {
+            let Ok(Some(node)) = pages.node(page) else { continue };
+            let Data::Leaf(entries) = node.data else { continue };
+            for (key, entry) in entries {
+                // Keys of groups begin with a zero.
+                let is_shelf = key.first().is_some_and(|shelf| Shelf::ALL.iter().any(|known| *known as u8 == *shelf));
+                let value = if !is_shelf {
+                    None
+                } else if is_beside(&entry) {
+                    place_in(&entry).and_then(|place| values.read(&key, place).ok().flatten())
+                } else {
+                    whole_value(&entry)
+                };
+                let Some(value) = value else { continue };
+                if key[0] == Shelf::Archive as u8 {
+                    self.sealed_segment(key[0], &key[1..], &value);
+                } else if let Some((stored, content)) = value.split_at_checked(4)
+                    && stored == crc_of(&self.instance, key[0], &key[1..], content).to_be_bytes()
+                {
+                    self.index.insert(key, value);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number of so many bytes that ends before `end`.
+fn length_before(bytes: &[u8], end: usize, digits: usize) -> Option<usize> {
+    let mut input = bytes.get(end.checked_sub(digits)?..end)?;
+    let number = take_number(&mut input)?;
+    input.is_empty().then(|| usize::try_from(number).ok()).flatten()
+}

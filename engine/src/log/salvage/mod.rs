@@ -1,0 +1,71 @@
+//! Salvage: what is whole in a damaged data directory goes to a new one; the damaged one is only read.
+//!
+//! 1. `find` looks at every byte of every file for groups, archive segments and index entries that prove themselves by
+//!    their CRC, wherever they lie: most groups are in the database twice or more.
+//! 2. `chain` picks, from the tail anchor down, the groups that continue each other, and says which are lost.
+//! 3. `runs` puts the turns of each run together. One of which a turn is lost, or may be, keeps what comes before it and
+//!    is held in the new directory, with the reason; every other run is there to its last turn.
+//! 4. `write` makes the new directory: an instance of its own, with its own chain.
+//!
+//! Invariant: no run comes back with less history than it had unless it is held, and the source stays as it is. What
+//! cannot be helped is said: a run of which nothing at all is left can only be counted.
+
+mod chain;
+mod find;
+mod runs;
+mod write;
+
+use std::path::Path;
+
+use super::anchor::AnchorFile;
+use super::error::StorageError;
+use super::files::DataDir;
+use crate::vocabulary::{GroupSeq, RunId};
+
+/// What was saved, and what was not.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SalvageReport {
+    /// The id of the new directory.
+    pub instance: [u8; 16],
+    pub groups: u64,
+    pub groups_lost: Vec<GroupSeq>,
+    /// Runs that are there to their last turn.
+    pub runs_whole: u64,
+    /// Runs that are held, and why.
+    pub held: Vec<(RunId, String)>,
+    /// Runs of which nothing is left but their name.
+    pub runs_lost: Vec<RunId>,
+    pub blobs: u64,
+    /// What is damaged in the source, by file.
+    pub damage: Vec<String>,
+}
+
+/// See the module. The new directory gets this id, or a random one.
+pub fn salvage(source: &Path, target: &Path, instance: Option<[u8; 16]>) -> Result<SalvageReport, StorageError> {
+    let instance = instance.unwrap_or_else(|| *uuid::Uuid::now_v7().as_bytes());
+    if target.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        let detail = "it is not empty; choose a new directory for what is saved".into();
+        return Err(StorageError::NotADatabase { dir: target.to_owned(), detail });
+    }
+    let from = DataDir::new(source);
+    let _lock = from.hold_to_look()?;
+    let mut report = SalvageReport { instance, ..SalvageReport::default() };
+    let known = from.instance();
+    let anchor = match &known {
+        Ok(instance) => AnchorFile::read(&from.anchor(), *instance),
+        Err(_) => AnchorFile::read_any(&from.anchor()).map(|(_, anchor)| anchor),
+    };
+    let owner = match &known {
+        Ok(instance) => *instance,
+        Err(why) => {
+            report.damage.push(why.to_string());
+            AnchorFile::read_any(&from.anchor())?.0
+        }
+    };
+    let anchor = anchor.map_err(|why| report.damage.push(why.to_string())).ok();
+    let found = find::find(&from, owner, &mut report.damage)?;
+    let chosen = chain::choose(&found, anchor);
+    let saved = runs::put_together(&found, &chosen, &from);
+    write::write(&from, target, &chosen, saved, &mut report)?;
+    Ok(report)
+}

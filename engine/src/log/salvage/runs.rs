@@ -1,0 +1,214 @@
+//! The turns of each run, as far as they follow each other, and what is known to be missing.
+//!
+//! A lost group costs the runs that have a turn in it. Who these are is told by the turns behind it, which do not follow;
+//! by the index, which knows how many turns a run has; and by what is left of the group itself. Where none of them tells,
+//! every run that may be concerned is held.
+//!
+//! Invariant: a run that is not held is whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::chain::Chosen;
+use super::find::Found;
+use crate::log::Shelf;
+use crate::log::archive::Segment;
+use crate::log::blob::{BlobFiles, BlobHash};
+use crate::log::chain::SetHash;
+use crate::log::checkpoint::StoredRun;
+use crate::log::files::DataDir;
+use crate::log::group::Record;
+use crate::log::stored::blobs_of;
+use crate::vocabulary::{EventId, GroupSeq, RunId, Turn};
+
+#[derive(Default)]
+pub(super) struct Saved {
+    pub(super) runs: BTreeMap<RunId, SavedRun>,
+    /// Known by name only.
+    pub(super) nothing_left: BTreeSet<RunId>,
+}
+
+#[derive(Default)]
+pub(super) struct SavedRun {
+    pub(super) archived: Vec<Segment>,
+    /// How many turns it has in the log, from the first behind the archive on.
+    pub(super) in_log: usize,
+    turns: u64,
+    next_event: u64,
+    last_group: GroupSeq,
+    is_over: bool,
+    blobs: BTreeSet<BlobHash>,
+    pub(super) held: Option<String>,
+}
+
+pub(super) fn put_together(found: &Found, chosen: &Chosen, dir: &DataDir) -> Saved {
+    let mut saved = Saved::default();
+    let deleted: BTreeSet<RunId> = chosen.deleted.iter().copied().chain(removed(found)).collect();
+    saved.archive(found, chosen, &deleted);
+    for (seq, group) in chosen.groups.range(chosen.through.0 + 1..) {
+        for (_, record) in group.records(Path::new("")).unwrap_or_default() {
+            if let Record::Turn(turn) = record
+                && !deleted.contains(&turn.run)
+            {
+                saved.turn(GroupSeq(*seq), turn);
+            }
+        }
+    }
+    let index = Index::of(found, chosen);
+    saved.compare(&index, found.all_pages);
+    saved.hold_for_lost_groups(found, chosen, &index);
+    saved.check_blobs(dir);
+    saved.runs.retain(|run, state| {
+        let left = state.turns > 0;
+        if !left {
+            saved.nothing_left.insert(*run);
+        }
+        left
+    });
+    saved
+}
+
+fn removed(found: &Found) -> impl Iterator<Item = RunId> {
+    shelf(found, Shelf::Deleted).filter_map(|(key, _)| key.try_into().ok().map(RunId))
+}
+
+fn shelf(found: &Found, shelf: Shelf) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let (from, to) = (vec![shelf as u8], vec![shelf as u8 + 1]);
+    found.index.range(from..to).map(|(key, value)| (&key[1..], value.as_slice()))
+}
+
+/// What the index says of each run, and whether all of it is there.
+struct Index {
+    at: GroupSeq,
+    runs: BTreeMap<RunId, (EventId, u64)>,
+    is_whole: bool,
+}
+
+impl Index {
+    fn of(found: &Found, chosen: &Chosen) -> Index {
+        let mut index = Index { at: GroupSeq(0), runs: BTreeMap::new(), is_whole: false };
+        let Some(meta) = chosen.meta else { return index };
+        let mut sums = [(SetHash::default(), 0); 2];
+        for (sum, which) in sums.iter_mut().zip([Shelf::Open, Shelf::Closed]) {
+            for (key, value) in shelf(found, which) {
+                let Some(run) = key.try_into().ok().map(RunId) else { continue };
+                *sum = (sum.0.plus(SetHash::of(key, value)), sum.1 + 1);
+                if let Some((next, turns)) = StoredRun::reach(&value[4..]) {
+                    index.runs.insert(run, (next, turns));
+                }
+            }
+        }
+        index.at = meta.at;
+        index.is_whole = meta.complete && sums == [(meta.open_hash, meta.open), (meta.closed_hash, meta.closed)];
+        index
+    }
+}
+
+impl Saved {
+    fn archive(&mut self, found: &Found, chosen: &Chosen, deleted: &BTreeSet<RunId>) {
+        for candidates in found.segments.values() {
+            // Copies of one segment that a trim began again: the longer holds all of the shorter.
+            let counts = candidates.iter().filter(|segment| segment.through <= chosen.through);
+            let Some(segment) = counts.max_by_key(|segment| segment.turns) else { continue };
+            if deleted.contains(&segment.run) {
+                continue;
+            }
+            let run = self.runs.entry(segment.run).or_default();
+            if segment.first_ordinal + segment.turns <= run.turns {
+                continue;
+            }
+            if segment.first_ordinal != run.turns || run.held.is_some() {
+                run.hold(format!("its turns {} to {} are lost", run.turns, segment.first_ordinal));
+                continue;
+            }
+            for (_, mut turn) in segment.turns(Path::new("")).unwrap_or_default() {
+                run.push(segment.through, &mut turn);
+            }
+            run.archived.push(segment.clone());
+        }
+    }
+
+    fn turn(&mut self, seq: GroupSeq, mut turn: Turn) {
+        let run = self.runs.entry(turn.run).or_default();
+        if run.held.is_some() {
+            return;
+        }
+        let expected = run.next_event.max(1);
+        if turn.first_event.0 != expected {
+            return run.hold(format!("its events {expected} to {} are lost", turn.first_event.0.saturating_sub(1)));
+        }
+        run.in_log += 1;
+        run.push(seq, &mut turn);
+    }
+
+    /// A run that the index knows further than it is here has lost its end; one that a whole index does not know was
+    /// deleted.
+    fn compare(&mut self, index: &Index, all_pages: bool) {
+        for (run, (next_event, turns)) in &index.runs {
+            let state = self.runs.entry(*run).or_default();
+            if state.turns < *turns || state.next_event.max(1) < next_event.0 {
+                let (from, to) = (state.next_event.max(1), next_event.0.saturating_sub(1));
+                state.hold(match from > to {
+                    true => format!("{} turns of it are lost", turns.saturating_sub(state.turns)),
+                    false => format!("its events {from} to {to} are lost"),
+                });
+            }
+        }
+        let unknown = |run: &RunId, state: &SavedRun| state.last_group <= index.at && !index.runs.contains_key(run);
+        if index.is_whole {
+            self.runs.retain(|run, state| !unknown(run, state));
+        }
+        // Nothing but an old copy may be left of a run that was deleted.
+        let doubtful = |run: &RunId, state: &SavedRun| {
+            unknown(run, state) || !index.is_whole && state.in_log == 0 && !index.runs.contains_key(run)
+        };
+        for (run, state) in self.runs.iter_mut().filter(|(run, state)| !all_pages && doubtful(run, state)) {
+            let why = format!("what is left of the index does not know run {run}: it may have been deleted");
+            state.hold(why);
+        }
+    }
+
+    /// What no index covers: the runs that a lost group still names, or every run that may go on in it.
+    fn hold_for_lost_groups(&mut self, found: &Found, chosen: &Chosen, index: &Index) {
+        let uncovered = chosen.lost.iter().filter(|seq| !(index.is_whole && **seq <= index.at));
+        for seq in uncovered {
+            let named = found.torn.get(&seq.0).filter(|runs| runs.iter().all(|run| self.runs.contains_key(run)));
+            let why = || format!("its last turn lay in group {seq}, or may have: that group is lost");
+            for (run, state) in &mut self.runs {
+                let ends_before = state.last_group < *seq && !state.is_over;
+                let concerned = named.is_none_or(|runs| runs.contains(run));
+                if ends_before && concerned && state.held.is_none() {
+                    state.hold(why());
+                }
+            }
+            if let Some(runs) = found.torn.get(&seq.0) {
+                self.nothing_left.extend(runs.iter().filter(|run| !self.runs.contains_key(run)));
+            }
+        }
+    }
+
+    fn check_blobs(&mut self, dir: &DataDir) {
+        let files = BlobFiles::open(dir.payloads());
+        let whole = |hash: &BlobHash| files.get(hash).ok().flatten().is_some_and(|bytes| BlobHash::of(&bytes) == *hash);
+        for state in self.runs.values_mut() {
+            if let Some(lost) = state.blobs.iter().find(|hash| !whole(hash)) {
+                let why = format!("payload {lost} is lost");
+                state.hold(why);
+            }
+        }
+    }
+}
+
+impl SavedRun {
+    fn hold(&mut self, why: String) {
+        self.held.get_or_insert(why);
+    }
+
+    fn push(&mut self, seq: GroupSeq, turn: &mut Turn) {
+        self.turns += 1;
+        self.next_event = turn.next_event().0;
+        self.last_group = seq;
+        self.is_over |= turn.events.iter().any(|event| event.closes().is_some());
+        self.blobs.extend(blobs_of(turn));
+    }
+}

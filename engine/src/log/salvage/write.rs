@@ -1,0 +1,130 @@
+//! The new directory.
+//!
+//! Groups keep their numbers, so that those who follow the log find their place; a lost one is there without records.
+//! The list of held runs is durable before the directory says that it is ready.
+//!
+//! Invariant: the result is a normal data directory, durable on return and read back whole.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::SalvageReport;
+use super::chain::Chosen;
+use super::runs::Saved;
+use crate::log::archive::Segment;
+use crate::log::blob::BlobHash;
+use crate::log::chain::{ChainHash, SetHash};
+use crate::log::error::StorageError;
+use crate::log::files::DataDir;
+use crate::log::group::{GroupWriter, Record, Trimmed};
+use crate::log::look::look;
+use crate::log::shelf::seal;
+use crate::log::sled::{SledLog, SledOptions};
+use crate::log::{Anchor, Log, Shelf, ShelfChange, blob::BlobFiles};
+use crate::vocabulary::{GroupSeq, RunId};
+
+/// Groups between two syncs.
+const BATCH: u64 = 1_024;
+
+pub(super) fn write(
+    from: &DataDir,
+    target: &Path,
+    chosen: &Chosen,
+    saved: Saved,
+    report: &mut SalvageReport,
+) -> Result<(), StorageError> {
+    let options = SledOptions { instance: Some(report.instance), ..SledOptions::default() };
+    let medium = SledLog::open(target, options)?;
+    copy_blobs(from, &medium, report)?;
+    let archives = write_archive(&medium, &saved)?;
+    let tail = write_groups(&medium, chosen, &saved, archives)?;
+    medium.sync(tail)?;
+    medium.settle_anchor()?;
+    drop(medium);
+    report.groups = chosen.groups.len() as u64;
+    report.groups_lost.clone_from(&chosen.lost);
+    report.runs_lost = saved.nothing_left.into_iter().collect();
+    report.runs_whole = saved.runs.values().filter(|run| run.held.is_none()).count() as u64;
+    report.held = saved.runs.into_iter().filter_map(|(run, state)| Some((run, state.held?))).collect();
+    let target = DataDir::new(target);
+    target.write_held(&report.held)?;
+    match target.identify()? {
+        Some(format) => look(&target, format).map(drop),
+        None => Err(StorageError::NotADatabase { dir: target.root, detail: "it was not made".into() }),
+    }
+}
+
+fn copy_blobs(from: &DataDir, medium: &SledLog, report: &mut SalvageReport) -> Result<(), StorageError> {
+    let files = BlobFiles::open(from.payloads());
+    for first_byte in 0..=u8::MAX {
+        for hash in files.list(first_byte)? {
+            match files.get(&hash) {
+                Ok(Some(bytes)) if BlobHash::of(&bytes) == hash => {
+                    medium.put_blob(&hash, &bytes)?;
+                    report.blobs += 1;
+                }
+                Ok(_) => report.damage.push(format!("{}: it has other content", files.path(&hash).display())),
+                Err(why) => report.damage.push(why.to_string()),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Answers the sum over the new archive.
+fn write_archive(medium: &SledLog, saved: &Saved) -> Result<SetHash, StorageError> {
+    let mut sum = SetHash::default();
+    for run in saved.runs.values() {
+        let changes: Vec<ShelfChange> = run.archived.iter().filter_map(|segment| change(medium, segment)).collect();
+        for change in &changes {
+            sum = sum.plus(SetHash::of(&change.key, change.value.as_deref().unwrap_or_default()));
+        }
+        medium.change_shelves(&changes)?;
+    }
+    Ok(sum)
+}
+
+fn change(medium: &SledLog, segment: &Segment) -> Option<ShelfChange> {
+    let (key, content) = segment.to_entry()?;
+    let value = seal(medium, Shelf::Archive, &key, &content);
+    Some(ShelfChange { shelf: Shelf::Archive, key, value: Some(value) })
+}
+
+fn write_groups(medium: &SledLog, chosen: &Chosen, saved: &Saved, archives: SetHash) -> Result<Anchor, StorageError> {
+    let mut left: BTreeMap<RunId, usize> = saved.runs.iter().map(|(run, state)| (*run, state.in_log)).collect();
+    let base = ChainHash::origin(&medium.instance());
+    let mut chain = base;
+    let mut tail = Anchor { last: chosen.through, chain };
+    let mut append = |writer: GroupWriter, seq: GroupSeq| {
+        let (value, now) = writer.finish();
+        medium.append_copy(seq, &value)?;
+        (chain, tail) = (now, Anchor { last: seq, chain: now });
+        if seq.0.is_multiple_of(BATCH) {
+            medium.sync(tail)?;
+        }
+        Ok::<_, StorageError>(now)
+    };
+    let mut previous = base;
+    for seq in (chosen.through.0 + 1..=chosen.last.0).map(GroupSeq) {
+        let mut writer = GroupWriter::new(seq, previous);
+        let records = chosen.groups.get(&seq.0).map(|group| group.records(Path::new(""))).transpose()?;
+        for (_, record) in records.unwrap_or_default() {
+            if let Record::Turn(turn) = record
+                && let Some(more) = left.get_mut(&turn.run).filter(|more| **more > 0)
+            {
+                *more -= 1;
+                let run = turn.run;
+                writer.turn(&turn).map_err(|detail| StorageError::Invalid { run, detail })?;
+            }
+        }
+        previous = append(writer, seq)?;
+    }
+    if chosen.through.0 > 0 {
+        let seq = chosen.last.next();
+        let mut writer = GroupWriter::new(seq, previous);
+        let trimmed = Trimmed { through: chosen.through, chain: base, archives };
+        writer.trimmed(&trimmed).map_err(|why| StorageError::corrupt("salvage", medium.location(), why))?;
+        append(writer, seq)?;
+    }
+    Ok(tail)
+}

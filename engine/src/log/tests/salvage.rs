@@ -1,0 +1,130 @@
+//! G7: damage costs at most the runs whose events it hit. What is whole goes to a new directory and on; a run that lost
+//! a turn is held there with what came before.
+//!
+//! `BOSUN_DAMAGE=2000` for the whole sweep.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::damage::copy_dir;
+use super::journal::small;
+use super::opening::{Scene, bytes, changed, mutate, open, scene};
+use super::samples::*;
+use super::story::Dice;
+use crate::log::*;
+use crate::vocabulary::*;
+
+struct Outcome {
+    whole: u64,
+    held: u64,
+    lost: u64,
+}
+
+/// Salvages a damaged directory and compares it with the history from before.
+fn compare(scene: &Scene, dir: &Path, target: &Path) -> Result<Outcome, String> {
+    let before = bytes(dir);
+    let report = salvage(dir, target, Some([9; 16])).map_err(|why| format!("no salvage: {why}"))?;
+    if !changed(&before, dir).is_empty() {
+        return Err("the source was changed".into());
+    }
+    let log = SledLog::open(target, SledOptions::default()).map_err(|why| format!("the new one: {why}"))?;
+    let journal = Journal::open(Arc::new(log), small()).map_err(|why| format!("the new one: {why}"))?;
+    let held: std::collections::BTreeMap<RunId, String> = report.held.iter().cloned().collect();
+    let mut outcome = Outcome { whole: 0, held: held.len() as u64, lost: 0 };
+    for (run, expected) in &scene.model.runs {
+        let found = journal.turns(*run, EventId(1)).map_err(|why| format!("{run}: {why}"));
+        match (held.get(run), found) {
+            (Some(_), Err(_)) => {}
+            (_, Err(why)) => return Err(why),
+            (None, Ok(found)) if found == *expected => outcome.whole += 1,
+            (None, Ok(found)) if found.is_empty() => outcome.lost += 1,
+            (None, Ok(found)) => {
+                return Err(format!("{run}: {} of {} turns, and not held", found.len(), expected.len()));
+            }
+            (Some(_), Ok(found)) if expected.starts_with(&found) => {}
+            (Some(why), Ok(_)) => return Err(format!("{run} is held ({why}) with turns it never had")),
+        }
+    }
+    if outcome.lost > 0 && report.groups_lost.is_empty() && report.damage.is_empty() {
+        return Err(format!("{} runs are gone, and nothing says so", outcome.lost));
+    }
+    let mut listed = Vec::new();
+    journal.scan_runs(&mut |info| {
+        if !held.contains_key(&info.run_id) {
+            listed.push(info.run_id);
+        }
+        true
+    });
+    if let Some(back) = listed.iter().find(|run| scene.model.deleted.contains(run)) {
+        return Err(format!("{back} was deleted and is back"));
+    }
+    let told = journal.held_runs().map_err(|why| why.to_string())?;
+    if told.iter().any(|(run, why)| held.get(run) != Some(why)) {
+        return Err("the new one tells of other held runs".into());
+    }
+    journal.commit(&[start(999, "new")]).map_err(|why| format!("it does not go on: {why}"))?;
+    journal.close().map_err(|why| format!("it does not close: {why}"))?;
+    Ok(outcome)
+}
+
+/// A directory that is whole is copied whole.
+#[test]
+fn a_whole_directory_comes_over_whole() {
+    let scene = scene();
+    for (n, source) in [&scene.closed, &scene.killed].into_iter().enumerate() {
+        let target = scene.home.path().join(format!("new-{n}"));
+        let outcome = compare(&scene, source, &target).unwrap();
+        assert_eq!((outcome.whole, outcome.held, outcome.lost), (scene.model.runs.len() as u64, 0, 0));
+        assert!(salvage(source, &target, None).is_err(), "a directory that holds something is no target");
+    }
+}
+
+/// See the module.
+#[test]
+fn what_was_not_hit_is_saved() {
+    let scene = scene();
+    let count: u64 = std::env::var("BOSUN_DAMAGE").ok().and_then(|count| count.parse().ok()).unwrap_or(60);
+    let (mut sum, mut most, mut wrong) = ((0, 0, 0), 0, Vec::new());
+    for seed in 1..=count {
+        let mut dice = Dice(seed * 0x9e37_79b9 + 7);
+        let source = if seed.is_multiple_of(2) { &scene.closed } else { &scene.killed };
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("data");
+        copy_dir(source, &dir);
+        let (_, what) = mutate(&dir, &scene, &mut dice);
+        match compare(&scene, &dir, &home.path().join("new")) {
+            // Of a file that ends early more is hit than a block.
+            Ok(_) if what.contains("cut to") => {}
+            Ok(outcome) => {
+                sum = (sum.0 + outcome.whole, sum.1 + outcome.held, sum.2 + outcome.lost);
+                most = most.max(outcome.held + outcome.lost);
+            }
+            // The record of a deletion may lie in what was cut off.
+            Err(why) if what.contains("cut to") && why.ends_with("is back") => {}
+            Err(why) => wrong.push(format!("seed {seed}, {what}: {why}")),
+        }
+    }
+    let (whole, held, lost) = sum;
+    println!(
+        "{count} damages, {} runs each: {whole} whole, {held} held, {lost} lost; at most {most} of one",
+        scene.model.runs.len()
+    );
+    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(whole > (held + lost) * 20, "{whole} whole, {held} held, {lost} lost");
+}
+
+/// A held run stays held over restarts, until it is over.
+#[test]
+fn a_held_run_is_held_until_it_is_over() {
+    let scene = scene();
+    let dir = scene.home.path().join("held");
+    copy_dir(&scene.closed, &dir);
+    let data = files::DataDir::new(&dir);
+    let run = open(&dir).unwrap().open_runs()[0].0;
+    data.write_held(&[(run, "its events 3 to 4 are lost".into())]).unwrap();
+    let journal = open(&dir).unwrap();
+    assert_eq!(journal.held_runs().unwrap(), [(run, "its events 3 to 4 are lost".to_owned())]);
+    drop(journal);
+    std::fs::remove_file(data.held_list()).unwrap();
+    assert!(open(&dir).unwrap_err().to_string().contains("held"), "the list must not get lost unseen");
+}
