@@ -9,7 +9,7 @@ use bosun_tests::harness::crash::READY_MAX;
 use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn run(data: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(bosun().unwrap());

@@ -13,7 +13,7 @@ use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
 use bosun_tests::harness::{Chance, count_from_env, say, workload};
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A command of the binary on a data directory.
 fn command(data: &Path, words: &[&str]) -> Command {

@@ -55,6 +55,17 @@ fn told(seed: u64, why: &EngineFailure) -> String {
 /// are met.
 #[test]
 fn the_engine_keeps_its_word_in_every_simulated_life() {
+    live_by_seed(600);
+}
+
+/// The same, five times as many.
+#[test]
+#[ignore = "minutes: cargo full"]
+fn the_engine_keeps_its_word_in_three_thousand_lives() {
+    live_by_seed(3_000);
+}
+
+fn live_by_seed(lives: u32) {
     if let Ok(seed) = std::env::var("BOSUN_LIFE") {
         let seed = seed.parse().expect("a seed");
         if let Ok(path) = std::env::var("BOSUN_KEEP") {
@@ -64,7 +75,7 @@ fn the_engine_keeps_its_word_in_every_simulated_life() {
         println!("{} steps, {} groups, {} restarts", life.steps, life.groups, life.restarts);
         return;
     }
-    let lives = u64::from(count_from_env("BOSUN_LIVES", 3_000));
+    let lives = u64::from(count_from_env("BOSUN_LIVES", lives));
     let (next, begun) = (AtomicU64::new(0), Instant::now());
     let totals: Mutex<Totals> = Mutex::default();
     let live_some = || {
@@ -162,8 +173,19 @@ fn every_profile_of_faults_is_survived() {
 /// As above, drawn and made small by proptest; what fails is left in `fixtures/cases`.
 #[test]
 fn lives_drawn_by_proptest_keep_the_word_too() {
+    live_drawn(100);
+}
+
+/// The same, three times as many.
+#[test]
+#[ignore = "minutes: cargo full"]
+fn three_hundred_lives_drawn_by_proptest_keep_the_word_too() {
+    live_drawn(300);
+}
+
+fn live_drawn(lives: u32) {
     let lived = |plan: &EnginePlan| live_engine(plan).map(drop).map_err(|why| format!("{}: {}", why.id, why.why));
-    let Some(case) = smallest(count_from_env("BOSUN_DRAWN_LIVES", 300), lived) else { return };
+    let Some(case) = smallest(count_from_env("BOSUN_DRAWN_LIVES", lives), lived) else { return };
     let text = serde_json::to_string_pretty(&case).expect("plain data");
     let path = cases_dir().join(format!("engine-found-{:08x}.json", text.len() * 31 + case.choices.len()));
     std::fs::write(&path, &text).unwrap_or_else(|why| panic!("{}: {why}", path.display()));

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::tidy::workspace;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 fn command(data: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(bosun().unwrap());

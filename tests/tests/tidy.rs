@@ -177,13 +177,17 @@ fn every_file_opens_with_its_doc_and_is_reachable() {
             ("worker/src/c.rs", "//! Only a comment names it.\n"),
             ("worker/src/bin/tool.rs", "//! A binary is a root.\n"),
             ("worker/build.rs", "//! So is this.\n"),
-            ("worker/tests/one.rs", "//! And this.\nmod two;\n"),
+            ("replay/tests/one.rs", "//! And this.\nmod two;\n"),
+            ("replay/tests/two/mod.rs", "//! Reached.\n"),
+            ("worker/tests/main.rs", "//! One program of tests.\nmod two;\n"),
             ("worker/tests/two/mod.rs", "//! Reached.\n"),
+            ("worker/tests/three.rs", "//! Not one more.\n"),
         ],
         &[
             "worker/src/a/mod.rs:1: it does not open with //!",
             "worker/src/b.rs:0: no mod line leads to this file",
             "worker/src/c.rs:0: no mod line leads to this file",
+            "worker/tests/three.rs:0: no mod line leads to this file",
         ],
     );
 }

@@ -25,11 +25,14 @@ fn timers_over_restarts_are_never_early_lost_or_fired_twice() {
         let delays: Vec<u64> = (0..TIMERS_PER_WORKFLOW).map(|_| 500 + chance.below(span_ms)).collect();
         http.start(&workload::timers(id, &delays)).acknowledged().unwrap();
     }
+    let mut down = Duration::ZERO;
     for _ in 0..restarts {
         std::thread::sleep(Duration::from_millis(200 + chance.below(400)));
+        let killed = Instant::now();
         worker.kill().unwrap();
         worker = WorkerProcess::spawn(&program, dir.path()).unwrap();
         worker.wait_ready(READY_MAX).unwrap();
+        down = down.max(killed.elapsed());
     }
     let http = worker.wait_ready(READY_MAX).unwrap();
     let until = Instant::now() + Duration::from_millis(span_ms) + Duration::from_secs(60);
@@ -53,6 +56,8 @@ fn timers_over_restarts_are_never_early_lost_or_fired_twice() {
         late(990),
         late(1_000)
     ));
-    // Late ones waited for a restart: at most the time the worker was down, and a second after it was ready.
-    assert!(late(1_000) < READY_MAX, "a timer was {:?} late", late(1_000));
+    // Late ones waited for a restart, or two if the first worker was killed as it came to them. How long it takes to come to
+    // all of them is the machine's; a timer that nobody looks after is late for ever.
+    let most = 3 * down + Duration::from_secs(10);
+    assert!(late(1_000) < most, "a timer was {:?} late; the worker was down for {down:?} at most", late(1_000));
 }

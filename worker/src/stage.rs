@@ -53,7 +53,7 @@ impl Stage {
         cues: Vec<Cue>,
     ) -> Played {
         let playing = self.clone().play_from(workflow_type.into(), Payload::encode(&input).unwrap(), cues, vec![]);
-        tokio::time::timeout(std::time::Duration::from_secs(60), playing).await.expect("the run ends in time")
+        tokio::time::timeout(std::time::Duration::from_secs(300), playing).await.expect("the run ends in time")
     }
 
     fn play_from(

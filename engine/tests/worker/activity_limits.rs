@@ -142,7 +142,7 @@ async fn a_function_that_hangs_loses_its_attempt_and_gives_its_slot_back() {
         options.slots = 1;
     });
     let client = environment.client();
-    let options = ActivityOptions { retry_policy: attempts(1), ..within(Duration::from_millis(30)) };
+    let options = ActivityOptions { retry_policy: attempts(1), ..within(Duration::from_millis(500)) };
     client.start(one("one", "a", &options)).await.unwrap();
     let hangs = stage.next().await;
     let heard = failed(&client, "a").await;

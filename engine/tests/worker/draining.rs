@@ -122,5 +122,5 @@ async fn what_was_acknowledged_survives_a_drain_under_load() {
     for (id, n) in acknowledged {
         assert_eq!(completed::<u64>(&worker.client(), &id).await, n);
     }
-    worker.drain(SECOND).await.unwrap();
+    worker.drain(PATIENCE).await.unwrap();
 }

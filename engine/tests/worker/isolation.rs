@@ -86,7 +86,7 @@ async fn a_panic_of_an_activity_fails_its_attempt_only() {
         Ok("fine")
     });
     let flows = flows().workflow("run", |ctx: WfContext, activity: String| async move {
-        ctx.activity::<String>(activity.as_str(), &(), within(Duration::from_millis(50))).await
+        ctx.activity::<String>(activity.as_str(), &(), within(Duration::from_secs(1))).await
     });
     let environment = TestEnvironment::start_with(flows, activities, |options| {
         real_time(options);
@@ -189,7 +189,8 @@ fn spinning() -> (Spinning, WorkflowRegistry) {
 }
 
 fn quick_watchdog(options: &mut WorkerOptions) {
-    options.limits.turn_deadline = Duration::from_millis(100);
+    // Quick, and longer than a machine keeps a thread that has something to do waiting.
+    options.limits.turn_deadline = Duration::from_millis(1_500);
     options.slots = 2;
 }
 

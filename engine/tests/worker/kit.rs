@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Follows a chain of runs to its end. The limit is real time and only keeps a broken test from hanging.
-pub(crate) const WHOLE: ResultRequest = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(60)) };
+pub(crate) const WHOLE: ResultRequest = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(180)) };
 pub(crate) const THIS_RUN: ResultRequest = ResultRequest { follow_runs: false, ..WHOLE };
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) use crate::kit::{THIS_RUN, WHOLE, outcome, payload, signal, start, target};
 
 /// As the limit of [`WHOLE`]: real time, and only to keep a broken test from hanging.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 

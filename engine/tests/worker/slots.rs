@@ -71,7 +71,7 @@ async fn no_slot_is_ever_lost() {
         }
     });
     let flows = flows().workflow("mix", |ctx: WfContext, width: u64| async move {
-        let options = ActivityOptions { retry_policy: attempts(1), ..within(Duration::from_millis(40)) };
+        let options = ActivityOptions { retry_policy: attempts(1), ..within(Duration::from_millis(400)) };
         let all: Vec<_> = (0..width).map(|n| ctx.activity::<u64>("mix", &n, options.clone())).collect();
         // Some are canceled while they run, some while they wait for a slot.
         all.iter().filter(|one| one.seq().0 % 7 == 0).for_each(|one| one.cancel());

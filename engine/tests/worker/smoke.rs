@@ -8,7 +8,7 @@ use bosun_engine::*;
 
 fn workflows() -> WorkflowRegistry {
     WorkflowRegistry::new().workflow("greet", |ctx: WfContext, name: String| async move {
-        let options = ActivityOptions { start_to_close: Some(Duration::from_secs(10)), ..ActivityOptions::default() };
+        let options = ActivityOptions { start_to_close: Some(Duration::from_secs(60)), ..ActivityOptions::default() };
         let greeting: String = ctx.activity("hello", &name, options.clone()).await?;
         ctx.timer(Duration::from_secs(3_600)).await?;
         let word: String = ctx.signal_channel("word").recv().await?;
@@ -36,7 +36,7 @@ fn word(id: &str) -> SignalRequest {
     }
 }
 
-const WHOLE: ResultRequest = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(20)) };
+const WHOLE: ResultRequest = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(120)) };
 
 #[tokio::test]
 async fn a_workflow_runs_to_its_end_in_skipped_time() {
@@ -71,7 +71,7 @@ async fn a_run_goes_on_after_a_crash() {
 async fn the_same_on_a_directory_in_real_time() {
     let directory = tempfile::tempdir().unwrap();
     let flow = WorkflowRegistry::new().workflow("greet", |ctx: WfContext, name: String| async move {
-        let options = ActivityOptions { start_to_close: Some(Duration::from_secs(10)), ..ActivityOptions::default() };
+        let options = ActivityOptions { start_to_close: Some(Duration::from_secs(60)), ..ActivityOptions::default() };
         ctx.timer(Duration::from_millis(20)).await?;
         ctx.activity::<String>("hello", &name, options).await
     });
@@ -83,5 +83,5 @@ async fn the_same_on_a_directory_in_real_time() {
     client.start(start("three")).await.unwrap();
     let result = client.result(&Target::workflow("three".into()), WHOLE).await.unwrap().unwrap();
     assert_eq!(result.outcome, CloseOutcome::Completed(Payload::encode("hello ada").unwrap()));
-    worker.drain(Duration::from_secs(1)).await.unwrap();
+    worker.drain(Duration::from_secs(60)).await.unwrap();
 }

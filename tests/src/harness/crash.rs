@@ -10,19 +10,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bosun_engine::WorkflowStatus;
+use serde_json::json;
 
-use super::Chance;
 use super::histories::violations;
 use super::http::Http;
-use super::ledger::{Differences, Ledger, operations};
+use super::ledger::{Differences, Ledger, Operation, operations};
 use super::load::{Load, Shape};
 use super::power::PowerRig;
-use super::process::{Program, WorkerProcess};
+use super::process::{Program, REQUEST_MAX, WorkerProcess};
+use super::{Chance, workload};
 
-/// How long a worker may take to become ready after a crash before it counts as not opening.
-pub const READY_MAX: Duration = Duration::from_secs(10);
+/// How long a worker may take to become ready after a crash before it counts as not opening. It takes milliseconds; beside
+/// builds, on a slow disk or under strace seconds.
+pub const READY_MAX: Duration = Duration::from_secs(60);
 /// How long all workflows together may take to end after the last crash.
-const SETTLE_MAX: Duration = Duration::from_secs(60);
+const SETTLE_MAX: Duration = Duration::from_secs(180);
 
 /// What many crashes led to.
 #[derive(Debug, Default)]
@@ -138,7 +140,8 @@ pub fn kill_rounds(
         }
         let Some((mut worker, http)) = outcome.recover(program, data)? else { break };
         load.worker_is(&http.endpoint);
-        std::thread::sleep(Duration::from_micros(5_000 + chance.below(300_000)));
+        something_is_acknowledged(&ledger);
+        std::thread::sleep(Duration::from_micros(chance.below(300_000)));
         worker.kill()?;
         outcome.crash(false);
     }
@@ -192,14 +195,14 @@ fn cut_one_directory(
             rig.power_cut(|| drop(worker.kill()))?;
             outcome.crash(true);
         }
-        let Some((mut worker, http)) = outcome.recover(program, &data)? else { return Ok(()) };
-        let load = Load::start(ledger.clone(), Shape { prefix: format!("{name}-{cut}"), ..shape.clone() });
-        load.worker_is(&http.endpoint);
-        std::thread::sleep(Duration::from_micros(20_000 + chance.below(230_000)));
-        ledger.freeze();
-        rig.power_cut(|| drop(worker.kill()))?;
-        load.stop()?;
-        ledger.thaw();
+        let Some((worker, http)) = outcome.recover(program, &data)? else { return Ok(()) };
+        match cut {
+            0 => cut_behind_a_word(rig, worker, &http, name, &ledger)?,
+            _ => {
+                let shape = Shape { prefix: format!("{name}-{cut}"), ..shape.clone() };
+                cut_under_load(rig, worker, &http, chance, shape, &ledger)?;
+            }
+        }
         outcome.crash(false);
         let mut after = Outcome::default();
         let Some((_worker, http)) = outcome.recover(program, &rig.dir().join(name))? else { return Ok(()) };
@@ -209,4 +212,51 @@ fn cut_one_directory(
     }
     outcome.acknowledged += ledger.acknowledged_count();
     Ok(())
+}
+
+/// The cut that no worker survives which acknowledges what it has not synced: one client asks for one thing, and the
+/// power goes with the answer. A worker under load syncs something all the time, and the file system may take along what
+/// was forgotten; here nothing is asked that could.
+fn cut_behind_a_word(
+    rig: &mut PowerRig,
+    mut worker: WorkerProcess,
+    http: &Http,
+    name: &str,
+    ledger: &Ledger,
+) -> io::Result<()> {
+    let workflow_id = format!("{name}-word");
+    let waits = workload::program(&workflow_id, json!([{ "wait_signal": { "name": workload::SIGNAL } }]));
+    ledger.attempt(&workflow_id, &Operation::Start)?;
+    http.start(&waits).acknowledged()?;
+    rig.power_cut(|| drop(worker.kill()))?;
+    ledger.acknowledge(&workflow_id, &Operation::Start)
+}
+
+/// A cut at any moment of many clients' work, once the first of it is acknowledged.
+fn cut_under_load(
+    rig: &mut PowerRig,
+    mut worker: WorkerProcess,
+    http: &Http,
+    chance: &mut Chance,
+    shape: Shape,
+    ledger: &Arc<Ledger>,
+) -> io::Result<()> {
+    let load = Load::start(ledger.clone(), shape);
+    load.worker_is(&http.endpoint);
+    something_is_acknowledged(ledger);
+    std::thread::sleep(Duration::from_micros(15_000 + chance.below(230_000)));
+    ledger.freeze();
+    rig.power_cut(|| drop(worker.kill()))?;
+    load.stop()?;
+    ledger.thaw();
+    Ok(())
+}
+
+/// Waits until one more operation is acknowledged, so that a slow machine does not crash idle workers. A worker that
+/// acknowledges nothing is not waited for: the comparison or the count of what was acknowledged says so.
+fn something_is_acknowledged(ledger: &Ledger) {
+    let (before, until) = (ledger.acknowledged_count(), Instant::now() + REQUEST_MAX);
+    while ledger.acknowledged_count() == before && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

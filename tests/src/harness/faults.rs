@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::mount::{Mounted, Scratch, may_mount, run, tool};
-use super::say;
+use super::{all_required, say};
 
 /// A tmpfs of a fixed size.
 #[derive(Debug)]
@@ -97,10 +97,12 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// Whether strace is there; says so if not. A machine without it may skip, CI installs it.
+    /// Whether strace is there; says so if not. A machine without it may skip, CI installs it and may not.
+    #[track_caller]
     pub fn available_or_explain() -> bool {
         let found = tool("strace").is_some();
         if !found {
+            assert!(!all_required(), "strace is needed and not installed");
             say("SKIPPED: failing system calls are not tested: strace is not installed");
         }
         found

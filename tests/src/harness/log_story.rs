@@ -40,11 +40,11 @@ pub fn open(dir: &Path) -> Result<Journal, StorageError> {
     Journal::open(Arc::new(SledLog::open(dir, SledOptions::default())?), options)
 }
 
-/// Goes on with the story behind `from` steps, saying the number of each that is done, until the log fails or nobody
-/// listens.
-pub fn tell(dir: &Path, from: u64, says: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
+/// Goes on with the story behind `from` steps, saying the number of each that is done, until so many are, the log fails or
+/// nobody listens. The log stays open.
+pub fn tell(dir: &Path, from: u64, until: u64, says: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
     let (journal, mut told) = (open(dir)?, Told::after(from));
-    loop {
+    while told.steps < until {
         match told.next() {
             Step::Commit(turns) => drop(journal.commit(&turns)?),
             Step::Delete(run) => drop(journal.delete_run(run)?),
@@ -54,6 +54,9 @@ pub fn tell(dir: &Path, from: u64, says: &mut impl Write) -> Result<(), Box<dyn 
         writeln!(says, "{}", told.steps)?;
         says.flush()?;
     }
+    // A log that is closed syncs. Whoever asked for an end wants to see what was durable before.
+    std::mem::forget(journal);
+    Ok(())
 }
 
 impl Told {

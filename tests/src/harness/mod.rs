@@ -24,6 +24,11 @@ pub fn say(line: &str) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
+/// Whether a test may be skipped for want of a tool that could be installed. `.ci/run` installs them and says no.
+pub fn all_required() -> bool {
+    std::env::var_os("BOSUN_REQUIRE").is_some()
+}
+
 /// A count from the environment, for tests whose length is chosen from outside (`BOSUN_KILLS=300`).
 pub fn count_from_env(name: &str, default: u32) -> u32 {
     match std::env::var(name) {

@@ -11,7 +11,11 @@ mod engine;
 mod lives;
 mod log;
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use bosun_engine::seeded::Bug;
+use bosun_tests::harness::process::example;
 
 use catch::{Catcher, POWER_CUTS, STRACE, caught};
 
@@ -110,14 +114,37 @@ fn every_seeded_bug_has_its_catchers() {
     assert_eq!(TRIED, Bug::ALL);
 }
 
-/// What ships does not have the bugs, nor the variable that chooses one; the worker of these tests has.
+/// No dependency of what ships turns the bugs on, and the worker of these tests has them.
 #[test]
 fn the_binary_that_ships_has_no_seeded_bug() {
-    use bosun_tests::harness::process::{bosun, example};
-    let chooses = |program: &std::path::Path| {
-        let variable = bosun_engine::seeded::VARIABLE.as_bytes();
-        std::fs::read(program).unwrap().windows(variable.len()).any(|bytes| bytes == variable)
+    let features = |edges: &str, package: &str| {
+        let mut tree = Command::new(env!("CARGO"));
+        tree.args(["tree", "--offline", "--prefix", "none", "--edges", edges, "--package", package]);
+        let output = tree.current_dir(crate::tidy::workspace()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
     };
-    assert!(chooses(&example("seeded-worker").unwrap()));
-    assert!(!chooses(bosun().unwrap()));
+    let ships = features("normal,build,features", "bosun-worker");
+    assert!(ships.contains("bosun-engine v") && !ships.contains("seeded-bugs"), "{ships}");
+    assert!(features("normal,build,dev,features", "bosun-tests").contains("bosun-engine feature \"seeded-bugs\""));
+    assert!(names_the_variable(&example("bosun").unwrap()));
+}
+
+/// The very bytes of the release do not name the variable that chooses a bug.
+#[test]
+#[ignore = "it builds the release: cargo full"]
+fn the_bytes_of_the_release_have_no_seeded_bug() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--release", "--package", "bosun-worker", "--bin", "bosun", "--message-format", "json"]);
+    let output = cargo.current_dir(crate::tidy::workspace()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let messages = String::from_utf8(output.stdout).unwrap();
+    let built = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let built = built.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back().unwrap();
+    assert!(!names_the_variable(&built), "{}", built.display());
+}
+
+fn names_the_variable(program: &Path) -> bool {
+    let variable = bosun_engine::seeded::VARIABLE.as_bytes();
+    std::fs::read(program).unwrap().windows(variable.len()).any(|bytes| bytes == variable)
 }

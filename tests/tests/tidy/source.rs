@@ -84,8 +84,9 @@ fn is_root(path: &Path) -> bool {
     match parts.as_slice() {
         ["build.rs"] | ["src", "lib.rs" | "main.rs"] | ["src", "bin", _] | ["src", "bin", _, "main.rs"] => true,
         ["benches" | "examples", _] | ["benches" | "examples" | "tests", _, "main.rs"] => true,
-        // Our own test crate has one test binary; `autotests` is off there.
-        ["tests", file] => path.starts_with("tests") == (*file == "main.rs"),
+        // Where `autotests` is off, the files beside `main.rs` are its modules.
+        ["tests", "main.rs"] => true,
+        ["tests", _] => !path.starts_with("tests") && !path.starts_with("worker"),
         _ => false,
     }
 }

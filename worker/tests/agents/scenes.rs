@@ -59,7 +59,7 @@ impl Scene {
         self.environment().client().start(request).await.unwrap();
     }
     pub(crate) async fn outcome(&self, id: &str) -> CloseOutcome {
-        let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(60)) };
+        let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(180)) };
         let result = self.environment().client().result(&Target::workflow(id.into()), wait).await.unwrap();
         result.expect("it ends in time").outcome
     }

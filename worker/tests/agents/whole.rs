@@ -1,6 +1,6 @@
 //! Whole runs on the engine.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bosun_engine::testing::TestEnvironment;
@@ -12,7 +12,7 @@ use bosun_worker::capability;
 use bosun_worker::capability::model::{ChatRequest, Message};
 use serde_json::{Value, json};
 
-use crate::scenes::{Says, Scene, looks, spec, turn};
+use super::scenes::{Says, Scene, looks, spec, turn};
 
 fn words(request: &ChatRequest) -> Vec<String> {
     let text = |message: &Message| match message {
@@ -59,12 +59,15 @@ async fn the_model_sees_the_whole_conversation() {
 async fn a_crash_in_a_long_run_repeats_at_most_what_was_under_way() {
     for cut in [1, 7, 23, 49] {
         let gate = std::sync::Arc::new(tokio::sync::Notify::new());
-        let reached = gate.clone();
+        let crashed = std::sync::Arc::new(AtomicBool::new(false));
+        let (reached, lost) = (gate.clone(), crashed.clone());
         let model = move |request: &ChatRequest, attempt: u32| {
             if turn(request) == cut && attempt == 1 {
                 reached.notify_one();
-                // The answer is lost with the worker.
-                std::thread::sleep(Duration::from_millis(200));
+                // The answer is lost with the worker, however long that takes to crash.
+                while !lost.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
             }
             looks(50)(request, attempt)
         };
@@ -73,12 +76,13 @@ async fn a_crash_in_a_long_run_repeats_at_most_what_was_under_way() {
         let environment = scene.environment.take().unwrap();
         let client = environment.client();
         let waiting = tokio::spawn(async move {
-            let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(30)) };
+            let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(180)) };
             let _ = client.result(&Target::workflow("long".into()), wait).await;
         });
         gate.notified().await;
         scene.environment = Some(environment);
         scene.crash(cut as u64, looks(50));
+        crashed.store(true, Ordering::Relaxed);
         waiting.abort();
         let output = scene.output("long").await;
         assert_eq!((output.stop, output.spent.steps, output.spent.tool_calls), (StopReason::Completed, 51, 50));
@@ -370,7 +374,7 @@ async fn the_model_in_the_box_answers_an_agent() {
     let request = StartWorkflow::new("agent".into(), "boxed".into()).input(Payload::encode(&spec(more)).unwrap());
     let client = environment.client();
     client.start(request).await.unwrap();
-    let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(30)) };
+    let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(180)) };
     let result = client.result(&Target::workflow("boxed".into()), wait).await.unwrap().expect("in time");
     let CloseOutcome::Completed(output) = result.outcome else { panic!("{:?}", result.outcome) };
     let output: AgentOutput = output.decode().unwrap();

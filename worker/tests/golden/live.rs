@@ -67,7 +67,7 @@ async fn lived(scenario: Scenario) -> Result<History, String> {
         perform(&environment, &target, n, cue).await?;
         environment.settle().await;
     }
-    let wait = ResultRequest { follow_runs: false, timeout: Some(Duration::from_secs(20)) };
+    let wait = ResultRequest { follow_runs: false, timeout: Some(Duration::from_secs(120)) };
     if client.result(&target, wait).await.unwrap().is_none() {
         return Err(format!("it does not end: {}", progress(&client, &target).await));
     }

@@ -11,7 +11,7 @@ use bosun_worker::capability::mcp::MCP_TOOLS;
 use bosun_worker::capability::model::{ChatRequest, Message, Said, ToolCall};
 use serde_json::{Value, json};
 
-use crate::kit::Worker;
+use super::kit::Worker;
 
 /// What a model says, in this turn of this request.
 type Says = fn(&ChatRequest, usize) -> (String, Vec<(String, Value)>);
@@ -70,7 +70,7 @@ impl Scene {
         self.client().start(request).await.unwrap();
     }
     async fn outcome(&self, id: &str) -> CloseOutcome {
-        let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(60)) };
+        let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(180)) };
         let result = self.client().result(&Target::workflow(id.into()), wait).await.unwrap();
         result.expect("it ends in time").outcome
     }
@@ -206,7 +206,7 @@ async fn an_approval_of_other_arguments_does_nothing() {
 }
 
 async fn approval(scene: &Scene, id: &str) -> Value {
-    for _ in 0..3_000 {
+    for _ in 0..12_000 {
         let asked = scene.query(id, "approvals").await;
         if let Some(asked) = asked.as_array().and_then(|all| all.first()) {
             return asked.clone();
@@ -269,9 +269,9 @@ async fn an_agent_that_is_canceled_before_it_begins_is_canceled() {
     let worker = Worker::process_with("mute", |server| server.start_ms = 60_000);
     let scene = Scene::new(worker, tries);
     scene.start("a", json!([granted(json!(["echo", "fail"]))])).await;
-    crate::kit::until(|| scene.worker.count("started") == 1).await;
+    super::kit::until(|| scene.worker.count("started") == 1).await;
     assert!(scene.query("a", "approvals").await.as_array().unwrap().is_empty(), "it can be looked at");
     scene.client().cancel(&Target::workflow("a".into()), "enough".into(), None, None).await.unwrap();
     assert!(matches!(scene.outcome("a").await, CloseOutcome::Canceled(_)));
-    assert!(crate::kit::is_gone(scene.worker.log()[0].1).await);
+    assert!(super::kit::is_gone(scene.worker.log()[0].1).await);
 }

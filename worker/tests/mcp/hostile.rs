@@ -6,7 +6,7 @@ use bosun_engine::ActivityError;
 use bosun_worker::capability::mcp::*;
 use serde_json::{Value, json};
 
-use crate::kit::{Worker, is_gone, judged, until};
+use super::kit::{Worker, is_gone, judged, until};
 
 fn input(tool: &str, timeout_ms: u64) -> Value {
     json!({ "server": "s", "tool": tool, "timeout_ms": timeout_ms })
@@ -42,7 +42,7 @@ async fn a_server_that_never_answers_is_given_up_and_ended() {
     let (name, again, why) = judged(worker.ask(MCP, input("hang", 5_000)).await);
     assert_eq!((name.as_str(), again), (MCP_TIMEOUT, false), "{why}");
     assert!(why.contains("nobody knows whether it ran"), "{why}");
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
     let (server, child) = hanging(&worker);
     assert!(is_gone(server).await && is_gone(child).await);
 }

@@ -12,7 +12,7 @@ use bosun_worker::capability::{self, CapabilityConfig};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::stub;
+use super::stub;
 
 /// What must never be seen anywhere.
 pub(crate) const SECRET: &str = "sk-live-0123456789abcdef";
@@ -129,13 +129,13 @@ pub(crate) fn judged(result: Result<McpOutput, Failure>) -> (String, bool, Strin
     (failure.type_name().to_owned(), is_retried, failure.message.clone())
 }
 
-/// Waits until a process is gone, for 20 s.
+/// Waits until a process is gone, for two minutes.
 pub(crate) async fn is_gone(pid: i32) -> bool {
     let running = || {
         std::fs::read_to_string(format!("/proc/{pid}/stat"))
             .is_ok_and(|stat| !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X'])))
     };
-    for _ in 0..2_000 {
+    for _ in 0..12_000 {
         if !running() {
             return true;
         }
@@ -146,11 +146,11 @@ pub(crate) async fn is_gone(pid: i32) -> bool {
 
 /// Waits until something has happened in another process.
 pub(crate) async fn until(mut happened: impl FnMut() -> bool) {
-    for _ in 0..2_000 {
+    for _ in 0..12_000 {
         if happened() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("it did not happen in 20 s");
+    panic!("it did not happen in two minutes");
 }

@@ -15,8 +15,8 @@ use bosun_worker::capability::model::SecretRef;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::kit::{SECRET, Worker, judged};
-use crate::stub;
+use super::kit::{SECRET, Worker, judged};
+use super::stub;
 
 /// What was asked, and with which credentials; and the number of the session that counts.
 #[derive(Clone, Default)]

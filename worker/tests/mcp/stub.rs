@@ -21,7 +21,7 @@ pub(crate) fn mode(mode: &str) -> (String, String) {
     (MODE.to_owned(), mode.to_owned())
 }
 pub(crate) const ARGUMENTS: [&str; 4] =
-    ["stub::this_serves_where_it_is_started_as_a_server", "--exact", "--nocapture", "--test-threads=1"];
+    ["mcp::stub::this_serves_where_it_is_started_as_a_server", "--exact", "--nocapture", "--test-threads=1"];
 
 /// `good`; `mute` never says hello; `gone` ends at once; `strange` says another hello; `pages` lists without end; `wide` lists much.
 fn serve(mode: &str) {

@@ -3,7 +3,7 @@
 use bosun_worker::capability::mcp::*;
 use serde_json::{Value, json};
 
-use crate::kit::{SECRET, Worker, judged};
+use super::kit::{SECRET, Worker, judged};
 
 #[tokio::test]
 async fn a_tool_of_a_process_is_called_over_one_connection() {

@@ -16,8 +16,9 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// How many programs of each form.
+/// How many programs of each form, at full scale and in every run of the tests.
 const PROGRAMS: usize = 50;
+const SAMPLE: usize = 5;
 const COMMITS: RangeInclusive<u32> = 3..=9;
 /// Commits between the two crashes of a pair.
 const BETWEEN: u32 = 3;
@@ -29,14 +30,25 @@ struct Small {
     boundaries: Vec<Boundary>,
 }
 
-/// G2, G11, G18, E37: every boundary of every commit of 50 small programs of the kitchen sink, and of 50 small state
+/// G2, G11, G18, E37: every boundary of every commit of some small programs of the kitchen sink, and of some small state
 /// machines, alone and in pairs, evicted or not, duplicated or not.
 #[test]
 fn every_crash_and_every_pair_of_crashes_of_small_programs_is_survived() {
+    crash_everywhere(SAMPLE);
+}
+
+/// The same with 50 of each.
+#[test]
+#[ignore = "minutes: cargo full"]
+fn every_crash_and_every_pair_of_crashes_of_a_hundred_programs_is_survived() {
+    crash_everywhere(PROGRAMS);
+}
+
+fn crash_everywhere(count: usize) {
     let begun = Instant::now();
-    let mut programs = small(crate::kit::KIND, &crate::kit::code(), &crate::generate::arb_program(), false);
-    programs.extend(small(crate::ladder::KIND, &crate::ladder::code(), &crate::ladder::arb_ladder(), true));
-    assert_eq!(programs.len(), 2 * PROGRAMS);
+    let mut programs = small(crate::kit::KIND, &crate::kit::code(), &crate::generate::arb_program(), (count, false));
+    programs.extend(small(crate::ladder::KIND, &crate::ladder::code(), &crate::ladder::arb_ladder(), (count, true)));
+    assert_eq!(programs.len(), 2 * count);
     let (next, all) = (AtomicUsize::new(0), Mutex::new(Report::default()));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -60,12 +72,12 @@ fn every_crash_and_every_pair_of_crashes_of_small_programs_is_survived() {
     }
 }
 
-/// The first programs that are small, from numbers.
+/// The first so many programs that are small, from numbers; some take snapshots.
 fn small(
     kind: &str,
     code: &bosun_engine::workflow::WorkflowRegistry,
     inputs: &BoxedStrategy<serde_json::Value>,
-    snapshots: bool,
+    (count, snapshots): (usize, bool),
 ) -> Vec<Small> {
     let all = Boundary::ALL.into_iter().filter(|at| snapshots || !matches!(at, Boundary::InSnapshot { .. }));
     let boundaries: Vec<Boundary> = all.collect();
@@ -74,7 +86,7 @@ fn small(
         code: Versions::of(code.clone()),
         boundaries: boundaries.clone(),
     });
-    drawn.filter(|program| COMMITS.contains(&program.undisturbed().commits)).take(PROGRAMS).collect()
+    drawn.filter(|program| COMMITS.contains(&program.undisturbed().commits)).take(count).collect()
 }
 
 fn drawn(inputs: &BoxedStrategy<serde_json::Value>, seed: u16) -> serde_json::Value {

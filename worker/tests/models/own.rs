@@ -18,8 +18,8 @@ use bosun_worker::supervisor::spec::Preset;
 use serde_json::json;
 use tokio::sync::broadcast::error::TryRecvError;
 
-use crate::plays::play;
-use crate::scenes::Scene;
+use super::plays::play;
+use super::scenes::Scene;
 
 /// A closure plays every part; a third of its answers meets with trouble, and whoever watches sees each attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -69,7 +69,7 @@ async fn files_stay_in_the_roots_that_the_owner_names() {
         let id = format!("allowed-{is_allowed}");
         let request = StartWorkflow::new(KITCHEN_SINK.into(), id.as_str().into());
         environment.client().start(request.input(Payload::encode(&program).unwrap())).await.unwrap();
-        let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(60)) };
+        let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(180)) };
         let result = environment.client().result(&Target::workflow(id.as_str().into()), wait).await.unwrap().unwrap();
         match result.outcome {
             CloseOutcome::Completed(_) => assert!(is_allowed),

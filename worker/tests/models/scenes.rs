@@ -18,7 +18,7 @@ use bosun_worker::supervisor::spec::{Preset, Via, ViaModel, read_spec};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::plays::play;
+use super::plays::play;
 
 fn activities(model: ModelConfig, conversations: &Conversations) -> ActivityRegistry {
     let config = CapabilityConfig { model, ..CapabilityConfig::default() };
@@ -79,7 +79,7 @@ impl Scene {
         self.client().start(request).await.unwrap();
     }
     pub(crate) async fn report(&self) -> Value {
-        let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(60)) };
+        let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(180)) };
         let result = self.client().result(&Target::workflow("run".into()), wait).await.unwrap();
         match result.expect("it ends in time").outcome {
             CloseOutcome::Completed(report) => report.to_json(),
@@ -210,7 +210,7 @@ async fn an_agent_that_fails_is_paid_for() {
     let mock = mock.await.unwrap();
     let scene = Scene::new(&mock, Wire::OpenAi);
     scene.start(Preset::FlowSupervisor).await;
-    let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(60)) };
+    let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(180)) };
     let result = scene.client().result(&Target::workflow("run".into()), wait).await.unwrap();
     let outcome = result.expect("it ends in time").outcome;
     let CloseOutcome::Failed(failure) = outcome else { panic!("{outcome:?}") };

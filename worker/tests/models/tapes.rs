@@ -9,8 +9,8 @@ use bosun_worker::harvest::{HarvestError, children, from_histories, from_history
 use bosun_worker::supervisor::spec::Preset;
 use serde_json::Value;
 
-use crate::plays::play;
-use crate::scenes::Scene;
+use super::plays::play;
+use super::scenes::Scene;
 
 /// The run and all below it, each with its events.
 async fn histories(client: &Client) -> Vec<(RunId, Vec<Event>)> {

@@ -11,7 +11,7 @@ use bosun_worker::examples::kitchen_sink::INVALID_PROGRAM;
 pub(crate) use bosun_worker::examples::kitchen_sink::KITCHEN_SINK as KIND;
 use proptest::prelude::*;
 
-use crate::generate::{arb_program, values};
+use super::generate::{arb_program, values};
 
 pub(crate) fn code() -> WorkflowRegistry {
     examples::register(WorkflowRegistry::new())

@@ -16,8 +16,8 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::Value;
 
-use crate::acts;
-use crate::lives::{Cast, chatting, delegating, flow, pydantask, scripted, shannon};
+use super::acts;
+use super::lives::{Cast, chatting, delegating, flow, pydantask, scripted, shannon};
 
 /// As the kit's first run has it: ids of approvals are made of it.
 const RUN: RunId = RunId([7; 16]);

@@ -19,7 +19,7 @@ fn counts(driver: &mut dyn Driver) -> Value {
 
 /// The run after so many messages: the size of its snapshot, and what became of them.
 fn after(messages: &[u64]) -> Vec<(usize, Value)> {
-    let input = Payload::encode(&crate::lives::input("shannon-supervisor", "")).unwrap();
+    let input = Payload::encode(&super::lives::input("shannon-supervisor", "")).unwrap();
     let request = StartWorkflow::new(WorkflowType::of(SUPERVISOR), WorkflowId::of("bounded")).input(input);
     let first = request.first_event(RUN, Timestamp(1_767_225_600_000_000));
     let mut driver = register(WorkflowRegistry::new()).create(&first, RUN).unwrap();

@@ -11,7 +11,7 @@ use bosun_worker::supervisor::spec::read_spec;
 use bosun_worker::supervisor::{Actor, TaskStatus};
 use serde_json::{Value, json};
 
-use crate::acts;
+use super::acts;
 
 /// Lives of each preset: what fits into the time that all tests have. `BOSUN_CASES` tries more.
 const LIVES: u32 = 100;

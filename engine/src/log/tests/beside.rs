@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::damage::copy_dir;
@@ -228,20 +228,22 @@ fn trims_beside_commits_take_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let journal = Arc::new(Journal::open(Arc::new(open(dir.path())), small()).unwrap());
     journal.commit(&[start(1, "a")]).unwrap();
-    let done = Arc::new(AtomicBool::new(false));
+    let (done, trims) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let trimmer = std::thread::spawn({
-        let (journal, done) = (journal.clone(), done.clone());
+        let (journal, done, trims) = (journal.clone(), done.clone(), trims.clone());
         move || {
-            let mut trims = 0u64;
             while !done.load(Ordering::Relaxed) {
-                trims += journal.housekeep(Timestamp(0), KEEP).unwrap().groups_removed.min(1);
+                let removed = journal.housekeep(Timestamp(0), KEEP).unwrap().groups_removed;
+                trims.fetch_add(removed.min(1), Ordering::Relaxed);
             }
-            trims
         }
     });
     let mut told = vec![start(1, "a")];
     let began = std::time::Instant::now();
-    while began.elapsed() < Duration::from_secs(3) && told.len() < 3_000 {
+    // Three seconds do where disk and machine are quick; the trims must have come, however slow they are.
+    let begun = || began.elapsed() < Duration::from_secs(3);
+    while trims.load(Ordering::Relaxed) <= 5 || (begun() && told.len() < 3_000) {
+        assert!(began.elapsed() < Duration::from_secs(120), "the log is hardly ever trimmed");
         let next = told.last().unwrap().next_event().0;
         // Long and short ones, so that often no long one is left.
         let length = if told.len().is_multiple_of(3) { 600 } else { 10 };
@@ -250,7 +252,7 @@ fn trims_beside_commits_take_nothing() {
         told.push(turn);
     }
     done.store(true, Ordering::Relaxed);
-    assert!(trimmer.join().unwrap() > 5);
+    trimmer.join().unwrap();
     assert!(journal.turns(run_id(1), EventId(1)).unwrap() == told);
     assert!(journal.verify().is_sound(), "{:?}", journal.verify().findings);
     drop(journal);

@@ -12,7 +12,7 @@ use super::story::{Dice, Difference, Model};
 use crate::log::*;
 
 const MUTATIONS: u64 = 560;
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();

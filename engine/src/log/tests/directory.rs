@@ -26,7 +26,8 @@ fn a_directory_in_use_is_refused_quickly() {
     let first = open(dir.path()).unwrap();
     let asked = Instant::now();
     assert!(matches!(open(dir.path()), Err(StorageError::Locked { .. })));
-    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    // It asks once; a machine that is busy may stop it meanwhile.
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
     drop(first);
     open(dir.path()).unwrap();
 }

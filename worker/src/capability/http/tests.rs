@@ -41,12 +41,15 @@ async fn serve(answers: Vec<Vec<u8>>) -> Server {
             if let Some(answer) = answers.get(number) {
                 let _ = stream.write_all(answer).await;
             } else {
-                tokio::time::sleep(Duration::from_secs(30)).await; // never answers
+                std::future::pending::<()>().await; // never answers
             }
         }
     });
     Server { port, requests }
 }
+
+/// Only hangs take longer.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn is_whole(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request);
@@ -84,7 +87,7 @@ fn loopback() -> HttpConfig {
 async fn run_with(config: HttpConfig, input: HttpInput) -> Result<HttpOutput, ActivityError> {
     let client = HttpClient::new(config).unwrap();
     let running = client.run(probe(3).context, input);
-    tokio::time::timeout(Duration::from_secs(20), running).await.expect("the activity ends in time")
+    tokio::time::timeout(PATIENCE, running).await.expect("the activity ends in time")
 }
 
 async fn get(url: String) -> Result<HttpOutput, ActivityError> {
@@ -178,7 +181,7 @@ async fn a_silent_server_is_given_up_after_the_timeout() {
     assert_eq!(failure.type_name(), HTTP_TIMEOUT);
     assert!(!is_non_retryable(&failure));
     assert!(!failure.message.contains("in-query"), "{failure}");
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < PATIENCE);
 }
 
 #[tokio::test]
@@ -208,7 +211,7 @@ async fn a_compression_bomb_stops_at_the_cap() {
     let started = Instant::now();
     let failure = failure(get(server.url("0")).await);
     assert_eq!(failure.type_name(), HTTP_TOO_LARGE);
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < PATIENCE);
 }
 
 /// By the tool of the system: compressing is not our business.
@@ -394,6 +397,6 @@ async fn a_cancellation_ends_the_wait() {
     let client = HttpClient::new(loopback()).unwrap();
     let running = tokio::spawn(client.run(probe.context, HttpInput::get(server.url("0"))));
     probe.cancel.send(true).unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(5), running).await.unwrap().unwrap();
+    let ended = tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap();
     assert_eq!(ended, Err(ActivityError::Canceled(None)));
 }

@@ -54,7 +54,7 @@ fn registries() -> Registries {
 }
 
 async fn history(backend: &dyn Backend, client: &Client, id: &str) -> History {
-    let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(10)) };
+    let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(120)) };
     backend.result(Target::workflow(id.into()), wait).await.unwrap().expect("in time");
     History::new(client.turns(&Target::workflow(id.into())).await.unwrap()).unwrap()
 }
@@ -131,7 +131,7 @@ async fn a_visit_forks_a_file_and_a_worker_carries_it_on() {
         .unwrap();
     let start = StartWorkflow::new("review".into(), "source".into()).input(Payload::raw_json("\"tea\""));
     worker.backend().start(start).await.unwrap();
-    let wait = || ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(10)) };
+    let wait = || ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(120)) };
     worker.backend().result(Target::workflow("source".into()), wait()).await.unwrap().unwrap();
     let request = request(ForkSource::Run(Target::workflow("source".into())), "fork");
     worker.drain(Duration::from_secs(1)).await;

@@ -148,7 +148,7 @@ impl Live {
             Act::UnpauseActivity(name) => client.unpause_activity(&target, &(*name).into(), None).await.unwrap(),
             Act::Sleep(seconds) => client.sleep(Duration::from_secs(*seconds)).await,
             Act::Finish => {
-                let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(20)) };
+                let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(120)) };
                 client.result(&target, wait).await.unwrap().unwrap_or_else(|| panic!("{id} does not end"));
             }
             Act::Complete(completion) => {

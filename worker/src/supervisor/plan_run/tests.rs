@@ -153,7 +153,7 @@ async fn a_plan_whose_final_task_cannot_run_fails_with_a_report_of_every_task() 
 const SLOW: &str = "
 objective: slow
 tasks:
-  - { task_id: 1, sub_task_objective: sleeps, capability: process, parameters: { argv: [sleep, '30'] } }
+  - { task_id: 1, sub_task_objective: sleeps, capability: process, parameters: { argv: [sleep, '600'] } }
   - { task_id: 2, sub_task_objective: after, capability: process, sub_task_dependencies: [1], parameters: { argv: ['true'] } }
   - { task_id: 3, sub_task_objective: beside, capability: process, parameters: { argv: ['true'] }, is_final: true }
 ";
@@ -166,7 +166,7 @@ async fn cancelling_the_run_stops_its_commands_and_ends_as_canceled() {
     let CloseOutcome::Canceled(Some(details)) = &played.outcome else { panic!("{:?}", played.outcome) };
     let output: PlanRunOutput = details.decode().unwrap();
     assert_eq!(output.status, PlanRunStatus::Cancelled);
-    assert!(started.elapsed() < std::time::Duration::from_secs(15));
+    assert!(started.elapsed() < std::time::Duration::from_secs(120));
 }
 
 /// PDT-20, PDT-52: a signal cancels one task and what waits for it; the rest goes on.

@@ -245,6 +245,7 @@ fn hostile_yaml_is_refused_quickly() {
         let why = problem(&text);
         assert!(!why.is_empty());
         let took = started.elapsed();
-        assert!(took < Duration::from_millis(200), "{took:?} for {:.40}", text);
+        // What doubles with every line would take for ever; a busy machine takes a second.
+        assert!(took < Duration::from_secs(20), "{took:?} for {:.40}", text);
     }
 }

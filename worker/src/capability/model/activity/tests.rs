@@ -146,7 +146,7 @@ async fn a_cancellation_ends_the_wait_and_so_does_the_timeout() {
     let models = Arc::new(Models::new(config.clone()));
     let running = tokio::spawn(run(models, probe.context, ModelInput::new("p", request("m"))));
     probe.cancel.send(true).unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(20), running).await.unwrap().unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(60), running).await.unwrap().unwrap();
     assert_eq!(ended, Err(ActivityError::Canceled(None)));
     let input = ModelInput { timeout_ms: 200, ..ModelInput::new("p", request("m")) };
     let failure = failed(run_with(config, input).await);

@@ -11,5 +11,3 @@ mod acts;
 mod bounded;
 mod lives;
 mod scenes;
-
-bosun_replay::trip_wires!();

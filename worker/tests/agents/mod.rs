@@ -7,5 +7,3 @@ mod kept;
 mod lives;
 mod scenes;
 mod whole;
-
-bosun_replay::trip_wires!();

@@ -2,7 +2,6 @@
 //! agents that use their tools.
 //!
 //! Invariant: no server here is made with the library under test. Local processes and loopback only.
-#![cfg(feature = "mcp")]
 
 mod agents;
 mod hostile;
@@ -10,5 +9,3 @@ mod kit;
 mod remote;
 mod stub;
 mod tools;
-
-bosun_replay::trip_wires!();

@@ -7,5 +7,3 @@ mod own;
 mod plays;
 mod scenes;
 mod tapes;
-
-bosun_replay::trip_wires!();

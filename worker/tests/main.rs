@@ -1,0 +1,14 @@
+//! The checks of the worker over its public API, in one program: each program of tests links everything, so one is
+//! built where five would say the same. `million` has an allocator of its own, and `golden` is asked for by name.
+//!
+//! Invariant: trip wires are armed for all of them, so whatever here decides as a workflow is seen when it looks at a
+//! clock, the environment, a file or chance.
+
+mod agents;
+#[cfg(feature = "mcp")]
+mod mcp;
+mod models;
+mod programs;
+mod supervisors;
+
+bosun_replay::trip_wires!();
