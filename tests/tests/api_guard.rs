@@ -56,11 +56,15 @@ fn a_worker_answers_to_its_own_names_only() {
         let headers = [format!("Host: {host}"), format!("Authorization: Bearer {}", worker.token)];
         status(&worker, path, &headers)
     };
+    let (_, port) = worker.address.rsplit_once(':').unwrap();
+    let (v6, elsewhere) = (format!("[::1]:{port}"), "localhost:1");
     for path in ["/healthz", "/api/v1/workflows"] {
-        for own in [worker.address.as_str(), "localhost", "127.0.0.1", "[::1]:80"] {
+        for own in [worker.address.as_str(), "localhost", "127.0.0.1", v6.as_str()] {
             assert_eq!(asked(path, own), 200, "{path} of {own}");
         }
-        for other in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "0.0.0.0", "evil.example:80"] {
+        for other in
+            [elsewhere, "evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "0.0.0.0", "evil.example:80"]
+        {
             assert_eq!(asked(path, other), 403, "{path} of {other}");
         }
     }

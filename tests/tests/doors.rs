@@ -126,7 +126,8 @@ preset: shannon-supervisor
 objective: two steps and a publication
 planner: { script: [{ on: plan, say: { subtasks: [
   { id: look, description: look around }, { id: tell, description: tell it, action: publish it, deps: [look] }] } }] }
-script: [{ on: synthesize, say: done }]
+agents: [{ name: worker }]
+script: [{ on: execute_worker, say: done }, { on: synthesize, say: done }]
 ";
 
 /// A named token does what its role may, where it may; what it does is recorded under its name, whatever `--by` says; and it

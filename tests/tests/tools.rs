@@ -15,7 +15,7 @@ const GONE_WITHIN: Duration = Duration::from_secs(5);
 
 /// `bosun` as it ships, in the profile of the tests.
 fn bosun() -> std::path::PathBuf {
-    example("seeded-worker").unwrap()
+    example("bosun").unwrap()
 }
 
 fn worker() -> Program {

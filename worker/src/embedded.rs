@@ -95,7 +95,8 @@ impl Registries {
             at_rest.note(&data).map_err(|why| OpenError::Failed(why.to_string()))?;
         }
         let mut options = WorkerOptions::new(DataDirectory::Log(log));
-        options.marks = (!looks).then(|| data.clone());
+        options.marks = Some(data.clone());
+        options.look = looks;
         match purpose {
             Purpose::Work { slots, queues, guards } => {
                 options.memory = guards.memory.unwrap_or(options.memory);

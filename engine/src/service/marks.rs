@@ -110,9 +110,14 @@ impl Marks {
     /// Opens the file of a directory and gives what the process before left in it. The marks found are there until
     /// [`Marks::clear_found`], so that a death in between loses none.
     pub(super) fn open(directory: &Path) -> io::Result<(Arc<Self>, Vec<(Mark, Death)>)> {
+        let path = directory.join(FILE);
+        let fresh = !path.exists();
         let mut options = OpenOptions::new();
-        let file =
-            options.read(true).write(true).create(true).truncate(false).mode(0o600).open(directory.join(FILE))?;
+        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        if fresh {
+            // Once in the life of a directory: what is created in it is there for good.
+            File::open(directory)?.sync_all()?;
+        }
         let found = left_behind(&file)?;
         let file = Arc::new(file);
         let note = file.clone();
@@ -124,6 +129,17 @@ impl Marks {
         });
         let handler = handler.inspect_err(|error| tracing::warn!(%error, "aborts are not told from kills")).ok();
         Ok((Arc::new(Marks { file, free: Mutex::default(), _handler: handler }), found))
+    }
+
+    /// As [`Marks::open`], for whoever only looks: what was left behind, and marks of its own that nobody will read.
+    pub(super) fn look(directory: &Path) -> io::Result<(Arc<Self>, Vec<(Mark, Death)>)> {
+        let found = match File::open(directory.join(FILE)) {
+            Ok(file) => left_behind(&file)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let file = OpenOptions::new().write(true).open("/dev/null")?;
+        Ok((Arc::new(Marks { file: Arc::new(file), free: Mutex::default(), _handler: None }), found))
     }
 
     /// What was found is counted: begins a file of this process.

@@ -55,6 +55,8 @@ pub struct WorkerOptions {
     pub marks: Option<PathBuf>,
     /// A command that looks in: it leaves runs alone that have ended a worker.
     pub visit: bool,
+    /// Nothing of the directory is written, the marks of what is under way included.
+    pub look: bool,
     /// How long a canceled attempt may go on before its future is dropped. Default 5 s.
     pub cancel_grace: Duration,
 }
@@ -81,6 +83,7 @@ impl WorkerOptions {
             identity: None,
             marks: None,
             visit: false,
+            look: false,
             cancel_grace: Duration::from_secs(5),
         }
     }

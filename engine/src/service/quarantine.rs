@@ -78,21 +78,24 @@ struct Table {
 pub(super) struct Quarantine {
     path: PathBuf,
     build: BuildId,
+    look: bool,
     pub(super) marks: Arc<Marks>,
     entries: Mutex<BTreeMap<Suspect, Entry>>,
     any: AtomicBool,
 }
 
 impl Quarantine {
-    /// Reads the table and counts the deaths that the marks tell of. `is_open` says whether a run may still run.
+    /// Reads the table and counts the deaths that the marks tell of. `is_open` says whether a run may still run. Whoever
+    /// only looks counts for itself, and writes nothing.
     pub(super) fn open(
         directory: &Path,
         build: BuildId,
         now: Timestamp,
+        look: bool,
         is_open: impl Fn(RunId) -> bool,
     ) -> io::Result<Self> {
         let path = directory.join(FILE);
-        let (marks, found) = Marks::open(directory)?;
+        let (marks, found) = if look { Marks::look(directory)? } else { Marks::open(directory)? };
         let table = read(&path)?;
         let mut changed = table.build != build.0 && !table.entries.is_empty();
         let mut entries: BTreeMap<Suspect, Entry> = table.entries.into_iter().map(|entry| (entry.who, entry)).collect();
@@ -107,7 +110,10 @@ impl Quarantine {
         entries.retain(|who, _| who.run().is_none_or(&is_open));
         changed |= entries.len() != before;
         let any = AtomicBool::new(!entries.is_empty());
-        let quarantine = Quarantine { path, build, marks, entries: Mutex::new(entries), any };
+        let quarantine = Quarantine { path, build, look, marks, entries: Mutex::new(entries), any };
+        if look {
+            return Ok(quarantine);
+        }
         if changed {
             quarantine.write(&quarantine.lock())?;
         }
@@ -190,6 +196,9 @@ impl Quarantine {
     }
 
     fn write(&self, entries: &BTreeMap<Suspect, Entry>) -> io::Result<()> {
+        if self.look {
+            return Ok(());
+        }
         let table = Table { version: 1, build: self.build.0, entries: entries.values().cloned().collect() };
         let fresh = self.path.with_extension("json.new");
         let mut file = File::create(&fresh)?;
@@ -304,7 +313,7 @@ mod tests {
     #[test]
     fn the_table_outlives_the_process_and_a_release_gives_one_more_try() {
         let dir = tempfile::tempdir().unwrap();
-        let open = |build| Quarantine::open(dir.path(), BuildId(build), Timestamp::ZERO, |_| true).unwrap();
+        let open = |build| Quarantine::open(dir.path(), BuildId(build), Timestamp::ZERO, false, |_| true).unwrap();
         let die = |build, death: u32| {
             let quarantine = open(build);
             let slot = quarantine.marks.slot().unwrap();
@@ -326,7 +335,7 @@ mod tests {
         die(1, 1);
         assert_eq!(open(1).held(false).len(), 1, "one more death is enough");
         assert_eq!(open(2).held(false), [], "another build tries it once more");
-        let gone = Quarantine::open(dir.path(), BuildId(2), Timestamp::ZERO, |_| false).unwrap();
+        let gone = Quarantine::open(dir.path(), BuildId(2), Timestamp::ZERO, false, |_| false).unwrap();
         assert_eq!((gone.held(true), gone.any.load(Ordering::Acquire)), (vec![], false));
     }
 
@@ -334,7 +343,7 @@ mod tests {
     #[test]
     fn a_run_that_gets_on_is_not_held_for_kills() {
         let dir = tempfile::tempdir().unwrap();
-        let quarantine = Quarantine::open(dir.path(), BuildId(1), Timestamp::ZERO, |_| true).unwrap();
+        let quarantine = Quarantine::open(dir.path(), BuildId(1), Timestamp::ZERO, false, |_| true).unwrap();
         let die = |death| {
             let mut entries = quarantine.lock();
             count(&mut entries, Mark::Turn(RUN), death, Timestamp::ZERO);

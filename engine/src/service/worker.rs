@@ -167,7 +167,8 @@ pub(super) fn open(
     let clock = options.clock.not_before(journal.last_at());
     let build = options.workflows.build_id();
     let is_open = |run| journal.run(run).is_some_and(|entry| entry.info.status.is_open());
-    let quarantine = options.marks_directory().map(|path| Quarantine::open(path, build, clock.now(), is_open));
+    let quarantine =
+        options.marks_directory().map(|path| Quarantine::open(path, build, clock.now(), options.look, is_open));
     let quarantine = quarantine.transpose().map_err(StartError::Marks)?;
     let salvaged = journal.held_runs()?;
     let held = quarantine.iter().flat_map(|quarantine| quarantine.held(options.visit)).chain(salvaged).collect();

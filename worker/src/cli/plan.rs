@@ -50,21 +50,21 @@ pub(super) fn request(path: &Path, args: &RunArgs, pairs: &[String]) -> Result<P
     let mut overrides = Value::Object(Map::new());
     if let Some(pair) = pairs.iter().find(|pair| !pair.starts_with("objective=")) {
         let why = format!("{pair}: a plan file takes no input but `objective=...`: what it needs stands in the file");
-        return Err(CliError::usage(why).help("--set KEY=VALUE sets a key of a supervisor's spec"));
+        return Err(CliError::usage(why).help("--override KEY=VALUE sets a key of a supervisor's spec"));
     }
     for pair in pairs {
         let text = pair.trim_start_matches("objective=");
         overrides["objective"] = text.into();
     }
-    for pair in &args.set {
+    for pair in &args.overrides {
         let Some((key, text)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-            return Err(CliError::usage(format!("--set {pair}: expected KEY=VALUE, such as planning.mode=todos")));
+            return Err(CliError::usage(format!("--override {pair}: expected KEY=VALUE, such as planning.mode=todos")));
         };
         let value = crate::supervisor::parse_yaml(text).unwrap_or_else(|_| text.into());
         let mut place = &mut overrides;
         for part in key.split('.') {
             let Value::Object(map) = place else {
-                return Err(CliError::usage(format!("--set {key}: something above it is set already")));
+                return Err(CliError::usage(format!("--override {key}: something above it is set already")));
             };
             place = map.entry(part).or_insert_with(|| Value::Object(Map::new()));
         }
@@ -98,6 +98,7 @@ async fn resumed(cx: &mut Context, request: &mut PlanRequest, args: &RunArgs) ->
     Ok(())
 }
 
+// long: one step of a run after the other.
 pub(super) async fn run(cx: &mut Context, mut request: PlanRequest, args: &RunArgs) -> Result<Exit, CliError> {
     resumed(cx, &mut request, args).await?;
     let plan = load(cx.plans, &request)?;
@@ -180,9 +181,7 @@ async fn completed(cx: &Context, target: &Target) -> Result<Option<RunResult>, C
 fn report(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
     let output = output_of(&result.outcome);
     match output.as_ref().and_then(|output| output.get("report")).and_then(Value::as_str) {
-        Some(text) if cx.screen.format == Format::Text => {
-            cx.screen.block(&value_text(&text.into()).trim_end().to_owned())
-        }
+        Some(text) if cx.screen.format == Format::Text => cx.screen.block(value_text(&text.into()).trim_end()),
         _ => {
             print_result(cx, result)?;
         }

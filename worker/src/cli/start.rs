@@ -111,9 +111,9 @@ pub struct RunArgs {
     /// Start a new run of a plan that has completed.
     #[arg(long)]
     pub again: bool,
-    /// Set a key of a supervisor's spec, by its path; it wins over the file: `--set planning.mode=todos`.
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    /// Set a key of a supervisor's spec, by its path; it wins over the file: `--override planning.mode=todos`.
+    #[arg(long = "override", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
     /// Go on from where this run ended: its conversation, or the outputs of its crew.
     #[arg(long, value_name = "RUN")]
     pub resume: Option<String>,
@@ -302,8 +302,8 @@ pub(super) async fn run(cx: &mut Context, args: RunArgs) -> Result<Exit, CliErro
         let request = super::plan::request(path, &args, pairs)?;
         return super::plan::run(cx, request, &args).await;
     }
-    if !args.set.is_empty() || args.resume.is_some() {
-        return Err(CliError::usage("--set and --resume are for the spec of a supervisor"));
+    if !args.overrides.is_empty() || args.resume.is_some() {
+        return Err(CliError::usage("--override and --resume are for the spec of a supervisor"));
     }
     let mut request = args.execute.start.request(cx)?;
     // A killed run is found again by its id.

@@ -344,11 +344,10 @@ async fn a_model_call_may_take_as_long_as_the_spec_says() {
 #[tokio::test]
 async fn a_spec_that_cannot_be_run_is_refused() {
     let scene = Scene::new(looks(0));
-    let shell = json!({ "tools": [{ "name": "sh", "does": { "process": { "argv": ["sh", "-c", "{command}"] } } }] });
     let twice =
         json!({ "tools": [{ "name": "a", "does": { "agent": {} } }, { "name": "a", "does": { "agent": {} } }] });
     for (n, more) in
-        [shell, twice, json!({ "call_timeout_ms": 0 }), json!({ "depth": 3 }), json!({ "limits": { "fan_out": 0 } })]
+        [twice, json!({ "call_timeout_ms": 0 }), json!({ "depth": 3 }), json!({ "limits": { "fan_out": 0 } })]
             .into_iter()
             .enumerate()
     {

@@ -144,6 +144,11 @@ fn processes() -> Inputs {
     select(vec!["agent_1", "agent_2", "agent_1_1", "stranger"]).prop_map(|id| json!({ "process_id": id })).boxed()
 }
 
+/// How old an agent may be that is still active (SUP-14), and whether those that have ended go too (SUP-13).
+fn cleanup() -> Inputs {
+    select(vec![json!({}), json!({ "max_age_hours": 24 }), json!({ "max_age_hours": 0, "completed": false })]).boxed()
+}
+
 /// The update that no run has.
 pub(crate) const UNHEARD_OF: &str = "unheard_of";
 
@@ -174,6 +179,7 @@ pub(crate) fn updates(tasks: &[&'static str]) -> Vec<(&'static str, Inputs)> {
         ("report_incident", mostly(incident)),
         ("set_policy", mostly(policy())),
         ("kill_process", mostly(processes())),
+        ("cleanup_agents", mostly(cleanup())),
         (UNHEARD_OF, nonsense()),
     ]
 }

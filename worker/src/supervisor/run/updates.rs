@@ -17,7 +17,7 @@ use crate::supervisor::graph::{Graph, PlannedTask, read};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::approval::ApprovalResponse;
-use crate::supervisor::people::plan_review::{PlanFeedback, PlanVerdict, ReviewStatus};
+use crate::supervisor::people::plan_review::{PlanFeedback, PlanVerdict, ReviewRefusal, ReviewStatus};
 
 pub(super) const UPDATES: [&str; 16] = [
     "add_task",
@@ -139,7 +139,10 @@ impl SupervisorRun {
 
     fn approve_plan(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
         let verdict = PlanVerdict::read(value).map_err(|why| why.to_string())?;
-        let review = self.parts.review.as_mut().ok_or_else(no_review)?;
+        let reviewed = self.resolved.spec.planning.approval.required;
+        // SHH-24: the plan that will be reviewed is still being made.
+        let nothing = || if reviewed { ReviewRefusal::NoPlan.to_string() } else { no_review() };
+        let review = self.parts.review.as_mut().ok_or_else(nothing)?;
         review.decide(verdict, out).map_err(|why| why.to_string())?;
         let view = review.view();
         if review.approved().is_none() {

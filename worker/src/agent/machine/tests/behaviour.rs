@@ -394,7 +394,7 @@ fn a_conversation_that_the_model_cannot_read_is_summed_up() {
         assert_eq!((&output.stop, output.text.as_str()), (&StopReason::Completed, "done"), "{refused_summaries}");
         assert!(output.compactions >= 1, "{output:?}");
         let summaries = stage.model_calls().iter().filter(|call| call.purpose == Purpose::Summary).count();
-        assert!(summaries as u64 >= 1 + refused_summaries, "{summaries}");
+        assert!(summaries as u64 > refused_summaries, "{summaries}");
     }
     let mut stage = Stage::new(spec(json!({})), Box::new(move |_| too_long()), echo());
     assert_eq!(stage.output().stop, StopReason::ContextExceeded, "there is nothing to sum up");

@@ -270,6 +270,7 @@ fn talks() -> impl Strategy<Value = Talk> {
 
 impl Talk {
     fn spec(&self) -> String {
+        let chat = self.preset.starts_with("autogen");
         let agent = |(n, word): (usize, &&str)| {
             let script = match *word {
                 "says" => "script: [{ on: execute_worker, say: a word of {{agent}} }]"
@@ -279,11 +280,12 @@ impl Talk {
             };
             let delegates: Vec<String> =
                 (0..self.words.len()).filter(|other| *other != n).map(|n| format!("w{n}")).collect();
-            format!("{{ name: w{n}, delegates: [{}], {script} }}", delegates.join(", "))
+            // A chat has no delegates, and its spec may not speak of them.
+            let delegates = if chat { String::new() } else { format!("delegates: [{}], ", delegates.join(", ")) };
+            format!("{{ name: w{n}, {delegates}{script} }}")
         };
         let agents: Vec<String> = self.words.iter().enumerate().map(agent).collect();
         let rule = if self.with_rule { "script: [{ on: decide, say: w1 }]" } else { "" };
-        let chat = self.preset.starts_with("autogen");
         let speaker = match self.preset {
             "autogen-groupchat" => format!("speaker: {{ method: round_robin, on_error: {} }}", self.on_error),
             _ if chat => format!("speaker: {{ on_error: {} }}", self.on_error),

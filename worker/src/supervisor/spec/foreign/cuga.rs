@@ -99,6 +99,7 @@ fn entries<'a>(list: Option<&'a Value>, path: &str) -> Result<&'a [Value], Field
 }
 
 /// `supervisor:`.
+// long: one arm a key.
 fn stanza(value: &Value, spec: &mut Mapping, warnings: &mut Vec<String>) -> Result<(), FieldError> {
     let Value::Object(map) = value else {
         return Err(FieldError::at("supervisor", format!("expected a mapping, found {}", kind(value))));
