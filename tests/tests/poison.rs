@@ -107,7 +107,8 @@ fn survive(workflow: &str, kind: &str, data: &Path) -> (usize, String) {
     assert!(process.wait(Duration::from_millis(500)).unwrap().is_none(), "{kind}: a boot died of what is held");
     done(data, &["terminate", "bad", "--yes"]);
     done(data, &["delete", "bad", "--yes"]);
-    assert!(!done(data, &["list"]).contains("bad"));
+    // A run of that id may have ended before this one was held; it stays.
+    assert_eq!(held(data, "bad"), None);
     (deaths, why)
 }
 

@@ -17,7 +17,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::Value;
 
 use super::acts;
-use super::lives::{Cast, chatting, delegating, flow, pydantask, scripted, shannon};
+use super::lives::{Cast, chatting, commanded, delegating, flow, pydantask, scripted, shannon};
 
 /// As the kit's first run has it: ids of approvals are made of it.
 const RUN: RunId = RunId([7; 16]);
@@ -187,7 +187,7 @@ fn known() -> BTreeSet<String> {
 /// Every update that a supervisor has is sent, and what is sent is accepted somewhere.
 #[test]
 fn every_update_that_acts_send_is_accepted_by_some_run() {
-    let casts = [shannon(), flow(), pydantask(), delegating(), chatting()];
+    let casts = [shannon(), commanded(), flow(), pydantask(), delegating(), chatting()];
     let accepted: BTreeSet<String> = casts.iter().flat_map(accepted).map(str::to_owned).collect();
     let sent = acts::updates(&["1"]).into_iter().map(|(name, _)| name.to_owned());
     let sent: BTreeSet<String> = sent.filter(|name| name != acts::UNHEARD_OF).collect();

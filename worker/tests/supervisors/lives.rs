@@ -186,6 +186,11 @@ pub(crate) fn shannon() -> Cast {
     Cast { preset, inputs, tasks: &["A", "B", "D", "E", "F"], agents: &["researcher", "analyst", "writer"] }
 }
 
+/// The same, where a person commands: every task is asked for.
+pub(crate) fn commanded() -> Cast {
+    Cast { inputs: vec![input("shannon-supervisor", "hitl: { mode: human_in_command }\n")], ..shannon() }
+}
+
 pub(crate) fn flow() -> Cast {
     let preset = "flow-supervisor";
     Cast { preset, inputs: vec![input(preset, "")], tasks: &["t1", "t2", "t3"], agents: &["worker"] }
