@@ -74,7 +74,12 @@ fn nothing_that_a_command_started_stays_however_it_ends() {
     let data = dir.path().join("data");
     let program = worker();
     let (mut worker, _) = WorkerProcess::start(&program, &data, PATIENCE).unwrap();
-    assert!(worker.stderr().contains("PR_SET_CHILD_SUBREAPER") || worker.stdout().contains("PR_SET_CHILD_SUBREAPER"));
+    // The worker is ready before all that it said has been read from its pipe.
+    let began = Instant::now();
+    while !worker.said().contains("PR_SET_CHILD_SUBREAPER") {
+        assert!(began.elapsed() < PATIENCE, "the worker does not say how it ends what it starts: {}", worker.said());
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let word = |n: u32| format!("{}.{n}", 30_000 + std::process::id() % 10_000);
 
     start(&data, "ends", &json!({ "argv": ["sh", "-c", tree(&word(1))] }));

@@ -48,6 +48,13 @@ fn read_stack(call: Call, wire: &str, stack: &str) -> Cause {
         let line = line.trim();
         let Some(place) = line.strip_prefix("at ") else {
             name = line.split_once(": ").map_or(name, |(_, name)| name);
+            // Libraries that were built without line tables have names only.
+            if above && call == Call::Random && name.contains("std::hash::random::") {
+                call = Call::HashSeed;
+            }
+            if above && call == Call::HashSeed && ORDERED.iter().any(|maps| is_of(name, maps)) {
+                return None;
+            }
             continue;
         };
         if !above {
@@ -66,6 +73,16 @@ fn read_stack(call: Call, wire: &str, stack: &str) -> Cause {
         }
     }
     Some((call, None))
+}
+
+/// Functions that make no maps but those in the order of insertion.
+const ORDERED: [&str; 3] = ["indexmap", "serde_json::map", "serde_json::value"];
+
+/// Whether a function is one of this module's, or of a type of it: `x::map::new`, `<x::map::Map<K, V> as Default>::default`.
+fn is_of(name: &str, library: &str) -> bool {
+    name.trim_start_matches('<')
+        .strip_prefix(library)
+        .is_some_and(|rest| rest.starts_with("::") || rest.starts_with('['))
 }
 
 /// Where the sources of libraries are.
@@ -97,6 +114,18 @@ mod tests {
         let place = Some("./a.rs:1:1".to_owned());
         assert_eq!(read(seed), Some((Call::HashSeed, place.clone())));
         assert_eq!(read(&ordered), None);
-        assert_eq!(read(random), Some((Call::Random, place)));
+        assert_eq!(read(random), Some((Call::Random, place.clone())));
+        // The same of libraries without line tables.
+        let seed = "  2: <std::hash::random::RandomState>::new\n";
+        assert_eq!(read(seed), Some((Call::HashSeed, place.clone())));
+        let of_mine = format!("{seed}  3: <mine::Map<indexmap::Key> as Default>::default\n");
+        assert_eq!(read(&of_mine), Some((Call::HashSeed, place)));
+        for name in [
+            "<indexmap::map::IndexMap<K, V> as core::default::Default>::default",
+            "indexmap[0f]::map::new",
+            "<serde_json::value::de::<impl serde_core::de::Deserialize for serde_json::value::Value>::visit_map",
+        ] {
+            assert_eq!(read(&format!("{seed}  3: {name}\n")), None);
+        }
     }
 }
