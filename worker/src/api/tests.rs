@@ -687,12 +687,15 @@ async fn a_long_history_is_not_cut_while_it_is_read() {
     let mut fake = Fake::new();
     let turns = long_history(12 << 20);
     fake.turns.insert("order-7".into(), turns.clone());
-    let served = serve(fake, Limits { idle_timeout: Duration::from_millis(100), ..Limits::default() }).await;
+    // Long enough for a reader on a busy machine to come round, and shorter than all the reading.
+    let idle_timeout = Duration::from_secs(2);
+    let served = serve(fake, Limits { idle_timeout, ..Limits::default() }).await;
     let mut stream = served.connect().await;
     let request =
         format!("GET /api/v1/workflows/order-7/turns HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
-    let (mut read, mut buffer) = (0, vec![0; 1 << 20]);
+    let begun = Instant::now();
+    let (mut read, mut buffer) = (0, vec![0; 64 << 10]);
     loop {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let n = stream.read(&mut buffer).await.unwrap();
@@ -702,5 +705,7 @@ async fn a_long_history_is_not_cut_while_it_is_read() {
         }
     }
     assert!(read > 12 << 20, "{read} bytes");
-    assert_eq!(served.client().turns(Target::workflow("order-7".into())).await, Ok(turns));
+    assert!(begun.elapsed() > idle_timeout, "the reader was too quick to show anything");
+    let got = served.client().turns(Target::workflow("order-7".into())).await;
+    assert!(got.as_ref() == Ok(&turns), "{:?}", got.map(|turns| turns.len()));
 }
