@@ -199,7 +199,7 @@ impl RunSeen {
     fn of(started: &WorkflowExecutionStarted) -> RunSeen {
         let input =
             (started.workflow_type.as_str() == SUPERVISOR).then(|| started.input.decode::<SupervisorInput>().ok());
-        let spec = input.flatten().and_then(|input| input.resolved.map(|resolved| resolved.spec).or(input.spec));
+        let spec = input.flatten().and_then(|input| input.into_spec().ok());
         RunSeen {
             workflow_id: started.workflow_id.clone(),
             workflow_type: started.workflow_type.clone(),

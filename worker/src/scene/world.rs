@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::asked::{Asked, SCENE};
 use super::rule::{Answer, Rule};
 use crate::supervisor::outbox::Purpose;
-use crate::supervisor::spec::{SupervisorSpec, Via, answer, fill};
+use crate::supervisor::spec::{SupervisorSpec, Via, answer, fill, told_nobody};
 
 /// What is answered, and when.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,13 +77,13 @@ pub(crate) fn answer_of(world: &[Rule], spec: Option<&SupervisorSpec>, asked: &A
     }
 }
 
-/// Telling somebody needs no answer.
+/// Telling somebody needs no answer: without one, nobody was told.
 fn told(asked: &Asked) -> Option<Said> {
     let tells = matches!(
         asked.purpose?,
         Purpose::RecordDecomposition | Purpose::NotifyForApproval | Purpose::LogApprovalResult | Purpose::EmitProgress
     );
-    tells.then(|| Said { after: Duration::ZERO, result: Ok(json!({})) })
+    tells.then(|| Said { after: Duration::ZERO, result: Ok(told_nobody()) })
 }
 
 fn scripted(spec: &SupervisorSpec, asked: &Asked) -> Option<Said> {

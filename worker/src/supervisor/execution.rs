@@ -83,7 +83,7 @@ pub struct Dispatch {
 impl TaskRun {
     fn new(item: &TaskItem) -> Self {
         TaskRun {
-            status: item.status,
+            status: item.begins_as(),
             sub_task_objective: item.sub_task_objective.clone(),
             attempt_count: item.attempt_count,
             redeliveries: 0,

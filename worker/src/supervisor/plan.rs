@@ -74,6 +74,16 @@ impl TaskItem {
         keys.into_iter().find(|(_, set)| *set).map(|(key, _)| key)
     }
 
+    /// The status it begins its run with: who was at work on it, or was asked about it, knows nothing of this run
+    /// (PDT-51).
+    pub fn begins_as(&self) -> TaskStatus {
+        use TaskStatus::{AwaitingApproval, AwaitingInput, AwaitingReview, Ready, Running};
+        match self.status {
+            Running | AwaitingReview | AwaitingInput | AwaitingApproval => Ready,
+            status => status,
+        }
+    }
+
     /// The first line of the objective.
     pub fn title(&self) -> &str {
         self.sub_task_objective.lines().next().unwrap_or_default().trim()
@@ -101,6 +111,8 @@ pub struct Plan {
     objective: String,
     reasoning_steps: Vec<String>,
     tasks: BTreeMap<TaskId, TaskItem>,
+    /// As they were written down.
+    order: Vec<TaskId>,
 }
 
 /// Why tasks do not make a plan. The texts are pydantask's.
@@ -152,6 +164,7 @@ impl Plan {
         }
         check_ids(&seed.tasks)?;
         check_dependencies(&seed.tasks)?;
+        let order = seed.tasks.iter().map(|task| task.task_id).collect();
         let tasks: BTreeMap<TaskId, TaskItem> = seed.tasks.into_iter().map(|task| (task.task_id, task)).collect();
         if let Some(path) = find_cycle(&tasks) {
             return Err(PlanError::Cycle { path });
@@ -160,7 +173,7 @@ impl Plan {
         if ids.len() > 1 {
             return Err(PlanError::SeveralFinal { ids });
         }
-        Ok(Plan { objective: seed.objective, reasoning_steps: seed.reasoning_steps, tasks })
+        Ok(Plan { objective: seed.objective, reasoning_steps: seed.reasoning_steps, tasks, order })
     }
 
     /// Marks the task with the highest id as final if none is (PDT-43).
@@ -184,6 +197,10 @@ impl Plan {
     pub fn tasks(&self) -> impl Iterator<Item = &TaskItem> {
         self.tasks.values()
     }
+    /// In the order in which they were written down (CRW-03).
+    pub fn in_list_order(&self) -> impl Iterator<Item = &TaskItem> {
+        self.order.iter().filter_map(|id| self.tasks.get(id))
+    }
     pub fn task(&self, id: TaskId) -> Option<&TaskItem> {
         self.tasks.get(&id)
     }
@@ -201,8 +218,8 @@ impl TryFrom<SeedPlan> for Plan {
 
 impl From<Plan> for SeedPlan {
     fn from(plan: Plan) -> SeedPlan {
-        let Plan { objective, reasoning_steps, tasks } = plan;
-        SeedPlan { objective, reasoning_steps, tasks: tasks.into_values().collect() }
+        let tasks = plan.in_list_order().cloned().collect();
+        SeedPlan { objective: plan.objective, reasoning_steps: plan.reasoning_steps, tasks }
     }
 }
 

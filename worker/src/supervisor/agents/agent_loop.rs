@@ -39,6 +39,9 @@ pub struct AgentLoop {
     pub(super) memories: BTreeMap<String, Memory>,
     pub(super) waits: BTreeMap<Key, Wait>,
     pub(super) humans: BTreeMap<Key, HumanNeeded>,
+    /// What a person said while the root was at work: it is told before its next step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) words: Vec<String>,
     pub(super) work: Work,
     /// Tool calls charged to this task, and to the conversation as a whole.
     pub(super) charged_task: u32,
@@ -83,6 +86,9 @@ pub(super) enum Wait {
     },
     Feedback {
         item: usize,
+    },
+    Question {
+        session: u32,
     },
 }
 
@@ -144,6 +150,7 @@ impl AgentLoop {
             memories: BTreeMap::new(),
             waits: BTreeMap::new(),
             humans: BTreeMap::new(),
+            words: Vec::new(),
             work,
             charged_task: 0,
             charged_thread: input.charged_thread,
@@ -180,9 +187,14 @@ impl AgentLoop {
                 self.waits.remove(key);
                 self.guard_answered(item, answer, out);
             }
-            Some(Wait::Deadline { .. } | Wait::Sleep { .. } | Wait::Approval { .. } | Wait::Feedback { .. }) | None => {
-                out.note(NoteKind::AttemptDropped, json!({"key": key}))
-            }
+            Some(
+                Wait::Deadline { .. }
+                | Wait::Sleep { .. }
+                | Wait::Approval { .. }
+                | Wait::Feedback { .. }
+                | Wait::Question { .. },
+            )
+            | None => out.note(NoteKind::AttemptDropped, json!({"key": key})),
         }
     }
 
@@ -207,7 +219,8 @@ impl AgentLoop {
                 | Wait::Function { .. }
                 | Wait::Guard { .. }
                 | Wait::Approval { .. }
-                | Wait::Feedback { .. },
+                | Wait::Feedback { .. }
+                | Wait::Question { .. },
             )
             | None => {} // a timer that was cancelled too late
         }
@@ -231,7 +244,8 @@ impl AgentLoop {
         match self.waits.remove(key) {
             Some(Wait::Approval { session, index }) => self.tool_decided(session, index, answer, out),
             Some(Wait::Feedback { item }) => self.feedback_given(item, answer, out),
-            // People are asked under these two kinds of keys only; none is left if what was asked about has ended since.
+            Some(Wait::Question { session }) => self.told_by_person(session, &answer.feedback, out),
+            // People are asked under these three kinds of keys only; none is left if what was asked about has ended since.
             Some(
                 Wait::Step { .. }
                 | Wait::Format { .. }
@@ -247,9 +261,12 @@ impl AgentLoop {
     /// The user goes on after an answer: a new turn of the same conversation. Refused while one is under way.
     pub fn say(&mut self, text: &str, out: &mut Outbox) -> bool {
         let Work::Conversation { root } = self.work else { return false };
-        let again = self.outcome.is_some() && self.sessions.contains_key(&root);
-        if !again || self.paused {
+        if !self.sessions.contains_key(&root) {
             return false;
+        }
+        if self.outcome.is_none() || self.paused {
+            self.words.push(text.to_owned());
+            return true;
         }
         self.outcome = None;
         self.charged_task = 0;
@@ -359,6 +376,6 @@ fn retract((key, wait): (Key, Wait), out: &mut Outbox) {
             out.ask(Ask::CancelCall { key });
         }
         Wait::Deadline { .. } | Wait::Sleep { .. } => out.cancel_timer(key),
-        Wait::Approval { .. } | Wait::Feedback { .. } => {} // the run asks people what the view still shows
+        Wait::Approval { .. } | Wait::Feedback { .. } | Wait::Question { .. } => {} // the run asks people what the view still shows
     }
 }

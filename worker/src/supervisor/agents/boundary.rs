@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::memory::Thread;
-use super::message::{Message, Variables};
+use super::message::{Message, Variables, text_of};
 use crate::supervisor::outbox::Key;
 
 /// What a loop is started with.
@@ -89,6 +89,10 @@ pub enum HumanKind {
     ToolApproval {
         policy: String,
     },
+    /// An agent asks, and goes on with the answer (LGI-01).
+    Question {
+        payload: Value,
+    },
 }
 
 /// What they said.
@@ -107,6 +111,7 @@ impl HumanAnswer {
     /// called is never read out of a text, where "yes" and silence could both be taken for the wrong thing.
     pub fn read(value: &Value, kind: &HumanKind) -> Result<HumanAnswer, String> {
         match (value, kind) {
+            (answer, HumanKind::Question { .. }) => Ok(HumanAnswer { approved: true, feedback: text_of(answer) }),
             (Value::Bool(approved), _) => Ok(HumanAnswer { approved: *approved, feedback: String::new() }),
             (Value::String(text), HumanKind::TaskFeedback { .. }) => {
                 Ok(HumanAnswer { approved: text.trim().is_empty(), feedback: text.clone() })

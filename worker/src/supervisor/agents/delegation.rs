@@ -242,6 +242,11 @@ impl AgentLoop {
         out: &mut Outbox,
     ) -> Option<ToolAnswer> {
         let text = |keys: &[&str]| keys.iter().find_map(|key| args.get(*key)).map(text_of).unwrap_or_default();
+        // Nobody is put to work on nothing.
+        let work = ["task", "question"].iter().find_map(|key| args.get(*key));
+        if work.and_then(Value::as_str).is_none_or(|text| text.trim().is_empty()) {
+            return Some(ToolAnswer::failed("Error: Invalid tool arguments at `task`: a text is needed".to_owned()));
+        }
         let asked = text(&["coworker", "co_worker"]);
         let session = self.sessions.get(&seq)?;
         let wanted = plain_name(first_named(&asked));

@@ -19,16 +19,24 @@ use crate::supervisor::outbox::Outbox;
 use crate::supervisor::plan::TaskItem;
 use crate::supervisor::spec::{self, Preset, SupervisorSpec};
 
+/// The capability of tasks of a crew that any coworker may help with.
+const ANY: &str = "any";
 /// Who validates outputs when the spec has a reviewer and no task names a guardrail.
 const REVIEWER: &str = "reviewer";
 
 impl AgentLoop {
-    /// The loop that carries a run of the family `agents`. `depth` is how deep the run is below the first one.
-    pub fn from_spec(spec: &SupervisorSpec, depth: u32, out: &mut Outbox) -> Result<AgentLoop, AgentsRefused> {
+    /// The loop that carries a run of the family `agents`. `depth` is how deep the run is below the first one, and
+    /// `thread` the conversation that it belongs to.
+    pub fn from_spec(
+        spec: &SupervisorSpec,
+        depth: u32,
+        thread: Thread,
+        out: &mut Outbox,
+    ) -> Result<AgentLoop, AgentsRefused> {
         let mut rules = rules(spec);
         rules.delegation.base_depth = rules.delegation.base_depth.max(depth);
         let agents = agents(spec, &rules);
-        let input = input(spec)?;
+        let input = input(spec, thread)?;
         if !spec.steps.is_empty() {
             return AgentLoop::steps(rules, agents, steps(spec), &input, out);
         }
@@ -41,18 +49,19 @@ impl AgentLoop {
 }
 
 /// What the loop begins with: the objective, or what an earlier run left (SWM-06).
-fn input(spec: &SupervisorSpec) -> Result<AgentInput, AgentsRefused> {
+fn input(spec: &SupervisorSpec, thread: Thread) -> Result<AgentInput, AgentsRefused> {
     let fresh = AgentInput {
         agent: spec.delegation.root.clone(),
         task: Some(spec.objective.clone()),
-        thread: Thread { supervisor: spec.name.clone(), ..Thread::default() },
+        thread: Thread { supervisor: spec.name.clone(), ..thread },
         ..AgentInput::default()
     };
-    let Some(resume) = spec.resume.as_ref().filter(|resume| !resume.messages.is_empty()) else { return Ok(fresh) };
+    let Some(resume) = &spec.resume else { return Ok(fresh) };
     Ok(AgentInput {
         agent: resume.agent.clone().filter(|name| !name.is_empty()).or(fresh.agent),
         messages: resumed("resume.messages", &resume.messages)?,
-        task: resume.message.clone(),
+        // Without a conversation to go on from, the objective is what the user says.
+        task: resume.message.clone().or(fresh.task.filter(|_| resume.messages.is_empty())),
         context_variables: resumed("resume.context_variables", &resume.context_variables)?,
         charged_thread: resume.charged_thread,
         thread: fresh.thread,
@@ -109,6 +118,9 @@ pub fn rules(spec: &SupervisorSpec) -> AgentRules {
     rules.policies = spec.policies.iter().map(policy).collect();
     if spec.planning.mode == spec::PlanningMode::Todos {
         rules.builtins.insert(Builtin::CreateUpdateTodos);
+    } else if spec.preset.is_some_and(|preset| preset.name().starts_with("cuga-")) {
+        // CUG-01: without a plan there is no list to keep.
+        rules.builtins.remove(&Builtin::CreateUpdateTodos);
     }
     rules
 }
@@ -246,7 +258,7 @@ fn memory_scope(agent: &spec::Agent, rules: &AgentRules) -> &'static str {
     }
 }
 
-/// The tasks of a crew are those of the seed plan, in the order of their ids; without one, the objective is the task.
+/// The tasks of a crew are those of the seed plan, in the order of its list (CRW-03); without one, the objective is the task.
 fn crew(spec: &SupervisorSpec) -> Result<Crew, AgentsRefused> {
     let manager_agent = spec.manager_agent.as_ref().map(|agent| AgentDef {
         instructions: agent.system_prompt.clone(),
@@ -258,7 +270,7 @@ fn crew(spec: &SupervisorSpec) -> Result<Crew, AgentsRefused> {
     });
     let plan = spec.plan().map_err(|why| AgentsRefused::Steps(vec![why.to_string()]))?;
     let tasks = match plan {
-        Some(plan) => plan.tasks().map(|item| crew_task(spec, item)).collect::<Result<_, _>>()?,
+        Some(plan) => plan.in_list_order().map(|item| crew_task(spec, item)).collect::<Result<_, _>>()?,
         None => vec![CrewTask { id: "1".to_owned(), description: spec.objective.clone(), ..guarded(spec) }],
     };
     Ok(Crew { manager_llm: spec.manager_llm.clone(), manager_agent, tasks })
@@ -273,6 +285,12 @@ fn guarded(spec: &SupervisorSpec) -> CrewTask {
         human_input: spec.review.human,
         ..CrewTask::default()
     }
+}
+
+/// Whom a task names, also if there is nobody of that name: the crew refuses it then (CRW-04). `any` names nobody.
+fn coworker(spec: &SupervisorSpec, name: &str) -> Option<String> {
+    let named = spec.agent_for(name).map(|agent| agent.name.clone());
+    named.or_else(|| Some(name.to_owned()).filter(|name| name != ANY))
 }
 
 /// A task of the plan; what only crews have stands among its parameters under the names of [`CrewTask`].
@@ -293,7 +311,7 @@ fn crew_task(spec: &SupervisorSpec, item: &TaskItem) -> Result<CrewTask, AgentsR
     Ok(CrewTask {
         id: item.task_id.to_string(),
         description: item.sub_task_objective.clone(),
-        agent: spec.agent_for(&item.capability).map(|agent| agent.name.clone()),
+        agent: coworker(spec, &item.capability),
         context: (!context.is_empty()).then_some(context),
         guardrail: if said("guardrail") { given.guardrail } else { all.guardrail },
         guardrail_max_retries: if said("guardrail_max_retries") {

@@ -94,6 +94,8 @@ pub struct AgentAnswer {
     pub context_variables: Variables,
     pub tokens: u64,
     pub model: Option<String>,
+    /// What it asks a person before it goes on (LGI-01).
+    pub interrupt: Option<Value>,
 }
 
 /// Why an answer cannot be used.
@@ -136,6 +138,9 @@ struct RawAnswer {
     success: Option<bool>,
     #[serde(default, alias = "error")]
     reason: Option<Value>,
+    /// A question to a person (LGI-01): the payload.
+    #[serde(default)]
+    interrupt: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -200,6 +205,7 @@ impl AgentAnswer {
             context_variables: raw.context_variables.unwrap_or_default(),
             tokens: raw.tokens.unwrap_or_default(),
             model: raw.model,
+            interrupt: raw.interrupt.filter(|payload| !payload.is_null()),
         })
     }
 }

@@ -291,8 +291,8 @@ impl LoopLimit {
                  Please simplify your request or break it into smaller tasks."
             ),
             OnLimit::RecursionLimit => format!(
-                "Recursion limit of {max} reached without hitting a stop condition. You can increase the limit by \
-                 setting the `recursion_limit` config key."
+                "Recursion limit of {max} reached without hitting a stop condition. Raise `loop.max_steps`, or let an \
+                 agent answer without handing over."
             ),
         }
     }

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::agent_loop::{AgentLoop, Wait, Work};
-use super::boundary::AgentOutcome;
+use super::boundary::{AgentOutcome, HumanKind, HumanNeeded};
 use super::message::{AgentAnswer, Message, Role, Tag, Variables, json_text, text_of};
 use super::policies;
 use super::rules::{LoopCount, OnLimit};
@@ -89,8 +89,17 @@ impl AgentLoop {
         self.outcome = Some(AgentOutcome { policy_blocked: true, selected_agents: Vec::new(), ..outcome });
     }
 
+    fn is_root(&self, seq: u32) -> bool {
+        matches!(self.work, Work::Conversation { root } if root == seq)
+    }
+
     /// Asks the model of a session, unless a limit is reached.
     pub(super) fn begin_step(&mut self, seq: u32, out: &mut Outbox) {
+        if self.is_root(seq)
+            && let Some(session) = self.sessions.get_mut(&seq)
+        {
+            session.messages.extend(std::mem::take(&mut self.words).into_iter().map(Message::user));
+        }
         let Some(session) = self.sessions.get(&seq) else { return };
         let used = match self.rules.limit.count {
             LoopCount::Turns => session.steps,
@@ -202,11 +211,36 @@ impl AgentLoop {
             NoteKind::DecisionRecorded,
             json!({"session": id, "agent": agent, "model": answer.model, "tokens": answer.tokens, "tool_calls": calls}),
         );
-        self.said(seq, &agent, answer, out);
+        match answer.interrupt.clone() {
+            Some(payload) => self.asks_a_person(seq, &agent, payload),
+            None => self.said(seq, &agent, answer, out),
+        }
+    }
+
+    /// LGI-01: the agent stops and asks; it goes on with the answer as what the user says.
+    fn asks_a_person(&mut self, seq: u32, agent: &str, payload: Value) {
+        let Some(session) = self.sessions.get_mut(&seq) else { return };
+        let question = ["question", "message"].iter().find_map(|key| payload.get(*key)?.as_str().map(str::to_owned));
+        let question = question.unwrap_or_else(|| text_of(&payload));
+        let key = format!("{}/{}/ask/{}", self.name, session.place(), session.steps_total);
+        session.messages.push(Message::assistant(agent, question.clone()));
+        session.doing = Doing::Thinking { key: key.clone() };
+        let kind = HumanKind::Question { payload };
+        let needed =
+            HumanNeeded { key: key.clone(), kind, agent: agent.to_owned(), message: question, about: String::new() };
+        self.humans.insert(key.clone(), needed);
+        self.waits.insert(key, Wait::Question { session: seq });
+    }
+
+    pub(super) fn told_by_person(&mut self, seq: u32, answer: &str, out: &mut Outbox) {
+        let Some(session) = self.sessions.get_mut(&seq) else { return };
+        session.messages.push(Message::user(answer));
+        self.begin_step(seq, out);
     }
 
     fn said(&mut self, seq: u32, agent: &str, answer: AgentAnswer, out: &mut Outbox) {
         let (execute, corrective) = (self.rules.execute_tools, self.rules.corrective_retry);
+        let unheard = self.is_root(seq) && !self.words.is_empty();
         let Some(session) = self.sessions.get_mut(&seq) else { return };
         // Without tools there are no calls, whatever the model writes.
         let calls = if session.last_word { Vec::new() } else { answer.tool_calls };
@@ -215,7 +249,10 @@ impl AgentLoop {
         message.tool_calls.clone_from(&calls);
         session.messages.push(message);
         session.variables.extend(answer.context_variables);
-        if calls.is_empty() {
+        if calls.is_empty() && unheard && !session.last_word {
+            // Nobody ends a conversation over what a person has just said.
+            self.begin_step(seq, out);
+        } else if calls.is_empty() {
             let unfilled = policies::unfilled_placeholders(&content);
             if corrective && session.steps == 1 && !unfilled.is_empty() {
                 let text = format!(

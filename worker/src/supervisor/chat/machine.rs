@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::magentic::Ledger;
-use super::message::{ChatMessage, Said, read_history};
+use super::message::{ChatMessage, Said, failed_by_itself, read_history};
 use super::rules::{ChatAgent, ChatError, ChatRules, OnSpeakerError, RoundCount, SPEAKER_TRIES, Team};
 use super::selecting::{Choosing, Selecting};
 use super::text;
@@ -192,7 +192,7 @@ impl GroupChat {
 
     /// Asks the speaker for what it says.
     pub(super) fn speak(&mut self, name: &str, by: &str, out: &mut Outbox) {
-        out.note(NoteKind::SpeakerSelected, json!({ "speaker": name, "by": by, "round": self.rounds() }));
+        out.note(NoteKind::SpeakerSelected, json!({ "speaker": name, "by": by, "round": self.turn() }));
         self.ask_speaker(name, 1, out);
     }
 
@@ -209,6 +209,9 @@ impl GroupChat {
             Ok(answer) => answer,
             Err(failure) => return self.speaker_failed(name, tries, &failure, out),
         };
+        if let Some(why) = failed_by_itself(&answer) {
+            return self.speaker_failed(name, tries, &CallFailure::error(why), out);
+        }
         let said = match Said::read(name, &answer, self.rules.team == Team::Swarm) {
             Ok(said) => said,
             // An answer that cannot be read is a failed turn like any other.
@@ -293,11 +296,19 @@ impl GroupChat {
         }
     }
 
+    /// The turn that is being taken, from 1: whatever is asked in it belongs to it.
+    pub(super) fn turn(&self) -> u32 {
+        match self.rules.team {
+            Team::Magentic => self.ledger.rounds.max(1),
+            Team::GroupChat | Team::Selector | Team::Swarm => self.turns + 1,
+        }
+    }
+
     /// Leaves a call under a fresh key, or keeps it while paused.
     pub(super) fn ask(&mut self, what: &str, mut call: Call, out: &mut Outbox) {
         self.asks += 1;
         call.key = format!("chat/{what}/{}", self.asks);
-        call.round = self.rounds().max(1);
+        call.round = self.turn();
         self.open = Some(call.key.clone());
         match self.paused {
             true => self.held = Some(call),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::rules::ChatError;
+use crate::supervisor::graph::text_of;
 
 /// One message, seen by everybody but its speaker as theirs to answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -112,6 +113,8 @@ struct Reply {
     #[serde(alias = "from")]
     name: Option<String>,
     content: Option<String>,
+    /// What a supervisor that speaks gives (FSS-23).
+    result: Option<Value>,
     function_call: Option<FunctionCall>,
     tool_calls: Option<Vec<ToolCall>>,
     handoff: Option<HandOff>,
@@ -148,9 +151,10 @@ impl Said {
             Value::Null => return Ok(Said::default()),
             Value::String(text) => Reply { content: Some(text.clone()), ..Reply::default() },
             Value::Object(fields) => {
-                const KNOWN: [&str; 4] = ["content", "function_call", "tool_calls", "handoff"];
+                const KNOWN: [&str; 5] = ["content", "result", "function_call", "tool_calls", "handoff"];
                 if !KNOWN.iter().any(|field| fields.contains_key(*field)) {
-                    return Err(refuse("content: missing field `content`".to_owned()));
+                    let known = KNOWN.join(", ");
+                    return Err(refuse(format!("content: missing field `content`; an answer has one of: {known}")));
                 }
                 serde_path_to_error::deserialize(answer).map_err(|why| refuse(why.to_string()))?
             }
@@ -160,8 +164,18 @@ impl Said {
     }
 }
 
+/// The words of a speaker that says of itself that it did not succeed.
+pub(super) fn failed_by_itself(answer: &Value) -> Option<String> {
+    let fields = answer.as_object().filter(|fields| fields.get("success") == Some(&Value::Bool(false)))?;
+    let words = ["reason", "error"].iter().find_map(|key| fields.get(*key)?.as_str());
+    Some(words.unwrap_or("it did not succeed, and does not say why").to_owned())
+}
+
 impl Reply {
-    fn said(self, speaker: &str, handing: bool) -> Said {
+    fn said(mut self, speaker: &str, handing: bool) -> Said {
+        if let Some(result) = self.result.take().filter(|result| !result.is_null()) {
+            self.content.get_or_insert_with(|| text_of(&result));
+        }
         let tokens = self.tokens.unwrap_or(0);
         let tool_calls = self.tool_calls.unwrap_or_default();
         let handoff = self.handoff.map(|(HandOff::To(to) | HandOff::Named { to })| to);

@@ -147,7 +147,7 @@ impl GroupChat {
         let hint = hint.map(|hint| hint.text(&candidates));
         let mut context = json!({
             "team": self.rules.team, "method": by.method(), "candidates": candidates, "attempt": attempt,
-            "last_speaker": self.last, "round": self.rounds(),
+            "last_speaker": self.last, "round": self.turn(),
         });
         let mut call = Call::new("", Purpose::Decide, Value::Null).attempt(attempt);
         match by {

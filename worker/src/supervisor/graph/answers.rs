@@ -319,7 +319,7 @@ pub struct Assessment {
     pub task_id: TaskId,
     pub verdict: VerdictKind,
     pub feedback: String,
-    #[serde(deserialize_with = "share")]
+    #[serde(default, deserialize_with = "share")]
     #[schemars(with = "Option<f64>")]
     pub score: Option<u32>,
 }

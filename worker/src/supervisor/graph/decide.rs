@@ -6,6 +6,7 @@
 
 use serde_json::{Map, json};
 
+use super::execute::Unclaimed;
 use super::schedule::Dependencies;
 use super::*;
 use crate::supervisor::model::SupervisorFeedback;
@@ -68,8 +69,8 @@ impl Graph {
         for id in chosen {
             if self.in_flight.len() >= slots {
                 self.chosen.push(id);
-            } else if !self.claim(&id, gates, out) && self.task(&id).is_some_and(|task| self.may_run(task)) {
-                self.note_skipped(&id);
+            } else if let Err(Unclaimed::Because(why)) = self.claim(&id, gates, out) {
+                self.note_skipped(&id, &why);
             }
         }
         self.schedule(gates, out);
@@ -82,7 +83,7 @@ impl Graph {
         let notes = std::mem::take(&mut self.board_notes);
         let notes = if notes.is_empty() { NO_CHANGES.to_owned() } else { notes.join("\n") };
         let answers = std::mem::take(&mut self.tool_answers);
-        let bootstrap = self.plan.tasks.is_empty();
+        let bootstrap = self.cycle == 1 && self.plan.tasks.is_empty();
         let board: Vec<Value> = self.plan.tasks.values().map(|task| json!(self.board_line(task))).collect();
         let capabilities: Vec<Value> = self.rules.capabilities.iter().map(|card| json!(card)).collect();
         let context = json!({
@@ -116,10 +117,22 @@ impl Graph {
         }
         self.schedule(gates, out);
         self.take_feedback(&decision.feedback_to_subagents, out);
-        self.choose(&decision.tasks_to_execute);
-        if decision.all_tasks_completed {
+        if decision.tasks_to_execute.is_empty() || self.allowed(Authority::Select, "select", out) {
+            self.choose(&decision.tasks_to_execute);
+        }
+        if decision.all_tasks_completed && self.allowed(Authority::Finish, "finish", out) {
             self.claims_to_be_done(gates, out);
         }
+    }
+
+    /// Whether the spec grants this; otherwise it is noted, and the next board says so (§2.2).
+    fn allowed(&mut self, authority: Authority, action: &str, out: &mut Outbox) -> bool {
+        if self.rules.may(authority) {
+            return true;
+        }
+        out.note(NoteKind::ActionRefused, json!({ "action": action, "cycle": self.cycle, "why": "no authority" }));
+        self.board_notes.push(format!("The action {action} was refused: not allowed in this mode."));
+        false
     }
 
     /// PDT-46, PDT-47: the newest word counts; it is stored before the dispatch that carries it.
@@ -153,15 +166,20 @@ impl Graph {
             }
             match self.task(id) {
                 Some(task) if self.may_run(task) => self.chosen.push(id.clone()),
-                _ => self.note_skipped(id),
+                _ => self.note_skipped(id, &self.why_skipped(id)),
             }
         }
     }
 
-    /// PDT-55: the next board says why.
-    fn note_skipped(&mut self, id: &TaskId) {
-        let reason = self.why_not(id).unwrap_or_else(|| "not runnable".to_owned());
-        self.board_notes.push(format!("Task {id} was not executed: {reason}"));
+    /// PDT-55: the next board says why. A controller is shown no board.
+    fn note_skipped(&mut self, id: &TaskId, why: &str) {
+        if self.rules.selection == Selection::Supervisor {
+            self.board_notes.push(format!("Task {id} was not executed: {why}"));
+        }
+    }
+
+    pub(super) fn why_skipped(&self, id: &TaskId) -> String {
+        self.why_not(id).unwrap_or_else(|| "not runnable".to_owned())
     }
 
     /// PDT-08: the claim is looked at; it holds only when the final task says so.
@@ -251,23 +269,28 @@ impl Graph {
         let view =
             |task: &Task| json!({ "id": task.id, "goal": task.goal, "agent": task.agent, "status": task.status });
         let subtasks: Vec<Value> = self.plan.in_order().into_iter().map(view).collect();
-        let mut variables: Map<String, Value> = Map::new();
+        let mut variables: Map<String, Value> = self.variables();
         for task in self.plan.in_order() {
             if let Some(result) = &task.result {
                 variables.insert(format!("task_{}", task.id), result.clone());
             }
         }
-        let context = json!({
+        let mut context = json!({
             "intent": self.plan.objective, "subtasks": subtasks, "variables": variables, "cycle": self.cycle,
         });
+        let refused = std::mem::take(&mut self.board_notes);
+        if !refused.is_empty() {
+            context["refused"] = json!(refused);
+        }
         let prompt = prompt_of(Purpose::Decide, &context);
         let call =
             Call::new(format!("decide/{}", self.cycle), Purpose::Decide, context).round(self.cycle).prompt(prompt);
-        self.call(Pending::Control, call.agent("controller"), out);
+        let shown = self.plan.tasks.len();
+        self.call(Pending::Control { shown }, call.agent("controller"), out);
     }
 
-    pub(super) fn controlled(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let length = self.plan.tasks.len();
+    /// `length`: the sub-tasks that were shown; people may have added others since.
+    pub(super) fn controlled(&mut self, answer: Answer, length: usize, gates: &mut dyn Gates, out: &mut Outbox) {
         let read = answer.map_err(|why| why.to_string()).and_then(|value| {
             let decision = read::<ControllerDecision>("controller's decision", &value)?;
             match decision.subtasks_progress.len() == length {
@@ -280,32 +303,52 @@ impl Graph {
         });
         let decision = match read {
             Ok(decision) => decision,
-            Err(why) => {
-                return self.abort(
-                    "controller_failed",
-                    format!("the plan controller failed: {why}"),
-                    Value::Null,
-                    gates,
-                    out,
-                );
-            }
+            Err(why) => return self.not_controlled(&why, gates, out),
         };
+        self.control_tries = 0;
         self.charge(decision.tokens, 0);
         out.note(NoteKind::DecisionRecorded, json!({ "cycle": self.cycle, "decision": decision }));
         let next = decision.next_subtask.trim();
-        if decision.conclude_task && next.is_empty() {
+        if decision.conclude_task && next.is_empty() && self.allowed(Authority::Finish, "finish", out) {
             self.overall_assessment = decision.conclude_final_answer.clone();
             return self.finish(gates, out);
         }
-        self.choose_subtask(next);
+        let may_select = next.is_empty() || self.allowed(Authority::Select, "select", out);
+        self.choose_subtask(if may_select { next } else { "" }, out);
     }
 
-    /// By id, by words that name a task that may run, or whatever may run (CUG-20).
-    fn choose_subtask(&mut self, next: &str) {
+    /// CUG-07: a decision that cannot be read is asked for again, so many times; what was done until then stays done.
+    fn not_controlled(&mut self, why: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        self.control_tries += 1;
+        if self.control_tries < self.rules.review_tries {
+            out.note(NoteKind::ActionRefused, json!({ "action": "decide", "cycle": self.cycle, "why": why }));
+            return self.board_notes.push(format!("Your last decision was not understood: {why}"));
+        }
+        let text = format!("the plan controller failed: {why}");
+        if !self.plan.tasks.values().any(|task| task.status == TaskStatus::Completed) {
+            return self.abort("controller_failed", text, Value::Null, gates, out);
+        }
+        self.errors.push(text);
+        self.stop(gates, out);
+    }
+
+    /// By id, by words that name a task that may run, or whatever may run (CUG-20). Whoever names a task that may not run
+    /// is told so; only words that name none are new words for a task (CUG-42).
+    fn choose_subtask(&mut self, next: &str, out: &mut Outbox) {
         let may: Vec<&Task> =
             self.runnable.iter().filter_map(|(_, _, id)| self.task(id)).filter(|task| self.may_run(task)).collect();
         let named =
             may.iter().find(|task| task.id.as_str() == next).or_else(|| may.iter().find(|task| task.goal == next));
+        let known = |task: &&Task| task.id.as_str() == next || task.goal == next;
+        if let (None, Some(other)) = (named, self.plan.in_order().into_iter().find(known)) {
+            let (id, why) = (other.id.clone(), self.why_skipped(&other.id));
+            out.note(
+                NoteKind::ActionRefused,
+                json!({ "action": "delegate", "task": id, "cycle": self.cycle, "why": why }),
+            );
+            self.board_notes.push(format!("Sub-task {id} was not started: {why}"));
+            return;
+        }
         let chosen: Vec<TaskId> = match named {
             Some(task) => vec![task.id.clone()],
             None if next.is_empty() => may.iter().map(|task| task.id.clone()).collect(),
@@ -324,7 +367,7 @@ impl Graph {
         let Some(task) = self.task(id) else { return Some(format!("there is no task {id}")) };
         let list = |ids: &[TaskId]| ids.iter().map(TaskId::to_string).collect::<Vec<_>>().join(", ");
         if let Some(error) = task.error.as_ref().filter(|error| error.kind == "unknown_capability") {
-            return Some(error.message.to_lowercase());
+            return Some(error.message.replacen("Unknown", "unknown", 1));
         }
         match self.dependencies(task) {
             _ if task.status.is_terminal() => Some(format!("it is {}", task.status)),

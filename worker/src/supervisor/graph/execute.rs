@@ -9,14 +9,18 @@ use std::time::Duration;
 
 use serde_json::{Map, json};
 
-use super::schedule::Dependencies;
 use super::*;
 use crate::supervisor::model::{Attempt, AttemptOutcome, SkipReason, TaskError};
 use crate::supervisor::outbox::CallFailureKind;
 use crate::supervisor::routing::{ThinkingStrategy, degrade};
 
-/// Tool calls a worker may make: at first, and when it resumes.
-const TOOL_CALLS: (u32, u32) = (20, 10);
+/// Why a task that was to start did not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unclaimed {
+    /// People are asked first.
+    Asked,
+    Because(String),
+}
 
 impl Graph {
     /// Claims all that may start, in order, while there is room.
@@ -32,7 +36,7 @@ impl Graph {
             if self.out_of_turns() {
                 return self.end_of_turns(gates, out);
             }
-            if self.stopped_before(&id).is_some() || !self.claim(&id, gates, out) {
+            if self.stopped_before(&id).is_some() || self.claim(&id, gates, out).is_err() {
                 passed.insert(id);
             }
             after = if self.dirty.is_empty() { Bound::Excluded(place) } else { Bound::Unbounded };
@@ -65,26 +69,25 @@ impl Graph {
         earlier.map(|(_, id)| id).find(|id| self.task(id).is_some_and(waits)).filter(|_| self.rules.sequential)
     }
 
-    /// Starts a task if it may start. Whether it did.
-    pub(super) fn claim(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) -> bool {
-        let Some(task) = self.copy(id) else { return false };
-        if !task.status.is_runnable() || self.dependencies(&task) != Dependencies::Satisfied {
-            return false;
-        }
+    /// Starts a task if it may start, or says why it does not.
+    pub(super) fn claim(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) -> Result<(), Unclaimed> {
+        let Some(task) = self.copy(id).filter(|task| self.may_run(task)) else {
+            return Err(Unclaimed::Because(self.why_skipped(id)));
+        };
         match gates.may_start(&task, out) {
             Start::Go => {}
             Start::NeedsApproval => {
                 self.set(id, TaskStatus::AwaitingApproval, Actor::Scheduler, "approval_requested", out);
-                return false;
+                return Err(Unclaimed::Asked);
             }
-            Start::Wait(_) => return false,
+            Start::Wait(why) => return Err(Unclaimed::Because(why)),
             Start::Refused(why) => {
-                self.give_up(id, SkipReason::PolicyDenied, why, gates, out);
-                return false;
+                self.give_up(id, SkipReason::PolicyDenied, why.clone(), gates, out);
+                return Err(Unclaimed::Because(why));
             }
         }
         if !self.set(id, TaskStatus::Running, Actor::Scheduler, "claimed_for_execution", out) {
-            return false;
+            return Err(Unclaimed::Because(self.why_skipped(id)));
         }
         self.turns += 1;
         self.waits_no_more(id, out);
@@ -98,7 +101,7 @@ impl Graph {
         if let Some(task) = self.copy(id) {
             gates.moment(Moment::Started(&task), &self.plan, out);
         }
-        true
+        Ok(())
     }
 
     /// The work of this task is a person's answer.
@@ -147,56 +150,6 @@ impl Graph {
         let data = json!({ "task": id, "attempt": attempt, "agent": call.agent, "prompt_hash": prompt_hash(&call) });
         out.note(NoteKind::AttemptStarted, data);
         self.call(Pending::Execute { task: id.clone(), attempt }, call, out);
-    }
-
-    /// What the worker is told: the task, what earlier ones gave under their own ids (SHN-35), and feedback (FSS-05).
-    fn context_of(&self, id: &TaskId, extra: Map<String, Value>) -> Value {
-        let Some(task) = self.task(id) else { return Value::Null };
-        let result = |id: &TaskId| Some((id.to_string(), self.task(id)?.result.clone()?));
-        let dependencies: Map<String, Value> = task.dependencies().iter().filter_map(result).collect();
-        let mut context = json!({
-            "id": task.id, "goal": task.goal, "objective": self.plan.objective,
-            "overall_objective": task.overall_objective, "attempt": task.tries + 1, "iteration": self.iteration,
-            "dependency_results": dependencies,
-        });
-        let Value::Object(map) = &mut context else { return context };
-        let mut put = |key: &str, value: Option<Value>| value.map(|value| map.insert(key.into(), value));
-        put("feedback", task.open_feedback().map(Value::from));
-        put("supervisor_feedback", task.supervisor_feedback.as_ref().map(|feedback| feedback.text.clone().into()));
-        put("role", task.role.clone().map(Value::from));
-        put("agent", self.who(task).name().filter(|name| Some(name) != task.capability.as_ref()).map(Value::from));
-        put("capability", task.capability.clone().map(Value::from));
-        put("action", task.action.clone().map(Value::from));
-        put("parameters", (!task.params.is_empty()).then(|| Value::Object(task.params.clone())));
-        put("tools", (!task.tools.is_empty()).then(|| json!(task.tools)));
-        put("approved_action", task.metadata.get("approved_action").cloned());
-        // Only the newest is told: a context must not grow with what was thrown away.
-        put("doubted", task.metadata.get("reflections").and_then(Value::as_array).and_then(|all| all.last()).cloned());
-        put("notes", task.metadata.get("scratch_notes").cloned());
-        let overflows = task.metadata.get("overflows").and_then(Value::as_array).map_or(0, Vec::len);
-        if overflows > 0 {
-            put("tool_call_limit", Some(TOOL_CALLS.1.into()));
-        } else if self.rules.selection == Selection::Supervisor {
-            put("tool_call_limit", Some(TOOL_CALLS.0.into()));
-        }
-        if self.rules.selection == Selection::All && self.rules.threshold_bp.is_some() {
-            put("previous_results", Some(self.previous_results(task)));
-        }
-        map.extend(extra);
-        context
-    }
-
-    /// The results of earlier successful tasks under their own ids, in plan order (SHN-35).
-    fn previous_results(&self, task: &Task) -> Value {
-        let earlier = |other: &&&Task| other.position < task.position && other.status == TaskStatus::Completed;
-        // Of a long plan only what the task names is told: a context must not grow with the plan.
-        let ordered: Vec<&Task> = match self.plan.tasks.len() {
-            0..=100 => self.plan.in_order(),
-            _ => task.edges.iter().filter_map(|edge| self.task(&edge.on)).collect(),
-        };
-        let results =
-            ordered.iter().filter(earlier).filter_map(|task| Some((task.id.to_string(), task.result.clone()?)));
-        Value::Object(results.collect())
     }
 
     /// The end of an attempt.
@@ -261,6 +214,9 @@ impl Graph {
             return self.once_more(id, gates, out);
         }
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        if !reply.variables.is_empty() {
+            task.metadata.insert("variables".to_owned(), Value::Object(reply.variables.clone()));
+        }
         // Nothing is no result.
         task.result = Some(reply.result.clone()).filter(|result| reply.interrupt.is_none() && !result.is_null());
         task.error = None;
@@ -302,10 +258,12 @@ impl Graph {
         let failures = task.attempts.iter().filter(|record| record.outcome == AttemptOutcome::Failed).count();
         let who = task.attempts.last().and_then(|record| record.agent.as_ref());
         let own = who.and_then(|agent| self.rules.agent_tries.get(agent));
-        let limit = own.copied().unwrap_or(self.rules.tries);
+        let limit = if self.rules.errored_is_terminal { 1 } else { own.copied().unwrap_or(self.rules.tries) };
+        // PDT-26: errors consume attempts, so a task that has none left is not tried again.
+        let is_out = self.rules.selection == Selection::Supervisor && task.attempt_count >= task.max_attempts;
         out.note(NoteKind::AttemptFailed, json!({ "task": id, "attempt": attempt, "error": why }));
         self.set(id, TaskStatus::Errored, Actor::Worker, "worker-error", out);
-        if failures < limit as usize {
+        if failures < limit as usize && !is_out {
             if self.rules.retry_backoff_ms == 0 {
                 return self.retry(id, out);
             }
@@ -335,8 +293,6 @@ impl Graph {
                     task.skipped = Some(SkipReason::WorkerError);
                 }
                 self.set(id, TaskStatus::Skipped, Actor::Scheduler, "worker_error", out);
-                let text = format!("[supervisor:{}] skipped task \"{id}\": {why}", self.rules.name);
-                out.note(NoteKind::ProgressEmitted, json!({ "key": format!("skipped/{id}"), "text": text }));
                 self.tell_ended(id, gates, out);
             }
             OnExhausted::Abort => {

@@ -12,6 +12,14 @@ use crate::supervisor::success::{self, Claim, Excuses, Standing};
 /// The timer of the run's time.
 pub(super) const WALL: &str = "budget/wall";
 
+/// Money, tokens and calls so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    pub tokens: u64,
+    pub cost_micros: u64,
+    pub calls: u64,
+}
+
 /// How a run ended and what it gave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GraphOutcome {

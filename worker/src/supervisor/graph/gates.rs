@@ -35,6 +35,8 @@ pub enum Moment<'a> {
     Started(&'a Task),
     Completed(&'a Task),
     Failed(&'a Task),
+    /// It was skipped or cancelled, for the reason that it carries.
+    NotDone(&'a Task),
     Finished,
 }
 

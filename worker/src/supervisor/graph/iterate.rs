@@ -31,6 +31,10 @@ impl Graph {
         if !self.is_at_rest() || gates.busy().is_some() {
             return;
         }
+        if self.rules.skips_at_rest() {
+            self.dirty.extend(self.open.iter().cloned());
+            self.schedule(gates, out);
+        }
         let awaiting =
             self.open.iter().filter_map(|id| self.task(id)).any(|task| task.status == TaskStatus::AwaitingReview);
         match self.rules.review {
@@ -325,10 +329,7 @@ impl Graph {
 
     /// Whether nothing may start because the evaluator has a word to say first.
     pub(super) fn evaluates(&mut self, out: &mut Outbox) -> bool {
-        if !self.rules.evaluator {
-            return false;
-        }
-        if self.news && self.in_flight.is_empty() && self.calls.is_empty() {
+        if self.rules.evaluator && self.news && self.in_flight.is_empty() && self.calls.is_empty() {
             self.ask_evaluator(out);
         }
         self.calls.values().any(|pending| *pending == Pending::Evaluate)
@@ -391,6 +392,7 @@ impl Graph {
             self.plan = before;
             return self.abort("planning_failed", format!("planning failed: {why}"), Value::Null, gates, out);
         }
+        self.news = false; // steps that were replaced are none
         self.enter(Phase::Executing, out);
     }
 }

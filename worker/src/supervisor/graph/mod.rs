@@ -27,6 +27,7 @@ mod review;
 mod rules;
 mod schedule;
 mod synthesis;
+mod told;
 mod tools;
 mod upfront;
 mod view;
@@ -39,7 +40,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use answers::*;
-pub use finish::{GraphOutcome, final_result};
+pub use finish::{GraphOutcome, Spent, final_result};
 pub use flow::*;
 pub use gates::{Gates, Moment, Open, Start, Take};
 pub use people::HUMAN;
@@ -47,6 +48,7 @@ pub use phase::{IllegalPhase, Phase};
 pub use policies::*;
 pub use reply::*;
 pub use rules::*;
+pub use told::prompt_hash;
 pub use tools::ToolAnswer;
 pub use upfront::{Delegated, PlanUpfront, UpfrontStrategy, read_plan_answer};
 pub use view::{TaskBoardLine, WhyNotRunning};
@@ -64,23 +66,32 @@ use super::task::{Actor, TaskStatus};
 enum Pending {
     Plan,
     Decide,
-    Control,
+    /// About so many sub-tasks, as they were shown.
+    Control {
+        shown: usize,
+    },
     Evaluate,
-    Execute { task: TaskId, attempt: u32 },
-    Review { task: TaskId, attempt: u32 },
+    Execute {
+        task: TaskId,
+        attempt: u32,
+    },
+    Review {
+        task: TaskId,
+        attempt: u32,
+    },
     ReviewIteration,
     Synthesize,
-    Compensate { task: TaskId },
-    Consult { task: TaskId, attempt: u32 },
-    Act { task: TaskId, attempt: u32 },
-}
-
-/// Money, tokens and calls so far.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spent {
-    pub tokens: u64,
-    pub cost_micros: u64,
-    pub calls: u64,
+    Compensate {
+        task: TaskId,
+    },
+    Consult {
+        task: TaskId,
+        attempt: u32,
+    },
+    Act {
+        task: TaskId,
+        attempt: u32,
+    },
 }
 
 /// The machine and all it remembers.
@@ -121,6 +132,9 @@ pub struct Graph {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     refused_in_plan: Vec<String>,
     planning_tries: u32,
+    /// Decisions of the controller in a row that could not be read.
+    #[serde(default)]
+    control_tries: u32,
     compensating: Vec<TaskId>,
     /// What the run ends with once compensation is done.
     closing: Option<GraphOutcome>,
@@ -184,6 +198,7 @@ impl Graph {
             review_tries: 0,
             refused_in_plan: Vec::new(),
             planning_tries: 0,
+            control_tries: 0,
             compensating: Vec::new(),
             closing: None,
             dirty: BTreeSet::new(),
@@ -217,7 +232,7 @@ impl Graph {
         match pending {
             Pending::Plan => self.planned(answer, gates, out),
             Pending::Decide => self.decided(answer, gates, out),
-            Pending::Control => self.controlled(answer, gates, out),
+            Pending::Control { shown } => self.controlled(answer, shown, gates, out),
             Pending::Evaluate => self.evaluated(answer, gates, out),
             Pending::Execute { task, attempt } => self.executed(&task, attempt, answer, gates, out),
             Pending::Consult { task, attempt } => self.consulted(&task, attempt, answer, gates, out),
@@ -375,15 +390,6 @@ impl Graph {
         self.plan.tasks.values().filter(|task| self.rules.count_recruits || !task.labels.contains("recruited")).count()
             as u32
     }
-}
-
-/// What a call asks, as a hash: the same question gives the same hash (§5.8 no. 6).
-pub fn prompt_hash(call: &Call) -> String {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(call.prompt.as_bytes());
-    hasher.update(&[0]);
-    hasher.update(call.context.to_string().as_bytes());
-    hasher.finalize().to_hex()[..16].to_owned()
 }
 
 #[cfg(test)]

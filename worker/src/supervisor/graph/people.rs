@@ -49,8 +49,10 @@ impl Graph {
         }
         let context =
             json!({ "id": id, "goal": task.goal, "action": action, "result": task.result, "role": task.role });
-        let mut call =
-            Call::new(format!("act/{id}/{attempt}"), Purpose::ExecuteWorker, context).task(id.clone(), attempt);
+        let prompt = prompt_of(Purpose::ExecuteWorker, &context);
+        let mut call = Call::new(format!("act/{id}/{attempt}"), Purpose::ExecuteWorker, context)
+            .task(id.clone(), attempt)
+            .prompt(prompt);
         call.agent = self.who(task).name();
         self.call(Pending::Act { task: id.clone(), attempt }, call, out);
     }
@@ -93,6 +95,7 @@ impl Graph {
         let mut text = feedback.to_owned();
         if let Some(action) = action.filter(|action| !action.is_empty()) {
             task.metadata.insert("approved_action".into(), action.into());
+            task.action = Some(action.to_owned());
             let gap = if text.is_empty() { "" } else { "\n" };
             text.push_str(&format!("{gap}The action to take instead: {action}"));
         }

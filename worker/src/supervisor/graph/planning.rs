@@ -99,6 +99,7 @@ impl Graph {
         let context = json!({
             "goal": self.plan.objective, "iteration": self.iteration, "tasks": tasks, "needs_revision": revise,
             "overall_assessment": self.overall_assessment, "agents": self.allowed_agents(),
+            "agent_cards": self.agent_cards(),
             "dispatched_agents": self.rules.policies.supervisor_dispatched_agents,
             "given": self.planning_context, "refused": std::mem::take(&mut self.refused_in_plan),
         });
@@ -122,8 +123,9 @@ impl Graph {
     }
 
     pub(super) fn planned(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let output =
-            answer.map_err(|why| why.to_string()).and_then(|value| read_plan_answer(&value, self.rules.strategy));
+        let output = answer
+            .map_err(|why| why.to_string())
+            .and_then(|value| read_plan_answer(&value, self.rules.strategy, self.rules.upfront));
         let output = output.and_then(|mut output| {
             assign_roles(&mut output);
             self.checked(output)
@@ -206,6 +208,25 @@ impl Graph {
         let known: Vec<String> = self.rules.workers.iter().map(|card| card.name.clone()).collect();
         let named = if known.is_empty() { self.rules.policies.supervisor_allowed_agents.clone() } else { known };
         named.into_iter().filter(|agent| self.rules.policies.allows(agent)).collect()
+    }
+
+    /// What those agents are there for, of each that says so (CUG-02).
+    fn agent_cards(&self) -> Vec<Value> {
+        let allowed = self.allowed_agents();
+        let known = self.rules.workers.iter().filter(|card| allowed.contains(&card.name));
+        let says =
+            |card: &&WorkerCard| !card.description.is_empty() || card.role.is_some() || card.capability != card.name;
+        let shown = |card: &WorkerCard| {
+            let mut shown = json!({ "name": card.name, "capability": card.capability });
+            if !card.description.is_empty() {
+                shown["description"] = json!(card.description);
+            }
+            if let Some(role) = &card.role {
+                shown["role"] = json!(role);
+            }
+            shown
+        };
+        known.filter(says).map(shown).collect()
     }
 
     pub(super) fn checked(&self, output: PlannerOutput) -> Result<PlannerOutput, String> {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::answers::{dollars, read, share};
+use crate::supervisor::spec::Span;
 
 /// What a worker said, taken apart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -76,7 +77,14 @@ impl Reply {
         }
         let mut map = map.clone();
         map.entry("result").or_insert(Value::Null);
-        read("worker's reply", &Value::Object(map))
+        let reply: Reply = read("worker's reply", &Value::Object(map))?;
+        // A question that names a time is never one that waits for ever (LGI-07).
+        let timeout =
+            reply.interrupt.as_ref().and_then(|payload| payload.get("timeout")).filter(|time| !time.is_null());
+        if let Some(Err(why)) = timeout.map(Span::deserialize) {
+            return Err(format!("the worker's reply does not conform at interrupt.timeout: {why}"));
+        }
+        Ok(reply)
     }
 
     /// Why there is no result.

@@ -11,6 +11,7 @@ use super::upfront::UpfrontStrategy;
 use super::workers::WorkerCard;
 use crate::supervisor::model::{OnUnmet, Requires};
 use crate::supervisor::spec::{Degrade, OnIdle, OnUnmet as OnCondition, Reflection, RejectStatus};
+use crate::supervisor::task::TaskStatus;
 
 /// Where the plan comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +105,9 @@ pub struct GraphRules {
     pub planning: Planning,
     /// How delegations of a plan that was made upfront are run, if the plan does not say (CUG-33).
     pub strategy: UpfrontStrategy,
+    /// The plan is made upfront, and nobody decides on the way (CUG-33).
+    #[serde(default)]
+    pub upfront: bool,
     pub selection: Selection,
     pub authority: BTreeSet<Authority>,
     /// Workers at once; no limit if absent.
@@ -214,6 +218,9 @@ pub struct GraphRules {
     pub evaluator: bool,
     /// Tasks that are taken at all.
     pub max_tasks: u32,
+    /// The words for statuses that people of the preset's system use, where they differ from ours (FSS-34).
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub status_words: std::collections::BTreeMap<TaskStatus, String>,
 }
 
 /// What a capability is and what it needs (PDT-19).
@@ -235,6 +242,7 @@ impl Default for GraphRules {
             name: "supervisor".into(),
             planning: Planning::Planner,
             strategy: UpfrontStrategy::Sequential,
+            upfront: false,
             selection: Selection::All,
             authority: BTreeSet::new(),
             max_concurrency: Some(3),
@@ -288,6 +296,7 @@ impl Default for GraphRules {
             policies: super::ResolvedPolicies::default(),
             evaluator: false,
             max_tasks: 20_000,
+            status_words: std::collections::BTreeMap::new(),
         }
     }
 }
@@ -295,6 +304,10 @@ impl Default for GraphRules {
 impl GraphRules {
     pub fn may(&self, authority: Authority) -> bool {
         self.authority.contains(&authority)
+    }
+    /// A board: what depends on a task that has failed is skipped when the board is drained (FSS-31).
+    pub fn skips_at_rest(&self) -> bool {
+        self.review == ReviewScope::Task && self.errored_is_terminal
     }
     /// How many may run at once.
     pub fn slots(&self) -> usize {

@@ -248,6 +248,10 @@ impl Graph {
         out: &mut Outbox,
     ) {
         let Some((to, kind, message)) = self.given_up(on, policy, cancelled, condition) else { return };
+        // FSS-31: on a board they are skipped when nothing is at work any more.
+        if to == TaskStatus::Skipped && !condition && self.rules.skips_at_rest() && !self.is_at_rest() {
+            return;
+        }
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         if task.status == to || (matches!(to, TaskStatus::Skipped | TaskStatus::Failed) && task.is_in_flight()) {
             return;
@@ -315,6 +319,7 @@ impl Graph {
         gates.ended(&task, out);
         let moment = match task.status {
             TaskStatus::Completed => Moment::Completed(&task),
+            TaskStatus::Skipped | TaskStatus::Cancelled => Moment::NotDone(&task),
             _ => Moment::Failed(&task),
         };
         gates.moment(moment, &self.plan, out);

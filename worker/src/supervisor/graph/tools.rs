@@ -124,6 +124,9 @@ impl Graph {
         if let (Who::Nobody(why), true) = (self.rules.who(wanted), self.rules.selection != Selection::Supervisor) {
             return Err(format!("Error: {why}"));
         }
+        if let Some(why) = self.rules.forbids(&add.capability) {
+            return Err(format!("Error: {why}"));
+        }
         let next_id = self.plan.next_id;
         let id = self.plan.fresh_id();
         let mut task = Task::new(id.clone(), add.sub_task_objective.clone());
@@ -153,6 +156,9 @@ impl Graph {
         let Some(task) = self.task(id) else { return Err("Task not found.".to_owned()) };
         if task.status.is_terminal() || task.is_in_flight() {
             return Err(format!("Error: Task {id} is {} and cannot be patched.", task.status));
+        }
+        if let Some(why) = patch.capability.as_deref().and_then(|name| self.rules.forbids(name)) {
+            return Err(format!("Error: {why}"));
         }
         let edges = patch.dependencies.as_deref().map(|ids| self.plain_edges(ids));
         let mut changed = Vec::new();
@@ -271,7 +277,7 @@ impl Graph {
             return Err(format!("Error: No task with {id} found in plan. Be sure task_id actually exists."));
         };
         let name = of.status.clone().unwrap_or_default();
-        let Some(to) = TaskStatus::from_name(&name.to_lowercase()) else {
+        let Some(to) = self.status_named(&name.to_lowercase(), from) else {
             return Err(format!("Error: '{name}' is no task status."));
         };
         let allowed = match (from, to) {
@@ -282,6 +288,7 @@ impl Graph {
         };
         if !allowed {
             out.note(NoteKind::TransitionRefused, json!({ "task": id, "from": from, "to": to, "by": by }));
+            let (from, to) = (self.word_of(from), self.word_of(to));
             return Err(format!("Error: [tasks] illegal status transition for task \"{id}\": {from} -> {to}"));
         }
         match to {
@@ -292,7 +299,18 @@ impl Graph {
                 self.set(id, to, by, "requested", out);
             }
         }
-        Ok(format!("Task {id} status updated to {to}.").into())
+        Ok(format!("Task {id} status updated to {}.", self.word_of(to)).into())
+    }
+
+    fn word_of(&self, status: TaskStatus) -> &str {
+        self.rules.status_words.get(&status).map_or(status.as_str(), String::as_str)
+    }
+
+    /// The status of that name: the one the task has, if that is its word for it.
+    fn status_named(&self, name: &str, own: TaskStatus) -> Option<TaskStatus> {
+        let called = |status: &TaskStatus| self.word_of(*status) == name;
+        let named = || TaskStatus::from_name(name).or_else(|| TaskStatus::ALL.into_iter().find(called));
+        Some(own).filter(called).or_else(named)
     }
 }
 

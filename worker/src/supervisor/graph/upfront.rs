@@ -61,10 +61,15 @@ impl PlanUpfront {
     }
 }
 
-/// Reads what a planner answers, in either form.
-pub fn read_plan_answer(value: &Value, otherwise: UpfrontStrategy) -> Result<PlannerOutput, String> {
-    match value.get("delegations") {
-        Some(_) => read::<PlanUpfront>("plan", value).map(|plan| plan.planned(otherwise)),
-        None => read("plan", value),
+/// Reads what a planner answers, in either form. A plan of tasks that is made upfront and does not say how it is run goes
+/// by the spec too.
+pub fn read_plan_answer(value: &Value, otherwise: UpfrontStrategy, upfront: bool) -> Result<PlannerOutput, String> {
+    if value.get("delegations").is_some() {
+        return read::<PlanUpfront>("plan", value).map(|plan| plan.planned(otherwise));
     }
+    let mut plan: PlannerOutput = read("plan", value)?;
+    if upfront && otherwise == UpfrontStrategy::Sequential {
+        plan.strategy.get_or_insert_with(|| "sequential".to_owned());
+    }
+    Ok(plan)
 }

@@ -88,9 +88,11 @@ impl Graph {
             "question": question, "capability": capability, "for_task": id, "tools": [],
             "max_tokens": CONSULT_TOKENS_MAX,
         });
+        let prompt = prompt_of(Purpose::ExecuteWorker, &context);
         let call = Call::new(format!("consult/{id}/{attempt}/{n}"), Purpose::ExecuteWorker, context)
             .agent(capability)
-            .task(id.clone(), attempt);
+            .task(id.clone(), attempt)
+            .prompt(prompt);
         self.call(Pending::Consult { task: id.clone(), attempt }, call, out);
     }
 

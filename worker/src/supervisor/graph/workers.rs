@@ -18,6 +18,9 @@ pub struct WorkerCard {
     pub name: String,
     /// What tasks call it beside its name.
     pub capability: String,
+    /// What it is there for; planners are told.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
     pub role: Option<String>,
     /// It plans, decides, reviews or synthesizes, and does no task that does not name it.
     pub has_a_job: bool,
@@ -81,6 +84,13 @@ impl GraphRules {
     fn card(&self, name: &str) -> Option<&WorkerCard> {
         let by_name = self.workers.iter().find(|card| card.name == name);
         by_name.or_else(|| self.workers.iter().find(|card| card.capability == name))
+    }
+
+    /// Why the policies of the run keep a task from whoever has that name or capability (CUG-03).
+    pub fn forbids(&self, wanted: &str) -> Option<String> {
+        let agent = self.card(wanted).map_or(wanted, |card| card.name.as_str());
+        let allowed = || self.policies.supervisor_allowed_agents.join(", ");
+        (!self.policies.allows(agent)).then(|| format!("the agent '{agent}' is not allowed; allowed: {}", allowed()))
     }
 
     fn names(&self) -> String {
@@ -147,6 +157,7 @@ mod tests {
         WorkerCard {
             name: name.into(),
             capability: format!("can-{name}"),
+            description: String::new(),
             role: role.map(str::to_owned),
             has_a_job: name == "boss",
         }

@@ -196,6 +196,9 @@ pub struct Task {
     pub overall_objective: String,
     /// What is to be done.
     pub goal: String,
+    /// The time that it is about, as its plan says it (PDT-11).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_scope: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capability: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -260,6 +263,7 @@ impl Task {
             revises: None,
             overall_objective: String::new(),
             goal: goal.into(),
+            time_scope: None,
             capability: None,
             agent: None,
             role: None,

@@ -216,6 +216,17 @@ impl Interrupts {
         }
     }
 
+    /// The question that the answer is for, or why there is none. Changes nothing.
+    pub fn asked(&self, resume: &Resume, out: &Outbox) -> Result<&Interrupt, ResumeRefusal> {
+        let n = self.accepts(resume, out)?;
+        self.pending.get(&n).ok_or(ResumeRefusal::NonePending)
+    }
+
+    /// Whether a person has answered the task anything.
+    pub fn has_answers(&self, task: &TaskId) -> bool {
+        self.tasks.get(task).is_some_and(|asked| !asked.answers.is_empty())
+    }
+
     /// A person answers.
     pub fn resume(&mut self, resume: Resume, out: &mut Outbox) -> Result<Resumed, ResumeRefusal> {
         let n = self.accepts(&resume, out)?;

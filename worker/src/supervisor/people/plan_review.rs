@@ -338,8 +338,11 @@ impl PlanReview {
     }
 
     pub fn view(&self) -> Value {
+        // What the run waits for, in CUGA's word (CUG-30).
+        let action = (self.status == ReviewStatus::Reviewing).then_some(APPROVAL_ACTION);
         json!({
             "status": self.status,
+            "action": action,
             "round": self.round,
             "version": self.version,
             "deadline": self.deadline.to_string(),
@@ -351,6 +354,7 @@ impl PlanReview {
     }
 }
 
+const APPROVAL_ACTION: &str = "agent_approval";
 const TIMED_OUT: &str = "research plan review timed out";
 
 /// How a review ends a run.
@@ -384,7 +388,7 @@ pub fn plan_step(approval: bool, review: Option<&PlanReview>) -> PlanStep {
     }
     match (&review.plan, review.approved()) {
         (_, Some(shown)) => PlanStep::Execute(shown.plan.clone()),
-        (Some(_), None) => PlanStep::Pause { action: "agent_approval", plan_approved: false },
+        (Some(_), None) => PlanStep::Pause { action: APPROVAL_ACTION, plan_approved: false },
         (None, None) => PlanStep::CallModel,
     }
 }

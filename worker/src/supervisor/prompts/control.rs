@@ -17,6 +17,8 @@ pub struct ControllerTurn {
     pub subtasks: Vec<SubTask>,
     pub variables: Map<String, Value>,
     pub cycle: u32,
+    /// What the last decision asked for and did not get, and why.
+    pub refused: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,6 +54,7 @@ impl ControllerTurn {
             .section("intent", &self.intent)
             .section("sub-tasks", &bullets(self.subtasks.iter().map(line)))
             .section("variables", &entries(&self.variables))
+            .section("refused", &bullets(&self.refused))
             .section("instruction", CONTROL)
             .section("output", CONTROL_OUTPUT)
             .text()

@@ -21,7 +21,10 @@ use serde_json::Value;
 pub use board::{BoardTask, Capability, PromptBoard, ToolResult};
 pub use control::{ControllerTurn, EvaluatorTurn, SubTask};
 pub use planner::{PlannedView, PlannerTurn};
-pub use progress::{ProgressTask, plan_completed, plan_proposed, subtask_completed, subtask_failed, subtask_started};
+pub use progress::{
+    ProgressTask, plan_completed, plan_proposed, subtask_completed, subtask_failed, subtask_not_done, subtask_skipped,
+    subtask_started,
+};
 pub use review::{IterationReview, ReviewedResult, TaskReviewTurn};
 pub use synthesis::{AcceptedResult, SynthesisTurn};
 pub use worker::{Consultation, WorkerTurn};

@@ -21,10 +21,21 @@ pub struct PlannerTurn {
     pub overall_assessment: Option<String>,
     /// The agents a task may name.
     pub agents: Vec<String>,
+    /// What they are there for, of those that say so (CUG-02).
+    pub agent_cards: Vec<AgentCard>,
     /// What the last plan asked for and did not get, and why.
     pub refused: Vec<String>,
     /// What the run was given for planning: history, memory, and people's feedback on the last plan.
     pub given: Value,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AgentCard {
+    pub name: String,
+    pub capability: String,
+    pub description: String,
+    pub role: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,7 +73,7 @@ impl PlannerTurn {
         let (given, feedback) = self.given();
         let prompt = Prompt::new("You plan the work of a team of agents.")
             .section("goal", &self.goal)
-            .section("agents", &bullets(&self.agents));
+            .section("agents", &bullets(self.agents.iter().map(|name| self.agent_line(name))));
         let prompt = match self.iteration > 1 {
             false => prompt.section("last plan", &bullets(self.tasks.iter().map(PlannedView::line))),
             true => {
@@ -81,6 +92,19 @@ impl PlannerTurn {
             .section("instruction", if self.iteration > 1 { LATER } else { FIRST })
             .section("output", OUTPUT)
             .text()
+    }
+
+    /// A name, and what is known of whom it names.
+    fn agent_line(&self, name: &str) -> String {
+        let Some(card) = self.agent_cards.iter().find(|card| card.name == name) else { return name.to_owned() };
+        let role = card.role.as_ref().map(|role| format!(" ({role})")).unwrap_or_default();
+        let about = if card.description.is_empty() { String::new() } else { format!(": {}", card.description) };
+        let can = if card.capability == card.name || card.capability.is_empty() {
+            String::new()
+        } else {
+            format!("\ncapability: {}", card.capability)
+        };
+        format!("{name}{role}{about}{can}")
     }
 
     /// What was given along, and apart from it what people said of the last plan (SHH-21).

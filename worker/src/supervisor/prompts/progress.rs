@@ -63,6 +63,17 @@ pub fn subtask_failed(task: &ProgressTask, error: &str) -> String {
     format!("Sub-task {} failed{}: {}", task.id, task.by(), brief(error))
 }
 
+/// A worker's error, because of which the sub-task is not done: in flow-state's words (FSS-16).
+pub fn subtask_skipped(supervisor: &str, task: &ProgressTask, why: &str) -> String {
+    format!("[supervisor:{supervisor}] skipped task \"{}\": {}", task.id, brief(why))
+}
+
+/// A sub-task is not done, and no agent had to do with it.
+pub fn subtask_not_done(task: &ProgressTask, why: &str) -> String {
+    let why = why.strip_prefix("Skipped: ").unwrap_or(why);
+    format!("Sub-task {} {}: {}", task.id, task.status, brief(why))
+}
+
 /// The plan is over: how many sub-tasks were completed, and the end of each.
 pub fn plan_completed(objective: &str, tasks: &[ProgressTask]) -> String {
     let done = tasks.iter().filter(|task| task.status == "completed").count();

@@ -14,6 +14,8 @@ pub struct SynthesisTurn {
     pub goal: String,
     pub results: Vec<AcceptedResult>,
     pub failures: Vec<String>,
+    /// The first of them.
+    pub first_error: Option<String>,
     pub overall_assessment: Option<String>,
     /// What the answer must look like (FSS-21).
     pub schema: Value,
@@ -37,6 +39,12 @@ impl SynthesisTurn {
         let results = self.results.iter().map(|one| format!("task {}: {}", shown(&one.id), shown(&one.result)));
         let results = bullets(results);
         let results = if self.results.is_empty() { "There are no accepted results.".to_owned() } else { results };
+        // FSP-08: an answer about nothing says so.
+        let nothing = self.first_error.as_ref().filter(|_| self.results.is_empty()).map(|error| {
+            format!(
+                "The first error: {error}\nAcknowledge it in your answer: do not write as if the goal had been reached."
+            )
+        });
         let output = match &self.schema {
             Value::Null => String::new(),
             schema => format!("Answer with JSON only, of this schema:\n{schema}"),
@@ -45,6 +53,7 @@ impl SynthesisTurn {
             .section("goal", &self.goal)
             .section("accepted results", &results)
             .section("what failed", &bullets(&self.failures))
+            .section("nothing was completed", nothing.as_deref().unwrap_or_default())
             .section("assessment", self.overall_assessment.as_deref().unwrap_or_default())
             .section("instruction", INSTRUCTION)
             .section("output", &output)

@@ -82,8 +82,8 @@ fn as_expert(recorded: &Recorded) -> Result<Saved, String> {
     let input = recorded.input.clone().ok_or("the history has no beginning")?;
     let mut input: SupervisorInput =
         serde_json::from_value(input).map_err(|why| format!("the input is no supervisor's: {why}"))?;
-    let mut spec =
-        input.resolved.take().map(|resolved| resolved.spec).or(input.spec.take()).ok_or("the input has no spec")?;
+    let mut spec = input.clone().into_spec()?;
+    input.spec = None;
     (spec.trust.enabled, spec.trust.level) = (true, Some(TrustLevel::Expert));
     input.resolved = Some(spec.resolve().map_err(|why| why.to_string())?);
     let mut again = Again::new(&json!(input), recorded)?;

@@ -21,10 +21,12 @@ const fn takes(name: &'static str, required: &'static [&'static str], optional: 
 }
 
 /// Every other query takes nothing.
-const QUERIES: [Takes; 9] = [
+const QUERIES: [Takes; 11] = [
     takes("check_process", &["process_id"], &[]),
     takes("findTeamAgentsByRole", &["role"], &[]),
+    takes("getMailbox", &[], &["agent", "since", "window"]),
     takes("get_depth", &["id"], &[]),
+    takes("get_instance", &["id"], &[]),
     takes("get_process_output", &["process_id"], &["tail"]),
     takes("get_task", &["task_id"], &[]),
     takes("list_children", &["parent"], &[]),

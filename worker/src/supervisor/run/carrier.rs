@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::input::{INVALID_SPEC, RunContext};
 use super::parts::Parts;
 use super::rules;
-use crate::supervisor::agents::{AgentLoop, HumanAnswer};
+use crate::supervisor::agents::{AgentLoop, HumanAnswer, Thread};
 use crate::supervisor::chat::{ChatMessage, ChatRules, GroupChat};
 use crate::supervisor::graph::{Graph, Phase, Planning};
 use crate::supervisor::journal::Note;
@@ -36,18 +36,29 @@ fn simple_agent(spec: &SupervisorSpec, context: &RunContext) -> Option<String> {
     named.or_else(first)
 }
 
+/// Whose conversation the run belongs to (CUG-38).
+fn thread(context: &RunContext) -> Thread {
+    let text = |key: &str| context.more.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    Thread {
+        tenant: text("tenant"),
+        user: text("user"),
+        thread: context.session.clone().unwrap_or_default(),
+        ..Thread::default()
+    }
+}
+
 impl Carrier {
     pub(super) fn new(spec: &SupervisorSpec, context: &RunContext, out: &mut Outbox) -> Result<Self, Failure> {
         let invalid = |why: String| Failure::application(INVALID_SPEC, why).non_retryable();
         match spec.family() {
             Family::Graph => {
-                let plan = rules::first_plan(spec).map_err(invalid)?;
                 let mut rules = rules::graph_rules(spec);
                 // Nobody but the parent could give it more.
                 rules.ask_on_budget &= !context.shared;
                 if let Some(policies) = context.more.get("policies") {
                     rules.policies = crate::supervisor::graph::read("policies", policies).map_err(invalid)?;
                 }
+                let plan = rules::first_plan(spec, &rules).map_err(invalid)?;
                 let mut graph = Graph::new(rules, plan);
                 graph.given_plan = context.more.get("plan").cloned();
                 if graph.rules.planning == Planning::None {
@@ -76,7 +87,7 @@ impl Carrier {
                 Ok(Carrier::Chat(Box::new(chat.map_err(|why| invalid(why.to_string()))?)))
             }
             Family::Agents => {
-                let agents = AgentLoop::from_spec(spec, context.depth, out);
+                let agents = AgentLoop::from_spec(spec, context.depth, thread(context), out);
                 Ok(Carrier::Agents(Box::new(agents.map_err(|why| invalid(why.to_string()))?)))
             }
         }
@@ -245,6 +256,26 @@ impl Carrier {
             Carrier::Graph(_) => false,
             Carrier::Chat(chat) => chat.say(text, out).is_ok(),
             Carrier::Agents(agents) => agents.say(text, out),
+        }
+    }
+
+    /// Whether an answer of a person is one to what they are asked under this key. Changes nothing.
+    pub(super) fn takes(&self, key: &str, answer: &Value) -> Result<(), String> {
+        let Carrier::Agents(agents) = self else { return Ok(()) };
+        let asked = agents.question(key).map_err(|why| why.to_string())?;
+        HumanAnswer::read(answer, &asked.kind).map(|_| ())
+    }
+
+    /// Whether somebody reads the mail of the run: tasks and chats do.
+    pub(super) fn has_mail(&self) -> bool {
+        !matches!(self, Carrier::Agents(_))
+    }
+
+    /// A person takes the word (AGC-12).
+    pub(super) fn interrupt(&mut self, out: &mut Outbox) -> Result<(), String> {
+        match self {
+            Carrier::Chat(chat) => chat.interrupt(out).map_err(|why| why.to_string()),
+            Carrier::Graph(_) | Carrier::Agents(_) => Err("only a group chat can be interrupted".to_owned()),
         }
     }
 

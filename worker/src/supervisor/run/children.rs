@@ -13,8 +13,9 @@ use super::{lease, model};
 use crate::agent::ends::output_in;
 use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
+use crate::supervisor::graph::text_of;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, Outbox, Purpose};
-use crate::supervisor::spec::{Family, Money, PlanningMode, Preset, SupervisorSpec, SynthesisMode};
+use crate::supervisor::spec::{Family, Money, PlanningMode, Preset, SupervisorSpec, SynthesisMode, fill};
 
 /// The input of a child of this kind: the parent's agents and script, and a task of its own.
 pub(super) fn spec_of(
@@ -64,10 +65,7 @@ pub(super) fn spec_of(
 /// The input of a supervisor that is an agent of another one: the task is its objective.
 pub(super) fn nested(spec: &Value, call: &Call, depth: u32, share: Option<Share>) -> Result<Value, String> {
     let mut spec: SupervisorSpec = serde_json::from_value(spec.clone()).map_err(|why| why.to_string())?;
-    let goal = ["goal", "task", "question"].iter().find_map(|key| call.context.get(*key)?.as_str());
-    if let Some(goal) = goal {
-        goal.clone_into(&mut spec.objective);
-    }
+    spec.objective = objective(&spec.objective, call);
     // Chats and loops of agents charge no budget of their own: what they spent is told by their report.
     if spec.family() == Family::Graph {
         bound(&mut spec, share);
@@ -80,6 +78,27 @@ pub(super) fn nested(spec: &Value, call: &Call, depth: u32, share: Option<Share>
         ..RunContext::default()
     };
     serde_json::to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) }).map_err(|why| why.to_string())
+}
+
+/// What a supervisor is asked that is an agent: what its own objective makes of the call, if that has a place for it; the
+/// task; or the conversation, where that is more than the task.
+fn objective(own: &str, call: &Call) -> String {
+    let own = Value::String(own.to_owned());
+    let filled = fill(&own, call);
+    if filled != own && !text_of(&filled).trim().is_empty() {
+        return text_of(&filled);
+    }
+    let goal = ["goal", "task", "question"].iter().find_map(|key| call.context.get(*key)?.as_str());
+    let messages = call.context.get("messages").and_then(Value::as_array).map_or(0, Vec::len);
+    let heard = match goal {
+        Some(_) => messages > 1,
+        None => messages > 0,
+    };
+    match goal {
+        _ if heard && !call.prompt.is_empty() => call.prompt.clone(),
+        Some(goal) => goal.to_owned(),
+        None => text_of(&own),
+    }
 }
 
 /// Its own budget may be less.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::carrier::Carrier;
 use crate::supervisor::outbox::Outbox;
-use crate::supervisor::spec::{ResolvedSpec, SupervisorSpec};
+use crate::supervisor::spec::{ResolvedSpec, SupervisorSpec, read_spec_value};
 
 /// The failure type of an input that is no spec that can be run.
 pub const INVALID_SPEC: &str = "InvalidSpec";
@@ -41,9 +41,9 @@ pub struct RunContext {
 pub struct SupervisorInput {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<ResolvedSpec>,
-    /// A spec that is resolved when the run starts; for programs.
+    /// A spec that is read and resolved when the run starts, as a file is; for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spec: Option<SupervisorSpec>,
+    pub spec: Option<Value>,
     #[serde(default)]
     pub context: RunContext,
 }
@@ -68,6 +68,15 @@ impl SupervisorInput {
         Carrier::new(&spec, &self.context, &mut out).err().map(|why| why.message)
     }
 
+    /// The spec that the run has, whichever way it was given.
+    pub fn into_spec(self) -> Result<SupervisorSpec, String> {
+        match (self.resolved, self.spec) {
+            (Some(resolved), _) => Ok(resolved.spec),
+            (None, Some(spec)) => read_spec_value(spec).map(|file| file.spec).map_err(|why| why.to_string()),
+            (None, None) => Err("the input has no spec".to_owned()),
+        }
+    }
+
     pub(super) fn resolve(self) -> Result<(ResolvedSpec, RunContext), Failure> {
         let invalid = |why: String| Failure::application(INVALID_SPEC, why).non_retryable();
         let resolved = match (self.resolved, self.spec) {
@@ -75,7 +84,9 @@ impl SupervisorInput {
             (Some(resolved), None) => {
                 return Err(invalid(format!("the spec is not the one that the hash {} names", resolved.hash)));
             }
-            (None, Some(spec)) => spec.resolve().map_err(|why| invalid(why.to_string()))?,
+            (None, Some(spec)) => {
+                read_spec_value(spec).and_then(|file| file.resolve()).map_err(|why| invalid(why.to_string()))?
+            }
             (Some(_), Some(_)) => return Err(invalid("either `resolved` or `spec`, not both".to_owned())),
             (None, None) => return Err(invalid("the input needs a `spec`".to_owned())),
         };

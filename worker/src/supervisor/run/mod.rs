@@ -56,7 +56,7 @@ use super::journal::{Note, NoteKind};
 use super::outbox::{Answer, Ask, Key, Outbox};
 use super::people::control::ControlRequest;
 use super::routing::{CHILD_CHECKPOINTS, PRE_ROUTING};
-use super::spec::{Family, Preset, ResolvedSpec};
+use super::spec::{Family, Preset, ProgressMessages, ResolvedSpec};
 use super::team::registry::check_process_depth;
 use crate::capability::model::MODEL_NEEDS_HUMAN;
 
@@ -323,8 +323,18 @@ impl SupervisorRun {
         self.close_if_over(cx);
     }
 
+    /// Whether nobody is told how the work goes. What Shannon's teams tell their audience is no chat (SHN-28).
+    fn is_quiet(&self) -> bool {
+        let spec = &self.resolved.spec;
+        let has_audience = spec.preset.is_some_and(|preset| preset.name().starts_with("shannon-"));
+        spec.progress.messages == ProgressMessages::None && !has_audience
+    }
+
     /// Records the notes of the turn. The recorded ones are compared: a replay must note the same (§5.8 no. 6).
-    fn note(&mut self, notes: Vec<Note>, cx: &mut Cx<'_>) {
+    fn note(&mut self, mut notes: Vec<Note>, cx: &mut Cx<'_>) {
+        if self.is_quiet() {
+            notes.retain(|note| note.kind != NoteKind::ProgressEmitted);
+        }
         if notes.is_empty() {
             return;
         }

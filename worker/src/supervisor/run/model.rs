@@ -57,6 +57,8 @@ fn asked(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Result<Asked, St
             .clone()
             .or_else(|| provided.map(|(_, name)| name.to_owned()))
             .or_else(|| own.map(|model| model.name.clone()))
+            // The manager of a crew is no agent of the spec (CRW-01).
+            .or_else(|| named(call.context.get("model")))
             .ok_or_else(|| {
                 format!(
                     "no model is named for {}: give `via.model.name` or `model`",

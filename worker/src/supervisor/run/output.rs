@@ -14,6 +14,7 @@ use crate::supervisor::graph::{Phase, text_of};
 use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::model::{Task, TaskId};
 use crate::supervisor::outbox::Outbox;
+use crate::supervisor::people::takeover::{HANDED_MESSAGE, HANDED_TO_HUMAN, TakeoverContext};
 use crate::supervisor::success;
 use crate::supervisor::task::TaskStatus;
 
@@ -45,6 +46,11 @@ pub struct SupervisorOutput {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub summary: String,
     pub error: Option<String>,
+    /// Of a run that is in a person's hands: that it is, and where it stands (SHN-66).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<TakeoverContext>,
     /// For programs: `too_many_failures` ...
     pub code: Option<String>,
     pub details: Value,
@@ -70,6 +76,8 @@ impl SupervisorRun {
             success: self.carrier.success(),
             summary: String::new(),
             error: None,
+            message: None,
+            context: None,
             code: None,
             details: Value::Null,
             final_result: None,
@@ -85,6 +93,16 @@ impl SupervisorRun {
         if self.parts.control.is_cancelled() {
             (output.status, output.success) = (Phase::Cancelled.as_str().to_owned(), false);
             output.error = self.parts.control.cancelled_text();
+        }
+        output
+    }
+
+    /// The same for whoever looks while the run is open: one that is in a person's hands is theirs (SHN-66).
+    pub(super) fn output_now(&self) -> SupervisorOutput {
+        let mut output = self.output();
+        if self.parts.control.is_human() && !self.carrier.phase().is_terminal() {
+            (output.status, output.message) = (HANDED_TO_HUMAN.to_owned(), Some(HANDED_MESSAGE.to_owned()));
+            output.context = Some(self.takeover_context());
         }
         output
     }

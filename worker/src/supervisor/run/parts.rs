@@ -61,7 +61,7 @@ impl Parts {
             review: None,
             team: Teamwork::new(spec, run, base_depth),
             memory: SessionMemoryPart::new(spec.memory.clone()),
-            progress: Progress::new(spec.progress.messages),
+            progress: Progress::new(spec.progress.messages, &spec.name),
             plan_approval: spec.planning.approval.clone(),
             human_review: spec.review.human,
             routing: Some(spec.routing.clone())
@@ -168,7 +168,12 @@ impl Gates for Parts {
     }
 
     fn context(&mut self, task: &Task, out: &mut Outbox) -> Map<String, Value> {
-        self.team.context(task, out)
+        let mut context = self.team.context(task, out);
+        // LGI-10: whatever a person has answered is known in every attempt.
+        if self.interrupts.has_answers(&task.id) {
+            context.insert("resume".to_owned(), self.interrupts.continuation(&task.id));
+        }
+        context
     }
 
     fn ended(&mut self, task: &Task, out: &mut Outbox) {

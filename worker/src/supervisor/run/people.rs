@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::SupervisorRun;
 use super::parts::{Parts, level};
 use crate::supervisor::graph::{Reply, Start, Take};
-use crate::supervisor::model::{Task, TaskPlan};
+use crate::supervisor::model::{Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Call, Key, Outbox, Purpose};
 use crate::supervisor::people::approval::{Clearance, Closed, Consequence, OnReject, Proposal, Scope};
 use crate::supervisor::people::escalation::{Observed, PlanShape};
@@ -117,7 +117,7 @@ impl Parts {
     pub(super) fn result_gate(&mut self, task: &Task, reply: &Reply, out: &mut Outbox) -> Take {
         if let Some(payload) = &reply.interrupt {
             // A run always has an id, so that it can always be asked.
-            let _ = self.interrupts.raise(question(task, payload), out);
+            let _ = self.interrupts.raise(question_of(task.id.clone(), payload), out);
             return Take::NeedsApproval;
         }
         let observed = Observed {
@@ -208,10 +208,10 @@ impl SupervisorRun {
 }
 
 /// A question of a worker. Its payload may say how long it waits (`timeout`), and what is taken then (`default`).
-fn question(task: &Task, payload: &Value) -> Question {
+pub(super) fn question_of(task: TaskId, payload: &Value) -> Question {
     let timeout = payload.get("timeout").and_then(|span| serde_json::from_value::<Span>(span.clone()).ok());
     let on_expiry = payload.get("default").cloned().map_or(OnExpiry::Fail, OnExpiry::Answer);
-    Question { timeout, on_expiry, ..Question::new(task.id.clone(), payload.clone()) }
+    Question { timeout, on_expiry, ..Question::new(task, payload.clone()) }
 }
 
 /// The plan as people see it: what decides what will happen, and nothing that changes while they look.

@@ -11,15 +11,18 @@ use serde_json::json;
 
 use crate::supervisor::graph::Moment;
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::model::{Task, TaskId, TaskPlan};
+use crate::supervisor::model::{SkipReason, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::prompts::{
-    ProgressTask, plan_completed, plan_proposed, subtask_completed, subtask_failed, subtask_started,
+    ProgressTask, plan_completed, plan_proposed, subtask_completed, subtask_failed, subtask_not_done, subtask_skipped,
+    subtask_started,
 };
 use crate::supervisor::spec::ProgressMessages;
 
 /// The tag by which messages are filtered out of a model's context.
 pub(super) const TAG: &str = "supervisor_progress";
+/// What is told of a sub-task.
+const MOMENTS: [&str; 5] = ["started", "completed", "failed", "skipped", "cancelled"];
 /// Messages kept for the query; all of them are in the log.
 const KEPT_MAX: usize = 1_000;
 
@@ -34,6 +37,8 @@ pub struct ProgressMessage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Progress {
     mode: ProgressMessages,
+    /// Whose plan it is.
+    name: String,
     messages: Vec<ProgressMessage>,
     told: BTreeSet<String>,
     /// The same keys, the oldest first.
@@ -41,8 +46,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(mode: ProgressMessages) -> Self {
-        Progress { mode, messages: Vec::new(), told: BTreeSet::new(), order: VecDeque::new() }
+    pub(super) fn new(mode: ProgressMessages, name: &str) -> Self {
+        Progress { mode, name: name.to_owned(), messages: Vec::new(), told: BTreeSet::new(), order: VecDeque::new() }
     }
 
     pub(super) fn messages(&self) -> &[ProgressMessage] {
@@ -58,15 +63,23 @@ impl Progress {
         let (key, slot, text) = match moment {
             Moment::Decomposed => (format!("{version}//decomposed/1"), None, plan_proposed(&plan.objective, &all())),
             Moment::Started(task) => {
-                (of_task(task, "started"), Some(task), subtask_started(&shown(task), task.tries.max(1)))
+                (of_task(version, task, "started"), Some(task), subtask_started(&shown(task), task.tries.max(1)))
             }
             Moment::Completed(task) => {
                 let result = task.result.clone().unwrap_or_default();
-                (of_task(task, "completed"), Some(task), subtask_completed(&shown(task), &result))
+                (of_task(version, task, "completed"), Some(task), subtask_completed(&shown(task), &result))
             }
             Moment::Failed(task) => {
                 let why = task.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
-                (of_task(task, "failed"), Some(task), subtask_failed(&shown(task), &why))
+                (of_task(version, task, "failed"), Some(task), subtask_failed(&shown(task), &why))
+            }
+            Moment::NotDone(task) => {
+                let why = task.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
+                let text = match task.skipped {
+                    Some(SkipReason::WorkerError) => subtask_skipped(&self.name, &shown(task), &why),
+                    _ => subtask_not_done(&shown(task), &why),
+                };
+                (of_task(version, task, task.status.as_str()), Some(task), text)
             }
             Moment::Finished => (format!("{version}//finished/1"), None, plan_completed(&plan.objective, &all())),
         };
@@ -84,8 +97,12 @@ impl Progress {
         let message = ProgressMessage { key, text, tag: TAG.into(), role: "assistant".into() };
         let same = slot.filter(|_| self.mode == ProgressMessages::Update).and_then(|task| {
             let of = |moment| prefix_of(&task.id, moment);
-            let prefixes = [of("started"), of("completed"), of("failed")];
-            let of_it = |message: &ProgressMessage| prefixes.iter().any(|prefix| message.key.starts_with(prefix));
+            let prefixes = MOMENTS.map(of);
+            // Whatever the version of the plan was.
+            let of_it = |message: &ProgressMessage| {
+                let key = message.key.split_once('/').map_or("", |(_, key)| key);
+                prefixes.iter().any(|prefix| key.starts_with(prefix))
+            };
             self.messages.iter().position(of_it)
         });
         match same {
@@ -98,8 +115,9 @@ impl Progress {
     }
 }
 
-fn of_task(task: &Task, moment: &str) -> String {
-    format!("{}{}", prefix_of(&task.id, moment), task.tries)
+/// CUG-15: plan, sub-task, moment, attempt.
+fn of_task(version: u64, task: &Task, moment: &str) -> String {
+    format!("{version}/{}{}", prefix_of(&task.id, moment), task.tries)
 }
 
 fn prefix_of(id: &TaskId, moment: &str) -> String {
@@ -126,7 +144,7 @@ mod tests {
     fn each_moment_is_told_once() {
         for (mode, count) in [(ProgressMessages::Append, 5), (ProgressMessages::Update, 3), (ProgressMessages::None, 0)]
         {
-            let mut progress = Progress::new(mode);
+            let mut progress = Progress::new(mode, "s");
             let mut plan = TaskPlan::new("o");
             plan.add(vec![Task::new(TaskId::of("t"), "look")]).unwrap();
             let mut out = Outbox::new("run", bosun_engine::Timestamp(0));
@@ -154,7 +172,7 @@ mod tests {
     /// CUG-15: a sub-task called by a number has a message of its own; what the plan is told by stays as it is.
     #[test]
     fn a_message_of_a_task_replaces_no_message_of_the_plan() {
-        let mut progress = Progress::new(ProgressMessages::Update);
+        let mut progress = Progress::new(ProgressMessages::Update, "s");
         let mut plan = TaskPlan::new("o");
         plan.add(vec![Task::new(TaskId::from(1), "look")]).unwrap();
         let mut task = Task::new(TaskId::from(1), "look");
@@ -163,13 +181,13 @@ mod tests {
         let moments = [Moment::Decomposed, Moment::Started(&task), Moment::Completed(&task)];
         moments.iter().for_each(|moment| progress.moment(moment, &plan, &mut out));
         let keys: Vec<&str> = progress.messages().iter().map(|message| message.key.as_str()).collect();
-        assert_eq!(keys, ["1//decomposed/1", "1/completed/1"]);
+        assert_eq!(keys, ["1//decomposed/1", "1/1/completed/1"]);
     }
 
     /// What is forgotten first is what was told first, whatever it is called.
     #[test]
     fn the_oldest_keys_are_forgotten_first() {
-        let mut progress = Progress::new(ProgressMessages::Append);
+        let mut progress = Progress::new(ProgressMessages::Append, "s");
         let plan = TaskPlan::new("o");
         let mut out = Outbox::new("run", bosun_engine::Timestamp(0));
         let mut tell = |progress: &mut Progress, id: &str| {
@@ -178,7 +196,8 @@ mod tests {
         tell(&mut progress, "z-first");
         (1..4 * KEPT_MAX).for_each(|n| tell(&mut progress, &format!("m{n}")));
         tell(&mut progress, "a-last");
-        assert!(!progress.told.contains("z-first/started/0") && progress.told.contains("a-last/started/0"));
+        let told = |key: &str| progress.told.contains(&format!("{}/{key}", plan.version));
+        assert!(!told("z-first/started/0") && told("a-last/started/0"));
         assert_eq!((progress.told.len(), progress.order.len()), (4 * KEPT_MAX, 4 * KEPT_MAX));
     }
 }

@@ -18,7 +18,7 @@ use crate::supervisor::team::native::{Attributes, System, native_view};
 /// Why a run returned that is still open (FSS-36).
 const PARKED: &str = "parked-for-review";
 
-pub(super) const QUERIES: [&str; 38] = [
+pub(super) const QUERIES: [&str; 39] = [
     "budget",
     "check_process",
     "control_state_v1",
@@ -28,6 +28,7 @@ pub(super) const QUERIES: [&str; 38] = [
     "findTeamAgentsByRole",
     "getMailbox",
     "get_depth",
+    "get_instance",
     "get_plan",
     "get_process_output",
     "get_task",
@@ -77,7 +78,7 @@ impl SupervisorRun {
         Some(Ok(match name {
             "spec" => json!(self.resolved),
             "notes" => json!({ "noted": self.noted, "last": self.notes }),
-            "report" => json!(self.output()),
+            "report" => json!(self.output_now()),
             "digest" => self.carrier.view(),
             "progress" => self.progress_view(),
             "control_state_v1" => parts.control.view(),
@@ -97,7 +98,9 @@ impl SupervisorRun {
             "list_processes" | "check_process" | "get_process_output" => {
                 return Some(self.carrier.process_query(name, value).map_err(|why| refusal("UnknownProcess", why)));
             }
-            _ => return parts.team.query(name, value).map(Ok).or_else(|| self.plan_query(name, value)),
+            _ => {
+                return parts.team.query(name, value, self.ledger.now).map(Ok).or_else(|| self.plan_query(name, value));
+            }
         }))
     }
 

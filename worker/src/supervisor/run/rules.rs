@@ -2,8 +2,9 @@
 //!
 //! Invariant: a pure function of the spec; what the spec leaves open is decided here once, and nowhere else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::supervisor::TaskItem;
 use crate::supervisor::graph::{
     Authority, CapabilityCard, Dependency, GraphRules, OnExhausted, PlannedEdge, PlannedTask, Planning,
     ResolvedPolicies, ReviewScope, Selection, Synthesis, UpfrontStrategy, WorkerCard,
@@ -11,6 +12,8 @@ use crate::supervisor::graph::{
 use crate::supervisor::model::{Condition, OnUnmet, PlanChangeError, Requires, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Purpose;
 use crate::supervisor::spec::{self, Preset, SupervisorSpec};
+use crate::supervisor::task::TaskStatus;
+use crate::supervisor::team::native::{Attributes, System, native};
 
 /// The rules of a graph.
 // long: one line a rule.
@@ -33,9 +36,10 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
             spec::Strategy::Sequential => UpfrontStrategy::Sequential,
             spec::Strategy::Parallel => UpfrontStrategy::Parallel,
         },
+        upfront: spec.planning.mode == spec::PlanningMode::Upfront,
         degrade: spec.budget.degrade.clone(),
         selection,
-        authority: spec.authority.iter().filter_map(|authority| granted(*authority)).collect(),
+        authority: authority(spec, selection),
         max_concurrency: spec.dispatch.max_concurrency,
         sequential: spec.dispatch.parallelism == spec::Parallelism::Sequential,
         honour: spec.dependencies.honour,
@@ -102,6 +106,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         answers_anybody: answers_anybody(spec),
         escalates_unmatched: spec.hitl.enabled && spec.hitl.triggers.out_of_scope,
         policies: policies(&spec.planning.policies),
+        status_words: status_words(spec),
         evaluator: spec.preset == Some(Preset::FlowPlanAndExecute) && spec.planning.replan,
         ..GraphRules::default()
     }
@@ -127,6 +132,7 @@ fn workers(spec: &SupervisorSpec) -> Vec<WorkerCard> {
     let card = |agent: &spec::Agent| WorkerCard {
         name: agent.name.clone(),
         capability: agent.capability_name().to_owned(),
+        description: agent.description.clone(),
         role: agent.role.clone(),
         has_a_job: roles.iter().any(|(_, role)| role.agent.as_ref() == Some(&agent.name)),
     };
@@ -141,7 +147,9 @@ fn answers_anybody(spec: &SupervisorSpec) -> bool {
     let service = spec
         .role(Purpose::ExecuteWorker)
         .is_some_and(|role| works(&role.script) || role.via.as_ref().is_some_and(played));
-    !spec.via.is_scripted() || works(&spec.script) || service
+    // CUG-02: each sub-task of a structured plan is for an agent that it names.
+    let by_name = spec.planning.mode == spec::PlanningMode::Agents && !spec.agents.is_empty();
+    !by_name && (!spec.via.is_scripted() || works(&spec.script) || service)
 }
 
 fn selection(spec: &SupervisorSpec) -> Selection {
@@ -177,6 +185,24 @@ fn review_scope(spec: &SupervisorSpec) -> ReviewScope {
         spec::ReviewScope::Task => ReviewScope::Task,
         spec::ReviewScope::Iteration => ReviewScope::Iteration,
     }
+}
+
+/// The words of flow-state's task board (FSS-34); elsewhere people use ours.
+fn status_words(spec: &SupervisorSpec) -> BTreeMap<TaskStatus, String> {
+    let board = spec.preset.and_then(|preset| System::named(preset.name())).filter(|of| *of == System::FlowBoard);
+    let word = |status| Some((status, native(board?, status, Attributes::default()).ok()?.to_owned()));
+    TaskStatus::ALL.into_iter().filter_map(word).collect()
+}
+
+/// What the decider may do. A spec that makes one decide whose preset has none, and says nothing of what they may do,
+/// lets them choose and finish.
+fn authority(spec: &SupervisorSpec, selection: Selection) -> BTreeSet<Authority> {
+    let mut all: BTreeSet<Authority> = spec.authority.iter().filter_map(|authority| granted(*authority)).collect();
+    let unsaid = spec.preset.is_some_and(|preset| preset.values().authority == spec.authority);
+    if unsaid && matches!(selection, Selection::Supervisor | Selection::Controller) {
+        all.extend([Authority::Select, Authority::Finish]);
+    }
+    all
 }
 
 /// What of the spec's authority is a graph's.
@@ -229,35 +255,48 @@ fn dependency(id: crate::supervisor::TaskId, when: &BTreeMap<String, Condition>)
     }
 }
 
-/// The plan a run begins with: the seed plan, or none.
-pub(super) fn first_plan(spec: &SupervisorSpec) -> Result<TaskPlan, String> {
+/// The plan a run begins with: the seed plan, held to the same policies as every other (CUG-04), or none.
+pub(super) fn first_plan(spec: &SupervisorSpec, rules: &GraphRules) -> Result<TaskPlan, String> {
     let mut plan = TaskPlan::new(spec.objective.clone());
     let Some(seed) = spec.plan().map_err(|why| why.to_string())? else { return Ok(plan) };
     plan.reasoning = Some(seed.reasoning_steps().join("\n"));
-    let requires = graph_rules(spec).requires;
-    let task = |item: &crate::supervisor::TaskItem| {
-        let deps = item.sub_task_dependencies.iter();
-        let planned = PlannedTask {
-            goal: item.sub_task_objective.clone(),
-            deps: deps.map(|id| dependency(*id, &item.when)).collect(),
-            capability: Some(item.capability.clone()),
-            params: item.parameters.clone(),
-            metadata: item.metadata.clone(),
-            overall_objective: Some(item.overall_objective.clone()),
-            is_final: item.is_final,
-            action: item.action.clone(),
-            risk: item.risk.unwrap_or_default(),
-            required: item.required,
-            requires_approval: item.requires_approval,
-            compensation: item.compensation.clone(),
-            ..PlannedTask::default()
-        };
-        Task {
-            status: item.status,
-            attempt_count: item.attempt_count,
-            ..planned.task(TaskId::from(u64::from(item.task_id.0)), requires, item.max_attempts)
-        }
+    let mut planned: Vec<PlannedTask> = seed.tasks().map(|item| planned_of(spec, item)).collect();
+    let refused = planned.iter().filter_map(|task| task.agent.as_ref()).find(|agent| !rules.policies.allows(agent));
+    if let Some(agent) = refused {
+        let allowed = rules.policies.supervisor_allowed_agents.join(", ");
+        return Err(format!("seed_plan: the agent '{agent}' is not allowed; allowed: {allowed}"));
+    }
+    rules.policies.apply(&mut planned);
+    let task = |(item, planned): (&TaskItem, PlannedTask)| Task {
+        status: item.begins_as(),
+        attempt_count: item.attempt_count,
+        time_scope: item.time_scope.clone(),
+        // Whoever does it is found by the capability, as for every task.
+        agent: None,
+        ..planned.task(TaskId::from(u64::from(item.task_id.0)), rules.requires, item.max_attempts)
     };
-    plan.add(seed.tasks().map(task).collect()).map_err(|why: PlanChangeError| why.to_string())?;
+    let tasks = seed.tasks().zip(planned).map(task).collect();
+    plan.add(tasks).map_err(|why: PlanChangeError| why.to_string())?;
     Ok(plan)
+}
+
+/// A task of the seed plan as a planner would write it, under the name of the agent that its capability means.
+fn planned_of(spec: &SupervisorSpec, item: &TaskItem) -> PlannedTask {
+    PlannedTask {
+        id: Some(TaskId::from(u64::from(item.task_id.0))),
+        agent: spec.agent_for(&item.capability).map(|agent| agent.name.clone()),
+        goal: item.sub_task_objective.clone(),
+        deps: item.sub_task_dependencies.iter().map(|id| dependency(*id, &item.when)).collect(),
+        capability: Some(item.capability.clone()),
+        params: item.parameters.clone(),
+        metadata: item.metadata.clone(),
+        overall_objective: Some(item.overall_objective.clone()),
+        is_final: item.is_final,
+        action: item.action.clone(),
+        risk: item.risk.unwrap_or_default(),
+        required: item.required,
+        requires_approval: item.requires_approval,
+        compensation: item.compensation.clone(),
+        ..PlannedTask::default()
+    }
 }

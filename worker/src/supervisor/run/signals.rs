@@ -6,6 +6,7 @@
 use bosun_engine::{Failure, Payload};
 use serde_json::{Value, json};
 
+use super::people::question_of;
 use super::{SupervisorRun, value_of};
 use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP};
 use crate::supervisor::graph::HUMAN;
@@ -14,7 +15,7 @@ use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::approval::{Closed, Consequence, Scope};
 use crate::supervisor::people::control::{self, ControlRequest};
-use crate::supervisor::people::interrupts::{Resume, Resumed};
+use crate::supervisor::people::interrupts::{Question, Resume, Resumed};
 use crate::supervisor::people::plan_review::Ending;
 use crate::supervisor::task::Actor;
 use crate::supervisor::team::Heard;
@@ -147,6 +148,9 @@ impl SupervisorRun {
 
     pub(super) fn resume_interrupt(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
         let resume = Resume::read(value).map_err(|why| why.to_string())?;
+        // LGI-05: an answer that does not answer leaves the question as it is.
+        let task = self.parts.interrupts.asked(&resume, out).map_err(|why| why.to_string())?.task.clone();
+        self.carrier.takes(task.as_str(), &resume.resume)?;
         let resumed = self.parts.interrupts.resume(resume, out).map_err(|why| why.to_string())?;
         let answer = json!({ "interrupt_id": resumed.id, "task": resumed.task });
         self.interrupt_closed(resumed, out);
@@ -169,18 +173,41 @@ impl SupervisorRun {
 
     /// Words of a person: the answer to the only open question, or a message to the supervisor.
     fn human_input(&mut self, value: &Value, out: &mut Outbox) -> Result<(), String> {
+        if let Some(interrupt) = value.get("interrupt") {
+            return match (interrupt, value.get("message")) {
+                (Value::Bool(true), None) => self.interrupted(out),
+                _ => Err("`interrupt: true` stands alone: whoever interrupts speaks in their next message".to_owned()),
+            };
+        }
         let text = value.as_str().map(str::to_owned).or_else(|| Some(value.get("message")?.as_str()?.to_owned()));
-        let Some(text) = text else { return Err("expected a text, or a mapping with `message`".to_owned()) };
+        let Some(text) = text else {
+            return Err("expected a text, or a mapping with `message` or `interrupt: true`".to_owned());
+        };
         if self.parts.interrupts.pending().count() == 1 {
             return self.resume_interrupt(&json!({ "resume": text }), out).map(|_| ());
         }
         if self.carrier.say(&text, out) {
             return Ok(());
         }
+        if !self.carrier.has_mail() {
+            return Err("agents are at work, and nobody listens before they have ended: say it again then, or \
+                        interrupt a group chat with `interrupt: true`"
+                .to_owned());
+        }
         let message = json!({ "From": HUMAN, "To": "supervisor", "Role": HUMAN, "Content": text });
         self.parts.team.mailbox.received(&message, out).map_err(|why| why.to_string())?;
         if let Some(graph) = self.carrier.graph_mut() {
             graph.told(&text);
+        }
+        Ok(())
+    }
+
+    /// A person takes the word in a chat: whatever was asked, also of people, is asked no longer.
+    fn interrupted(&mut self, out: &mut Outbox) -> Result<(), String> {
+        self.carrier.interrupt(out)?;
+        let asked: Vec<TaskId> = self.parts.interrupts.pending().map(|interrupt| interrupt.task.clone()).collect();
+        for task in asked {
+            self.parts.interrupts.task_ended(&task, out);
         }
         Ok(())
     }
@@ -210,14 +237,15 @@ impl SupervisorRun {
             if self.parts.interrupts.pending().any(|interrupt| interrupt.task == task) {
                 continue;
             }
-            let question = crate::supervisor::people::interrupts::Question::new(task, question);
+            let payload = question.pointer("/kind/question/payload").cloned().unwrap_or(Value::Null);
+            let question = Question { payload: question, ..question_of(task, &payload) };
             // A run always has an id.
             let _ = self.parts.interrupts.raise(question, out);
         }
     }
 
     fn human_for_carrier(&mut self, resumed: &Resumed, out: &mut Outbox) {
-        let answer = resumed.outcome.clone().unwrap_or(Value::Null);
+        let answer = resumed.outcome.clone().unwrap_or_else(|why| json!(why.to_string()));
         let task = resumed.task.clone();
         if let Err(why) = self.carrier.human(task.as_str(), &answer, out) {
             refuse(INTERRUPT_RESUME, &why, out);

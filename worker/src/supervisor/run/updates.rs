@@ -155,6 +155,15 @@ impl SupervisorRun {
         Ok(view)
     }
 
+    /// SUP-12: forgets one agent, whatever its status.
+    fn cleanup_agent(&mut self, id: &str, out: &mut Outbox) -> Result<Value, String> {
+        let registry = &mut self.parts.team.registry;
+        match registry.cleanup(id, out) {
+            true => Ok(json!({ "removed": id, "left": registry.stats() })),
+            false => Err(format!("no agent is registered under the id `{id}`")),
+        }
+    }
+
     /// SUP-13, SUP-14, SUP-16: forgets agents that have ended, and those that are active for longer than so many hours.
     fn cleanup_agents(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
         #[derive(Default, Deserialize)]
@@ -164,9 +173,17 @@ impl SupervisorRun {
             max_age_hours: Option<u64>,
             /// Whether what has ended goes too.
             completed: Option<bool>,
+            /// Only this one goes.
+            id: Option<String>,
         }
         let empty = json!({});
         let cleanup: Cleanup = decode("input", if value.is_null() { &empty } else { value })?;
+        if let Some(id) = &cleanup.id {
+            return match (cleanup.max_age_hours, cleanup.completed) {
+                (None, None) => self.cleanup_agent(id, out),
+                _ => Err("`id` stands alone: only that agent goes".to_owned()),
+            };
+        }
         let registry = &mut self.parts.team.registry;
         let stale = match cleanup.max_age_hours {
             Some(hours) => registry.prune_stale(Duration::from_secs(hours.saturating_mul(3_600)), out),

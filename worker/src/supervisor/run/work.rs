@@ -13,14 +13,16 @@ use crate::agent::shown::steady;
 use crate::capability::http::HTTP;
 use crate::capability::model::ModelInput;
 use crate::capability::process::PROCESS;
+use crate::supervisor::chat::draw;
 use crate::supervisor::outbox::{Call, Purpose};
-use crate::supervisor::spec::{Span, SupervisorSpec, Via};
+use crate::supervisor::spec::{Family, OnDelegationTimeout, Span, SupervisorSpec, Via};
 use crate::supervisor::team::registry::DEPTH_VARIABLE;
 
 /// Capabilities that tasks may name without an agent.
 pub(super) const IN_THE_BOX: [&str; 5] = ["process", "http", "compose", "activity", "human"];
 /// How long a call may take whose agent says nothing.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
+const A_DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// How a call is carried out.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,15 +57,35 @@ pub(super) enum Carried {
 /// How long a call may take, where somebody has said.
 pub(super) fn time_of(spec: &SupervisorSpec, call: &Call) -> Option<Duration> {
     let own = spec.player(call).and_then(|agent| agent.timeout).or(spec.role_of(call).and_then(|role| role.timeout));
+    // CUG-41: a sub-task is a delegation.
+    let delegated = call.purpose == Purpose::ExecuteWorker
+        && spec.family() == Family::Graph
+        && spec.delegation.on_timeout == OnDelegationTimeout::Fail;
+    let own = own.or(delegated.then_some(spec.delegation.timeout));
     call.timeout.or(own.map(Span::duration))
+}
+
+/// A delegation is ended by its own deadline, and in the background by nothing (SUP-22): the call only has to end some day.
+fn usual_time(spec: &SupervisorSpec, call: &Call, depth: u32) -> Duration {
+    let own = call.context.get("depth").and_then(Value::as_u64).unwrap_or_default();
+    match spec.family() == Family::Agents && own > u64::from(depth.max(spec.delegation.base_depth)) {
+        true => A_DAY,
+        false => TIMEOUT,
+    }
 }
 
 /// What a call becomes by the spec, in a run that is so deep below the first.
 pub(super) fn carried(spec: &SupervisorSpec, call: &Call, depth: u32) -> Carried {
-    let timeout = time_of(spec, call).unwrap_or(TIMEOUT);
+    let timeout = time_of(spec, call).unwrap_or_else(|| usual_time(spec, call, depth));
     let input = json!(call);
     if let Some(name) = boxed(spec, call) {
         return in_the_box(name, call, timeout);
+    }
+    if let Some(name) = by_chance(spec, call) {
+        let mut input = said(call, json!({ "say": name }));
+        let drawn = ["method", "seed", "candidates"].map(|key| (key, call.context[key].clone()));
+        input["context"] = drawn.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        return Carried::Later { after: Duration::ZERO, input };
     }
     match spec.via(call) {
         Via::Scripted => scripted(spec, call),
@@ -138,12 +160,26 @@ fn scripted(spec: &SupervisorSpec, call: &Call) -> Carried {
         Ok(value) => json!({ "say": value }),
         Err(why) => json!({ "fail": why.message }),
     };
+    Carried::Later { after: scripted.after.duration(), input: said(call, answer) }
+}
+
+/// AGC-16: nobody draws for a chat whose speakers are random: the seed says who it is, and that is recorded as an answer.
+fn by_chance<'c>(spec: &SupervisorSpec, call: &'c Call) -> Option<&'c str> {
+    let text = |key: &str| call.context.get(key).and_then(Value::as_str);
+    let random = call.purpose == Purpose::Decide && text("method") == Some("random") && !spec.has_rule(call);
+    let seed = text("seed").filter(|_| random)?;
+    let candidates: Vec<&str> = call.context.get("candidates")?.as_array()?.iter().filter_map(Value::as_str).collect();
+    draw(seed, &candidates)
+}
+
+/// What the activity of scripted answers is given.
+fn said(call: &Call, answer: Value) -> Value {
     let mut input = json!({ "key": call.key, "purpose": call.purpose, "agent": call.agent, "task": call.task,
         "attempt": call.attempt, "round": call.round, "prompt": call.prompt, "answer": answer });
     if let Value::Object(map) = &mut input {
         map.retain(|_, value| !value.is_null());
     }
-    Carried::Later { after: scripted.after.duration(), input }
+    input
 }
 
 /// The options of every call.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::agent::{Agent, MemoryScope, Via, ViaModel};
 use super::preset::{Family, Preset};
@@ -44,8 +44,8 @@ pub(super) fn check(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
 }
 
 /// The seed plan of a spec.
-pub(super) fn seed_plan(plan: &Map<String, Value>) -> Result<Plan, FieldError> {
-    plan_yaml::plan_of(&Value::Object(plan.clone())).map_err(|why| match why {
+pub(super) fn seed_plan(plan: &Value) -> Result<Plan, FieldError> {
+    plan_yaml::plan_of(plan).map_err(|why| match why {
         PlanProblem::Field(why) => FieldError::at(format!("seed_plan.plan.{}", why.path), why.problem),
         other => FieldError::at("seed_plan.plan", other.to_string()),
     })

@@ -9,8 +9,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::agent::Agent;
+use super::check::delegate_tool;
 use super::preset::Preset;
-use super::sections::{Parallelism, Planning, PlanningMode, Selection, Strategy};
+use super::sections::{HitlMode, Planning, PlanningMode, Policy, PolicyKind, Selection};
 use super::whole::SupervisorSpec;
 
 /// Which kind of planning a request gets, and why.
@@ -81,6 +82,7 @@ impl SupervisorSpec {
         spec.planning.mode = choice.mode;
         if conversational {
             spec.lead();
+            spec.asks_who_commands();
         } else if choice.mode == PlanningMode::Upfront {
             spec.unsupervised();
         }
@@ -133,11 +135,27 @@ impl SupervisorSpec {
         }
     }
 
+    /// SHH-05: who commands is asked before every action, and what a conversation does is to delegate.
+    fn asks_who_commands(&mut self) {
+        let command = HitlMode::HumanInCommand;
+        let commands = match self.trust.level.filter(|_| self.trust.enabled) {
+            Some(level) => level == command.level(),
+            None => self.hitl.mode == command,
+        };
+        if !self.hitl.enabled || !commands {
+            return;
+        }
+        let own = self.agents.iter().flat_map(|agent| agent.tools.iter().map(|tool| tool.name.clone()));
+        let tools = self.agents.iter().map(|agent| delegate_tool(&agent.name)).chain(own).collect();
+        self.policies.push(Policy {
+            tools,
+            message: Some("Whoever commands is asked before anything is done".to_owned()),
+            ..Policy::new(PolicyKind::ToolApproval, command.as_str())
+        });
+    }
+
     /// A plan that was made upfront is carried out as it is: nobody decides on the way.
     fn unsupervised(&mut self) {
         self.dispatch.selection = Selection::All;
-        if self.planning.strategy == Strategy::Sequential {
-            self.dispatch.parallelism = Parallelism::Sequential;
-        }
     }
 }

@@ -10,6 +10,7 @@ use super::error::InvalidSpec;
 use super::foreign;
 use super::preset::Preset;
 use super::resolve::ResolvedSpec;
+use super::sections::SynthesisMode;
 use super::shorthand;
 use super::typed::typed;
 use super::whole::SupervisorSpec;
@@ -46,6 +47,32 @@ pub fn read_spec(path: &str, text: &str) -> Result<SpecFile, InvalidSpec> {
     read_spec_with(path, text, &Value::Null, &|name| Err(format!("the file `{name}` cannot be read from here")))
 }
 
+/// A spec as data, from a program: the preset is below what it says, as in a file (PDT-28).
+pub fn read_spec_value(value: Value) -> Result<SpecFile, InvalidSpec> {
+    let files: Files<'_> = &|name| Err(format!("the file `{name}` cannot be read from here"));
+    let read = Reader { files, depth: 0 }.spec(said(value), &Value::Null);
+    let (spec, warnings) = read.map_err(|why| InvalidSpec::of("", why))?;
+    Ok(SpecFile { path: String::new(), spec, warnings })
+}
+
+/// Of a spec that a program has written out whole, what differs from its preset: that is what it says.
+fn said(value: Value) -> Value {
+    let preset = value.get("preset").and_then(|preset| typed::<Preset>(preset).ok());
+    let usual = serde_json::to_value(preset.map(Preset::values).unwrap_or_default());
+    let (Value::Object(mut said), Ok(Value::Object(usual))) = (value.clone(), usual) else { return value };
+    if !usual.keys().all(|key| said.contains_key(key)) {
+        return value;
+    }
+    for (key, usual) in usual.iter().filter(|(key, _)| *key != "preset") {
+        if said.get(key) == Some(usual) {
+            said.remove(key);
+        } else if let (Some(Value::Object(section)), Value::Object(usual)) = (said.get_mut(key), usual) {
+            section.retain(|key, value| usual.get(key) != Some(&*value));
+        }
+    }
+    Value::Object(said)
+}
+
 /// A spec with its files. `overrides` (a mapping like the spec itself) wins over the file, as arguments do (CUG-16).
 pub fn read_spec_with(path: &str, text: &str, overrides: &Value, files: Files<'_>) -> Result<SpecFile, InvalidSpec> {
     let refuse = |why| InvalidSpec::of(path, why);
@@ -73,17 +100,19 @@ impl Reader<'_> {
             (file, warnings) = self.supyagent(file)?;
         }
         if let Value::Object(overrides) = overrides {
+            let overrides = of_goal(&file, overrides)?;
             overrides.iter().for_each(|(key, value)| merge_key(&mut file, key, value));
         }
         self.agent_files(&mut file)?;
         warnings.extend(shorthand::write_out(&mut file)?);
-        self.seed_plan(&mut file)?;
-        self.nested(&mut file)?;
-        check::effect::switch_on(&mut file);
         let base = match file.get("preset").filter(|preset| !preset.is_null()) {
             Some(preset) => typed::<Preset>(preset).map_err(|why| FieldError::at("preset", why.problem))?.values(),
             None => SupervisorSpec::default(),
         };
+        own_merger(&mut file, &base)?;
+        self.seed_plan(&mut file, base.review.max_attempts)?;
+        self.nested(&mut file)?;
+        check::effect::switch_on(&mut file);
         let mut whole = serde_json::to_value(base).map_err(|why| FieldError::at("", why.to_string()))?;
         merge(&mut whole, &Value::Object(file.clone()));
         let spec: SupervisorSpec = typed(&whole)?;
@@ -133,9 +162,11 @@ impl Reader<'_> {
     }
 
     /// The seed plan by its own strict contract (PDT-39 to PDT-44), in its normal form.
-    fn seed_plan(&self, spec: &mut Map<String, Value>) -> Result<(), FieldError> {
+    fn seed_plan(&self, spec: &mut Map<String, Value>, usual: u32) -> Result<(), FieldError> {
+        let said = spec.get("review").and_then(|review| review.get("max_attempts")).and_then(Value::as_u64);
+        let attempts = said.and_then(|said| u32::try_from(said).ok()).unwrap_or(usual);
         let Some(Value::Object(source)) = spec.get_mut("seed_plan") else { return Ok(()) };
-        let (value, at) = match (source.get("file").and_then(Value::as_str), source.get("plan")) {
+        let (mut value, at) = match (source.get("file").and_then(Value::as_str), source.get("plan")) {
             (Some(_), Some(plan)) if !plan.is_null() => {
                 return Err(FieldError::at("seed_plan", "give either `file` or `plan`, not both"));
             }
@@ -143,6 +174,7 @@ impl Reader<'_> {
             (None, Some(plan)) if plan.is_object() => (plan.clone(), "seed_plan.plan"),
             _ => return Ok(()),
         };
+        seed_attempts(&mut value, attempts);
         let named = source.get("file").and_then(Value::as_str).map(str::to_owned);
         let refused = |why: PlanProblem| match (&named, why) {
             (Some(file), why) => FieldError::at(at, format!("Invalid workflow YAML at '{file}'. {why}")),
@@ -194,6 +226,52 @@ impl Reader<'_> {
             return Err(FieldError::at(at, why));
         }
         yaml::parse(&text).map_err(|why| FieldError::at(at, format!("'{name}': {why}")))
+    }
+}
+
+/// Whoever is named to put the results together does so in place of the merge that a preset has (FSC-03).
+fn own_merger(file: &mut Map<String, Value>, base: &SupervisorSpec) -> Result<(), FieldError> {
+    let named = file.get("synthesizer").is_some_and(|role| !role.is_null());
+    if !named || base.synthesis.mode != SynthesisMode::Merge {
+        return Ok(());
+    }
+    let synthesis = file.entry("synthesis").or_insert_with(|| Value::Object(Map::new()));
+    let Value::Object(synthesis) = synthesis else { return Ok(()) };
+    match synthesis.get("mode").and_then(Value::as_str) {
+        Some("merge") => {
+            let why = "has no effect where `synthesis.mode` is `merge`: leave one of the two out";
+            Err(FieldError::at("synthesizer", why))
+        }
+        Some(_) => Ok(()),
+        None => {
+            synthesis.insert("mode".to_owned(), "synthesizer".into());
+            Ok(())
+        }
+    }
+}
+
+/// What a flow-state supervisor is given is a goal (FSS-02): its objective by another name.
+fn of_goal(file: &Map<String, Value>, input: &Map<String, Value>) -> Result<Map<String, Value>, FieldError> {
+    let mut input = input.clone();
+    let preset = input.get("preset").or(file.get("preset")).and_then(Value::as_str).unwrap_or_default();
+    if !preset.starts_with("flow-") {
+        return Ok(input);
+    }
+    let Some(goal) = input.remove("goal") else { return Ok(input) };
+    if !goal.is_string() {
+        return Err(FieldError::at("goal", format!("expected a text, found {}", kind(&goal))));
+    }
+    match input.insert("objective".to_owned(), goal) {
+        Some(_) => Err(FieldError::at("goal", "give either `goal` or `objective`, not both")),
+        None => Ok(input),
+    }
+}
+
+/// A task of a seed plan that does not say how often it may be tried is tried as often as any other of the spec.
+pub(super) fn seed_attempts(plan: &mut Value, attempts: u32) {
+    let tasks = plan.get_mut("tasks").and_then(Value::as_array_mut);
+    for task in tasks.into_iter().flatten().filter_map(Value::as_object_mut) {
+        task.entry("max_attempts").or_insert_with(|| attempts.max(1).into());
     }
 }
 

@@ -4,9 +4,11 @@
 //! numbers have one form. Nothing about a run is read from anywhere else afterwards (supervisors.md §5.8 no. 4).
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::check;
 use super::error::InvalidSpec;
+use super::read::seed_attempts;
 use super::whole::SupervisorSpec;
 use crate::canonical::sorted;
 use crate::supervisor::fields::FieldError;
@@ -52,7 +54,9 @@ impl SupervisorSpec {
         let Some(plan) = &source.plan else {
             return Err(FieldError::at("seed_plan", "needs the `file` or the `plan` itself"));
         };
-        let plan = check::seed_plan(plan)?;
+        let mut plan = Value::Object(plan.clone());
+        seed_attempts(&mut plan, self.review.max_attempts);
+        let plan = check::seed_plan(&plan)?;
         Ok(Some(if source.auto_mark_final { plan.auto_mark_final() } else { plan }))
     }
 }

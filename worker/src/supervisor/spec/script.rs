@@ -166,14 +166,19 @@ pub(super) fn answer_in_order(scripts: &[&Script], call: &Call) -> Scripted {
     }
 }
 
+/// What telling somebody comes to where the spec names nobody who would hear it.
+pub fn told_nobody() -> Value {
+    json!({ "told": false })
+}
+
 /// Nobody answers whom the user's file does not name: work, decisions and permissions without a rule are errors. What is
-/// only told to somebody has been said, whether anybody listens or not.
+/// only told to somebody is no error, and nobody was told.
 fn without_rule(call: &Call) -> Result<Value, ScriptFailure> {
     match call.purpose {
         Purpose::RecordDecomposition
         | Purpose::NotifyForApproval
         | Purpose::LogApprovalResult
-        | Purpose::EmitProgress => Ok(json!({})),
+        | Purpose::EmitProgress => Ok(told_nobody()),
         Purpose::ExecuteWorker
         | Purpose::Plan
         | Purpose::Decide

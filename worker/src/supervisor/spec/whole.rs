@@ -213,6 +213,12 @@ impl SupervisorSpec {
             (None, Selection::All | Selection::Supervisor | Selection::One | Selection::Controller) => Family::Graph,
         }
     }
+    /// Whether the spec itself answers the call.
+    pub fn has_rule(&self, call: &Call) -> bool {
+        let own = self.player(call).map(|agent| &agent.script);
+        let job = self.role(call.purpose).map(|role| &role.script);
+        own.into_iter().chain(job).chain([&self.script]).any(|script| script.rule(call).is_some())
+    }
     /// What a scripted agent answers: its own script first, then that of the job, then that of the run.
     pub fn scripted(&self, call: &Call) -> Scripted {
         let own = self.player(call).map(|agent| &agent.script);

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -118,6 +119,12 @@ impl Teamwork {
         let agent = agent_of(task);
         if self.members.directory.get(&agent).is_some_and(|member| member.status == MemberStatus::Retired) {
             return Start::Refused(format!("{agent} has left the team"));
+        }
+        // Nobody works who could not be registered (SUP-07, SUP-32).
+        if let Err(why) = self.registry.may_register(self.root.as_deref())
+            && !self.work.contains_key(&task.id)
+        {
+            return Start::Refused(why.to_string());
         }
         let joined = self.members.joins(&task.dependencies());
         if !joined.is_empty() {
@@ -283,10 +290,17 @@ impl Teamwork {
     }
 
     /// A query of the team's: copies, and nothing changes. Arguments are `role`, `parent`, `id`, or the text alone.
-    pub fn query(&self, query: &str, input: &Value) -> Option<Value> {
+    pub fn query(&self, query: &str, input: &Value, now: Timestamp) -> Option<Value> {
         let text = |key: &str| input.get(key).or(Some(input)).and_then(Value::as_str).unwrap_or_default();
         Some(match query {
-            "getMailbox" => json!(self.mailbox.view()),
+            "getMailbox" => match input.get("agent").and_then(Value::as_str) {
+                Some(agent) => {
+                    let number = |key: &str| input.get(key).and_then(Value::as_u64);
+                    let window = number("window").and_then(|window| usize::try_from(window).ok());
+                    json!(self.mailbox.fetch(agent, number("since").unwrap_or(0), window, now))
+                }
+                None => json!(self.mailbox.view()),
+            },
             "mailbox_counts" => json!(self.mailbox.counts()),
             "listTeamAgents" => json!(self.members.directory.list()),
             "team_roster" => json!(self.members.directory.roster()),
@@ -295,6 +309,7 @@ impl Teamwork {
             "registry_stats" => json!(self.registry.stats()),
             "list_active" => json!(self.registry.list_active()),
             "list_children" => json!(self.registry.list_children(text("parent"))),
+            "get_instance" => json!(self.registry.get_instance(text("id"))),
             "get_depth" => json!(self.registry.get_depth(text("id"))),
             _ => return None,
         })

@@ -105,10 +105,7 @@ impl Registry {
 
     /// Registers an agent that starts now, below its parent; gives its id. To be called before its first model call.
     pub fn register(&mut self, name: &str, parent: Option<&str>, out: &mut Outbox) -> Result<String, DepthExceeded> {
-        let depth = parent.map_or(0, |parent| self.get_depth(parent) + 1);
-        if self.base_depth.saturating_add(depth) > self.max_depth {
-            return Err(DepthExceeded::Registration { max: self.max_depth });
-        }
+        let depth = self.may_register(parent)?;
         let instance = AgentInstance {
             name: name.to_owned(),
             instance_id: self.free_id(),
@@ -121,6 +118,15 @@ impl Registry {
         out.note(NoteKind::AgentRegistered, serde_json::to_value(&instance).unwrap_or_default());
         self.insert(instance);
         Ok(id)
+    }
+
+    /// The depth at which an agent below this parent would stand, or that it would be too deep (SUP-07).
+    pub fn may_register(&self, parent: Option<&str>) -> Result<u32, DepthExceeded> {
+        let depth = parent.map_or(0, |parent| self.get_depth(parent) + 1);
+        match self.base_depth.saturating_add(depth) > self.max_depth {
+            true => Err(DepthExceeded::Registration { max: self.max_depth }),
+            false => Ok(depth),
+        }
     }
 
     /// Whether an agent may delegate: its child would stand at the depth given back, which is the child's `--depth`

@@ -11,7 +11,7 @@ fn of(preset: Preset, names: &[&str]) -> SupervisorSpec {
 
 #[track_caller]
 fn run(spec: &SupervisorSpec) -> Rig {
-    Rig::build(|out| AgentLoop::from_spec(spec, 0, out)).unwrap()
+    Rig::build(|out| AgentLoop::from_spec(spec, 0, Thread::default(), out)).unwrap()
 }
 
 /// CUG-35, LGS-08, SWM-05: the presets' numbers, unless the spec says others.
@@ -64,7 +64,7 @@ fn a_supyagent_spec_delegates_to_those_it_lists() {
 fn the_depth_of_a_child_run_counts() {
     let mut spec = of(Preset::SupyagentDelegation, &["a", "b"]);
     spec.agents[0].delegates = vec!["b".to_owned()];
-    let mut rig = Rig::build(|out| AgentLoop::from_spec(&spec, 5, out)).unwrap();
+    let mut rig = Rig::build(|out| AgentLoop::from_spec(&spec, 5, Thread::default(), out)).unwrap();
     rig.answer("a", delegate("b", "x"));
     assert!(rig.tool_messages()[0].contains("Maximum delegation depth (5) reached"));
 }
@@ -92,7 +92,7 @@ fn a_crew_spec_carries_out_its_seed_plan() {
     let plan = json!({"objective": "a book", "tasks": [
         {"task_id": 1, "overall_objective": "o", "sub_task_objective": "find facts", "capability": "researcher",
          "parameters": {"async_execution": true}},
-        {"task_id": 2, "overall_objective": "o", "sub_task_objective": "write", "capability": "anybody",
+        {"task_id": 2, "overall_objective": "o", "sub_task_objective": "write", "capability": "any",
          "sub_task_dependencies": [1], "parameters": {"expected_output": "a page", "human_input": true}},
     ]});
     let source = spec::SeedPlanSource { plan: plan.as_object().cloned(), ..spec::SeedPlanSource::default() };
@@ -110,7 +110,10 @@ fn a_crew_spec_carries_out_its_seed_plan() {
     assert!(told(&second).contains("one of: researcher, writer."));
     rig.answer("Crew Manager", says("page"));
     assert_eq!(rig.it.human_needed().len(), 1);
-    let error = Rig::build(|out| AgentLoop::from_spec(&of(Preset::CrewaiHierarchical, &["a"]), 0, out)).err().unwrap();
+    let error =
+        Rig::build(|out| AgentLoop::from_spec(&of(Preset::CrewaiHierarchical, &["a"]), 0, Thread::default(), out))
+            .err()
+            .unwrap();
     assert!(error.to_string().contains("`manager_llm` or `manager_agent` is required"));
 }
 

@@ -196,10 +196,17 @@ fn a_controller_cannot_write_delegation_code() {
     let script = |_: &Call| {
         says(json!({ "subtasks_progress": ["not-started", "not-started"], "code": "await delegate_to_a('x')" }))
     };
-    let rules = GraphRules { selection: Selection::Controller, max_steps: Some(50), ..GraphRules::default() };
+    let rules = GraphRules {
+        selection: Selection::Controller,
+        authority: [Authority::Select, Authority::Finish].into(),
+        max_steps: Some(50),
+        ..GraphRules::default()
+    };
     let played = Stage::new(rules, plan("i", tasks), &script).play();
     assert!(played.outcome().error.as_ref().unwrap().contains("code"), "{:?}", played.outcome().error);
-    assert_eq!(played.keys(), ["decide/1"]);
+    // It is asked again, with what was wrong, as often as a reviewer is (CUG-07).
+    assert_eq!(played.keys(), ["decide/1", "decide/2", "decide/3"]);
+    assert!(played.call("decide/2").context["refused"][0].as_str().unwrap().contains("code"));
 }
 
 /// CUG-09, CUG-10, CUG-11, CUG-12, CUG-13: several agents with a word of sequence, one agent, force, and what is left
@@ -258,7 +265,15 @@ fn the_log_holds_what_checkpoints_hold() {
     let rules = GraphRules {
         planning: Planning::Llm,
         selection: Selection::Supervisor,
-        authority: [Authority::Add, Authority::Patch, Authority::MarkFinal, Authority::Feedback].into(),
+        authority: [
+            Authority::Select,
+            Authority::Add,
+            Authority::Patch,
+            Authority::MarkFinal,
+            Authority::Feedback,
+            Authority::Finish,
+        ]
+        .into(),
         review: ReviewScope::Task,
         max_steps: Some(20),
         on_exhausted: OnExhausted::Errored,

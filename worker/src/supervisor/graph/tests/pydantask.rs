@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::*;
 use super::stage::*;
 
-const ALL: [Authority; 7] = [
+const ALL: [Authority; 8] = [
     Authority::Select,
     Authority::Add,
     Authority::Patch,
@@ -13,6 +13,7 @@ const ALL: [Authority; 7] = [
     Authority::UpdateStatus,
     Authority::MarkFinal,
     Authority::Feedback,
+    Authority::Finish,
 ];
 
 fn rules() -> GraphRules {
@@ -31,7 +32,8 @@ fn rules() -> GraphRules {
 }
 
 fn fixed() -> GraphRules {
-    let authority = [Authority::Select, Authority::Cancel, Authority::UpdateStatus, Authority::Feedback].into();
+    let changes = [Authority::Add, Authority::Patch, Authority::MarkFinal];
+    let authority = ALL.into_iter().filter(|authority| !changes.contains(authority)).collect();
     GraphRules { planning: Planning::Fixed, authority, ..rules() }
 }
 

@@ -276,6 +276,7 @@ fn cancelling_compensates_in_reverse() {
 fn controller() -> GraphRules {
     GraphRules {
         selection: Selection::Controller,
+        authority: [Authority::Select, Authority::Finish].into(),
         max_steps: Some(50),
         tries: 2,
         synthesis: Synthesis::LastOutput,

@@ -22,8 +22,13 @@ pub(super) fn fails(why: &str) -> (u64, Answer) {
 
 /// Agents of these names.
 pub(super) fn workers(names: [&str; 2]) -> Vec<WorkerCard> {
-    let card =
-        |name: &str| WorkerCard { name: name.to_owned(), capability: name.to_owned(), role: None, has_a_job: false };
+    let card = |name: &str| WorkerCard {
+        name: name.to_owned(),
+        capability: name.to_owned(),
+        description: String::new(),
+        role: None,
+        has_a_job: false,
+    };
     names.map(card).to_vec()
 }
 

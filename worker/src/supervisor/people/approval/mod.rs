@@ -22,7 +22,7 @@ use super::rules::{OnTimeout, Risk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
-use crate::supervisor::spec::Approval;
+use crate::supervisor::spec::{Approval, told_nobody};
 
 pub use request::{
     ApprovalDecision, ApprovalId, ApprovalRequest, ApprovalResponse, ApprovalSource, Closed, Consequence, Ignored,
@@ -32,6 +32,8 @@ pub use request::{
 /// How many closed requests are kept for the queries; approved ones that were not used yet are kept beyond that.
 const CLOSED_MAX: usize = 1_000;
 
+const NOBODY_TO_TELL: &str =
+    "nobody is named who would be told: name them under `services.notify_for_approval`, or give `script:` a rule";
 const REJECTED_BY_TIME: &str = "Approval timeout, auto-rejected";
 const APPROVED_BY_TIME: &str = "Approval timeout, auto-approved";
 
@@ -212,9 +214,13 @@ impl Approvals {
     pub fn answered(&mut self, key: &str, answer: &Answer, out: &mut Outbox) {
         let Some((n, "notify")) = parse(key) else { return };
         let Some(entry) = self.entries.get_mut(&n) else { return };
-        entry.request.notified = answer.is_ok();
-        let error = answer.as_ref().err().map(|why| why.message.clone());
-        out.note(NoteKind::ApprovalNotified, json!({ "id": entry.request.id, "ok": answer.is_ok(), "error": error }));
+        let error = match answer {
+            Ok(said) if *said == told_nobody() => Some(NOBODY_TO_TELL.to_owned()),
+            Ok(_) => None,
+            Err(why) => Some(why.message.clone()),
+        };
+        entry.request.notified = error.is_none();
+        out.note(NoteKind::ApprovalNotified, json!({ "id": entry.request.id, "ok": error.is_none(), "error": error }));
     }
 
     /// Whether the proposal may start as it stands now.

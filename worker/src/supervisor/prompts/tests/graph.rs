@@ -42,6 +42,7 @@ fn pydantask() -> GraphRules {
         Authority::UpdateStatus,
         Authority::MarkFinal,
         Authority::Feedback,
+        Authority::Finish,
     ];
     GraphRules {
         planning: Planning::Llm,

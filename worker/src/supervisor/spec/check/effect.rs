@@ -14,12 +14,11 @@ use super::Check;
 use crate::supervisor::fields::FieldError;
 
 /// Read in every run.
-const ALL: [&str; 21] = [
+const ALL: [&str; 20] = [
     "kind",
     "name",
     "preset",
     "objective",
-    "authority",
     "agents",
     "via",
     "planner",
@@ -37,7 +36,8 @@ const ALL: [&str; 21] = [
     "review.park_exit",
     "dispatch.selection",
 ];
-const GRAPH: [&str; 33] = [
+const GRAPH: [&str; 34] = [
+    "authority",
     "seed_plan",
     "planning.mode",
     "planning.strategy",

@@ -149,7 +149,11 @@ fn stanza(value: &Value, spec: &mut Mapping, warnings: &mut Vec<String>) -> Resu
     spec.insert("planning".to_owned(), planning.into());
     let prompt = fields.text("special_instructions")?.unwrap_or_default();
     let model = model(fields.value("model"), "supervisor.model")?;
-    spec.insert("supervisor".to_owned(), json!({ "system_prompt": prompt, "model": model }));
+    // CUG-16: whoever plans, decides and sums up is the supervisor.
+    let jobs: &[&str] = if structured { &["supervisor", "planner", "synthesizer"] } else { &["supervisor"] };
+    for job in jobs {
+        spec.insert((*job).to_owned(), json!({ "system_prompt": prompt, "model": model }));
+    }
     Ok(())
 }
 

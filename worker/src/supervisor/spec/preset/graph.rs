@@ -99,6 +99,8 @@ pub(super) fn flow_coordinator(spec: &mut SupervisorSpec) {
     spec.review.scope = ReviewScope::None;
     spec.planning.replan = false;
     spec.run_loop.max_iterations = 1;
+    // FSC-02: with `retry`, tries are the worker's own.
+    spec.failure.tries = 1;
     spec.synthesis.mode = SynthesisMode::Merge;
     spec.authority = vec![Authority::Synthesize];
 }

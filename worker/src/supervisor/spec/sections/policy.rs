@@ -63,6 +63,23 @@ impl PolicyKind {
 }
 
 impl Policy {
+    /// A policy of this kind that says nothing yet.
+    pub fn new(kind: PolicyKind, name: &str) -> Self {
+        Policy {
+            id: None,
+            name: name.to_owned(),
+            kind,
+            triggers: Vec::new(),
+            response: None,
+            guidance: None,
+            delegations: Vec::new(),
+            tools: Vec::new(),
+            guide: None,
+            message: None,
+            template: None,
+            instructions: None,
+        }
+    }
     /// What it must have and has not.
     pub fn missing(&self) -> Option<&'static str> {
         match self.kind {

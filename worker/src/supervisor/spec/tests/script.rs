@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Call, Purpose};
-use crate::supervisor::spec::{Script, ScriptFailure, ScriptRule, Span, SupervisorSpec, answer, read_spec};
+use crate::supervisor::spec::{
+    Script, ScriptFailure, ScriptRule, Span, SupervisorSpec, answer, read_spec, told_nobody,
+};
 
 fn script(rules: &str) -> Script {
     let text: String = rules.lines().map(|line| format!("  {line}\n")).collect();
@@ -90,7 +92,7 @@ fn without_a_rule_nothing_is_answered() {
                 | Purpose::EmitProgress
         );
         match answer(&none, &call).result {
-            Ok(answer) => assert!(told && answer == json!({}), "{purpose:?}: {answer}"),
+            Ok(answer) => assert!(told && answer == told_nobody(), "{purpose:?}: {answer}"),
             Err(why) => {
                 let fits = if purpose == Purpose::ExecuteWorker { "agent: ann" } else { "round: 4" };
                 let purpose = purpose.as_str();

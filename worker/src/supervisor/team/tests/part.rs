@@ -62,10 +62,10 @@ fn an_agent_is_welcomed_before_its_first_call() {
     ended(&mut team, b, Value::Null, &mut out);
     team.closed(true, &mut out);
     assert_eq!(
-        team.query("registry_stats", &Value::Null).unwrap(),
+        team.query("registry_stats", &Value::Null, bosun_engine::Timestamp(0)).unwrap(),
         json!({ "total": 3, "active": 0, "completed": 2, "failed": 1 })
     );
-    let list = team.query("listTeamAgents", &Value::Null).unwrap();
+    let list = team.query("listTeamAgents", &Value::Null, bosun_engine::Timestamp(0)).unwrap();
     assert_eq!(list[1], json!({ "AgentID": "agent-b", "Role": "analyst", "Status": "failed" }));
 }
 
@@ -90,7 +90,10 @@ fn messages_are_in_the_context_until_the_task_is_done() {
     team.signaled("mailbox_v1", &json!({ "From": "a", "To": "b", "Content": "five" }), &mut out);
     ended(&mut team, &task("b", &[]), json!("done"), &mut out);
     assert_eq!(shown(&mut team, &mut out), ["five"]);
-    assert_eq!(team.query("getMailbox", &Value::Null).unwrap().as_array().unwrap().len(), 8);
+    assert_eq!(
+        team.query("getMailbox", &Value::Null, bosun_engine::Timestamp(0)).unwrap().as_array().unwrap().len(),
+        8
+    );
 }
 
 /// SHN-26, SHN-70: who depends on the recruiting task waits for the recruit; the run waits too, and its result comes
@@ -185,10 +188,20 @@ fn queries_change_nothing() {
     team.context(&task("a", &[]), &mut out);
     let before = team.clone();
     let root = team.registry.list_all()[0].instance_id.clone();
-    assert_eq!(team.query("findTeamAgentsByRole", &json!({ "role": "analyst" })).unwrap().as_array().unwrap().len(), 1);
-    assert_eq!(team.query("findTeamAgentsByRole", &json!("nobody")).unwrap(), json!([]));
-    assert_eq!(team.query("list_children", &json!({ "parent": root })).unwrap()[0]["name"], "agent-a");
-    assert_eq!(team.query("get_depth", &json!(root)).unwrap(), 0);
-    assert_eq!(team.query("mailbox_counts", &Value::Null).unwrap()["kept"], 1);
-    assert_eq!((team.query("get_plan", &Value::Null), team), (None, before));
+    assert_eq!(
+        team.query("findTeamAgentsByRole", &json!({ "role": "analyst" }), bosun_engine::Timestamp(0))
+            .unwrap()
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    assert_eq!(team.query("findTeamAgentsByRole", &json!("nobody"), bosun_engine::Timestamp(0)).unwrap(), json!([]));
+    assert_eq!(
+        team.query("list_children", &json!({ "parent": root }), bosun_engine::Timestamp(0)).unwrap()[0]["name"],
+        "agent-a"
+    );
+    assert_eq!(team.query("get_depth", &json!(root), bosun_engine::Timestamp(0)).unwrap(), 0);
+    assert_eq!(team.query("mailbox_counts", &Value::Null, bosun_engine::Timestamp(0)).unwrap()["kept"], 1);
+    assert_eq!((team.query("get_plan", &Value::Null, bosun_engine::Timestamp(0)), team), (None, before));
 }
