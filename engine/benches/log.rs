@@ -1,5 +1,6 @@
 //! What a durable turn costs beside a plain file append + fdatasync of the same bytes (engine.md F03), and what parked
-//! runs cost to recover (F06). `cargo bench -p bosun-engine --bench log [-- parked 100000]`
+//! runs cost to recover (F06), and what an open costs that reads all of a large log. `cargo bench -p bosun-engine --bench
+//! log [-- parked 100000 | open 512]`
 //!
 //! Medians of rounds in which both are measured in turn, so that a slow moment of the disk hits both.
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench measures real time")]
@@ -19,6 +20,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["recover", dir] => recover(Path::new(dir)),
+        ["open", mib] => opening(mib.parse().expect("open takes a number of MiB")),
         ["parked", count] => parked(count.parse().expect("parked takes a number of runs")),
         _ => {
             for turns in [1, 8, 64, 256] {
@@ -133,6 +135,51 @@ fn parked(count: u64) {
     let child = std::env::current_exe().expect("this program");
     let status = std::process::Command::new(child).arg("recover").arg(&dir).status();
     assert!(status.expect("a child process").success());
+}
+
+/// A log of so many MiB, half of it in groups beside the database, opened after a clean end and after a kill.
+fn opening(mib: u64) {
+    let home = tempfile::tempdir_in(".").expect("a directory on the disk to be measured");
+    let dir = home.path().join("data");
+    let options = JournalOptions { log_keep_bytes: u64::MAX, ..JournalOptions::default() };
+    let open = || {
+        let begun = Instant::now();
+        let medium = SledLog::open(&dir, SledOptions::default()).expect("the log opens");
+        let medium_open = begun.elapsed();
+        let journal = Journal::open(Arc::new(medium), options.clone()).expect("the journal opens");
+        (journal, medium_open, begun.elapsed())
+    };
+    let (journal, ..) = open();
+    let (mut bytes, mut run) = (0, 0);
+    while bytes < mib << 20 {
+        // Short groups stay in the database, long ones go to files of their own.
+        let short: Vec<Turn> = (run..run + 20).map(start).collect();
+        let long: Vec<Turn> = (run + 20..run + 60).map(start).collect();
+        bytes += journal.commit(&short).expect("a group").bytes + journal.commit(&long).expect("a group").bytes;
+        run += 60;
+    }
+    let tell = |what: &str, journal: &Journal, medium: Duration, all: Duration| {
+        let info = journal.info();
+        let per_gib = all.as_secs_f64() * (1 << 30) as f64 / info.bytes_on_disk as f64;
+        let disk = info.bytes_on_disk >> 20;
+        println!(
+            "{what}: {} groups, {disk} MiB on disk: log {medium:.2?}, all {all:.2?}, {per_gib:.2} s/GiB",
+            info.groups
+        );
+    };
+    // Without a checkpoint or a snapshot, as a kill leaves it: the files of a copy.
+    journal.checkpoint().expect("a checkpoint");
+    let copied = std::process::Command::new("cp").arg("-a").arg(&dir).arg(home.path().join("killed")).status();
+    assert!(copied.expect("a copy").success());
+    journal.close().expect("an end");
+    drop(journal);
+    let (journal, medium, all) = open();
+    tell("after a clean end", &journal, medium, all);
+    drop(journal);
+    std::fs::remove_dir_all(&dir).expect("the first");
+    std::fs::rename(home.path().join("killed"), &dir).expect("the copy");
+    let (journal, medium, all) = open();
+    tell("after a kill", &journal, medium, all);
 }
 
 fn recover(dir: &Path) {

@@ -8,12 +8,11 @@
 #![expect(clippy::disallowed_methods, reason = "edge: reads of the log leave the async threads")]
 
 mod reading;
+mod store;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::activity::TaskToken;
-use crate::log::{BackupReport, Housekeeping, StoreInfo, VerifyReport};
 use crate::machine::Fork;
 use crate::request::*;
 use crate::service::{Answered, Closed, Hurry, Message, Reply, RunRef, Shared, StartThen};
@@ -107,9 +106,15 @@ impl Client {
         wrong.map_or(Ok(()), |why| Err(Rejection::Invalid { what: "start request".into(), why }))
     }
 
+    /// On a full disk nothing new is begun (engine.md G5); what runs may go on.
+    fn check_space(&self) -> Result<(), Rejection> {
+        self.shared.journal.low_on_space().map_or(Ok(()), |why| Err(Rejection::StorageFull { why }))
+    }
+
     /// Starts a workflow execution (engine.md E01).
     pub async fn start(&self, start: StartWorkflow) -> Result<Started, Rejection> {
         self.check_start(&start)?;
+        self.check_space()?;
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
         self.ask("start", &namespace, &workflow_id, |reply| Message::Start {
             run_id: self.shared.new_run_id(),
@@ -131,6 +136,9 @@ impl Client {
                 ForkChange::Outcome { outcome: Err(_), .. } => {}
             }
         }
+        if !request.dry_run {
+            self.check_space()?;
+        }
         let turns = match std::mem::replace(&mut request.source, ForkSource::History(Vec::new())) {
             ForkSource::Run(target) => self.turns(&target).await?,
             ForkSource::History(turns) => turns,
@@ -146,6 +154,7 @@ impl Client {
     /// Signals the open run of the workflow id, or starts one and signals it, atomically (engine.md E12).
     pub async fn signal_with_start(&self, start: StartWorkflow, signal: SignalRequest) -> Result<Started, Rejection> {
         self.check_start(&start)?;
+        self.check_space()?;
         self.check_payload(&signal.input)?;
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
         self.ask("signal-with-start", &namespace, &workflow_id, |reply| Message::Start {
@@ -165,6 +174,7 @@ impl Client {
         update: UpdateRequest,
     ) -> Result<(Started, UpdateOutcome), Rejection> {
         self.check_start(&start)?;
+        self.check_space()?;
         self.check_payload(&update.input)?;
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
         let hurry = Hurry::new(&self.shared);
@@ -377,28 +387,6 @@ impl Client {
         self.resolve(target)?;
         let why = "messages that it sent have not arrived yet; ask again".to_owned();
         Err(Rejection::Invalid { what: format!("delete of run {run}"), why })
-    }
-
-    /// Does now what a worker does now and then: checkpoints, archives, deletes runs past retention, collects blobs; a
-    /// bounded piece of each (engine.md E32).
-    pub async fn housekeep(&self) -> Result<Housekeeping, Rejection> {
-        self.read(crate::service::housekeep).await
-    }
-
-    /// Checks everything that is stored (engine.md E38).
-    pub async fn verify(&self) -> Result<VerifyReport, Rejection> {
-        self.admit_reading("verify", None)?;
-        self.read(|shared| Ok(shared.journal.verify())).await
-    }
-    /// Copies a consistent prefix of the log to a new directory, while work goes on (engine.md E38, G10).
-    pub async fn backup(&self, directory: &Path) -> Result<BackupReport, Rejection> {
-        self.admit_reading("backup", None)?;
-        let directory = directory.to_owned();
-        self.read(move |shared| shared.journal.backup(&directory)).await
-    }
-    pub async fn store_info(&self) -> Result<StoreInfo, Rejection> {
-        self.admit_reading("store-info", None)?;
-        self.read(|shared| Ok(shared.journal.info())).await
     }
 }
 

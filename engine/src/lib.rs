@@ -19,5 +19,5 @@ pub use activity::*;
 pub use client::Client;
 pub use filter::{Filter, FilterError};
 pub use request::*;
-pub use service::{DataDirectory, Health, Interceptor, StartError, Worker, WorkerOptions};
+pub use service::{DataDirectory, Health, Interceptor, Retention, RetentionInfo, StartError, Worker, WorkerOptions};
 pub use vocabulary::*;

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bosun_engine::Started;
 use bosun_tests::harness::crash::{Outcome, READY_MAX};
 use bosun_tests::harness::faults::SmallDisk;
+use bosun_tests::harness::http::{Http, Reply};
 use bosun_tests::harness::ledger::Ledger;
 use bosun_tests::harness::load::{Load, Shape};
 use bosun_tests::harness::process::{Program, REQUEST_MAX, WorkerProcess};
-use bosun_tests::harness::{count_from_env, say};
+use bosun_tests::harness::{count_from_env, say, workload};
 
 const MIB: u64 = 1 << 20;
 
@@ -27,7 +29,7 @@ fn until_nothing_more_is_acknowledged(ledger: &Ledger, worker: &mut WorkerProces
     }
 }
 
-/// G5: refused, not lost; no hang; with space a restart at the latest has everything.
+/// G5: refused, not lost; no hang; with space again it goes on by itself.
 #[test]
 fn a_full_disk_loses_nothing_and_space_brings_everything_back() {
     fill_up(3);
@@ -40,43 +42,118 @@ fn a_disk_that_is_full_thirty_times_loses_nothing() {
     fill_up(30);
 }
 
+/// How long a worker may take to go on when there is space.
+const RESUME_MAX: Duration = Duration::from_secs(5);
+
+fn is_refused_for_space<T: std::fmt::Debug>(reply: Reply<T>) -> bool {
+    matches!(&reply, Reply::Refused(answer) if answer.status == 507)
+}
+
+fn start(http: &Http, id: &str) -> Reply<Started> {
+    http.start(&workload::mixed(id, 0))
+}
+
+/// New work is refused by name, and what is stored can be read.
+fn refuses_and_reads(http: &Http, ledger: &Ledger, id: &str) {
+    assert!(is_refused_for_space(start(http, id)), "a start on a full disk");
+    assert_eq!((http.healthz().unwrap(), http.readyz().unwrap()), (200, 503));
+    if let Some(known) = ledger.workflows().first() {
+        http.history(known).unwrap();
+    }
+}
+
+/// Waits until new work is taken again, by the same process.
+fn goes_on(http: &Http, worker: &mut WorkerProcess, id: &str) -> Duration {
+    let began = Instant::now();
+    while !matches!(start(http, id), Reply::Acknowledged(_)) {
+        assert!(worker.wait(Duration::ZERO).unwrap().is_none(), "it has ended:\n{}", worker.said());
+        assert!(began.elapsed() < RESUME_MAX, "it does not go on:\n{}", worker.said());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    began.elapsed()
+}
+
 fn fill_up(fills: u32) {
     let Some(disk) = SmallDisk::require_or_explain(8 * MIB) else { return };
     let safe = tempfile::tempdir().unwrap();
     let ledger = Arc::new(Ledger::create(&safe.path().join("ledger.jsonl")).unwrap());
     let program = Program::bosun_worker().unwrap();
     let data = disk.dir().join("data");
-    let (mut outcome, mut restarts) = (Outcome::default(), 0);
     let fills = count_from_env("BOSUN_FILLS", fills);
+    let mut slowest = Duration::ZERO;
+    let (mut worker, http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
     for fill in 0..fills {
         let size = (8 + 56 * u64::from(fill)) * MIB;
         disk.resize(size).unwrap();
-        let recovered = outcome.recover(&program, &data).unwrap();
-        let (mut worker, http) = recovered.unwrap_or_else(|| panic!("{}", outcome.unopenable[0]));
         let shape = Shape { prefix: format!("d{fill}"), large_bytes: 20 << 10, ..Shape::default() };
         let load = Load::start(ledger.clone(), shape);
         load.worker_is(&http.endpoint);
         std::thread::sleep(Duration::from_millis(300));
         disk.fill().unwrap();
         until_nothing_more_is_acknowledged(&ledger, &mut worker);
-        let slowest = load.slowest_request();
-        assert!(slowest < REQUEST_MAX, "a request took {slowest:?} on a full disk");
-        load.stop().unwrap();
+        refuses_and_reads(&http, &ledger, &format!("refused-{fill}"));
         disk.free().unwrap();
         disk.resize(size + 56 * MIB).unwrap();
-        // It may go on by itself; if not, a restart must do.
-        let http = if http.readyz().is_ok_and(|status| status == 200) {
-            http
-        } else {
-            restarts += 1;
-            worker.kill().unwrap();
-            worker = WorkerProcess::spawn(&program, &data).unwrap();
-            worker.wait_ready(READY_MAX).unwrap()
-        };
+        slowest = slowest.max(goes_on(&http, &mut worker, &format!("again-{fill}")));
+        load.stop().unwrap();
         let mut after = Outcome::default();
         after.compare(&http, &ledger).unwrap();
         after.assert_clean(&format!("full disk, round {fill}"));
-        worker.kill().unwrap();
     }
-    say(&format!("full disk: {fills} times, {restarts} restarts, {} acknowledged", ledger.acknowledged_count()));
+    worker.kill().unwrap();
+    let mut outcome = Outcome::default();
+    let (mut worker, http) = outcome.recover(&program, &data).unwrap().unwrap();
+    outcome.compare(&http, &ledger).unwrap();
+    outcome.assert_clean("full disk, after a kill");
+    worker.kill().unwrap();
+    let acknowledged = ledger.acknowledged_count();
+    say(&format!("full disk: {fills} times, goes on after {slowest:?} at most, {acknowledged} acknowledged"));
+}
+
+/// G5: a worker that is started on a full disk serves what is stored, and goes on when there is space.
+#[test]
+fn a_worker_starts_on_a_full_disk() {
+    let Some(disk) = SmallDisk::require_or_explain(16 * MIB) else { return };
+    let safe = tempfile::tempdir().unwrap();
+    let ledger = Arc::new(Ledger::create(&safe.path().join("ledger.jsonl")).unwrap());
+    let program = Program::bosun_worker().unwrap();
+    let data = disk.dir().join("data");
+    let (mut worker, http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    let load = Load::start(ledger.clone(), Shape { workflows_max: 3, ..Shape::default() });
+    load.worker_is(&http.endpoint);
+    load.finish().unwrap();
+    // Some deaths in the middle of a turn would be noted; that fails too.
+    worker.kill().unwrap();
+    disk.fill().unwrap();
+    let (mut worker, http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    refuses_and_reads(&http, &ledger, "refused");
+    let mut outcome = Outcome::default();
+    outcome.compare(&http, &ledger).unwrap();
+    outcome.assert_clean("started on a full disk");
+    disk.free().unwrap();
+    goes_on(&http, &mut worker, "again");
+    worker.terminate().unwrap();
+    assert_eq!(worker.wait(REQUEST_MAX).unwrap().and_then(|status| status.code()), Some(0), "{}", worker.said());
+}
+
+/// Too few file handles are no failure of the storage: connections leave some for the log.
+#[test]
+fn connections_leave_file_handles_for_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let few = ["sh", "-c", "ulimit -n 96; exec \"$@\"", "sh"].map(std::ffi::OsString::from);
+    let program = Program::bosun_worker().unwrap().wrapped(few.into());
+    let (mut worker, http) = WorkerProcess::start(&program, &dir.path().join("data"), READY_MAX).unwrap();
+    start(&http, "first").acknowledged().unwrap();
+    let crowd: Vec<_> = (0..300).filter_map(|_| std::net::TcpStream::connect(&http.endpoint.address).ok()).collect();
+    assert!(crowd.len() >= 100, "{} connections", crowd.len());
+    for n in 0..40 {
+        let mut request = workload::mixed(&format!("w{n}"), 0);
+        // Large ones open files of their own.
+        request.memo.insert("large".into(), bosun_engine::Payload::encode(&format!("{n}").repeat(50_000)).unwrap());
+        http.start(&request).acknowledged().unwrap();
+    }
+    assert!(worker.wait(Duration::ZERO).unwrap().is_none(), "{}", worker.said());
+    assert_eq!(http.healthz().unwrap(), 200);
+    drop(crowd);
+    worker.kill().unwrap();
 }

@@ -11,6 +11,7 @@ mod kill;
 #[path = "../../engine/tests/worker/kit.rs"]
 #[expect(dead_code, reason = "other tests of the engine use the rest")]
 mod kit;
+mod opening;
 mod own_end;
 mod poison;
 mod power_cut;

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::capability::at_rest::StoreKeys;
 use crate::capability::owner::Guards;
+pub use crate::store_work::StoreWork;
 
 /// Why a call has no answer: the engine refused it, or it never reached the engine.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -152,6 +153,11 @@ pub enum OpenError {
     /// A key of the store is not given. Nothing was touched.
     #[error("{0}")]
     MissingKey(String),
+    /// What was asked for cannot be done; nothing was touched.
+    #[error("{0}")]
+    Refused(String),
+    #[error("{0}")]
+    Full(String),
     #[error("{0}")]
     Failed(String),
 }
@@ -177,6 +183,10 @@ pub trait OpenEngine: Send + Sync {
     fn open<'a>(&'a self, data: &'a Path, purpose: &'a Purpose) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>>;
     /// The histories of a data directory that nobody holds. Starts no engine and carries no run on.
     fn histories<'a>(&'a self, data: &'a Path) -> BoxFuture<'a, Result<Arc<dyn Histories>, OpenError>>;
+    /// Does something with a directory as a whole that nobody holds, and says what was done. Starts no engine.
+    fn store_work<'a>(&'a self, _: &'a Path, _: &'a StoreWork) -> BoxFuture<'a, Result<Value, OpenError>> {
+        Box::pin(async { Err(OpenError::Refused("this program has no stores".into())) })
+    }
     /// Where the keys of stores are, for whatever is opened from now on.
     fn set_keys(&self, _: StoreKeys) {}
     /// The workflow code of this program.

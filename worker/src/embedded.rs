@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bosun_engine::log::{FindingClass, Log, SledLog, SledOptions, StorageError, StoreInfo, StoreReader, VerifyReport};
+use bosun_engine::log::{Log, SledLog, SledOptions, StorageError, StoreReader};
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use futures_util::StreamExt;
@@ -23,6 +23,8 @@ use crate::capability::at_rest::{self, AtRest, StoreKeys};
 use crate::capability::leaks::Leaks;
 use crate::capability::owner::Guards;
 use crate::closed_directory::{ClosedDirectory, is_store};
+use crate::store_reports::{info_json, retention_json, verify_json};
+use crate::store_work::{self, StoreWork};
 
 /// Completes the activities once the data directory is held.
 pub type AtOpen = Arc<dyn Fn(&Opening<'_>, &mut ActivityRegistry) -> Result<(), String> + Send + Sync>;
@@ -63,6 +65,18 @@ impl OpenEngine for Registries {
             Ok(Arc::new(ClosedDirectory::open(data, at_rest.codec).await?) as Arc<dyn Histories>)
         })
     }
+    fn store_work<'a>(&'a self, data: &'a Path, work: &'a StoreWork) -> BoxFuture<'a, Result<Value, OpenError>> {
+        Box::pin(async move {
+            if !is_store(data) && *work != StoreWork::Assess && !matches!(work, StoreWork::Salvage { .. }) {
+                return Err(OpenError::Missing(data.to_owned()));
+            }
+            let at_rest = if work.needs_keys() { self.at_rest(data).await? } else { AtRest::default() };
+            let (data, work) = (data.to_owned(), work.clone());
+            // It reads and writes files.
+            let done = tokio::task::spawn_blocking(move || store_work::carry_out(&data, &work, &at_rest)).await;
+            done.unwrap_or_else(|why| Err(OpenError::Failed(format!("the work on the store panicked: {why}"))))
+        })
+    }
     fn set_keys(&self, keys: StoreKeys) {
         *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
     }
@@ -83,11 +97,23 @@ impl Registries {
         Ok(at_rest)
     }
 
-    fn open_now(mut self, data: &Path, purpose: Purpose, at_rest: AtRest) -> Result<Arc<dyn Engine>, OpenError> {
+    fn open_now(self, data: &Path, purpose: Purpose, at_rest: AtRest) -> Result<Arc<dyn Engine>, OpenError> {
         let data = std::path::absolute(data).map_err(|why| OpenError::Failed(why.to_string()))?;
         if matches!(purpose, Purpose::Visit { create: false } | Purpose::Look) && !is_store(&data) {
             return Err(OpenError::Missing(data));
         }
+        let isolate = matches!(&purpose, Purpose::Work { guards, .. } if guards.store.isolate);
+        match self.clone().open_store(&data, purpose.clone(), &at_rest) {
+            Err(OpenError::Corrupt(why)) if isolate => {
+                store_work::isolate(&data, &why)?;
+                self.open_store(&data, purpose, &at_rest)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_store(mut self, data: &Path, purpose: Purpose, at_rest: &AtRest) -> Result<Arc<dyn Engine>, OpenError> {
+        let data = data.to_owned();
         let log = log_for(&data, &purpose).map_err(|why| open_error(&data, why))?;
         let looks = purpose == Purpose::Look;
         if !looks {
@@ -100,6 +126,7 @@ impl Registries {
         match purpose {
             Purpose::Work { slots, queues, guards } => {
                 options.memory = guards.memory.unwrap_or(options.memory);
+                options.retention = guards.store.retention.clone();
                 let opening = Opening { data: &data, guards: &guards };
                 for at_open in &self.at_open {
                     at_open(&opening, &mut self.activities).map_err(OpenError::Failed)?;
@@ -132,24 +159,6 @@ impl Registries {
     }
 }
 
-/// Saves what is whole of a damaged data directory in a new one.
-pub(crate) fn salvage(source: &Path, target: &Path) -> Result<Value, OpenError> {
-    let report = bosun_engine::log::salvage(source, target, None).map_err(|why| open_error(source, why))?;
-    let held: Vec<Value> = report.held.iter().map(|(run, why)| json!({ "run_id": run, "why": why })).collect();
-    Ok(json!({
-        "from": source,
-        "to": target,
-        "instance": hex(&report.instance),
-        "groups": report.groups,
-        "groups_lost": report.groups_lost,
-        "runs_whole": report.runs_whole,
-        "runs_held": held,
-        "runs_lost": report.runs_lost,
-        "blobs": report.blobs,
-        "damage": report.damage,
-    }))
-}
-
 fn log_for(data: &Path, purpose: &Purpose) -> Result<Arc<dyn Log>, StorageError> {
     Ok(match purpose {
         Purpose::Look => Arc::new(StoreReader::open(data)?.forgetting()),
@@ -160,7 +169,13 @@ fn log_for(data: &Path, purpose: &Purpose) -> Result<Arc<dyn Log>, StorageError>
 pub(crate) fn open_error(data: &Path, why: StorageError) -> OpenError {
     match why {
         StorageError::Locked { .. } => OpenError::Locked(data.to_owned()),
-        StorageError::Corrupt { .. } | StorageError::NotADatabase { .. } => OpenError::Corrupt(why.to_string()),
+        StorageError::Taken { .. } | StorageError::ReadOnly { .. } | StorageError::NetworkFilesystem { .. } => {
+            OpenError::Refused(why.to_string())
+        }
+        StorageError::Full { .. } | StorageError::NoRoom { .. } => OpenError::Full(why.to_string()),
+        StorageError::Corrupt { .. } | StorageError::NotSound { .. } | StorageError::NotADatabase { .. } => {
+            OpenError::Corrupt(why.to_string())
+        }
         StorageError::FormatTooNew { .. } => OpenError::Unsupported(why.to_string()),
         other => OpenError::Failed(other.to_string()),
     }
@@ -303,7 +318,7 @@ impl Backend for Embedded {
             let report = self.client.backup(&to).await?;
             if let Some(store) = &self.store {
                 let copied = AtRest::copy(&store.data, &to);
-                copied.map_err(|why| Rejection::StorageFailed { why: why.to_string() })?;
+                copied.map_err(|why| Rejection::StorageError { why: why.to_string() })?;
             }
             Ok(json!({
                 "to": to,
@@ -321,6 +336,7 @@ impl Backend for Embedded {
             let mut info = info_json(&self.client.store_info().await?);
             if let Some(store) = &self.store {
                 let keys = at_rest::needed(&store.data).unwrap_or_default();
+                info["retention"] = retention_json(&self.client.retention());
                 info["encryption"] = json!({ "writes_with": store.writes_with, "needs_keys": keys });
             }
             Ok(info)
@@ -335,59 +351,6 @@ impl Backend for Embedded {
         };
         Box::pin(async move { Ok(health) })
     }
-}
-
-fn verify_json(report: &VerifyReport) -> Value {
-    let findings: Vec<Value> = report
-        .findings
-        .iter()
-        .map(|finding| {
-            json!({
-                "class": class_name(finding.class),
-                "file": finding.file,
-                "group": finding.group,
-                "run_id": finding.run,
-                "offset": finding.offset,
-                "detail": finding.detail,
-            })
-        })
-        .collect();
-    json!({
-        "ok": report.is_sound(),
-        "groups": report.groups,
-        "turns": report.turns,
-        "runs": report.runs,
-        "segments": report.segments,
-        "blobs": report.blobs,
-        "findings": findings,
-    })
-}
-
-fn class_name(class: FindingClass) -> &'static str {
-    match class {
-        FindingClass::Group => "group",
-        FindingClass::Chain => "chain",
-        FindingClass::History => "history",
-        FindingClass::Archive => "archive",
-        FindingClass::Blob => "blob",
-        FindingClass::Payload => "payload",
-        FindingClass::Anchor => "anchor",
-        FindingClass::Index => "index",
-    }
-}
-
-fn info_json(info: &StoreInfo) -> Value {
-    json!({
-        "instance": hex(&info.instance),
-        "format": info.format,
-        "first_group": info.first_group,
-        "last_group": info.last_group,
-        "groups": info.groups,
-        "log_bytes": info.log_bytes,
-        "bytes_on_disk": info.bytes_on_disk,
-        "runs_open": info.runs_open,
-        "runs_closed": info.runs_closed,
-    })
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ pub mod harvest;
 pub mod scene;
 #[cfg(test)]
 pub(crate) mod stage;
+mod store_reports;
+mod store_work;
 pub mod supervisor;
 
 pub use app::App;

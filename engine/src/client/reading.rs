@@ -13,7 +13,7 @@ use crate::filter::Filter;
 use crate::log::StorageError;
 use crate::request::*;
 use crate::seeded::{self, Bug};
-use crate::service::{Health, Shared};
+use crate::service::{Health, Shared, refusal_of_reading};
 use crate::vocabulary::*;
 
 impl Client {
@@ -26,7 +26,7 @@ impl Client {
         let not_found = || Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id };
         // An entry that cannot be read (damage, a missing key) is not the same as none.
         let found = self.shared.journal.find(target);
-        found.map_err(|why| Rejection::StorageFailed { why: why.to_string() })?.ok_or_else(not_found)
+        found.map_err(|why| refusal_of_reading(&why))?.ok_or_else(not_found)
     }
 
     /// Whether the run, or the chain of runs that it begins, has ended durably.
@@ -45,8 +45,8 @@ impl Client {
     ) -> Result<T, Rejection> {
         let shared = self.shared.clone();
         match tokio::task::spawn_blocking(move || read(&shared)).await {
-            Ok(result) => result.map_err(|error| Rejection::StorageFailed { why: error.to_string() }),
-            Err(error) => Err(Rejection::StorageFailed { why: format!("the reading task ended: {error}") }),
+            Ok(result) => result.map_err(|error| refusal_of_reading(&error)),
+            Err(error) => Err(Rejection::StorageError { why: format!("the reading task ended: {error}") }),
         }
     }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::chain::ChainHash;
 use super::error::StorageError;
+use super::private;
 use super::sled_format::source::Source;
 use crate::vocabulary::GroupSeq;
 
@@ -86,7 +87,7 @@ impl AnchorFile {
     /// Writes an empty anchor (`last` 0) of a new data directory, durably but for the directory entry.
     pub(crate) fn create(path: &Path, instance: [u8; 16]) -> Result<(), StorageError> {
         let io = |why: std::io::Error| StorageError::io("create", path, &why);
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(io)?;
+        let file = private::create(path).map_err(io)?;
         let slot = encode_slot(&instance, &Anchor { last: GroupSeq(0), chain: ChainHash::origin(&instance) });
         file.write_all_at(&slot, SECOND_SLOT_AT).map_err(io)?;
         file.write_all_at(&slot, 0).map_err(io)?;

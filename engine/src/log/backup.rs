@@ -37,7 +37,7 @@ impl Journal {
     pub fn backup(&self, dir: &Path) -> Result<BackupReport, StorageError> {
         if DataDir::new(dir).identify()?.is_some() {
             let detail = "it holds a store already; choose a new directory for the backup".into();
-            return Err(StorageError::NotADatabase { dir: dir.to_owned(), detail });
+            return Err(StorageError::Taken { dir: dir.to_owned(), detail });
         }
         let _maintenance = self.maintenance();
         let (tail, trimmed) = {
@@ -61,6 +61,8 @@ impl Journal {
             target.sync(tail)?;
         }
         target.settle_anchor()?;
+        // What a salvage holds is held in every copy.
+        DataDir::new(dir).write_held(&self.medium.held()?)?;
         Ok(report)
     }
 
@@ -118,7 +120,7 @@ impl Journal {
             unsynced += value.len();
             report.bytes += value.len() as u64;
             // A damaged group must not spread into backups unnoticed.
-            let group = Group::parse(seq, value, &file)?;
+            let group = Group::stored(&*self.medium, seq, value)?;
             if unsynced > BATCH {
                 target.sync(Anchor { last: seq, chain: group.chain() })?;
                 unsynced = 0;

@@ -4,13 +4,15 @@
 //! proves its content, so a damaged one is never taken for the payload. The same bytes are stored once. Who refers to a
 //! blob, and when it may go, is known to the journal, not here.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::error::StorageError;
 use super::files::sync_dir;
+use super::private;
+use super::room::Room;
 use crate::vocabulary::{hex, unhex};
 
 /// The name of a blob: the blake3 hash of its bytes.
@@ -42,11 +44,16 @@ pub(crate) struct BlobFiles {
     /// Directories whose entries this process knows to be durable. A killed process may have left a file whose
     /// directory was never synced.
     synced: Mutex<[bool; 256]>,
+    room: Option<Arc<Room>>,
 }
 
 impl BlobFiles {
     pub(crate) fn open(root: PathBuf) -> Self {
-        BlobFiles { root, synced: Mutex::new([false; 256]) }
+        BlobFiles { root, synced: Mutex::new([false; 256]), room: None }
+    }
+    /// Asks for room before it writes.
+    pub(crate) fn with_room(self, room: Arc<Room>) -> Self {
+        BlobFiles { room: Some(room), ..self }
     }
     pub(crate) fn path(&self, hash: &BlobHash) -> PathBuf {
         self.root.join(hex(&hash.0[..1])).join(hash.to_string())
@@ -67,10 +74,11 @@ impl BlobFiles {
             }
             return Ok(());
         }
-        fs::create_dir_all(dir).map_err(|why| StorageError::io("create", dir, &why))?;
+        private::make_dir(dir).map_err(|why| before_a_change("create", dir, &why))?;
         let temporary = dir.join(format!("{hash}.new"));
-        let written = write_durably(&temporary, bytes)
-            .and_then(|()| fs::rename(&temporary, &path).map_err(|why| StorageError::io("rename", &temporary, &why)));
+        let written = self
+            .write_durably(&temporary, bytes)
+            .and_then(|()| fs::rename(&temporary, &path).map_err(|why| before_a_change("rename", &temporary, &why)));
         if let Err(why) = written {
             // Best effort: the half-written file is of no use, and `blobs` does not list it.
             let _ = fs::remove_file(&temporary);
@@ -83,6 +91,14 @@ impl BlobFiles {
         }
         Ok(())
     }
+    fn write_durably(&self, path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+        let mut file = private::create(path).map_err(|why| before_a_change("create", path, &why))?;
+        if let Some(room) = &self.room {
+            room.claim(&file, path, 0, bytes.len() as u64)?;
+        }
+        file.write_all(bytes).map_err(|why| before_a_change("write", path, &why))?;
+        file.sync_all().map_err(|why| StorageError::io("fsync", path, &why))
+    }
     /// Makes the directory's own entry durable, and what a former process may have left in it.
     fn sync_entry(&self, dir: &Path) -> Result<(), StorageError> {
         sync_dir(dir)?;
@@ -90,7 +106,7 @@ impl BlobFiles {
     }
     pub(crate) fn get(&self, hash: &BlobHash) -> Result<Option<Vec<u8>>, StorageError> {
         let path = self.path(hash);
-        match fs::read(&path) {
+        match private::patiently(|| fs::read(&path)) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(why) if why.kind() == ErrorKind::NotFound => Ok(None),
             Err(why) => Err(StorageError::io("read", &path, &why)),
@@ -121,9 +137,7 @@ impl BlobFiles {
     }
 }
 
-fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
-    let io = |op| move |why: std::io::Error| StorageError::io(op, path, &why);
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(io("create"))?;
-    file.write_all(bytes).map_err(io("write"))?;
-    file.sync_all().map_err(io("fsync"))
+/// Until it is synced and has its name, nothing knows of a blob.
+fn before_a_change(op: &'static str, path: &Path, why: &std::io::Error) -> StorageError {
+    StorageError::io(op, path, why).before_a_change()
 }

@@ -18,6 +18,9 @@ pub enum StorageError {
     Io { op: &'static str, path: PathBuf, kind: io::ErrorKind, message: String },
     #[error("the disk is full: {op} of {} failed: {message}", path.display())]
     Full { op: &'static str, path: PathBuf, message: String },
+    /// There is no room for what was to be written, and nothing was: when there is space, the same may be asked again.
+    #[error("the disk is full: there is no room for {bytes} bytes in {}", path.display())]
+    NoRoom { path: PathBuf, bytes: u64 },
     #[error("{what} in {} is damaged{}: {detail}; `bosun store verify` names every damaged place, `bosun store salvage` saves what is whole", file.display(), place(group, run))]
     Corrupt { what: &'static str, file: PathBuf, group: Option<GroupSeq>, run: Option<RunId>, detail: String },
     #[error(
@@ -27,6 +30,12 @@ pub enum StorageError {
     FormatTooNew { file: PathBuf, found: u32, supported: u32 },
     #[error("{} is not a Bosun data directory: {detail}", dir.display())]
     NotADatabase { dir: PathBuf, detail: String },
+    /// Something would be overwritten. Nothing was written.
+    #[error("{} is taken: {detail}", dir.display())]
+    Taken { dir: PathBuf, detail: String },
+    /// A copy would carry damage on. Nothing was written.
+    #[error("{} is not sound, and is not copied: {why}", dir.display())]
+    NotSound { dir: PathBuf, why: String },
     #[error("the data directory {} cannot be written", dir.display())]
     ReadOnly { dir: PathBuf },
     #[error("{} lies on a network file system ({filesystem}), where neither lock nor fsync can be trusted", dir.display())]
@@ -60,7 +69,22 @@ fn place(group: &Option<GroupSeq>, run: &Option<RunId>) -> impl fmt::Display {
 
 impl StorageError {
     pub fn is_full(&self) -> bool {
-        matches!(self, StorageError::Full { .. })
+        matches!(self, StorageError::Full { .. } | StorageError::NoRoom { .. })
+    }
+    /// Whether the disk is full and nothing was changed.
+    pub fn is_no_room(&self) -> bool {
+        matches!(self, StorageError::NoRoom { .. })
+    }
+    /// A write that lacked space before anything that counts was changed.
+    pub(crate) fn before_a_change(self) -> Self {
+        match self {
+            StorageError::Full { path, .. } => StorageError::NoRoom { path, bytes: 0 },
+            other => other,
+        }
+    }
+    /// Whether something that was stored cannot be read as it was written. The log itself goes on.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, StorageError::Corrupt { .. } | StorageError::NotSound { .. })
     }
     /// Whether the request was at fault, not the disk: nothing was written and the log goes on.
     pub fn is_refusal(&self) -> bool {
@@ -120,6 +144,13 @@ impl StorageError {
     pub(crate) fn at_group(mut self, seq: GroupSeq) -> Self {
         if let StorageError::Corrupt { group, .. } = &mut self {
             group.get_or_insert(seq);
+        }
+        self
+    }
+    /// Names the file that a corruption was found in.
+    pub(crate) fn in_file(mut self, path: PathBuf) -> Self {
+        if let StorageError::Corrupt { file, .. } = &mut self {
+            *file = path;
         }
         self
     }

@@ -9,6 +9,8 @@
 //! groups/        groups that are too long for sled
 //! values/        and other values that are
 //! held           runs that a salvage could not save whole
+//! reserve        room for what must still be written when the disk is full; see `room`
+//! swapping       a new copy takes the place of all this; see `swap`
 //! ```
 //!
 //! The last two came with format 2. A directory of format 1 becomes one of format 2 when something is first written to
@@ -20,12 +22,14 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::FORMAT_VERSION;
 use super::error::StorageError;
 use super::sled_format::source::read_whole;
+use super::{private, swap};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::{RunId, hex, unhex};
 
@@ -81,10 +85,11 @@ impl DataDir {
     /// Takes the directory for this process: its lock, and who it is. A fresh one becomes a new instance, not ready yet.
     pub(crate) fn claim(&self, new_instance: impl FnOnce() -> [u8; 16]) -> Result<(File, Format), StorageError> {
         // A newer format is refused before even the lock file is touched.
-        if self.root.exists() {
+        if self.root.exists() && !swap::is_under_way(self) {
             self.identify()?;
         }
         let lock = self.lock()?;
+        swap::finish(self)?;
         let Some(format) = self.identify()? else {
             let format = Format { instance: new_instance(), version: FORMAT_VERSION, ready: false, held: false };
             self.write_format(format)?;
@@ -102,6 +107,9 @@ impl DataDir {
     pub(crate) fn visit(&self) -> Result<(Option<File>, Format), StorageError> {
         let not = |detail: &str| StorageError::NotADatabase { dir: self.root.clone(), detail: detail.into() };
         let lock = self.hold_to_look()?;
+        if swap::is_under_way(self) {
+            return Err(not("a new copy is taking its place; a worker that starts there completes it"));
+        }
         match self.identify()? {
             Some(format) if format.ready => Ok((lock, format)),
             Some(_) => Err(not("its creation was cut short; a worker that starts there completes it")),
@@ -110,7 +118,7 @@ impl DataDir {
     }
 
     /// Makes the directory if needed, durably, and takes the lock.
-    fn lock(&self) -> Result<File, StorageError> {
+    pub(crate) fn lock(&self) -> Result<File, StorageError> {
         let root = &self.root;
         if let Some(filesystem) = network_filesystem(root) {
             return Err(StorageError::NetworkFilesystem { dir: root.clone(), filesystem });
@@ -123,14 +131,15 @@ impl DataDir {
             _ => StorageError::io("open", path, &why),
         };
         let missing: Vec<&Path> = root.ancestors().take_while(|dir| !dir.exists()).collect();
-        fs::create_dir_all(root).map_err(|why| refused(root, why))?;
+        private::make_dir(root).map_err(|why| refused(root, why))?;
         for made in missing {
             let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
             sync_dir(parent.unwrap_or(Path::new(".")))?;
         }
         let path = root.join("bosun.lock");
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = file.map_err(|why| refused(&path, why))?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = private::open(&path, &options).map_err(|why| refused(&path, why))?;
         self.held(file, &path)
     }
 
@@ -203,7 +212,7 @@ impl DataDir {
         let lines: String = held.iter().map(|(run, why)| format!("{run} {}\n", why.replace('\n', " "))).collect();
         let text = format!("{lines}crc {:08x}\n", crc32fast::hash(lines.as_bytes()));
         let io = |why: std::io::Error| StorageError::io("write", &path, &why);
-        let mut file = File::create(&path).map_err(io)?;
+        let mut file = private::create(&path).map_err(io)?;
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
         sync_dir(&self.root)?;
         self.write_format(Format { held: true, ..format })
@@ -229,11 +238,27 @@ impl DataDir {
         lines.lines().map(|line| entry(line).ok_or_else(corrupt)).collect()
     }
 
+    /// Removes files that were being made when a process died. The directory is held. Answers how many there were.
+    pub(crate) fn remove_leftovers(&self) -> Result<u64, StorageError> {
+        let mut dirs = vec![self.root.clone(), self.sled()];
+        let payloads = fs::read_dir(self.payloads()).into_iter().flatten().flatten();
+        dirs.extend(payloads.map(|entry| entry.path()));
+        let mut removed = 0;
+        for path in dirs.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten().map(|entry| entry.path()) {
+            let half_made = path.extension().is_some_and(|extension| extension == "new" || extension == "generating");
+            if half_made && path.is_file() {
+                fs::remove_file(&path).map_err(|why| StorageError::io("remove", &path, &why))?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
     /// Writes `bosun.format`, durably and at once.
     pub(crate) fn write_format(&self, format: Format) -> Result<(), StorageError> {
         let (path, temporary) = (self.format(), self.root.join("bosun.format.new"));
         let io = |op| move |why: std::io::Error| StorageError::io(op, &self.format(), &why);
-        let mut file = File::create(&temporary).map_err(io("create"))?;
+        let mut file = private::create(&temporary).map_err(io("create"))?;
         file.write_all(print_format(format).as_bytes()).map_err(io("write"))?;
         file.sync_all().map_err(io("fsync"))?;
         fs::rename(&temporary, &path).map_err(io("rename"))?;
@@ -296,7 +321,8 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), StorageError> {
     if seeded::on(Bug::SkipDirFsync) {
         return Ok(());
     }
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|why| StorageError::io("fsync", dir, &why))
+    let synced = private::patiently(|| File::open(dir)?.sync_all());
+    synced.map_err(|why| StorageError::io("fsync", dir, &why))
 }
 
 /// Fsyncs every file and directory below `dir`, and `dir`.

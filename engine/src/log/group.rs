@@ -13,6 +13,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::Log;
 use super::chain::{ChainHash, SetHash};
 use super::error::StorageError;
 use crate::vocabulary::{GroupSeq, RunId, Turn};
@@ -156,6 +157,11 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// A group as a log gave it; what is wrong with it names the file that it lies in.
+    pub(crate) fn stored(medium: &dyn Log, seq: GroupSeq, value: Vec<u8>) -> Result<Group, StorageError> {
+        Self::parse(seq, value, &medium.location()).map_err(|why| why.in_file(medium.file_of(seq)))
+    }
+
     /// Checks version, CRC and sequence. `file` is for the error only.
     pub(crate) fn parse(seq: GroupSeq, value: Vec<u8>, file: &Path) -> Result<Self, StorageError> {
         let corrupt = |detail: String| StorageError::corrupt("commit group", file, detail).at_group(seq);

@@ -52,11 +52,19 @@ impl Journal {
         now: Timestamp,
         retention: &dyn Fn(&Namespace) -> Option<Duration>,
     ) -> Result<Housekeeping, StorageError> {
+        self.housekeep_until(&|namespace| retention(namespace).map(|keep| now.minus(keep)))
+    }
+
+    /// The same, deleting runs of a namespace that closed at a moment or before.
+    pub fn housekeep_until(
+        &self,
+        closed_until: &dyn Fn(&Namespace) -> Option<Timestamp>,
+    ) -> Result<Housekeeping, StorageError> {
         let mut maintenance = self.maintenance();
         self.checkpoint_now()?;
         let mut done = Housekeeping::default();
         self.trim(&mut done)?;
-        self.retire(&mut maintenance, now, retention, &mut done)?;
+        self.retire(&mut maintenance, closed_until, &mut done)?;
         self.collect_blobs(&mut maintenance, &mut done)?;
         Ok(done)
     }
@@ -117,8 +125,7 @@ impl Journal {
     fn retire(
         &self,
         maintenance: &mut Maintenance,
-        now: Timestamp,
-        retention: &dyn Fn(&Namespace) -> Option<Duration>,
+        closed_until: &dyn Fn(&Namespace) -> Option<Timestamp>,
         done: &mut Housekeeping,
     ) -> Result<(), StorageError> {
         let medium = &*self.medium;
@@ -136,7 +143,7 @@ impl Journal {
             });
             let entry = entry.ok_or_else(|| damaged(medium, Shelf::ByStart, "an entry makes no sense".into()));
             let (closed_at, namespace, run) = entry?;
-            if retention(&namespace).is_some_and(|keep| closed_at.plus(keep) <= now) {
+            if closed_until(&namespace).is_some_and(|until| closed_at <= until) {
                 due.push(run);
             }
             last = Some(key);
@@ -147,7 +154,12 @@ impl Journal {
         if more || due.len() == RETENTION_DELETE {
             maintenance.retention_after = last;
         }
-        done.deleted += self.delete_runs(&due)?;
+        let deleted = self.delete_runs(&due)?;
+        if deleted > 0 {
+            let first: Vec<String> = due.iter().take(8).map(ToString::to_string).collect();
+            tracing::info!(deleted, runs = first.join(" "), "closed runs past their retention were deleted");
+        }
+        done.deleted += deleted;
         Ok(())
     }
 
@@ -168,6 +180,28 @@ impl Journal {
             maintenance.blob_byte = maintenance.blob_byte.wrapping_add(1);
         }
         Ok(())
+    }
+
+    /// Looks at every blob, and removes those without a run. Answers how many those were.
+    pub(crate) fn collect_all_blobs(&self) -> Result<u64, StorageError> {
+        let _maintenance = self.maintenance();
+        let mut removed = 0;
+        for first_byte in 0..=u8::MAX {
+            for hash in self.medium.blobs(first_byte)? {
+                removed += u64::from(self.collect_blob(&hash)?);
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Gives the medium an occasion to empty files of values of which little counts.
+    pub(crate) fn sweep_values(&self) -> Result<(), StorageError> {
+        let _maintenance = self.maintenance();
+        let mut writer = self.writer();
+        writer.check()?;
+        let tail = writer.tail();
+        let swept = self.medium.change_shelves(&[]).and_then(|()| self.medium.sync(tail));
+        swept.map_err(|why| writer.poison(why))
     }
 
     /// Removes a blob if no run refers to it. Holds the writer, so that no commit is about to.

@@ -114,6 +114,10 @@ impl Writer {
         self.poisoned.get_or_insert_with(|| why.to_string());
         why
     }
+    /// The same, but for want of room: then nothing was written.
+    fn poison_unless_no_room(&mut self, why: StorageError) -> StorageError {
+        if why.is_no_room() { why } else { self.poison(why) }
+    }
     pub(crate) fn tail(&self) -> Anchor {
         Anchor { last: self.last, chain: self.chain }
     }
@@ -146,6 +150,16 @@ impl Journal {
         Ok(journal)
     }
 
+    /// Whether nothing has failed so far.
+    pub fn is_writable(&self) -> bool {
+        self.writer().check().is_ok()
+    }
+
+    /// Why nothing new should be begun for want of space, if so.
+    pub fn low_on_space(&self) -> Option<String> {
+        self.medium.low_on_space()
+    }
+
     pub fn instance(&self) -> [u8; 16] {
         self.medium.instance()
     }
@@ -168,7 +182,7 @@ impl Journal {
             places.push(self.encode(&mut group, turn, &mut blobs)?);
         }
         for (_, (hash, bytes)) in &blobs {
-            self.medium.put_blob(hash, bytes).map_err(|why| writer.poison(why))?;
+            self.medium.put_blob(hash, bytes).map_err(|why| writer.poison_unless_no_room(why))?;
         }
         let committed = self.append(&mut writer, group)?;
         self.apply(&mut writer, committed.group, turns, &places, blobs)?;
@@ -273,6 +287,9 @@ impl Journal {
         let (value, chain) = group.finish();
         let tail = Anchor { last: seq, chain };
         let mut written = self.medium.append(seq, &value, longest);
+        if let Err(why @ StorageError::NoRoom { .. }) = written {
+            return Err(why);
+        }
         if !seeded::on(Bug::AckBeforeFsync) {
             written = written.and_then(|()| self.medium.sync(tail));
         }

@@ -10,7 +10,7 @@
 //! the groups; in both cases no byte was changed. Values and payloads beside the database are checked when they are
 //! read: nothing ever overwrites them, and a damaged one concerns its run only.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ use super::chain::ChainHash;
 use super::check::check_groups;
 use super::error::StorageError;
 use super::files::{DataDir, Format, sync_dir, sync_tree};
+use super::private;
 use super::sled_format::pages::Pages;
 use super::sled_format::replay::{Replayed, replay};
 use super::sled_format::source::{Source, read_whole};
@@ -113,7 +114,7 @@ fn check_pages(dir: &DataDir, format: Format, pages: &Arc<Pages>) -> Result<Tree
 }
 
 /// sled takes a `conf` that it cannot read for a new directory's.
-fn check_conf(path: &Path) -> Result<(), StorageError> {
+pub(crate) fn check_conf(path: &Path) -> Result<(), StorageError> {
     let bytes = read_whole(path).map_err(|why| match why.kind() {
         ErrorKind::NotFound => StorageError::corrupt("database", path, "it is missing"),
         _ => StorageError::io("read", path, &why),
@@ -188,7 +189,7 @@ fn write_snapshot(dir: &DataDir, table: &Table, torn: &[u64]) -> Result<(), Stor
     // sled takes every name that begins with `snap.` for a snapshot.
     let temporary = log.join("new.snap");
     let io = |why: std::io::Error| StorageError::io("write", &temporary, &why);
-    let mut file = File::create(&temporary).map_err(io)?;
+    let mut file = private::create(&temporary).map_err(io)?;
     file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(io)?;
     fs::rename(&temporary, &path).map_err(|why| StorageError::io("rename", &temporary, &why))?;
     sync_dir(&log)?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Anchor, BlobHash, Log, ScanFrom, Shelf, ShelfChange, StorageError};
-use crate::vocabulary::GroupSeq;
+use crate::vocabulary::{GroupSeq, RunId};
 
 /// How an injected failure looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +69,7 @@ struct State {
     calls: u64,
     fail_at: Option<(u64, Fault)>,
     failed: Option<StorageError>,
+    held: Vec<(RunId, String)>,
 }
 
 /// See the module.
@@ -120,6 +121,10 @@ impl MemoryLog {
     /// How many calls there were of any kind.
     pub fn calls(&self) -> u64 {
         self.lock().calls
+    }
+    /// Holds a run, as a salvage does that could not save it whole.
+    pub fn hold(&self, run: RunId, why: &str) {
+        self.lock().held.push((run, why.to_owned()));
     }
     /// Damages a stored group in place, for tests of what is noticed. Returns false if there is no such group.
     pub fn damage_group(&self, seq: GroupSeq, change: impl Fn(&mut Vec<u8>)) -> bool {
@@ -205,6 +210,9 @@ impl Log for MemoryLog {
     }
     fn location(&self) -> PathBuf {
         PathBuf::from("memory")
+    }
+    fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
+        Ok(self.lock().held.clone())
     }
     fn anchor(&self) -> Result<Option<Anchor>, StorageError> {
         self.read(|image| image.anchor)

@@ -27,6 +27,7 @@ mod chain;
 mod check;
 mod checkpoint;
 mod codec;
+mod copies;
 mod error;
 mod files;
 mod following;
@@ -38,16 +39,19 @@ mod look;
 mod memory;
 mod packing;
 mod parts;
+mod private;
 mod reader;
 mod reading;
 mod recovery;
 mod refs;
+mod room;
 mod salvage;
 mod shelf;
 mod sled;
 mod sled_format;
 mod snapshot;
 mod stored;
+mod swap;
 mod sweep;
 mod trim;
 mod values;
@@ -58,7 +62,7 @@ mod conformance;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::vocabulary::{GroupSeq, RunId};
 
@@ -68,17 +72,23 @@ pub use backup::BackupReport;
 pub use blob::BlobHash;
 pub use chain::ChainHash;
 pub use codec::{CodecChain, CodecError, Compression, Encryption, PayloadCodec, PayloadPlace};
+pub use copies::{SpaceReport, collect_garbage, compact, compact_to, restore};
 pub use error::StorageError;
 pub use group::GROUP_VERSION;
 pub use housekeeping::Housekeeping;
 pub use journal::{Committed, Journal, JournalOptions, RunEntry, Snapshot, StoreInfo};
 pub use memory::{Fault, MemoryLog};
 pub use reader::StoreReader;
-pub use salvage::{SalvageReport, salvage};
+pub use salvage::{SalvageReport, assess, isolate, salvage};
 pub use verify::{Finding, FindingClass, VerifyReport};
 
 /// The newest data directory format this program reads and the one it writes.
 pub const FORMAT_VERSION: u32 = 2;
+
+/// A file for its owner alone, empty: for what lies in a data directory and is not the log's.
+pub(crate) fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
+    private::create(path)
+}
 
 /// Named key-value maps beside the log. All but [`Shelf::Archive`] are derived: lost or damaged, they are rebuilt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -212,6 +222,19 @@ pub trait Log: Send + Sync + std::fmt::Debug {
     /// Runs that a salvage could not save whole, and why: they are held for as long as they are open.
     fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
         Ok(Vec::new())
+    }
+    /// Why nothing new should be begun for want of space, if so. Keeps a reserve while there is room for one.
+    fn low_on_space(&self) -> Option<String> {
+        None
+    }
+    /// The file that holds a group, for messages.
+    fn file_of(&self, seq: GroupSeq) -> PathBuf {
+        let _ = seq;
+        self.location()
+    }
+    /// The file that holds a blob, for messages.
+    fn file_of_blob(&self, hash: &BlobHash) -> PathBuf {
+        self.location().join(hash.to_string())
     }
     /// The version of the format that this directory has now.
     fn format(&self) -> u32 {

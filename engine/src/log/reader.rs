@@ -301,6 +301,14 @@ impl Log for StoreReader {
     fn bytes_on_disk(&self) -> Result<u64, StorageError> {
         Ok(tree_bytes(&self.dir.root))
     }
+    fn file_of_blob(&self, hash: &BlobHash) -> PathBuf {
+        self.blobs.path(hash)
+    }
+    fn file_of(&self, seq: GroupSeq) -> PathBuf {
+        let entry = self.groups.get(&seq.0.to_be_bytes()).ok().flatten();
+        let place = entry.and_then(|entry| super::parts::place_in(&entry));
+        place.map_or_else(|| self.location(), |place| self.group_files.path(place.file))
+    }
     fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
         self.dir.read_held()
     }

@@ -138,7 +138,7 @@ impl Journal {
     /// Reads a group that must be there.
     pub(crate) fn group(&self, seq: GroupSeq, file: &Path) -> Result<Group, StorageError> {
         match self.medium.group(seq).map_err(|why| why.at_group(seq))? {
-            Some(value) => Group::parse(seq, value, file),
+            Some(value) => Group::stored(&*self.medium, seq, value),
             None => Err(StorageError::corrupt("commit group", file, "it is missing").at_group(seq)),
         }
     }

@@ -63,7 +63,7 @@ fn checked_tail(medium: &dyn Log, origin: ChainHash) -> Result<Anchor, StorageEr
         return Err(corrupt(detail).at_group(anchor.last));
     }
     let group = |seq: GroupSeq| match medium.group(seq)? {
-        Some(value) => Group::parse(seq, value, &file),
+        Some(value) => Group::stored(medium, seq, value),
         None => Err(StorageError::corrupt("commit group", &file, "it is missing").at_group(seq)),
     };
     let tail = match group(last) {
@@ -127,7 +127,7 @@ impl Recovery<'_> {
             at if at == self.tail.last => self.tail.chain,
             // The group behind is read anyway.
             at => match self.medium.group(at.next())? {
-                Some(value) => Group::parse(at.next(), value, &file)?.previous(),
+                Some(value) => Group::stored(self.medium, at.next(), value)?.previous(),
                 None => return Err(StorageError::corrupt("commit group", file, "it is missing").at_group(at.next())),
             },
         };
@@ -159,7 +159,7 @@ impl Recovery<'_> {
             if seq != expected {
                 return Err(StorageError::corrupt("commit group", &file, "it is missing").at_group(expected));
             }
-            let group = Group::parse(seq, value, &file)?;
+            let group = Group::stored(self.medium, seq, value)?;
             if group.previous() != chain {
                 let detail = "it does not continue the chain of the group before";
                 return Err(StorageError::corrupt("commit group", &file, detail).at_group(seq));
@@ -205,7 +205,7 @@ impl Recovery<'_> {
         let trimmed = Meta::origin(self.origin).trimmed;
         let mut survey = Survey { trimmed, archives: SetHash::default(), deleted: BTreeMap::new() };
         self.medium.groups_from(GroupSeq(0), &mut |seq, value| {
-            for (_, record) in Group::parse(seq, value, &file)?.records(&file)? {
+            for (_, record) in Group::stored(self.medium, seq, value)?.records(&file)? {
                 match record {
                     Record::Turn(_) => {}
                     Record::Trimmed(trimmed) => (survey.trimmed, survey.archives) = (trimmed, trimmed.archives),

@@ -19,7 +19,7 @@ use std::fs::{File, OpenOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::anchor::{Anchor, AnchorFile};
@@ -29,9 +29,10 @@ use super::look::{Looked, look, settle_closed};
 use super::parts::{
     LONG_RECORD, LONG_SEGMENT, PARTS_OF, WHOLE, beside, end_of, further_parts, is_beside, part_key, place_in, whole,
 };
+use super::room::Room;
 use super::sweep::Sweep;
 use super::values::{Frame, ValueFiles};
-use super::{FORMAT_VERSION, Log, ScanFrom, Shelf, ShelfChange, StorageError};
+use super::{FORMAT_VERSION, Log, ScanFrom, Shelf, ShelfChange, StorageError, private};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::{GroupSeq, RunId};
 
@@ -66,6 +67,8 @@ pub struct SledLog {
     file: File,
     /// Files under sled's `blobs/` that are durable. Their names are never used again.
     synced_blobs: Mutex<BTreeSet<OsString>>,
+    /// What is kept for a full disk.
+    room: Arc<Room>,
     anchor: AnchorFile,
     blobs: BlobFiles,
     /// Groups that are too long for the database, and entries of shelves that are.
@@ -116,9 +119,13 @@ impl SledLog {
     ) -> Result<SledLog, StorageError> {
         let dir = DataDir::new(dir);
         let (lock, format) = dir.claim(|| options.instance.unwrap_or_else(|| *uuid::Uuid::now_v7().as_bytes()))?;
+        let path = dir.sled().join("db");
+        let room = Arc::new(Room::new(&dir.root, &path));
         if format.ready {
+            let looked = look(&dir, format)?;
+            room.begin();
             // From here on sled has nothing to find out by itself, and so nothing to overwrite.
-            look(&dir, format)?.settle()?;
+            looked.settle()?;
         }
         let db = open_sled(&dir, &options)?;
         let groups = guard(&dir, "open", || db.open_tree("groups"))?;
@@ -127,15 +134,15 @@ impl SledLog {
         let format = if format.ready { format } else { finish_creation(&dir, format, &db)? };
         sync_tree(&dir.sled())?;
         sync_dir(&dir.root)?;
-        let path = dir.sled().join("db");
+        private::tighten(&dir.root, &dir.sled());
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|why| StorageError::io("open", &path, &why))?;
-        let values = ValueFiles::open(dir.values(), format.instance, FILE_BYTES)?;
+        let values = ValueFiles::open(dir.values(), format.instance, FILE_BYTES)?.with_room(room.clone());
         Ok(SledLog {
             instance: format.instance,
             anchor: AnchorFile::open(&dir.anchor(), format.instance)?,
-            blobs: BlobFiles::open(dir.payloads()),
-            groups: ValueFiles::open(dir.groups(), format.instance, FILE_BYTES)?,
+            blobs: BlobFiles::open(dir.payloads()).with_room(room.clone()),
+            groups: ValueFiles::open(dir.groups(), format.instance, FILE_BYTES)?.with_room(room.clone()),
             sweep: Mutex::new(Sweep::of(&values.names())),
             values,
             changes: AtomicU64::new(0),
@@ -145,6 +152,7 @@ impl SledLog {
             synced_blobs: Mutex::default(),
             handles: Some(Handles { db, groups, shelves }),
             file,
+            room,
             failed: AtomicBool::new(false),
             dir,
             _lock: lock,
@@ -197,7 +205,11 @@ impl SledLog {
 
     /// Work on a file of our own; its failure is the failure of the log.
     fn file_work<T>(&self, work: impl FnOnce() -> Result<T, StorageError>) -> Result<T, StorageError> {
-        work().inspect_err(|_| self.failed.store(true, Ordering::Release))
+        work().inspect_err(|why| {
+            if !why.is_no_room() {
+                self.failed.store(true, Ordering::Release);
+            }
+        })
     }
 
     /// Whatever is beside the database makes a directory of format 1 one of the newest.
@@ -207,7 +219,7 @@ impl SledLog {
             return Ok(());
         }
         for part in [self.dir.groups(), self.dir.values()] {
-            std::fs::create_dir_all(&part).map_err(|why| StorageError::io("create", &part, &why))?;
+            private::make_dir(&part).map_err(|why| StorageError::io("create", &part, &why))?;
         }
         sync_dir(&self.dir.root)?;
         let held = self.dir.held_list().exists();
@@ -384,6 +396,11 @@ impl SledLog {
         Ok(found)
     }
 
+    /// How many files of values there are.
+    pub(crate) fn value_files(&self) -> usize {
+        self.values.names().len()
+    }
+
     /// As [`Log::append`]; but a crash before the next sync may leave the entry of a group without its body, which is
     /// nothing that an open forgives. For copies that count only once they are whole.
     pub(crate) fn append_copy(&self, seq: GroupSeq, value: &[u8]) -> Result<(), StorageError> {
@@ -397,6 +414,7 @@ impl SledLog {
         long: bool,
         settle: impl FnOnce() -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {
+        self.room.claim_ahead(&self.file)?;
         let entry = match long {
             true => beside(self.file_work(|| {
                 self.upgrade()?;
@@ -406,6 +424,19 @@ impl SledLog {
             false => whole(value),
         };
         self.write("append", || self.handles().groups.insert(seq.0.to_be_bytes(), entry).map(drop))
+    }
+
+    /// A group as format 1 kept long ones: split over several entries.
+    #[cfg(test)]
+    pub(crate) fn append_split(&self, seq: GroupSeq, value: &[u8], length: usize) -> Result<(), StorageError> {
+        let parts: Vec<&[u8]> = value.chunks(length).collect();
+        let count = u16::try_from(parts.len() - 1).unwrap_or(0);
+        let mut batch = ::sled::Batch::default();
+        batch.insert(seq.0.to_be_bytes().as_slice(), [count.to_be_bytes().as_slice(), parts[0]].concat());
+        for (part, bytes) in (1..).zip(&parts[1..]) {
+            batch.insert(part_key(&seq.0.to_be_bytes(), part), *bytes);
+        }
+        self.write("append", || self.handles().groups.apply_batch(batch))
     }
 
     fn seq_of(&self, key: &[u8]) -> Result<GroupSeq, StorageError> {
@@ -464,7 +495,7 @@ fn finish_creation(dir: &DataDir, format: Format, db: &::sled::Db) -> Result<For
     guard(dir, "write", || db.flush())?;
     sync_tree(&dir.sled())?;
     for part in [dir.payloads(), dir.groups(), dir.values()] {
-        std::fs::create_dir_all(&part).map_err(|why| StorageError::io("create", &part, &why))?;
+        private::make_dir(&part).map_err(|why| StorageError::io("create", &part, &why))?;
     }
     if !dir.anchor().exists() {
         AnchorFile::create(&dir.anchor(), format.instance)?;
@@ -637,6 +668,7 @@ impl Log for SledLog {
     }
 
     fn change_shelves(&self, changes: &[ShelfChange]) -> Result<(), StorageError> {
+        self.room.claim_ahead(&self.file)?;
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut batch, mut replaced) = (::sled::Batch::default(), Vec::new());
         for change in changes {
@@ -722,7 +754,17 @@ impl Log for SledLog {
     }
 
     fn bytes_on_disk(&self) -> Result<u64, StorageError> {
-        Ok(tree_bytes(&self.dir.root))
+        Ok(tree_bytes(&self.dir.root).saturating_sub(self.room.set_aside()))
+    }
+    fn file_of_blob(&self, hash: &BlobHash) -> PathBuf {
+        self.blobs.path(hash)
+    }
+    fn low_on_space(&self) -> Option<String> {
+        self.room.low()
+    }
+    fn file_of(&self, seq: GroupSeq) -> PathBuf {
+        let entry = self.read(|| self.handles().groups.get(seq.0.to_be_bytes())).ok().flatten();
+        entry.and_then(|entry| place_in(&entry)).map_or_else(|| self.location(), |place| self.groups.path(place.file))
     }
 
     fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
@@ -751,5 +793,6 @@ impl Drop for SledLog {
         if let Err(why) = settle_closed(&self.dir) {
             tracing::warn!(%why, "the closed database has no snapshot; the next start reads more");
         }
+        private::tighten(&self.dir.root, &self.dir.sled());
     }
 }

@@ -126,11 +126,12 @@ pub(crate) fn blobs_of(turn: &mut Turn) -> Vec<BlobHash> {
 
 /// Reads a blob and checks it against its name.
 pub(crate) fn read_blob(medium: &dyn Log, reference: &Payload) -> Result<Payload, StorageError> {
-    let corrupt = |detail: String| StorageError::corrupt("payload blob", medium.location().join("payloads"), detail);
-    let hash = blob_of(reference).ok_or_else(|| corrupt("the reference is cut off".into()))?;
-    let content = medium.blob(&hash)?.ok_or_else(|| corrupt(format!("{hash} is missing")))?;
+    let cut_off = || StorageError::corrupt("payload blob", medium.location(), "the reference to it is cut off");
+    let hash = blob_of(reference).ok_or_else(cut_off)?;
+    let corrupt = |detail: &str| StorageError::corrupt("payload blob", medium.file_of_blob(&hash), detail);
+    let content = medium.blob(&hash)?.ok_or_else(|| corrupt("it is missing"))?;
     if BlobHash::of(&content) != hash {
-        return Err(corrupt(format!("{hash} has other content")));
+        return Err(corrupt("at byte 0: it has other content than its name says"));
     }
-    unpack(&content).ok_or_else(|| corrupt(format!("{hash} holds no payload")))
+    unpack(&content).ok_or_else(|| corrupt("at byte 0: it holds no payload"))
 }

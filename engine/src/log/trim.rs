@@ -89,7 +89,7 @@ impl Journal {
                     StorageError::corrupt("commit group", &file, "it is missing").at_group(window.through.next())
                 );
             }
-            let group = Group::parse(seq, value, &file)?;
+            let group = Group::stored(&*self.medium, seq, value)?;
             if group.previous() != window.chain {
                 return Err(
                     StorageError::corrupt("commit group", &file, "it does not continue the chain").at_group(seq)

@@ -27,7 +27,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::error::StorageError;
 use super::files::sync_dir;
 use super::packing::{Packer, Unpacker};
+use super::private;
 use super::refs::{put_varint, take_varint};
+use super::room::Room;
 use super::sled_format::source::{Source, reading};
 use crate::seeded::{self, Bug};
 
@@ -92,6 +94,7 @@ pub(crate) struct ValueFiles {
     file_bytes: u64,
     writing: Mutex<Writing>,
     reading: Mutex<Reading>,
+    room: Option<Arc<Room>>,
 }
 
 #[derive(Debug, Default)]
@@ -137,13 +140,18 @@ impl ValueFiles {
             None => BTreeSet::new(),
         };
         let writing = Mutex::new(Writing { files, ..Writing::default() });
-        Ok(ValueFiles { dir, instance, file_bytes, writing, reading: Mutex::default() })
+        Ok(ValueFiles { dir, instance, file_bytes, writing, reading: Mutex::default(), room: None })
     }
 
     /// The files in `dir`, only to read from.
     pub(crate) fn look(dir: PathBuf, instance: [u8; 16]) -> Result<Self, StorageError> {
         let writing = Mutex::new(Writing { files: listed(&dir)?.unwrap_or_default(), ..Writing::default() });
-        Ok(ValueFiles { dir, instance, file_bytes: 0, writing, reading: Mutex::default() })
+        Ok(ValueFiles { dir, instance, file_bytes: 0, writing, reading: Mutex::default(), room: None })
+    }
+
+    /// Asks for room before it writes.
+    pub(crate) fn with_room(self, room: Arc<Room>) -> Self {
+        ValueFiles { room: Some(room), ..self }
     }
 
     fn writing(&self) -> MutexGuard<'_, Writing> {
@@ -188,8 +196,11 @@ impl ValueFiles {
         head.push(u8::try_from(key.len()).map_err(too_long)?);
         head.extend_from_slice(key);
         let frame = [crc32fast::hash(&head).to_be_bytes().as_slice(), &head, body].concat();
-        let newest = self.room(&mut writing, name)?;
+        let newest = self.newest(&mut writing, name)?;
         let place = Place { file: newest.name, offset: newest.length, length };
+        if let Some(room) = &self.room {
+            room.claim(&newest.file, &self.path(newest.name), newest.length, frame.len() as u64)?;
+        }
         let written = newest.file.write_all_at(&frame, newest.length);
         written.map_err(|why| StorageError::io("write", &self.path(place.file), &why))?;
         writing.newest = Some(Newest { length: newest.length + frame.len() as u64, ..newest });
@@ -198,7 +209,7 @@ impl ValueFiles {
     }
 
     /// The file that takes the next frame.
-    fn room(&self, writing: &mut Writing, name: Option<u64>) -> Result<Newest, StorageError> {
+    fn newest(&self, writing: &mut Writing, name: Option<u64>) -> Result<Newest, StorageError> {
         let name = name.unwrap_or_else(|| writing.files.last().map_or(1, |last| last + 1));
         if writing.newest.is_none()
             && !writing.sealed
@@ -216,17 +227,23 @@ impl ValueFiles {
         // If there is one of this name, it holds nothing that counts: a crash cut off its first frame.
         let path = self.path(name);
         let io = |why: std::io::Error| StorageError::io("create", &path, &why);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).map_err(io)?;
+        let file = private::create(&path).map_err(|why| io(why).before_a_change())?;
+        if let Some(room) = &self.room {
+            room.claim(&file, &path, 0, HEADER)?;
+        }
         file.write_all_at(&[MAGIC, self.instance].concat(), 0).map_err(io)?;
         writing.files.insert(name);
         (writing.dirty, writing.new_entry, writing.sealed) = (true, true, false);
-        Ok(Newest { name, file: Arc::new(file), length: HEADER })
+        let newest = Newest { name, file: Arc::new(file), length: HEADER };
+        // Known from here on, so that what asks again for want of room writes to this one.
+        writing.newest = Some(newest.clone());
+        Ok(newest)
     }
 
     /// A file of a former process, if it can be appended to: frames from its start to its end.
     fn whole(&self, name: u64) -> Result<Option<Newest>, StorageError> {
         let path = self.path(name);
-        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = private::open(&path, OpenOptions::new().read(true).write(true));
         let file = file.map(Arc::new).map_err(|why| StorageError::io("open", &path, &why))?;
         let mut header = [0; HEADER as usize];
         match file.read_exact_at(&mut header, 0) {
@@ -311,7 +328,9 @@ impl ValueFiles {
     /// it belongs to this data directory.
     fn existing(&self, name: u64) -> Result<Arc<File>, StorageError> {
         let path = self.path(name);
-        File::open(&path).map(Arc::new).map_err(|why| StorageError::io("open", &path, &why))
+        private::open(&path, OpenOptions::new().read(true))
+            .map(Arc::new)
+            .map_err(|why| StorageError::io("open", &path, &why))
     }
 
     /// The length of a file; 0 if it is gone.

@@ -7,9 +7,11 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::health;
 use super::shared::Shared;
+use crate::log::{Committed, StorageError};
 use crate::machine::{Durable, SealedEffects};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
@@ -38,6 +40,9 @@ pub(crate) struct RunName {
 const GROUP_TURNS_MAX: usize = 1_024;
 /// Turn threads wait when this many items are ahead of them.
 const BACKLOG_MAX: usize = 8_192;
+
+/// How often a full disk is looked at again.
+const ROOM_LOOKS: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 struct Queue {
@@ -184,17 +189,40 @@ impl Committer {
         if turns.is_empty() {
             return Ok(Durable::nothing_to_write());
         }
-        match shared.journal.commit(&turns) {
+        match self.commit_with_room(shared, &turns) {
             Ok(committed) => {
                 shared.publish(turns);
                 Ok(Durable::committed(committed.group))
             }
+            // Stopped while there was no room: nothing was written, and nothing is acknowledged.
+            Err(error) if error.is_no_room() => Err(health::rejection_of(&error)),
             Err(error) => {
                 tracing::error!(%error, "the log has failed; nothing is acknowledged any more");
                 if !seeded::on(Bug::CacheNotEvicted) {
                     shared.health.worsen(health::of_storage(&error));
                 }
                 Err(health::rejection_of(&error))
+            }
+        }
+    }
+
+    /// A full disk is waited for: what was decided is written when there is room, and nothing is acknowledged before.
+    fn commit_with_room(&self, shared: &Shared, turns: &[Turn]) -> Result<Committed, StorageError> {
+        let mut waits = false;
+        loop {
+            match shared.journal.commit(turns) {
+                Err(error) if error.is_no_room() && !self.lock().stopped => {
+                    if !std::mem::replace(&mut waits, true) {
+                        tracing::error!(%error, "what was decided waits for room on the disk");
+                    }
+                    std::thread::sleep(ROOM_LOOKS);
+                }
+                done => {
+                    if waits && done.is_ok() {
+                        tracing::warn!("there is room on the disk again");
+                    }
+                    return done;
+                }
             }
         }
     }

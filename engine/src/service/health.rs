@@ -95,3 +95,17 @@ pub(crate) fn rejection_of(error: &StorageError) -> Rejection {
     let why = error.to_string();
     if error.is_full() { Rejection::StorageFull { why } } else { Rejection::StorageFailed { why } }
 }
+
+/// What it means for a request that only reads or copies: the log has not failed with it.
+pub(crate) fn refusal_of_reading(error: &StorageError) -> Rejection {
+    let why = error.to_string();
+    match error {
+        StorageError::Poisoned { .. } => Rejection::StorageFailed { why },
+        StorageError::Taken { dir, detail } => {
+            Rejection::Invalid { what: dir.display().to_string(), why: detail.clone() }
+        }
+        error if error.is_full() => Rejection::StorageFull { why },
+        error if error.is_damage() => Rejection::Damaged { why },
+        _ => Rejection::StorageError { why },
+    }
+}

@@ -29,6 +29,7 @@ mod options;
 mod pace;
 mod quarantine;
 mod release;
+mod retention;
 mod runner;
 mod shard;
 mod shared;
@@ -41,7 +42,9 @@ mod watchdog;
 mod worker;
 
 pub use health::Health;
+pub(crate) use health::refusal_of_reading;
 pub use options::{DataDirectory, Interceptor, WorkerOptions};
+pub use retention::{Retention, RetentionInfo};
 pub use stepped::{Staged, Stepped, WorkerStep};
 pub use worker::{StartError, Worker};
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::budget::default_memory;
+use super::retention::Retention;
 use crate::activity::{ActivityFuture, ActivityRegistry, ActivityTask};
 use crate::clock::Clock;
 use crate::log::{JournalOptions, Log};
@@ -43,8 +44,8 @@ pub struct WorkerOptions {
     pub mailbox_max: usize,
     pub limits: Limits,
     pub clock: Clock,
-    /// How long closed runs are kept; `None`: for ever. Default 7 days, for every namespace.
-    pub retention: Option<Duration>,
+    /// How long closed runs are kept. Default: for ever.
+    pub retention: Retention,
     /// How often indexes are checkpointed and closed runs are archived. Default 5 s.
     pub housekeeping_every: Duration,
     pub interceptors: Vec<Arc<dyn Interceptor>>,
@@ -77,7 +78,7 @@ impl WorkerOptions {
             mailbox_max: 20_000,
             limits: Limits::default(),
             clock: Clock::system(),
-            retention: Some(Duration::from_secs(7 * 24 * 3_600)),
+            retention: Retention::default(),
             housekeeping_every: Duration::from_secs(5),
             interceptors: Vec::new(),
             identity: None,

@@ -115,9 +115,9 @@ impl Quarantine {
             return Ok(quarantine);
         }
         if changed {
-            quarantine.write(&quarantine.lock())?;
+            unless_full(quarantine.write(&quarantine.lock()))?;
         }
-        quarantine.marks.clear_found()?;
+        unless_full(quarantine.marks.clear_found())?;
         Ok(quarantine)
     }
 
@@ -201,11 +201,22 @@ impl Quarantine {
         }
         let table = Table { version: 1, build: self.build.0, entries: entries.values().cloned().collect() };
         let fresh = self.path.with_extension("json.new");
-        let mut file = File::create(&fresh)?;
+        let mut file = crate::log::private_file(&fresh)?;
         file.write_all(&serde_json::to_vec_pretty(&table)?)?;
         file.sync_all()?;
         fs::rename(&fresh, &self.path)?;
         self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+    }
+}
+
+/// A full disk is no reason not to start: a death that is counted again, or not told, is the smaller harm.
+fn unless_full(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(why) if matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+            tracing::warn!(%why, "the disk is full: what the worker before was doing cannot be noted");
+            Ok(())
+        }
+        done => done,
     }
 }
 

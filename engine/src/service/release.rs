@@ -91,6 +91,7 @@ fn is_passing(why: &Rejection) -> bool {
         Rejection::ShuttingDown
             | Rejection::StorageFailed { .. }
             | Rejection::StorageFull { .. }
+            | Rejection::StorageError { .. }
             | Rejection::Overloaded { .. }
     )
 }

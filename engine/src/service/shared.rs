@@ -11,10 +11,11 @@ use tokio::sync::{broadcast, oneshot};
 
 use super::budget::Budget;
 use super::committer::{Committer, RunName};
-use super::health::HealthCell;
+use super::health::{Health, HealthCell};
 use super::mailbox::{Mailbox, Message};
 use super::options::WorkerOptions;
 use super::quarantine::Quarantine;
+use super::retention::{RetentionInfo, SeenTime};
 use super::runner::Runner;
 use super::waiters::Waiters;
 use crate::clock::Clock;
@@ -54,6 +55,10 @@ pub(crate) struct Shared {
     pub(crate) committed: broadcast::Sender<Arc<CommittedGroup>>,
     /// Runs that are held, and why. Kept here so that lists and a replaced turn thread know.
     pub(crate) held: Mutex<BTreeMap<RunId, String>>,
+    /// Those of them that no release helps: a part of their history is lost.
+    pub(super) salvaged: BTreeMap<RunId, String>,
+    /// How much time was seen to pass, for retention.
+    pub(super) seen: Mutex<SeenTime>,
     /// Which runs have ended workers; none where nothing is noted.
     pub(super) quarantine: Option<Quarantine>,
     /// The runs whose code keeps a thread that was taken from it, and does not come back.
@@ -86,6 +91,17 @@ impl Shared {
         hasher.update(&[0]);
         hasher.update(workflow_id.as_str().as_bytes());
         hasher.finalize() as usize % self.mailboxes.len()
+    }
+    /// What the worker says of itself. A disk that is full is told for as long as it is.
+    pub(crate) fn health(&self) -> Health {
+        match (self.health.get(), self.journal.low_on_space()) {
+            (Health::Ready, Some(why)) => Health::StorageFull { why },
+            (health, _) => health,
+        }
+    }
+    pub(crate) fn retention(&self) -> RetentionInfo {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.info(&self.options.retention, self.clock.now())
     }
     /// A client's request: refused when the worker is leaving or has too much to do.
     pub(crate) fn request(

@@ -199,6 +199,10 @@ impl TurnThread {
         if !matches!(paused, Ok(false)) {
             return None;
         }
+        if self.shared.salvaged.contains_key(&name.run_id) {
+            // No code goes on from a history of which a part is lost.
+            return Some(Err(Rejection::Held { why: self.shared.held_why(name.run_id).unwrap_or_default() }));
+        }
         self.shared.release(name.run_id);
         self.shard.read_again(name.run_id);
         let held = self.look(name, Caller::Nobody, |execution| execution.held().map(ToString::to_string));

@@ -3,6 +3,7 @@
 //! Invariant: recovery loads only runs that had something under way; a parked run costs an index entry. A drain ends in
 //! bounded time, and whatever it leaves undone is found again by the next start.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -17,6 +18,7 @@ use super::mailbox::{Mailbox, Message};
 use super::options::{DataDirectory, WorkerOptions};
 use super::pace::Pace;
 use super::quarantine::Quarantine;
+use super::retention::SeenTime;
 use super::runner::Runner;
 use super::shared::{Idle, Shared};
 use super::waiters::Waiters;
@@ -76,7 +78,7 @@ impl Worker {
         Client::new(self.shared.clone())
     }
     pub fn health(&self) -> Health {
-        self.shared.health.get()
+        self.shared.health()
     }
     /// How many threads workflow code keeps that did not come back: each takes a core until the worker ends.
     pub fn lost_threads(&self) -> usize {
@@ -138,6 +140,9 @@ impl Worker {
         self.shared.waiters.abandon(&Rejection::ShuttingDown);
         self.shared.wake_all_sleepers();
         let failed = self.shared.health.storage_failure();
+        if first {
+            self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner).note(self.shared.clock.now(), true);
+        }
         self.shared.health.worsen(Health::Stopped);
         if first && failed.is_none() { self.shared.journal.close() } else { Ok(()) }
     }
@@ -170,8 +175,12 @@ pub(super) fn open(
     let quarantine =
         options.marks_directory().map(|path| Quarantine::open(path, build, clock.now(), options.look, is_open));
     let quarantine = quarantine.transpose().map_err(StartError::Marks)?;
-    let salvaged = journal.held_runs()?;
-    let held = quarantine.iter().flat_map(|quarantine| quarantine.held(options.visit)).chain(salvaged).collect();
+    let salvaged: BTreeMap<RunId, String> = journal.held_runs()?.into_iter().collect();
+    let quarantined = quarantine.iter().flat_map(|quarantine| quarantine.held(options.visit));
+    let held = quarantined.chain(salvaged.iter().map(|(run, why)| (*run, salvaged_why(why)))).collect();
+    // Begins the reserve for a full disk, where there is space for it.
+    let _ = journal.low_on_space();
+    let seen = Mutex::new(SeenTime::begin(options.marks_directory().filter(|_| !options.look), clock.now()));
     Ok(Arc::new(Shared {
         clock,
         build,
@@ -185,6 +194,8 @@ pub(super) fn open(
         idle: Idle::new(options.clock.as_virtual().is_some()),
         committed: broadcast::Sender::new(1_024),
         held: Mutex::new(held),
+        salvaged,
+        seen,
         quarantine,
         lost: Mutex::default(),
         recovering: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
@@ -194,6 +205,14 @@ pub(super) fn open(
         journal,
         options,
     }))
+}
+
+/// The reason on the card of a run that a salvage could not save whole.
+fn salvaged_why(why: &str) -> String {
+    format!(
+        "damage to the store hit it: {why}; what is left of its history is kept, and nothing is decided on it. `bosun store \
+         restore` brings a backup back, `bosun terminate` ends the run"
+    )
 }
 
 /// Asks the shards to look at runs that had something under way, at closed ones whose messages have not arrived, and at
@@ -263,6 +282,10 @@ impl Housekeeping {
 pub(super) fn housekeep_or_fail(shared: &Shared) -> bool {
     match housekeep(shared) {
         Ok(done) => tracing::debug!(?done, "housekeeping"),
+        // One run cannot be read, or there was no room; nothing was written.
+        Err(error) if (error.is_damage() || error.is_no_room()) && shared.journal.is_writable() => {
+            tracing::error!(%error, "housekeeping was left undone");
+        }
         Err(error) => {
             tracing::error!(%error, "housekeeping failed; nothing is acknowledged any more");
             shared.health.worsen(super::health::of_storage(&error));
@@ -274,9 +297,19 @@ pub(super) fn housekeep_or_fail(shared: &Shared) -> bool {
 
 /// Checkpoints, archives, deletes what is past retention: a bounded piece of each (engine.md E32).
 pub(crate) fn housekeep(shared: &Shared) -> Result<crate::log::Housekeeping, StorageError> {
-    let retention = shared.options.retention;
+    let retention = &shared.options.retention;
+    let now = shared.clock.now();
+    if shared.journal.low_on_space().is_some() {
+        // What is left is for the runs that are under way.
+        return Ok(crate::log::Housekeeping::default());
+    }
     shared.journal.checkpoint()?;
-    shared.journal.housekeep(shared.clock.now(), &move |_: &Namespace| retention)
+    let mut seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    seen.note(now, false);
+    shared.journal.housekeep_until(&|namespace| {
+        let keep = retention.keep(namespace)?;
+        seen.due(retention, keep, now)
+    })
 }
 
 /// Moves a virtual clock to the next deadline whenever nothing is under way and somebody waits for time to pass.

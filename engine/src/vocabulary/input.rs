@@ -243,8 +243,14 @@ pub enum Rejection {
     ShuttingDown,
     #[error("the log has failed and the worker is leaving: {why}")]
     StorageFailed { why: String },
-    #[error("the disk is full: {why}; free some space and start the worker again")]
+    #[error("the disk is full: {why}; nothing new is begun until there is space")]
     StorageFull { why: String },
+    /// What was asked for cannot be read as it was written; everything else goes on.
+    #[error("{why}")]
+    Damaged { why: String },
+    /// Reading or copying failed; the log has not, and the worker goes on.
+    #[error("{why}; the log itself goes on")]
+    StorageError { why: String },
     #[error(transparent)]
     Query(#[from] QueryError),
 }

@@ -26,6 +26,10 @@ impl Timestamp {
     pub fn plus(self, after: Duration) -> Self {
         Timestamp(self.0.saturating_add(i64::try_from(after.as_micros()).unwrap_or(i64::MAX)))
     }
+    /// The moment `before` earlier; saturates at the beginning of time.
+    pub fn minus(self, before: Duration) -> Self {
+        Timestamp(self.0.saturating_sub(i64::try_from(before.as_micros()).unwrap_or(i64::MAX)))
+    }
     /// How long after `earlier` this is; zero if it is not later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

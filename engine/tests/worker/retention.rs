@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bosun_engine::clock::{Clock, VirtualClock};
 use bosun_engine::log::{Journal, JournalOptions, Log, MemoryLog};
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::{WfContext, WorkflowRegistry};
@@ -18,7 +19,7 @@ fn environment() -> TestEnvironment {
         ctx.signal_channel::<()>("end").recv().await
     });
     let change = |options: &mut WorkerOptions| {
-        options.retention = Some(7 * DAY);
+        options.retention = Retention::of(7 * DAY);
         options.housekeeping_every = HOUR;
     };
     TestEnvironment::start_with(workflows, ActivityRegistry::new(), change).unwrap()
@@ -120,7 +121,7 @@ async fn the_space_of_deleted_runs_comes_back() {
     let mut options = WorkerOptions::at(directory.path());
     options.workflows =
         WorkflowRegistry::new().workflow("note", |_: WfContext, _: String| async move { Ok("x".repeat(4_000)) });
-    options.retention = Some(Duration::ZERO);
+    options.retention = Retention::of(Duration::ZERO);
     options.housekeeping_every = HOUR;
     options.journal.log_keep_bytes = 64 * 1024;
     let worker = Worker::start(options).unwrap();
@@ -170,5 +171,89 @@ async fn a_run_that_still_has_something_to_say_is_not_deleted_silently() {
     let info = client.store_info().await.unwrap();
     assert_eq!((info.runs_open, info.runs_closed), (0, 1));
     assert_eq!(client.describe(&target).await.unwrap().info.status, WorkflowStatus::Completed);
+    worker.stop().unwrap();
+}
+
+/// Fifty closed runs in a directory, and a worker on it whose clock shows `at`.
+fn worker_at(directory: &std::path::Path, at: Timestamp, retention: Retention) -> (Worker, Client, VirtualClock) {
+    let clock = VirtualClock::at(at);
+    let mut options = WorkerOptions::at(directory);
+    options.workflows = WorkflowRegistry::new().workflow("note", |_: WfContext, text: String| async move { Ok(text) });
+    options.clock = Clock::Virtual(clock.clone());
+    options.retention = retention;
+    options.housekeeping_every = HOUR;
+    let worker = Worker::start(options).unwrap();
+    let client = worker.client();
+    (worker, client, clock)
+}
+
+async fn fifty(client: &Client) {
+    for n in 0..50 {
+        let id = format!("r{n}");
+        client.start(start("note", &id, &id)).await.unwrap();
+        outcome(client, &id).await;
+    }
+    client.housekeep().await.unwrap();
+}
+
+async fn left(client: &Client) -> u64 {
+    for _ in 0..4 {
+        client.housekeep().await.unwrap();
+    }
+    client.count("").await.unwrap()
+}
+
+/// E32: without a retention that the owner set, closed runs stay, however late it is.
+#[tokio::test]
+async fn the_default_keeps_closed_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let (worker, client, clock) = worker_at(directory.path(), TestEnvironment::EPOCH, WorkerOptions::at("x").retention);
+    fifty(&client).await;
+    clock.advance_to(TestEnvironment::EPOCH.plus(4_000 * DAY));
+    assert_eq!(left(&client).await, 50);
+    assert!(!client.retention().retention.is_set());
+    worker.stop().unwrap();
+}
+
+/// E32: a clock that is wrong at boot deletes nothing, forward or back; what was seen to pass does, and so does the owner's
+/// word that the clock is right.
+#[tokio::test]
+async fn a_clock_that_jumped_deletes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |offset: Duration| TestEnvironment::EPOCH.plus(offset);
+    let week = || Retention::of(7 * DAY);
+    let (worker, client, _) = worker_at(directory.path(), at(Duration::ZERO), week());
+    fifty(&client).await;
+    worker.stop().unwrap();
+    drop(worker);
+    // Ten years ahead, then back behind the beginning.
+    for offset in [3_650 * DAY, Duration::ZERO] {
+        let (worker, client, clock) = worker_at(directory.path(), at(offset), week());
+        assert_eq!(left(&client).await, 50, "at {offset:?}");
+        clock.advance_to(clock.now().plus(2 * DAY));
+        assert_eq!(left(&client).await, 50, "two days later");
+        assert!(client.retention().closed_before.is_none());
+        worker.stop().unwrap();
+    }
+    // Plausible for the retention's own span.
+    let (worker, client, clock) = worker_at(directory.path(), at(20 * DAY), week());
+    clock.advance_to(at(24 * DAY));
+    assert_eq!(left(&client).await, 50);
+    clock.advance_to(at(26 * DAY));
+    assert_eq!(left(&client).await, 0);
+    worker.stop().unwrap();
+}
+
+/// The owner may say that time in which no worker ran counts.
+#[tokio::test]
+async fn an_owner_who_trusts_the_clock_is_believed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (worker, client, _) = worker_at(directory.path(), TestEnvironment::EPOCH, Retention::default());
+    fifty(&client).await;
+    worker.stop().unwrap();
+    drop(worker);
+    let trusting = Retention { trust_clock: true, ..Retention::of(7 * DAY) };
+    let (worker, client, _) = worker_at(directory.path(), TestEnvironment::EPOCH.plus(8 * DAY), trusting);
+    assert_eq!(left(&client).await, 0);
     worker.stop().unwrap();
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bosun_engine::clock::{Clock, VirtualClock};
-use bosun_engine::log::Fault;
+use bosun_engine::log::{Fault, MemoryLog};
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::{WfContext, WorkflowRegistry};
 use bosun_engine::*;
@@ -248,4 +248,52 @@ async fn the_test_environment_skips_time_and_repeats_itself() {
     }
     assert_eq!(all[0], all[1]);
     assert_eq!(all[0], all[2]);
+}
+
+/// G7: a run that a salvage could not save whole is held with its reason. Nobody lets it go on from less history than it
+/// had; it can be looked at and ended. All others go on.
+#[tokio::test]
+async fn a_run_that_lost_a_part_of_its_history_stays_held() {
+    let log = Arc::new(MemoryLog::new([3; 16]));
+    let options = || {
+        let mut options = WorkerOptions::new(DataDirectory::Log(log.clone()));
+        options.workflows = WorkflowRegistry::new().workflow("parrot", parrot);
+        options.activities.register("echo", |_, word: String| async move { Ok(word) });
+        options
+    };
+    let worker = Worker::start(options()).unwrap();
+    let hit = worker.client().start(start("parrot", "hit", &())).await.unwrap().run_id;
+    worker.client().start(start("parrot", "whole", &())).await.unwrap();
+    worker.stop().unwrap();
+    drop(worker);
+    log.hold(hit, "its events 3 to 4 are lost");
+    let worker = Worker::start(options()).unwrap();
+    let client = worker.client();
+    let card = client.describe(&target("hit")).await.unwrap().held.unwrap();
+    assert!(card.contains("its events 3 to 4 are lost") && card.contains("bosun store restore"), "{card}");
+    let refused = client.unpause(&target("hit"), "try".into(), None).await.unwrap_err();
+    assert!(matches!(&refused, Rejection::Held { why } if why.contains("events 3 to 4")), "{refused}");
+    client.signal(&target("hit"), signal("word", "end")).await.unwrap();
+    client.signal(&target("whole"), signal("word", "end")).await.unwrap();
+    assert_eq!(output::<u32>(&client, "whole").await, 0);
+    assert!(client.describe(&target("hit")).await.unwrap().held.is_some(), "its input is kept, and nothing decided");
+    client.terminate(&target("hit"), "its history is not whole".into(), None).await.unwrap();
+    client.delete(&target("hit")).await.unwrap();
+    worker.stop().unwrap();
+}
+
+/// A backup that is refused is no failure of the log.
+#[tokio::test]
+async fn a_refused_backup_does_not_say_that_the_log_has_failed() {
+    let directory = tempfile::tempdir().unwrap();
+    let worker = Worker::start(options(&directory.path().join("live"))).unwrap();
+    let taken = directory.path().join("live");
+    let refused = worker.client().backup(&taken).await.unwrap_err();
+    assert!(matches!(refused, Rejection::Invalid { .. }), "{refused:?}");
+    assert!(!refused.to_string().contains("failed"), "{refused}");
+    std::fs::write(directory.path().join("file"), "x").unwrap();
+    let refused = worker.client().backup(&directory.path().join("file/below")).await.unwrap_err();
+    assert!(!refused.to_string().contains("the log has failed"), "{refused}");
+    assert_eq!(worker.health(), Health::Ready);
+    worker.stop().unwrap();
 }

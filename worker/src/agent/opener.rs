@@ -12,6 +12,7 @@ use bosun_engine::{EventId, Target};
 use super::activity::{Conversations, PAGE, Reading, RunHistory};
 use crate::backend::{BoxFuture, Engine, Histories, OpenEngine, OpenError, Purpose};
 use crate::capability::at_rest::StoreKeys;
+use crate::store_work::StoreWork;
 
 /// An opener whose engines have agents.
 pub struct WithAgents<O> {
@@ -43,6 +44,13 @@ impl<O: OpenEngine> OpenEngine for WithAgents<O> {
     }
     fn histories<'a>(&'a self, data: &'a Path) -> BoxFuture<'a, Result<Arc<dyn Histories>, OpenError>> {
         self.opener.histories(data)
+    }
+    fn store_work<'a>(
+        &'a self,
+        data: &'a Path,
+        work: &'a StoreWork,
+    ) -> BoxFuture<'a, Result<serde_json::Value, OpenError>> {
+        self.opener.store_work(data, work)
     }
     fn set_keys(&self, keys: StoreKeys) {
         self.opener.set_keys(keys);

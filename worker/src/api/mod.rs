@@ -25,6 +25,6 @@ pub mod tokens;
 pub use caller::{Caller, Role};
 pub use client::HttpClient;
 pub use discovery::WorkerFile;
-pub use serve::{Limits, ServeError, Server};
+pub use serve::{Limits, ServeError, Server, take_file_handles};
 pub use token::Token;
 pub use tokens::Tokens;

@@ -60,6 +60,8 @@ pub fn status_of(rejection: &Rejection) -> (StatusCode, &'static str) {
         Rejection::ShuttingDown => (S::SERVICE_UNAVAILABLE, "shutting_down"),
         Rejection::StorageFailed { .. } => (S::SERVICE_UNAVAILABLE, "storage_failed"),
         Rejection::StorageFull { .. } => (S::INSUFFICIENT_STORAGE, "storage_full"),
+        Rejection::Damaged { .. } => (S::INTERNAL_SERVER_ERROR, "damaged"),
+        Rejection::StorageError { .. } => (S::INTERNAL_SERVER_ERROR, "storage_error"),
     }
 }
 

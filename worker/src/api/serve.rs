@@ -17,6 +17,7 @@ use bosun_replay::JsonLimits;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -51,12 +52,44 @@ impl Default for Limits {
             history_body: 2 * JsonLimits::default().bytes,
             history_bodies: 2,
             headers: 16 * 1024,
-            connections: 512,
+            connections: connections_for(handles()),
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(60),
         }
     }
+}
+
+/// Connections at most.
+const CONNECTIONS: usize = 512;
+/// File handles that the log and the process itself need.
+const HANDLES_OF_OUR_OWN: u64 = 64;
+/// More than this is of no use.
+const HANDLES: u64 = 65_536;
+/// Connections that are told at once that there are too many; the next are not answered.
+const REFUSALS: usize = 16;
+
+/// Asks the system for as many file handles as it gives. Answers how many that is.
+pub fn take_file_handles() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(HANDLES).min(HANDLES);
+    if limit.current.is_some_and(|current| current < most) {
+        let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: limit.maximum });
+        if let Err(why) = raised {
+            tracing::debug!(%why, "the limit of file handles stays as it is");
+        }
+    }
+    handles()
+}
+
+fn handles() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(HANDLES)
+}
+
+/// Half of what the log does not need; what activities open takes the rest.
+fn connections_for(handles: u64) -> usize {
+    let half = handles.saturating_sub(HANDLES_OF_OUR_OWN) / 2;
+    usize::try_from(half).unwrap_or(CONNECTIONS).clamp(4, CONNECTIONS)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +132,7 @@ impl Server {
             .layer(middleware::from_fn_with_state(guarding, guard))
             .layer(middleware::from_fn(count));
         let places = Arc::new(Semaphore::new(self.limits.connections));
+        let refusals = Arc::new(Semaphore::new(REFUSALS));
         let connections = TaskTracker::new();
         loop {
             let stream = tokio::select! {
@@ -122,7 +156,12 @@ impl Server {
                     });
                 }
                 Err(_) => {
-                    connections.spawn(refuse(stream));
+                    if let Ok(place) = refusals.clone().try_acquire_owned() {
+                        connections.spawn(async move {
+                            refuse(stream).await;
+                            drop(place);
+                        });
+                    }
                 }
             }
         }
@@ -218,4 +257,14 @@ async fn connection(stream: TcpStream, router: Router, limits: Limits, mut stop:
     }
     // Streams that follow a run never end by themselves; the engine ends them when it closes, and this is the backstop.
     let _ = tokio::time::timeout(limits.header_timeout, served).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_handles_for_the_log() {
+        assert_eq!([0, 64, 72, 256, 1_024, 65_536].map(connections_for), [4, 4, 4, 96, 480, 512]);
+    }
 }

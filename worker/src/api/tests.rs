@@ -448,6 +448,8 @@ pub(crate) fn rejections() -> Vec<Rejection> {
         Rejection::ShuttingDown,
         Rejection::StorageFailed { why: "EIO".into() },
         Rejection::StorageFull { why: "ENOSPC".into() },
+        Rejection::Damaged { why: "values/1 is damaged".into() },
+        Rejection::StorageError { why: "EIO".into() },
         Rejection::Query(QueryError::Unknown { name: name.clone(), known: vec![] }),
         Rejection::Query(QueryError::Failed { name: name.clone(), failure }),
         Rejection::Query(QueryError::Mutated { name, what: "w".into() }),

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bosun_engine::{Namespace, Retention};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,55 @@ pub struct Guards {
     pub file: FileGuards,
     /// Bytes that loaded runs and waiting requests may take [default: a quarter of what there is].
     pub memory: Option<usize>,
+    #[serde(skip)]
+    pub store: StorePolicy,
+}
+
+/// What the owner says of the store.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StorePolicy {
+    /// Damage is isolated at the start, instead of refusing it.
+    pub isolate: bool,
+    pub retention: Retention,
+}
+
+impl StorePolicy {
+    /// Reads how long closed runs are kept: `30d` or `forever` for every namespace, `NAMESPACE=30d` for one.
+    ///
+    /// # Errors
+    /// The first that cannot be read.
+    pub fn retention_of(texts: &[String], trust_clock: bool) -> Result<Retention, String> {
+        let mut retention = Retention { trust_clock, ..Retention::default() };
+        for text in texts {
+            match text.split_once('=') {
+                Some((name, keep)) => {
+                    let namespace = Namespace::new(name).map_err(|why| why.to_string())?;
+                    retention.namespaces.insert(namespace, keep_of(keep)?);
+                }
+                None => retention.default = keep_of(text)?,
+            }
+        }
+        Ok(retention)
+    }
+}
+
+fn keep_of(text: &str) -> Result<Option<Duration>, String> {
+    let text = text.trim();
+    if text == "forever" {
+        return Ok(None);
+    }
+    let wrong = || format!("{text:?} is not how long runs are kept, like 30d, 12h, dev=1d or forever");
+    let unit = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let number: u64 = text[..unit].parse().map_err(|_| wrong())?;
+    let seconds = match text[unit..].trim() {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        "w" => 7 * 86_400,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(seconds).map(|seconds| Some(Duration::from_secs(seconds))).ok_or_else(wrong)
 }
 
 /// Which commands may run, and with how much.
@@ -82,5 +132,25 @@ impl Guards {
         config.http.secret_env.clone_from(secret_env);
         config.http.secret_dirs.clone_from(secret_dirs);
         config.file.roots.clone_from(&self.file.roots);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retention_is_read_as_it_is_written() {
+        let read = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+            StorePolicy::retention_of(&texts, false)
+        };
+        assert!(!read(&[]).unwrap().is_set());
+        let retention = read(&["30d", "dev=12h", "audit=forever"]).unwrap();
+        let keep = |name: &str| retention.keep(&Namespace::new(name).unwrap()).map(|keep| keep.as_secs() / 3_600);
+        assert_eq!([keep("default"), keep("dev"), keep("audit")], [Some(720), Some(12), None]);
+        for wrong in ["30", "x", "1y", "=1d", "99999999999999999999d", "-1d"] {
+            assert!(read(&[wrong]).is_err(), "{wrong}");
+        }
     }
 }

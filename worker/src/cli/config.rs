@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::{Command, Subcommand};
+use clap::{Command, Subcommand, ValueEnum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ use super::exit::Exit;
 use super::explain::Code;
 use super::output::{Cell, Paint, Screen};
 use crate::capability::at_rest::StoreKeys;
-use crate::capability::owner::{FileGuards, Guards, HttpGuards, ProcessGuards};
+use crate::capability::owner::{FileGuards, Guards, HttpGuards, ProcessGuards, StorePolicy};
 
 /// The file in the working directory.
 const FILE: &str = "bosun.toml";
@@ -46,7 +46,13 @@ pub struct Config {
 impl Config {
     /// What the owner allows the capabilities.
     pub fn guards(&self) -> Guards {
-        Guards { process: self.process.clone(), http: self.http.clone(), file: self.file.clone(), memory: None }
+        let WorkerConfig { on_damage, retention, trust_clock, .. } = &self.worker;
+        let store = StorePolicy {
+            isolate: *on_damage == Some(OnDamage::Isolate),
+            // Looked at when it was read.
+            retention: StorePolicy::retention_of(retention, *trust_clock).unwrap_or_default(),
+        };
+        Guards { process: self.process.clone(), http: self.http.clone(), file: self.file.clone(), memory: None, store }
     }
 }
 
@@ -60,6 +66,22 @@ pub struct WorkerConfig {
     pub slots: Option<u64>,
     pub queue: Vec<String>,
     pub drain_timeout: Option<String>,
+    /// What to do when the store is damaged: `refuse` to start, or `isolate` the runs that were hit.
+    pub on_damage: Option<OnDamage>,
+    /// How long closed runs are kept: `30d`, `dev=12h` for one namespace, `forever`.
+    pub retention: Vec<String>,
+    /// The clock is right, also where it jumped: for retention, time in which no worker ran counts too.
+    pub trust_clock: bool,
+}
+
+/// What to do when the store is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDamage {
+    /// Do not start; touch nothing.
+    Refuse,
+    /// Keep the damaged files as they are in `DIR/damaged-N`, hold the runs that were hit, and go on with all others.
+    Isolate,
 }
 
 /// Keys, each with what a text in the environment stands for.
@@ -85,6 +107,9 @@ const KEYS: &[(&str, Kind)] = &[
     ("worker.slots", Kind::Number),
     ("worker.queue", Kind::Texts),
     ("worker.drain_timeout", Kind::Text),
+    ("worker.on_damage", Kind::Text),
+    ("worker.retention", Kind::Texts),
+    ("worker.trust_clock", Kind::Switch),
     ("process.allow", Kind::Texts),
     ("process.kill_grace_ms", Kind::Number),
     ("process.address_space", Kind::Number),
@@ -146,8 +171,10 @@ impl Loaded {
         for (key, (value, _)) in &origins {
             put(&mut whole, key, value.clone());
         }
-        let config = serde_path_to_error::deserialize(Value::Object(whole))
+        let config: Config = serde_path_to_error::deserialize(Value::Object(whole))
             .map_err(|why| wrong(&format!("`{}`: {}", why.path(), why.inner())))?;
+        StorePolicy::retention_of(&config.worker.retention, false)
+            .map_err(|why| wrong(&format!("`worker.retention`: {why}")))?;
         Ok(Loaded { config, origins })
     }
 
@@ -169,8 +196,17 @@ impl Loaded {
             ("bind", worker.bind.clone()),
             ("slots", number(worker.slots)),
             ("drain_timeout", worker.drain_timeout.clone()),
+            (
+                "on_damage",
+                worker.on_damage.and_then(|what| what.to_possible_value()).map(|value| value.get_name().to_owned()),
+            ),
+            ("trust_clock", worker.trust_clock.then(|| "true".to_owned())),
         ];
-        let many = [("allow_host", worker.allow_host.clone()), ("queue", worker.queue.clone())];
+        let many = [
+            ("allow_host", worker.allow_host.clone()),
+            ("queue", worker.queue.clone()),
+            ("retention", worker.retention.clone()),
+        ];
         let command = globals.into_iter().fold(command, with_default);
         command.mut_subcommand("worker", |command| {
             command.mut_subcommand("run", |command| {
@@ -375,6 +411,8 @@ mod tests {
             ("[process]\nalow = [\"git\"]\n", vec![], "no key is called `process.alow`"),
             ("[http]\nallow_hosts = \"a\"\n", vec![], "http.allow_hosts"),
             ("= 1", vec![], "bosun.toml"),
+            ("[worker]\nretention = [\"7\"]\n", vec![], "worker.retention"),
+            ("[worker]\non_damage = \"repair\"\n", vec![], "worker.on_damage"),
             ("", vec!["--set", "worker.slots=many"], "a whole number is wanted"),
             ("", vec!["--set", "file.root=/"], "no key is called `file.root`"),
         ] {
@@ -391,6 +429,8 @@ mod tests {
         let mut known: Vec<String> = KEYS.iter().map(|(key, _)| (*key).to_owned()).collect();
         for (key, kind) in KEYS {
             let text = match kind {
+                _ if *key == "worker.on_damage" => "isolate",
+                _ if *key == "worker.retention" => "7d,dev=1h",
                 Kind::Number => "1",
                 Kind::Switch => "true",
                 Kind::Text | Kind::Texts => "x",

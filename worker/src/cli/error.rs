@@ -96,6 +96,8 @@ impl From<Rejection> for CliError {
             Rejection::AlreadyOpen { workflow_id, .. } => {
                 error.help(format!("`bosun describe {workflow_id}` shows the open run"))
             }
+            // One that says itself what helps.
+            Rejection::Held { why } if why.contains("`bosun ") => error,
             Rejection::Held { .. } => {
                 error.help("deploy workflow code that fits the history; inputs are kept until then")
             }
@@ -135,6 +137,8 @@ impl From<OpenError> for CliError {
             OpenError::Corrupt(_) => Code::Corrupt,
             OpenError::Unsupported(_) => Code::Unsupported,
             OpenError::MissingKey(_) => Code::NoKey,
+            OpenError::Refused(_) => Code::Failed,
+            OpenError::Full(_) => Code::StorageFull,
             OpenError::Failed(_) => Code::StorageFailed,
         };
         let error = CliError::new(code, why.to_string());

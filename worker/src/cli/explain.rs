@@ -95,7 +95,8 @@ codes! {
         "Reading or writing the data directory failed. What was acknowledged before is durable; nothing is acknowledged \
          after. See to the disk, then start the worker again: it goes on where it was. `bosun store verify` checks it.";
     StorageFull 24 Error "the disk is full"
-        "New work is refused until there is space; what is stored is intact.";
+        "Nothing new is begun until there is space; what is stored is intact, and runs that are under way go on or wait. The \
+         worker goes on by itself when there is space again.";
     UnknownQuery 25 NotFound "the workflow does not answer this query"
         "The message lists the queries it answers.";
     QueryFailed 26 Error "the query failed"
@@ -104,7 +105,9 @@ codes! {
         "Queries must only read. The change was thrown away; the handler has to be corrected.";
     Corrupt 28 HistoryUnreadable "the store is damaged"
         "A checksum, the hash chain or the tail anchor does not fit. The message names the place. Bosun never goes on \
-         with less history than was acknowledged: restore a backup of the directory.";
+         with less history than was acknowledged. `bosun store verify` says which runs were hit; `bosun worker run \
+         --on-damage isolate` holds those and goes on with all others, `bosun store salvage` does so in a new directory, \
+         and `bosun store restore` brings a backup back.";
     Unsupported 29 HistoryUnreadable "the store was written by a version this one cannot read"
         "Use the version that wrote it, or a newer one.";
     StillOpen 30 Error "the run has not closed yet"
@@ -187,6 +190,8 @@ impl Code {
             Rejection::ShuttingDown => Code::ShuttingDown,
             Rejection::StorageFailed { .. } => Code::StorageFailed,
             Rejection::StorageFull { .. } => Code::StorageFull,
+            Rejection::Damaged { .. } => Code::Corrupt,
+            Rejection::StorageError { .. } => Code::Failed,
             Rejection::Query(QueryError::Unknown { .. }) => Code::UnknownQuery,
             Rejection::Query(QueryError::Failed { .. }) => Code::QueryFailed,
             Rejection::Query(QueryError::Mutated { .. }) => Code::QueryMutated,

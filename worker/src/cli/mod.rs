@@ -50,7 +50,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bosun_engine::{DEFAULT_NAMESPACE, ListRequest, Namespace};
+use bosun_engine::{DEFAULT_NAMESPACE, ListRequest, Namespace, Retention};
 use clap::{CommandFactory, FromArgMatches};
 use serde_json::json;
 
@@ -162,15 +162,22 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Noun::Budget(verb) => Verb::Budget(verb),
         Noun::Llm(verb) => Verb::Llm(verb),
         Noun::Demo(args) => return demo::demo(screen, &global, args).await,
-        Noun::Store(store::StoreVerb::Salvage { from, to }) => return store::salvage(screen, from, to).await,
-        Noun::Store(verb) => Verb::Store(verb),
+        Noun::Store(verb) => match store::without_an_engine(screen, &global.data, &*program.opener, verb).await {
+            Ok(ended) => return ended,
+            Err(verb) => Verb::Store(verb, loaded.config.guards().store.retention),
+        },
     };
     if let Verb::Workflow(WorkflowVerb::Run(args)) = &verb {
         start::refuse_bad_plan(program.plans, args)?;
     }
     let purpose = verb.purpose(loaded.config.guards());
     let namespace = Namespace::new(&global.namespace)?;
-    let found = locate(&global, &*program.opener, &purpose).await?;
+    let found = match locate(&global, &*program.opener, &purpose).await {
+        Err(why) if why.code == Code::Corrupt && matches!(verb, Verb::Store(store::StoreVerb::Verify, _)) => {
+            return store::verify_damaged(screen, &global.data, &*program.opener, why).await;
+        }
+        found => found?,
+    };
     let attached = matches!(found, Found::Attached(_));
     let mut cx = Context {
         backend: found.backend(verb.is_of_a_namespace().then_some(&namespace)),
@@ -288,13 +295,14 @@ enum Verb {
     Plan(supervise::PlanVerb),
     Budget(budget::BudgetVerb),
     Llm(llm::LlmVerb),
-    Store(store::StoreVerb),
+    /// With how long closed runs are kept, by the configuration.
+    Store(store::StoreVerb, Retention),
 }
 
 impl Verb {
     /// The store is everybody's.
     fn is_of_a_namespace(&self) -> bool {
-        !matches!(self, Verb::Store(_))
+        !matches!(self, Verb::Store(..))
     }
 
     fn makes_a_run(&self) -> bool {
@@ -322,7 +330,7 @@ impl Verb {
                 | WorkflowVerb::Query(_)
                 | WorkflowVerb::Cost(_),
             )
-            | Verb::Store(_) => Purpose::Look,
+            | Verb::Store(..) => Purpose::Look,
             Verb::Workflow(_)
             | Verb::Activity(_)
             | Verb::Approval(_)
@@ -342,7 +350,7 @@ impl Verb {
             Verb::Plan(verb) => supervise::plan(cx, verb).await,
             Verb::Budget(verb) => budget::budget(cx, verb).await,
             Verb::Llm(verb) => llm::llm(cx, verb).await,
-            Verb::Store(verb) => store::store(cx, verb).await,
+            Verb::Store(verb, retention) => store::store(cx, verb, retention).await,
         }
     }
 }

@@ -1,10 +1,12 @@
 //! `store …`: the data directory as a whole.
 //!
-//! Invariant: `verify`, `info` and the source of a salvage are only read; a backup is consistent while the worker runs. A damaged store that
-//! cannot be opened is reported by `verify` as a finding with exit code 21, not as a crash.
+//! Invariant: `verify`, `info` and the source of a salvage or a restore are only read; a backup is consistent while the
+//! worker runs; nothing is overwritten. A damaged store that cannot be opened is reported by `verify` as a finding with
+//! exit code 21, not as a crash.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use bosun_engine::{Retention, RetentionInfo};
 use clap::Subcommand;
 use serde_json::Value;
 
@@ -13,6 +15,8 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::output::Screen;
+use crate::backend::{OpenEngine, StoreWork};
+use crate::store_reports::retention_json;
 
 #[derive(Debug, Subcommand)]
 pub enum StoreVerb {
@@ -35,21 +39,82 @@ pub enum StoreVerb {
         #[arg(long, value_name = "DIR")]
         to: PathBuf,
     },
+    /// Bring a backup back in a new directory. The backup is checked first, and stays as it is.
+    Restore {
+        /// The backup; nobody may hold it.
+        #[arg(value_name = "BACKUP")]
+        from: PathBuf,
+        /// The directory to write; must be empty, or not exist.
+        #[arg(long, value_name = "DIR")]
+        to: PathBuf,
+    },
+    /// Leave out what was deleted or written twice: a whole copy takes the place of the store, which nobody may hold.
+    Compact {
+        /// Write the copy here instead, and leave the store as it is.
+        #[arg(long, value_name = "DIR")]
+        to: Option<PathBuf>,
+    },
+    /// Remove what nothing refers to: payloads and long values without a run, and what crashes left half made. Nobody may
+    /// hold the store; a worker does most of it by itself.
+    Gc,
 }
 
-/// Runs of which a turn is lost are held in the new store; all others go on there.
-pub(super) async fn salvage(screen: &mut Screen, from: PathBuf, to: PathBuf) -> Result<Exit, CliError> {
-    let saved = tokio::task::spawn_blocking({
-        let to = to.clone();
-        move || crate::embedded::salvage(&from, &to)
-    });
-    let report = saved.await.map_err(|why| CliError::new(Code::Failed, "the salvage panicked").cause(why))??;
-    print(screen, "store.salvage", &report);
-    screen.next(&format!("bosun list --data {}", to.display()));
+/// The verbs that work on a directory as a whole, without an engine; the others are given back.
+pub(super) async fn without_an_engine(
+    screen: &mut Screen,
+    data: &Path,
+    opener: &dyn OpenEngine,
+    verb: StoreVerb,
+) -> Result<Result<Exit, CliError>, StoreVerb> {
+    Ok(match verb {
+        StoreVerb::Salvage { from, to } => {
+            let next = format!("bosun list --data {}", to.display());
+            work(screen, opener, &from, "store.salvage", StoreWork::Salvage { to }, Some(next)).await
+        }
+        StoreVerb::Restore { from, to } => {
+            let next = format!("bosun worker run --data {}", to.display());
+            work(screen, opener, &from, "store.restore", StoreWork::Restore { to }, Some(next)).await
+        }
+        StoreVerb::Compact { to } => {
+            let next = to.as_ref().map(|to| format!("bosun store info --data {}", to.display()));
+            work(screen, opener, data, "store.compact", StoreWork::Compact { to }, next).await
+        }
+        StoreVerb::Gc => work(screen, opener, data, "store.gc", StoreWork::CollectGarbage, None).await,
+        engine @ (StoreVerb::Verify | StoreVerb::Info | StoreVerb::Backup { .. }) => return Err(engine),
+    })
+}
+
+async fn work(
+    screen: &mut Screen,
+    opener: &dyn OpenEngine,
+    data: &Path,
+    schema: &str,
+    work: StoreWork,
+    next: Option<String>,
+) -> Result<Exit, CliError> {
+    let report = opener.store_work(data, &work).await?;
+    print(screen, schema, &report);
+    next.iter().for_each(|next| screen.next(next));
     Ok(Exit::Ok)
 }
 
-pub(super) async fn store(cx: &mut Context, verb: StoreVerb) -> Result<Exit, CliError> {
+/// A store that cannot be opened for its damage: what is wrong, which groups and runs it hit, and what would be saved.
+pub(super) async fn verify_damaged(
+    screen: &mut Screen,
+    data: &Path,
+    opener: &dyn OpenEngine,
+    why: CliError,
+) -> Result<Exit, CliError> {
+    // Why it cannot be opened says more than why it cannot be assessed.
+    let Ok(mut report) = opener.store_work(data, &StoreWork::Assess).await else { return Err(why) };
+    report["ok"] = Value::Bool(false);
+    report["findings"] = Value::Array(vec![Value::String(why.message)]);
+    print(screen, "store.verify", &report);
+    screen.next(&format!("bosun store salvage {} --to NEW, or bosun worker run --on-damage isolate", data.display()));
+    Ok(Exit::HistoryUnreadable)
+}
+
+pub(super) async fn store(cx: &mut Context, verb: StoreVerb, configured: Retention) -> Result<Exit, CliError> {
     match verb {
         StoreVerb::Verify => {
             let report = cx.backend.verify().await?;
@@ -57,7 +122,12 @@ pub(super) async fn store(cx: &mut Context, verb: StoreVerb) -> Result<Exit, Cli
             Ok(if healthy(&report) { Exit::Ok } else { Exit::HistoryUnreadable })
         }
         StoreVerb::Info => {
-            let info = cx.backend.store_info().await?;
+            let mut info = cx.backend.store_info().await?;
+            if !cx.attached {
+                // Nobody holds the store: this is what a worker that starts here would do.
+                let now = RetentionInfo { retention: configured, ..RetentionInfo::default() };
+                info["retention"] = retention_json(&now);
+            }
             print(&mut cx.screen, "store.info", &info);
             Ok(Exit::Ok)
         }
@@ -70,8 +140,9 @@ pub(super) async fn store(cx: &mut Context, verb: StoreVerb) -> Result<Exit, Cli
             cx.screen.next(&format!("bosun store verify --data {}", to.display()));
             Ok(Exit::Ok)
         }
-        // Carried out before, without an engine.
-        StoreVerb::Salvage { from, to } => salvage(&mut cx.screen, from, to).await,
+        StoreVerb::Salvage { .. } | StoreVerb::Restore { .. } | StoreVerb::Compact { .. } | StoreVerb::Gc => {
+            unreachable!("carried out before, without an engine")
+        }
     }
 }
 

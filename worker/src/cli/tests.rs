@@ -224,7 +224,7 @@ async fn waiting_ends_with_the_code_of_the_outcome() {
 
 #[tokio::test]
 async fn every_rejection_has_its_exit_code() {
-    let codes = [30, 1, 32, 32, 1, 32, 30, 1, 1, 1, 1, 1, 1, 2, 20, 20, 31, 74, 1, 30, 1, 20];
+    let codes = [30, 1, 32, 32, 1, 32, 30, 1, 1, 1, 1, 1, 1, 2, 20, 20, 31, 74, 1, 21, 1, 30, 1, 20];
     for (rejection, code) in rejections().into_iter().zip(codes) {
         let ran = ran(Fake::rejecting(rejection.clone()), "signal -w order-7 go").await;
         assert_eq!(ran.exit.number(), code, "{rejection}");

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::args::Global;
-use super::config::Loaded;
+use super::config::{Loaded, OnDamage};
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
@@ -27,7 +27,7 @@ use super::time_format::{now, parse_duration};
 use crate::api::handlers::Api;
 use crate::api::{Limits, Server, Token, Tokens, WorkerFile};
 use crate::backend::{Engine, OpenEngine, OpenError, Purpose, Stopped};
-use crate::capability::owner::Guards;
+use crate::capability::owner::{Guards, StorePolicy};
 
 #[derive(Debug, Subcommand)]
 pub enum WorkerVerb {
@@ -59,6 +59,17 @@ pub struct WorkerArgs {
     /// How long running attempts may take to end after SIGTERM.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub drain_timeout: Duration,
+    /// What to do when the store is damaged. `isolate` keeps the damaged files as they are in DIR/damaged-N, holds the runs
+    /// that were hit, and goes on with all others.
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "refuse")]
+    pub on_damage: OnDamage,
+    /// How long closed runs are kept: TIME (30d, 12h, 2w) or `forever`; NAMESPACE=TIME for one namespace. May be given
+    /// several times [default: forever].
+    #[arg(long, value_name = "[NAMESPACE=]TIME", value_delimiter = ',')]
+    pub retention: Vec<String>,
+    /// The clock is right, also where it jumped: for --retention, time in which no worker ran counts too.
+    #[arg(long)]
+    pub trust_clock: bool,
 }
 
 /// A number of bytes, with a unit or without.
@@ -96,7 +107,8 @@ pub(super) async fn run(
     let data = &global.data;
     super::locate::make_data_directory(data)?;
     let queues = args.queue.iter().map(TaskQueue::new).collect::<Result<_, _>>()?;
-    let guards = Guards { memory: args.memory, ..loaded.config.guards() };
+    let guards = Guards { memory: args.memory, store: policy(&args)?, ..loaded.config.guards() };
+    tracing::debug!(handles = crate::api::take_file_handles(), "file handles");
     let engine = open(opener, data, &Purpose::Work { slots: args.slots, queues, guards }).await?;
     let serving = match serve(global, &args, &*engine).await {
         Ok(serving) => serving,
@@ -130,6 +142,13 @@ pub(super) async fn run(
     Ok(exit)
 }
 
+/// What the owner says of the store.
+fn policy(args: &WorkerArgs) -> Result<StorePolicy, CliError> {
+    let retention = StorePolicy::retention_of(&args.retention, args.trust_clock)
+        .map_err(|why| CliError::new(Code::Usage, format!("--retention: {why}")))?;
+    Ok(StorePolicy { isolate: args.on_damage == OnDamage::Isolate, retention })
+}
+
 async fn open(opener: &dyn OpenEngine, data: &Path, purpose: &Purpose) -> Result<Arc<dyn Engine>, CliError> {
     let began = std::time::Instant::now();
     loop {
@@ -154,6 +173,9 @@ pub(super) async fn serve_beside(global: &Global, engine: &dyn Engine) -> Option
         queue: Vec::new(),
         memory: None,
         drain_timeout: Duration::ZERO,
+        on_damage: OnDamage::Refuse,
+        retention: Vec::new(),
+        trust_clock: false,
     };
     serve(global, &args, engine).await.inspect_err(|why| tracing::warn!(%why, "others cannot reach this run")).ok()
 }

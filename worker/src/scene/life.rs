@@ -369,7 +369,6 @@ fn start(workflows: &WorkflowRegistry, log: &Medium, clock: &VirtualClock) -> Re
     options.workflows = workflows.clone();
     options.clock = Clock::Virtual(clock.clone());
     options.shards = 1;
-    options.retention = None;
     Stepped::start_staging_all(options).map_err(|why| Stuck::Refused(why.to_string()))
 }
 

@@ -12,7 +12,7 @@ use crate::log::error::StorageError;
 use crate::log::files::DataDir;
 use crate::log::group::Group;
 use crate::log::look;
-use crate::log::parts::{is_beside, place_in, whole_value};
+use crate::log::parts::{PARTS_OF, further_parts, is_beside, part_key, place_in, whole_value};
 use crate::log::shelf::crc_of;
 use crate::log::sled_format::node::Data;
 use crate::log::sled_format::source::Source;
@@ -161,30 +161,84 @@ impl Found {
             // Copies of what was replaced or deleted lie about for long.
             self.segments.clear();
         }
+        let mut split = Split::default();
         for page in (2..pages.table().pages.len() as u64).filter(|page| !bad.contains(page)) {
             let Ok(Some(node)) = pages.node(page) else { continue };
-            let Data::Leaf(entries) = node.data else { continue };
-            for (key, entry) in entries {
-                // Keys of groups begin with a zero.
-                let is_shelf = key.first().is_some_and(|shelf| Shelf::ALL.iter().any(|known| *known as u8 == *shelf));
-                let value = if !is_shelf {
-                    None
-                } else if is_beside(&entry) {
-                    place_in(&entry).and_then(|place| values.read(&key, place).ok().flatten())
-                } else {
-                    whole_value(&entry)
-                };
-                let Some(value) = value else { continue };
-                if key[0] == Shelf::Archive as u8 {
-                    self.sealed_segment(key[0], &key[1..], &value);
-                } else if let Some((stored, content)) = value.split_at_checked(4)
-                    && stored == crc_of(&self.instance, key[0], &key[1..], content).to_be_bytes()
-                {
-                    self.index.insert(key, value);
-                }
+            if let Data::Leaf(entries) = node.data {
+                self.leaf(entries, values, &mut split);
+            }
+        }
+        for (key, value) in split.whole() {
+            match <[u8; 8]>::try_from(key.as_slice()) {
+                Ok(seq) => self.group(u64::from_be_bytes(seq), value, pages.path()),
+                Err(_) => self.shelf_value(key, value),
             }
         }
         Ok(())
+    }
+
+    fn leaf(&mut self, entries: Vec<(Vec<u8>, Vec<u8>)>, values: &ValueFiles, split: &mut Split) {
+        for (key, entry) in entries {
+            if split.take(&key, &entry) {
+                continue;
+            }
+            // Keys of groups begin with a zero.
+            let is_shelf = key.first().is_some_and(|shelf| Shelf::ALL.iter().any(|known| *known as u8 == *shelf));
+            let value = if !is_shelf {
+                None
+            } else if is_beside(&entry) {
+                place_in(&entry).and_then(|place| values.read(&key, place).ok().flatten())
+            } else {
+                whole_value(&entry)
+            };
+            if let Some(value) = value {
+                self.shelf_value(key, value);
+            }
+        }
+    }
+
+    /// What an entry of a shelf says, if it proves itself.
+    fn shelf_value(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        if key[0] == Shelf::Archive as u8 {
+            self.sealed_segment(key[0], &key[1..], &value);
+        } else if let Some((stored, content)) = value.split_at_checked(4)
+            && stored == crc_of(&self.instance, key[0], &key[1..], content).to_be_bytes()
+        {
+            self.index.insert(key, value);
+        }
+    }
+}
+
+/// Values that directories of format 1 split over several entries: the first part says how many follow, and those lie
+/// under keys behind all others. Keys of groups are the only ones of eight bytes.
+#[derive(Default)]
+struct Split {
+    first: BTreeMap<Vec<u8>, Vec<u8>>,
+    parts: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Split {
+    /// Takes an entry that is one of them.
+    fn take(&mut self, key: &[u8], entry: &[u8]) -> bool {
+        if key.first() == Some(&PARTS_OF) {
+            self.parts.insert(key.to_vec(), entry.to_vec());
+        } else if further_parts(entry) > 0 {
+            self.first.insert(key.to_vec(), entry.to_vec());
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Those of which every part was found.
+    fn whole(mut self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+        self.first.into_iter().filter_map(move |(key, first)| {
+            let mut value = first.get(2..)?.to_vec();
+            for part in 1..=further_parts(&first) {
+                value.extend_from_slice(&self.parts.remove(&part_key(&key, part))?);
+            }
+            Some((key, value))
+        })
     }
 }
 

@@ -15,11 +15,12 @@ mod find;
 mod runs;
 mod write;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::anchor::AnchorFile;
 use super::error::StorageError;
 use super::files::DataDir;
+use super::{look, swap};
 use crate::vocabulary::{GroupSeq, RunId};
 
 /// What was saved, and what was not.
@@ -42,14 +43,47 @@ pub struct SalvageReport {
 
 /// See the module. The new directory gets this id, or a random one.
 pub fn salvage(source: &Path, target: &Path, instance: Option<[u8; 16]>) -> Result<SalvageReport, StorageError> {
-    let instance = instance.unwrap_or_else(|| *uuid::Uuid::now_v7().as_bytes());
     if target.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         let detail = "it is not empty; choose a new directory for what is saved".into();
-        return Err(StorageError::NotADatabase { dir: target.to_owned(), detail });
+        return Err(StorageError::Taken { dir: target.to_owned(), detail });
     }
     let from = DataDir::new(source);
     let _lock = from.hold_to_look()?;
-    let mut report = SalvageReport { instance, ..SalvageReport::default() };
+    save(&from, target, instance)
+}
+
+/// What a salvage would save and hold, without one.
+pub fn assess(source: &Path) -> Result<SalvageReport, StorageError> {
+    let from = DataDir::new(source);
+    let _lock = from.hold_to_look()?;
+    let found = analyse(&from)?;
+    Ok(found.tell([0; 16]))
+}
+
+/// A salvage in place: what is whole takes the place of what is damaged, which goes to a directory beside it, as it is.
+/// Nothing of the damaged files is touched before the whole copy stands. Answers where they are.
+pub fn isolate(dir: &Path) -> Result<(SalvageReport, PathBuf), StorageError> {
+    let from = DataDir::new(dir);
+    let _lock = from.lock()?;
+    if swap::is_under_way(&from) {
+        swap::finish(&from)?;
+    }
+    swap::clear(&from)?;
+    let report = save(&from, &swap::incoming(&from), None).inspect_err(|_| {
+        // Half a copy is of no use, and takes room.
+        let _ = swap::clear(&from);
+    })?;
+    swap::swap(&from, "damaged").map(|aside| (report, aside))
+}
+
+struct Analysed {
+    chosen: chain::Chosen,
+    saved: runs::Saved,
+    damage: Vec<String>,
+}
+
+fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
+    let mut damage = Vec::new();
     let known = from.instance();
     let anchor = match &known {
         Ok(instance) => AnchorFile::read(&from.anchor(), *instance),
@@ -58,14 +92,45 @@ pub fn salvage(source: &Path, target: &Path, instance: Option<[u8; 16]>) -> Resu
     let owner = match &known {
         Ok(instance) => *instance,
         Err(why) => {
-            report.damage.push(why.to_string());
+            damage.push(why.to_string());
             AnchorFile::read_any(&from.anchor())?.0
         }
     };
-    let anchor = anchor.map_err(|why| report.damage.push(why.to_string())).ok();
-    let found = find::find(&from, owner, &mut report.damage)?;
+    let anchor = anchor.map_err(|why| damage.push(why.to_string())).ok();
+    let found = find::find(from, owner, &mut damage)?;
+    if let Err(why) = look::check_conf(&from.sled().join("conf")) {
+        damage.push(why.to_string());
+    }
     let chosen = chain::choose(&found, anchor);
-    let saved = runs::put_together(&found, &chosen, &from);
-    write::write(&from, target, &chosen, saved, &mut report)?;
+    let mut saved = runs::put_together(&found, &chosen, from);
+    saved.hold_before(&from.read_held().unwrap_or_else(|why| {
+        damage.push(why.to_string());
+        Vec::new()
+    }));
+    Ok(Analysed { chosen, saved, damage })
+}
+
+fn save(from: &DataDir, target: &Path, instance: Option<[u8; 16]>) -> Result<SalvageReport, StorageError> {
+    let instance = instance.unwrap_or_else(|| *uuid::Uuid::now_v7().as_bytes());
+    let found = analyse(from)?;
+    let mut report = found.tell(instance);
+    write::write(from, target, &found, &mut report)?;
     Ok(report)
+}
+
+impl Analysed {
+    fn tell(&self, instance: [u8; 16]) -> SalvageReport {
+        let saved = &self.saved;
+        let held = saved.runs.iter().filter_map(|(run, state)| Some((*run, state.held.clone()?)));
+        SalvageReport {
+            instance,
+            groups: self.chosen.groups.len() as u64,
+            groups_lost: self.chosen.lost.clone(),
+            runs_whole: saved.runs.values().filter(|run| run.held.is_none()).count() as u64,
+            held: held.collect(),
+            runs_lost: saved.nothing_left.iter().copied().collect(),
+            blobs: 0,
+            damage: self.damage.clone(),
+        }
+    }
 }

@@ -105,6 +105,15 @@ impl Index {
 }
 
 impl Saved {
+    /// What was held by an earlier salvage stays held: its history is no fuller than it was.
+    pub(super) fn hold_before(&mut self, held: &[(RunId, String)]) {
+        for (run, why) in held {
+            if let Some(state) = self.runs.get_mut(run) {
+                state.hold(why.clone());
+            }
+        }
+    }
+
     fn archive(&mut self, found: &Found, chosen: &Chosen, deleted: &BTreeSet<RunId>) {
         for candidates in found.segments.values() {
             // Copies of one segment that a trim began again: the longer holds all of the shorter.

@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::SalvageReport;
 use super::chain::Chosen;
 use super::runs::Saved;
+use super::{Analysed, SalvageReport};
 use crate::log::archive::Segment;
 use crate::log::blob::BlobHash;
 use crate::log::chain::{ChainHash, SetHash};
@@ -29,23 +29,18 @@ const BATCH: u64 = 1_024;
 pub(super) fn write(
     from: &DataDir,
     target: &Path,
-    chosen: &Chosen,
-    saved: Saved,
+    found: &Analysed,
     report: &mut SalvageReport,
 ) -> Result<(), StorageError> {
+    let Analysed { chosen, saved, .. } = found;
     let options = SledOptions { instance: Some(report.instance), ..SledOptions::default() };
     let medium = SledLog::open(target, options)?;
     copy_blobs(from, &medium, report)?;
-    let archives = write_archive(&medium, &saved)?;
-    let tail = write_groups(&medium, chosen, &saved, archives)?;
+    let archives = write_archive(&medium, saved)?;
+    let tail = write_groups(&medium, chosen, saved, archives)?;
     medium.sync(tail)?;
     medium.settle_anchor()?;
     drop(medium);
-    report.groups = chosen.groups.len() as u64;
-    report.groups_lost.clone_from(&chosen.lost);
-    report.runs_lost = saved.nothing_left.into_iter().collect();
-    report.runs_whole = saved.runs.values().filter(|run| run.held.is_none()).count() as u64;
-    report.held = saved.runs.into_iter().filter_map(|(run, state)| Some((run, state.held?))).collect();
     let target = DataDir::new(target);
     target.write_held(&report.held)?;
     match target.identify()? {

@@ -58,7 +58,7 @@ fn a_backup_never_overwrites_a_store() {
     let journal = Journal::open(Arc::new(MemoryLog::new([7; 16])), small()).unwrap();
     journal.commit(&[start(1, "a"), step(1, 4, 50_000)]).unwrap();
     journal.backup(home.path()).unwrap();
-    assert!(matches!(journal.backup(home.path()), Err(StorageError::NotADatabase { .. })));
+    assert!(matches!(journal.backup(home.path()), Err(StorageError::Taken { .. })));
     let copy = Journal::open(Arc::new(SledLog::open(home.path(), SledOptions::default()).unwrap()), small()).unwrap();
     assert_eq!(copy.instance(), [7; 16]);
     assert_eq!(copy.turns(run_id(1), EventId(1)), journal.turns(run_id(1), EventId(1)));

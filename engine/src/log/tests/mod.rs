@@ -2,6 +2,7 @@
 
 mod backup;
 mod beside;
+mod copies;
 mod crash;
 mod damage;
 mod directory;

@@ -1,7 +1,7 @@
 //! Opening never destroys (G4, G6): a read that fails and damage to any file end with an error and files that are what
 //! they were; with the cause taken away everything is there. Who only looks changes nothing at all.
 //!
-//! `BOSUN_DAMAGE=2000` for the whole sweep.
+//! `cargo full` for the whole sweep; `BOSUN_DAMAGE` for another number.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -230,8 +230,19 @@ fn sweep(scene: &Scene, seed: u64) -> Result<&'static str, String> {
 /// G6: see the module.
 #[test]
 fn damage_is_refused_and_nothing_is_overwritten() {
+    damages(150);
+}
+
+/// The whole sweep.
+#[test]
+#[ignore = "minutes: cargo full"]
+fn two_thousand_damages_are_refused_and_nothing_is_overwritten() {
+    damages(2_000);
+}
+
+fn damages(count: u64) {
     let scene = scene();
-    let count = std::env::var("BOSUN_DAMAGE").ok().and_then(|count| count.parse().ok()).unwrap_or(150);
+    let count = std::env::var("BOSUN_DAMAGE").ok().and_then(|count| count.parse().ok()).unwrap_or(count);
     let (mut classes, mut wrong) = (BTreeMap::<&str, u64>::new(), Vec::new());
     for seed in 1..=count {
         match sweep(&scene, seed) {

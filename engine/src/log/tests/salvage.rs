@@ -1,7 +1,7 @@
 //! G7: damage costs at most the runs whose events it hit. What is whole goes to a new directory and on; a run that lost
 //! a turn is held there with what came before.
 //!
-//! `BOSUN_DAMAGE=2000` for the whole sweep.
+//! `cargo full` for the whole sweep; `BOSUN_DAMAGE` for another number.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -82,8 +82,19 @@ fn a_whole_directory_comes_over_whole() {
 /// See the module.
 #[test]
 fn what_was_not_hit_is_saved() {
+    save_what_was_not_hit(60);
+}
+
+/// The whole sweep.
+#[test]
+#[ignore = "minutes: cargo full"]
+fn what_two_thousand_damages_did_not_hit_is_saved() {
+    save_what_was_not_hit(2_000);
+}
+
+fn save_what_was_not_hit(count: u64) {
     let scene = scene();
-    let count: u64 = std::env::var("BOSUN_DAMAGE").ok().and_then(|count| count.parse().ok()).unwrap_or(60);
+    let count: u64 = std::env::var("BOSUN_DAMAGE").ok().and_then(|count| count.parse().ok()).unwrap_or(count);
     let (mut sum, mut most, mut wrong) = ((0, 0, 0), 0, Vec::new());
     for seed in 1..=count {
         let mut dice = Dice(seed * 0x9e37_79b9 + 7);

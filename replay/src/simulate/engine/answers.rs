@@ -150,6 +150,7 @@ pub(super) fn is_passing(why: &Rejection) -> bool {
         Rejection::ShuttingDown
             | Rejection::StorageFailed { .. }
             | Rejection::StorageFull { .. }
+            | Rejection::StorageError { .. }
             | Rejection::Held { .. }
     )
 }

@@ -386,7 +386,6 @@ pub(super) fn start(
     options.loaded_max = shape.loaded_max;
     options.mailbox_max = shape.mailbox_max;
     options.journal.log_keep_bytes = shape.log_keep_bytes;
-    options.retention = None;
     options.cancel_grace = Duration::from_secs(2);
     Stepped::start(options, &plan.activities).map_err(|why| format!("the worker does not start: {why}"))
 }

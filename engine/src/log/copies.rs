@@ -1,0 +1,112 @@
+//! What is done with a whole directory that nobody uses: a backup is restored, a store made compact, garbage collected.
+//!
+//! Invariant: a copy is made from what was read and found sound, all of it, and counts only when it has been opened; until
+//! then the source is only read. Nothing is ever overwritten. Whoever needs keys gives them in the options; what a
+//! damaged directory still holds is the business of `salvage`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::backup::BackupReport;
+use super::files::{DataDir, tree_bytes};
+use super::journal::{Journal, JournalOptions, StoreInfo};
+use super::reader::StoreReader;
+use super::sled::{SledLog, SledOptions};
+use super::{StorageError, swap};
+
+/// What a store takes before and after it was made compact, or was swept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpaceReport {
+    pub bytes_before: u64,
+    pub bytes_after: u64,
+    pub blobs_removed: u64,
+    /// Files that a crash had left half made.
+    pub leftovers_removed: u64,
+    /// Damaged files that an isolation put aside, with their bytes. They stay until their owner removes them.
+    pub set_aside: Vec<(PathBuf, u64)>,
+}
+
+/// Brings a backup back, in a new directory. The backup is read and found sound first, and stays as it is.
+pub fn restore(backup: &Path, target: &Path, options: &JournalOptions) -> Result<BackupReport, StorageError> {
+    let source = sound(backup, options)?;
+    copy(&source, target, options)
+}
+
+/// A copy of a store without holes, in a new directory.
+pub fn compact_to(dir: &Path, target: &Path, options: &JournalOptions) -> Result<SpaceReport, StorageError> {
+    let source = sound(dir, options)?;
+    copy(&source, target, options)?;
+    Ok(space(tree_bytes(dir), target))
+}
+
+/// The same, and the copy takes the place of the store. What was there before is removed once the copy is in its place.
+pub fn compact(dir: &Path, options: &JournalOptions) -> Result<SpaceReport, StorageError> {
+    // Holds the directory until all is done.
+    let source = sound(dir, options)?;
+    let data = DataDir::new(dir);
+    let before = tree_bytes(dir);
+    swap::clear(&data)?;
+    copy(&source, &swap::incoming(&data), options).inspect_err(|_| {
+        // Half a copy is of no use, and takes room.
+        let _ = swap::clear(&data);
+    })?;
+    let old = swap::swap(&data, "compacted")?;
+    swap::remove_tree(&old)?;
+    Ok(space(before, dir))
+}
+
+/// Removes what nothing refers to: payloads and long values without a run, and what crashes left half made.
+pub fn collect_garbage(dir: &Path, options: &JournalOptions) -> Result<SpaceReport, StorageError> {
+    let data = DataDir::new(dir);
+    // Only a store; opening would make one.
+    drop(data.visit()?);
+    let before = tree_bytes(dir);
+    let medium = Arc::new(SledLog::open(dir, SledOptions::default())?);
+    let journal = Journal::open(medium.clone(), options.clone())?;
+    let blobs_removed = journal.collect_all_blobs()?;
+    journal.checkpoint()?;
+    for _ in 0..=medium.value_files() {
+        journal.sweep_values()?;
+    }
+    journal.close()?;
+    swap::clear(&data)?;
+    let leftovers_removed = data.remove_leftovers()?;
+    drop(journal);
+    drop(medium);
+    Ok(SpaceReport { blobs_removed, leftovers_removed, ..space(before, dir) })
+}
+
+fn space(bytes_before: u64, dir: &Path) -> SpaceReport {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let aside = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("damaged-"));
+    let mut set_aside: Vec<(PathBuf, u64)> = aside.map(|entry| (entry.path(), tree_bytes(&entry.path()))).collect();
+    set_aside.sort();
+    SpaceReport { bytes_before, bytes_after: tree_bytes(dir), blobs_removed: 0, leftovers_removed: 0, set_aside }
+}
+
+/// A store of which every group, archive and payload is what was written.
+fn sound(dir: &Path, options: &JournalOptions) -> Result<Journal, StorageError> {
+    let journal = Journal::open(Arc::new(StoreReader::open(dir)?), options.clone())?;
+    match journal.verify().findings.into_iter().next() {
+        None => Ok(journal),
+        Some(finding) => Err(StorageError::NotSound { dir: dir.to_owned(), why: finding.detail }),
+    }
+}
+
+/// Copies, and opens the copy once: it has an index then, and holds what the source holds.
+fn copy(source: &Journal, target: &Path, options: &JournalOptions) -> Result<BackupReport, StorageError> {
+    if target.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        let detail = "it is not empty; choose a new directory".into();
+        return Err(StorageError::Taken { dir: target.to_owned(), detail });
+    }
+    let report = source.backup(target)?;
+    let journal = Journal::open(Arc::new(SledLog::open(target, SledOptions::default())?), options.clone())?;
+    let count = |info: &StoreInfo| (info.runs_open, info.runs_closed, info.last_group);
+    let (was, is) = (source.info(), journal.info());
+    if count(&was) != count(&is) {
+        let detail = format!("the copy holds {:?} (open, closed, last group), not {:?}", count(&is), count(&was));
+        return Err(StorageError::corrupt("copy", target, detail));
+    }
+    journal.close()?;
+    Ok(report)
+}

@@ -1,0 +1,126 @@
+//! How files and directories of a store are made and opened: for their owner alone, and patiently.
+//!
+//! Invariant: what is made here is readable by its owner only, also where the directory was there before and its mode
+//! says otherwise. Too few file handles are no failure of the storage: whoever needs one waits for it, since the
+//! process gives handles back as its connections and commands end. What is in the files is not known here.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Bits of a mode that are others' business.
+const OTHERS: u32 = 0o077;
+/// How long a file handle is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Opens, waiting for a file handle if there is none.
+pub(crate) fn open(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    patiently(|| options.open(path))
+}
+
+/// Does what needs a file handle, again and again while there is none.
+pub(crate) fn patiently<T>(mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let began = Instant::now();
+    loop {
+        match work() {
+            Err(why) if is_out_of_handles(&why) && began.elapsed() < PATIENCE => {
+                if began.elapsed() < Duration::from_millis(30) {
+                    tracing::warn!(%why, "no file handle is free; waiting for one");
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            done => return done,
+        }
+    }
+}
+
+fn is_out_of_handles(why: &io::Error) -> bool {
+    let out = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
+    why.raw_os_error().is_some_and(|code| out.contains(&code))
+}
+
+/// A file that begins empty.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    open(path, OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600))
+}
+
+/// A directory with all above it that are missing.
+pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Takes from others what they may do with a store. Where the mode of the root says that nobody else gets in, only what
+/// sled makes is looked at. What belongs to somebody else stays, with a warning.
+pub(crate) fn tighten(root: &Path, log: &Path) {
+    let is_open = fs::metadata(root).is_ok_and(|found| found.permissions().mode() & OTHERS != 0);
+    let tightened = match is_open {
+        // The root last: its mode then says that everything below was seen to.
+        true => tighten_tree(root),
+        false => tighten_tree(log),
+    };
+    if let Err(why) = tightened {
+        tracing::warn!(%why, directory = %root.display(), "others may read what is stored: the mode cannot be changed");
+    }
+}
+
+fn tighten_tree(path: &Path) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        // It was removed meanwhile.
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(why) => return Err(why),
+    };
+    if found.is_symlink() {
+        return Ok(());
+    }
+    if found.is_dir() {
+        for entry in fs::read_dir(path)? {
+            tighten_tree(&entry?.path())?;
+        }
+    }
+    let mode = found.permissions().mode();
+    if mode & OTHERS == 0 { Ok(()) } else { fs::set_permissions(path, Permissions::from_mode(mode & 0o7700)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    /// A directory that was there before, open to everybody, is nobody else's any more; what is executable stays so.
+    #[test]
+    fn what_was_open_to_others_is_not_any_more() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path().join("data");
+        let (log, file) = (root.join("log"), root.join("log/db"));
+        fs::create_dir_all(&log).unwrap();
+        fs::write(&file, "x").unwrap();
+        fs::write(root.join("tool"), "x").unwrap();
+        for (path, open) in [(&root, 0o755), (&log, 0o775), (&file, 0o644), (&root.join("tool"), 0o755)] {
+            fs::set_permissions(path, Permissions::from_mode(open)).unwrap();
+        }
+        tighten(&root, &log);
+        assert_eq!([&root, &log, &file, &root.join("tool")].map(|path| mode(path)), [0o700, 0o700, 0o600, 0o700]);
+        // What sled makes later in a root that is closed.
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        tighten(&root, &log);
+        assert_eq!(mode(&file), 0o600);
+    }
+
+    #[test]
+    fn a_handle_is_waited_for() {
+        let mut tries = 0;
+        let done = patiently(|| {
+            tries += 1;
+            if tries < 3 { Err(io::Error::from_raw_os_error(24)) } else { Ok(tries) }
+        });
+        assert_eq!(done.unwrap(), 3);
+        let other = patiently(|| Err::<(), _>(io::Error::from_raw_os_error(5)));
+        assert_eq!(other.unwrap_err().raw_os_error(), Some(5));
+    }
+}

@@ -1,0 +1,191 @@
+//! Room on the disk: what must still be written when it is full has its place already.
+//!
+//! - `log/db` is allocated ahead of its end, so that no write of sled's ever asks for a block. The length does not change.
+//! - Every other write of a group asks for its blocks before it begins ([`Room::claim`]).
+//! - `reserve` is a file whose blocks are given back when there are no others: with them the runs that are under way
+//!   get on for a while, and a worker that starts on a full disk gets as far as it can.
+//!
+//! Invariant: who asks for room and gets none has changed nothing, so a full disk is no failure of the log: ask again
+//! when there is space. Where a file system cannot allocate, only the free space is looked at.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::io::Errno;
+
+use super::error::StorageError;
+use super::private;
+
+/// What one commit may take of `log/db` at most: two segments of sled's.
+const LEAST_AHEAD: u64 = 1024 * 1024;
+/// How far ahead of its end `log/db` is allocated.
+const AHEAD: u64 = 2 * LEAST_AHEAD;
+/// The reserve, and how little free space counts as a full disk; on a small disk a sixteenth of it.
+const RESERVE: u64 = 4 * 1024 * 1024;
+/// How long the free space is taken to be what it was.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Room {
+    root: PathBuf,
+    db: PathBuf,
+    reserve: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How long `log/db` was, and up to where it is allocated.
+    length: u64,
+    allocated: u64,
+    looked: Option<Instant>,
+    low: bool,
+    /// The reserve is there; nobody has said so yet at first.
+    reserved: bool,
+}
+
+/// The free bytes of a file system, and all of them. What cannot be told is plenty.
+fn space(path: &Path) -> (u64, u64) {
+    statvfs(path).map_or((u64::MAX, u64::MAX), |found| {
+        (found.f_bavail.saturating_mul(found.f_frsize), found.f_blocks.saturating_mul(found.f_frsize))
+    })
+}
+
+impl Room {
+    pub(crate) fn new(root: &Path, db: &Path) -> Room {
+        let reserve = root.join("reserve");
+        Room { root: root.to_owned(), db: db.to_owned(), reserve, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn none(path: &Path, bytes: u64) -> StorageError {
+        StorageError::NoRoom { path: path.to_owned(), bytes }
+    }
+
+    /// Gives back the blocks of the reserve. Says whether there were any.
+    fn release(&self, state: &mut State) -> bool {
+        state.reserved = false;
+        let had_some = fs::metadata(&self.reserve).is_ok_and(|found| found.blocks() > 0);
+        if !had_some {
+            return false;
+        }
+        let emptied = OpenOptions::new().write(true).open(&self.reserve).and_then(|file| file.set_len(0));
+        match emptied {
+            Ok(()) => tracing::warn!(directory = %self.root.display(), "the disk is full: the reserve is used"),
+            Err(why) => tracing::warn!(%why, "the disk is full, and the reserve cannot be used"),
+        }
+        emptied_at_all(&self.reserve)
+    }
+
+    /// Before a directory is written to for the first time by this process.
+    pub(crate) fn begin(&self) {
+        let (free, all) = space(&self.root);
+        if free < low_water(all) {
+            self.release(&mut self.state());
+        }
+    }
+
+    /// Allocates, with the reserve if need be. False: there is no room.
+    fn allocate(&self, state: &mut State, file: &File, at: u64, bytes: u64) -> bool {
+        let allocate = || fallocate(file, FallocateFlags::KEEP_SIZE, at, bytes);
+        match allocate() {
+            Err(Errno::NOSPC | Errno::DQUOT) => {
+                state.low = true;
+                self.release(state) && !matches!(allocate(), Err(Errno::NOSPC | Errno::DQUOT))
+            }
+            // Where this is not to be had, the write itself says what it lacks.
+            Ok(()) | Err(_) => true,
+        }
+    }
+
+    /// Room for the bytes that are about to be written at a place of a file.
+    pub(crate) fn claim(&self, file: &File, path: &Path, at: u64, bytes: u64) -> Result<(), StorageError> {
+        if bytes == 0 || self.allocate(&mut self.state(), file, at, bytes) {
+            return Ok(());
+        }
+        Err(Self::none(path, bytes))
+    }
+
+    /// Room for one more group, or one more batch of shelves, in `log/db`.
+    pub(crate) fn claim_ahead(&self, file: &File) -> Result<(), StorageError> {
+        let length = file.metadata().map_err(|why| StorageError::io("look at", &self.db, &why))?.len();
+        let mut state = self.state();
+        if length < state.length {
+            // sled gave some of it back, and with it what was ahead.
+            state.allocated = length;
+        }
+        state.length = length;
+        state.allocated = state.allocated.max(length);
+        if state.allocated >= length + LEAST_AHEAD {
+            return Ok(());
+        }
+        if self.allocate(&mut state, file, length, AHEAD) {
+            state.allocated = length + AHEAD;
+            return Ok(());
+        }
+        // Less will do, and may be there from an earlier process.
+        if self.allocate(&mut state, file, length, LEAST_AHEAD) {
+            state.allocated = length + LEAST_AHEAD;
+            return Ok(());
+        }
+        Err(Self::none(&self.db, LEAST_AHEAD))
+    }
+
+    /// Why nothing new should be begun, if so; keeps the reserve while there is space for it.
+    pub(crate) fn low(&self) -> Option<String> {
+        let mut state = self.state();
+        if state.looked.is_some_and(|at| at.elapsed() < LOOK_EVERY) && !state.low {
+            return None;
+        }
+        state.looked = Some(Instant::now());
+        let (free, all) = space(&self.root);
+        let water = low_water(all);
+        // Some way above the mark, so that it does not go to and fro.
+        let enough = if state.low { 2 * water } else { water };
+        let was_low = std::mem::replace(&mut state.low, free < enough);
+        if !state.low && !state.reserved {
+            state.reserved = free >= 3 * water && self.reserve(water);
+        }
+        if was_low != state.low {
+            tracing::warn!(free, low = state.low, directory = %self.root.display(), "the space on the disk");
+        }
+        state.low.then(|| format!("{free} bytes are free on the file system of {}", self.root.display()))
+    }
+
+    /// Makes the reserve, if it is not there yet.
+    fn reserve(&self, bytes: u64) -> bool {
+        let make = || -> std::io::Result<()> {
+            let mut options = OpenOptions::new();
+            let file = private::open(&self.reserve, options.write(true).create(true).truncate(false).mode(0o600))?;
+            if file.metadata()?.blocks() * 512 < bytes {
+                fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
+            }
+            Ok(())
+        };
+        make().inspect_err(|why| tracing::debug!(%why, "there is no reserve")).is_ok()
+    }
+
+    /// Bytes on the disk that hold nothing.
+    pub(crate) fn set_aside(&self) -> u64 {
+        let bytes = |path: &Path| fs::metadata(path).map_or((0, 0), |found| (found.blocks() * 512, found.len()));
+        let (reserve, _) = bytes(&self.reserve);
+        let (db, length) = bytes(&self.db);
+        reserve + db.saturating_sub(length)
+    }
+}
+
+fn low_water(all: u64) -> u64 {
+    RESERVE.min(all / 16)
+}
+
+fn emptied_at_all(reserve: &Path) -> bool {
+    fs::metadata(reserve).is_ok_and(|found| found.blocks() == 0)
+}

@@ -1,0 +1,187 @@
+//! A whole new copy takes the place of what a directory holds, in steps that may be cut short anywhere.
+//!
+//! ```text
+//! incoming/      the new copy, a data directory of its own, whole and durable before the next line exists
+//! swapping       what goes, where to, and what comes: from here on the swap is decided
+//! damaged-1/     what was there before (`compacted-1/` and so on)
+//! ```
+//!
+//! `bosun.format` goes first and comes last: in between, every program sees a directory with parts and without a name,
+//! and refuses it. Invariant: whoever takes the directory finishes what `swapping` says before anything else; every step
+//! may be done again. Nothing is overwritten and nothing removed but an `incoming/` that was never decided on.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use super::error::StorageError;
+use super::files::{DataDir, sync_dir};
+use super::private;
+use super::sled_format::source::read_whole;
+
+/// What makes a store, in the order of going; in that of coming, turned round.
+const PARTS: [&str; 7] = ["bosun.format", "log", "anchor", "payloads", "groups", "values", "held"];
+
+/// Where the new copy is made.
+pub(crate) fn incoming(dir: &DataDir) -> PathBuf {
+    dir.root.join("incoming")
+}
+
+fn note(dir: &DataDir) -> PathBuf {
+    dir.root.join("swapping")
+}
+
+/// Whether a swap was decided and is not done.
+pub(crate) fn is_under_way(dir: &DataDir) -> bool {
+    note(dir).exists()
+}
+
+/// Removes a copy that was never decided on. The directory is held.
+pub(crate) fn clear(dir: &DataDir) -> Result<(), StorageError> {
+    remove_tree(&incoming(dir))
+}
+
+pub(crate) fn remove_tree(path: &Path) -> Result<(), StorageError> {
+    match fs::remove_dir_all(path) {
+        Err(why) if why.kind() != ErrorKind::NotFound => Err(StorageError::io("remove", path, &why)),
+        _ => Ok(()),
+    }
+}
+
+/// Puts what is in `incoming/` in the place of what is here, which goes to a directory beside it whose name begins with
+/// `aside`. The directory is held, and the copy is whole and durable. Answers where the old one is.
+pub(crate) fn swap(dir: &DataDir, aside: &str) -> Result<PathBuf, StorageError> {
+    let taken = |number: &u32| dir.root.join(format!("{aside}-{number}")).exists();
+    let number = (1..).find(|number| !taken(number)).unwrap_or(1);
+    let name = format!("{aside}-{number}");
+    let there = |root: &Path| {
+        let parts = PARTS.iter().filter(|part| root.join(part).exists());
+        parts.copied().collect::<Vec<_>>().join(" ")
+    };
+    let lines = format!("aside {name}\nold {}\nnew {}\n", there(&dir.root), there(&incoming(dir)));
+    let text = format!("{lines}crc {:08x}\n", crc32fast::hash(lines.as_bytes()));
+    let (path, temporary) = (note(dir), dir.root.join("swapping.new"));
+    let io = |op| move |why: std::io::Error| StorageError::io(op, &note(dir), &why);
+    let mut file = private::create(&temporary).map_err(io("create"))?;
+    file.write_all(text.as_bytes()).map_err(io("write"))?;
+    file.sync_all().map_err(io("fsync"))?;
+    fs::rename(&temporary, &path).map_err(io("rename"))?;
+    sync_dir(&dir.root)?;
+    finish(dir)?;
+    Ok(dir.root.join(name))
+}
+
+/// Does what `swapping` says, if there is one. The directory is held.
+pub(crate) fn finish(dir: &DataDir) -> Result<(), StorageError> {
+    let path = note(dir);
+    let bytes = match read_whole(&path) {
+        Ok(bytes) => bytes,
+        Err(why) if why.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(why) => return Err(StorageError::io("read", &path, &why)),
+    };
+    let Some((aside, old, new)) = parse(&bytes) else {
+        return Err(StorageError::corrupt("note of a swap", path, "at byte 0: its CRC is wrong"));
+    };
+    let (aside, incoming) = (dir.root.join(aside), incoming(dir));
+    private::make_dir(&aside).map_err(|why| StorageError::io("create", &aside, &why))?;
+    for part in PARTS.iter().filter(|part| old.iter().any(|name| name == *part)) {
+        // What came is only put here when all of this has gone.
+        if !aside.join(part).exists() {
+            moved(&dir.root.join(part), &aside.join(part))?;
+        }
+    }
+    sync_dir(&aside)?;
+    sync_dir(&dir.root)?;
+    for part in PARTS.iter().rev().filter(|part| new.iter().any(|name| name == *part)) {
+        moved(&incoming.join(part), &dir.root.join(part))?;
+    }
+    sync_dir(&dir.root)?;
+    remove_tree(&incoming)?;
+    fs::remove_file(&path).map_err(|why| StorageError::io("remove", &path, &why))?;
+    sync_dir(&dir.root)
+}
+
+/// Done before, when there is nothing to move.
+fn moved(from: &Path, to: &Path) -> Result<(), StorageError> {
+    match fs::rename(from, to) {
+        Err(why) if why.kind() != ErrorKind::NotFound => Err(StorageError::io("rename", from, &why)),
+        _ => Ok(()),
+    }
+}
+
+fn parse(bytes: &[u8]) -> Option<(String, Vec<String>, Vec<String>)> {
+    let (lines, crc) = std::str::from_utf8(bytes).ok()?.rsplit_once("crc ")?;
+    if format!("{:08x}\n", crc32fast::hash(lines.as_bytes())) != crc {
+        return None;
+    }
+    let mut lines = lines.lines();
+    let aside = lines.next()?.strip_prefix("aside ")?.to_owned();
+    let mut names = |prefix: &str| {
+        let names = lines.next()?.strip_prefix(prefix)?.split(' ').filter(|name| !name.is_empty());
+        Some(names.map(str::to_owned).collect::<Vec<_>>())
+    };
+    Some((aside, names("old ")?, names("new ")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(root: &Path, parts: &[&str], text: &str) {
+        for part in parts {
+            let path = root.join(part);
+            if part.contains('.') || *part == "anchor" || *part == "held" {
+                fs::create_dir_all(root).unwrap();
+                fs::write(path, text).unwrap();
+            } else {
+                fs::create_dir_all(&path).unwrap();
+                fs::write(path.join("file"), text).unwrap();
+            }
+        }
+    }
+
+    fn texts(root: &Path) -> Vec<(String, String)> {
+        let read = |part: &&str| {
+            let path = root.join(part);
+            let text = fs::read_to_string(&path).or_else(|_| fs::read_to_string(path.join("file"))).ok()?;
+            Some(((*part).to_owned(), text))
+        };
+        PARTS.iter().filter_map(read).collect()
+    }
+
+    /// The swap is cut short behind each rename: each time, the next one who takes the directory finishes it.
+    #[test]
+    fn a_swap_that_was_cut_short_is_finished() {
+        let (old, new) = (["bosun.format", "log", "anchor", "payloads", "held"], &PARTS[..6]);
+        for cut in 0..=old.len() + new.len() {
+            let home = tempfile::tempdir().unwrap();
+            let dir = DataDir::new(home.path());
+            store(&dir.root, &old, "old");
+            store(&incoming(&dir), new, "new");
+            let lines = format!("aside damaged-1\nold {}\nnew {}\n", old.join(" "), new.join(" "));
+            fs::write(note(&dir), format!("{lines}crc {:08x}\n", crc32fast::hash(lines.as_bytes()))).unwrap();
+            let aside = dir.root.join("damaged-1");
+            fs::create_dir(&aside).unwrap();
+            let goes = old.iter().map(|part| (dir.root.join(part), aside.join(part)));
+            let comes = new.iter().rev().map(|part| (incoming(&dir).join(part), dir.root.join(part)));
+            for (from, to) in goes.chain(comes).take(cut) {
+                fs::rename(from, to).unwrap();
+            }
+            assert!(is_under_way(&dir));
+            finish(&dir).unwrap();
+            assert!(!is_under_way(&dir) && !incoming(&dir).exists());
+            assert!(texts(&dir.root).iter().all(|(_, text)| text == "new") && texts(&dir.root).len() == new.len());
+            assert!(texts(&aside).iter().all(|(_, text)| text == "old") && texts(&aside).len() == old.len());
+        }
+    }
+
+    #[test]
+    fn a_damaged_note_moves_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = DataDir::new(home.path());
+        store(&dir.root, &["log"], "old");
+        fs::write(note(&dir), "aside x\nold log\nnew \ncrc 00000000\n").unwrap();
+        assert!(matches!(finish(&dir), Err(StorageError::Corrupt { .. })));
+        assert_eq!(texts(&dir.root).len(), 1);
+    }
+}

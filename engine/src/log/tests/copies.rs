@@ -1,0 +1,227 @@
+//! What is done with a whole directory: it is isolated in place, restored, made compact, swept; and who may read it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::damage::copy_dir;
+use super::journal::{KEEP, small};
+use super::opening::{Scene, bytes, changed, mutate, open, scene};
+use super::samples::*;
+use super::story::Dice;
+use crate::log::*;
+use crate::vocabulary::*;
+
+/// What a journal says against what was told; runs that are held may end early.
+fn compare(scene: &Scene, dir: &Path) -> Result<(u64, u64), String> {
+    let journal = open(dir).map_err(|why| format!("it does not open: {why}"))?;
+    let held: Vec<RunId> = journal.medium.held().unwrap().into_iter().map(|(run, _)| run).collect();
+    let (mut whole, mut less) = (0, 0);
+    for (run, expected) in &scene.model.runs {
+        match journal.turns(*run, EventId(1)) {
+            Ok(found) if found == *expected => whole += 1,
+            Ok(found) if held.contains(run) && expected.starts_with(&found) => less += 1,
+            Ok(found) if found.is_empty() => less += 1,
+            Ok(found) => return Err(format!("{run}: {} of {} turns, and not held", found.len(), expected.len())),
+            Err(_) if held.contains(run) => less += 1,
+            Err(why) => return Err(format!("{run}: {why}")),
+        }
+    }
+    journal.close().map_err(|why| format!("it does not close: {why}"))?;
+    Ok((whole, less))
+}
+
+/// G7: in place, damage costs at most the runs that it hit; the damaged files are kept as they were, and the directory
+/// goes on.
+#[test]
+fn a_damaged_directory_is_isolated_in_place() {
+    let scene = scene();
+    let (mut refused, mut whole, mut less, mut wrong) = (0, 0, 0, Vec::new());
+    for seed in 1..=60_u64 {
+        let mut dice = Dice(seed * 0x9e37_79b9 + 7);
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("data");
+        copy_dir(if seed.is_multiple_of(2) { &scene.closed } else { &scene.killed }, &dir);
+        let (_, what) = mutate(&dir, &scene, &mut dice);
+        if what.contains("cut to") || open(&dir).is_ok() {
+            continue;
+        }
+        refused += 1;
+        let damaged = bytes(&dir);
+        let (report, aside) = match isolate(&dir) {
+            Ok(done) => done,
+            Err(why) => {
+                wrong.push(format!("seed {seed}, {what}: {why}"));
+                continue;
+            }
+        };
+        for (name, content) in &damaged {
+            let kept = std::fs::read(aside.join(name)).or_else(|_| std::fs::read(dir.join(name)));
+            assert_eq!(kept.unwrap(), *content, "seed {seed}, {what}: {} is not what it was", name.display());
+        }
+        match compare(&scene, &dir) {
+            Ok((all, some)) => (whole, less) = (whole + all, less + some),
+            Err(why) => wrong.push(format!("seed {seed}, {what}: {why}")),
+        }
+        assert!(!report.damage.is_empty() || !report.groups_lost.is_empty(), "seed {seed}, {what}: nothing is said");
+    }
+    println!("{refused} damages isolated: {whole} runs whole, {less} held or lost");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(refused >= 4 && whole > less * 10, "{refused} refused, {whole} whole, {less} not");
+}
+
+/// A copy that cannot be finished changes nothing but the room that it leaves again.
+#[test]
+fn an_isolation_that_fails_leaves_everything() {
+    let scene = scene();
+    std::fs::remove_file(scene.closed.join("anchor")).unwrap();
+    std::fs::remove_file(scene.closed.join("bosun.format")).unwrap();
+    let before = bytes(&scene.closed);
+    isolate(&scene.closed).unwrap_err();
+    assert_eq!(changed(&before, &scene.closed), Vec::<std::path::PathBuf>::new());
+}
+
+/// A backup comes back whole, in a new directory only; one that is damaged is refused, and named.
+#[test]
+fn a_backup_is_restored() {
+    let scene = scene();
+    let at = |name: &str| scene.home.path().join(name);
+    open(&scene.killed).unwrap().backup(&at("backup")).unwrap();
+    let before = bytes(&at("backup"));
+    restore(&at("backup"), &at("restored"), &small()).unwrap();
+    assert_eq!(changed(&before, &at("backup")), Vec::<std::path::PathBuf>::new());
+    assert_eq!(compare(&scene, &at("restored")).unwrap().1, 0);
+    let again = restore(&at("backup"), &at("restored"), &small()).unwrap_err();
+    assert!(matches!(again, StorageError::Taken { .. }), "{again}");
+    assert!(matches!(restore(&at("none"), &at("new"), &small()), Err(StorageError::NotADatabase { .. })));
+    let payload = bytes(&at("backup")).into_keys().find(|name| name.starts_with("payloads")).unwrap();
+    std::fs::write(at("backup").join(&payload), "x").unwrap();
+    let refused = restore(&at("backup"), &at("other"), &small()).unwrap_err();
+    assert!(refused.to_string().contains(payload.to_str().unwrap()), "{refused}");
+    assert!(!at("other").exists());
+}
+
+/// What a salvage holds is held in every copy of the directory.
+#[test]
+fn a_held_run_is_held_in_backups_and_in_what_is_salvaged_again() {
+    let scene = scene();
+    let at = |name: &str| scene.home.path().join(name);
+    let run = open(&scene.closed).unwrap().open_runs()[0].0;
+    let held = [(run, "its events 3 to 4 are lost".to_owned())];
+    files::DataDir::new(&scene.closed).write_held(&held).unwrap();
+    open(&scene.closed).unwrap().backup(&at("backup")).unwrap();
+    assert_eq!(open(&at("backup")).unwrap().held_runs().unwrap(), held);
+    salvage(&scene.closed, &at("saved"), None).unwrap();
+    assert_eq!(open(&at("saved")).unwrap().held_runs().unwrap(), held);
+    compact(&scene.closed, &small()).unwrap();
+    assert_eq!(open(&scene.closed).unwrap().held_runs().unwrap(), held);
+}
+
+/// Holes go, everything else stays, in place or in a new directory.
+#[test]
+fn a_compact_store_is_smaller_and_the_same() {
+    let scene = scene();
+    let dir = &scene.closed;
+    let journal = open(dir).unwrap();
+    for n in 500..700 {
+        journal.commit(&[start(n, &format!("w{n}")), step(n, 4, 3_000), close(n, 6)]).unwrap();
+    }
+    while journal.housekeep(Timestamp(0), KEEP).unwrap().archived > 0 {}
+    for n in 500..700 {
+        assert!(journal.delete_run(run_id(n)).unwrap());
+    }
+    journal.close().unwrap();
+    drop(journal);
+    let new = scene.home.path().join("compact");
+    let apart = compact_to(dir, &new, &small()).unwrap();
+    assert_eq!(compare(&scene, &new).unwrap().1, 0);
+    let done = compact(dir, &small()).unwrap();
+    assert!(done.bytes_after < done.bytes_before, "{done:?}");
+    assert!(done.bytes_after.abs_diff(apart.bytes_after) < 1 << 20, "{apart:?} {done:?}");
+    assert_eq!(compare(&scene, dir).unwrap().1, 0);
+    assert!(!dir.join("incoming").exists() && !dir.join("compacted-1").exists());
+    let report = open(dir).unwrap().verify();
+    assert!(report.is_sound(), "{report:?}");
+}
+
+/// Payloads without a run and what a crash left half made go; what counts stays.
+#[test]
+fn garbage_is_collected_and_nothing_else() {
+    let scene = scene();
+    let dir = &scene.closed;
+    let stray = b"nobody's payload";
+    open(dir).unwrap().medium.put_blob(&BlobHash::of(stray), stray).unwrap();
+    std::fs::write(dir.join("payloads/half.new"), "x").unwrap();
+    std::fs::create_dir_all(dir.join("payloads/ab")).unwrap();
+    std::fs::write(dir.join("payloads/ab/half.new"), "x").unwrap();
+    std::fs::create_dir(dir.join("incoming")).unwrap();
+    std::fs::create_dir(dir.join("damaged-1")).unwrap();
+    let done = collect_garbage(dir, &small()).unwrap();
+    assert_eq!((done.blobs_removed, done.leftovers_removed), (1, 1), "{done:?}");
+    assert_eq!(done.set_aside.len(), 1, "what was put aside is its owner's");
+    assert!(!dir.join("incoming").exists() && dir.join("damaged-1").exists());
+    assert_eq!(compare(&scene, dir).unwrap().1, 0);
+    let empty = scene.home.path().join("empty");
+    assert!(collect_garbage(&empty, &small()).is_err() && !empty.exists());
+}
+
+/// A directory and files that were there before, open to others, are closed to them; so is all that is made.
+#[test]
+fn nobody_else_reads_a_store() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("data");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let tell = |n: u64| {
+        let journal = open(&dir).unwrap();
+        journal.commit(&[start_with(n, "a", Payload::bytes(vec![n as u8; 50_000])), step(n, 4, 40_000)]).unwrap();
+        journal.close().unwrap();
+    };
+    tell(1);
+    let open_to_others = || -> Vec<_> {
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o077;
+        let files = bytes(&dir).into_keys().map(|name| dir.join(name));
+        let dirs = ["", "log", "payloads", "groups", "values"].map(|name| dir.join(name));
+        files.chain(dirs).filter(|path| mode(path) != 0).collect()
+    };
+    assert_eq!(open_to_others(), Vec::<std::path::PathBuf>::new());
+    for path in [dir.join("log/db"), dir.join("payloads"), dir.clone()] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    tell(2);
+    assert_eq!(open_to_others(), Vec::<std::path::PathBuf>::new());
+}
+
+/// G7, format 1: long groups were split over several entries of the database; they are saved too.
+#[test]
+fn split_groups_of_format_1_are_saved() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("data");
+    let options = SledOptions { instance: Some([1; 16]), ..SledOptions::default() };
+    let log = SledLog::open(&dir, options).unwrap();
+    let (mut chain, mut told) = (chain::ChainHash::origin(&[1; 16]), Vec::new());
+    for n in 1..=6 {
+        let mut writer = group::GroupWriter::new(GroupSeq(n), chain);
+        let turns = [start(n, &format!("w{n}")), step(n, 4, 4_000)];
+        for turn in &turns {
+            writer.turn(turn).unwrap();
+        }
+        let (value, next) = writer.finish();
+        log.append_split(GroupSeq(n), &value, 700).unwrap();
+        chain = next;
+        log.sync(Anchor { last: GroupSeq(n), chain }).unwrap();
+        told.push((run_id(n), turns));
+    }
+    log.settle_anchor().unwrap();
+    drop(log);
+    let report = salvage(&dir, &home.path().join("new"), None).unwrap();
+    assert!(report.held.is_empty() && report.groups_lost.is_empty(), "{report:?}");
+    let journal = open_any(&home.path().join("new"));
+    for (run, turns) in &told {
+        assert_eq!(journal.turns(*run, EventId(1)).unwrap(), turns, "{run}");
+    }
+}
+
+fn open_any(dir: &Path) -> Journal {
+    Journal::open(Arc::new(SledLog::open(dir, SledOptions::default()).unwrap()), small()).unwrap()
+}

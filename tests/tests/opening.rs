@@ -1,0 +1,164 @@
+//! Opening by the real binary: a read that fails destroys nothing, and damage stays with what it hit.
+//!
+//! The reads of an open are made to fail by strace, from outside. The lock, `worker.json`, tokens and marks are no part of
+//! what is stored.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bosun_tests::harness::crash::{Outcome, READY_MAX};
+use bosun_tests::harness::faults::Injection;
+use bosun_tests::harness::ledger::Ledger;
+use bosun_tests::harness::load::{Load, Shape};
+use bosun_tests::harness::process::{Program, REQUEST_MAX, WorkerProcess, bosun};
+use bosun_tests::harness::{count_from_env, say};
+
+/// What makes a store.
+const PARTS: [&str; 6] = ["bosun.format", "log", "anchor", "payloads", "groups", "values"];
+
+fn files_under(path: &Path, found: &mut Vec<PathBuf>) {
+    if path.is_dir() {
+        fs::read_dir(path).unwrap().flatten().for_each(|entry| files_under(&entry.path(), found));
+    } else if path.exists() {
+        found.push(path.to_owned());
+    }
+}
+
+/// Every file but sled's snapshot of where things are: one is written when everything has been read and found whole, so that
+/// sled has nothing to find out by itself, and the next read may fail then.
+fn stored(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = Vec::new();
+    PARTS.iter().for_each(|part| files_under(&data.join(part), &mut found));
+    found.retain(|path| !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("snap.")));
+    found.into_iter().map(|path| (path.strip_prefix(data).unwrap().to_owned(), fs::read(&path).unwrap())).collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() { copy(&entry.path(), &to) } else { drop(fs::copy(entry.path(), to).unwrap()) }
+    }
+}
+
+/// A directory that a worker under load left when it was killed, and what it acknowledged.
+fn left_by_a_kill(home: &Path) -> (PathBuf, Arc<Ledger>) {
+    let data = home.join("data");
+    let ledger = Arc::new(Ledger::create(&home.join("ledger.jsonl")).unwrap());
+    let (mut worker, http) = WorkerProcess::start(&Program::bosun_worker().unwrap(), &data, READY_MAX).unwrap();
+    let load = Load::start(ledger.clone(), Shape { workflows_max: 4, large_bytes: 20 << 10, ..Shape::default() });
+    load.worker_is(&http.endpoint);
+    load.finish().unwrap();
+    worker.kill().unwrap();
+    (data, ledger)
+}
+
+fn has_everything(program: &Program, data: &Path, ledger: &Ledger, what: &str) {
+    let mut outcome = Outcome::default();
+    let recovered = outcome.recover(program, data).unwrap();
+    let (mut worker, http) = recovered.unwrap_or_else(|| panic!("{what}: {}", outcome.unopenable[0]));
+    outcome.compare(&http, ledger).unwrap();
+    assert!(outcome.differences.is_empty() && outcome.violations.is_empty(), "{what}: {}", outcome.summary());
+    worker.kill().unwrap();
+}
+
+/// G4, G6: the n-th read of an open fails once. Either the worker starts and has everything, or it ends and every byte is
+/// where it was; without the error everything is there again.
+fn reads_that_fail(reads: impl Iterator<Item = u32>) {
+    if !Injection::available_or_explain() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let (whole, ledger) = left_by_a_kill(home.path());
+    let program = Program::bosun_worker().unwrap();
+    let (mut refused, mut reached, mut tried) = (0, 0, 0);
+    for read in reads {
+        let data = home.path().join(format!("copy-{read}"));
+        copy(&whole, &data);
+        let before = stored(&data);
+        let mut paths = Vec::new();
+        PARTS.iter().for_each(|part| files_under(&data.join(part), &mut paths));
+        let trace = home.path().join(format!("trace-{read}"));
+        let injection = Injection { calls: "pread64,read", error: "EIO", when: read, for_ever: false, paths, trace };
+        let wrapped = program.clone().wrapped(injection.wrapper());
+        let mut worker = WorkerProcess::spawn(&wrapped, &data).unwrap();
+        let is_ready = worker.wait_ready(READY_MAX).is_ok();
+        if is_ready {
+            worker.kill().unwrap();
+        } else {
+            assert!(worker.wait(REQUEST_MAX).unwrap().is_some(), "read {read}: neither ready nor ended");
+            assert!(before == stored(&data), "read {read}: refused, and changed\n{}", worker.said());
+            assert!(worker.said().contains("EIO") || worker.said().contains("nput/output error"), "{}", worker.said());
+            refused += 1;
+        }
+        (tried, reached) = (tried + 1, reached + usize::from(injection.hits() > 0));
+        has_everything(&program, &data, &ledger, &format!("after read {read}"));
+        fs::remove_dir_all(&data).unwrap();
+    }
+    say(&format!("reads of an open: {reached} of {tried} reached, {refused} refused, all whole afterwards"));
+    assert!(refused > 0, "no read of an open was made to fail");
+}
+
+#[test]
+fn a_read_that_fails_destroys_nothing() {
+    let count = count_from_env("BOSUN_READS", 6);
+    reads_that_fail((1..=200).step_by(200 / count.max(1) as usize).chain([3]));
+}
+
+#[test]
+#[ignore = "minutes: cargo full"]
+fn none_of_the_first_200_reads_destroys_anything() {
+    reads_that_fail(1..=200);
+}
+
+fn said_by(arguments: &[&str], data: &Path) -> (Option<i32>, String) {
+    let output = Command::new(bosun().unwrap()).args(arguments).arg("--data").arg(data).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// G7: a damaged store is refused and named; isolated, all runs that were not hit go on, and the damaged files stay as
+/// they were.
+#[test]
+fn damage_is_isolated_by_a_flag() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, ledger) = left_by_a_kill(home.path());
+    let db = data.join("log/db");
+    let mut bytes = fs::read(&db).unwrap();
+    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    // A block in the middle, until one counts.
+    let refused = (1..40_usize).any(|n| {
+        let at = used * n / 40;
+        bytes[at] ^= 0x10;
+        fs::write(&db, &bytes).unwrap();
+        said_by(&["store", "verify"], &data).0 == Some(21)
+    });
+    assert!(refused, "no damage counted");
+    let damaged = stored(&data);
+    let (code, said) = said_by(&["store", "verify", "-o", "json"], &data);
+    assert_eq!(code, Some(21), "{said}");
+    assert!(said.contains("at byte") && said.contains("runs_held") && said.contains("log/db"), "{said}");
+    let (code, said) = said_by(&["worker", "run"], &data);
+    assert_eq!(code, Some(21), "{said}");
+    assert!(damaged == stored(&data), "a refusal changed something");
+    let mut isolating = Program::bosun_worker().unwrap();
+    isolating.arguments.extend(["--on-damage", "isolate"].map(Into::into));
+    let (mut worker, http) = WorkerProcess::start(&isolating, &data, READY_MAX).unwrap();
+    assert!(damaged == stored(&data.join("damaged-1")), "the damaged files are kept as they were");
+    let whole = ledger.workflows().iter().filter(|id| {
+        let began = Instant::now();
+        let result = http.result(id, Duration::from_secs(5));
+        result.is_ok_and(|result| result.is_some()) && began.elapsed() < Duration::from_secs(5)
+    });
+    let (whole, all) = (whole.count(), ledger.workflows().len());
+    say(&format!("isolated: {whole} of {all} workflows are whole and closed\n{}", worker.said()));
+    assert!(whole * 2 > all, "{whole} of {all}\n{}", worker.said());
+    worker.terminate().unwrap();
+    worker.wait(REQUEST_MAX).unwrap();
+    let (code, said) = said_by(&["store", "verify"], &data);
+    assert_eq!(code, Some(0), "{said}");
+}

@@ -1,0 +1,127 @@
+//! What is done with a data directory as a whole that nobody holds: saved, restored, made compact, swept.
+//!
+//! Invariant: no engine is started and no workflow code loaded. The source is only read, but for `compact` in place, which
+//! swaps a whole copy in, and the sweep; nothing is overwritten. Keys of the store go with every copy.
+
+use std::path::{Path, PathBuf};
+
+use bosun_engine::hex;
+use bosun_engine::log::{self, BackupReport, JournalOptions, SalvageReport, SpaceReport};
+use serde_json::{Value, json};
+
+use crate::backend::OpenError;
+use crate::capability::at_rest::AtRest;
+use crate::embedded::open_error;
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreWork {
+    /// Save what is whole in a new directory.
+    Salvage { to: PathBuf },
+    /// Say what a salvage would save.
+    Assess,
+    /// Bring this backup back in a new directory.
+    Restore { to: PathBuf },
+    /// Leave out the holes: in a new directory, or in place.
+    Compact { to: Option<PathBuf> },
+    /// Remove what nothing refers to.
+    CollectGarbage,
+}
+
+impl StoreWork {
+    /// Whether payloads are looked into, which needs the keys of the store.
+    pub(crate) fn needs_keys(&self) -> bool {
+        matches!(self, StoreWork::Restore { .. } | StoreWork::Compact { .. } | StoreWork::CollectGarbage)
+    }
+}
+
+/// Does it, and says what was done.
+pub(crate) fn carry_out(data: &Path, work: &StoreWork, at_rest: &AtRest) -> Result<Value, OpenError> {
+    let options = JournalOptions { codec: at_rest.codec.clone(), ..JournalOptions::default() };
+    let failed = |why| open_error(data, why);
+    let keys_go_to = |to: &Path| AtRest::copy(data, to).map_err(|why| OpenError::Refused(why.to_string()));
+    match work {
+        StoreWork::Salvage { to } => {
+            let report = log::salvage(data, to, None).map_err(failed)?;
+            keys_go_to(to)?;
+            Ok(told_of_salvage(data, Some(to), &report))
+        }
+        StoreWork::Assess => Ok(told_of_salvage(data, None, &log::assess(data).map_err(failed)?)),
+        StoreWork::Restore { to } => {
+            let report = log::restore(data, to, &options).map_err(failed)?;
+            keys_go_to(to)?;
+            Ok(told_of_copy(to, &report))
+        }
+        StoreWork::Compact { to: Some(to) } => {
+            let report = log::compact_to(data, to, &options).map_err(failed)?;
+            keys_go_to(to)?;
+            Ok(told_of_space(to, &report))
+        }
+        StoreWork::Compact { to: None } => Ok(told_of_space(data, &log::compact(data, &options).map_err(failed)?)),
+        StoreWork::CollectGarbage => Ok(told_of_space(data, &log::collect_garbage(data, &options).map_err(failed)?)),
+    }
+}
+
+/// Damage stays with what it hit: what is whole takes the place of what is damaged, and the log tells of the rest.
+pub(crate) fn isolate(data: &Path, damage: &str) -> Result<(), OpenError> {
+    tracing::error!(data = %data.display(), damage, "the store is damaged: what it hit is isolated");
+    let (report, aside) = log::isolate(data).map_err(|why| open_error(data, why))?;
+    let SalvageReport { runs_whole, held, runs_lost, groups_lost, damage, .. } = &report;
+    for damaged in damage {
+        tracing::warn!(damaged, "isolated");
+    }
+    for (run, why) in held {
+        tracing::error!(%run, why, "the run is held");
+    }
+    for run in runs_lost {
+        tracing::error!(%run, "nothing is left of the run");
+    }
+    let (held, lost, groups) = (held.len(), runs_lost.len(), groups_lost.len());
+    let kept = aside.display().to_string();
+    tracing::error!(runs_whole, held, lost, groups_lost = groups, kept, "the damage is isolated, all other runs go on");
+    Ok(())
+}
+
+fn told_of_salvage(from: &Path, to: Option<&Path>, report: &SalvageReport) -> Value {
+    let held: Vec<Value> = report.held.iter().map(|(run, why)| json!({ "run_id": run, "why": why })).collect();
+    let mut told = json!({
+        "from": from,
+        "groups": report.groups,
+        "groups_lost": report.groups_lost,
+        "runs_whole": report.runs_whole,
+        "runs_held": held,
+        "runs_lost": report.runs_lost,
+        "damage": report.damage,
+    });
+    if let Some(to) = to {
+        told["to"] = json!(to);
+        told["instance"] = json!(hex(&report.instance));
+        told["blobs"] = json!(report.blobs);
+    }
+    told
+}
+
+fn told_of_copy(to: &Path, report: &BackupReport) -> Value {
+    json!({
+        "to": to,
+        "instance": hex(&report.instance),
+        "first_group": report.first_group,
+        "last_group": report.last_group,
+        "segments": report.segments,
+        "blobs": report.blobs,
+        "bytes": report.bytes,
+    })
+}
+
+fn told_of_space(at: &Path, report: &SpaceReport) -> Value {
+    let SpaceReport { bytes_before, bytes_after, blobs_removed, leftovers_removed, set_aside } = report;
+    let aside: Vec<Value> = set_aside.iter().map(|(path, bytes)| json!({ "path": path, "bytes": bytes })).collect();
+    json!({
+        "at": at,
+        "bytes_before": bytes_before,
+        "bytes_after": bytes_after,
+        "blobs_removed": blobs_removed,
+        "leftovers_removed": leftovers_removed,
+        "set_aside": aside,
+    })
+}
