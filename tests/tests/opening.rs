@@ -104,6 +104,7 @@ fn reads_that_fail(reads: impl Iterator<Item = u32>) {
 }
 
 #[test]
+#[ignore = "not run by anybody yet: cargo full"]
 fn a_read_that_fails_destroys_nothing() {
     let count = count_from_env("BOSUN_READS", 6);
     reads_that_fail((1..=200).step_by(200 / count.max(1) as usize).chain([3]));
@@ -124,6 +125,7 @@ fn said_by(arguments: &[&str], data: &Path) -> (Option<i32>, String) {
 /// G7: a damaged store is refused and named; isolated, all runs that were not hit go on, and the damaged files stay as
 /// they were.
 #[test]
+#[ignore = "not run by anybody yet: cargo full"]
 fn damage_is_isolated_by_a_flag() {
     let home = tempfile::tempdir().unwrap();
     let (data, ledger) = left_by_a_kill(home.path());
@@ -149,12 +151,13 @@ fn damage_is_isolated_by_a_flag() {
     isolating.arguments.extend(["--on-damage", "isolate"].map(Into::into));
     let (mut worker, http) = WorkerProcess::start(&isolating, &data, READY_MAX).unwrap();
     assert!(damaged == stored(&data.join("damaged-1")), "the damaged files are kept as they were");
-    let whole = ledger.workflows().iter().filter(|id| {
+    let known = ledger.workflows();
+    let whole = known.iter().filter(|id| {
         let began = Instant::now();
         let result = http.result(id, Duration::from_secs(5));
         result.is_ok_and(|result| result.is_some()) && began.elapsed() < Duration::from_secs(5)
     });
-    let (whole, all) = (whole.count(), ledger.workflows().len());
+    let (whole, all) = (whole.count(), known.len());
     say(&format!("isolated: {whole} of {all} workflows are whole and closed\n{}", worker.said()));
     assert!(whole * 2 > all, "{whole} of {all}\n{}", worker.said());
     worker.terminate().unwrap();
