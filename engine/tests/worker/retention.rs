@@ -225,7 +225,8 @@ async fn a_clock_that_jumped_deletes_nothing() {
     let (worker, client, _) = worker_at(directory.path(), at(Duration::ZERO), week());
     fifty(&client).await;
     worker.stop().unwrap();
-    drop(worker);
+    // The client keeps the directory, too.
+    drop((worker, client));
     // Ten years ahead, then back behind the beginning.
     for offset in [3_650 * DAY, Duration::ZERO] {
         let (worker, client, clock) = worker_at(directory.path(), at(offset), week());
@@ -251,7 +252,8 @@ async fn an_owner_who_trusts_the_clock_is_believed() {
     let (worker, client, _) = worker_at(directory.path(), TestEnvironment::EPOCH, Retention::default());
     fifty(&client).await;
     worker.stop().unwrap();
-    drop(worker);
+    // The client keeps the directory, too.
+    drop((worker, client));
     let trusting = Retention { trust_clock: true, ..Retention::of(7 * DAY) };
     let (worker, client, _) = worker_at(directory.path(), TestEnvironment::EPOCH.plus(8 * DAY), trusting);
     assert_eq!(left(&client).await, 0);
