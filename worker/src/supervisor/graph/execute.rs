@@ -258,7 +258,7 @@ impl Graph {
         let failures = task.attempts.iter().filter(|record| record.outcome == AttemptOutcome::Failed).count();
         let who = task.attempts.last().and_then(|record| record.agent.as_ref());
         let own = who.and_then(|agent| self.rules.agent_tries.get(agent));
-        let limit = if self.rules.errored_is_terminal { 1 } else { own.copied().unwrap_or(self.rules.tries) };
+        let limit = own.copied().unwrap_or(self.rules.tries);
         // PDT-26: errors consume attempts, so a task that has none left is not tried again.
         let is_out = self.rules.selection == Selection::Supervisor && task.attempt_count >= task.max_attempts;
         out.note(NoteKind::AttemptFailed, json!({ "task": id, "attempt": attempt, "error": why }));
