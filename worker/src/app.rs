@@ -34,7 +34,7 @@ use crate::cli::{self, PlanFile, PlanLoader, PlanRequest, Program};
 use crate::embedded::{Opening, Registries};
 use crate::examples;
 use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
-use crate::supervisor::spec::{SupervisorSpec, Via, ViaModel, is_spec as is_document_of_spec, read_spec_with};
+use crate::supervisor::spec::{SupervisorSpec, Via, ViaModel, is_spec_text, read_spec_with};
 use crate::supervisor::team::registry::check_process_depth;
 use crate::supervisor::{self, PLAN_RUN, PlanRunInput};
 
@@ -187,25 +187,13 @@ fn capabilities(opening: &Opening<'_>, activities: &mut ActivityRegistry) -> Res
     capability::register(activities, &config).map_err(|why| format!("the HTTP client: {why}"))
 }
 
-/// Whether a file is a supervisor's spec: it says so, names a preset, or is one of another system. One that is no YAML is told by its lines, so that
-/// the right reader says what is wrong with it.
-fn is_spec(text: &str) -> bool {
-    let short = text.len() <= supervisor::PLAN_BYTES_MAX;
-    match short.then(|| supervisor::parse_yaml(text)) {
-        Some(Ok(value)) => is_document_of_spec(&value),
-        Some(Err(_)) | None => {
-            text.lines().any(|line| line.starts_with("preset:") || line.trim_end() == "kind: supervisor")
-        }
-    }
-}
-
 /// A plan runs in the working directory of the command.
 fn load_plan(request: &PlanRequest) -> Result<PlanFile, String> {
     let path = request.path.as_path();
     let text = std::fs::read_to_string(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
     let name = path.file_stem().map_or_else(|| "plan".to_owned(), |name| name.to_string_lossy().into_owned());
     let shown = path.to_string_lossy();
-    if is_spec(&text) {
+    if is_spec_text(&text) {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let files = move |file: &str| {
             let path = folder.join(file);
@@ -295,7 +283,7 @@ mod tests {
             "preset: swarm-handoff",
             "preset: x\n\t- bad",
         ] {
-            assert!(is_spec(spec), "{spec}");
+            assert!(is_spec_text(spec), "{spec}");
         }
         for plan in [
             "objective: the kind is supervisor",
@@ -305,7 +293,7 @@ mod tests {
             "- preset: 1",
             "a: |\n  preset: x\n",
         ] {
-            assert!(!is_spec(plan), "{plan}");
+            assert!(!is_spec_text(plan), "{plan}");
         }
     }
 }

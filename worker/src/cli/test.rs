@@ -20,7 +20,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::output::{Format, Paint, Screen};
-use crate::scene::{BadScene, Choice, Mutant, Mutation, Played, SceneFile, mutate};
+use crate::scene::{BadScene, Choice, Mutant, Mutation, Played, SceneFile, Wanted, mutate};
 
 /// Play scenes: a spec, a world that answers, what people do, and what must then be true.
 ///
@@ -52,8 +52,8 @@ pub struct TestArgs {
     /// Change one value, this many times, and say which changes no scene notices: of presets, answers and expectations.
     #[arg(long, value_name = "N")]
     pub mutate: Option<usize>,
-    /// What is changed with --mutate.
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = ["presets", "answers", "expectations"])]
+    /// What is changed with --mutate [default: presets,answers,expectations]. Of presets: what each sets; `defaults` are the values that it leaves alone.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = ["presets", "answers", "expectations", "defaults"])]
     pub mutants: Vec<String>,
     /// Where the histories of failed scenes are written [default: bosun-scenes in the system's directory for temporary files].
     #[arg(long, value_name = "DIR")]
@@ -151,11 +151,18 @@ fn mutants(
 ) -> Result<Exit, CliError> {
     let scenes: Result<Vec<SceneFile>, BadScene> = scenes.into_iter().map(|(_, scene)| scene).collect();
     let scenes = scenes.map_err(|why| CliError::usage(why.to_string()))?;
-    let wanted = |kind: &Mutation| args.mutants.is_empty() || args.mutants.iter().any(|name| name == kind.name());
-    let kinds: Vec<Mutation> = Mutation::ALL.into_iter().filter(wanted).collect();
-    let made = mutate(&scenes, workflows, &kinds, count, args.seed);
+    let named = |kind: &Mutation| args.mutants.iter().any(|name| name == kind.name());
+    let kinds = match args.mutants.is_empty() {
+        true => Mutation::USUAL.to_vec(),
+        false => Mutation::ALL.into_iter().filter(named).collect(),
+    };
+    let wanted = Wanted { kinds, count, seed: args.seed, jobs: jobs(args) };
+    let made = mutate(&scenes, workflows, &wanted).map_err(|red| {
+        let text = format!("{} scenes fail as they are, and would fail of any change: {}", red.len(), red.join(", "));
+        CliError::new(Code::Failed, text).help("mend them first, or choose others with --only")
+    })?;
     let noticed = made.iter().filter(|one| one.noticed_by.is_some()).count();
-    let row = |one: &Mutant| json!({ "of": one.of, "at": one.at, "from": one.from, "to": one.to, "noticed_by": one.noticed_by, "scenes": one.asked });
+    let row = |one: &Mutant| json!({ "kind": one.kind.name(), "of": one.of, "at": one.at, "from": one.from, "to": one.to, "noticed_by": one.noticed_by, "scenes": one.asked });
     if screen.format == Format::Json {
         let rows: Vec<Value> = made.iter().map(row).collect();
         screen
@@ -207,14 +214,18 @@ fn is_scene(path: &Path) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| line.starts_with("scene:")))
 }
 
+/// How many are played at once.
+fn jobs(args: &TestArgs) -> usize {
+    args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
+}
+
 fn play_all(
     screen: &mut Screen,
     workflows: &WorkflowRegistry,
     args: &TestArgs,
     scenes: Vec<(PathBuf, Result<SceneFile, BadScene>)>,
 ) -> Vec<Tested> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = args.jobs.unwrap_or(cores).clamp(1, scenes.len());
+    let jobs = jobs(args).min(scenes.len());
     let choice = Choice { ways: args.way.clone(), seed: args.seed, disk: args.disk };
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let total = scenes.len();

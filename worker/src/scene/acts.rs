@@ -8,12 +8,13 @@ use bosun_engine::*;
 use serde_json::{Value, json};
 
 use super::life::{BEGIN, Life, Stuck};
-use super::matcher::{Matcher, at_path, shown, text};
+use super::matcher::{Matcher, check_at, shown, text};
+use super::names::or_near;
 use super::outside::{Complaint, CueState};
 use super::people::{Cue, When};
 use crate::agent::AGENT;
 use crate::agent::workflow::SIGNAL_APPROVAL;
-use crate::supervisor::run::SUPERVISOR;
+use crate::supervisor::run::{SUPERVISOR, signals};
 
 /// What an act led to: nothing to say, or the answer of an update.
 type Done = Result<Option<Value>, String>;
@@ -72,8 +73,7 @@ impl Life<'_> {
             When::Plan(version) => self.plan_up(*version),
             When::Query { query, input, at, is } => {
                 let answer = self.query(&super::judge::query_name(query), input.clone()).ok()?;
-                let seen = at_path(&answer, at, "").ok()?;
-                is.check(Some(seen), "").is_ok().then_some(Value::Null)
+                check_at(is, &answer, at).is_ok().then_some(Value::Null)
             }
             When::Call(expect) => {
                 let fits = self.attempts.iter().any(|one| expect.fits(&one.made));
@@ -132,15 +132,17 @@ impl Life<'_> {
             }
             "signal" => self.signal(target, &text(&given("name")), given("input"), cue),
             "update" => self.update(target, &text(&given("name")), given("input"), cue),
-            "approve" | "reject" | "modify" => {
-                let (name, input) = self.decision(cue, of)?;
-                self.signal(target, name, input, cue)
-            }
+            "approve" | "reject" | "modify" => match self.decision(cue, of) {
+                Some((name, input)) => self.signal(target, name, input, cue),
+                None => Err("nobody waits for an approval".to_owned()),
+            },
             "answer" => {
-                let input = without_nulls(
-                    json!({ "interrupt_id": self.request_id(of, "pending_interrupts"), "resume": given("answer") }),
-                );
-                self.signal(target, "interrupt_resume_v1", input, cue)
+                let id = self.request_id(of, "pending_interrupts");
+                let input = without_nulls(json!({ "interrupt_id": id, "resume": given("answer") }));
+                match id.is_null() {
+                    true => Err("nobody has asked a question".to_owned()),
+                    false => self.signal(target, "interrupt_resume_v1", input, cue),
+                }
             }
             "approve_plan" | "reject_plan" | "feedback" | "plan_feedback" | "revise" | "revise_plan" => {
                 let (name, input) = self.plan_act(cue, of);
@@ -182,27 +184,31 @@ impl Life<'_> {
         }
     }
 
-    /// The signal of a decision about an approval, with what was shown.
-    fn decision(&mut self, cue: &Cue, of: &Value) -> Result<(&'static str, Value), Stuck> {
+    /// The signal of a decision about an approval, with what was shown; none if there is nothing to decide.
+    fn decision(&mut self, cue: &Cue, of: &Value) -> Option<(&'static str, Value)> {
         let mut request = of["request"].clone();
         if request.is_null() {
             request = self.query("pending_approvals", Value::Null).map(|all| all[0].clone()).unwrap_or_default();
         }
+        if request["id"].is_null() {
+            return None;
+        }
         let given = |key: &str| cue.with.get(key).cloned().unwrap_or_default();
+        let comment = if given("comment").is_null() { given("reason") } else { given("comment") };
         let approved = match cue.act.as_str() {
             "modify" => given("feedback").is_null(),
             act => act == "approve",
         };
         if of["agent"] == true {
-            let reason = text(&if given("feedback").is_null() { given("comment") } else { given("feedback") });
+            let reason = text(&if given("feedback").is_null() { comment } else { given("feedback") });
             let input = json!({ "id": request["id"], "hash": request["hash"], "approved": approved, "reason": reason,
                 "by": cue.by, "arguments": request["arguments"] });
-            return Ok((SIGNAL_APPROVAL, input));
+            return Some((SIGNAL_APPROVAL, input));
         }
         let input = json!({ "approval_id": request["id"], "approved": approved, "approver": cue.by,
-            "comment": given("comment"), "modified_action": given("action"), "feedback": given("feedback"),
+            "comment": comment, "modified_action": given("action"), "feedback": given("feedback"),
             "shown": request["shown"] });
-        Ok(("approval_response_v1", without_nulls(input)))
+        Some(("approval_response_v1", without_nulls(input)))
     }
 
     /// The update of a decision about a plan.
@@ -222,8 +228,9 @@ impl Life<'_> {
             ("reject_plan", Some(message)) => ("plan_feedback", json!({ "version": version, "message": message })),
             ("revise" | "revise_plan", _) => ("revise_plan", json!({ "version": version, "tasks": given("tasks") })),
             (act, _) => {
+                let comment = if given("comment").is_null() { given("reason") } else { given("comment") };
                 let input = json!({ "version": version, "approved": act == "approve_plan", "approver": cue.by,
-                    "comment": given("comment"), "shown": review["hash"] });
+                    "comment": comment, "shown": review["hash"] });
                 ("approve_plan", without_nulls(input))
             }
         }
@@ -248,6 +255,11 @@ impl Life<'_> {
     }
 
     fn signal(&mut self, target: Target, name: &str, input: Value, cue: &Cue) -> Done {
+        let known = signals();
+        if cue.act == "signal" && self.scene.spec.is_some() && !known.contains(&name) {
+            let hint = or_near(name, &known);
+            return Err(format!("a supervisor hears no signal `{name}`{hint}; there are: {}", known.join(", ")));
+        }
         let name = SignalName::new(name).map_err(|why| why.to_string())?;
         let input = Payload::encode(&input).map_err(|why| why.to_string())?;
         let signal = SignalRequest { name, input, identity: identity(cue), request_id: None };
@@ -263,7 +275,12 @@ impl Life<'_> {
             wait: UpdateWait::Completed,
         };
         let answer = self.ask(move |client| async move { client.update(&target, request).await });
-        match answer.map_err(|why| why.to_string())? {
+        // The run's own words: the id of the update is the runner's.
+        let own = |why: Rejection| match why {
+            Rejection::UpdateRefused { failure, .. } => failure.message,
+            other => other.to_string(),
+        };
+        match answer.map_err(own)? {
             UpdateOutcome::Completed(Ok(answer)) => Ok(Some(answer.to_json())),
             UpdateOutcome::Completed(Err(why)) => Err(why.message),
             UpdateOutcome::Accepted => Ok(None),

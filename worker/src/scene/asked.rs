@@ -6,11 +6,13 @@
 use bosun_engine::{ActivityTask, Payload, RunId, Timestamp};
 use serde_json::{Value, json};
 
+use crate::agent::AGENT_MODEL;
 use crate::capability::http::HTTP;
 use crate::capability::model::MODEL;
 use crate::capability::process::PROCESS;
 use crate::capability::scripted::SCRIPTED;
 use crate::supervisor::outbox::{Call, Purpose};
+use crate::supervisor::spec::SupervisorSpec;
 
 /// The activity type of calls that the world answers.
 pub(crate) const SCENE: &str = "scene";
@@ -39,7 +41,11 @@ pub(crate) struct Asked {
     pub(crate) call: Call,
     /// What the call carries as data: its context, or the input of the activity.
     pub(crate) data: Value,
+    /// What the activity that carries it is given.
+    pub(crate) input: Value,
     pub(crate) form: Form,
+    /// Who plays it by the spec, where the call itself names nobody.
+    pub(crate) player: Option<String>,
     /// The answer that the spec's own script has decided, where the call carries it along.
     pub(crate) scripted: Option<Result<Value, String>>,
     pub(crate) at: Timestamp,
@@ -53,20 +59,37 @@ impl Asked {
         let (call, form) = match activity_type.as_str() {
             PROCESS => (inner(&input["stdin"]).and_then(|call| call_of(&call)), Form::Printed),
             HTTP => (call_of(&input["json"]), Form::Sent),
-            MODEL => (None, Form::Said),
+            MODEL | AGENT_MODEL => (None, Form::Said),
             _ => (call_of(&input), Form::Plain),
         };
         let scripted = (activity_type == SCRIPTED).then(|| scripted(&input["answer"])).flatten();
         let purpose = call.as_ref().map(|call| call.purpose);
         // What is no call of a supervisor is answered as it is.
-        let form = if call.is_some() || activity_type == MODEL { form } else { Form::Plain };
+        let form = if call.is_some() || form == Form::Said { form } else { Form::Plain };
         let data = call.as_ref().map_or_else(|| input.clone(), |call| call.context.clone());
         let id = match &call {
             Some(call) => format!("{}/{}", task.run_id, call.key),
             None => format!("{}/{}/{}", task.run_id, task.seq.0, task.attempt.0),
         };
         let call = call.unwrap_or_else(|| raw(task, &input));
-        Asked { run: task.run_id, activity_type, id, purpose, call, data, form, scripted, at }
+        Asked { run: task.run_id, activity_type, id, purpose, call, data, input, form, player: None, scripted, at }
+    }
+
+    /// With the name of who plays it: a role may be an agent's.
+    pub(crate) fn played_by(mut self, spec: Option<&SupervisorSpec>) -> Asked {
+        let player = spec.filter(|_| self.purpose.is_some()).and_then(|spec| spec.player(&self.call));
+        self.player = player.map(|agent| agent.name.clone());
+        self
+    }
+
+    /// Whether it is of this agent: named by the call, or playing its role.
+    pub(crate) fn is_of(&self, agent: &str) -> bool {
+        self.call.agent.as_deref() == Some(agent) || self.player.as_deref() == Some(agent)
+    }
+
+    /// The tool of an agent that is called, if it is no thought of the agent itself.
+    pub(crate) fn tool(&self) -> Option<&str> {
+        self.purpose.and(self.call.context.get("tool")).and_then(Value::as_str)
     }
 
     /// What rules name it by.
@@ -77,8 +100,9 @@ impl Asked {
         }
     }
 
+    /// A model is a model, whether a run asks it or an agent's own.
     pub(crate) fn is(&self, on: &str) -> bool {
-        self.on() == on || self.activity_type == on
+        self.on() == on || self.activity_type == on || (on == MODEL && self.form == Form::Said)
     }
 
     pub(crate) fn task(&self) -> Option<String> {
@@ -89,6 +113,7 @@ impl Asked {
     pub(crate) fn shown(&self) -> String {
         let mut parts: Vec<String> = Vec::new();
         parts.extend(self.call.agent.as_ref().map(|agent| format!("agent: {agent}")));
+        parts.extend(self.tool().map(|tool| format!("tool: {tool}")));
         parts.extend(self.task().map(|task| format!("task: {task}")));
         parts.push(format!("attempt: {}", self.call.attempt));
         if self.purpose.is_some() {
@@ -163,7 +188,8 @@ fn scripted(answer: &Value) -> Option<Result<Value, String>> {
 /// What is no call of a supervisor has a prompt too: its input as text, or what a model is told.
 fn raw(task: &ActivityTask, input: &Value) -> Call {
     let mut call = Call::new("", Purpose::ExecuteWorker, input.clone()).attempt(task.attempt.0);
-    call.prompt = match input.pointer("/request/messages").and_then(Value::as_array) {
+    let told = input.pointer("/request/messages").or_else(|| input.get("items"));
+    call.prompt = match told.and_then(Value::as_array) {
         Some(messages) => messages.iter().map(Value::to_string).collect::<Vec<_>>().join("\n"),
         None => input.to_string(),
     };

@@ -16,9 +16,9 @@ use crate::supervisor::fields::{Fields, kind};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Purpose;
 
-pub(super) const KEYS: [&str; 14] = [
-    "outcome", "success", "error", "code", "result", "text", "report", "calls", "prompts", "notes", "queries", "at",
-    "takes", "never",
+pub(super) const KEYS: [&str; 15] = [
+    "outcome", "success", "error", "code", "result", "text", "report", "warnings", "calls", "prompts", "notes",
+    "queries", "at", "takes", "never",
 ];
 
 /// How a run can have ended, or not.
@@ -56,6 +56,8 @@ pub(crate) struct Expect {
     /// Asked at a time, or at the end.
     pub(crate) queries: Vec<(Option<Duration>, QueryExpect)>,
     pub(crate) takes: Option<Matcher>,
+    /// What is said of the spec when it is read, in order.
+    pub(crate) warnings: Option<Matcher>,
     pub(crate) never: Vec<Never>,
 }
 
@@ -74,10 +76,13 @@ pub(crate) struct CallExpect {
     /// In the short form `execute_worker: dump`: the task, or the agent.
     pub(crate) about: Option<String>,
     pub(crate) agent: Option<String>,
+    pub(crate) tool: Option<String>,
     pub(crate) task: Option<String>,
     pub(crate) attempt: Option<u64>,
     pub(crate) round: Option<u64>,
     pub(crate) with: Option<Matcher>,
+    /// What the activity that carries it is given.
+    pub(crate) input: Option<Matcher>,
     pub(crate) prompt: Option<Matcher>,
     pub(crate) answer: Option<Matcher>,
     pub(crate) times: Option<Matcher>,
@@ -121,6 +126,10 @@ impl Expect {
                 .map(|(at, one)| NoteExpect::read(at, one, "kind"))
                 .collect::<Result<_, _>>()?,
             takes: fields.value("takes").map(|value| takes(&fields.path_of("takes"), value)).transpose()?,
+            warnings: fields
+                .value("warnings")
+                .map(|value| Matcher::read(&fields.path_of("warnings"), value))
+                .transpose()?,
             never: list("never")?.iter().map(|(at, one)| Never::read(at, one)).collect::<Result<_, _>>()?,
             ..Expect::default()
         };
@@ -223,7 +232,8 @@ pub(crate) fn mapping<'v>(path: &str, value: &'v Value) -> Result<&'v Map<String
     value.as_object().ok_or_else(|| FieldError::at(path, format!("expected a mapping, found {}", kind(value))))
 }
 
-pub(super) const CALL: [&str; 9] = ["on", "agent", "task", "attempt", "round", "with", "prompt", "answer", "times"];
+pub(super) const CALL: [&str; 11] =
+    ["on", "agent", "tool", "task", "attempt", "round", "with", "input", "prompt", "answer", "times"];
 
 impl CallExpect {
     /// `{ execute_worker: dump, times: 1 }` or `{ on: execute_worker, task: dump, times: 1 }`.
@@ -256,10 +266,12 @@ impl CallExpect {
             on: short.map(|(on, _)| on.clone()).or(fields.text("on")?),
             about,
             agent: fields.text("agent")?,
+            tool: fields.text("tool")?,
             task: id(&fields, "task")?,
             attempt: fields.natural("attempt")?,
             round: fields.natural("round")?,
             with: matcher("with")?,
+            input: matcher("input")?,
             prompt: matcher("prompt")?,
             answer: matcher("answer")?,
             times: matcher("times")?,
@@ -276,7 +288,7 @@ impl CallExpect {
         if let Some(to) = call.remove("to") {
             call.insert("on".to_owned(), to);
         }
-        let known = ["to", "on", "agent", "task", "attempt", "round", "times"];
+        let known = ["to", "on", "agent", "tool", "task", "attempt", "round", "times"];
         Fields::read(&Value::Object(call.clone()), path, &known)?;
         let prompt = match words.is_empty() {
             true => None,

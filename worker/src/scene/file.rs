@@ -1,30 +1,29 @@
 //! A scene as it is written: YAML to a scene that can be played, or the place of what is wrong with it.
 //!
-//! Invariant: a key that nobody knows is refused with its path and the nearest one; nothing is coerced. Other files are
-//! asked for by the name that the scene has for them; it opens none itself.
+//! Invariant: a key that nobody knows is refused with its path and the nearest one; nothing is coerced, and a scene that
+//! expects nothing is refused. Other files are asked for by the name that the scene has for them; it opens none itself.
 
 use std::time::Duration;
 
 use bosun_engine::{Payload, WorkflowType};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::expect::Expect;
 use super::people::Cue;
 use super::rule::Rule;
-use super::world::to_world;
+use super::subject::{Refused, Subject};
 use crate::supervisor::fields::{Fields, parse_duration};
-use crate::supervisor::run::{RunContext, SUPERVISOR, SupervisorInput};
-use crate::supervisor::spec::{SupervisorSpec, is_spec as is_document_of_spec, read_spec_with};
-use crate::supervisor::{FieldError, PLAN_RUN, PlanRunInput, parse_yaml};
+use crate::supervisor::spec::SupervisorSpec;
+use crate::supervisor::{FieldError, parse_yaml};
 
 /// The longest scene that is read, in bytes.
 const BYTES_MAX: usize = 1024 * 1024;
 /// Orders of completions that are tried if a scene says nothing else.
 const PERMUTE: usize = 200;
 
-pub(super) const KEYS: [&str; 13] = [
-    "scene", "rows", "spec", "workflow", "input", "context", "world", "people", "faults", "expect", "ways", "order",
-    "until",
+pub(super) const KEYS: [&str; 14] = [
+    "scene", "rows", "spec", "workflow", "input", "context", "refused", "world", "people", "faults", "expect", "ways",
+    "order", "until",
 ];
 
 /// What is wrong with a scene's file, and where.
@@ -50,6 +49,10 @@ pub(crate) struct Scene {
     pub(crate) input: Payload,
     /// The spec with its preset, as the run gets it.
     pub(crate) spec: Option<Box<SupervisorSpec>>,
+    /// What `bosun run` says of the spec beside running it.
+    pub(crate) warnings: Vec<String>,
+    /// It must not be read; nothing runs then.
+    pub(crate) refused: Option<Refused>,
     pub(crate) world: Vec<Rule>,
     pub(crate) people: Vec<Cue>,
     /// When the worker process is killed, beside the crashes that every scene gets anyway.
@@ -91,12 +94,28 @@ impl Scene {
         let people: Vec<Cue> =
             fields.entries("people")?.iter().map(|(path, one)| Cue::read(path, one)).collect::<Result<_, _>>()?;
         let expect = Expect::read("expect", fields.value("expect").unwrap_or(&json!({})))?;
+        let refused = Refused::read(&fields, &world, files)?;
+        let until = fields.value("until").map(|value| moment("until", value)).transpose()?;
+        if let Some((_, late)) =
+            expect.queries.iter().find(|(at, _)| at.is_some_and(|at| until.is_some_and(|end| at > end)))
+        {
+            return Err(FieldError::at(&late.path, "is after `until`: nobody looks any longer"));
+        }
         let order_matters = match fields.value("order") {
             None => false,
             Some(Value::String(word)) if word == "matters" => true,
             Some(other) => return Err(fields.error("order", format!("expected `matters`, found {other}"))),
         };
-        let (workflow_type, input, spec) = subject(&fields, &world, files)?;
+        let Subject { workflow_type, input, spec, warnings } = match &refused {
+            // Nothing of it runs.
+            Some(_) => Subject::none(),
+            None => Subject::read(&fields, &world, files)?,
+        };
+        let nothing = fields.value("expect").and_then(Value::as_object).is_none_or(Map::is_empty);
+        if nothing && refused.is_none() {
+            let why = "a scene that expects nothing would always pass; give `expect`, with at least its `outcome`";
+            return Err(fields.error("expect", why));
+        }
         Ok(Scene {
             file: file.to_owned(),
             sentence,
@@ -104,69 +123,17 @@ impl Scene {
             workflow_type,
             input,
             spec,
+            warnings,
+            refused,
             world,
             people,
             kills: kills(&fields)?,
             expect,
             ways: ways(&fields)?,
             order_matters,
-            until: fields.value("until").map(|value| moment("until", value)).transpose()?,
+            until,
         })
     }
-}
-
-type Subject = (WorkflowType, Payload, Option<Box<SupervisorSpec>>);
-
-/// What runs: a spec, a plan, or a workflow of the program.
-fn subject(fields: &Fields<'_>, world: &[Rule], files: Files<'_>) -> Result<Subject, FieldError> {
-    let encode = |value: &Value| Payload::encode(value).map_err(|why| FieldError::at("input", why.to_string()));
-    let input = fields.value("input").unwrap_or(&Value::Null);
-    match (fields.value("spec"), fields.text("workflow")?) {
-        (Some(_), Some(_)) => Err(fields.error("workflow", "give either `spec` or `workflow`, not both")),
-        (None, None) => {
-            Err(fields.error("spec", "required key `spec` is missing (or `workflow`, for a workflow of your own)"))
-        }
-        (None, Some(name)) => {
-            let workflow_type = WorkflowType::new(name).map_err(|why| fields.error("workflow", why.to_string()))?;
-            Ok((workflow_type, encode(input)?, None))
-        }
-        (Some(spec), None) => {
-            let (name, text) = match spec {
-                Value::String(name) => (name.clone(), files(name).map_err(|why| fields.error("spec", why))?),
-                // JSON is YAML, so what stands inside is read as a file would be.
-                inline => ("spec".to_owned(), inline.to_string()),
-            };
-            if !is_spec(&text) {
-                let input =
-                    PlanRunInput::read(&name, &text, ".").map_err(|why| FieldError::at("spec", why.to_string()))?;
-                let value = serde_json::to_value(&input).unwrap_or_default();
-                return Ok((WorkflowType::of(PLAN_RUN), encode(&value)?, None));
-            }
-            let inline = !spec.is_string();
-            let read = read_spec_with(&name, &text, input, files).and_then(|read| {
-                let mut spec = read.spec;
-                to_world(&mut spec, world.iter().any(Rule::is_of_models));
-                spec.resolve()
-            });
-            let resolved = read.map_err(|why| match inline {
-                true => FieldError::at(format!("spec.{}", why.at).trim_end_matches('.'), why.why),
-                false => FieldError::at("spec", why.to_string()),
-            })?;
-            let whole = Box::new(resolved.spec.clone());
-            let mut run = SupervisorInput::new(resolved);
-            if let Some(context) = fields.value("context") {
-                let read = serde_json::from_value::<RunContext>(context.clone());
-                run.context = read.map_err(|why| fields.error("context", why.to_string()))?;
-            }
-            let value = serde_json::to_value(&run).unwrap_or_default();
-            Ok((WorkflowType::of(SUPERVISOR), encode(&value)?, Some(whole)))
-        }
-    }
-}
-
-/// Whether a text is a supervisor's spec, and no plan.
-fn is_spec(text: &str) -> bool {
-    parse_yaml(text).is_ok_and(|value| is_document_of_spec(&value) || value.get("objective").is_none())
 }
 
 fn kills(fields: &Fields<'_>) -> Result<Vec<Duration>, FieldError> {

@@ -8,11 +8,13 @@ use std::time::Duration;
 use bosun_engine::{EventKind, FailureKind};
 use serde_json::{Value, json};
 
-use super::expect::{CallExpect, Expect, Never, NoteExpect, ReportPart};
+use super::counted::Names;
+use super::expect::{Expect, Never, ReportPart};
+use super::file::Scene;
 use super::life::Life;
-use super::matcher::{Matcher, Mismatch, at_path, shown, text};
-use super::names::{near, or_near};
-use super::outside::{Complaint, CueState, Made, Noted, Outside};
+use super::matcher::{Matcher, Mismatch, check_at, shown, text};
+use super::names::or_near;
+use super::outside::{Complaint, CueState, Made, Outside};
 use crate::supervisor::graph::text_of;
 use crate::supervisor::run::SUPERVISOR;
 
@@ -25,6 +27,8 @@ pub(crate) struct Ended {
     /// What must be the same whichever way the run went.
     pub(crate) digest: Value,
     pub(crate) took: Duration,
+    /// Whether the run has ended.
+    over: bool,
     pub(crate) asked: Vec<Result<Value, String>>,
 }
 
@@ -67,7 +71,14 @@ impl Ended {
         }
         let digest = json!({ "outcome": outcome, "error": error, "view": view });
         let asked = life.asked.take().unwrap_or_default();
-        Ended { outcome: outcome.to_owned(), report, plan, digest, took: life.took(), asked }
+        let over = life.outside.is_over();
+        Ended { outcome: outcome.to_owned(), report, plan, digest, took: life.took(), over, asked }
+    }
+
+    /// Why it ended so: its error, what is not done, or, where there is neither, what people read.
+    fn reason(&self) -> String {
+        let found = ["error", "summary"].iter().map(|key| text_of(&self.report[*key])).find(|text| !text.is_empty());
+        found.unwrap_or_else(|| self.text())
     }
 
     /// What people read as the result; where there is none, why.
@@ -135,6 +146,12 @@ fn end_of(kind: &EventKind) -> (&'static str, Option<String>, Value) {
     }
 }
 
+/// A status, with the error of the task.
+fn with_reason(seen: &str, task: &Value) -> String {
+    let error = text_of(&task["error"]);
+    if error.is_empty() { seen.to_owned() } else { format!("{seen} ({})", cut(&error)) }
+}
+
 /// All that is not as expected; times are judged in the straight life only.
 pub(crate) fn judge(expect: &Expect, ended: &Ended, outside: &Outside, straight: bool) -> Vec<Complaint> {
     let mut judged = Judged(outside.complaints.clone());
@@ -175,8 +192,8 @@ impl Judged {
     fn end(&mut self, expect: &Expect, ended: &Ended) {
         if let Some(outcome) = &expect.outcome {
             let checked = outcome.check(Some(&ended.outcome.as_str().into()), "").map_err(|mut why| {
-                let error = ended.text();
-                why.seen += &(if error.is_empty() { String::new() } else { format!(": {}", cut(&error)) });
+                let reason = ended.reason();
+                why.seen += &(if reason.is_empty() { String::new() } else { format!(": {}", cut(&reason)) });
                 why
             });
             self.check("expect.outcome", checked);
@@ -187,9 +204,14 @@ impl Judged {
                 (ReportPart::Task(task), Matcher::Keys(_)) => {
                     ended.task(task).and_then(|whole| is.check(Some(&whole), ""))
                 }
-                (ReportPart::Task(task), status) => {
-                    ended.task(task).and_then(|whole| status.check(Some(&whole["status"]), ""))
-                }
+                (ReportPart::Task(task), is) if is.wants_nothing() => match ended.task(task) {
+                    Ok(whole) => Err(Mismatch::new(format!("no task `{task}`"), shown(Some(&whole["status"])))),
+                    Err(_) => Ok(()),
+                },
+                (ReportPart::Task(task), status) => ended.task(task).and_then(|whole| {
+                    let checked = status.check(Some(&whole["status"]), "");
+                    checked.map_err(|why| Mismatch { seen: with_reason(&why.seen, &whole), ..why })
+                }),
             };
             self.check(path, checked);
         }
@@ -203,9 +225,14 @@ impl Judged {
             let told = |why| Mismatch { seen: text.clone(), value: Some(text.as_str().into()), ..why };
             self.check("expect.takes", checked.map_err(told));
         }
-        for ((_, query), seen) in expect.queries.iter().zip(&ended.asked) {
+        for ((when, query), seen) in expect.queries.iter().zip(&ended.asked) {
+            let late = when.is_some_and(|when| ended.over && when > ended.took);
+            let told = |why: Mismatch| match late {
+                true => Mismatch { seen: format!("{} (the run was over at {})", why.seen, seconds(ended.took)), ..why },
+                false => why,
+            };
             let checked = match seen {
-                Ok(seen) => at_path(seen, &query.at, "").and_then(|seen| query.is.check(Some(seen), &query.at)),
+                Ok(seen) => check_at(&query.is, seen, &query.at).map_err(told),
                 Err(why) => {
                     let seen = format!("the query {} is refused: {why}", query.query);
                     Err(Mismatch::new(query.is.to_string(), seen))
@@ -233,12 +260,25 @@ pub(crate) fn unmet(life: &Life<'_>) -> Vec<Complaint> {
     waits.map(|(cue, _)| complaint(cue)).collect()
 }
 
+/// What is said of the spec beside running it, where something is expected of that.
+pub(crate) fn warned(scene: &Scene) -> Option<Complaint> {
+    let why = scene.expect.warnings.as_ref()?.check(Some(&json!(scene.warnings)), "").err()?;
+    Some(Complaint::new("expect.warnings", why.expected, with_place(&why.at, &why.seen)))
+}
+
+/// Rules of the world that answered nothing.
+pub(crate) fn unused(scene: &Scene, outside: &Outside) -> Vec<String> {
+    let first = |made: &Made| scene.world.iter().position(|rule| rule.fits(&made.asked));
+    let used: Vec<usize> = outside.calls.iter().filter_map(first).collect();
+    (0..scene.world.len()).filter(|place| !used.contains(place)).map(|place| format!("world[{place}]")).collect()
+}
+
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{}s", time.as_secs_f64())
 }
 
 /// The key of an expectation about how often something happens.
-const TIMES: &str = "times";
+pub(super) const TIMES: &str = "times";
 
 fn with_place(at: &str, seen: &str) -> String {
     if at.is_empty() || at == TIMES { seen.to_owned() } else { format!("{at}: {seen}") }
@@ -254,145 +294,4 @@ fn no_event(outside: &Outside, name: &str) -> Result<(), Mismatch> {
     let count = all.filter(|kind| kind.name() == name).count();
     let seen = format!("{count} times");
     if count == 0 { Ok(()) } else { Err(Mismatch::new(format!("never {name}"), seen)) }
-}
-
-/// The names that calls can be about.
-struct Names(Vec<String>);
-
-impl Names {
-    fn of(ended: &Ended, outside: &Outside) -> Names {
-        let planned = ended.plan["tasks"].as_object().into_iter().flatten().map(|(id, _)| id.clone());
-        let calls =
-            outside.calls.iter().flat_map(|made| made.asked.task().into_iter().chain(made.asked.call.agent.clone()));
-        let specs = outside.runs.values().filter_map(|run| run.spec.as_ref());
-        let agents = specs.flat_map(|spec| spec.agents.iter().map(|agent| agent.name.clone()));
-        Names(planned.chain(calls).chain(agents).collect())
-    }
-    /// The name that was probably meant, where this one is nobody's.
-    fn slip(&self, name: &str) -> Option<&str> {
-        let known: Vec<&str> = self.0.iter().map(String::as_str).collect();
-        if known.contains(&name) { None } else { near(name, &known) }
-    }
-}
-
-impl CallExpect {
-    pub(crate) fn fits(&self, made: &Made) -> bool {
-        self.is_about(made)
-            && self.prompt.as_ref().is_none_or(|is| is.check(Some(&made.asked.call.prompt.as_str().into()), "").is_ok())
-    }
-
-    fn is_about(&self, made: &Made) -> bool {
-        let (asked, call) = (&made.asked, &made.asked.call);
-        let is =
-            |wanted: &Option<String>, seen: Option<&str>| wanted.as_deref().is_none_or(|wanted| seen == Some(wanted));
-        let task = asked.task();
-        let about =
-            self.about.as_ref().is_none_or(|about| task.as_ref() == Some(about) || call.agent.as_ref() == Some(about));
-        let on = self.on.as_ref().is_none_or(|on| asked.is(on) || call.agent.as_ref() == Some(on));
-        let said = made.said.result.as_ref().ok();
-        on && about
-            && is(&self.agent, call.agent.as_deref())
-            && is(&self.task, task.as_deref())
-            && self.attempt.is_none_or(|attempt| attempt == u64::from(call.attempt))
-            && self.round.is_none_or(|round| round == u64::from(call.round))
-            && self.with.as_ref().is_none_or(|with| with.check(Some(&asked.data), "").is_ok())
-            && self.answer.as_ref().is_none_or(|is| is.check(said, "").is_ok())
-    }
-
-    fn check(&self, outside: &Outside, names: &Names, times: Option<&Matcher>) -> Result<(), Mismatch> {
-        for name in [&self.about, &self.task, &self.agent].into_iter().flatten() {
-            if let Some(meant) = names.slip(name) {
-                let seen = format!("there is no `{name}`; did you mean `{meant}`?");
-                return Err(Mismatch::new(self.shown(), seen));
-            }
-        }
-        let count = outside.calls.iter().filter(|made| self.fits(made)).count();
-        let at_least_one = Matcher::AtLeast(1.0);
-        let times = times.or(self.times.as_ref()).unwrap_or(&at_least_one);
-        times.check(Some(&count.into()), "").map_err(|why| {
-            let near: Vec<&Made> = outside.calls.iter().filter(|made| self.is_about(made)).collect();
-            let seen = match (&self.prompt, near.as_slice()) {
-                (Some(_), [.., last]) => format!("{count} times; the last prompt: {}", cut(&last.asked.call.prompt)),
-                (_, near) => {
-                    let all: Vec<String> = match near.is_empty() {
-                        true => outside.calls.iter().map(|made| made.asked.shown()).collect(),
-                        false => near.iter().map(|made| made.asked.shown()).collect(),
-                    };
-                    let head = if near.is_empty() { "calls were: " } else { "" };
-                    format!("{count} times; {head}{}", cut(&all.join(", ")))
-                }
-            };
-            Mismatch { at: TIMES.to_owned(), expected: format!("{} times {times}", self.shown()), seen, ..why }
-        })
-    }
-
-    fn shown(&self) -> String {
-        let part = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name} {value}"));
-        let prompt = self.prompt.as_ref().map(|is| format!("whose prompt is {is}"));
-        let attempt = self.attempt.map(|attempt| format!("attempt {attempt}"));
-        let parts = [
-            self.on.clone(),
-            self.about.clone(),
-            part("task", &self.task),
-            part("agent", &self.agent),
-            attempt,
-            prompt,
-        ];
-        format!("a call {}", parts.into_iter().flatten().collect::<Vec<_>>().join(" "))
-    }
-}
-
-impl NoteExpect {
-    fn fits(&self, note: &Noted) -> bool {
-        let one = |(key, is): &(String, Matcher)| {
-            let seen = note.data.get(key.as_str());
-            // Tasks are named by a text or a number.
-            is.check(seen, "").is_ok()
-                || (key == "task" && is.to_string().trim_matches('"') == seen.map(text).unwrap_or_default())
-        };
-        note.kind == self.kind && self.data.iter().all(one)
-    }
-
-    fn check(&self, outside: &Outside, times: Option<&Matcher>) -> Result<(), Mismatch> {
-        let count = outside.notes.iter().filter(|note| self.fits(note)).count();
-        let of_kind: Vec<&Noted> =
-            outside.notes.iter().map(|note| &**note).filter(|note| note.kind == self.kind).collect();
-        let slip = self.data.iter().find(|(key, is)| {
-            !matches!(is, Matcher::Exists(false))
-                && !of_kind.is_empty()
-                && of_kind.iter().all(|note| note.data.get(key.as_str()).is_none())
-        });
-        if let (Some((key, _)), Some(first)) = (slip, of_kind.first()) {
-            let known: Vec<&str> = first.data.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
-            let seen =
-                format!("a note {} has no `{key}`{}; it has: {}", self.kind, or_near(key, &known), known.join(", "));
-            return Err(Mismatch::new(self.shown(), seen));
-        }
-        let at_least_one = Matcher::AtLeast(1.0);
-        let times = times.or(self.times.as_ref()).unwrap_or(&at_least_one);
-        times.check(Some(&count.into()), "").map_err(|why| {
-            let seen = match of_kind.is_empty() {
-                true => format!("no note {}", self.kind),
-                false => of_kind
-                    .iter()
-                    .rev()
-                    .take(4)
-                    .rev()
-                    .map(|note| shown(Some(&note.data)))
-                    .collect::<Vec<_>>()
-                    .join("\n"),
-            };
-            Mismatch {
-                at: TIMES.to_owned(),
-                expected: format!("{} times {times}", self.shown()),
-                seen: format!("{count} times; {}", cut(&seen)),
-                ..why
-            }
-        })
-    }
-
-    fn shown(&self) -> String {
-        let data: Vec<String> = self.data.iter().map(|(key, is)| format!("{key}: {is}")).collect();
-        format!("a note {} {{ {} }}", self.kind, data.join(", "))
-    }
 }

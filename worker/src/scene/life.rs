@@ -215,6 +215,7 @@ impl<'s> Life<'s> {
                 continue;
             }
             let spec = self.outside.runs.get(&asked.run).and_then(|run| run.spec.clone());
+            let asked = asked.played_by(spec.as_deref());
             match answer_of(&self.scene.world, spec.as_deref(), &asked) {
                 Some(said) => {
                     let due = asked.at.plus(said.after);

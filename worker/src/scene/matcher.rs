@@ -26,7 +26,7 @@ pub(crate) enum Matcher {
     Value(Value),
     Keys(Vec<(String, Matcher)>),
     Items(Vec<Matcher>),
-    Contains(Vec<Value>),
+    Contains(Vec<Part>),
     Matches(Regex),
     OneOf(Vec<Matcher>),
     AtLeast(f64),
@@ -35,6 +35,14 @@ pub(crate) enum Matcher {
     Exists(bool),
     Length(Box<Matcher>),
     All(Vec<Matcher>),
+}
+
+/// What a text, a list or a mapping must hold.
+#[derive(Debug, Clone)]
+pub(crate) enum Part {
+    Plain(Value),
+    /// A mapping: an entry that has these keys, whatever else it has.
+    Like(Matcher),
 }
 
 /// What was expected and what was seen, at a place of the seen value.
@@ -84,8 +92,10 @@ impl Matcher {
             "is" => Matcher::read(path, given)?,
             "equals" => Matcher::Value(given.clone()),
             "contains" => match given {
-                Value::Array(all) => Matcher::Contains(all.clone()),
-                one => Matcher::Contains(vec![one.clone()]),
+                Value::Array(all) => {
+                    Matcher::Contains(all.iter().map(|one| Part::read(path, one)).collect::<Result<_, _>>()?)
+                }
+                one => Matcher::Contains(vec![Part::read(path, one)?]),
             },
             "matches" => {
                 let text = given.as_str().ok_or_else(|| FieldError::at(path, "expected a regular expression"))?;
@@ -133,12 +143,23 @@ impl Matcher {
         }
     }
 
+    /// Whether something that is not there is as it must be. `not` is no such word: a slip in a key would pass for it.
+    pub(crate) fn wants_nothing(&self) -> bool {
+        match self {
+            Matcher::Exists(wanted) => !wanted,
+            Matcher::Value(value) => value.is_null(),
+            Matcher::All(all) => all.iter().all(Matcher::wants_nothing),
+            _ => false,
+        }
+    }
+
     fn check_value(&self, seen: &Value, at: &str, held: impl Fn(bool) -> Result<(), Mismatch>) -> Result<(), Mismatch> {
         match self {
             Matcher::Value(value) => held(same(value, seen)),
-            Matcher::Keys(keys) => {
-                keys.iter().try_for_each(|(key, one)| one.check(Some(part(seen, key, at)?), &below(at, key)))
-            }
+            Matcher::Keys(keys) => keys.iter().try_for_each(|(key, one)| match part(seen, key, at) {
+                Err(_) if one.wants_nothing() => Ok(()),
+                found => one.check(Some(found?), &below(at, key)),
+            }),
             Matcher::Items(items) => {
                 let list = seen.as_array().filter(|list| list.len() == items.len());
                 let Some(list) = list else { return held(false) };
@@ -148,7 +169,7 @@ impl Matcher {
                     .enumerate()
                     .try_for_each(|(i, (one, seen))| one.check(Some(seen), &format!("{at}[{i}]")))
             }
-            Matcher::Contains(all) => held(all.iter().all(|part| contains(seen, part))),
+            Matcher::Contains(all) => held(all.iter().all(|part| part.is_in(seen))),
             Matcher::Matches(regex) => held(regex.is_match(&text(seen))),
             Matcher::OneOf(list) => held(list.iter().any(|one| one.check(Some(seen), at).is_ok())),
             Matcher::AtLeast(least) => held(seen.as_f64().is_some_and(|seen| seen >= *least)),
@@ -163,6 +184,40 @@ impl Matcher {
             }
             Matcher::All(_) | Matcher::Exists(_) | Matcher::Not(_) => Ok(()),
         }
+    }
+}
+
+impl Part {
+    fn read(path: &str, value: &Value) -> Result<Part, FieldError> {
+        Ok(match value {
+            Value::Object(_) => Part::Like(Matcher::read(path, value)?),
+            plain => Part::Plain(plain.clone()),
+        })
+    }
+
+    fn is_in(&self, seen: &Value) -> bool {
+        match (self, seen) {
+            (Part::Plain(part), seen) => contains(seen, part),
+            (Part::Like(like), Value::Array(list)) => list.iter().any(|one| like.check(Some(one), "").is_ok()),
+            (Part::Like(like), seen) => like.check(Some(seen), "").is_ok(),
+        }
+    }
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Part::Plain(value) => write!(f, "{value}"),
+            Part::Like(like) => write!(f, "{like}"),
+        }
+    }
+}
+
+/// What is expected at a path of a value, such as `tasks.dump.status`.
+pub(crate) fn check_at(is: &Matcher, value: &Value, path: &str) -> Result<(), Mismatch> {
+    match at_path(value, path, "") {
+        Err(_) if is.wants_nothing() => Ok(()),
+        found => is.check(Some(found?), path),
     }
 }
 
@@ -191,7 +246,11 @@ fn part<'v>(value: &'v Value, key: &str, at: &str) -> Result<&'v Value, Mismatch
                 let hint = near(key, &known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
                 format!("no `{key}`{hint} It has: {}", known.join(", "))
             }
-            other => shown(Some(other)),
+            // Whoever writes a word wrong has written a key.
+            other => match near(key, &WORDS) {
+                Some(word) => format!("{}; `{key}` is no matcher (did you mean `{word}`?)", shown(Some(other))),
+                None => shown(Some(other)),
+            },
         };
         Mismatch { at: at.to_owned(), ..Mismatch::new(format!("something at `{key}`"), seen) }
     })

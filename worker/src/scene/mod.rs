@@ -10,9 +10,12 @@
 
 mod acts;
 mod asked;
+mod counted;
 mod expect;
 mod file;
 mod judge;
+#[cfg(test)]
+pub(crate) mod kit;
 mod life;
 mod matcher;
 mod medium;
@@ -23,6 +26,7 @@ mod outside;
 mod people;
 mod rule;
 mod schema;
+mod subject;
 #[cfg(test)]
 mod tests;
 mod update;
@@ -30,7 +34,7 @@ mod ways;
 mod world;
 
 pub use file::BadScene;
-pub use mutate::{Mutant, Mutation, mutate};
+pub use mutate::{Mutant, Mutation, Wanted, mutate};
 pub use schema::{schema, schema_text};
 pub use ways::{Choice, Failure, Played, Way};
 
@@ -73,6 +77,11 @@ impl SceneFile {
     /// Plays it in the ways that are chosen.
     pub fn play(&self, workflows: &WorkflowRegistry, choice: &Choice) -> Played {
         ways::play(&self.scene, workflows, choice)
+    }
+
+    /// The history of its run, straight, as a file's text; or why it fails.
+    pub fn history(&self, workflows: &WorkflowRegistry) -> Result<String, Vec<Failure>> {
+        ways::history(&self.scene, workflows)
     }
 
     /// The file's text with what was seen in place of what was expected, and how many places that are.

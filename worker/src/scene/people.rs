@@ -51,6 +51,29 @@ pub(crate) const DOINGS: [&str; 22] = [
     "plan_feedback",
 ];
 
+/// What stands beside an act, besides what stands beside every one.
+const ALWAYS: [&str; 6] = ["at", "when", "after", "do", "by", "refused"];
+
+fn keys_of(act: &str) -> &'static [&'static str] {
+    match act {
+        "signal" => &["name", "input"],
+        "update" => &["name", "input", "answers"],
+        "approve" => &["comment"],
+        "reject" => &["comment", "reason", "feedback"],
+        "modify" => &["action", "comment", "feedback"],
+        "answer" => &["answer"],
+        "approve_plan" => &["comment", "version", "answers"],
+        "reject_plan" => &["comment", "reason", "feedback", "message", "version", "answers"],
+        "feedback" | "plan_feedback" => &["feedback", "message", "version", "answers"],
+        "revise" | "revise_plan" => &["tasks", "version", "answers"],
+        "pause" | "resume" | "takeover" | "release" => &["reason", "timeout"],
+        "complete" => &["task", "result", "answers"],
+        "cancel_task" => &["task", "reason", "answers"],
+        "cancel" | "terminate" => &["reason"],
+        _ => &[],
+    }
+}
+
 /// One act, and when it happens.
 #[derive(Debug, Clone)]
 pub(crate) struct Cue {
@@ -100,6 +123,12 @@ impl Cue {
             let hint = or_near(&act, &DOINGS);
             return Err(fields.error("do", format!("nobody can `{act}`{hint}; there are: {}", DOINGS.join(", "))));
         }
+        let known: Vec<&str> = ALWAYS.iter().chain(keys_of(&act)).copied().collect();
+        if let Some(key) =
+            value.as_object().into_iter().flatten().map(|(key, _)| key).find(|key| !known.contains(&key.as_str()))
+        {
+            return Err(fields.error(key, format!("says nothing of `{act}`, which takes {}", known.join(", "))));
+        }
         if matches!(act.as_str(), "signal" | "update") {
             fields.required_text("name")?;
         }
@@ -107,7 +136,7 @@ impl Cue {
         let matcher = |key: &str| fields.value(key).map(|one| Matcher::read(&fields.path_of(key), one)).transpose();
         let refused = match fields.value("refused") {
             Some(Value::Bool(true)) => Some(Matcher::Exists(true)),
-            Some(Value::String(part)) => Some(Matcher::Contains(vec![part.as_str().into()])),
+            Some(part @ Value::String(_)) => Some(Matcher::word(&fields.path_of("refused"), "contains", part)?),
             _ => matcher("refused")?,
         };
         Ok(Cue {
@@ -143,6 +172,7 @@ impl When {
             "path",
             "call",
             "agent",
+            "tool",
             "attempt",
         ]
         .into_iter()
@@ -173,7 +203,7 @@ impl When {
         }
         if let Some(on) = fields.text("call")? {
             let mut call = serde_json::json!({ "on": on });
-            for key in ["task", "agent", "attempt"] {
+            for key in ["task", "agent", "tool", "attempt"] {
                 if let Some(value) = fields.value(key) {
                     call[key] = value.clone();
                 }

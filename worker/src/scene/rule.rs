@@ -15,13 +15,14 @@ use super::asked::Asked;
 use super::file::moment;
 use super::matcher::Matcher;
 use super::names::near;
+use crate::agent::AGENT_MODEL;
 use crate::capability::model::MODEL;
 use crate::supervisor::FieldError;
 use crate::supervisor::fields::Fields;
 use crate::supervisor::outbox::Purpose;
 
-pub(super) const KEYS: [&str; 11] =
-    ["on", "agent", "task", "attempt", "round", "role", "contains", "with", "say", "fail", "after"];
+pub(super) const KEYS: [&str; 12] =
+    ["on", "agent", "tool", "task", "attempt", "round", "role", "contains", "with", "say", "fail", "after"];
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ pub(crate) struct Rule {
     /// The purpose of a call, or the type of an activity.
     pub(crate) on: String,
     agent: Option<String>,
+    /// A tool of the agent, and no thought of its own.
+    tool: Option<String>,
     task: Option<String>,
     attempt: Option<u64>,
     round: Option<u64>,
@@ -70,6 +73,7 @@ impl Rule {
         Ok(Rule {
             on,
             agent: fields.text("agent")?,
+            tool: fields.text("tool")?,
             task: id(&fields, "task")?,
             attempt: fields.natural("attempt")?,
             round: fields.natural("round")?,
@@ -86,7 +90,21 @@ impl Rule {
     }
 
     pub(crate) fn is_of_models(&self) -> bool {
-        self.on == MODEL
+        self.on == MODEL || self.on == AGENT_MODEL
+    }
+
+    /// Whether it is about work, whoever does it.
+    pub(crate) fn is_of_anybody(&self) -> bool {
+        self.on == Purpose::ExecuteWorker.as_str() && self.agent.is_none()
+    }
+
+    /// A tool calls no tools: who answers with calls is no tool.
+    fn fits_tool(&self, called: Option<&str>) -> bool {
+        let calls = matches!(&self.answer, Answer::Say(said) if said.get("tool_calls").is_some());
+        match &self.tool {
+            Some(wanted) => called == Some(wanted),
+            None => called.is_none() || !calls,
+        }
     }
 
     pub(crate) fn fits(&self, asked: &Asked) -> bool {
@@ -94,7 +112,8 @@ impl Rule {
         let role = || call.context.get("role").and_then(Value::as_str);
         let with = || self.with.as_ref().is_none_or(|with| with.check(Some(&asked.data), "").is_ok());
         asked.is(&self.on)
-            && self.agent.as_ref().is_none_or(|agent| call.agent.as_ref() == Some(agent))
+            && self.agent.as_ref().is_none_or(|agent| asked.is_of(agent))
+            && self.fits_tool(asked.tool())
             && self.task.as_ref().is_none_or(|task| asked.task().as_ref() == Some(task))
             && self.attempt.is_none_or(|attempt| attempt == u64::from(call.attempt))
             && self.round.is_none_or(|round| round == u64::from(call.round))
@@ -119,5 +138,6 @@ pub(crate) fn missing_rule(asked: &Asked) -> String {
     let call = &asked.call;
     let task = asked.task().map_or_else(String::new, |task| format!(", task: {task}"));
     let agent = call.agent.as_ref().map_or_else(String::new, |agent| format!(", agent: {}", json!(agent)));
-    format!("- {{ on: {}{task}{agent}, say: … }}", asked.on())
+    let tool = asked.tool().map_or_else(String::new, |tool| format!(", tool: {tool}"));
+    format!("- {{ on: {}{task}{agent}{tool}, say: … }}", asked.on())
 }

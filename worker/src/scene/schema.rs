@@ -12,7 +12,7 @@ use crate::supervisor::outbox::Purpose;
 const ID: &str = "https://bosun.invalid/scene.schema.json";
 
 /// What a key says.
-const TEXTS: [(&str, &str); 40] = [
+const TEXTS: [(&str, &str); 42] = [
     ("scene", "One sentence: what it shows."),
     ("rows", "Rows of the requirements that it closes."),
     ("spec", "A spec or a plan as `bosun run` takes it: inline, or a path beside the scene."),
@@ -28,6 +28,7 @@ const TEXTS: [(&str, &str); 40] = [
     ("until", "Nobody looks any longer; the run may be open then."),
     ("on", "The purpose of a call, or the type of an activity."),
     ("agent", "Who is called."),
+    ("tool", "The tool of the agent that is called, and no thought of the agent itself."),
     ("task", "The task that the call is for."),
     ("attempt", "The attempt of the task."),
     ("round", "The cycle, iteration or turn of the run."),
@@ -45,6 +46,7 @@ const TEXTS: [(&str, &str); 40] = [
     ("answers", "What an update must answer."),
     ("outcome", "How the run ends."),
     ("report", "Keys of the report; `tasks` by id, a status or any of a task's keys."),
+    ("warnings", "What `bosun run` says of the spec beside running it, in order."),
     ("calls", "Calls that are made: `{ execute_worker: dump, times: 1 }`."),
     ("prompts", "What is told to whom: `{ to: plan, contains: boats }`."),
     ("notes", "Facts that the run noted: `{ kind: TaskSkipped, task: load }`."),
@@ -66,6 +68,11 @@ pub fn schema() -> Value {
     set(&mut scene, "world", list("Rule"));
     set(&mut scene, "people", list("Act"));
     set(&mut scene, "expect", json!({ "$ref": "#/$defs/Expect" }));
+    set(
+        &mut scene,
+        "refused",
+        json!({ "description": "A spec or a plan that must not be read: the text, or `path`, `problem` and `text`. Nothing runs." }),
+    );
     set(&mut scene, "order", json!({ "const": "matters" }));
     set(&mut scene, "until", moment.clone());
     let fault = json!({ "type": "object", "additionalProperties": false, "required": ["at", "do"],

@@ -40,12 +40,36 @@ fn workflows() -> WorkflowRegistry {
         })
 }
 
+/// Files beside the scenes: a spec in a folder, what it names, and a plan that is none.
+const FILES: [(&str, &str); 4] = [
+    (
+        "below/outer.yaml",
+        "{ preset: flow-plan-and-execute, objective: o, agents: [{ name: team, via: { supervisor: { file: inner.yaml } } }] }",
+    ),
+    ("below/inner.yaml", "{ preset: flow-plan-and-execute, objective: i, agents: [{ name: ann }] }"),
+    ("bad.yaml", "{ objective: o, tasks: [{ task_id: 1, id: 2 }] }"),
+    (
+        "plan.yaml",
+        "{ objective: o, tasks: [{ task_id: 1, sub_task_objective: o, overall_objective: o, capability: process, parameters: { argv: [ls], cwd: in } }] }",
+    ),
+];
+
 fn read(text: &str) -> Result<Scene, String> {
-    Scene::read("scene.yaml", text, &|name| Err(format!("there is no {name}"))).map_err(|why| why.to_string())
+    let file = |name: &str| FILES.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
+    let files = |name: &str| file(name).ok_or_else(|| format!("there is no {name}"));
+    Scene::read("scene.yaml", text, &files).map_err(|why| why.to_string())
 }
 
 fn played(text: &str) -> Played {
-    play(&read(text).unwrap(), &workflows(), &Choice::default())
+    let workflows = crate::supervisor::register(crate::supervisor::run::register(workflows()));
+    play(&read(text).unwrap(), &workflows, &Choice::default())
+}
+
+#[track_caller]
+fn passes(text: &str) {
+    let played = played(text);
+    let failures: Vec<_> = played.failures.iter().map(|one| (&one.way, &one.at, &one.expected, &one.seen)).collect();
+    assert!(failures.is_empty(), "{text}\n{failures:#?}");
 }
 
 #[track_caller]
@@ -79,6 +103,7 @@ scene: nobody answers
 workflow: greet
 input: bob
 world: [{ on: say, with: { name: ann }, say: hello ann }]
+expect: { outcome: completed }
 ";
     fails(text, |way| *way == Way::Straight, "world", "no rule fits");
 }
@@ -92,14 +117,15 @@ world: [{ on: a, after: 1s, say: a }, { on: b, after: 2s, say: b }]
 expect: { result: a }
 ";
     fails(text, |way| matches!(way, Way::Permute(_)), "expect.result", "\"b\"");
-    let text = text.replace("expect: { result: a }", "");
+    let text = text.replace("expect: { result: a }", "expect: { outcome: completed }");
     fails(&text, |way| matches!(way, Way::Permute(_)), "all scenes", "\"b\"");
     assert!(played(&format!("{text}order: matters\n")).failures.is_empty());
 }
 
 #[test]
 fn code_that_does_not_fit_its_own_history_is_found() {
-    let text = "{ scene: a moody workflow, workflow: moody, world: [{ on: say, say: well }] }";
+    let text =
+        "{ scene: a moody workflow, workflow: moody, world: [{ on: say, say: well }], expect: { outcome: completed } }";
     fails(text, |way| *way == Way::Replay, "all scenes", "non-deterministic");
 }
 
@@ -111,6 +137,7 @@ workflow: greet
 input: ann
 world: [{ on: say, say: hello }]
 people: [{ when: { approval: publish }, do: approve }]
+expect: { outcome: completed }
 ";
     fails(text, |way| *way == Way::Straight, "people[0]", "never came to that");
     let late = text.replace("when: { approval: publish }, do: approve", "at: 1s, do: update, name: x, input: {}");
@@ -121,6 +148,112 @@ people: [{ when: { approval: publish }, do: approve }]
     fails(&early, |way| *way == Way::Straight, "people[0]", "refused");
     let known = early.replace(update, "at: 1s, do: update, name: x, input: {}, refused: true");
     assert!(played(&known).failures.is_empty());
+}
+
+/// PDT-40: what must not be read is refused in the words of `bosun run`, with its place; what is read is no refusal.
+#[test]
+fn a_spec_or_a_plan_that_must_not_be_read_is_refused() {
+    let of = |spec: &str, refused: &str| format!("{{ scene: a, spec: {spec}, refused: {refused} }}");
+    passes(&of("bad.yaml", "Invalid workflow YAML at 'bad.yaml'. tasks[0].id"));
+    passes(&of(
+        "bad.yaml",
+        "{ path: 'tasks[0].id', problem: { matches: '^unknown key `id`' }, text: { contains: known keys } }",
+    ));
+    let spec = "{ kind: supervisor, preset: flow-supervisor, objective: o, agents: [{ name: a }, { name: a }] }";
+    let text = "Invalid supervisor spec at 'spec'. agents[1].name: agent names must be unique; `a` is given twice";
+    passes(&of(spec, &format!("{{ equals: {text:?} }}")));
+    passes(&of(spec, "{ path: 'agents[1].name' }"));
+    fails(&of(spec, "{ path: 'agents[0].name' }"), |way| *way == Way::Straight, "refused.path", "agents[1].name");
+    fails(&of(spec, "nonsense"), |way| *way == Way::Straight, "refused.text", "agents[1].name");
+    let good = "{ preset: flow-supervisor, objective: o, agents: [{ name: a }] }";
+    fails(&of(good, "agents"), |way| *way == Way::Straight, "refused", "it is read");
+}
+
+/// A plan runs in an absolute directory that is the same everywhere; a spec's own files lie beside the spec.
+#[test]
+fn files_that_a_scene_names() {
+    passes(
+        "
+scene: a plan
+spec: plan.yaml
+world: [{ on: process, with: { cwd: /scene/in }, say: { exit_code: 0, stdout: x, stderr: '' } }]
+expect: { outcome: completed, calls: [{ process: any, times: 1 }] }
+",
+    );
+    passes(
+        "
+scene: a spec below, and one below that
+spec: below/outer.yaml
+world:
+  - { on: plan, say: { tasks: [{ id: t, goal: g }] } }
+  - { on: execute_worker, agent: ann, say: done }
+  - { on: synthesize, say: all }
+expect: { outcome: completed, success: true }
+",
+    );
+}
+
+/// The world is no answer by itself: work that names nobody finds nobody where no rule is for anybody.
+#[test]
+fn nobody_answers_for_everybody() {
+    let text = "
+scene: two could do it
+spec: { preset: flow-plan-and-execute, objective: o, agents: [{ name: ann }, { name: bob }] }
+world:
+  - { on: plan, say: { tasks: [{ id: t, goal: g }] } }
+  - { on: execute_worker, agent: ann, say: done }
+  - { on: synthesize, say: all }
+expect: { outcome: failed, error: { contains: '2 could do it: ann, bob' }, calls: [{ execute_worker: any, times: 0 }], prompts: [{ to: plan, contains: o }] }
+";
+    passes(text);
+    let anybody = text.replace("agent: ann, say", "say");
+    fails(&anybody, |way| *way == Way::Straight, "expect.outcome", "completed");
+}
+
+/// What is not there, parts of lists, and keys that some notes of a kind have.
+#[test]
+fn what_is_absent_and_what_is_a_part() {
+    let text = |expect: &str| {
+        format!(
+            "
+scene: greeted
+workflow: greet
+input: ann
+world: [{{ on: say, say: {{ name: ann, list: [{{ a: 1, b: 2 }}, {{ a: 3 }}] }} }}]
+expect: {{ {expect} }}
+"
+        )
+    };
+    passes(&text("result: { name: ann, age: null, list: { contains: { a: 1 } }, size: { exists: false } }"));
+    passes(&text("result: { list: { contains: [{ a: 3, b: { exists: false } }, { b: { at_least: 2 } }] } }"));
+    passes(&text("report: { result: { not: { list: { contains: { a: 1, b: 3 } } } } }"));
+    let all = |way: &Way| *way == Way::Straight;
+    fails(&text("result: { nmae: ann }"), all, "expect.result", "did you mean `name`?");
+    fails(&text("result: { name: null }"), all, "expect.result", "ann");
+    fails(&text("result: { list: { contains: { a: 1, b: 3 } } }"), all, "expect.result", "[{");
+    let notes = |expect: &str| {
+        format!(
+            "
+scene: of notes
+spec: {{ preset: flow-plan-and-execute, objective: o, agents: [{{ name: ann }}] }}
+world:
+  - {{ on: plan, say: {{ tasks: [{{ id: t, goal: g }}] }} }}
+  - {{ on: execute_worker, say: done }}
+  - {{ on: synthesize, say: all }}
+expect: {{ {expect} }}
+"
+        )
+    };
+    passes(&notes("notes: [{ kind: TaskStatusChanged, wordless: x, times: 0 }], report: { tasks: { u: null } }"));
+    passes(&notes("queries: [{ query: plan, path: tasks.u, exists: false }]"));
+    fails(
+        &notes("notes: [{ kind: TaskStatusChanged, tsk: t, times: 0 }]"),
+        all,
+        "expect.notes[0]",
+        "did you mean `task`?",
+    );
+    fails(&notes("notes: [{ kind: TaskStatusChanged, wordless: x }]"), all, "expect.notes[0]", "0 times");
+    fails(&notes("report: { tasks: { t: { exists: false } } }"), all, "expect.report.tasks.t", "completed");
 }
 
 #[test]
@@ -150,6 +283,12 @@ fn what_is_wrong_with_a_scene_is_told_with_its_place_and_the_nearest_name() {
             "{ scene: a, workflow: greet, expect: { calls: [{ excute_worker: x }] } }",
             "expect.calls[0].excute_worker: unknown key `excute_worker` (did you mean `execute_worker`?)",
         ),
+        ("{ scene: a, workflow: greet }", "scene.yaml: expect: a scene that expects nothing would always pass"),
+        ("{ scene: a, workflow: greet, expect: {} }", "expect: a scene that expects nothing would always pass"),
+        ("{ scene: a, workflow: greet, refused: x }", "workflow: only a spec or a plan is refused"),
+        ("{ scene: a, spec: x.yaml, refused: x, expect: {} }", "expect: nothing runs in a scene that is `refused`"),
+        ("{ scene: a, spec: x.yaml, refused: { text: x, at: y } }", "refused.at: unknown key `at`"),
+        ("{ scene: a, spec: absent.yaml, refused: x }", "spec: there is no absent.yaml"),
         (
             "{ scene: a, workflow: greet, expect: { at: { soon: { query: plan, is: 1 } } } }",
             "expect.at.soon: expected a time",

@@ -12,7 +12,7 @@ use bosun_replay::{History, Prefixes, Verdict, replay_history};
 use serde_json::Value;
 
 use super::file::Scene;
-use super::judge::{Ended, judge, unmet};
+use super::judge::{Ended, judge, unmet, unused, warned};
 use super::life::{BEGIN, Fork, Life, Stuck};
 use super::matcher::shown;
 use super::orders::Orders;
@@ -94,6 +94,8 @@ pub struct Played {
     pub crashes: usize,
     pub orders: usize,
     pub all_orders: bool,
+    /// Rules of the world that answered nothing, straight.
+    pub unused: Vec<String>,
     pub took: Duration,
 }
 
@@ -106,6 +108,29 @@ pub(crate) fn play(scene: &Scene, workflows: &WorkflowRegistry, choice: &Choice)
     played
 }
 
+/// The history of the first run, straight, as a file's text; or why the scene fails.
+pub(crate) fn history(scene: &Scene, workflows: &WorkflowRegistry) -> Result<String, Vec<Failure>> {
+    let choice = Choice { ways: vec!["straight".to_owned()], ..Choice::default() };
+    let mut played = Played::default();
+    let lived = Play { scene, workflows, choice: &choice, played: &mut played }.straight();
+    let told = |(_, outside, ..): (Ended, Outside, Vec<Fork>, Orders)| {
+        History::new(outside.history(outside.root?)).ok().map(|history| history.to_json())
+    };
+    lived.and_then(told).ok_or(played.failures)
+}
+
+/// All ways that are chosen, and the straight life to look at.
+#[cfg(test)]
+pub(crate) fn straight_life<'s>(
+    scene: &'s Scene,
+    workflows: &'s WorkflowRegistry,
+    choice: &Choice,
+) -> (Played, Option<Life<'s>>) {
+    let played = play(scene, workflows, choice);
+    let lived = Life::begin(scene, workflows, choice.disk).and_then(|mut life| life.go().map(|()| life));
+    (played, lived.ok())
+}
+
 struct Play<'p> {
     scene: &'p Scene,
     workflows: &'p WorkflowRegistry,
@@ -115,6 +140,12 @@ struct Play<'p> {
 
 impl Play<'_> {
     fn all(&mut self) {
+        if let Some(refused) = &self.scene.refused {
+            if let Some(complaint) = refused.complaint() {
+                self.fail(Way::Straight, None, complaint);
+            }
+            return;
+        }
         let Some((straight, outside, forks, orders)) = self.straight() else { return };
         if self.choice.takes("replay") {
             self.replayed(&outside);
@@ -152,8 +183,12 @@ impl Play<'_> {
             Err(stuck) => vec![stuck.complaint()],
             Ok(()) => judge(&self.scene.expect, &ended, &life.outside, straight.is_none()),
         };
+        if straight.is_none() {
+            complaints.extend(warned(self.scene));
+        }
         if complaints.is_empty() && straight.is_none() {
             complaints.extend(unmet(life));
+            self.played.unused = unused(self.scene, &life.outside);
         }
         if let Some(twice) = life.outside.twice.first() {
             complaints.push(Complaint::new("all scenes", "every call is made once", format!("made twice: {twice}")));

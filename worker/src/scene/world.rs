@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::asked::{Asked, SCENE};
 use super::rule::{Answer, Rule};
 use crate::supervisor::outbox::Purpose;
-use crate::supervisor::spec::{SupervisorSpec, Via, answer, fill, told_nobody};
+use crate::supervisor::spec::{Role, SupervisorSpec, Via, answer, fill, told_nobody};
 
 /// What is answered, and when.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,13 +20,21 @@ pub(crate) struct Said {
 }
 
 /// The same spec, played by the world: scripted agents, and models unless the world has rules for models.
-pub(crate) fn to_world(spec: &mut SupervisorSpec, keep_models: bool) {
-    to_world_via(&mut spec.via, keep_models);
-    let whole = spec.via.clone();
+///
+/// As with scripts, work that is no agent's is answered where the world has a rule for work without `agent`; nobody does it
+/// otherwise, and the run says so.
+pub(crate) fn to_world(spec: &mut SupervisorSpec, world: &[Rule]) {
+    let keep_models = world.iter().any(Rule::is_of_models);
+    if !spec.via.is_scripted() || world.iter().any(Rule::is_of_anybody) {
+        to_world_via(&mut spec.via, world, keep_models);
+    } else {
+        jobs(spec, world);
+    }
     // Who says nothing is run as the spec says.
+    let whole = if spec.via.is_scripted() { by_world() } else { spec.via.clone() };
     let change = |via: &mut Option<Via>| match via {
-        Some(via) => to_world_via(via, keep_models),
-        None if whole == Via::Activity(SCENE.to_owned()) => *via = Some(whole.clone()),
+        Some(via) => to_world_via(via, world, keep_models),
+        None if whole == by_world() => *via = Some(whole.clone()),
         None => {}
     };
     spec.agents.iter_mut().chain(&mut spec.manager_agent).for_each(|agent| change(&mut agent.via));
@@ -34,12 +42,27 @@ pub(crate) fn to_world(spec: &mut SupervisorSpec, keep_models: bool) {
     roles.into_iter().flatten().chain(spec.services.values_mut()).for_each(|role| change(&mut role.via));
 }
 
-fn to_world_via(via: &mut Via, keep_models: bool) {
+fn by_world() -> Via {
+    Via::Activity(SCENE.to_owned())
+}
+
+/// What a run thinks itself is asked of the world, though nobody does its work. Somebody decides only where somebody says so.
+fn jobs(spec: &mut SupervisorSpec, world: &[Rule]) {
+    let decides = world.iter().any(|rule| rule.on == Purpose::Decide.as_str());
+    let thinks = [Purpose::Plan, Purpose::Review, Purpose::Synthesize];
+    for purpose in thinks.into_iter().chain(decides.then_some(Purpose::Decide)) {
+        if spec.role(purpose).is_none() {
+            spec.services.insert(purpose, Role::default());
+        }
+    }
+}
+
+fn to_world_via(via: &mut Via, world: &[Rule], keep_models: bool) {
     if let Via::Supervisor(nested) = via {
         let inner = nested.spec.take().map(Value::Object);
         let inner = inner.map(|spec| match serde_json::from_value::<SupervisorSpec>(spec.clone()) {
             Ok(mut inner) => {
-                to_world(&mut inner, keep_models);
+                to_world(&mut inner, world);
                 serde_json::to_value(inner).unwrap_or(spec)
             }
             // The run itself says what is wrong with it.
@@ -47,9 +70,8 @@ fn to_world_via(via: &mut Via, keep_models: bool) {
         });
         nested.spec = inner.and_then(|spec| spec.as_object().cloned());
     }
-    let by_world = via.is_scripted() || (matches!(via, Via::Model(_)) && !keep_models);
-    if by_world {
-        *via = Via::Activity(SCENE.to_owned());
+    if via.is_scripted() || (matches!(via, Via::Model(_)) && !keep_models) {
+        *via = by_world();
     }
 }
 

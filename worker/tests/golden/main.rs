@@ -1,16 +1,14 @@
 //! Golden histories of supervisors: for every preset a run that goes well, one that fails, and one in which a person
 //! has a say.
 //!
-//! In `fixtures/supervisors/golden/<preset>/`, `<scenario>.yaml` is the spec with its scripted agents,
-//! `<scenario>.cues.yaml` what a person does, `<scenario>.history.json` the history that the engine wrote, as
-//! `bosun export` writes it.
+//! `fixtures/scenes/golden/<preset>/<scenario>.yaml` is the scene: the spec with its scripted agents, and what a person does;
+//! `fixtures/supervisors/golden/<preset>/<scenario>.history.json` the history that the engine wrote, as `bosun export` writes it.
 //!
 //! Invariant: a preset without its three histories is a failure; a history that is there replays on today's code to
 //! the end that it holds, and today's code on the engine ends the same way. `BOSUN_RENEW=1 cargo test -p bosun-worker
 //! --test golden` lets every scenario happen again and writes what has changed; it judges nothing.
 
 mod ends;
-mod live;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -19,6 +17,7 @@ use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::{EventKind, WorkflowStatus};
 use bosun_replay::{History, Limits, Prefixes, Verdict, replay_history};
+use bosun_worker::scene::SceneFile;
 use bosun_worker::supervisor::run;
 use bosun_worker::supervisor::spec::Preset;
 use serde_json::{Value, json};
@@ -45,13 +44,26 @@ impl Scenario {
         format!("{}-{}", self.preset.name(), self.name)
     }
 
-    fn file(self, end: &str) -> PathBuf {
-        let golden = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/supervisors/golden"));
-        golden.join(self.preset.name()).join(format!("{}.{end}", self.name))
+    fn file(self, folder: &str, end: &str) -> PathBuf {
+        let fixtures = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures"));
+        fixtures.join(folder).join(self.preset.name()).join(format!("{}.{end}", self.name))
+    }
+
+    fn kept(self) -> PathBuf {
+        self.file("supervisors/golden", "history.json")
+    }
+
+    /// The history of its scene on today's code, straight; the scene must hold.
+    fn play(self) -> Result<String, String> {
+        let scene = SceneFile::load(&self.file("scenes/golden", "yaml")).map_err(|why| why.to_string())?;
+        scene.history(&code()).map_err(|failures| {
+            let told = failures.iter().map(|one| format!("{}: {} instead of {}", one.at, one.seen, one.expected));
+            told.collect::<Vec<_>>().join("; ")
+        })
     }
 
     fn history(self) -> Result<History, String> {
-        let path = self.file("history.json");
+        let path = self.kept();
         let text = std::fs::read(&path).map_err(|why| format!("{}: {why}", path.display()))?;
         if text.len() > BYTES_MAX {
             return Err(format!("{}: {} bytes; at most {BYTES_MAX} are kept", path.display(), text.len()));
@@ -111,8 +123,8 @@ fn hold(check: impl Fn(Scenario) -> Result<(), String>) {
 }
 
 fn renewed(scenario: Scenario) -> Result<(), String> {
-    let path = scenario.file("history.json");
-    let text = live::play(scenario)?.to_json();
+    let path = scenario.kept();
+    let text = scenario.play()?;
     if std::fs::read_to_string(&path).is_ok_and(|old| old == text) {
         return Ok(());
     }
@@ -171,7 +183,9 @@ fn every_golden_history_replays_on_todays_code() {
 #[test]
 fn every_scenario_still_ends_as_its_golden_history() {
     all_hold(|scenario| {
-        let fresh = end_of(&live::play(scenario)?);
+        let fresh =
+            History::from_json(scenario.play()?.as_bytes(), &Limits::default()).map_err(|why| why.to_string())?;
+        let fresh = end_of(&fresh);
         let golden = end_of(&scenario.history()?);
         if fresh == golden { Ok(()) } else { Err(format!("it ended as {golden:#}\nand now ends as {fresh:#}")) }
     });

@@ -11,3 +11,4 @@ mod acts;
 mod bounded;
 mod lives;
 mod scenes;
+mod unanswered;

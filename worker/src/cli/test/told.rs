@@ -3,7 +3,7 @@
 //! Invariant: results stand in the order of the scenes; a failure names its file, its way and its expectation, and the
 //! command that shows that very life. It plays nothing.
 
-use std::path::Path;
+use std::path::{Component, Path};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -20,7 +20,11 @@ pub(super) fn report(screen: &mut Screen, tested: &[Tested], keep: &Path, took: 
     for one in tested {
         let head = match &one.result {
             Ok((_, played)) if played.failures.is_empty() => {
-                let ways = screen.paint(Paint::Dim, &ways(played));
+                let unused = match played.unused.is_empty() {
+                    true => String::new(),
+                    false => format!("  never used: {}", played.unused.join(", ")),
+                };
+                let ways = screen.paint(Paint::Dim, &format!("{}{unused}", ways(played)));
                 format!("{}  {}  {ways}", screen.paint(Paint::Green, "ok  "), one.sentence)
             }
             Ok(_) => format!("{}  {}", screen.paint(Paint::Red, "FAIL"), one.sentence),
@@ -92,8 +96,14 @@ fn fail(screen: &mut Screen, one: &Tested, failure: &Failure, first: bool, last:
 
 /// Writes the history of a failed life, and says how to look at it.
 fn keep_history(screen: &mut Screen, keep: &Path, one: &Tested, failure: &Failure) -> Option<String> {
-    let stem = Path::new(&one.file).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let path = keep.join(format!("{stem}.{}.history.json", failure.way.name()));
+    // Scenes of one name lie in several folders.
+    let whole = Path::new(&one.file).with_extension("");
+    let parts = whole.components().filter_map(|part| match part {
+        Component::Normal(part) => Some(part.to_string_lossy().into_owned()),
+        _ => None,
+    });
+    let name = parts.collect::<Vec<_>>().join("-");
+    let path = keep.join(format!("{name}.{}.history.json", failure.way.name()));
     let history = failure.history.as_ref()?;
     let written = std::fs::create_dir_all(keep).and_then(|()| std::fs::write(&path, history));
     if let Err(why) = written {
@@ -120,6 +130,7 @@ impl Tested {
                 row["crashes"] = played.crashes.into();
                 row["orders"] = played.orders.into();
                 row["all_orders"] = played.all_orders.into();
+                row["unused"] = json!(played.unused);
                 row["took_ms"] = u64::try_from(played.took.as_millis()).unwrap_or(u64::MAX).into();
                 let failure = |failure: &Failure| {
                     json!({ "way": failure.way.name(), "which": failure.way.to_string(), "at": failure.at,

@@ -26,8 +26,6 @@ mod people;
 mod progress;
 mod queries;
 mod rules;
-#[cfg(test)]
-pub(crate) mod scene;
 mod signals;
 #[cfg(test)]
 mod tests;
@@ -46,6 +44,7 @@ pub use answer_shapes::answer_shapes;
 pub use input::{INVALID_SPEC, RunContext, SupervisorInput};
 pub use output::{SUPERVISOR_FAILED, SupervisorOutput, TaskReport};
 pub use progress::ProgressMessage;
+pub(crate) use signals::signals;
 
 use self::asks::{Ledger, Pending, Whole};
 use self::carrier::Carrier;

@@ -29,13 +29,19 @@ pub(super) const INTERRUPT_RESUME: &str = "interrupt_resume_v1";
 pub(super) const BUDGET_REQUEST: &str = SIGNAL_BUDGET_REQUEST;
 pub(super) const TOP_UP: &str = SIGNAL_TOP_UP;
 
+const OF_CONTROL: [&str; 5] = [control::PAUSE, control::RESUME, control::CANCEL, control::TAKEOVER, control::RELEASE];
+const OTHERS: [&str; 8] =
+    [MAILBOX, RECRUIT, RETIRE, HUMAN_INPUT, APPROVAL_RESPONSE, INTERRUPT_RESUME, BUDGET_REQUEST, TOP_UP];
+
+/// The signals that a supervisor's run hears.
+pub(crate) fn signals() -> Vec<&'static str> {
+    OTHERS.into_iter().chain(OF_CONTROL).collect()
+}
+
 impl SupervisorRun {
     /// Takes a signal; `false` if its name is none of ours.
     pub(super) fn signal(&mut self, name: &str, input: &Payload, out: &mut Outbox) -> bool {
-        let known =
-            [MAILBOX, RECRUIT, RETIRE, HUMAN_INPUT, APPROVAL_RESPONSE, INTERRUPT_RESUME, BUDGET_REQUEST, TOP_UP];
-        let of_control = [control::PAUSE, control::RESUME, control::CANCEL, control::TAKEOVER, control::RELEASE];
-        if !known.contains(&name) && !of_control.contains(&name) {
+        if !OTHERS.contains(&name) && !OF_CONTROL.contains(&name) {
             return false;
         }
         let value = match value_of(input) {
@@ -46,7 +52,7 @@ impl SupervisorRun {
             }
         };
         out.note(NoteKind::SignalReceived, json!({ "signal": name }));
-        if of_control.contains(&name) {
+        if OF_CONTROL.contains(&name) {
             self.control_signal(name, &value, out);
         } else {
             self.other_signal(name, &value, out);

@@ -35,7 +35,7 @@ pub use builder::SpecBuilder;
 pub use check::delegate_tool;
 pub use choice::{PlanningChoice, choose_planning};
 pub use error::InvalidSpec;
-pub use foreign::is_spec;
+pub use foreign::{is_spec, is_spec_text};
 pub use number::{Money, Ratio};
 pub use preset::{Family, Preset};
 pub(in crate::supervisor) use read::merge;

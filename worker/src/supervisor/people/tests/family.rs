@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::supervisor::run::scene::{Act, Played, Scene, approves, asked, rejects};
+use crate::scene::kit::{Act, Played, Scene};
 
 /// A takes 15 s, B needs it; a helper that is recruited after 5 s works for 20 s in a run of its own.
 const FAMILY: &str = "
@@ -25,6 +25,10 @@ script:
 fn scene() -> Scene {
     let recruit = json!({ "Description": "Help with the first task", "Role": "helper" });
     Scene::new(FAMILY).at(5, Act::Signal("recruit_v1", recruit)).order_counts()
+}
+
+fn asked() -> Value {
+    json!({ "approval": "any" })
 }
 
 fn told() -> Value {
@@ -119,12 +123,13 @@ script:
 /// rejected, the run fails with the seed's text; unanswered, it does so after half an hour of the run's time.
 #[test]
 fn an_approval_survives_any_crash() {
-    let approved = Scene::new(PUBLISHED).once(asked, Act::SignalFrom("approval_response_v1", approves)).play();
+    let approved = Scene::new(PUBLISHED).once(asked(), Act::Do(json!({ "do": "approve", "by": "ann" }))).play();
     assert_eq!(approved.statuses(), "R=completed P=completed");
     let of = |played: &Played, start: &str| played.calls.iter().filter(|call| call.starts_with(start)).count();
     assert_eq!((of(&approved, "execute/P"), of(&approved, "approval/")), (1, 2));
     let text = "Required task rejected: Sensitive operation requires approval: publish report";
-    let rejected = Scene::new(PUBLISHED).once(asked, Act::UpdateFrom("respond_approval", rejects)).play();
+    let no = json!({ "do": "reject", "by": "ann", "comment": "not now" });
+    let rejected = Scene::new(PUBLISHED).once(asked(), Act::Do(no)).play();
     let with_words = format!("{text} (ann: not now)");
     assert_eq!((&rejected.report()["error"], of(&rejected, "execute/P")), (&json!(with_words), 0));
     let unanswered = Scene::new(PUBLISHED).play();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::scene::*;
+use crate::scene::kit::*;
 
 /// An assistant asks a planner and a coder at once; the planner asks the coder twice.
 const HIERARCHY: &str = "
@@ -121,15 +121,16 @@ fn background_work_is_durable() {
 #[test]
 fn a_background_process_can_be_killed_from_outside() {
     let spec = supyagent(IN_BACKGROUND, "{ on: execute_worker, after: 24h, say: 42 passed }");
-    let kill = || Act::Update("kill_process", json!({ "process_id": "agent_1" }));
+    let kill = || {
+        Act::Do(json!({ "do": "update", "name": "kill_process", "input": { "process_id": "agent_1" },
+            "answers": "Process agent_1 killed" }))
+    };
     let mut played = Scene::new(&spec)
-        .at(5, Act::Update("kill_process", json!({ "process_id": "agent_9" })))
+        .at(5, Act::Refused("kill_process", json!({ "process_id": "agent_9" }), "Process agent_9 not found"))
         .at(10, kill())
         .order_counts()
         .play();
     assert_eq!(played.took, 10);
-    assert_eq!(played.updates[0], Err("Process agent_9 not found".to_owned()));
-    assert_eq!(played.updates[1], Ok("Process agent_1 killed".into()));
     assert_eq!(played.query("check_process", json!({ "process_id": "agent_1" }))["status"], "killed");
     assert_eq!(played.query("registry_stats", Value::Null)["failed"], 1);
 }
@@ -275,10 +276,6 @@ agents:
     assert_eq!(played.report()["details"]["messages"].as_array().unwrap().len(), 26);
 }
 
-fn asked(peek: &mut Peek<'_>) -> bool {
-    !peek.query("pending_interrupts", Value::Null).as_array().is_none_or(Vec::is_empty)
-}
-
 /// CRW-03, CRW-04, CRW-08, CRW-10: the manager carries out the tasks of the plan, asks coworkers, and a person looks at
 /// the last output.
 #[test]
@@ -308,10 +305,11 @@ script:
   - { on: execute_worker, agent: Crew Manager, contains: write it, say: a page }
   - { on: execute_worker, agent: Crew Manager, say: found }
 ";
-    let resume = |answer: Value| Act::Signal("interrupt_resume_v1", json!({ "resume": answer }));
+    let answer = |answer: Value| Act::Do(json!({ "do": "answer", "answer": answer }));
+    let asked = || json!({ "question": "any" });
     let played = Scene::new(spec)
-        .once(asked, resume(json!({ "approved": false, "feedback": "more colour" })))
-        .once(asked, resume(json!({ "approved": true })))
+        .once(asked(), answer(json!({ "approved": false, "feedback": "more colour" })))
+        .once(asked(), answer(json!({ "approved": true })))
         .play();
     assert_eq!(played.report()["final_result"], "a colourful page", "{:#}", played.digest);
     assert_eq!(played.took, 11, "both async tasks at once");

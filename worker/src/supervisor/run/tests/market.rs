@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::scene::*;
+use crate::scene::kit::*;
 
 /// As the book prints it: A 15 s, B 12 s, C 18 s, D 15 s; C recruits when it is 10 s in; E 15 s, F 10 s.
 pub(super) const MARKET: &str = "
@@ -70,34 +70,27 @@ fn a_recruit_is_not_an_agent_of_another_role() {
     assert!(recruits.to_string().contains("prices") && !recruits.to_string().contains("published"), "{recruits}");
 }
 
-/// FSS-35, PDT-51: a task that was claimed by a worker that is gone is given out again, as the same attempt; one whose
-/// worker takes too long is tried again.
+/// FSS-35, PDT-51: a task that was claimed by a worker that is gone is given out again, as the same attempt, whichever of
+/// its calls were under way when the process died.
 #[test]
 fn what_a_lost_worker_had_claimed_is_given_out_again() {
-    fn worker(call: &Value) -> Result<Value, String> {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static CALLS: AtomicU32 = AtomicU32::new(0);
-        // Every third delivery is lost, whatever it is for.
-        let lost = CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(3);
-        if lost {
-            Err(LOST.to_owned())
-        } else {
-            Ok(json!({ "result": format!("{} {}", call["task"], call["attempt"]) }))
-        }
-    }
     let spec = "
 preset: flow-supervisor-per-task
 objective: o
-agents: [{ name: w, via: { activity: work } }]
+agents: [{ name: w }]
 planner: { script: [{ on: plan, say: { tasks: [{ id: a, goal: g, agent: w }, { id: b, goal: g, agent: w, deps: [a] }, { id: c, goal: g, agent: w }] } }] }
 reviewer: { script: [{ on: review, say: { verdict: approve } }] }
 synthesizer: { script: [{ on: synthesize, say: done }] }
+script: [{ on: execute_worker, after: 4s, say: { result: '{{task}} {{attempt}}' } }]
 ";
-    let played = Scene::new(spec).function("work", worker).play();
-    assert_eq!(played.statuses(), "a=completed b=completed c=completed");
-    let tasks = played.digest["tasks"].as_array().unwrap();
-    assert!(tasks.iter().all(|task| task["tries"] == 1), "a lost worker is no attempt: {:#}", played.digest);
-    assert_eq!(tasks[1]["result"], "\"b\" 1");
+    // At 2 s two are under way, at 6 s the one that waited for the first.
+    for killed in [2, 6] {
+        let played = Scene::new(spec).kill(killed).play();
+        assert_eq!((played.statuses().as_str(), played.took), ("a=completed b=completed c=completed", 8));
+        let tasks = played.digest["tasks"].as_array().unwrap();
+        assert!(tasks.iter().all(|task| task["tries"] == 1), "a lost worker is no attempt: {:#}", played.digest);
+        assert_eq!(tasks[1]["result"], "b 1");
+    }
 }
 
 /// SHH-05, PDT-06: what a supervisor chose and a person approved runs in that cycle; it is not chosen twice, and the cycle
@@ -116,7 +109,10 @@ supervisor: { script: [
 reviewer: { script: [{ on: review, say: { passed: true } }] }
 script: [{ on: execute_worker, say: done }]
 ";
-    let played = Scene::new(spec).once(asked, Act::SignalFrom("approval_response_v1", approves)).order_counts().play();
+    let played = Scene::new(spec)
+        .once(json!({ "approval": "any" }), Act::Do(json!({ "do": "approve", "by": "ann" })))
+        .order_counts()
+        .play();
     assert_eq!(played.statuses(), "1=completed");
     assert!(played.noted("NoProgress").is_empty());
     assert_eq!(played.calls.iter().filter(|call| call.starts_with("decide/")).count(), 2);
@@ -136,13 +132,11 @@ script:
 ";
     let earlier = |name: &str| json!([{ "name": "alice", "content": "Cats" }, { "name": name, "content": "Felix?" }]);
     let messages = earlier("alice");
-    let played = Scene::new(spec).input(|input| drop(input.context.more.insert("messages".into(), messages))).play();
+    let played = Scene::new(spec).context(json!({ "more": { "messages": messages } })).play();
     assert_eq!(played.report()["status"], "completed", "{:#}", played.digest);
     let texts = played.digest["messages"].to_string();
     assert!(texts.contains("Cats") && texts.contains("Felix it is") && !texts.contains("again"), "{texts}");
     let stranger = earlier("mallory");
-    let refused = Scene::new(spec).input(|input| drop(input.context.more.insert("messages".into(), stranger)));
-    let Err(why) = std::panic::catch_unwind(|| refused.play()) else { panic!("a run that cannot start has no digest") };
-    let why = why.downcast_ref::<String>().map_or("", String::as_str);
-    assert!(why.contains("it did not start"), "{why}");
+    let why = Scene::new(spec).context(json!({ "more": { "messages": stranger } })).refused();
+    assert!(why.contains("mallory"), "{why}");
 }

@@ -6,4 +6,5 @@ mod market;
 mod people;
 mod played;
 mod routes;
+mod talks;
 mod truth;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::supervisor::run::scene::*;
+use crate::scene::kit::*;
 
 /// Two agents under CUGA's supervisor; both ways of working are in the script.
 fn desk(objective: &str, more: &str) -> String {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::supervisor::run::scene::*;
+use crate::scene::kit::*;
 use crate::supervisor::task::TaskStatus;
 
 /// A spec of a preset with its agents, a plan and more.
@@ -36,8 +36,9 @@ fn own(name: &str) -> String {
     format!("{{ name: {name}, via: {{ activity: hands }} }}")
 }
 
-fn hands(input: &Value) -> Result<Value, String> {
-    Ok(format!("done by {}", input["agent"].as_str().unwrap_or("nobody")).into())
+/// What agents of the test's own answer.
+fn hands() -> Value {
+    json!([{ "on": "hands", "say": "done by {{agent}}" }])
 }
 
 /// FSS-04: a task that names nobody is done by the agent that is alone in fitting, and by nobody else.
@@ -45,7 +46,7 @@ fn hands(input: &Value) -> Result<Value, String> {
 fn the_only_agent_does_a_task_that_names_nobody() {
     for preset in PLANNERS {
         for task in ["{ id: t1, goal: look }", "{ id: t1, goal: look, role: generalist }"] {
-            let played = Scene::new(&spec(preset, &own("ann"), task, &rest())).function("hands", hands).play();
+            let played = Scene::new(&spec(preset, &own("ann"), task, &rest())).world(hands()).play();
             let report = played.report();
             assert_eq!((&report["status"], &report["success"]), (&json!("completed"), &json!(true)), "{preset}");
             assert_eq!(
@@ -63,7 +64,7 @@ fn a_task_of_a_role_is_done_by_the_agent_of_that_role() {
     let agents = "{ name: ann, role: analyst, via: { activity: hands } }, { name: will, role: writer, via: { activity: hands } }";
     for preset in PLANNERS {
         let task = "{ id: t1, goal: look, role: writer }";
-        let played = Scene::new(&spec(preset, agents, task, &rest())).function("hands", hands).play();
+        let played = Scene::new(&spec(preset, agents, task, &rest())).world(hands()).play();
         assert_eq!(played.report()["tasks"][0]["brief"], "done by will", "{preset}");
     }
 }
@@ -93,29 +94,6 @@ fn a_task_of_nobody_is_not_done() {
             let escalated = !played.noted("EscalationRaised").is_empty();
             assert_eq!(escalated, preset == "shannon-supervisor", "{preset}, {asked}");
         }
-    }
-}
-
-/// Work that no rule of the spec answers is an error that names the rule, in every family.
-#[test]
-fn work_without_a_rule_is_an_error_that_names_the_rule() {
-    let run = |spec: &str| Scene::new(spec).play().report();
-    for preset in PLANNERS {
-        let report = run(&spec(preset, "{ name: ann }", "{ id: t1, goal: look }", &rest()));
-        assert_eq!(report["success"], false, "{preset}");
-        let why = report["tasks"][0]["error"].as_str().unwrap_or_default();
-        assert!(why.contains("`- { on: execute_worker, task: t1, say: { ... } }`"), "{preset}: {report:#}");
-    }
-    let head = |preset: &str| format!("kind: supervisor\nname: s\npreset: {preset}\nobjective: o\n");
-    let chat = run(&format!(
-        "{}agents: [{{ name: ann }}, {{ name: bob }}]\nspeaker: {{ method: round_robin }}",
-        head("autogen-groupchat")
-    ));
-    let agents = run(&format!("{}agents: [{{ name: ann }}]", head("swarm-handoff")));
-    for report in [chat, agents] {
-        assert_eq!((&report["success"], &report["final_result"]), (&json!(false), &Value::Null), "{report:#}");
-        let why = report["error"].as_str().unwrap_or_default();
-        assert!(why.contains("`- { on: execute_worker, agent: ann, say: { ... } }`"), "{report:#}");
     }
 }
 
@@ -410,13 +388,11 @@ fn an_idle_run_ends_or_waits_for_people() {
     let run =
         |idle: &str| Scene::new(&spec("flow-plan-and-execute", "{ name: ann }", tasks, &format!("{more}\n{idle}")));
     assert_eq!(run("loop: { on_idle: complete }").play().statuses(), "a=failed b=pending");
-    let waits = run("loop: { on_idle: wait }").until(60).play();
-    assert!(waits.outcome.is_none(), "it is open");
-    fn without_a(peek: &mut Peek<'_>) -> Value {
-        let version = peek.query("get_plan", Value::Null)["version"].clone();
-        json!({ "version": version, "tasks": [ { "id": "b", "goal": "two", "deps": [] } ] })
-    }
-    let repaired = run("loop: { on_idle: wait }").at(60, Act::UpdateFrom("revise_plan", without_a)).play();
+    let mut waits = run("loop: { on_idle: wait }").until(60).play();
+    assert!(waits.open);
+    let version = waits.query("get_plan", Value::Null)["version"].clone();
+    let without_a = json!({ "version": version, "tasks": [ { "id": "b", "goal": "two", "deps": [] } ] });
+    let repaired = run("loop: { on_idle: wait }").at(60, Act::Update("revise_plan", without_a)).play();
     assert_eq!((repaired.statuses().as_str(), repaired.took), ("a=failed b=completed", 60));
     let more = "loop: { on_idle: complete }\nscript: [ { on: decide, round: 1, say: { tasks_to_execute: [1] } }, { on: decide, say: { tasks_to_execute: [1] } }, { on: execute_worker, fail: no power } ]";
     let played = Scene::new(&fixed(more)).play();
@@ -427,19 +403,15 @@ fn an_idle_run_ends_or_waits_for_people() {
 /// `failure.count_crash_as_attempt`: a call that a crash cut off is made again, or is a try like any other.
 #[test]
 fn a_crash_counts_as_a_try_where_the_spec_says_so() {
-    fn lost_first(input: &Value) -> Result<Value, String> {
-        if input["attempt"] == 1 { Err(LOST.to_owned()) } else { Ok(json!("done")) }
-    }
+    let world = || json!([{ "on": "hands", "after": "10s", "say": "done" }]);
     let more = format!("script: [ {RULES} ]\nfailure: {{ tries: 2, count_crash_as_attempt: true }}");
-    let played = Scene::new(&spec("shannon-dag", &own("ann"), "{ id: t1, goal: look }", &more))
-        .function("hands", lost_first)
-        .play();
+    let scene = |more: &str| Scene::new(&spec("shannon-dag", &own("ann"), "{ id: t1, goal: look }", more));
+    // A crash that a scene adds by itself would be one more try.
+    let played = scene(&more).world(world()).kill(5).in_ways(&["straight", "replay"]);
     assert_eq!(played.statuses(), "t1=completed");
     assert_eq!(played.report()["tasks"][0]["attempts"], 2);
     let once = more.replace("tries: 2", "tries: 1");
-    let played = Scene::new(&spec("shannon-dag", &own("ann"), "{ id: t1, goal: look }", &once))
-        .function("hands", lost_first)
-        .play();
+    let played = scene(&once).world(world()).kill(5).in_ways(&["straight", "replay"]);
     assert_eq!(played.statuses(), "t1=failed");
 }
 

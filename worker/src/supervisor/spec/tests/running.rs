@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::fixtures::preset_text;
-use crate::supervisor::run::scene::Scene;
+use crate::scene::kit::Scene;
 use crate::supervisor::spec::Preset;
 
 /// The final result of each, and how many seconds of its own time it takes.
@@ -48,13 +48,11 @@ fn the_good_spec_of_every_preset_runs_to_its_result() {
                 continue;
             }
         };
-        let report = match &played.outcome {
-            Some(bosun_engine::CloseOutcome::Completed(result)) => result.to_json(),
-            other => {
-                wrong.push(format!("{preset}: {}", format!("{other:?}").chars().take(600).collect::<String>()));
-                continue;
-            }
-        };
+        let report = played.report();
+        if !played.completed() {
+            wrong.push(format!("{preset}: {}", report.to_string().chars().take(600).collect::<String>()));
+            continue;
+        }
         let found = text_of(&report["final_result"]);
         if found != result || played.took != took {
             wrong.push(format!("{preset}: {found:?} after {} s instead of {result:?} after {took} s", played.took));

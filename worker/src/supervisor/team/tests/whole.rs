@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::supervisor::run::scene::*;
+use crate::scene::kit::*;
 
 /// Two tasks side by side (10 s and 20 s), and one that depends on the first.
 const TEAM: &str = "
@@ -272,7 +272,7 @@ fn a_session_is_remembered() {
         played.calls.iter().filter(|call| call.starts_with("memory/")).cloned().collect()
     };
     let known = services(&format!("say: {{ decomposition_history: [ {pattern} ] }}"));
-    let session = |spec: &str| Scene::new(spec).input(|input| input.context.session = Some("s-1".into())).play();
+    let session = |spec: &str| Scene::new(spec).context(json!({ "session": "s-1" })).play();
     let played = session(&known);
     assert_eq!(keys(&played), ["memory/fetch", "memory/advise", "memory/record"]);
     assert_eq!(played.took, 10 + 20 + 5 + 10, "one after the other");

@@ -1,0 +1,160 @@
+//! How often something happened: calls, prompts and notes, counted and compared with what a scene expects.
+//!
+//! Invariant: a name or a key that nothing has is no "did not happen" where a near one exists: the complaint names that
+//! one. What is counted here was seen in the whole life; it changes nothing.
+
+use std::collections::BTreeSet;
+
+use super::expect::{CallExpect, NoteExpect};
+use super::judge::{Ended, TIMES, cut};
+use super::matcher::{Matcher, Mismatch, shown, text};
+use super::names::near;
+use super::outside::{Made, Noted, Outside};
+
+/// The names that calls can be about.
+pub(super) struct Names(Vec<String>);
+
+impl Names {
+    pub(super) fn of(ended: &Ended, outside: &Outside) -> Names {
+        let planned = ended.plan["tasks"].as_object().into_iter().flatten().map(|(id, _)| id.clone());
+        let calls =
+            outside.calls.iter().flat_map(|made| made.asked.task().into_iter().chain(made.asked.call.agent.clone()));
+        let specs = outside.runs.values().filter_map(|run| run.spec.as_ref());
+        let agents = specs.flat_map(|spec| spec.agents.iter().map(|agent| agent.name.clone()));
+        Names(planned.chain(calls).chain(agents).collect())
+    }
+    /// The name that was probably meant, where this one is nobody's.
+    fn slip(&self, name: &str) -> Option<&str> {
+        let known: Vec<&str> = self.0.iter().map(String::as_str).collect();
+        if known.contains(&name) { None } else { near(name, &known) }
+    }
+}
+
+impl CallExpect {
+    pub(crate) fn fits(&self, made: &Made) -> bool {
+        self.is_about(made)
+            && self.prompt.as_ref().is_none_or(|is| is.check(Some(&made.asked.call.prompt.as_str().into()), "").is_ok())
+    }
+
+    fn is_about(&self, made: &Made) -> bool {
+        let (asked, call) = (&made.asked, &made.asked.call);
+        let is =
+            |wanted: &Option<String>, seen: Option<&str>| wanted.as_deref().is_none_or(|wanted| seen == Some(wanted));
+        let task = asked.task();
+        let about = self.about.as_ref().is_none_or(|about| task.as_ref() == Some(about) || asked.is_of(about));
+        let on = self.on.as_ref().is_none_or(|on| asked.is(on) || call.agent.as_ref() == Some(on));
+        let said = made.said.result.as_ref().ok();
+        on && about
+            && self.agent.as_ref().is_none_or(|agent| asked.is_of(agent))
+            && (self.tool.is_none() || is(&self.tool, asked.tool()))
+            && is(&self.task, task.as_deref())
+            && self.attempt.is_none_or(|attempt| attempt == u64::from(call.attempt))
+            && self.round.is_none_or(|round| round == u64::from(call.round))
+            && self.with.as_ref().is_none_or(|with| with.check(Some(&asked.data), "").is_ok())
+            && self.input.as_ref().is_none_or(|input| input.check(Some(&asked.input), "").is_ok())
+            && self.answer.as_ref().is_none_or(|is| is.check(said, "").is_ok())
+    }
+
+    pub(super) fn check(&self, outside: &Outside, names: &Names, times: Option<&Matcher>) -> Result<(), Mismatch> {
+        for name in [&self.about, &self.task, &self.agent].into_iter().flatten() {
+            if let Some(meant) = names.slip(name) {
+                let seen = format!("there is no `{name}`; did you mean `{meant}`?");
+                return Err(Mismatch::new(self.shown(), seen));
+            }
+        }
+        let count = outside.calls.iter().filter(|made| self.fits(made)).count();
+        let at_least_one = Matcher::AtLeast(1.0);
+        let times = times.or(self.times.as_ref()).unwrap_or(&at_least_one);
+        times.check(Some(&count.into()), "").map_err(|why| {
+            let near: Vec<&Made> = outside.calls.iter().filter(|made| self.is_about(made)).collect();
+            let seen = match (&self.prompt, near.as_slice()) {
+                (Some(_), [.., last]) => format!("{count} times; the last prompt: {}", cut(&last.asked.call.prompt)),
+                (_, near) => {
+                    let all: Vec<String> = match near.is_empty() {
+                        true => outside.calls.iter().map(|made| made.asked.shown()).collect(),
+                        false => near.iter().map(|made| made.asked.shown()).collect(),
+                    };
+                    let head = if near.is_empty() { "calls were: " } else { "" };
+                    format!("{count} times; {head}{}", cut(&all.join(", ")))
+                }
+            };
+            Mismatch { at: TIMES.to_owned(), expected: format!("{} times {times}", self.shown()), seen, ..why }
+        })
+    }
+
+    fn shown(&self) -> String {
+        let part = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name} {value}"));
+        let prompt = self.prompt.as_ref().map(|is| format!("whose prompt is {is}"));
+        let attempt = self.attempt.map(|attempt| format!("attempt {attempt}"));
+        let parts = [
+            self.on.clone(),
+            self.about.clone(),
+            part("task", &self.task),
+            part("agent", &self.agent),
+            part("tool", &self.tool),
+            attempt,
+            prompt,
+        ];
+        format!("a call {}", parts.into_iter().flatten().collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl NoteExpect {
+    fn fits(&self, note: &Noted) -> bool {
+        let one = |(key, is): &(String, Matcher)| {
+            let seen = note.data.get(key.as_str());
+            // Tasks are named by a text or a number.
+            is.check(seen, "").is_ok()
+                || (key == "task" && is.to_string().trim_matches('"') == seen.map(text).unwrap_or_default())
+        };
+        note.kind == self.kind && self.data.iter().all(one)
+    }
+
+    pub(super) fn check(&self, outside: &Outside, times: Option<&Matcher>) -> Result<(), Mismatch> {
+        let count = outside.notes.iter().filter(|note| self.fits(note)).count();
+        let of_kind: Vec<&Noted> =
+            outside.notes.iter().map(|note| &**note).filter(|note| note.kind == self.kind).collect();
+        if let Some(seen) = self.slip(&of_kind) {
+            return Err(Mismatch::new(self.shown(), seen));
+        }
+        let at_least_one = Matcher::AtLeast(1.0);
+        let times = times.or(self.times.as_ref()).unwrap_or(&at_least_one);
+        times.check(Some(&count.into()), "").map_err(|why| {
+            let seen = match of_kind.is_empty() {
+                true => format!("no note {}", self.kind),
+                false => of_kind
+                    .iter()
+                    .rev()
+                    .take(4)
+                    .rev()
+                    .map(|note| shown(Some(&note.data)))
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            };
+            Mismatch {
+                at: TIMES.to_owned(),
+                expected: format!("{} times {times}", self.shown()),
+                seen: format!("{count} times; {}", cut(&seen)),
+                ..why
+            }
+        })
+    }
+
+    /// A key that no note of this kind has, where another one was probably meant. Notes of one kind may differ in their
+    /// keys, so that one which is merely missing is no slip.
+    fn slip(&self, of_kind: &[&Noted]) -> Option<String> {
+        let keys = of_kind.iter().filter_map(|note| note.data.as_object()).flatten().map(|(key, _)| key.as_str());
+        let known: Vec<&str> = keys.collect::<BTreeSet<_>>().into_iter().collect();
+        let (key, meant) = self.data.iter().find_map(|(key, _)| {
+            let meant = near(key, &known).filter(|_| !known.contains(&key.as_str()))?;
+            Some((key, meant))
+        })?;
+        let kind = &self.kind;
+        Some(format!("no note {kind} has `{key}` (did you mean `{meant}`?); they have: {}", known.join(", ")))
+    }
+
+    fn shown(&self) -> String {
+        let data: Vec<String> = self.data.iter().map(|(key, is)| format!("{key}: {is}")).collect();
+        format!("a note {} {{ {} }}", self.kind, data.join(", "))
+    }
+}
