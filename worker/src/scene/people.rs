@@ -25,6 +25,23 @@ pub(super) const KEYS: [&str; 20] = [
     "reason", "timeout", "task", "result", "version", "answers", "refused",
 ];
 
+/// The keys of a condition, beside what is said of the answer of a query.
+pub(super) const WHEN: [&str; 13] = [
+    "approval",
+    "question",
+    "interrupt",
+    "plan",
+    "task",
+    "status",
+    "query",
+    "input",
+    "path",
+    "call",
+    "agent",
+    "tool",
+    "attempt",
+];
+
 /// What can be done.
 pub(crate) const DOINGS: [&str; 22] = [
     "signal",
@@ -160,24 +177,7 @@ impl Cue {
 impl When {
     // long: one branch a condition.
     fn read(path: &str, value: &Value) -> Result<When, FieldError> {
-        let known: Vec<&str> = [
-            "approval",
-            "question",
-            "interrupt",
-            "plan",
-            "task",
-            "status",
-            "query",
-            "input",
-            "path",
-            "call",
-            "agent",
-            "tool",
-            "attempt",
-        ]
-        .into_iter()
-        .chain(WORDS)
-        .collect();
+        let known: Vec<&str> = WHEN.into_iter().chain(WORDS).collect();
         let fields = Fields::read(value, path, &known)?;
         let named = |key: &str| Ok::<_, FieldError>(id(&fields, key)?.filter(|name| name != "any"));
         let words = || {

@@ -5,6 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::expect::{self, OUTCOMES, note_kinds};
+use super::matcher::WORDS;
 use super::people::{self, DOINGS};
 use super::{file, rule};
 use crate::supervisor::outbox::Purpose;
@@ -84,6 +85,7 @@ pub fn schema() -> Value {
     let mut act = mapping(&people::KEYS, &["do"]);
     set(&mut act, "do", json!({ "enum": DOINGS }));
     set(&mut act, "at", moment.clone());
+    set(&mut act, "when", json!({ "$ref": "#/$defs/When" }));
     set(&mut act, "after", moment.clone());
     let mut expect = mapping(&expect::KEYS, &[]);
     set(&mut expect, "outcome", json!({ "anyOf": [{ "enum": OUTCOMES }, { "type": "object" }] }));
@@ -94,15 +96,54 @@ pub fn schema() -> Value {
         json!({ "type": "array", "items": { "type": "object", "required": ["kind"],
         "properties": { "kind": { "anyOf": [{ "enum": note_kinds() }, { "type": "string" }] } } } }),
     );
-    for key in ["calls", "prompts", "queries", "never"] {
+    for key in ["prompts", "queries", "never"] {
         set(&mut expect, key, json!({ "type": "array", "items": { "type": "object" } }));
+    }
+    set(&mut expect, "calls", list("Call"));
+    for key in ["success", "error", "code", "result", "text", "warnings"] {
+        set(&mut expect, key, json!({ "$ref": "#/$defs/Matcher" }));
     }
     set(&mut expect, "at", json!({ "type": "object" }));
     scene["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
     scene["$id"] = ID.into();
     scene["title"] = "Scene".into();
-    scene["$defs"] = json!({ "Rule": rule, "Act": act, "Expect": expect });
+    scene["$defs"] =
+        json!({ "Rule": rule, "Act": act, "Expect": expect, "When": when(), "Call": call(), "Matcher": matcher() });
     scene
+}
+
+/// A condition of an act.
+fn when() -> Value {
+    let keys: Vec<&str> = people::WHEN.into_iter().chain(WORDS).collect();
+    let mut when = mapping(&keys, &[]);
+    for (key, text) in [
+        ("approval", "An approval is asked for: its id, action, tool, task or scope, or `any`."),
+        ("question", "Somebody asks a question: its id or task, or `any`."),
+        ("plan", "A plan is up for review: `proposed`, or its version."),
+        ("task", "A task has a `status`."),
+        ("query", "What a query answers, at a `path`, is as the words say."),
+        ("call", "Such a call is under way."),
+    ] {
+        when["properties"][key] = json!({ "description": text });
+    }
+    when
+}
+
+/// Calls that are meant. In the short form the purpose is a key: `execute_worker: dump`.
+fn call() -> Value {
+    let mut call = mapping(&expect::CALL, &[]);
+    call["additionalProperties"] = json!({ "description": "A purpose, with its task or agent, or `any`." });
+    set(&mut call, "times", json!({ "$ref": "#/$defs/Matcher" }));
+    call
+}
+
+/// What a seen value must be like.
+fn matcher() -> Value {
+    let text = format!(
+        "A value as it stands, a mapping of the keys that count, or words that say more: {}.",
+        WORDS.join(", ")
+    );
+    json!({ "description": text })
 }
 
 /// The schema as the text of its file.

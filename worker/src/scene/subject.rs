@@ -130,7 +130,8 @@ fn supervisor(
         let read = serde_json::from_value::<RunContext>(context.clone());
         run.context = read.map_err(|why| fields.error("context", why.to_string()))?;
     }
-    if let Some(why) = run.refused() {
+    // A scene may also show that such a run fails at its start.
+    if let Some(why) = run.refused().filter(|_| fields.has("refused")) {
         return Ok(Err(InvalidSpec { path: name.to_owned(), at: String::new(), why }.into()));
     }
     let input = encoded(&serde_json::to_value(&run).unwrap_or_default())?;

@@ -154,7 +154,7 @@ expect: { outcome: completed }
 #[test]
 fn a_spec_or_a_plan_that_must_not_be_read_is_refused() {
     let of = |spec: &str, refused: &str| format!("{{ scene: a, spec: {spec}, refused: {refused} }}");
-    passes(&of("bad.yaml", "Invalid workflow YAML at 'bad.yaml'. tasks[0].id"));
+    passes(&of("bad.yaml", "\"Invalid workflow YAML at 'bad.yaml'. tasks[0].id\""));
     passes(&of(
         "bad.yaml",
         "{ path: 'tasks[0].id', problem: { matches: '^unknown key `id`' }, text: { contains: known keys } }",
@@ -176,7 +176,7 @@ fn files_that_a_scene_names() {
         "
 scene: a plan
 spec: plan.yaml
-world: [{ on: process, with: { cwd: /scene/in }, say: { exit_code: 0, stdout: x, stderr: '' } }]
+world: [{ on: process, with: { jail: /scene, cwd: in }, say: { exit_code: 0, stdout: x, stderr: '' } }]
 expect: { outcome: completed, calls: [{ process: any, times: 1 }] }
 ",
     );

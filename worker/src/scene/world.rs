@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::asked::{Asked, SCENE};
 use super::rule::{Answer, Rule};
 use crate::supervisor::outbox::Purpose;
-use crate::supervisor::spec::{Role, SupervisorSpec, Via, answer, fill, told_nobody};
+use crate::supervisor::spec::{Family, Role, ScriptRule, SupervisorSpec, Via, answer, fill, told_nobody};
 
 /// What is answered, and when.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +25,11 @@ pub(crate) struct Said {
 /// otherwise, and the run says so.
 pub(crate) fn to_world(spec: &mut SupervisorSpec, world: &[Rule]) {
     let keep_models = world.iter().any(Rule::is_of_models);
-    if !spec.via.is_scripted() || world.iter().any(Rule::is_of_anybody) {
+    let of_anybody = |rule: &ScriptRule| rule.on == Purpose::ExecuteWorker && rule.agent.is_none();
+    let anybody = world.iter().any(Rule::is_of_anybody) || spec.script.0.iter().any(of_anybody);
+    // Only in a plan there is work that is no agent's.
+    let plans = spec.for_request().map_or_else(|| spec.family(), |(chosen, _)| chosen.family()) == Family::Graph;
+    if !spec.via.is_scripted() || anybody || !plans {
         to_world_via(&mut spec.via, world, keep_models);
     } else {
         jobs(spec, world);
@@ -48,7 +52,8 @@ fn by_world() -> Via {
 
 /// What a run thinks itself is asked of the world, though nobody does its work. Somebody decides only where somebody says so.
 fn jobs(spec: &mut SupervisorSpec, world: &[Rule]) {
-    let decides = world.iter().any(|rule| rule.on == Purpose::Decide.as_str());
+    let decides = world.iter().any(|rule| rule.on == Purpose::Decide.as_str())
+        || spec.script.0.iter().any(|rule| rule.on == Purpose::Decide);
     let thinks = [Purpose::Plan, Purpose::Review, Purpose::Synthesize];
     for purpose in thinks.into_iter().chain(decides.then_some(Purpose::Decide)) {
         if spec.role(purpose).is_none() {
@@ -88,7 +93,10 @@ pub(crate) fn answer_of(world: &[Rule], spec: Option<&SupervisorSpec>, asked: &A
         return Some(Said { after: rule.after, result });
     }
     let fail = |message: String| Answer::Fail { message, retryable: false };
-    if let Some(scripted) = spec.and_then(|spec| scripted(spec, asked)) {
+    // What a script has decided, the run has waited for itself.
+    if asked.scripted.is_none()
+        && let Some(scripted) = spec.and_then(|spec| scripted(spec, asked))
+    {
         return Some(scripted);
     }
     match &asked.scripted {

@@ -45,7 +45,8 @@ fn report(spec: &str) -> Value {
 #[test]
 fn work_without_a_rule_is_an_error_that_names_the_rule() {
     let head = |preset: &str| format!("kind: supervisor\nname: s\npreset: {preset}\nobjective: o\n");
-    for preset in ["flow-supervisor", "flow-plan-and-execute", "flow-coordinator", "shannon-supervisor", "shannon-dag"] {
+    for preset in ["flow-supervisor", "flow-plan-and-execute", "flow-coordinator", "shannon-supervisor", "shannon-dag"]
+    {
         let direct = if preset == "shannon-supervisor" { "routing: { enabled: false }" } else { "" };
         let report = report(&format!(
             "{}{direct}\nagents: [{{ name: ann }}]\nscript:\n- {{ on: plan, say: {{ tasks: [{{ id: t1, goal: look }}] }} }}\n- {{ on: review, say: {{ assessments: [], needsReplanning: false, overallAssessment: so }} }}\n- {{ on: synthesize, say: summed up }}",

@@ -86,7 +86,7 @@ pub(super) fn of_preset(preset: Preset) -> (Vec<Found>, Vec<Found>) {
         }
         whole
     };
-    let (values, plain) = (preset.values(), SupervisorSpec::default());
+    let (values, plain) = (preset.values(), preset.base());
     let switches = [
         ("hitl", values.hitl.enabled),
         ("trust", values.trust.enabled),

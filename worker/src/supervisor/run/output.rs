@@ -128,8 +128,9 @@ impl SupervisorRun {
             }
             Carrier::Chat(chat) => {
                 if let Some(outcome) = chat.outcome() {
-                    // What the run was told is no result of it.
-                    let last = outcome.messages.last().filter(|_| chat.has_spoken());
+                    // What the run was told is no result of it, and neither is what an orchestrator told the team.
+                    let spoken = chat.has_spoken() && (outcome.ok || outcome.last_speaker.is_some());
+                    let last = outcome.messages.last().filter(|_| spoken);
                     output.final_result = last.map(|message| json!(message.content));
                     output.error.clone_from(&outcome.error);
                     output.tokens = outcome.tokens;

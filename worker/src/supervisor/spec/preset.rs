@@ -126,12 +126,18 @@ impl Preset {
         }
     }
 
-    /// The preset's values, with neither objective nor agents yet.
-    pub fn values(self) -> SupervisorSpec {
+    /// What a preset begins with, before it sets anything of its own.
+    pub fn base(self) -> SupervisorSpec {
         let mut spec = SupervisorSpec { preset: Some(self), ..SupervisorSpec::default() };
         if !matches!(self, Preset::ShannonSupervisor) {
             alone(&mut spec);
         }
+        spec
+    }
+
+    /// The preset's values, with neither objective nor agents yet.
+    pub fn values(self) -> SupervisorSpec {
+        let mut spec = self.base();
         match self {
             Preset::PydantaskFixed => graph::pydantask_fixed(&mut spec),
             Preset::PydantaskLlm => graph::pydantask_llm(&mut spec),

@@ -109,6 +109,7 @@ const IN_BACKGROUND: &str = "      - { on: execute_worker, round: 1, say: { tool
 #[test]
 fn background_work_is_durable() {
     let spec = supyagent(IN_BACKGROUND, "{ on: execute_worker, after: 24h, say: 42 passed }");
+    let spec = spec.replace("- name: coder\n", "- name: coder\n    timeout: 25h\n");
     let mut played = Scene::new(&spec).play();
     assert_eq!(played.took, 86_400);
     assert_eq!(played.report()["final_result"], "started");

@@ -143,7 +143,7 @@ fn lives() -> impl Strategy<Value = Life> {
         select(vec!["accepted", "accepted", "needs-revision", "escalate"]),
     );
     let rest = (any::<bool>(), any::<bool>(), 1..6u32, 0..3u64, Outside::any());
-    (select(&PRESETS[..]), 0..3usize, tasks, rules, rest).prop_map(
+    (select(&PRESETS[..]), 1..3usize, tasks, rules, rest).prop_map(
         |(
             preset,
             agents,
@@ -168,11 +168,9 @@ fn lives() -> impl Strategy<Value = Life> {
 }
 
 impl Life {
-    /// The spec as a user writes it. Without agents its script answers, or nobody does.
+    /// The spec as a user writes it.
     fn spec(&self) -> String {
-        let agents =
-            (0..self.agents.max(usize::from(self.preset.starts_with("flow") || self.preset.starts_with("cuga"))))
-                .map(|n| format!("{{ name: w{n}, role: r{n}, via: {{ activity: hands }} }}"));
+        let agents = (0..self.agents).map(|n| format!("{{ name: w{n}, role: r{n}, via: {{ activity: hands }} }}"));
         let agents = agents.collect::<Vec<_>>().join(", ");
         let own = match self.preset {
             "cuga-structured" => "planning: { force: true }",

@@ -256,6 +256,11 @@ fn a_rule_recruits_by_a_result() {
     assert_eq!(loose.order_counts().play().took, 120, "only the report waits");
 }
 
+/// Who would advise says nothing.
+fn mute() -> Value {
+    json!([{ "on": "advise", "fail": "no advice" }])
+}
+
 /// SHN-42, SHN-43, SHN-45, SHN-46: with a session its memory is fetched, the advice overrides the plan's strategy, and
 /// success is recorded; without one nobody is asked; a store that is down hinders nobody.
 #[test]
@@ -272,7 +277,7 @@ fn a_session_is_remembered() {
         played.calls.iter().filter(|call| call.starts_with("memory/")).cloned().collect()
     };
     let known = services(&format!("say: {{ decomposition_history: [ {pattern} ] }}"));
-    let session = |spec: &str| Scene::new(spec).context(json!({ "session": "s-1" })).play();
+    let session = |spec: &str| Scene::new(spec).context(json!({ "session": "s-1" })).world(mute()).play();
     let played = session(&known);
     assert_eq!(keys(&played), ["memory/fetch", "memory/advise", "memory/record"]);
     assert_eq!(played.took, 10 + 20 + 5 + 10, "one after the other");
