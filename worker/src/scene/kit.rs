@@ -101,12 +101,6 @@ impl Scene {
         self
     }
 
-    /// Why it cannot be read.
-    #[track_caller]
-    pub(crate) fn refused(self) -> String {
-        self.read().map(|_| ()).expect_err("it is read")
-    }
-
     fn read(self) -> Result<file::Scene, String> {
         let no_files = |name: &str| Err(format!("there is no {name}"));
         file::Scene::of("a test", &Value::Object(self.0), &no_files).map_err(|why| why.to_string())

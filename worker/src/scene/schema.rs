@@ -87,6 +87,15 @@ pub fn schema() -> Value {
     set(&mut act, "at", moment.clone());
     set(&mut act, "when", json!({ "$ref": "#/$defs/When" }));
     set(&mut act, "after", moment.clone());
+    scene["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    scene["$id"] = ID.into();
+    scene["title"] = "Scene".into();
+    scene["$defs"] = json!({ "Rule": rule, "Act": act, "Expect": expectations(), "When": when(), "Call": call(), "Matcher": matcher() });
+    scene
+}
+
+/// What must be true.
+fn expectations() -> Value {
     let mut expect = mapping(&expect::KEYS, &[]);
     set(&mut expect, "outcome", json!({ "anyOf": [{ "enum": OUTCOMES }, { "type": "object" }] }));
     set(&mut expect, "report", mapping(&expect::REPORT, &[]));
@@ -99,17 +108,12 @@ pub fn schema() -> Value {
     for key in ["prompts", "queries", "never"] {
         set(&mut expect, key, json!({ "type": "array", "items": { "type": "object" } }));
     }
-    set(&mut expect, "calls", list("Call"));
+    set(&mut expect, "calls", json!({ "type": "array", "items": { "$ref": "#/$defs/Call" } }));
     for key in ["success", "error", "code", "result", "text", "warnings"] {
         set(&mut expect, key, json!({ "$ref": "#/$defs/Matcher" }));
     }
     set(&mut expect, "at", json!({ "type": "object" }));
-    scene["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
-    scene["$id"] = ID.into();
-    scene["title"] = "Scene".into();
-    scene["$defs"] =
-        json!({ "Rule": rule, "Act": act, "Expect": expect, "When": when(), "Call": call(), "Matcher": matcher() });
-    scene
+    expect
 }
 
 /// A condition of an act.

@@ -55,7 +55,7 @@ fn place_of(text: &str, node: &Spanned<Node>) -> Option<((usize, usize), Value)>
 fn written(value: &Value) -> String {
     let Value::String(text) = value else { return value.to_string() };
     let plain = text.chars().all(|c| c.is_alphanumeric() || " _-./".contains(c))
-        && text.chars().next().is_some_and(char::is_alphabetic)
+        && text.chars().next().is_some_and(char::is_alphanumeric)
         && text.trim() == text
         && serde_saphyr::from_str::<Value>(text).is_ok_and(|read| read == *value);
     // JSON is YAML.

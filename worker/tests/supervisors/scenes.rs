@@ -115,7 +115,7 @@ fn scenes_are_played_on_directories_too() {
     assert!(disk.status.success(), "{}", said(&disk));
     let told: Value = serde_json::from_slice(&disk.stdout).unwrap();
     let scene = &told["scenes"][0];
-    assert!(scene["crashes"].as_u64() > Some(10), "{told:#}");
+    assert!(scene["crashes"].as_u64() > Some(5), "{told:#}");
     assert_eq!(
         scene["crashes"],
         serde_json::from_slice::<Value>(&run(&folder, &["steps.yaml", "-o", "json"]).stdout).unwrap()["scenes"][0]["crashes"]
@@ -134,9 +134,9 @@ fn scenes_are_played_on_directories_too() {
 /// Files that are no scenes are told by name and place, with exit code 2; the others are played nevertheless.
 #[test]
 fn bad_files_are_told_by_name_and_place() {
-    let key = STEPS.replace("world:", "wrold:");
+    let key = STEPS.replace("world:", "worlds:");
     let nothing = STEPS.split("expect:").next().unwrap().to_owned();
-    let agent = STEPS.replace("agents:", "agnets:");
+    let agent = STEPS.replace("agents:", "agent:");
     let files = [
         ("good.yaml", STEPS),
         ("key.yaml", &key),
@@ -155,11 +155,11 @@ fn bad_files_are_told_by_name_and_place() {
         let scene = scenes.iter().find(|scene| scene["file"].as_str().is_some_and(|file| file.ends_with(name)));
         scene.unwrap_or_else(|| panic!("{name}: {told:#}"))["error"].clone()
     };
-    assert_eq!(bad("key.yaml")["at"], "wrold");
+    assert_eq!(bad("key.yaml")["at"], "worlds");
     assert!(bad("key.yaml")["problem"].as_str().unwrap().contains("did you mean `world`?"), "{told:#}");
     assert_eq!(bad("nothing.yaml")["at"], "expect");
-    assert_eq!(bad("agent.yaml")["at"], "spec.agnets");
-    assert!(bad("agent.yaml")["problem"].as_str().unwrap().contains("`agents`"), "{told:#}");
+    assert_eq!(bad("agent.yaml")["at"], "spec.agent");
+    assert!(bad("agent.yaml")["problem"].as_str().unwrap().contains("did you mean `agents`?"), "{told:#}");
     assert_eq!(bad("yaml.yaml")["at"], "the document");
     let text = run(&folder, &["key.yaml"]);
     for part in ["BAD", "key.yaml", "did you mean `world`?", "1 cannot be read"] {
@@ -202,7 +202,7 @@ fn elements(text: &str) -> Result<Vec<String>, String> {
             return Err(format!("{piece} is not escaped"));
         }
         let bare = |part: &str| {
-            part.split('&').skip(1).any(|rest| !rest.split_once(';').is_some_and(|(name, _)| name.len() < 7))
+            part.split('&').skip(1).any(|rest| rest.split_once(';').is_none_or(|(name, _)| name.len() >= 7))
         };
         if bare(content) || bare(tag) {
             return Err(format!("a bare & in {piece}"));

@@ -115,18 +115,12 @@ const PRESETS: [&str; 11] = [
     "shannon-simple",
 ];
 
+/// The key that says who does a task, if any.
+const ASKS: [&str; 9] =
+    ["", "", "agent: w0", "agent: w1", "agent: nobody", "capability: w0", "capability: none", "role: r1", "role: r9"];
+
 fn lives() -> impl Strategy<Value = Life> {
-    let asks = select(vec![
-        "",
-        "",
-        "agent: w0",
-        "agent: w1",
-        "agent: nobody",
-        "capability: w0",
-        "capability: none",
-        "role: r1",
-        "role: r9",
-    ]);
+    let asks = select(&ASKS[..]);
     let task = (select(&WORDS[..]), asks, proptest::collection::vec(0..5usize, 0..2));
     let tasks = proptest::collection::vec(task, 0..5).prop_map(|tasks| {
         let of = |(at, (word, asks, deps)): (usize, (&'static str, &'static str, Vec<usize>))| Planned {

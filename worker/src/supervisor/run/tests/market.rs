@@ -137,6 +137,7 @@ script:
     let texts = played.digest["messages"].to_string();
     assert!(texts.contains("Cats") && texts.contains("Felix it is") && !texts.contains("again"), "{texts}");
     let stranger = earlier("mallory");
-    let why = Scene::new(spec).context(json!({ "more": { "messages": stranger } })).refused();
-    assert!(why.contains("mallory"), "{why}");
+    let refused = Scene::new(spec).context(json!({ "more": { "messages": stranger } })).play();
+    let why = refused.report()["error"].to_string();
+    assert!(!refused.completed() && why.contains("mallory"), "{why}");
 }

@@ -19,7 +19,8 @@ script:
   - {{ on: synthesize, say: by plan }}
   - {{ on: execute_worker, agent: supervisor, round: 1, say: {{ tool_calls: [ {{ name: delegate_to_crm, args: {{ task: find }} }} ] }} }}
   - {{ on: execute_worker, agent: supervisor, say: by talk }}
-  - {{ on: execute_worker, say: found }}
+  - {{ on: execute_worker, agent: crm, say: found }}
+  - {{ on: execute_worker, agent: bills, say: found }}
 "
     )
 }
