@@ -54,13 +54,11 @@ impl Progress {
         &self.messages
     }
 
-    pub(super) fn moment(&mut self, moment: &Moment<'_>, plan: &TaskPlan, out: &mut Outbox) {
-        if self.mode == ProgressMessages::None {
-            return;
-        }
+    /// The key of a moment, the task that it is of, and the words for it.
+    fn said_of<'m>(&self, moment: &Moment<'m>, plan: &TaskPlan) -> (String, Option<&'m Task>, String) {
         let all = || plan.in_order().into_iter().map(shown).collect::<Vec<_>>();
         let version = plan.version;
-        let (key, slot, text) = match moment {
+        match moment {
             Moment::Decomposed => (format!("{version}//decomposed/1"), None, plan_proposed(&plan.objective, &all())),
             Moment::Started(task) => {
                 (of_task(version, task, "started"), Some(task), subtask_started(&shown(task), task.tries.max(1)))
@@ -82,7 +80,14 @@ impl Progress {
                 (of_task(version, task, task.status.as_str()), Some(task), text)
             }
             Moment::Finished => (format!("{version}//finished/1"), None, plan_completed(&plan.objective, &all())),
-        };
+        }
+    }
+
+    pub(super) fn moment(&mut self, moment: &Moment<'_>, plan: &TaskPlan, out: &mut Outbox) {
+        if self.mode == ProgressMessages::None {
+            return;
+        }
+        let (key, slot, text) = self.said_of(moment, plan);
         if !self.told.insert(key.clone()) {
             return;
         }
