@@ -196,6 +196,7 @@ impl AgentLoop {
             )
             | None => out.note(NoteKind::AttemptDropped, json!({"key": key})),
         }
+        self.keep_time(out);
     }
 
     /// A timer fired.
@@ -224,6 +225,7 @@ impl AgentLoop {
             )
             | None => {} // a timer that was cancelled too late
         }
+        self.keep_time(out);
     }
 
     /// A person answered. The question is off the list from now on, while paused too: the run asks whatever is on it, and
@@ -237,6 +239,7 @@ impl AgentLoop {
         } else {
             self.person_answered(key, &answer, out);
         }
+        self.keep_time(out);
         Ok(())
     }
 
@@ -280,9 +283,10 @@ impl AgentLoop {
         true
     }
 
-    /// Nothing starts until [`AgentLoop::resume`]; what is under way ends.
-    pub fn pause(&mut self) {
+    /// Nothing starts until [`AgentLoop::resume`]; what is under way ends, and no delegation is given up.
+    pub fn pause(&mut self, out: &mut Outbox) {
         self.paused = true;
+        self.keep_time(out);
     }
 
     pub fn resume(&mut self, out: &mut Outbox) {
@@ -295,6 +299,7 @@ impl AgentLoop {
                 Held::Human(key, answer) => self.person_answered(&key, &answer, out),
             }
         }
+        self.keep_time(out);
     }
 
     /// Ends everything that is under way, background processes too.

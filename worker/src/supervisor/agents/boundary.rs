@@ -52,6 +52,8 @@ pub enum AgentsRefused {
     DuplicateName(String),
     #[error("agents '{0}' and '{1}' have the same tool name '{2}'")]
     SameToolName(String, String, String),
+    #[error("agent '{agent}' has two tools of the name '{tool}': {first}, and {second}; rename one of them")]
+    ToolTwice { agent: String, tool: String, first: String, second: String },
     #[error("agent '{0}' not found")]
     Unknown(String),
     #[error(

@@ -25,6 +25,8 @@ pub struct Crew {
     /// A manager of your own; no agent of the crew, and without tools.
     pub manager_agent: Option<AgentDef>,
     pub tasks: Vec<CrewTask>,
+    /// How often a guardrail is asked about one output, if its answer cannot be read.
+    pub validation_tries: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -224,6 +226,13 @@ pub(super) struct CrewRun {
     pub(super) outputs: BTreeMap<usize, TaskOutput>,
     pub(super) running: BTreeMap<usize, TaskRun>,
     pub(super) lineage: Vec<String>,
+    /// How often the manager was set to each task that has its output.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) attempts: BTreeMap<usize, u32>,
+    /// The task that the crew could not go on with, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) failed: Option<(usize, String)>,
+    pub(super) validation_tries: u32,
 }
 
 /// A task under way.
@@ -233,6 +242,11 @@ pub(super) struct TaskRun {
     pub(super) attempt: u32,
     /// How often its output was not valid.
     pub(super) invalid: u32,
+    /// How often its guardrail was asked, and how often in a row in vain.
+    #[serde(default)]
+    pub(super) validated: u32,
+    #[serde(default)]
+    pub(super) unread: u32,
     pub(super) output: String,
 }
 
@@ -251,7 +265,16 @@ impl CrewRun {
                 outputs.insert(at, output);
             }
         }
-        Ok(CrewRun { manager: manager.to_owned(), tasks: crew.tasks, outputs, running: BTreeMap::new(), lineage })
+        Ok(CrewRun {
+            manager: manager.to_owned(),
+            tasks: crew.tasks,
+            outputs,
+            running: BTreeMap::new(),
+            lineage,
+            attempts: BTreeMap::new(),
+            failed: None,
+            validation_tries: crew.validation_tries,
+        })
     }
 
     /// The next task that may start now.

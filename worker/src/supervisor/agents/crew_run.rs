@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::agent_loop::{AgentLoop, Wait, Work};
 use super::boundary::{AgentInput, AgentOutcome, AgentsRefused, HumanAnswer, HumanKind, HumanNeeded};
-use super::crew::{Crew, CrewCheckpoint, CrewRun, CrewStart, TaskOutput, TaskRun};
+use super::crew::{Crew, CrewCheckpoint, CrewRun, CrewStart, CrewTask, TaskOutput, TaskRun};
 use super::message::{Message, Variables};
 use super::rules::{AgentDef, AgentRules, CoworkerScope};
 use super::session::Place;
@@ -111,24 +111,36 @@ impl AgentLoop {
         let text = match result {
             Ok(text) => text,
             Err(why) => {
-                self.stop_crew(format!("Task '{}' failed: {why}", task.id), out);
+                self.stop_crew(at, format!("Task '{}' failed: {why}", task.id), out);
                 return;
             }
         };
         let Some(under_way) = run.running.get_mut(&at) else { return };
-        under_way.output.clone_from(&text);
-        let attempt = under_way.attempt;
+        (under_way.output, under_way.unread) = (text, 0);
         match task.guardrail {
-            Some(guardrail) => {
-                let key = format!("{}/task/{}/guard/{attempt}", self.name, task.id);
-                let context = json!({"task": task.id, "description": task.description, "output": text});
-                let prompt = format!("Validate this output of the task \"{}\":\n{text}", task.description);
-                let call = Call::new(&key, Purpose::Review, context).agent(guardrail).attempt(attempt).prompt(prompt);
-                out.call(call);
-                self.waits.insert(key, Wait::Guard { item: at });
-            }
+            Some(_) => self.ask_guardrail(at, None, out),
             None => self.ask_about(at, out),
         }
+    }
+
+    /// Has the output validated; `wrong` is why the answer before could not be read.
+    fn ask_guardrail(&mut self, at: usize, wrong: Option<&str>, out: &mut Outbox) {
+        let Some(run) = self.crew_run() else { return };
+        let Some(CrewTask { id, description, guardrail: Some(guardrail), .. }) = run.tasks.get(at).cloned() else {
+            return;
+        };
+        let Some(under_way) = run.running.get_mut(&at) else { return };
+        under_way.validated = under_way.validated.saturating_add(1);
+        let (time, text) = (under_way.validated, under_way.output.clone());
+        let key = format!("{}/task/{id}/guard/{time}", self.name);
+        let mut context = json!({"task": id, "description": description, "output": text});
+        let mut prompt = format!("Validate this output of the task \"{description}\":\n{text}");
+        if let Some(wrong) = wrong {
+            context["problem"] = json!(wrong);
+            prompt.push_str(&format!("\n\nYour last answer could not be used: {wrong}"));
+        }
+        out.call(Call::new(&key, Purpose::Review, context).agent(guardrail).attempt(time).prompt(prompt));
+        self.waits.insert(key, Wait::Guard { item: at });
     }
 
     pub(super) fn guard_answered(&mut self, at: usize, answer: Answer, out: &mut Outbox) {
@@ -143,7 +155,16 @@ impl AgentLoop {
         let validation = match validation {
             Ok(validation) => validation,
             Err(why) => {
-                self.stop_crew(format!("Task '{}' failed: {why}", task.id), out);
+                under_way.unread = under_way.unread.saturating_add(1);
+                if under_way.unread < run.validation_tries {
+                    out.note(
+                        NoteKind::AttemptFailed,
+                        json!({"task": task.id, "guardrail": task.guardrail, "error": why}),
+                    );
+                    self.ask_guardrail(at, Some(&why), out);
+                } else {
+                    self.stop_crew(at, format!("Task '{}' failed: {why}", task.id), out);
+                }
                 return;
             }
         };
@@ -158,7 +179,7 @@ impl AgentLoop {
         let max = task.guardrail_max_retries;
         if under_way.invalid >= max {
             let why = format!("Task failed guardrail validation after {max} retries. Last error: {error}");
-            self.stop_crew(why, out);
+            self.stop_crew(at, why, out);
             return;
         }
         under_way.invalid = under_way.invalid.saturating_add(1);
@@ -209,7 +230,8 @@ impl AgentLoop {
 
     fn accept(&mut self, at: usize, text: String, skipped: bool, out: &mut Outbox) {
         let Some(run) = self.crew_run() else { return };
-        run.running.remove(&at);
+        let attempts = run.running.remove(&at).map_or(0, |under_way| under_way.attempt);
+        run.attempts.insert(at, attempts);
         let task = run.tasks[at].id.clone();
         let to = if skipped { "skipped" } else { "completed" };
         out.note(NoteKind::TaskStatusChanged, json!({"task": task, "to": to, "by": "crew"}));
@@ -217,8 +239,11 @@ impl AgentLoop {
     }
 
     /// A crew that cannot go on ends everything that is under way.
-    fn stop_crew(&mut self, why: String, out: &mut Outbox) {
+    fn stop_crew(&mut self, at: usize, why: String, out: &mut Outbox) {
         if self.outcome.is_none() {
+            if let Some(run) = self.crew_run() {
+                run.failed = Some((at, why.clone()));
+            }
             self.cancel(&why, out);
             let outcome = self.outcome_of(Err(why));
             self.outcome = Some(AgentOutcome { ok: false, ..outcome });

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::agent_loop::{AgentLoop, Wait};
+use super::agent_loop::AgentLoop;
 use super::message::{Message, Role, Variables, json_text, text_of};
 use super::rules::{DelegationKind, OnTimeout, SummaryRules};
 use super::session::{ChildKind, Home, Progress, Running, ToolAnswer};
@@ -199,10 +199,8 @@ impl AgentLoop {
             OnTimeout::Wait => timeout.max(rules.hard_timeout),
             OnTimeout::Background | OnTimeout::Kill | OnTimeout::Fail => timeout,
         };
-        out.timer(&key, out.now().plus(patience.duration()), format!("delegation to {name}"));
-        self.waits.insert(key.clone(), Wait::Deadline { session: child });
+        self.expect_within(child, key, timeout, patience, out);
         if let Some(session) = self.sessions.get_mut(&child) {
-            session.deadline = Some((key, timeout));
             task.clone_into(&mut session.task);
         }
         self.begin_with_memory(child, name, out);
@@ -211,9 +209,10 @@ impl AgentLoop {
     /// The caller of a session waits no longer.
     pub(super) fn timed_out(&mut self, child: u32, out: &mut Outbox) {
         let Some(session) = self.sessions.get_mut(&child) else { return };
-        let (Home::Call { session: caller, index }, Some((_, waited))) = (session.home, session.deadline.take()) else {
+        let (Home::Call { session: caller, index }, Some(deadline)) = (session.home, session.deadline.take()) else {
             return;
         };
+        let waited = deadline.waits;
         let hard = self.rules.delegation.hard_timeout;
         let seconds = seconds(waited);
         let answer = match self.rules.delegation.on_timeout {

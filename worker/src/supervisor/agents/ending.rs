@@ -88,8 +88,8 @@ impl AgentLoop {
             NoteKind::AgentClosed,
             json!({"instance_id": session.id, "name": session.agent, "status": status, "steps": session.steps_total}),
         );
-        if let Some((key, _)) = deadline {
-            self.take_back(&key, out);
+        if let Some(deadline) = deadline {
+            self.take_back(&deadline.key, out);
         }
         if let Some(memory) = memory {
             self.release(&memory, seq, messages.filter(|_| ok), out);

@@ -11,8 +11,8 @@ use super::crew::{Crew, CrewCheckpoint, CrewStart, CrewTask};
 use super::memory::Thread;
 use super::policies::{Policy, PolicyRule};
 use super::rules::{
-    AgentDef, AgentRules, Builtin, CoworkerScope, DelegationKind, HandoffMode, LoopCount, LoopLimit, OnLimit,
-    OnTimeout, OutputMode, SummaryRules, ToolDef, ToolLimits,
+    AgentDef, AgentRules, Builtin, CoworkerScope, DelegationKind, HandoffMode, LoopCount, LoopLimit, OnTimeout,
+    OutputMode, SummaryRules, ToolDef, ToolLimits,
 };
 use super::steps::{StepDef, StepsDef};
 use crate::supervisor::outbox::Outbox;
@@ -174,10 +174,6 @@ fn limit(spec: &SupervisorSpec, base: &AgentRules) -> LoopLimit {
             };
             LoopLimit { max, count, then: base.limit.then }
         }
-        // What supyagent bounds is tool calls; its agents' own limits say how many.
-        None if base.limit.then == OnLimit::Return && base.handoff.mode == HandoffMode::Return => {
-            LoopLimit { max: spec.run_loop.max_steps.max(base.limit.max), ..base.limit.clone() }
-        }
         None => LoopLimit { max: spec.run_loop.max_steps, ..base.limit.clone() },
     }
 }
@@ -273,7 +269,7 @@ fn crew(spec: &SupervisorSpec) -> Result<Crew, AgentsRefused> {
         Some(plan) => plan.in_list_order().map(|item| crew_task(spec, item)).collect::<Result<_, _>>()?,
         None => vec![CrewTask { id: "1".to_owned(), description: spec.objective.clone(), ..guarded(spec) }],
     };
-    Ok(Crew { manager_llm: spec.manager_llm.clone(), manager_agent, tasks })
+    Ok(Crew { manager_llm: spec.manager_llm.clone(), manager_agent, tasks, validation_tries: spec.review.tries })
 }
 
 /// What the spec says of every task.
@@ -348,8 +344,8 @@ fn policy(policy: &spec::Policy) -> Policy {
             PolicyRule::OutputFormatter { template: policy.template.clone(), instructions: policy.instructions.clone() }
         }
     };
-    let id = policy.id.clone().unwrap_or_else(|| format!("{}_{}", rule.kind(), policy.name));
-    Policy { id, name: policy.name.clone(), rule }
+    let made = Policy::new(&policy.name, rule);
+    Policy { id: policy.id.clone().unwrap_or_else(|| made.id.clone()), ..made }
 }
 
 #[cfg(test)]

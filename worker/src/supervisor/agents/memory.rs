@@ -73,8 +73,10 @@ impl AgentLoop {
         if thread.thread.is_empty() {
             out.run().clone_into(&mut thread.thread);
         }
-        let kept = scope == MemoryScope::Conversation;
-        let id = child_id(&thread, agent, (!kept).then_some(seq));
+        let of_conversation = child_id(&thread, agent, None);
+        // Whoever asks, and waits for the answer, keeps its memory meanwhile: this call has one of its own.
+        let kept = scope == MemoryScope::Conversation && !self.is_held_above(seq, &of_conversation);
+        let id = if kept { of_conversation } else { child_id(&thread, agent, Some(seq)) };
         let memory = self.memories.entry(id.clone()).or_default();
         memory.kept = kept;
         memory.waiting.push(seq);
@@ -82,6 +84,13 @@ impl AgentLoop {
             session.memory = Some(id.clone());
         }
         self.next_of(&id, out);
+    }
+
+    /// Whether one of those that a session works for uses that memory.
+    fn is_held_above(&self, seq: u32, memory: &str) -> bool {
+        let parent = |seq: u32| self.sessions.get(&seq).and_then(|session| session.parent);
+        let holds = |seq: u32| self.sessions.get(&seq).is_some_and(|session| session.memory.as_deref() == Some(memory));
+        std::iter::successors(parent(seq), |seq| parent(*seq)).any(holds)
     }
 
     /// Lets the next session that waits for a free memory begin, with what is remembered before its task.

@@ -185,6 +185,18 @@ impl AgentAnswer {
         if let Value::String(text) = value {
             return Ok(AgentAnswer { content: Some(text), ..AgentAnswer::default() });
         }
+        if !value.is_object() {
+            let what = match value {
+                Value::Array(_) => "a list",
+                Value::Number(_) => "a number",
+                Value::Bool(_) => "true or false",
+                _ => "nothing",
+            };
+            let why = format!(
+                "an agent answers with a text, or with an object such as {{content, tool_calls}}; this is {what}"
+            );
+            return Err(InvalidAnswer::Field { at: ".".to_owned(), why });
+        }
         let raw: RawAnswer = serde_path_to_error::deserialize(value)
             .map_err(|why| InvalidAnswer::Field { at: why.path().to_string(), why: why.inner().to_string() })?;
         if raw.success == Some(false) {

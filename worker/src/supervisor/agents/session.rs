@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::counters::Counters;
 use super::message::{Message, Role, ToolCall, Variables};
+use super::patience::Deadline;
 use super::todos::Todo;
 use crate::supervisor::outbox::Key;
-use crate::supervisor::spec::Span;
 
 /// One instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,8 +43,8 @@ pub(crate) struct Session {
     pub(crate) coworkers: Vec<String>,
     /// Where its messages are kept between calls.
     pub(crate) memory: Option<String>,
-    /// Fires when its caller waits no longer, after that long.
-    pub(crate) deadline: Option<(Key, Span)>,
+    /// When its caller waits no longer.
+    pub(crate) deadline: Option<Deadline>,
     /// The next answer is the last one: no tools are offered.
     pub(crate) last_word: bool,
     /// How many background processes it has started.

@@ -3,6 +3,8 @@
 //! Invariant: what is offered and what is carried out come from the same place, so that a model can call nothing it was
 //! not offered; two agents never share a tool's name (refused at the start). Nothing here changes a session.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::agent_loop::AgentLoop;
@@ -57,6 +59,7 @@ pub(super) fn check(rules: &AgentRules, agents: &[AgentDef]) -> Result<(), Agent
     for agent in agents {
         distinct(&agent.delegates, |name| format!("delegate_to_{}", sanitized(name)))?;
         distinct(&agent.handoffs, |name| format!("{}{}", rules.handoff.prefix, handoff_name(name)))?;
+        one_of_each_name(rules, agent)?;
         for name in &agent.handoffs {
             if !agents.iter().any(|other| other.name == *name) {
                 return Err(AgentsRefused::Unknown(name.clone()));
@@ -76,6 +79,32 @@ pub(super) fn check(rules: &AgentRules, agents: &[AgentDef]) -> Result<(), Agent
         Some(policy) => Err(AgentsRefused::PolicyId(policy.id.clone(), policy.rule.kind())),
         None => Ok(()),
     }
+}
+
+/// CUG-36: what a model calls by a name is one thing.
+fn one_of_each_name(rules: &AgentRules, agent: &AgentDef) -> Result<(), AgentsRefused> {
+    let own = agent.tools.iter().map(|tool| (tool.name.clone(), "its own".to_owned()));
+    let delegates = agent.delegates.iter().filter(|_| rules.delegation.kind != DelegationKind::Coworkers);
+    let delegates =
+        delegates.map(|name| (format!("delegate_to_{}", sanitized(name)), format!("that of its delegate '{name}'")));
+    // Hand-offs of the spec's own take the place of those.
+    let custom = agent.tools.iter().any(|tool| tool.handoff_to.is_some());
+    let handoffs = agent.handoffs.iter().filter(|_| !custom);
+    let handoffs = handoffs
+        .map(|name| (format!("{}{}", rules.handoff.prefix, handoff_name(name)), format!("the hand-off to '{name}'")));
+    let processes = rules.delegation.kind == DelegationKind::Process && !agent.delegates.is_empty();
+    let system = PROCESS_TOOLS.iter().chain(&[SPAWN_AGENT]).filter(|_| processes).copied();
+    let forward = rules.handoff.forward && !agent.handoffs.is_empty();
+    let system = system.chain(Some(FORWARD_MESSAGE).filter(|_| forward));
+    let system = system.chain(rules.builtins.iter().map(|builtin| builtin.name()));
+    let system = system.map(|name| (name.to_owned(), "one of the system".to_owned()));
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    for (tool, what) in own.chain(delegates).chain(handoffs).chain(system) {
+        if let Some(first) = names.insert(tool.clone(), what.clone()) {
+            return Err(AgentsRefused::ToolTwice { agent: agent.name.clone(), tool, first, second: what });
+        }
+    }
+    Ok(())
 }
 
 fn distinct(names: &[String], tool: impl Fn(&str) -> String) -> Result<(), AgentsRefused> {

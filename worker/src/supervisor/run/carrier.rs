@@ -146,11 +146,11 @@ impl Carrier {
         }
     }
 
-    pub(super) fn pause(&mut self) {
+    pub(super) fn pause(&mut self, out: &mut Outbox) {
         match self {
             Carrier::Graph(_) => {} // its gates hold it
             Carrier::Chat(chat) => chat.pause(),
-            Carrier::Agents(agents) => agents.pause(),
+            Carrier::Agents(agents) => agents.pause(out),
         }
     }
 

@@ -151,7 +151,7 @@ impl SupervisorRun {
         if short || in_vain {
             let why = "the budget of the run is spent: `bosun budget top-up` gives it more";
             if self.parts.control.pause(ControlRequest::new(why, "budget"), out) {
-                self.carrier.pause();
+                self.carrier.pause(out);
             }
         }
     }

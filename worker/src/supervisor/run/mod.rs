@@ -29,6 +29,7 @@ mod rules;
 mod signals;
 #[cfg(test)]
 mod tests;
+mod tool_names;
 mod updates;
 mod waiting;
 mod work;
@@ -198,7 +199,7 @@ impl SupervisorRun {
         {
             // Nothing is lost by waiting: the run is paused with the reason, and asks again when somebody resumes it.
             if self.parts.control.pause(ControlRequest::new(&failure.root().message, "model"), out) {
-                self.carrier.pause();
+                self.carrier.pause(out);
             }
             return self.ledger.refuse(call);
         }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::lease::lower;
 use super::model_shapes::shape_of;
+use super::tool_names::ToolNames;
 use super::work::{Carried, TIMEOUT, time_of};
 use crate::agent::ledger::Resource;
 use crate::agent::spec::{AgentSpec, Limits, ToolGrant};
@@ -149,14 +150,15 @@ fn step(asked: Asked, call: &Call) -> ModelInput {
     let instructions = text(&call.context, "instructions");
     let system = if instructions.is_empty() { asked.system } else { instructions };
     let system = (!system.is_empty()).then_some(Message::System { content: system });
+    let names = ToolNames::of(call);
     let tool = |tool: &Value| ToolSpec {
-        name: text(tool, "name"),
+        name: names.sent(text(tool, "name")),
         description: text(tool, "description"),
         parameters: tool.get("parameters").cloned().unwrap_or_else(|| json!({ "type": "object" })),
     };
     let request = ChatRequest {
         model: asked.model,
-        messages: system.into_iter().chain(list("messages").map(message)).collect(),
+        messages: system.into_iter().chain(list("messages").map(|value| message(value, &names))).collect(),
         tools: list("tools").map(tool).collect(),
         temperature: asked.temperature,
         max_tokens: asked.max_tokens,
@@ -166,12 +168,12 @@ fn step(asked: Asked, call: &Call) -> ModelInput {
 }
 
 /// A message of the run as the model's.
-fn message(value: &Value) -> Message {
+fn message(value: &Value, names: &ToolNames) -> Message {
     let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let call = |call: &Value| {
         let text = |key: &str| call.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let arguments = call.get("args").or_else(|| call.get("arguments")).cloned().unwrap_or_else(|| json!({}));
-        ToolCall { id: text("id"), name: text("name"), arguments }
+        ToolCall { id: text("id"), name: names.sent(text("name")), arguments }
     };
     match text("role").as_str() {
         "system" => Message::System { content: text("content") },
@@ -181,7 +183,7 @@ fn message(value: &Value) -> Message {
         }
         "tool" => Message::Tool {
             call_id: text("tool_call_id"),
-            name: text("name"),
+            name: names.sent(text("name")),
             content: text("content"),
             is_error: false,
         },
@@ -190,10 +192,12 @@ fn message(value: &Value) -> Message {
 }
 
 /// What the model said in a step, as the loop of agents reads it.
-pub(super) fn said(output: &Value) -> Value {
-    let response = &output["response"];
+pub(super) fn said(output: &Value, call: &Call) -> Value {
+    let (response, names) = (&output["response"], ToolNames::of(call));
     let calls = response["said"]["tool_calls"].as_array().into_iter().flatten();
-    let call = |call: &Value| json!({ "id": call["id"], "name": call["name"], "args": arguments(&call["arguments"]) });
+    let meant = |name: &Value| name.as_str().map_or(Value::Null, |name| names.meant(name).into());
+    let call =
+        |call: &Value| json!({ "id": call["id"], "name": meant(&call["name"]), "args": arguments(&call["arguments"]) });
     let mut said = json!({
         "content": response["said"]["content"], "tokens": tokens(&response["usage"]), "model": response["model"],
     });

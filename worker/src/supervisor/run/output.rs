@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::SupervisorRun;
 use super::carrier::Carrier;
+use crate::supervisor::agents::CrewLine;
 use crate::supervisor::graph::{Phase, text_of};
 use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::model::{Task, TaskId};
@@ -112,11 +113,6 @@ impl SupervisorRun {
         match &self.carrier {
             Carrier::Graph(graph) => {
                 output.tasks = graph.plan.in_order().into_iter().map(report).collect();
-                if !output.tasks.is_empty() {
-                    let tasks: Vec<(&TaskId, TaskStatus)> =
-                        output.tasks.iter().map(|task| (&task.task_id, task.status)).collect();
-                    output.summary = success::summary(&tasks);
-                }
                 output.errors.clone_from(&graph.errors);
                 (output.tokens, output.calls) = (graph.spent.tokens, graph.spent.calls);
                 output.cost_micros = self.context.shared.then_some(graph.spent.cost_micros);
@@ -139,6 +135,7 @@ impl SupervisorRun {
             }
             Carrier::Agents(agents) => {
                 let view = agents.view();
+                output.tasks = agents.crew_lines().into_iter().map(crew_report).collect();
                 (output.tokens, output.calls) = (view.tokens, u64::from(view.steps));
                 if let Some(outcome) = agents.outcome() {
                     output.final_result = (!outcome.result.is_null()).then(|| outcome.result.clone());
@@ -146,6 +143,11 @@ impl SupervisorRun {
                     output.details = json!(outcome);
                 }
             }
+        }
+        if !output.tasks.is_empty() {
+            let tasks: Vec<(&TaskId, TaskStatus)> =
+                output.tasks.iter().map(|task| (&task.task_id, task.status)).collect();
+            output.summary = success::summary(&tasks);
         }
     }
 
@@ -162,6 +164,7 @@ impl SupervisorRun {
             let strategy = graph.strategy.clone().unwrap_or_else(|| "parallel".to_owned());
             self.parts.memory.succeeded(&strategy, &json!(subtasks), out);
         }
+        self.nobody_is_asked(out);
         self.parts.team.closed(matches!(phase, Phase::Completed | Phase::Partial), out);
         let checkpoint = self.checkpoint();
         self.parts.control.checkpoint(&checkpoint, out);
@@ -243,8 +246,24 @@ impl SupervisorRun {
     }
 }
 
+/// The beginning of a result.
+fn brief(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().take(120).collect()
+}
+
+fn crew_report(line: CrewLine) -> TaskReport {
+    TaskReport {
+        task_id: TaskId::of(&line.id),
+        title: line.objective.lines().next().unwrap_or_default().to_owned(),
+        status: line.status,
+        agent: line.agent,
+        attempts: line.attempts,
+        error: line.error,
+        brief: line.output.as_deref().map(brief),
+    }
+}
+
 fn report(task: &Task) -> TaskReport {
-    let brief = |result: &Value| text_of(result).lines().next().unwrap_or_default().chars().take(120).collect();
     TaskReport {
         task_id: task.id.clone(),
         title: task.goal.lines().next().unwrap_or_default().to_owned(),
@@ -255,6 +274,6 @@ fn report(task: &Task) -> TaskReport {
             .or_else(|| task.capability.clone()),
         attempts: task.tries,
         error: task.error.as_ref().map(|error| error.message.clone()),
-        brief: task.result.as_ref().map(brief),
+        brief: task.result.as_ref().map(|result| brief(&text_of(result))),
     }
 }

@@ -93,7 +93,7 @@ impl SupervisorRun {
             return;
         }
         match name {
-            control::PAUSE | control::TAKEOVER => self.carrier.pause(),
+            control::PAUSE | control::TAKEOVER => self.carrier.pause(out),
             control::RESUME | control::RELEASE => self.carrier.resume(out),
             _ => self.cancelled_by_control(out),
         }
@@ -211,11 +211,16 @@ impl SupervisorRun {
     /// A person takes the word in a chat: whatever was asked, also of people, is asked no longer.
     fn interrupted(&mut self, out: &mut Outbox) -> Result<(), String> {
         self.carrier.interrupt(out)?;
+        self.nobody_is_asked(out);
+        Ok(())
+    }
+
+    /// Whatever people are still asked, nobody needs the answer any more.
+    pub(super) fn nobody_is_asked(&mut self, out: &mut Outbox) {
         let asked: Vec<TaskId> = self.parts.interrupts.pending().map(|interrupt| interrupt.task.clone()).collect();
         for task in asked {
             self.parts.interrupts.task_ended(&task, out);
         }
-        Ok(())
     }
 
     /// The review of the plan has ended without an approval.

@@ -212,7 +212,7 @@ pub(super) fn answer_of(spec: &SupervisorSpec, call: &Call, value: Value) -> Res
             Some(json) => Ok(json.clone()),
             None => Ok(Value::String(text("body"))),
         },
-        Via::Model(_) => Ok(super::model::said(&value)),
+        Via::Model(_) => Ok(super::model::said(&value, call)),
         Via::Scripted | Via::Activity(_) | Via::Supervisor(_) => Ok(value),
     }
 }

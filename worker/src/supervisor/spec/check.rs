@@ -25,6 +25,18 @@ type Check = Result<(), FieldError>;
 
 /// Why the spec cannot be run, or what is odd about it.
 pub(super) fn check(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
+    all_of(spec)?;
+    effect::check(spec)?;
+    Ok(warnings(spec))
+}
+
+/// The same of what a request has made of a spec that was checked: keys that other requests need may stand in it.
+pub(super) fn of_request(spec: &SupervisorSpec) -> Check {
+    all_of(spec)?;
+    effect::of_request(spec)
+}
+
+fn all_of(spec: &SupervisorSpec) -> Check {
     if spec.name.trim().is_empty() {
         return Err(FieldError::at("name", "the text is empty"));
     }
@@ -38,9 +50,7 @@ pub(super) fn check(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
     roles(spec)?;
     policies(spec)?;
     scripts(spec)?;
-    bounds::check(spec)?;
-    effect::check(spec)?;
-    Ok(warnings(spec))
+    bounds::check(spec)
 }
 
 /// The seed plan of a spec.

@@ -58,6 +58,16 @@ impl SupervisorSpec {
         matches!(self.preset, Some(Preset::CugaConversational | Preset::CugaStructured))
     }
 
+    /// Whether every request gets a conversation.
+    pub(super) fn only_talks(&self) -> bool {
+        let planning = &self.planning;
+        self.preset == Some(Preset::CugaConversational)
+            && matches!(planning.mode, PlanningMode::None | PlanningMode::Todos)
+            && !planning.force
+            && !planning.is_upfront()
+            && self.seed_plan.is_none()
+    }
+
     /// The spec that the run follows, with the kind of planning its request gets; none where nothing is chosen.
     pub fn for_request(&self) -> Option<(SupervisorSpec, PlanningChoice)> {
         if !self.chooses_planning() {

@@ -39,7 +39,7 @@ impl SupervisorSpec {
         }
         // What the request makes of the spec must hold as well.
         if let Some((chosen, _)) = spec.for_request() {
-            check::check(&chosen).map_err(refuse)?;
+            check::of_request(&chosen).map_err(refuse)?;
         }
         let hash = hash(&spec).map_err(|why| refuse(FieldError::at("", why)))?;
         Ok(ResolvedSpec { spec, hash })

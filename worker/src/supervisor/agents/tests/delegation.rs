@@ -311,7 +311,7 @@ fn an_answer_that_does_not_conform_fails_with_the_name_of_the_field() {
 #[test]
 fn what_a_paused_loop_hears_is_used_when_it_goes_on() {
     let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "go");
-    rig.with(|it, _| it.pause());
+    rig.with(AgentLoop::pause);
     rig.answer("assistant", delegate("coder", "code"));
     assert!(rig.awaited().is_empty() && rig.it.sessions_view().len() == 1);
     // Twice the same, and a stranger: the first counts.

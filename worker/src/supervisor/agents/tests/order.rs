@@ -101,7 +101,7 @@ fn a_persons_answer_in_a_pause_is_kept_and_its_question_is_gone() {
     assert_eq!(keys.len(), 2);
     let yes = || HumanAnswer { approved: true, feedback: String::new() };
     rig.with(|it, out| {
-        it.pause();
+        it.pause(out);
         it.human(&keys[1], yes(), out).unwrap();
     });
     rig.answer("ls", json!("a b"));
@@ -231,7 +231,7 @@ fn step(rig: &mut Rig, event: Event) {
             assert_eq!(rig.it, before);
         }
         Event::Time(seconds) => rig.after(Duration::from_secs(seconds)),
-        Event::Pause => rig.with(|it, _| it.pause()),
+        Event::Pause => rig.with(AgentLoop::pause),
         Event::Resume => rig.with(|it, out| it.resume(out)),
         Event::Human(approved) => {
             if let Some(needed) = rig.it.human_needed().first().cloned() {

@@ -210,7 +210,7 @@ fn a_process_killed_in_a_pause_lets_nothing_begin_before_the_resume() {
     rig.answer("assistant", background("a")).answer("assistant", background("b"));
     assert_eq!(rig.awaited(), ["coder", "assistant"], "the second process waits for the first");
     rig.with(|it, out| {
-        it.pause();
+        it.pause(out);
         assert!(it.kill_process("agent_1", out).is_ok());
     });
     assert_eq!(rig.awaited(), ["assistant"]);

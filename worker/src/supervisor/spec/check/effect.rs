@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::super::agent::{Agent, Limits};
 use super::super::preset::{Family, Preset};
-use super::super::sections::HitlMode;
+use super::super::sections::{HitlMode, PlanningMode};
 use super::super::whole::SupervisorSpec;
 use super::Check;
 use crate::supervisor::fields::FieldError;
@@ -73,33 +73,51 @@ const GRAPH: [&str; 34] = [
     "progress",
 ];
 const CHAT: [&str; 6] = ["speaker", "handoff.termination", "loop.max_rounds", "loop.count", "resume", "planning.mode"];
+/// Of every loop of agents that call tools.
 const AGENTS: [&str; 12] = [
-    "delegation",
-    "handoff",
+    "delegation.root",
+    "delegation.parallel",
+    "delegation.corrective_retry",
+    "handoff.parallel",
+    "handoff.execute_tools",
     "policies",
     "steps",
     "resume",
     "loop.max_rounds",
     "loop.count",
     "loop.max_steps",
-    "budget.tool_calls",
-    "budget.tool_calls_total",
     "planning.mode",
-    "dispatch",
 ];
+const TOOL_CALLS: [&str; 2] = ["budget.tool_calls", "budget.tool_calls_total"];
+/// Of supyagent: processes, guards, and what a child is told.
+const PROCESSES: [&str; 8] = [
+    "delegation.timeout",
+    "delegation.on_timeout",
+    "delegation.wait_max",
+    "delegation.background_max",
+    "delegation.summary",
+    "delegation.breaker",
+    "delegation.repetition",
+    "delegation.sleep_max",
+];
+/// Of agents that wait for those they gave work to.
+const WAITING: [&str; 3] = ["delegation.timeout", "delegation.on_timeout", "delegation.wait_max"];
+const HANDING_OVER: [&str; 3] = ["handoff.prefix", "handoff.forward", "handoff.tools"];
+/// Of a supervisor that gets control back.
+const HANDED_BACK: [&str; 3] = ["handoff.messages", "handoff.back_messages", "handoff.history"];
 /// Of a manager with its crew.
-const CREW: [&str; 6] =
-    ["manager_llm", "manager_agent", "seed_plan", "review.scope", "review.guardrail_retries", "review.human"];
-/// Of CUGA, whose requests choose between a plan and a conversation.
-const CUGA: [&str; 7] = [
-    "planning",
-    "budget.tool_calls",
-    "budget.tool_calls_total",
-    "budget.on_exhausted",
-    "delegation",
-    "policies",
-    "progress",
+const CREW: [&str; 8] = [
+    "manager_llm",
+    "manager_agent",
+    "seed_plan",
+    "review.scope",
+    "review.guardrail_retries",
+    "review.human",
+    "review.tries",
+    "delegation.scope",
 ];
+/// Of CUGA, whose requests choose between a plan and a conversation.
+const CUGA: [&str; 2] = ["planning", "policies"];
 
 /// What a run of this spec reads.
 fn read_keys(spec: &SupervisorSpec) -> Vec<&'static str> {
@@ -110,13 +128,18 @@ fn read_keys(spec: &SupervisorSpec) -> Vec<&'static str> {
     match spec.family() {
         Family::Graph => keys.extend(GRAPH.iter().chain(&["compensation"])),
         Family::Chat => keys.extend(CHAT),
-        Family::Agents => keys.extend(AGENTS),
+        Family::Agents => keys.extend(AGENTS.iter().chain(&TOOL_CALLS)),
     }
-    if spec.chooses_planning() {
-        keys.extend(GRAPH.iter().chain(&AGENTS).chain(&CUGA).chain(&["compensation"]));
+    match spec.preset {
+        Some(Preset::LanggraphSupervisor) => keys.extend(HANDING_OVER.iter().chain(&HANDED_BACK)),
+        Some(Preset::SwarmHandoff) => keys.extend(HANDING_OVER),
+        _ if crew => keys.extend(CREW.iter().chain(&WAITING)),
+        _ if spec.chooses_planning() => keys.extend(CUGA.iter().chain(&AGENTS).chain(&TOOL_CALLS).chain(&WAITING)),
+        _ if spec.family() == Family::Agents => keys.extend(PROCESSES),
+        _ => {}
     }
-    if crew {
-        keys.extend(CREW);
+    if spec.chooses_planning() && !spec.only_talks() {
+        keys.extend(GRAPH.iter().chain(&["compensation"]));
     }
     if shannon {
         keys.push("routing");
@@ -199,12 +222,44 @@ pub(super) fn check(spec: &SupervisorSpec) -> Check {
         let (Value::Object(value), Value::Object(usual)) = (value, usual) else {
             return Err(FieldError::at(section, nothing(spec)));
         };
-        let changed = value.iter().find(|(key, value)| usual.get(*key) != Some(value) && !nested(key));
-        if let Some((key, _)) = changed {
+        let changed = || value.iter().filter(|(key, value)| usual.get(*key) != Some(value) && !nested(key));
+        // A section is switched on by what it says: that is what the file has.
+        if let Some((key, _)) = changed().find(|(key, _)| *key != "enabled").or_else(|| changed().next()) {
             return Err(FieldError::at(format!("{section}.{key}"), nothing(spec)));
         }
     }
-    spec.all_agents().into_iter().try_for_each(|(at, agent)| of_agent(spec, &at, agent))
+    spec.all_agents().into_iter().try_for_each(|(at, agent)| of_agent(spec, &at, agent))?;
+    list_of_todos(spec)
+}
+
+/// A loop of agents knows no planning but a list of todos.
+fn list_of_todos(spec: &SupervisorSpec) -> Check {
+    let usual = spec.preset.map(Preset::values).unwrap_or_default().planning.mode;
+    let known = [usual, PlanningMode::None, PlanningMode::Todos].contains(&spec.planning.mode);
+    match spec.family() {
+        Family::Agents if !known && !spec.chooses_planning() => Err(FieldError::at("planning.mode", nothing(spec))),
+        _ => Ok(()),
+    }
+}
+
+/// What a request has made of a spec: a budget that nobody would keep is told before anything is spent.
+pub(super) fn of_request(spec: &SupervisorSpec) -> Check {
+    people(spec)?;
+    let budget = &spec.budget;
+    let keys = [
+        ("tokens", budget.tokens.is_some()),
+        ("llm_calls", budget.llm_calls.is_some()),
+        ("cost", budget.cost.is_some()),
+        ("wall", budget.wall.is_some()),
+    ];
+    match keys.into_iter().find(|(_, set)| *set && spec.family() == Family::Agents) {
+        Some((key, _)) => {
+            let why = "this request becomes a conversation, which keeps no such budget: leave it out, use \
+                       `budget.tool_calls`, or have a plan made (`planning.force: true`)";
+            Err(FieldError::at(format!("budget.{key}"), why))
+        }
+        None => Ok(()),
+    }
 }
 
 /// `hitl.triggers` is read where one of its triggers is.

@@ -25,6 +25,8 @@ fn unguarded(spec: &mut SupervisorSpec) {
 
 pub(super) fn supyagent(spec: &mut SupervisorSpec) {
     conversation(spec);
+    // Turns of an agent for one task; what its agents' own limits bound is tool calls.
+    spec.run_loop.max_steps = 50;
     spec.authority = vec![Authority::Delegate, Authority::RequestInput, Authority::Finish];
 }
 

@@ -1,0 +1,52 @@
+//! What a crew did of its list, a line a task.
+//!
+//! Invariant: a task is completed only if its output was accepted; one that was never begun is told so. It changes nothing.
+
+use super::agent_loop::{AgentLoop, Work};
+use crate::supervisor::task::TaskStatus;
+
+/// One task of the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CrewLine {
+    pub id: String,
+    pub objective: String,
+    pub status: TaskStatus,
+    /// The coworker it is for, if there is only one.
+    pub agent: Option<String>,
+    /// How often the manager was set to it.
+    pub attempts: u32,
+    pub error: Option<String>,
+    pub output: Option<String>,
+}
+
+impl AgentLoop {
+    /// The tasks of a crew in the order of its list; none of other loops.
+    pub fn crew_lines(&self) -> Vec<CrewLine> {
+        let Work::Crew(run) = &self.work else { return Vec::new() };
+        let over = self.outcome().is_some();
+        let line = |(at, task): (usize, &super::crew::CrewTask)| {
+            let (output, running) = (run.outputs.get(&at), run.running.get(&at));
+            let failed = run.failed.as_ref().filter(|(failed, _)| *failed == at);
+            let status = match (output, running) {
+                (Some(output), _) if output.skipped => TaskStatus::Skipped,
+                (Some(_), _) => TaskStatus::Completed,
+                (None, _) if failed.is_some() => TaskStatus::Failed,
+                (None, Some(_)) if over => TaskStatus::Cancelled,
+                (None, Some(_)) => TaskStatus::Running,
+                // Nobody will reach it: the run was cancelled.
+                (None, None) if over && run.failed.is_none() => TaskStatus::Cancelled,
+                (None, None) => TaskStatus::Pending,
+            };
+            CrewLine {
+                id: task.id.clone(),
+                objective: task.description.clone(),
+                status,
+                agent: task.agent.clone(),
+                attempts: running.map_or_else(|| run.attempts.get(&at).copied().unwrap_or(0), |of| of.attempt),
+                error: failed.map(|(_, why)| why.clone()),
+                output: output.map(|output| output.text.clone()),
+            }
+        };
+        run.tasks.iter().enumerate().map(line).collect()
+    }
+}

@@ -1,0 +1,77 @@
+//! How long callers wait for those that they gave work to, and when that time stands still.
+//!
+//! Invariant: what is bounded is work (CUG-41): while the run is paused, and while somebody below waits for a person, the
+//! time of a delegation stands still, and goes on with what was left of it. One that would only go on in the background
+//! loses nothing by that, and goes there. It ends nothing.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bosun_engine::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::agent_loop::{AgentLoop, Wait};
+use super::rules::OnTimeout;
+use crate::supervisor::outbox::{Key, Outbox};
+use crate::supervisor::spec::Span;
+
+/// When the caller of a session waits no longer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Deadline {
+    pub(crate) key: Key,
+    /// How long its caller waits in all.
+    pub(crate) waits: Span,
+    due: Timestamp,
+    /// What is left of it, while time stands still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left: Option<Duration>,
+}
+
+impl AgentLoop {
+    /// The caller of a session waits so long from now on.
+    pub(super) fn expect_within(&mut self, seq: u32, key: Key, waits: Span, patience: Span, out: &mut Outbox) {
+        let Some(session) = self.sessions.get_mut(&seq) else { return };
+        let due = out.now().plus(patience.duration());
+        out.timer(&key, due, format!("delegation to {}", session.agent));
+        session.deadline = Some(Deadline { key: key.clone(), waits, due, left: None });
+        self.waits.insert(key, Wait::Deadline { session: seq });
+    }
+
+    /// Stops the time of those for whom it stands still, and lets that of the others go on.
+    pub(super) fn keep_time(&mut self, out: &mut Outbox) {
+        let asking = match self.rules.delegation.on_timeout {
+            OnTimeout::Background => BTreeSet::new(),
+            OnTimeout::Kill | OnTimeout::Wait | OnTimeout::Fail => self.above_people(),
+        };
+        let (paused, now) = (self.is_paused(), out.now());
+        for (seq, session) in &mut self.sessions {
+            let Some(deadline) = &mut session.deadline else { continue };
+            match (paused || asking.contains(seq), deadline.left) {
+                (true, None) => {
+                    deadline.left = Some(deadline.due.since(now));
+                    self.waits.remove(&deadline.key);
+                    out.cancel_timer(&deadline.key);
+                }
+                (false, Some(left)) => {
+                    (deadline.due, deadline.left) = (now.plus(left), None);
+                    self.waits.insert(deadline.key.clone(), Wait::Deadline { session: *seq });
+                    out.timer(&deadline.key, deadline.due, format!("delegation to {}", session.agent));
+                }
+                (true, Some(_)) | (false, None) => {}
+            }
+        }
+    }
+
+    /// The sessions that wait for a person, and those that wait for them.
+    fn above_people(&self) -> BTreeSet<u32> {
+        let mut above = BTreeSet::new();
+        for wait in self.humans.keys().filter_map(|key| self.waits.get(key)) {
+            let (Wait::Approval { session, .. } | Wait::Question { session }) = wait else { continue };
+            let mut next = Some(*session);
+            while let Some(seq) = next.filter(|seq| above.insert(*seq)) {
+                next = self.sessions.get(&seq).and_then(|session| session.parent);
+            }
+        }
+        above
+    }
+}
