@@ -37,7 +37,6 @@ fn a_full_disk_loses_nothing_and_space_brings_everything_back() {
 
 /// G5: with space again it goes on by itself.
 #[test]
-#[ignore = "not run by anybody yet: cargo full"]
 fn space_brings_everything_back_without_a_restart() {
     fill_up(3, true);
 }
@@ -126,7 +125,6 @@ fn fill_up(fills: u32, by_itself: bool) {
 
 /// G5: a worker that is started on a full disk serves what is stored, and goes on when there is space.
 #[test]
-#[ignore = "not run by anybody yet: cargo full"]
 fn a_worker_starts_on_a_full_disk() {
     let Some(disk) = SmallDisk::require_or_explain(16 * MIB) else { return };
     let safe = tempfile::tempdir().unwrap();
@@ -153,7 +151,6 @@ fn a_worker_starts_on_a_full_disk() {
 
 /// Too few file handles are no failure of the storage: connections leave some for the log.
 #[test]
-#[ignore = "not run by anybody yet: cargo full"]
 fn connections_leave_file_handles_for_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let few = ["sh", "-c", "ulimit -n 96; exec \"$@\"", "sh"].map(std::ffi::OsString::from);

@@ -108,7 +108,6 @@ fn reads_that_fail(reads: impl Iterator<Item = u32>) {
 }
 
 #[test]
-#[ignore = "not run by anybody yet: cargo full"]
 fn a_read_that_fails_destroys_nothing() {
     let count = count_from_env("BOSUN_READS", 6);
     reads_that_fail((1..=200).step_by(200 / count.max(1) as usize).chain([3]));
@@ -129,7 +128,6 @@ fn said_by(arguments: &[&str], data: &Path) -> (Option<i32>, String) {
 /// G7: a damaged store is refused and named; isolated, all runs that were not hit go on, and the damaged files stay as
 /// they were.
 #[test]
-#[ignore = "not run by anybody yet: cargo full"]
 fn damage_is_isolated_by_a_flag() {
     let home = tempfile::tempdir().unwrap();
     let (data, ledger) = left_by_a_kill(home.path());
