@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for ChainHash {
 }
 
 /// The sum of the hashes of a set of key-value pairs; the order of additions does not matter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub(crate) struct SetHash {
     high: u64,
     low: u64,

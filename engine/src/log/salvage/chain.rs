@@ -2,12 +2,15 @@
 //!
 //! Invariant: below the tail anchor, and below every group that was picked by it, the chain decides, so that an older or
 //! foreign group never takes the place of the right one. Behind a hole only a group without a rival is taken.
+//!
+//! Groups that were trimmed lie about for long: as far as they still continue each other, they tell what happened since
+//! an older state of the index.
 
 use std::collections::BTreeMap;
 
 use super::find::Found;
 use crate::log::anchor::Anchor;
-use crate::log::chain::ChainHash;
+use crate::log::chain::{ChainHash, SetHash};
 use crate::log::checkpoint::meta_in;
 use crate::log::group::{Deleted, Group, Record, Trimmed};
 use crate::log::index::Meta;
@@ -19,7 +22,11 @@ pub(super) struct Chosen {
     pub(super) last: GroupSeq,
     pub(super) groups: BTreeMap<u64, Group>,
     pub(super) lost: Vec<GroupSeq>,
+    /// What is left of the groups that were trimmed, without a hole from `through` down.
+    pub(super) trimmed: BTreeMap<u64, Group>,
     pub(super) deleted: Vec<RunId>,
+    /// The sum over the archive, where the newest record of it is known to be the newest.
+    pub(super) archives: Option<SetHash>,
     /// What the index was last true at.
     pub(super) meta: Option<Meta>,
 }
@@ -34,7 +41,9 @@ pub(super) fn choose(found: &Found, anchor: Option<Anchor>) -> Chosen {
         last: anchor.map_or(GroupSeq(highest), |anchor| anchor.last),
         groups: BTreeMap::new(),
         lost: Vec::new(),
+        trimmed: BTreeMap::new(),
         deleted: Vec::new(),
+        archives: None,
         meta,
     };
     // A group that was written and never acknowledged counts if it is whole.
@@ -42,6 +51,7 @@ pub(super) fn choose(found: &Found, anchor: Option<Anchor>) -> Chosen {
         && let Some(next) = candidates(found, anchor.last.next()).iter().find(|group| group.previous() == anchor.chain)
     {
         chosen.last = anchor.last.next();
+        chosen.take_records(next);
         chosen.groups.insert(chosen.last.0, next.clone());
     }
     let (mut want, mut seq) = (anchor.map(|anchor| anchor.chain), anchor.map_or(highest, |anchor| anchor.last.0));
@@ -57,6 +67,16 @@ pub(super) fn choose(found: &Found, anchor: Option<Anchor>) -> Chosen {
                 chosen.lost.push(GroupSeq(seq));
             }
         }
+        seq -= 1;
+    }
+    if chosen.through.0 == 0 && chosen.lost.is_empty() {
+        chosen.archives.get_or_insert_default();
+    }
+    while let Some(group) = want.and_then(|want| candidates(found, GroupSeq(seq)).iter().find(|it| it.chain() == want))
+    {
+        want = Some(group.previous());
+        chosen.take_records(group);
+        chosen.trimmed.insert(seq, group.clone());
         seq -= 1;
     }
     chosen.lost.reverse();
@@ -85,13 +105,25 @@ fn pick(found: &Found, seq: GroupSeq, want: Option<ChainHash>) -> Option<Group> 
 }
 
 impl Chosen {
+    /// What a group says beside turns; newer groups come first.
     fn take_records(&mut self, group: &Group) {
+        let mut newest = None;
         for (_, record) in group.records(std::path::Path::new("")).unwrap_or_default() {
             match record {
                 Record::Turn(_) => {}
-                Record::Trimmed(Trimmed { through, .. }) => self.through = self.through.max(through),
-                Record::Deleted(Deleted { runs, .. }) => self.deleted.extend(runs),
+                Record::Trimmed(Trimmed { through, archives, .. }) => {
+                    self.through = self.through.max(through);
+                    newest = Some(archives);
+                }
+                Record::Deleted(Deleted { runs, archives }) => {
+                    self.deleted.extend(runs);
+                    newest = Some(archives);
+                }
             }
+        }
+        // A lost group may have held a newer one.
+        if self.lost.is_empty() {
+            self.archives = self.archives.or(newest);
         }
     }
 }

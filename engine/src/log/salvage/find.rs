@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::log::Shelf;
 use crate::log::archive::{Segment, segment_key};
+use crate::log::chain::SetHash;
 use crate::log::error::StorageError;
 use crate::log::files::DataDir;
 use crate::log::group::Group;
@@ -27,14 +28,28 @@ pub(super) struct Found {
     pub(super) groups: BTreeMap<u64, Vec<Group>>,
     /// The runs in groups whose CRC is wrong, where all of them can still be told.
     pub(super) torn: BTreeMap<u64, Vec<RunId>>,
-    pub(super) segments: BTreeMap<Vec<u8>, Vec<Segment>>,
+    pub(super) segments: BTreeMap<Vec<u8>, Vec<FoundSegment>>,
     /// Every page of the database is whole, so what is on no page does not count.
     pub(super) all_pages: bool,
     /// Entries of the shelves, by shelf and key, without the frame of the database.
     pub(super) index: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-pub(super) fn find(dir: &DataDir, instance: [u8; 16], damage: &mut Vec<String>) -> Result<Found, StorageError> {
+pub(super) struct FoundSegment {
+    pub(super) segment: Segment,
+    /// Its part of the sum over the archive.
+    pub(super) hash: SetHash,
+    /// It is on a page of the database, and no copy that lies about.
+    pub(super) on_page: bool,
+}
+
+/// `durable` is the last group that the tail anchor knows.
+pub(super) fn find(
+    dir: &DataDir,
+    instance: [u8; 16],
+    durable: GroupSeq,
+    damage: &mut Vec<String>,
+) -> Result<Found, StorageError> {
     let mut found = Found { instance, ..Found::default() };
     let db = dir.sled().join("db");
     for path in [vec![db.clone()], files_in(&dir.sled().join("blobs"))].concat() {
@@ -55,11 +70,11 @@ pub(super) fn find(dir: &DataDir, instance: [u8; 16], damage: &mut Vec<String>) 
     for name in values.names() {
         for (key, value) in values.salvage(name, damage)? {
             if let Some((shelf, key)) = key.split_first().filter(|(shelf, _)| **shelf == Shelf::Archive as u8) {
-                found.sealed_segment(*shelf, key, &value);
+                found.sealed_segment(*shelf, key, &value, false);
             }
         }
     }
-    found.index(dir, &values, damage)?;
+    found.index(dir, &values, durable, damage)?;
     Ok(found)
 }
 
@@ -117,11 +132,11 @@ impl Found {
         let key = segment_key(segment.run, segment.first_ordinal);
         let sealed = at.checked_sub(4).and_then(|from| bytes.get(from..at + length));
         if let Some(sealed) = sealed {
-            self.sealed_segment(Shelf::Archive as u8, &key, sealed);
+            self.sealed_segment(Shelf::Archive as u8, &key, sealed, false);
         }
     }
 
-    fn sealed_segment(&mut self, shelf: u8, key: &[u8], sealed: &[u8]) {
+    fn sealed_segment(&mut self, shelf: u8, key: &[u8], sealed: &[u8], on_page: bool) {
         let Some((stored, content)) = sealed.split_at_checked(4) else { return };
         if stored != crc_of(&self.instance, shelf, key, content).to_be_bytes() {
             return;
@@ -129,14 +144,21 @@ impl Found {
         let Ok(segment) = Segment::parse(key, content, Path::new("")) else { return };
         if segment.turns(Path::new("")).is_ok() {
             let known = self.segments.entry(key.to_vec()).or_default();
-            if !known.iter().any(|other| other.turns == segment.turns) {
-                known.push(segment);
+            match known.iter_mut().find(|other| other.segment.turns == segment.turns) {
+                Some(known) => known.on_page |= on_page,
+                None => known.push(FoundSegment { segment, hash: SetHash::of(key, sealed), on_page }),
             }
         }
     }
 
     /// The entries of the index on pages that are whole.
-    fn index(&mut self, dir: &DataDir, values: &ValueFiles, damage: &mut Vec<String>) -> Result<(), StorageError> {
+    fn index(
+        &mut self,
+        dir: &DataDir,
+        values: &ValueFiles,
+        durable: GroupSeq,
+        damage: &mut Vec<String>,
+    ) -> Result<(), StorageError> {
         let pages = match look::pages(dir) {
             Ok((pages, replayed, _)) => {
                 if let Some(at) = replayed.broken {
@@ -150,28 +172,31 @@ impl Found {
                 return Ok(());
             }
         };
-        let was_broken = !damage.is_empty();
         let mut bad = BTreeSet::new();
         pages.check(&mut |page, _, why| {
             bad.insert(page);
             damage.push(why.to_string());
         })?;
-        self.all_pages = bad.is_empty() && !was_broken;
-        if self.all_pages {
-            // Copies of what was replaced or deleted lie about for long.
-            self.segments.clear();
-        }
-        let mut split = Split::default();
+        let mut leaves = Vec::new();
         for page in (2..pages.table().pages.len() as u64).filter(|page| !bad.contains(page)) {
             let Ok(Some(node)) = pages.node(page) else { continue };
             if let Data::Leaf(entries) = node.data {
-                self.leaf(entries, values, &mut split);
+                leaves.extend(entries);
             }
         }
+        // A damaged end of the database looks like one that was never written: the pages are whole, and older.
+        let newest = leaves.iter().filter_map(|(key, _)| group_of(key)).max().unwrap_or(GroupSeq(0));
+        if newest < durable {
+            let file = pages.path().display();
+            damage.push(format!("{file}: it ends at group {newest}, but group {durable} was durable"));
+        }
+        self.all_pages = damage.is_empty();
+        let mut split = Split::default();
+        self.leaf(leaves, values, &mut split);
         for (key, value) in split.whole() {
-            match <[u8; 8]>::try_from(key.as_slice()) {
-                Ok(seq) => self.group(u64::from_be_bytes(seq), value, pages.path()),
-                Err(_) => self.shelf_value(key, value),
+            match group_of(&key) {
+                Some(seq) => self.group(seq.0, value, pages.path()),
+                None => self.shelf_value(key, value),
             }
         }
         Ok(())
@@ -200,7 +225,7 @@ impl Found {
     /// What an entry of a shelf says, if it proves itself.
     fn shelf_value(&mut self, key: Vec<u8>, value: Vec<u8>) {
         if key[0] == Shelf::Archive as u8 {
-            self.sealed_segment(key[0], &key[1..], &value);
+            self.sealed_segment(key[0], &key[1..], &value, true);
         } else if let Some((stored, content)) = value.split_at_checked(4)
             && stored == crc_of(&self.instance, key[0], &key[1..], content).to_be_bytes()
         {
@@ -240,6 +265,11 @@ impl Split {
             Some((key, value))
         })
     }
+}
+
+/// The group that an entry of the log is; keys of eight bytes are those of groups.
+fn group_of(key: &[u8]) -> Option<GroupSeq> {
+    key.try_into().ok().map(|seq| GroupSeq(u64::from_be_bytes(seq)))
 }
 
 /// A number of so many bytes that ends before `end`.

@@ -3,6 +3,7 @@
 //! 1. `find` looks at every byte of every file for groups, archive segments and index entries that prove themselves by
 //!    their CRC, wherever they lie: most groups are in the database twice or more.
 //! 2. `chain` picks, from the tail anchor down, the groups that continue each other, and says which are lost.
+//!    `archive` picks the segments, by the sum that the log recorded.
 //! 3. `runs` puts the turns of each run together. One of which a turn is lost, or may be, keeps what comes before it and
 //!    is held in the new directory, with the reason; every other run is there to its last turn.
 //! 4. `write` makes the new directory: an instance of its own, with its own chain.
@@ -10,6 +11,7 @@
 //! Invariant: no run comes back with less history than it had unless it is held, and the source stays as it is. What
 //! cannot be helped is said: a run of which nothing at all is left can only be counted.
 
+mod archive;
 mod chain;
 mod find;
 mod runs;
@@ -97,17 +99,33 @@ fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
         }
     };
     let anchor = anchor.map_err(|why| damage.push(why.to_string())).ok();
-    let found = find::find(from, owner, &mut damage)?;
+    let found = find::find(from, owner, anchor.map_or(GroupSeq(0), |anchor| anchor.last), &mut damage)?;
     if let Err(why) = look::check_conf(&from.sled().join("conf")) {
         damage.push(why.to_string());
     }
     let chosen = chain::choose(&found, anchor);
     let mut saved = runs::put_together(&found, &chosen, from);
+    if !saved.archive_adds_up {
+        let db = from.sled().join("db");
+        damage.push(format!("{}: the archived turns do not add up to what the log recorded", db.display()));
+    }
+    // What was found whole elsewhere is damage all the same.
+    if damage.is_empty()
+        && let Some(why) = why_refused(from)
+    {
+        damage.push(why.to_string());
+    }
     saved.hold_before(&from.read_held().unwrap_or_else(|why| {
         damage.push(why.to_string());
         Vec::new()
     }));
     Ok(Analysed { chosen, saved, damage })
+}
+
+/// Why nobody opens the directory.
+fn why_refused(dir: &DataDir) -> Option<StorageError> {
+    let format = dir.identify().transpose()?;
+    format.and_then(|format| look::look(dir, format)).err()
 }
 
 fn save(from: &DataDir, target: &Path, instance: Option<[u8; 16]>) -> Result<SalvageReport, StorageError> {

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use super::archive::Archive;
 use super::chain::Chosen;
 use super::find::Found;
 use crate::log::Shelf;
@@ -26,6 +27,8 @@ pub(super) struct Saved {
     pub(super) runs: BTreeMap<RunId, SavedRun>,
     /// Known by name only.
     pub(super) nothing_left: BTreeSet<RunId>,
+    /// No segment is missing, and none too many.
+    pub(super) archive_adds_up: bool,
 }
 
 #[derive(Default)]
@@ -43,8 +46,9 @@ pub(super) struct SavedRun {
 
 pub(super) fn put_together(found: &Found, chosen: &Chosen, dir: &DataDir) -> Saved {
     let mut saved = Saved::default();
-    let deleted: BTreeSet<RunId> = chosen.deleted.iter().copied().chain(removed(found)).collect();
-    saved.archive(found, chosen, &deleted);
+    let mut deleted: BTreeSet<RunId> = chosen.deleted.iter().copied().chain(removed(found)).collect();
+    let archive = Archive::of(found, chosen, &mut deleted);
+    saved.archive(&archive);
     for (seq, group) in chosen.groups.range(chosen.through.0 + 1..) {
         for (_, record) in group.records(Path::new("")).unwrap_or_default() {
             if let Record::Turn(turn) = record
@@ -55,7 +59,14 @@ pub(super) fn put_together(found: &Found, chosen: &Chosen, dir: &DataDir) -> Sav
         }
     }
     let index = Index::of(found, chosen);
-    saved.compare(&index, found.all_pages);
+    // Where the archive and the log are known to be all there is, the index has nothing to add.
+    let is_proven = archive.adds_up && chosen.lost.is_empty();
+    saved.compare(&index, found.all_pages || is_proven);
+    saved.archive_adds_up = archive.adds_up;
+    // An index that is true of the last group knows every run.
+    if !archive.adds_up && !(index.is_whole && index.at >= chosen.last) {
+        saved.hold_archived();
+    }
     saved.hold_for_lost_groups(found, chosen, &index);
     saved.check_blobs(dir);
     saved.runs.retain(|run, state| {
@@ -100,7 +111,27 @@ impl Index {
         }
         index.at = meta.at;
         index.is_whole = meta.complete && sums == [(meta.open_hash, meta.open), (meta.closed_hash, meta.closed)];
+        if index.is_whole {
+            index.go_on(chosen);
+        }
         index
+    }
+
+    /// Takes up what happened since, as far as every group is there.
+    fn go_on(&mut self, chosen: &Chosen) {
+        while let Some(group) = [&chosen.trimmed, &chosen.groups].iter().find_map(|all| all.get(&self.at.next().0)) {
+            for (_, record) in group.records(Path::new("")).unwrap_or_default() {
+                match record {
+                    Record::Turn(turn) => {
+                        let reach = self.runs.entry(turn.run).or_insert((EventId(1), 0));
+                        *reach = (turn.next_event(), reach.1 + 1);
+                    }
+                    Record::Deleted(deleted) => self.runs.retain(|run, _| !deleted.runs.contains(run)),
+                    Record::Trimmed(_) => {}
+                }
+            }
+            self.at = self.at.next();
+        }
     }
 }
 
@@ -114,14 +145,8 @@ impl Saved {
         }
     }
 
-    fn archive(&mut self, found: &Found, chosen: &Chosen, deleted: &BTreeSet<RunId>) {
-        for candidates in found.segments.values() {
-            // Copies of one segment that a trim began again: the longer holds all of the shorter.
-            let counts = candidates.iter().filter(|segment| segment.through <= chosen.through);
-            let Some(segment) = counts.max_by_key(|segment| segment.turns) else { continue };
-            if deleted.contains(&segment.run) {
-                continue;
-            }
+    fn archive(&mut self, archive: &Archive<'_>) {
+        for segment in &archive.segments {
             let run = self.runs.entry(segment.run).or_default();
             if segment.first_ordinal + segment.turns <= run.turns {
                 continue;
@@ -133,7 +158,7 @@ impl Saved {
             for (_, mut turn) in segment.turns(Path::new("")).unwrap_or_default() {
                 run.push(segment.through, &mut turn);
             }
-            run.archived.push(segment.clone());
+            run.archived.push((*segment).clone());
         }
     }
 
@@ -174,6 +199,13 @@ impl Saved {
         for (run, state) in self.runs.iter_mut().filter(|(run, state)| !all_pages && doubtful(run, state)) {
             let why = format!("what is left of the index does not know run {run}: it may have been deleted");
             state.hold(why);
+        }
+    }
+
+    /// Runs of which all lies in an archive that does not add up.
+    fn hold_archived(&mut self) {
+        for state in self.runs.values_mut().filter(|state| state.in_log == 0) {
+            state.hold("the archive is not what the log recorded: this run may have been deleted, or may go on".into());
         }
     }
 

@@ -37,12 +37,15 @@ fn compare(scene: &Scene, dir: &Path) -> Result<(u64, u64), String> {
 fn a_damaged_directory_is_isolated_in_place() {
     let scene = scene();
     let (mut refused, mut whole, mut less, mut wrong) = (0, 0, 0, Vec::new());
-    for seed in 1..=60_u64 {
+    // How many damages matter depends on what lies where by chance.
+    for seed in 1..=600_u64 {
+        if refused == 8 {
+            break;
+        }
         let mut dice = Dice(seed * 0x9e37_79b9 + 7);
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("data");
-        // Of a killed directory salvage may tell too little: see its tests.
-        copy_dir(&scene.closed, &dir);
+        copy_dir(if seed.is_multiple_of(2) { &scene.closed } else { &scene.killed }, &dir);
         let (_, what) = mutate(&dir, &scene, &mut dice);
         if what.contains("cut to") || open(&dir).is_ok() {
             continue;
@@ -60,17 +63,15 @@ fn a_damaged_directory_is_isolated_in_place() {
             let kept = std::fs::read(aside.join(name)).or_else(|_| std::fs::read(dir.join(name)));
             assert_eq!(kept.unwrap(), *content, "seed {seed}, {what}: {} is not what it was", name.display());
         }
-        let said = !report.damage.is_empty() || !report.groups_lost.is_empty();
         match compare(&scene, &dir) {
-            // Where everything could be read around the damage, there is nothing to say.
-            Ok((_, some)) if some > 0 && !said => wrong.push(format!("seed {seed}, {what}: nothing is said")),
             Ok((all, some)) => (whole, less) = (whole + all, less + some),
             Err(why) => wrong.push(format!("seed {seed}, {what}: {why}")),
         }
+        assert!(!report.damage.is_empty() || !report.groups_lost.is_empty(), "seed {seed}, {what}: nothing is said");
     }
     println!("{refused} damages isolated: {whole} runs whole, {less} held or lost");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(refused >= 1 && whole > less * 10, "{refused} refused, {whole} whole, {less} not");
+    assert!(refused == 8 && whole > less * 10, "{refused} refused, {whole} whole, {less} not");
 }
 
 /// A copy that cannot be finished changes nothing but the room that it leaves again.
