@@ -114,7 +114,6 @@ impl Client {
     /// Starts a workflow execution (engine.md E01).
     pub async fn start(&self, start: StartWorkflow) -> Result<Started, Rejection> {
         self.check_start(&start)?;
-        self.check_space()?;
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
         self.ask("start", &namespace, &workflow_id, |reply| Message::Start {
             run_id: self.shared.new_run_id(),
@@ -154,7 +153,6 @@ impl Client {
     /// Signals the open run of the workflow id, or starts one and signals it, atomically (engine.md E12).
     pub async fn signal_with_start(&self, start: StartWorkflow, signal: SignalRequest) -> Result<Started, Rejection> {
         self.check_start(&start)?;
-        self.check_space()?;
         self.check_payload(&signal.input)?;
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
         self.ask("signal-with-start", &namespace, &workflow_id, |reply| Message::Start {
@@ -174,7 +172,6 @@ impl Client {
         update: UpdateRequest,
     ) -> Result<(Started, UpdateOutcome), Rejection> {
         self.check_start(&start)?;
-        self.check_space()?;
         self.check_payload(&update.input)?;
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
         let hurry = Hurry::new(&self.shared);

@@ -14,7 +14,7 @@ use super::group::Group;
 use super::journal::Journal;
 use super::shelf::unseal;
 use super::sled::{SledLog, SledOptions};
-use super::{Anchor, Log, ScanFrom, Shelf, ShelfChange, StorageError};
+use super::{Anchor, Log, ScanFrom, Shelf, ShelfChange, StorageError, swap};
 use crate::vocabulary::GroupSeq;
 
 /// Bytes copied between two syncs.
@@ -33,12 +33,18 @@ pub struct BackupReport {
 }
 
 impl Journal {
-    /// Copies the store to a new data directory.
+    /// Copies the store to a new data directory, which is there whole or not at all.
     pub fn backup(&self, dir: &Path) -> Result<BackupReport, StorageError> {
-        if DataDir::new(dir).identify()?.is_some() {
+        let target = DataDir::new(dir);
+        if target.identify()?.is_some() {
             let detail = "it holds a store already; choose a new directory for the backup".into();
             return Err(StorageError::Taken { dir: dir.to_owned(), detail });
         }
+        swap::arrive(&target, |incoming| self.copy_to(incoming))
+    }
+
+    /// Copies the store to a directory that nobody takes for one before it is whole.
+    pub(crate) fn copy_to(&self, dir: &Path) -> Result<BackupReport, StorageError> {
         let _maintenance = self.maintenance();
         let (tail, trimmed) = {
             let writer = self.writer();

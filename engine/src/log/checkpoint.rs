@@ -217,8 +217,10 @@ impl Journal {
                 index.dirty.remove(run);
             }
         }
-        let meta = batch.write().map_err(|why| self.poison(why))?;
+        let written = batch.write().map_err(|why| self.poison(why));
         let mut index = self.index_mut();
+        // What was not written is written another time.
+        let meta = written.inspect_err(|_| index.dirty.extend(saved.iter().map(|(run, ..)| *run)))?;
         for (run, hash, chunks, cleaned) in saved {
             let Some(state) = index.get_mut(run) else { continue };
             match hash {

@@ -29,29 +29,32 @@ pub struct SpaceReport {
 /// Brings a backup back, in a new directory. The backup is read and found sound first, and stays as it is.
 pub fn restore(backup: &Path, target: &Path, options: &JournalOptions) -> Result<BackupReport, StorageError> {
     let source = sound(backup, options)?;
-    copy(&source, target, options)
+    arrive(&source, target, options)
 }
 
 /// A copy of a store without holes, in a new directory.
 pub fn compact_to(dir: &Path, target: &Path, options: &JournalOptions) -> Result<SpaceReport, StorageError> {
     let source = sound(dir, options)?;
-    copy(&source, target, options)?;
+    arrive(&source, target, options)?;
     Ok(space(tree_bytes(dir), target))
 }
 
 /// The same, and the copy takes the place of the store. What was there before is removed once the copy is in its place.
 pub fn compact(dir: &Path, options: &JournalOptions) -> Result<SpaceReport, StorageError> {
+    let data = DataDir::new(dir);
+    // A copied directory may be without its lock file. Only a store gets one.
+    drop(data.visit()?);
+    drop(data.lock()?);
     // Holds the directory until all is done.
     let source = sound(dir, options)?;
-    let data = DataDir::new(dir);
     let before = tree_bytes(dir);
     swap::clear(&data)?;
     copy(&source, &swap::incoming(&data), options).inspect_err(|_| {
         // Half a copy is of no use, and takes room.
         let _ = swap::clear(&data);
     })?;
-    let old = swap::swap(&data, "compacted")?;
-    swap::remove_tree(&old)?;
+    swap::swap(&data, "compacted")?;
+    swap::clear_compacted(&data)?;
     Ok(space(before, dir))
 }
 
@@ -70,7 +73,7 @@ pub fn collect_garbage(dir: &Path, options: &JournalOptions) -> Result<SpaceRepo
     }
     journal.close()?;
     swap::clear(&data)?;
-    let leftovers_removed = data.remove_leftovers()?;
+    let leftovers_removed = data.remove_leftovers()? + swap::clear_compacted(&data)?;
     drop(journal);
     drop(medium);
     Ok(SpaceReport { blobs_removed, leftovers_removed, ..space(before, dir) })
@@ -93,13 +96,20 @@ fn sound(dir: &Path, options: &JournalOptions) -> Result<Journal, StorageError> 
     }
 }
 
-/// Copies, and opens the copy once: it has an index then, and holds what the source holds.
-fn copy(source: &Journal, target: &Path, options: &JournalOptions) -> Result<BackupReport, StorageError> {
-    if target.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+/// Copies to a new directory, which is a store when all of it is there and was opened.
+fn arrive(source: &Journal, target: &Path, options: &JournalOptions) -> Result<BackupReport, StorageError> {
+    // What an earlier try left, that was cut short.
+    let counts = |name: &std::ffi::OsStr| name != "bosun.lock" && name != "incoming";
+    if target.read_dir().is_ok_and(|entries| entries.flatten().any(|entry| counts(&entry.file_name()))) {
         let detail = "it is not empty; choose a new directory".into();
         return Err(StorageError::Taken { dir: target.to_owned(), detail });
     }
-    let report = source.backup(target)?;
+    swap::arrive(&DataDir::new(target), |incoming| copy(source, incoming, options))
+}
+
+/// Copies, and opens the copy once: it has an index then, and holds what the source holds.
+fn copy(source: &Journal, target: &Path, options: &JournalOptions) -> Result<BackupReport, StorageError> {
+    let report = source.copy_to(target)?;
     let journal = Journal::open(Arc::new(SledLog::open(target, SledOptions::default())?), options.clone())?;
     let count = |info: &StoreInfo| (info.runs_open, info.runs_closed, info.last_group);
     let (was, is) = (source.info(), journal.info());

@@ -69,6 +69,19 @@ impl Journal {
         Ok(done)
     }
 
+    /// What gives space back and takes hardly any, for a disk that is full: deletes runs as `housekeep_until` does, and
+    /// collects blobs.
+    pub fn give_back_until(
+        &self,
+        closed_until: &dyn Fn(&Namespace) -> Option<Timestamp>,
+    ) -> Result<Housekeeping, StorageError> {
+        let mut maintenance = self.maintenance();
+        let mut done = Housekeeping::default();
+        self.retire(&mut maintenance, closed_until, &mut done)?;
+        self.collect_blobs(&mut maintenance, &mut done)?;
+        Ok(done)
+    }
+
     /// Deletes a closed run for good. `false`, and nothing is deleted, if there is no such run, it is open, or messages
     /// that it sent at its end have not arrived. Durable on return.
     pub fn delete_run(&self, run: RunId) -> Result<bool, StorageError> {
@@ -201,7 +214,7 @@ impl Journal {
         writer.check()?;
         let tail = writer.tail();
         let swept = self.medium.change_shelves(&[]).and_then(|()| self.medium.sync(tail));
-        swept.map_err(|why| writer.poison(why))
+        swept.map_err(|why| writer.poison_unless_no_room(why))
     }
 
     /// Removes a blob if no run refers to it. Holds the writer, so that no commit is about to.
@@ -222,7 +235,7 @@ impl Journal {
             }
         }
         if !stale.is_empty() {
-            medium.change_shelves(&stale).map_err(|why| writer.poison(why))?;
+            medium.change_shelves(&stale).map_err(|why| writer.poison_unless_no_room(why))?;
         }
         if used {
             return Ok(false);

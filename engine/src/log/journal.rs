@@ -115,7 +115,7 @@ impl Writer {
         why
     }
     /// The same, but for want of room: then nothing was written.
-    fn poison_unless_no_room(&mut self, why: StorageError) -> StorageError {
+    pub(crate) fn poison_unless_no_room(&mut self, why: StorageError) -> StorageError {
         if why.is_no_room() { why } else { self.poison(why) }
     }
     pub(crate) fn tail(&self) -> Anchor {
@@ -191,7 +191,11 @@ impl Journal {
 
     /// Persists the index, makes the anchor durable. The journal can be dropped afterwards.
     pub fn close(&self) -> Result<(), StorageError> {
-        self.checkpoint()?;
+        match self.checkpoint() {
+            // The next open takes up what it lacks; every group is there.
+            Err(why) if why.is_no_room() => tracing::warn!(%why, "the disk is full: there is no last checkpoint"),
+            done => done?,
+        }
         let mut writer = self.writer();
         writer.check()?;
         let tail = writer.tail();
@@ -331,9 +335,9 @@ impl Journal {
     pub(crate) fn maintenance(&self) -> MutexGuard<'_, Maintenance> {
         self.maintenance.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Notes the failure of a write outside `commit`.
+    /// Notes the failure of a write outside `commit`; for want of room nothing was written, and none has failed.
     pub(crate) fn poison(&self, why: StorageError) -> StorageError {
-        self.writer().poison(why)
+        self.writer().poison_unless_no_room(why)
     }
     pub(crate) fn removed(&self, run: RunId) -> Option<Removed> {
         self.index().removed.get(&run).cloned()

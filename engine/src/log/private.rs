@@ -12,6 +12,29 @@ use std::time::{Duration, Instant};
 
 /// Bits of a mode that are others' business.
 const OTHERS: u32 = 0o077;
+/// What a worker makes in its directory: these names, and those with something behind a dot or a dash.
+const OWN: [&str; 20] = [
+    "anchor",
+    "bosun",
+    "compacted",
+    "damaged",
+    "groups",
+    "held",
+    "incoming",
+    "log",
+    "marks",
+    "payloads",
+    "quarantine",
+    "reserve",
+    "seen-time",
+    "store",
+    "swapping",
+    "token",
+    "tokens",
+    "values",
+    "wal",
+    "worker",
+];
 /// How long a file handle is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -57,12 +80,29 @@ pub(crate) fn tighten(root: &Path, log: &Path) {
     let is_open = fs::metadata(root).is_ok_and(|found| found.permissions().mode() & OTHERS != 0);
     let tightened = match is_open {
         // The root last: its mode then says that everything below was seen to.
-        true => tighten_tree(root),
+        true => tighten_store(root).and_then(|()| close_to_others(root)),
         false => tighten_tree(log),
     };
     if let Err(why) = tightened {
         tracing::warn!(%why, directory = %root.display(), "others may read what is stored: the mode cannot be changed");
     }
+}
+
+/// What of a directory is the store's; the rest is its owner's business.
+fn tighten_store(root: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(root)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let ours = |own: &&str| {
+            let rest = name.strip_prefix(*own);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
+        };
+        if OWN.iter().any(|own| ours(&own)) {
+            tighten_tree(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn tighten_tree(path: &Path) -> io::Result<()> {
@@ -80,7 +120,11 @@ fn tighten_tree(path: &Path) -> io::Result<()> {
             tighten_tree(&entry?.path())?;
         }
     }
-    let mode = found.permissions().mode();
+    close_to_others(path)
+}
+
+fn close_to_others(path: &Path) -> io::Result<()> {
+    let mode = fs::metadata(path)?.permissions().mode();
     if mode & OTHERS == 0 { Ok(()) } else { fs::set_permissions(path, Permissions::from_mode(mode & 0o7700)) }
 }
 
@@ -98,14 +142,18 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let root = home.path().join("data");
         let (log, file) = (root.join("log"), root.join("log/db"));
+        let [tool, token, theirs] = ["log/tool", "tokens.json", "notes.txt"].map(|name| root.join(name));
         fs::create_dir_all(&log).unwrap();
-        fs::write(&file, "x").unwrap();
-        fs::write(root.join("tool"), "x").unwrap();
-        for (path, open) in [(&root, 0o755), (&log, 0o775), (&file, 0o644), (&root.join("tool"), 0o755)] {
+        let open = [(&root, 0o755), (&log, 0o775), (&file, 0o644), (&tool, 0o755), (&token, 0o644), (&theirs, 0o644)];
+        for (path, open) in open {
+            if !path.exists() {
+                fs::write(path, "x").unwrap();
+            }
             fs::set_permissions(path, Permissions::from_mode(open)).unwrap();
         }
         tighten(&root, &log);
-        assert_eq!([&root, &log, &file, &root.join("tool")].map(|path| mode(path)), [0o700, 0o700, 0o600, 0o700]);
+        let modes = open.map(|(path, _)| mode(path));
+        assert_eq!(modes, [0o700, 0o700, 0o600, 0o700, 0o600, 0o644], "what is not the store's stays as it is");
         // What sled makes later in a root that is closed.
         fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
         tighten(&root, &log);

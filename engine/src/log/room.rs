@@ -45,6 +45,8 @@ struct State {
     allocated: u64,
     looked: Option<Instant>,
     low: bool,
+    /// Blocks were refused. A quota is told by nothing else.
+    starved: bool,
     /// The reserve is there; nobody has said so yet at first.
     reserved: bool,
 }
@@ -98,12 +100,23 @@ impl Room {
         let allocate = || fallocate(file, FallocateFlags::KEEP_SIZE, at, bytes);
         match allocate() {
             Err(Errno::NOSPC | Errno::DQUOT) => {
-                state.low = true;
+                (state.low, state.starved) = (true, true);
                 self.release(state) && !matches!(allocate(), Err(Errno::NOSPC | Errno::DQUOT))
             }
             // Where this is not to be had, the write itself says what it lacks.
-            Ok(()) | Err(_) => true,
+            Ok(()) | Err(_) => {
+                state.starved = false;
+                true
+            }
         }
+    }
+
+    /// Whether blocks are still refused, by asking for those of the reserve.
+    fn is_starved(&self, bytes: u64) -> bool {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false).mode(0o600);
+        let Ok(file) = private::open(&self.reserve, options) else { return true };
+        matches!(fallocate(&file, FallocateFlags::empty(), 0, bytes), Err(Errno::NOSPC | Errno::DQUOT))
     }
 
     /// Room for the bytes that are about to be written at a place of a file.
@@ -150,7 +163,9 @@ impl Room {
         let water = low_water(all);
         // Some way above the mark, so that it does not go to and fro.
         let enough = if state.low { 2 * water } else { water };
-        let was_low = std::mem::replace(&mut state.low, free < enough);
+        state.starved = state.starved && self.is_starved(water);
+        let is_low = free < enough || state.starved;
+        let was_low = std::mem::replace(&mut state.low, is_low);
         if !state.low && !state.reserved {
             state.reserved = free >= 3 * water && self.reserve(water);
         }

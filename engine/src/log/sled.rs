@@ -699,7 +699,14 @@ impl Log for SledLog {
             let length = self.values.length_of(place.file).unwrap_or(0);
             sweep.replaced(place, length, now);
         }
-        self.file_work(|| self.sweep_values(&mut sweep))
+        match self.file_work(|| self.sweep_values(&mut sweep)) {
+            // The changes stand; the sweep comes another time.
+            Err(why) if why.is_no_room() => {
+                tracing::warn!(%why, "files of values are not swept");
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     fn shelf_get(&self, shelf: Shelf, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {

@@ -48,6 +48,41 @@ pub(crate) fn remove_tree(path: &Path) -> Result<(), StorageError> {
     }
 }
 
+/// Makes a store in a directory that holds none. One that a crash cuts short is no store, and may be begun again.
+pub(crate) fn arrive<T>(dir: &DataDir, make: impl FnOnce(&Path) -> Result<T, StorageError>) -> Result<T, StorageError> {
+    let was_there = dir.root.exists();
+    let lock = dir.lock()?;
+    clear(dir)?;
+    let made = make(&incoming(dir)).and_then(|made| swap(dir, "nothing").map(|nothing| (made, nothing)));
+    match made {
+        Ok((made, nothing)) => {
+            fs::remove_dir(&nothing).map_err(|why| StorageError::io("remove", &nothing, &why))?;
+            Ok(made)
+        }
+        Err(why) => {
+            // Half a copy is of no use, and takes room; a swap that was decided is finished by the next who comes.
+            if !is_under_way(dir) {
+                let _ = clear(dir);
+                drop(lock);
+                let _ = if was_there { Ok(()) } else { remove_tree(&dir.root) };
+            }
+            Err(why)
+        }
+    }
+}
+
+/// Removes what was there before a store was made compact, which a crash may have left. The directory is held.
+pub(crate) fn clear_compacted(dir: &DataDir) -> Result<u64, StorageError> {
+    let mut removed = 0;
+    for entry in fs::read_dir(&dir.root).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("compacted-") {
+            remove_tree(&entry.path())?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
 /// Puts what is in `incoming/` in the place of what is here, which goes to a directory beside it whose name begins with
 /// `aside`. The directory is held, and the copy is whole and durable. Answers where the old one is.
 pub(crate) fn swap(dir: &DataDir, aside: &str) -> Result<PathBuf, StorageError> {

@@ -114,10 +114,10 @@ impl Quarantine {
         if look {
             return Ok(quarantine);
         }
-        if changed {
-            unless_full(quarantine.write(&quarantine.lock()))?;
+        // Until the table tells of them, the marks do.
+        if !changed || unless_full(quarantine.write(&quarantine.lock()))? {
+            unless_full(quarantine.marks.clear_found())?;
         }
-        unless_full(quarantine.marks.clear_found())?;
         Ok(quarantine)
     }
 
@@ -209,14 +209,14 @@ impl Quarantine {
     }
 }
 
-/// A full disk is no reason not to start: a death that is counted again, or not told, is the smaller harm.
-fn unless_full(written: io::Result<()>) -> io::Result<()> {
+/// A full disk is no reason not to start: a death that is counted again is the smaller harm. False: it is full.
+fn unless_full(written: io::Result<()>) -> io::Result<bool> {
     match written {
         Err(why) if matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
             tracing::warn!(%why, "the disk is full: what the worker before was doing cannot be noted");
-            Ok(())
+            Ok(false)
         }
-        done => done,
+        done => done.map(|()| true),
     }
 }
 

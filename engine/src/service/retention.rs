@@ -57,8 +57,15 @@ pub struct RetentionInfo {
     pub seen: Duration,
 }
 
+impl RetentionInfo {
+    /// What it would mean to a worker that starts on a directory which nobody holds. Only reads.
+    pub fn of_directory(directory: &Path, retention: &Retention, now: Timestamp) -> RetentionInfo {
+        SeenTime::begin(Some(directory), now).info(retention, now)
+    }
+}
+
 /// Spans of time in which a worker held the directory, in order and apart from each other.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct SeenTime {
     path: Option<PathBuf>,
     /// Of processes before this one.

@@ -31,7 +31,15 @@ enum Verdict {
 
 impl TurnThread {
     pub(super) fn start(&mut self, run_id: RunId, start: StartWorkflow, then: StartThen, reply: SharedReply<Started>) {
-        match self.verdict(run_id, &start, &then) {
+        let verdict = self.verdict(run_id, &start, &then);
+        // On a full disk nothing new is begun (engine.md G5). What runs may go on, and begin children.
+        if let Verdict::StartNew { .. } | Verdict::TerminateFirst { .. } = verdict
+            && start.parent.is_none()
+            && let Some(why) = self.shared.journal.low_on_space()
+        {
+            return self.answer(reply, Err(Rejection::StorageFull { why }));
+        }
+        match verdict {
             Verdict::StartNew { after } => self.start_new(run_id, start, (None, after), then, reply),
             Verdict::Use { run_id, newly_started } => {
                 let child =

@@ -299,17 +299,18 @@ pub(super) fn housekeep_or_fail(shared: &Shared) -> bool {
 pub(crate) fn housekeep(shared: &Shared) -> Result<crate::log::Housekeeping, StorageError> {
     let retention = &shared.options.retention;
     let now = shared.clock.now();
-    if shared.journal.low_on_space().is_some() {
+    // Others ask for it meanwhile.
+    let seen = {
+        let mut seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.note(now, false);
+        seen.clone()
+    };
+    let due = |namespace: &Namespace| seen.due(retention, retention.keep(namespace)?, now);
+    match shared.journal.low_on_space() {
         // What is left is for the runs that are under way.
-        return Ok(crate::log::Housekeeping::default());
+        Some(_) => shared.journal.give_back_until(&due),
+        None => shared.journal.housekeep_until(&due),
     }
-    shared.journal.checkpoint()?;
-    let mut seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
-    seen.note(now, false);
-    shared.journal.housekeep_until(&|namespace| {
-        let keep = retention.keep(namespace)?;
-        seen.due(retention, keep, now)
-    })
 }
 
 /// Moves a virtual clock to the next deadline whenever nothing is under way and somebody waits for time to pass.

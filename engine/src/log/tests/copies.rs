@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::damage::copy_dir;
 use super::journal::{KEEP, small};
-use super::opening::{Scene, bytes, changed, mutate, open, scene};
+use super::opening::{Scene, bytes, changed, look, mutate, open, scene};
 use super::samples::*;
 use super::story::Dice;
 use crate::log::*;
@@ -105,6 +105,26 @@ fn a_backup_is_restored() {
     assert!(!at("other").exists());
 }
 
+/// G10: a copy that a crash cuts short is no store, whatever of it is there, and may be begun again.
+#[test]
+fn a_copy_that_was_cut_short_is_no_store() {
+    let scene = scene();
+    let at = |name: &str| scene.home.path().join(name);
+    open(&scene.closed).unwrap().backup(&at("backup")).unwrap();
+    let cut = at("cut");
+    copy_dir(&at("backup"), &cut.join("incoming"));
+    std::fs::write(cut.join("bosun.lock"), "").unwrap();
+    assert!(matches!(look(&cut), Err(StorageError::NotADatabase { .. })));
+    restore(&at("backup"), &cut, &small()).unwrap();
+    assert_eq!(compare(&scene, &cut).unwrap().1, 0);
+    let parts = |dir: &Path| dir.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    assert!(!parts(&cut).iter().any(|name| name == "incoming" || name.to_string_lossy().starts_with("nothing")));
+    // Nor is anything left of one that failed.
+    std::fs::remove_file(at("backup").join("anchor")).unwrap();
+    restore(&at("backup"), &at("none"), &small()).unwrap_err();
+    assert!(!at("none").exists());
+}
+
 /// What a salvage holds is held in every copy of the directory.
 #[test]
 fn a_held_run_is_held_in_backups_and_in_what_is_salvaged_again() {
@@ -160,9 +180,11 @@ fn garbage_is_collected_and_nothing_else() {
     std::fs::write(dir.join("payloads/ab/half.new"), "x").unwrap();
     std::fs::create_dir(dir.join("incoming")).unwrap();
     std::fs::create_dir(dir.join("damaged-1")).unwrap();
+    std::fs::create_dir(dir.join("compacted-1")).unwrap();
     let done = collect_garbage(dir, &small()).unwrap();
-    assert_eq!((done.blobs_removed, done.leftovers_removed), (1, 1), "{done:?}");
+    assert_eq!((done.blobs_removed, done.leftovers_removed), (1, 2), "{done:?}");
     assert_eq!(done.set_aside.len(), 1, "what was put aside is its owner's");
+    assert!(!dir.join("compacted-1").exists(), "a store that was made compact since then");
     assert!(!dir.join("incoming").exists() && dir.join("damaged-1").exists());
     assert_eq!(compare(&scene, dir).unwrap().1, 0);
     let empty = scene.home.path().join("empty");

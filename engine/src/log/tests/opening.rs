@@ -43,7 +43,7 @@ pub(super) fn open(dir: &Path) -> Result<Journal, StorageError> {
     Journal::open(Arc::new(SledLog::open(dir, options)?), small())
 }
 
-fn look(dir: &Path) -> Result<Journal, StorageError> {
+pub(super) fn look(dir: &Path) -> Result<Journal, StorageError> {
     Journal::open(Arc::new(StoreReader::open(dir)?), small())
 }
 
