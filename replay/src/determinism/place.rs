@@ -39,40 +39,62 @@ pub(super) fn cause_of(call: Call, wire: &CStr) -> Cause {
 }
 
 /// Reads a printed stack: `  5: name` and, below it, `at file:line:column`. It begins above the wire itself; names may
-/// be short, so that only files tell what is whose.
+/// be short, so that files tell what is whose where there are any.
 fn read_stack(call: Call, wire: &str, stack: &str) -> Cause {
     let mut call = call;
     let mut above = false;
-    let mut name = "";
-    for line in stack.lines() {
-        let line = line.trim();
-        let Some(place) = line.strip_prefix("at ") else {
-            name = line.split_once(": ").map_or(name, |(_, name)| name);
-            // Libraries that were built without line tables have names only.
-            if above && call == Call::Random && name.contains("std::hash::random::") {
-                call = Call::HashSeed;
-            }
-            if above && call == Call::HashSeed && ORDERED.iter().any(|maps| is_of(name, maps)) {
+    // Whose map a seed is for is told by the first function above the standard library.
+    let mut is_told = false;
+    for Frame { name, place } in frames(stack) {
+        if !above {
+            above = place.is_some() && (name == wire || name.rsplit("::").next() == Some(wire));
+            continue;
+        }
+        let is_seed =
+            name.contains("std::hash::random::") || place.is_some_and(|at| at.contains("/std/src/hash/random.rs"));
+        if call == Call::Random && is_seed {
+            call = Call::HashSeed;
+        } else if call == Call::HashSeed && !is_told && !is_std(name, place) {
+            is_told = true;
+            // The order of these maps is the order of insertion; serde_json's objects are made of them.
+            let is_ordered = match place {
+                Some(place) => place.contains("/indexmap-") || place.contains("/serde_json-"),
+                // Libraries that were built without line tables have names only.
+                None => ORDERED.iter().any(|maps| is_of(name, maps)),
+            };
+            if is_ordered {
                 return None;
             }
-            continue;
-        };
-        if !above {
-            above = name == wire || name.rsplit("::").next() == Some(wire);
-            continue;
         }
-        if call == Call::Random && place.contains("/std/src/hash/random.rs") {
-            call = Call::HashSeed;
-        }
-        // The order of these maps is the order of insertion; serde_json's objects are made of them.
-        if call == Call::HashSeed && place.contains("/indexmap-") {
-            return None;
-        }
-        if !LIBRARIES.iter().any(|part| place.contains(part)) {
+        if let Some(place) = place.filter(|place| !LIBRARIES.iter().any(|part| place.contains(part))) {
             return Some((call, Some(place.to_owned())));
         }
     }
     Some((call, None))
+}
+
+struct Frame<'a> {
+    name: &'a str,
+    place: Option<&'a str>,
+}
+
+fn frames(stack: &str) -> Vec<Frame<'_>> {
+    let mut frames: Vec<Frame<'_>> = Vec::new();
+    for line in stack.lines().map(str::trim) {
+        match (line.strip_prefix("at "), frames.last_mut()) {
+            (Some(place), Some(last)) => last.place = Some(place),
+            _ => frames.extend(line.split_once(": ").map(|(_, name)| Frame { name, place: None })),
+        }
+    }
+    frames
+}
+
+/// Whether a function is the standard library's, or of the maps that it is made of.
+fn is_std(name: &str, place: Option<&str>) -> bool {
+    match place {
+        Some(place) => ["/rustc/", "/rustlib/", "/hashbrown-"].iter().any(|part| place.contains(part)),
+        None => ["std", "core", "alloc", "hashbrown"].iter().any(|library| is_of(name, library)),
+    }
 }
 
 /// Functions that make no maps but those in the order of insertion.
@@ -119,7 +141,12 @@ mod tests {
         let seed = "  2: <std::hash::random::RandomState>::new\n";
         assert_eq!(read(seed), Some((Call::HashSeed, place.clone())));
         let of_mine = format!("{seed}  3: <mine::Map<indexmap::Key> as Default>::default\n");
-        assert_eq!(read(&of_mine), Some((Call::HashSeed, place)));
+        assert_eq!(read(&of_mine), Some((Call::HashSeed, place.clone())));
+        // A hash map that serde makes is read out of a value with ordered maps.
+        let between = "  3: <std::collections::hash::map::HashMap<K, V> as core::default::Default>::default\n  \
+                       4: <serde_core::de::impls::MapVisitor<K, V> as serde_core::de::Visitor>::visit_map\n  \
+                       5: serde_json::value::de::visit_object\n";
+        assert_eq!(read(&format!("{seed}{between}")), Some((Call::HashSeed, place)));
         for name in [
             "<indexmap::map::IndexMap<K, V> as core::default::Default>::default",
             "indexmap[0f]::map::new",
