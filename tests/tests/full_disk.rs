@@ -97,6 +97,8 @@ fn fill_up(fills: u32, by_itself: bool) {
         std::thread::sleep(Duration::from_millis(300));
         disk.fill().unwrap();
         until_nothing_more_is_acknowledged(&ledger, &mut worker);
+        let waited = load.slowest_request();
+        assert!(waited < REQUEST_MAX, "a request took {waited:?} on a full disk");
         if by_itself {
             refuses_and_reads(&http, &ledger, &format!("refused-{fill}"));
         }

@@ -36,11 +36,17 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 fn canceled(data: &Path, query: &str) -> Vec<String> {
+    let all = listed(data, query).into_iter();
+    all.filter(|(_, status)| status == "Canceled").map(|(id, _)| id).collect()
+}
+
+/// Workflow ids with their status.
+fn listed(data: &Path, query: &str) -> Vec<(String, String)> {
     let told = run(data, &["list", "--query", query, "-o", "json"]);
     let told: Value = serde_json::from_slice(&told.stdout).unwrap_or_default();
-    let rows = told["workflows"].as_array().cloned().unwrap_or_default();
-    let ended = rows.iter().filter(|row| row["status"] == "Canceled");
-    ended.map(|row| row["workflow_id"].as_str().unwrap_or_default().to_owned()).collect()
+    let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+    let rows = told["workflows"].as_array().into_iter().flatten();
+    rows.map(|row| (text(row, "workflow_id"), text(row, "status"))).collect()
 }
 
 /// Everything that reads a history reads this one.
@@ -120,6 +126,14 @@ fn a_run_that_ends_as_canceled_by_itself_can_be_read() {
         until(id, || !canceled(&data, &format!("WorkflowId = '{id}'")).is_empty());
         is_read(&data, id, dir.path(), true);
     }
+    // A child that is told itself, while its parent goes on, asks nobody.
+    run(&data, &["run", &parent, "-w", "over", "--timeout", "1s"]);
+    let told = "ParentWorkflowId = 'over' AND WorkflowType = 'supervisor'";
+    until("another child", || did(&data, &["count", "--query", told]).trim() == "1");
+    let child = listed(&data, told).remove(0).0;
+    did(&data, &["signal", &child, "cancel_v1", "reason=enough"]);
+    until("its end", || canceled(&data, told) == [child.clone()]);
+    is_read(&data, &child, dir.path(), true);
     until("the child", || canceled(&data, below).len() == 1);
     until("its parent", || !canceled(&data, "WorkflowId = 'above'").is_empty());
     // The child may hear of its parent's end by a request as well.

@@ -53,6 +53,17 @@ fn held(data: &Path, id: &str) -> Option<String> {
     find(&described(data, id)?)
 }
 
+fn run_of(told: &Value) -> Option<String> {
+    match told {
+        Value::Object(map) => match map.get("run_id") {
+            Some(Value::String(id)) => Some(id.clone()),
+            _ => map.values().find_map(run_of),
+        },
+        Value::Array(all) => all.iter().find_map(run_of),
+        _ => None,
+    }
+}
+
 fn worker() -> Program {
     // 10 GiB are not to be had, so that the machine of the test is safe.
     let limited = ["sh", "-c", "ulimit -v 6291456; exec \"$@\"", "sh"];
@@ -105,10 +116,12 @@ fn survive(workflow: &str, kind: &str, data: &Path) -> (usize, String) {
     process.kill().unwrap();
     process = WorkerProcess::start(&program, data, PATIENCE).unwrap().0;
     assert!(process.wait(Duration::from_millis(500)).unwrap().is_none(), "{kind}: a boot died of what is held");
+    let held_run = described(data, "bad").and_then(|told| run_of(&told)).expect("describe names the run");
     done(data, &["terminate", "bad", "--yes"]);
     done(data, &["delete", "bad", "--yes"]);
     // A run of that id may have ended before this one was held; it stays.
     assert_eq!(held(data, "bad"), None);
+    assert!(!done(data, &["list", "-o", "json"]).contains(&held_run), "{kind}: the held run was deleted");
     (deaths, why)
 }
 

@@ -14,12 +14,14 @@ use crate::embedded::open_error;
 
 /// The file that makes a directory a store.
 const FORMAT_FILE: &str = "bosun.format";
+/// In which a new copy of a store notes that it takes its place.
+const SWAP_FILE: &str = "swapping";
 /// As many rows as an engine gives.
 const PAGE_MAX: usize = 1_000;
 
 /// Whether a directory is a store, or was left while it was being made one.
 pub(crate) fn is_store(data: &Path) -> bool {
-    data.join(FORMAT_FILE).exists()
+    data.join(FORMAT_FILE).exists() || data.join(SWAP_FILE).exists()
 }
 
 #[derive(Clone)]

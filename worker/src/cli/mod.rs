@@ -50,7 +50,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bosun_engine::{DEFAULT_NAMESPACE, ListRequest, Namespace, Retention};
+use bosun_engine::{DEFAULT_NAMESPACE, ListRequest, Namespace, RetentionInfo};
 use clap::{CommandFactory, FromArgMatches};
 use serde_json::json;
 
@@ -164,7 +164,9 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Noun::Demo(args) => return demo::demo(screen, &global, args).await,
         Noun::Store(verb) => match store::without_an_engine(screen, &global.data, &*program.opener, verb).await {
             Ok(ended) => return ended,
-            Err(verb) => Verb::Store(verb, loaded.config.guards().store.retention),
+            Err(verb) => {
+                Verb::Store(verb, Box::new(store::retention(&global.data, &loaded.config.guards().store.retention)))
+            }
         },
     };
     if let Verb::Workflow(WorkflowVerb::Run(args)) = &verb {
@@ -296,7 +298,8 @@ enum Verb {
     Budget(budget::BudgetVerb),
     Llm(llm::LlmVerb),
     /// With how long closed runs are kept, by the configuration.
-    Store(store::StoreVerb, Retention),
+    /// With what a worker that starts there would keep and delete.
+    Store(store::StoreVerb, Box<RetentionInfo>),
 }
 
 impl Verb {

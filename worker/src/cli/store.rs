@@ -114,7 +114,12 @@ pub(super) async fn verify_damaged(
     Ok(Exit::HistoryUnreadable)
 }
 
-pub(super) async fn store(cx: &mut Context, verb: StoreVerb, configured: Retention) -> Result<Exit, CliError> {
+/// What a worker that starts on a store which nobody holds would delete.
+pub(super) fn retention(data: &Path, configured: &Retention) -> RetentionInfo {
+    RetentionInfo::of_directory(data, configured, super::time_format::now())
+}
+
+pub(super) async fn store(cx: &mut Context, verb: StoreVerb, alone: Box<RetentionInfo>) -> Result<Exit, CliError> {
     match verb {
         StoreVerb::Verify => {
             let report = cx.backend.verify().await?;
@@ -124,9 +129,7 @@ pub(super) async fn store(cx: &mut Context, verb: StoreVerb, configured: Retenti
         StoreVerb::Info => {
             let mut info = cx.backend.store_info().await?;
             if !cx.attached {
-                // Nobody holds the store: this is what a worker that starts here would do.
-                let now = RetentionInfo { retention: configured, ..RetentionInfo::default() };
-                info["retention"] = retention_json(&now);
+                info["retention"] = retention_json(&alone);
             }
             print(&mut cx.screen, "store.info", &info);
             Ok(Exit::Ok)

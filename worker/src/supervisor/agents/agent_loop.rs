@@ -243,6 +243,17 @@ impl AgentLoop {
         Ok(())
     }
 
+    /// Nobody answered the question of an agent in time: its session fails. `false`: no agent asked under this key.
+    pub fn unanswered(&mut self, key: &str, why: &str, out: &mut Outbox) -> bool {
+        let Some(Wait::Question { session }) = self.waits.get(key) else { return false };
+        let session = *session;
+        self.waits.remove(key);
+        self.humans.remove(key);
+        self.ended(session, Err(why.to_owned()), out);
+        self.keep_time(out);
+        true
+    }
+
     fn person_answered(&mut self, key: &str, answer: &HumanAnswer, out: &mut Outbox) {
         match self.waits.remove(key) {
             Some(Wait::Approval { session, index }) => self.tool_decided(session, index, answer, out),

@@ -197,6 +197,10 @@ impl AgentLoop {
             Ok(value) => AgentAnswer::decode(value, &prefix, |to| self.handoff_tool(to)).map_err(|why| why.to_string()),
             Err(failure) => Err(failure.message),
         };
+        let answer = answer.and_then(|answer| match answer.interrupt.is_some() && !answer.tool_calls.is_empty() {
+            true => Err(format!("the answer of {agent} both asks a person and calls tools: it may do one of the two")),
+            false => Ok(answer),
+        });
         let answer = match answer {
             Ok(answer) => answer,
             Err(why) => {
@@ -212,14 +216,15 @@ impl AgentLoop {
             json!({"session": id, "agent": agent, "model": answer.model, "tokens": answer.tokens, "tool_calls": calls}),
         );
         match answer.interrupt.clone() {
-            Some(payload) => self.asks_a_person(seq, &agent, payload),
+            Some(payload) => self.asks_a_person(seq, &agent, payload, answer.context_variables),
             None => self.said(seq, &agent, answer, out),
         }
     }
 
     /// LGI-01: the agent stops and asks; it goes on with the answer as what the user says.
-    fn asks_a_person(&mut self, seq: u32, agent: &str, payload: Value) {
+    fn asks_a_person(&mut self, seq: u32, agent: &str, payload: Value, variables: Variables) {
         let Some(session) = self.sessions.get_mut(&seq) else { return };
+        session.variables.extend(variables);
         let question = ["question", "message"].iter().find_map(|key| payload.get(*key)?.as_str().map(str::to_owned));
         let question = question.unwrap_or_else(|| text_of(&payload));
         let key = format!("{}/{}/ask/{}", self.name, session.place(), session.steps_total);

@@ -292,6 +292,14 @@ impl Carrier {
         }
     }
 
+    /// Nobody answered in time. `false`: whoever asked takes the word for an answer.
+    pub(super) fn unanswered(&mut self, key: &str, why: &str, out: &mut Outbox) -> bool {
+        match self {
+            Carrier::Agents(agents) => agents.unanswered(key, why, out),
+            Carrier::Graph(_) | Carrier::Chat(_) => false,
+        }
+    }
+
     pub(super) fn process_query(&self, name: &str, value: &Value) -> Result<Value, String> {
         let Carrier::Agents(agents) = self else { return Ok(json!([])) };
         let id = value.get("process_id").unwrap_or(value).as_str().unwrap_or_default();

@@ -256,8 +256,13 @@ impl SupervisorRun {
     }
 
     fn human_for_carrier(&mut self, resumed: &Resumed, out: &mut Outbox) {
-        let answer = resumed.outcome.clone().unwrap_or_else(|why| json!(why.to_string()));
         let task = resumed.task.clone();
+        if let Err(why) = &resumed.outcome
+            && self.carrier.unanswered(task.as_str(), &why.to_string(), out)
+        {
+            return self.parts.interrupts.task_ended(&task, out);
+        }
+        let answer = resumed.outcome.clone().unwrap_or_else(|why| json!(why.to_string()));
         if let Err(why) = self.carrier.human(task.as_str(), &answer, out) {
             refuse(INTERRUPT_RESUME, &why, out);
         }
