@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bosun_engine::log::{Journal, JournalOptions, SledLog, SledOptions};
+use bosun_engine::log::{Journal, JournalOptions, DiskLog, SledOptions};
 use bosun_engine::*;
 
 const ROUNDS: usize = 7;
@@ -32,7 +32,7 @@ fn main() {
 }
 
 fn open(dir: &Path) -> Journal {
-    let medium = SledLog::open(dir, SledOptions::default()).expect("the log opens");
+    let medium = DiskLog::open(dir, SledOptions::default()).expect("the log opens");
     Journal::open(Arc::new(medium), JournalOptions::default()).expect("the journal opens")
 }
 
@@ -144,7 +144,7 @@ fn opening(mib: u64) {
     let options = JournalOptions { log_keep_bytes: u64::MAX, ..JournalOptions::default() };
     let open = || {
         let begun = Instant::now();
-        let medium = SledLog::open(&dir, SledOptions::default()).expect("the log opens");
+        let medium = DiskLog::open(&dir, SledOptions::default()).expect("the log opens");
         let medium_open = begun.elapsed();
         let journal = Journal::open(Arc::new(medium), options.clone()).expect("the journal opens");
         (journal, medium_open, begun.elapsed())

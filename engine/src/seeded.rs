@@ -45,6 +45,14 @@ pub enum Bug {
     AttemptsResetOnReplay,
     /// Values beside the database are named by it and never synced. `log/values.rs`
     ValueNotSynced,
+    /// A group that was written ahead counts as durable before its sync. `log/wal/segments.rs`
+    AckBeforeJournalSync,
+    /// What was fed to the database counts as durable before its sync, and its place is used again. `log/wal/front.rs`
+    TrimBeforeSledSync,
+    /// The start after a crash leaves out the newest group that was written ahead. `log/wal/segments.rs`
+    ReplaySkipsLastJournalGroup,
+    /// A record that was written ahead and torn passes for a whole one. `log/wal/segments.rs`
+    JournalChecksumNotChecked,
 }
 
 /// Whether this bug is to be made.
@@ -96,7 +104,7 @@ mod chosen {
 
     impl Bug {
         /// In the order of the requirements, and then what they could not know of.
-        pub const ALL: [Bug; 16] = [
+        pub const ALL: [Bug; 20] = [
             Bug::AckBeforeFsync,
             Bug::FsyncWrongFile,
             Bug::SkipDirFsync,
@@ -113,6 +121,10 @@ mod chosen {
             Bug::HostNotChecked,
             Bug::AttemptsResetOnReplay,
             Bug::ValueNotSynced,
+            Bug::AckBeforeJournalSync,
+            Bug::TrimBeforeSledSync,
+            Bug::ReplaySkipsLastJournalGroup,
+            Bug::JournalChecksumNotChecked,
         ];
 
         /// What the variable calls it.
@@ -134,6 +146,10 @@ mod chosen {
                 Bug::HostNotChecked => "host-not-checked",
                 Bug::AttemptsResetOnReplay => "attempts-reset-on-replay",
                 Bug::ValueNotSynced => "value-not-synced",
+                Bug::AckBeforeJournalSync => "ack-before-journal-sync",
+                Bug::TrimBeforeSledSync => "trim-before-sled-sync",
+                Bug::ReplaySkipsLastJournalGroup => "replay-skips-last-journal-group",
+                Bug::JournalChecksumNotChecked => "journal-checksum-not-checked",
             }
         }
     }

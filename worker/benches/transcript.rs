@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bosun_engine::log::{SledLog, SledOptions};
+use bosun_engine::log::{DiskLog, SledOptions};
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use bosun_worker::agent::{AGENT, Conversations, register, register_activities};
@@ -70,7 +70,7 @@ fn live(calls: usize, bytes: usize) -> Lived {
 
 async fn run(dir: &Path, calls: usize, bytes: usize, asked: Arc<Mutex<(u64, u64)>>) -> u64 {
     let conversations = Conversations::default();
-    let log = SledLog::open(dir, SledOptions::default()).expect("the log opens");
+    let log = DiskLog::open(dir, SledOptions::default()).expect("the log opens");
     let mut options = WorkerOptions::new(DataDirectory::Log(Arc::new(log)));
     options.workflows = register(WorkflowRegistry::new());
     options.activities = activities(calls, bytes, asked, &conversations);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bosun_engine::log::{Log, SledLog, SledOptions, StorageError, StoreReader};
+use bosun_engine::log::{Log, DiskLog, SledOptions, StorageError, StoreReader};
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use futures_util::StreamExt;
@@ -162,7 +162,7 @@ impl Registries {
 fn log_for(data: &Path, purpose: &Purpose) -> Result<Arc<dyn Log>, StorageError> {
     Ok(match purpose {
         Purpose::Look => Arc::new(StoreReader::open(data)?.forgetting()),
-        Purpose::Work { .. } | Purpose::Visit { .. } => Arc::new(SledLog::open(data, SledOptions::default())?),
+        Purpose::Work { .. } | Purpose::Visit { .. } => Arc::new(DiskLog::open(data, SledOptions::default())?),
     })
 }
 

@@ -1,4 +1,5 @@
-//! The groups of a directory that is only looked at: each whole, and in one chain up to the tail anchor.
+//! The groups of a directory that is only looked at: each whole, and in one chain up to the tail anchor. Those of the
+//! write-ahead files that the database does not have continue it.
 //!
 //! Invariant: every group behind the trimmed part is there and whole, but for a torn one right behind the anchor, which was
 //! never acknowledged; if not, the error names the groups. Changes nothing.
@@ -12,6 +13,7 @@ use super::group::Group;
 use super::parts::{PARTS_OF, further_parts, is_beside, part_key, place_in};
 use super::sled_format::tree::Tree;
 use super::values::ValueFiles;
+use super::wal::Ahead;
 use crate::vocabulary::GroupSeq;
 
 struct Walk<'a> {
@@ -27,13 +29,14 @@ struct Walk<'a> {
     wrong: Vec<StorageError>,
 }
 
+/// Answers those groups of `ahead` that the database does not have.
 pub(crate) fn check_groups(
     groups: &Tree,
     files: &ValueFiles,
     db: &Path,
-    origin: ChainHash,
-    anchor: Anchor,
-) -> Result<(), StorageError> {
+    (origin, anchor): (ChainHash, Anchor),
+    ahead: Vec<Ahead>,
+) -> Result<Vec<Ahead>, StorageError> {
     let none = GroupSeq(0);
     let (chain, at_anchor, wrong) = (Some(origin), None, Vec::new());
     let mut walk = Walk { db, anchor, through: none, first: None, last: none, chain, at_anchor, wrong };
@@ -45,7 +48,12 @@ pub(crate) fn check_groups(
         walk.group(seq, value.and_then(|(value, file)| Group::parse(seq, value, &file)))?;
         Ok(true)
     })?;
-    walk.end()
+    let behind = walk.last;
+    let ahead: Vec<Ahead> = ahead.into_iter().filter(|group| group.seq > behind).collect();
+    for Ahead { seq, value, file } in &ahead {
+        walk.group(*seq, Group::parse(*seq, value.clone(), file))?;
+    }
+    walk.end().map(|()| ahead)
 }
 
 impl Walk<'_> {
@@ -60,6 +68,9 @@ impl Walk<'_> {
             // How the log may begin is known at its end.
             if self.first.is_some() {
                 self.wrong.push(self.missing(expected));
+                // Of a hole only its end may count.
+                let end = GroupSeq(seq.0 - 1);
+                self.wrong.extend((end > expected).then(|| self.missing(end)));
             }
         }
         self.first.get_or_insert(seq);

@@ -194,7 +194,7 @@ impl Journal {
             // The meta says that the groups up to here need not be read again: what it relies on must be there first.
             let mut writer = self.writer();
             let tail = writer.tail();
-            self.medium.sync(tail).map_err(|why| writer.poison(why))?;
+            self.medium.sync(tail).map_err(|why| writer.poison_unless_no_room(why))?;
         }
         let written = Batch::new(&*self.medium, finished).write();
         self.index_mut().meta = written.map_err(|why| self.poison(why))?;

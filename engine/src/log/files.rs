@@ -9,12 +9,14 @@
 //! groups/        groups that are too long for sled
 //! values/        and other values that are
 //! held           runs that a salvage could not save whole
+//! wal/           groups that sled does not have yet; only while a process works, or died; see `wal`
 //! reserve        room for what must still be written when the disk is full; see `room`
 //! swapping       a new copy takes the place of all this; see `swap`
 //! ```
 //!
-//! The last two came with format 2. A directory of format 1 becomes one of format 2 when something is first written to
-//! them; until then older programs can still use it.
+//! `groups` and `values` came with format 2. A directory of format 1 becomes one of format 2 when something is first
+//! written to them; until then older programs can still use it. As long as there are groups in `wal/` that count the
+//! format is 3, so that older programs refuse the directory; a close makes it again what it was.
 //!
 //! Invariant: a directory of a newer format, of another instance, or with a part missing is refused before anything in
 //! it is changed. A directory whose creation was cut short is finished, since nothing in it was ever acknowledged.
@@ -26,10 +28,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::FORMAT_VERSION;
 use super::error::StorageError;
 use super::sled_format::source::read_whole;
-use super::{private, swap};
+use super::{FORMAT_VERSION, WAL_FORMAT_VERSION, private, swap};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::{RunId, hex, unhex};
 
@@ -47,7 +48,10 @@ pub(crate) struct DataDir {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Format {
     pub(crate) instance: [u8; 16],
+    /// Without the write-ahead files.
     pub(crate) version: u32,
+    /// The id of the write-ahead files, if they count.
+    pub(crate) wal: Option<[u8; 16]>,
     /// False while the directory is being created.
     pub(crate) ready: bool,
     /// Whether there is a list of runs that a salvage could not save whole.
@@ -75,6 +79,9 @@ impl DataDir {
     pub(crate) fn held_list(&self) -> PathBuf {
         self.root.join("held")
     }
+    pub(crate) fn wal(&self) -> PathBuf {
+        self.root.join("wal")
+    }
     pub(crate) fn groups(&self) -> PathBuf {
         self.root.join("groups")
     }
@@ -91,7 +98,8 @@ impl DataDir {
         let lock = self.lock()?;
         swap::finish(self)?;
         let Some(format) = self.identify()? else {
-            let format = Format { instance: new_instance(), version: FORMAT_VERSION, ready: false, held: false };
+            let instance = new_instance();
+            let format = Format { instance, version: FORMAT_VERSION, wal: None, ready: false, held: false };
             self.write_format(format)?;
             return Ok((lock, format));
         };
@@ -168,6 +176,9 @@ impl DataDir {
                 let needed = &parts[..if format.version == 1 { 3 } else { 5 }];
                 match needed.iter().find(|part| format.ready && !part.exists()) {
                     Some(missing) => Err(StorageError::corrupt("data directory", missing, "it is missing")),
+                    None if format.wal.is_some() && !self.wal().exists() => {
+                        Err(StorageError::corrupt("data directory", self.wal(), "it is missing"))
+                    }
                     None if format.held && !self.held_list().exists() => {
                         Err(StorageError::corrupt("data directory", self.held_list(), "it is missing"))
                     }
@@ -270,8 +281,10 @@ impl DataDir {
 fn print_format(format: Format) -> String {
     let state = if format.ready { "ready" } else { "creating" };
     let held = if format.held { "held\n" } else { "" };
-    let (version, instance) = (format.version, hex(&format.instance));
-    let text = format!("bosun data directory\nformat {version} {state}\ninstance {instance}\n{held}");
+    let instance = hex(&format.instance);
+    let wal = format.wal.map_or(String::new(), |id| format!("wal {} over {}\n", hex(&id), format.version));
+    let version = if format.wal.is_some() { WAL_FORMAT_VERSION } else { format.version };
+    let text = format!("bosun data directory\nformat {version} {state}\ninstance {instance}\n{held}{wal}");
     format!("{text}crc {:08x}\n", crc32fast::hash(text.as_bytes()))
 }
 
@@ -285,8 +298,8 @@ fn parse_format(path: &Path, bytes: &[u8]) -> Result<Format, StorageError> {
     let mut lines = content.lines().skip(1);
     let mut version = lines.next().and_then(|line| line.strip_prefix("format ")).unwrap_or_default().split(' ');
     let found: u32 = version.next().and_then(|n| n.parse().ok()).ok_or_else(|| corrupt("it names no version"))?;
-    if found > FORMAT_VERSION {
-        return Err(StorageError::FormatTooNew { file: path.to_owned(), found, supported: FORMAT_VERSION });
+    if found > WAL_FORMAT_VERSION {
+        return Err(StorageError::FormatTooNew { file: path.to_owned(), found, supported: WAL_FORMAT_VERSION });
     }
     let ready = match version.next() {
         Some("ready") => true,
@@ -295,8 +308,19 @@ fn parse_format(path: &Path, bytes: &[u8]) -> Result<Format, StorageError> {
     };
     let instance = lines.next().and_then(|line| line.strip_prefix("instance ")).and_then(unhex);
     let instance = instance.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| corrupt("it names no instance"))?;
-    // Older programs end their look here.
-    Ok(Format { instance, version: found, ready, held: lines.next() == Some("held") })
+    let (mut version, mut wal, mut held) = (found, None, false);
+    // What a version does not know it does not look at.
+    for line in lines {
+        held |= line == "held";
+        if let Some((id, over)) = line.strip_prefix("wal ").and_then(|rest| rest.split_once(" over ")) {
+            wal = unhex(id).and_then(|id| id.try_into().ok());
+            version = over.parse().ok().filter(|_| wal.is_some()).ok_or_else(|| corrupt("it names no write-ahead files"))?;
+        }
+    }
+    if version > FORMAT_VERSION {
+        return Err(corrupt("it names no write-ahead files"));
+    }
+    Ok(Format { instance, version, wal, ready, held })
 }
 
 /// The type of the file system a path lies on, if it is one of the network.
@@ -359,9 +383,14 @@ mod tests {
 
     #[test]
     fn the_format_file_reads_back_and_any_damage_is_noticed() {
-        let format = Format { instance: [7; 16], version: 1, ready: true, held: true };
+        let format = Format { instance: [7; 16], version: 1, wal: None, ready: true, held: true };
         let text = print_format(format);
         assert_eq!(parse_format(Path::new("f"), text.as_bytes()), Ok(format));
+        let format = Format { wal: Some([0xa5; 16]), ..format };
+        let text = print_format(format);
+        assert_eq!(parse_format(Path::new("f"), text.as_bytes()), Ok(format));
+        // What a program of format 2 looks at.
+        assert!(text.contains("\nformat 3 ready\n"), "{text}");
         for bit in 0..text.len() * 8 {
             let mut damaged = text.clone().into_bytes();
             damaged[bit / 8] ^= 1 << (bit % 8);

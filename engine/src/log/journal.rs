@@ -200,7 +200,7 @@ impl Journal {
         writer.check()?;
         let tail = writer.tail();
         let synced = self.medium.sync(tail).and_then(|()| self.medium.settle_anchor());
-        synced.map_err(|why| writer.poison(why))
+        synced.map_err(|why| writer.poison_unless_no_room(why))
     }
 
     pub fn info(&self) -> StoreInfo {
@@ -290,14 +290,11 @@ impl Journal {
         let longest = group.longest();
         let (value, chain) = group.finish();
         let tail = Anchor { last: seq, chain };
-        let mut written = self.medium.append(seq, &value, longest);
-        if let Err(why @ StorageError::NoRoom { .. }) = written {
-            return Err(why);
-        }
-        if !seeded::on(Bug::AckBeforeFsync) {
-            written = written.and_then(|()| self.medium.sync(tail));
-        }
-        written.map_err(|why| writer.poison(why))?;
+        let written = match seeded::on(Bug::AckBeforeFsync) {
+            true => self.medium.append(seq, &value, longest),
+            false => self.medium.commit(seq, &value, longest, tail),
+        };
+        written.map_err(|why| writer.poison_unless_no_room(why))?;
         writer.last = seq;
         writer.chain = chain;
         writer.log_bytes += value.len() as u64;

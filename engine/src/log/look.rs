@@ -1,8 +1,8 @@
 //! A look at a data directory that changes nothing: what is there, and whether all of it that counts is whole.
 //!
 //! sled takes what it cannot read for a torn tail and overwrites it. So nothing in a directory is written, by it or by
-//! us, before this look has read everything that counts: the pages of the database by their CRCs, the groups by theirs
-//! and by their chain, up to the tail anchor. What lies behind the last acknowledged group and is not whole was never
+//! us, before this look has read everything that counts: the pages of the database by their CRCs, the groups, also those
+//! in the write-ahead files, by theirs and by their chain, up to the tail anchor. What lies behind the last acknowledged group and is not whole was never
 //! acknowledged. Then [`Looked::settle`] writes a snapshot of what was found, so that sled has nothing left to find out
 //! by itself: with it, a read that fails during its own open makes that open fail, and overwrites nothing.
 //!
@@ -29,6 +29,7 @@ use super::sled_format::table::Table;
 use super::sled_format::tree::Tree;
 use super::sled_format::{CONF, SEGMENT};
 use super::values::ValueFiles;
+use super::wal::{self, Ahead};
 
 const DEFAULT_TREE: &[u8] = b"__sled__default";
 const INSTANCE_KEY: &[u8] = b"instance";
@@ -38,6 +39,8 @@ pub(crate) struct Looked {
     dir: DataDir,
     pub(crate) pages: Arc<Pages>,
     pub(crate) groups: Tree,
+    /// If there are write-ahead files, the groups in them that the database does not have.
+    pub(crate) ahead: Option<Vec<Ahead>>,
     torn: Vec<u64>,
     /// The snapshot on the disk says all of this already.
     settled: bool,
@@ -60,16 +63,25 @@ pub(crate) fn look(dir: &DataDir, format: Format) -> Result<Looked, StorageError
     check_conf(&dir.sled().join("conf"))?;
     let (pages, replayed, settled) = pages(dir)?;
     let pages = Arc::new(pages);
-    let looked = judge(dir, format, anchor, &pages);
+    let (ahead, broken) = match format.wal {
+        Some(id) => wal::read(&dir.wal(), &id).map(|found| (found.groups, found.broken))?,
+        None => (Vec::new(), Vec::new()),
+    };
+    let looked = judge(dir, format, anchor, &pages, ahead);
     // Where the log is not whole is the cause, what is missing behind it the consequence.
-    let groups = looked.map_err(|why| match (why, replayed.broken) {
-        (StorageError::Corrupt { what, group, run, detail, .. }, Some(at)) => {
+    let (groups, ahead) = looked.map_err(|why| match (why, replayed.broken, broken.first()) {
+        (StorageError::Corrupt { what, group, run, detail, .. }, Some(at), _) => {
             let detail = format!("at byte {at}: the database is not whole there; {detail}");
             StorageError::Corrupt { what, file: pages.path().to_owned(), group, run, detail }
         }
-        (why, _) => why,
+        (StorageError::Corrupt { what: what @ "log tail", group, run, detail, .. }, None, Some((file, at))) => {
+            let detail = format!("at byte {at}: the record there is not whole; {detail}");
+            StorageError::Corrupt { what, file: file.clone(), group, run, detail }
+        }
+        (why, ..) => why,
     })?;
-    Ok(Looked { dir: dir.clone(), pages, groups, torn: replayed.torn, settled })
+    let ahead = format.wal.map(|_| ahead);
+    Ok(Looked { dir: dir.clone(), pages, groups, ahead, torn: replayed.torn, settled })
 }
 
 /// A look that does not know what groups are.
@@ -78,14 +90,22 @@ pub(crate) fn look_at_pages(dir: &DataDir, format: Format) -> Result<Looked, Sto
     let (pages, replayed, settled) = pages(dir)?;
     let pages = Arc::new(pages);
     let groups = check_pages(dir, format, &pages)?;
-    Ok(Looked { dir: dir.clone(), pages, groups, torn: replayed.torn, settled })
+    let ahead = format.wal.map(|id| wal::read(&dir.wal(), &id).map(|found| found.groups)).transpose()?;
+    Ok(Looked { dir: dir.clone(), pages, groups, ahead, torn: replayed.torn, settled })
 }
 
-fn judge(dir: &DataDir, format: Format, anchor: Anchor, pages: &Arc<Pages>) -> Result<Tree, StorageError> {
+fn judge(
+    dir: &DataDir,
+    format: Format,
+    anchor: Anchor,
+    pages: &Arc<Pages>,
+    ahead: Vec<Ahead>,
+) -> Result<(Tree, Vec<Ahead>), StorageError> {
     let groups = check_pages(dir, format, pages)?;
     let files = ValueFiles::look(dir.groups(), format.instance)?;
-    check_groups(&groups, &files, pages.path(), ChainHash::origin(&format.instance), anchor)?;
-    Ok(groups)
+    let ends = (ChainHash::origin(&format.instance), anchor);
+    let ahead = check_groups(&groups, &files, pages.path(), ends, ahead)?;
+    Ok((groups, ahead))
 }
 
 /// Every page is whole, and it is the database of this directory. Answers the tree of groups.

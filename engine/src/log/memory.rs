@@ -30,7 +30,7 @@ struct Image {
     anchor: Option<Anchor>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
     Append(u64, Vec<u8>),
     Remove(std::ops::RangeInclusive<u64>),
@@ -225,6 +225,17 @@ impl Log for MemoryLog {
             for change in std::mem::take(&mut state.pending) {
                 state.durable.apply(&change);
             }
+            state.durable.anchor = Some(tail);
+            state.live.anchor = Some(tail);
+        })
+    }
+    /// As the write-ahead files do it: nothing else becomes durable by it.
+    fn commit(&self, seq: GroupSeq, value: &[u8], longest: usize, tail: Anchor) -> Result<(), StorageError> {
+        self.append(seq, value, longest)?;
+        self.write("sync", |state| {
+            let group = Change::Append(seq.0, value.to_vec());
+            state.pending.retain(|change| *change != group);
+            state.durable.apply(&group);
             state.durable.anchor = Some(tail);
             state.live.anchor = Some(tail);
         })

@@ -56,6 +56,7 @@ mod sweep;
 mod trim;
 mod values;
 mod verify;
+mod wal;
 
 #[cfg(test)]
 mod conformance;
@@ -67,6 +68,7 @@ use std::path::{Path, PathBuf};
 use crate::vocabulary::{GroupSeq, RunId};
 
 pub use self::sled::{SledLog, SledOptions};
+pub use self::wal::DiskLog;
 pub use anchor::Anchor;
 pub use backup::BackupReport;
 pub use blob::BlobHash;
@@ -82,8 +84,10 @@ pub use reader::StoreReader;
 pub use salvage::{SalvageReport, assess, isolate, salvage};
 pub use verify::{Finding, FindingClass, VerifyReport};
 
-/// The newest data directory format this program reads and the one it writes.
+/// The newest format of a data directory that nobody uses and that was closed: what this program makes.
 pub const FORMAT_VERSION: u32 = 2;
+/// The format of one with write-ahead files: of older programs, none would look there. A close takes it back.
+pub const WAL_FORMAT_VERSION: u32 = 3;
 
 /// A file for its owner alone, empty: for what lies in a data directory and is not the log's.
 pub(crate) fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
@@ -169,6 +173,11 @@ pub trait Log: Send + Sync + std::fmt::Debug {
     /// Makes everything written before durable, then notes the tail in the anchor. The anchor survives a kill at once
     /// and a power cut shortly after.
     fn sync(&self, tail: Anchor) -> Result<(), StorageError>;
+    /// Stores a group and makes it durable: it alone, with what was durable before. Notes it in the anchor.
+    fn commit(&self, seq: GroupSeq, value: &[u8], longest: usize, tail: Anchor) -> Result<(), StorageError> {
+        self.append(seq, value, longest)?;
+        self.sync(tail)
+    }
     /// Makes the anchor itself durable.
     fn settle_anchor(&self) -> Result<(), StorageError>;
     fn group(&self, seq: GroupSeq) -> Result<Option<Vec<u8>>, StorageError>;

@@ -21,7 +21,7 @@ use super::look::look;
 use super::parts::{PARTS_OF, end_of};
 use super::sled_format::tree::Tree;
 use super::values::ValueFiles;
-use super::{Log, ScanFrom, Shelf, ShelfChange, StorageError};
+use super::{Log, ScanFrom, Shelf, ShelfChange, StorageError, WAL_FORMAT_VERSION};
 use crate::vocabulary::{GroupSeq, RunId};
 
 /// See the module.
@@ -56,6 +56,8 @@ impl StoreReader {
         let (lock, format) = dir.visit()?;
         let anchor = AnchorFile::read(&dir.anchor(), format.instance)?;
         let looked = look(&dir, format)?;
+        // What is written ahead is read as if it had been added.
+        let ahead = looked.ahead.into_iter().flatten().map(|group| (group.seq.0, group.value)).collect();
         Ok(StoreReader {
             shelves: Tree::open(looked.pages.clone(), b"shelves")?,
             groups: looked.groups,
@@ -63,7 +65,7 @@ impl StoreReader {
             values: ValueFiles::look(dir.values(), format.instance)?,
             blobs: BlobFiles::open(dir.payloads()),
             forgets: false,
-            changed: Mutex::default(),
+            changed: Mutex::new(Changed { groups: ahead, ..Changed::default() }),
             dir,
             format,
             anchor,
@@ -313,6 +315,6 @@ impl Log for StoreReader {
         self.dir.read_held()
     }
     fn format(&self) -> u32 {
-        self.format.version
+        if self.format.wal.is_some() { WAL_FORMAT_VERSION } else { self.format.version }
     }
 }

@@ -26,6 +26,8 @@ const LEAST_AHEAD: u64 = 1024 * 1024;
 const AHEAD: u64 = 2 * LEAST_AHEAD;
 /// The reserve, and how little free space counts as a full disk; on a small disk a sixteenth of it.
 const RESERVE: u64 = 4 * 1024 * 1024;
+/// The shortest write-ahead file.
+const LEAST_SEGMENT: u64 = 256 * 1024;
 /// How long the free space is taken to be what it was.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -150,6 +152,14 @@ impl Room {
             return Ok(());
         }
         Err(Self::none(&self.db, LEAST_AHEAD))
+    }
+
+    /// How long each of two files of about this length can be that are to be filled now; nothing: there is no space.
+    pub(crate) fn for_segments(&self, bytes: u64) -> Option<u64> {
+        let (free, all) = space(&self.root);
+        let water = low_water(all);
+        let bytes = bytes.min((all / 128).next_multiple_of(4_096)).max(bytes.min(LEAST_SEGMENT));
+        (free > 2 * water + 2 * bytes).then_some(bytes)
     }
 
     /// Why nothing new should be begun, if so; keeps the reserve while there is space for it.

@@ -8,7 +8,8 @@
 //! - Damage can make sled panic: every call is caught and becomes a typed error.
 //! - After a failed write the handle is leaked: dropping it would write again.
 //!
-//! Invariant: `sync` returns only when everything written before is on the disk. Nothing here knows what a group holds.
+//! Commits of a worker do not come here one by one: see `wal`. Invariant: `sync` returns only when everything written
+//! before is on the disk. Nothing here knows what a group holds.
 //!
 //! Long: sled is named in one file only, and so are all the traps it has.
 
@@ -32,7 +33,8 @@ use super::parts::{
 use super::room::Room;
 use super::sweep::Sweep;
 use super::values::{Frame, ValueFiles};
-use super::{FORMAT_VERSION, Log, ScanFrom, Shelf, ShelfChange, StorageError, private};
+use super::wal::{Ahead, Back, Pending};
+use super::{FORMAT_VERSION, Log, ScanFrom, Shelf, ShelfChange, StorageError, WAL_FORMAT_VERSION, private, wal};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::{GroupSeq, RunId};
 
@@ -48,11 +50,13 @@ pub struct SledOptions {
     pub cache_bytes: u64,
     /// The instance id of a new data directory; a random one if not given.
     pub instance: Option<[u8; 16]>,
+    /// How long each of the two write-ahead files is; on a small disk they are shorter.
+    pub wal_bytes: u64,
 }
 
 impl Default for SledOptions {
     fn default() -> Self {
-        SledOptions { cache_bytes: 32 * 1024 * 1024, instance: None }
+        SledOptions { cache_bytes: 32 * 1024 * 1024, instance: None, wal_bytes: 2 * 1024 * 1024 }
     }
 }
 
@@ -80,8 +84,9 @@ pub struct SledLog {
     synced_changes: AtomicU64,
     /// Groups were removed since the last sync.
     removed_groups: AtomicBool,
-    /// The format that `bosun.format` names.
-    version: Mutex<u32>,
+    /// What `bosun.format` says.
+    format: Mutex<Format>,
+    wal_bytes: u64,
     failed: AtomicBool,
     _lock: File,
 }
@@ -101,31 +106,49 @@ impl SledLog {
         }
     }
 
-    /// Opens a data directory, or makes one where there is none of its files.
-    pub fn open(dir: &Path, options: SledOptions) -> Result<SledLog, StorageError> {
+    /// Opens a data directory, or makes one where there is none of its files. Takes what is written ahead, and never
+    /// writes ahead itself: for copies and what is done offline.
+    pub(crate) fn open(dir: &Path, options: SledOptions) -> Result<SledLog, StorageError> {
+        let (log, ahead) = Self::open_checked(dir, options, look)?;
+        let Some(ahead) = ahead else { return Ok(log) };
+        let pending = |Ahead { seq, value, .. }| (seq, Arc::new(Pending::of_unknown(value)));
+        log.feed(&ahead.into_iter().map(pending).collect::<Vec<_>>(), &AtomicBool::new(false))?;
+        log.flush()?;
+        log.mark(None)?;
+        wal::remove(&log.wal_dir())?;
+        Ok(log)
+    }
+
+    /// The same, but for what is written ahead and has to be taken.
+    pub(crate) fn open_ahead(
+        dir: &Path,
+        options: SledOptions,
+    ) -> Result<(SledLog, Option<Vec<Ahead>>), StorageError> {
         Self::open_checked(dir, options, look)
     }
 
     /// Opens a directory whose groups may be anything: for tests of the medium alone.
     #[cfg(test)]
     pub(crate) fn open_opaque(dir: &Path, options: SledOptions) -> Result<SledLog, StorageError> {
-        Self::open_checked(dir, options, super::look::look_at_pages)
+        Self::open_checked(dir, options, super::look::look_at_pages).map(|(log, _)| log)
     }
 
     fn open_checked(
         dir: &Path,
         options: SledOptions,
         look: fn(&DataDir, Format) -> Result<Looked, StorageError>,
-    ) -> Result<SledLog, StorageError> {
+    ) -> Result<(SledLog, Option<Vec<Ahead>>), StorageError> {
         let dir = DataDir::new(dir);
         let (lock, format) = dir.claim(|| options.instance.unwrap_or_else(|| *uuid::Uuid::now_v7().as_bytes()))?;
         let path = dir.sled().join("db");
         let room = Arc::new(Room::new(&dir.root, &path));
+        let mut ahead = None;
         if format.ready {
             let looked = look(&dir, format)?;
             room.begin();
             // From here on sled has nothing to find out by itself, and so nothing to overwrite.
             looked.settle()?;
+            ahead = looked.ahead;
         }
         let db = open_sled(&dir, &options)?;
         let groups = guard(&dir, "open", || db.open_tree("groups"))?;
@@ -138,7 +161,7 @@ impl SledLog {
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|why| StorageError::io("open", &path, &why))?;
         let values = ValueFiles::open(dir.values(), format.instance, FILE_BYTES)?.with_room(room.clone());
-        Ok(SledLog {
+        let log = SledLog {
             instance: format.instance,
             anchor: AnchorFile::open(&dir.anchor(), format.instance)?,
             blobs: BlobFiles::open(dir.payloads()).with_room(room.clone()),
@@ -148,7 +171,8 @@ impl SledLog {
             changes: AtomicU64::new(0),
             synced_changes: AtomicU64::new(0),
             removed_groups: AtomicBool::new(false),
-            version: Mutex::new(format.version),
+            format: Mutex::new(format),
+            wal_bytes: options.wal_bytes,
             synced_blobs: Mutex::default(),
             handles: Some(Handles { db, groups, shelves }),
             file,
@@ -156,7 +180,8 @@ impl SledLog {
             failed: AtomicBool::new(false),
             dir,
             _lock: lock,
-        })
+        };
+        Ok((log, ahead))
     }
 
     fn read<T>(&self, read: impl FnOnce() -> ::sled::Result<T>) -> Result<T, StorageError> {
@@ -214,17 +239,23 @@ impl SledLog {
 
     /// Whatever is beside the database makes a directory of format 1 one of the newest.
     fn upgrade(&self) -> Result<(), StorageError> {
-        let mut version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
-        if *version == FORMAT_VERSION {
+        let mut format = self.format.lock().unwrap_or_else(PoisonError::into_inner);
+        if format.version == FORMAT_VERSION {
             return Ok(());
         }
         for part in [self.dir.groups(), self.dir.values()] {
             private::make_dir(&part).map_err(|why| StorageError::io("create", &part, &why))?;
         }
         sync_dir(&self.dir.root)?;
-        let held = self.dir.held_list().exists();
-        self.dir.write_format(Format { instance: self.instance, version: FORMAT_VERSION, ready: true, held })?;
-        *version = FORMAT_VERSION;
+        self.write_format(&mut format, |format| format.version = FORMAT_VERSION)
+    }
+
+    fn write_format(&self, known: &mut Format, change: impl FnOnce(&mut Format)) -> Result<(), StorageError> {
+        // A list of held runs may have been made since.
+        let mut format = Format { held: self.dir.held_list().exists(), ..*known };
+        change(&mut format);
+        self.dir.write_format(format)?;
+        *known = format;
         Ok(())
     }
 
@@ -580,28 +611,8 @@ impl Log for SledLog {
     }
 
     fn sync(&self, tail: Anchor) -> Result<(), StorageError> {
-        let changes = self.changes.load(Ordering::Acquire);
-        // Removals that were seen here are flushed with the rest.
-        let needed = match self.removed_groups.swap(false, Ordering::AcqRel) {
-            true => self.needed_groups().unwrap_or_else(|why| {
-                tracing::warn!(%why, "files of groups are kept");
-                0
-            }),
-            false => 0,
-        };
-        self.file_work(|| self.values.sync().and_then(|()| self.groups.sync()))?;
-        self.write("flush", || self.handles().db.flush())?;
-        self.sync_sled_blobs()?;
-        let file = if seeded::on(Bug::FsyncWrongFile) { &self._lock } else { &self.file };
-        file.sync_data().map_err(|why| self.file_failed("fsync", &self.location(), &why))?;
-        self.synced_changes.fetch_max(changes, Ordering::AcqRel);
-        let mut below = self.groups.finished().into_iter().take_while(|file| *file < needed);
-        if let Err(why) = below.try_for_each(|file| self.groups.remove(file)) {
-            // Only space is lost, and that not for ever.
-            tracing::warn!(%why, "a file of groups cannot be removed");
-            self.removed_groups.store(true, Ordering::Release);
-        }
-        self.file_work(|| self.anchor.note(tail))
+        self.flush()?;
+        self.note(tail)
     }
 
     fn settle_anchor(&self) -> Result<(), StorageError> {
@@ -761,7 +772,8 @@ impl Log for SledLog {
     }
 
     fn bytes_on_disk(&self) -> Result<u64, StorageError> {
-        Ok(tree_bytes(&self.dir.root).saturating_sub(self.room.set_aside()))
+        let aside = self.room.set_aside() + tree_bytes(&self.dir.wal());
+        Ok(tree_bytes(&self.dir.root).saturating_sub(aside))
     }
     fn file_of_blob(&self, hash: &BlobHash) -> PathBuf {
         self.blobs.path(hash)
@@ -778,7 +790,86 @@ impl Log for SledLog {
         self.dir.read_held()
     }
     fn format(&self) -> u32 {
-        *self.version.lock().unwrap_or_else(PoisonError::into_inner)
+        let format = self.format.lock().unwrap_or_else(PoisonError::into_inner);
+        if format.wal.is_some() { WAL_FORMAT_VERSION } else { format.version }
+    }
+}
+
+impl Back for SledLog {
+    fn wal_dir(&self) -> PathBuf {
+        self.dir.wal()
+    }
+
+    fn segment_bytes(&self) -> Option<u64> {
+        self.room.for_segments(self.wal_bytes)
+    }
+
+    fn claim(&self) -> Result<(), StorageError> {
+        self.room.claim_ahead(&self.file)
+    }
+
+    fn mark(&self, id: Option<[u8; 16]>) -> Result<(), StorageError> {
+        if self.failed.load(Ordering::Acquire) {
+            return Err(StorageError::Poisoned { first: "an earlier write to the database failed".into() });
+        }
+        let mut format = self.format.lock().unwrap_or_else(PoisonError::into_inner);
+        self.write_format(&mut format, |format| format.wal = id)
+    }
+
+    fn note(&self, tail: Anchor) -> Result<(), StorageError> {
+        self.file_work(|| self.anchor.note(tail))
+    }
+
+    fn feed(&self, groups: &[(GroupSeq, Arc<Pending>)], hurry: &AtomicBool) -> Result<(), StorageError> {
+        let long = |group: &Pending| group.longest > LONG_RECORD || group.value.len() > WHOLE;
+        let mut places = Vec::with_capacity(groups.len());
+        for (seq, group) in groups {
+            places.push(match long(group) {
+                true => Some(self.file_work(|| {
+                    self.upgrade()?;
+                    let pack = !hurry.load(Ordering::Relaxed);
+                    self.groups.write_as(pack, Some(seq.0), &seq.0.to_be_bytes(), &group.value)
+                })?),
+                false => None,
+            });
+        }
+        // The bodies are durable before the entries are written, as in `append`; one sync does for all.
+        self.file_work(|| self.groups.sync())?;
+        for ((seq, group), place) in groups.iter().zip(places) {
+            self.room.claim_ahead(&self.file)?;
+            let entry = place.map_or_else(|| whole(&group.value), beside);
+            self.write("append", || self.handles().groups.insert(seq.0.to_be_bytes(), entry).map(drop))?;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), StorageError> {
+        let changes = self.changes.load(Ordering::Acquire);
+        // Removals that were seen here are flushed with the rest.
+        let needed = match self.removed_groups.swap(false, Ordering::AcqRel) {
+            true => self.needed_groups().unwrap_or_else(|why| {
+                tracing::warn!(%why, "files of groups are kept");
+                0
+            }),
+            false => 0,
+        };
+        self.file_work(|| self.values.sync().and_then(|()| self.groups.sync()))?;
+        self.write("flush", || self.handles().db.flush())?;
+        self.sync_sled_blobs()?;
+        let file = if seeded::on(Bug::FsyncWrongFile) { &self._lock } else { &self.file };
+        file.sync_data().map_err(|why| self.file_failed("fsync", &self.location(), &why))?;
+        self.synced_changes.fetch_max(changes, Ordering::AcqRel);
+        let mut below = self.groups.finished().into_iter().take_while(|file| *file < needed);
+        if let Err(why) = below.try_for_each(|file| self.groups.remove(file)) {
+            // Only space is lost, and that not for ever.
+            tracing::warn!(%why, "a file of groups cannot be removed");
+            self.removed_groups.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn fail(&self) {
+        self.failed.store(true, Ordering::Release);
     }
 }
 

@@ -20,7 +20,7 @@ use super::private;
 use super::sled_format::source::read_whole;
 
 /// What makes a store, in the order of going; in that of coming, turned round.
-const PARTS: [&str; 7] = ["bosun.format", "log", "anchor", "payloads", "groups", "values", "held"];
+const PARTS: [&str; 8] = ["bosun.format", "log", "anchor", "payloads", "groups", "values", "held", "wal"];
 
 /// Where the new copy is made.
 pub(crate) fn incoming(dir: &DataDir) -> PathBuf {

@@ -46,7 +46,7 @@ impl Journal {
         let mut writer = self.writer();
         writer.check()?;
         // The segments, and the checkpoint before, must be there before the record that relies on them.
-        self.medium.sync(writer.tail()).map_err(|why| writer.poison(why))?;
+        self.medium.sync(writer.tail()).map_err(|why| writer.poison_unless_no_room(why))?;
         let trimmed = Trimmed { through, chain, archives };
         self.append_record(&mut writer, |group| group.trimmed(&trimmed).map(drop))?;
         writer.log_bytes = writer.log_bytes.saturating_sub(bytes);
@@ -63,7 +63,9 @@ impl Journal {
         drop(writer);
         self.medium.settle_anchor().map_err(|why| self.poison(why))?;
         let last = through.0 + u64::from(seeded::on(Bug::CompactionDeletesLive));
-        self.medium.remove_groups(first.0..=last).map_err(|why| self.poison(why))?;
+        let removed = self.medium.remove_groups(first.0..=last);
+        // Without room they stay where they are, and count for nothing.
+        removed.map_err(|why| self.writer().poison_unless_no_room(why))?;
         done.groups_removed += through.0 + 1 - first.0;
         self.forget_deletions(through)
     }

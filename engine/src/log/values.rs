@@ -182,10 +182,21 @@ impl ValueFiles {
     }
 
     /// Appends a value; durable after the next [`ValueFiles::sync`]. If it needs a new file, that is called `name`, or
-    /// the number behind the last one.
+    /// the number behind the last one if that is higher.
     pub(crate) fn write(&self, name: Option<u64>, key: &[u8], value: &[u8]) -> Result<Place, StorageError> {
+        self.write_as(true, name, key, value)
+    }
+
+    /// The same, packed or not.
+    pub(crate) fn write_as(
+        &self,
+        pack: bool,
+        name: Option<u64>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Place, StorageError> {
         let mut writing = self.writing();
-        let packed = writing.packer.pack(value);
+        let packed = if pack { writing.packer.pack(value) } else { None };
         let unpacked = packed.as_ref().map_or(0, |_| value.len());
         let body = packed.as_deref().unwrap_or(value);
         let too_long = |_| StorageError::corrupt("value", &self.dir, "it exceeds 4 GiB, or its key 255 bytes");
@@ -210,10 +221,11 @@ impl ValueFiles {
 
     /// The file that takes the next frame.
     fn newest(&self, writing: &mut Writing, name: Option<u64>) -> Result<Newest, StorageError> {
-        let name = name.unwrap_or_else(|| writing.files.last().map_or(1, |last| last + 1));
+        // Never the name of one that is there, nor a lower one: what is removed is removed by these numbers.
+        let name = name.unwrap_or(1).max(writing.files.last().map_or(1, |last| last + 1));
         if writing.newest.is_none()
             && !writing.sealed
-            && let Some(last) = writing.files.last().copied().filter(|last| *last < name)
+            && let Some(last) = writing.files.last().copied()
         {
             writing.newest = self.whole(last)?;
         }
@@ -224,7 +236,6 @@ impl ValueFiles {
             let synced = newest.file.sync_data();
             synced.map_err(|why| StorageError::io("fsync", &self.path(newest.name), &why))?;
         }
-        // If there is one of this name, it holds nothing that counts: a crash cut off its first frame.
         let path = self.path(name);
         let io = |why: std::io::Error| StorageError::io("create", &path, &why);
         let file = private::create(&path).map_err(|why| io(why).before_a_change())?;

@@ -24,7 +24,7 @@ use super::shared::{Idle, Shared};
 use super::waiters::Waiters;
 use super::watchdog::TurnThreads;
 use crate::client::Client;
-use crate::log::{Journal, Log, SledLog, SledOptions, StorageError};
+use crate::log::{Journal, Log, DiskLog, SledOptions, StorageError};
 use crate::queue::TaskQueues;
 use crate::vocabulary::*;
 
@@ -163,7 +163,7 @@ pub(super) fn open(
     pace: Pace,
 ) -> Result<Arc<Shared>, StartError> {
     let medium: Arc<dyn Log> = match &options.data {
-        DataDirectory::Path(path) => Arc::new(SledLog::open(path, SledOptions::default())?),
+        DataDirectory::Path(path) => Arc::new(DiskLog::open(path, SledOptions::default())?),
         DataDirectory::Log(log) => log.clone(),
     };
     let journal = Arc::new(Journal::open(medium, options.journal.clone())?);

@@ -46,13 +46,19 @@ pub(super) fn choose(found: &Found, anchor: Option<Anchor>) -> Chosen {
         archives: None,
         meta,
     };
-    // A group that was written and never acknowledged counts if it is whole.
-    if let Some(anchor) = anchor
-        && let Some(next) = candidates(found, anchor.last.next()).iter().find(|group| group.previous() == anchor.chain)
-    {
-        chosen.last = anchor.last.next();
-        chosen.take_records(next);
-        chosen.groups.insert(chosen.last.0, next.clone());
+    // Groups that the anchor does not know yet count if they are whole: a power cut may have set it back, and one that
+    // was never acknowledged may have been written.
+    if let Some(anchor) = anchor {
+        let (mut chain, mut ahead) = (anchor.chain, Vec::new());
+        let next = |last: GroupSeq, chain| candidates(found, last.next()).iter().find(|group| group.previous() == chain);
+        while let Some(group) = next(chosen.last, chain) {
+            (chosen.last, chain) = (chosen.last.next(), group.chain());
+            ahead.push((chosen.last, group));
+        }
+        for (seq, group) in ahead.into_iter().rev() {
+            chosen.take_records(group);
+            chosen.groups.insert(seq.0, group.clone());
+        }
     }
     let (mut want, mut seq) = (anchor.map(|anchor| anchor.chain), anchor.map_or(highest, |anchor| anchor.last.0));
     while seq > chosen.through.0 {

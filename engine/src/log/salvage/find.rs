@@ -19,6 +19,7 @@ use crate::log::sled_format::node::Data;
 use crate::log::sled_format::source::Source;
 use crate::log::sled_format::{SEGMENT, take_number};
 use crate::log::values::ValueFiles;
+use crate::log::wal;
 use crate::vocabulary::{GroupSeq, RunId};
 
 #[derive(Default)]
@@ -66,6 +67,11 @@ pub(super) fn find(
             }
         }
     }
+    for path in files_in(&dir.wal()) {
+        if let Err(why) = found.written_ahead(&path) {
+            damage.push(why.to_string());
+        }
+    }
     let values = ValueFiles::look(dir.values(), instance)?;
     for name in values.names() {
         for (key, value) in values.salvage(name, damage)? {
@@ -89,6 +95,22 @@ impl Found {
         if !known.iter().any(|other| other.chain() == group.chain()) {
             known.push(group);
         }
+    }
+
+    /// Groups in the write-ahead files, of former laps too.
+    fn written_ahead(&mut self, path: &Path) -> Result<(), StorageError> {
+        wal::blocks(path, &mut |_, claim| {
+            let seq = claim.seq.0;
+            match Group::parse(claim.seq, claim.body.to_vec(), path) {
+                Ok(_) => self.group(seq, claim.body.to_vec(), path),
+                Err(_) => {
+                    if let Some(runs) = Group::runs_at(claim.body) {
+                        self.torn.entry(seq).or_default().extend(runs);
+                    }
+                }
+            }
+            wal::BLOCK as u64
+        })
     }
 
     /// Looks for groups and segments of the archive at every byte.

@@ -11,7 +11,7 @@ use crate::vocabulary::*;
 #[test]
 fn a_backup_under_load_is_a_consistent_prefix() {
     let home = tempfile::tempdir().unwrap();
-    let medium = SledLog::open(&home.path().join("data"), SledOptions::default()).unwrap();
+    let medium = DiskLog::open(&home.path().join("data"), SledOptions::default()).unwrap();
     let journal = Journal::open(Arc::new(medium), small()).unwrap();
     let stop = AtomicBool::new(false);
     for n in 1..=4 {
@@ -32,7 +32,7 @@ fn a_backup_under_load_is_a_consistent_prefix() {
             let dir = home.path().join(format!("backup{round}"));
             let report = journal.backup(&dir).unwrap();
             assert_eq!(report.instance, journal.instance());
-            let copy = Journal::open(Arc::new(SledLog::open(&dir, SledOptions::default()).unwrap()), small()).unwrap();
+            let copy = Journal::open(Arc::new(DiskLog::open(&dir, SledOptions::default()).unwrap()), small()).unwrap();
             assert_eq!(copy.info().last_group, report.last_group);
             let lengths: Vec<usize> = (1..=4)
                 .map(|n| {
@@ -59,7 +59,7 @@ fn a_backup_never_overwrites_a_store() {
     journal.commit(&[start(1, "a"), step(1, 4, 50_000)]).unwrap();
     journal.backup(home.path()).unwrap();
     assert!(matches!(journal.backup(home.path()), Err(StorageError::Taken { .. })));
-    let copy = Journal::open(Arc::new(SledLog::open(home.path(), SledOptions::default()).unwrap()), small()).unwrap();
+    let copy = Journal::open(Arc::new(DiskLog::open(home.path(), SledOptions::default()).unwrap()), small()).unwrap();
     assert_eq!(copy.instance(), [7; 16]);
     assert_eq!(copy.turns(run_id(1), EventId(1)), journal.turns(run_id(1), EventId(1)));
 }

@@ -249,5 +249,5 @@ fn split_groups_of_format_1_are_saved() {
 }
 
 fn open_any(dir: &Path) -> Journal {
-    Journal::open(Arc::new(SledLog::open(dir, SledOptions::default()).unwrap()), small()).unwrap()
+    Journal::open(Arc::new(DiskLog::open(dir, SledOptions::default()).unwrap()), small()).unwrap()
 }

@@ -45,8 +45,8 @@ fn files(root: &Path) -> Vec<PathBuf> {
 }
 
 fn open(dir: &Path, instance: u8) -> Result<Journal, StorageError> {
-    let options = SledOptions { instance: Some([instance; 16]), cache_bytes: 4 * 1024 * 1024 };
-    Journal::open(Arc::new(SledLog::open(dir, options)?), small())
+    let options = SledOptions { instance: Some([instance; 16]), cache_bytes: 4 * 1024 * 1024, wal_bytes: 64 * 1024 };
+    Journal::open(Arc::new(DiskLog::open(dir, options)?), small())
 }
 
 fn tell(dir: &Path, instance: u8, model: &mut Model, dice: &mut Dice, steps: usize) {

@@ -10,7 +10,7 @@ use crate::log::*;
 use crate::vocabulary::*;
 
 fn open(dir: &Path) -> Result<Journal, StorageError> {
-    Journal::open(Arc::new(SledLog::open(dir, SledOptions::default())?), small())
+    Journal::open(Arc::new(DiskLog::open(dir, SledOptions::default())?), small())
 }
 
 fn filled(dir: &Path) {
@@ -82,7 +82,7 @@ fn a_newer_format_is_refused_unharmed() {
         seen
     };
     let before = state(dir.path());
-    assert!(matches!(open(dir.path()), Err(StorageError::FormatTooNew { found: 9, supported: FORMAT_VERSION, .. })));
+    assert!(matches!(open(dir.path()), Err(StorageError::FormatTooNew { found: 9, supported: WAL_FORMAT_VERSION, .. })));
     assert_eq!(state(dir.path()), before);
 }
 
@@ -153,7 +153,7 @@ fn what_was_acknowledged_is_there_without_a_close() {
     }
     // The files as another process would find them now.
     super::damage::copy_dir(dir.path(), copy.path());
-    let medium = SledLog::open(copy.path(), SledOptions::default()).unwrap();
+    let medium = DiskLog::open(copy.path(), SledOptions::default()).unwrap();
     assert_eq!(medium.anchor().unwrap().map(|anchor| anchor.last), Some(GroupSeq(41)));
     let again = Journal::open(Arc::new(medium), small()).unwrap();
     assert_eq!(again.turns(run_id(1), EventId(1)).unwrap(), journal.turns(run_id(1), EventId(1)).unwrap());

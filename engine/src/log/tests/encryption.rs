@@ -13,7 +13,7 @@ fn options(codecs: Vec<Arc<dyn PayloadCodec>>) -> JournalOptions {
 }
 
 fn open(dir: &Path, encryption: Encryption) -> Result<Journal, StorageError> {
-    let medium = Arc::new(SledLog::open(dir, SledOptions::default())?);
+    let medium = Arc::new(DiskLog::open(dir, SledOptions::default())?);
     Journal::open(medium, options(vec![Arc::new(Compression::default()), Arc::new(encryption)]))
 }
 
@@ -48,7 +48,7 @@ fn no_payload_reaches_the_disk_in_the_clear() {
     };
     let clear = tempfile::tempdir().unwrap();
     tell(
-        &Journal::open(Arc::new(SledLog::open(clear.path(), SledOptions::default()).unwrap()), options(Vec::new()))
+        &Journal::open(Arc::new(DiskLog::open(clear.path(), SledOptions::default()).unwrap()), options(Vec::new()))
             .unwrap(),
     );
     let sealed = tempfile::tempdir().unwrap();

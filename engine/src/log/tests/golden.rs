@@ -28,7 +28,7 @@ fn long_text(n: u64) -> Payload {
 fn write(dir: &Path) {
     let options = SledOptions { instance: Some([0xb0; 16]), ..SledOptions::default() };
     let name = format!("v{FORMAT_VERSION}");
-    let journal = Journal::open(Arc::new(SledLog::open(&dir.join(&name), options).unwrap()), small()).unwrap();
+    let journal = Journal::open(Arc::new(DiskLog::open(&dir.join(&name), options).unwrap()), small()).unwrap();
     for n in 1..=6 {
         journal.commit(&[start(n, &format!("order-{n}")), step_with(n, 4, long_text(n))]).unwrap();
     }
@@ -67,7 +67,7 @@ fn opens(version: u32) {
     copy_dir(&fixtures().join(format!("v{version}")), home.path());
     let text = std::fs::read_to_string(fixtures().join(format!("v{version}.json"))).unwrap();
     let expected: BTreeMap<String, Vec<Turn>> = serde_json::from_str(&text).unwrap();
-    let medium = Arc::new(SledLog::open(home.path(), SledOptions::default()).unwrap());
+    let medium = Arc::new(DiskLog::open(home.path(), SledOptions::default()).unwrap());
     let journal = Journal::open(medium, small()).unwrap();
     assert_eq!(journal.instance(), [0xb0; 16]);
     assert_eq!(expected.len(), 6);

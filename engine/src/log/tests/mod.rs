@@ -1,5 +1,6 @@
 //! Tests of the log as a whole. Each file is one promise.
 
+mod ahead;
 mod backup;
 mod beside;
 mod copies;
@@ -13,4 +14,4 @@ mod opening;
 mod salvage;
 pub(crate) mod samples;
 mod space;
-mod story;
+pub(crate) mod story;

@@ -39,8 +39,8 @@ pub(super) fn changed(before: &Files, dir: &Path) -> Vec<PathBuf> {
 }
 
 pub(super) fn open(dir: &Path) -> Result<Journal, StorageError> {
-    let options = SledOptions { instance: Some([1; 16]), cache_bytes: 4 * 1024 * 1024 };
-    Journal::open(Arc::new(SledLog::open(dir, options)?), small())
+    let options = SledOptions { instance: Some([1; 16]), cache_bytes: 4 * 1024 * 1024, wal_bytes: 64 * 1024 };
+    Journal::open(Arc::new(DiskLog::open(dir, options)?), small())
 }
 
 pub(super) fn look(dir: &Path) -> Result<Journal, StorageError> {
@@ -205,7 +205,7 @@ fn sweep(scene: &Scene, seed: u64) -> Result<&'static str, String> {
     if !unlike.is_empty() {
         return Err(tell(format!("a look changed {unlike:?}")));
     }
-    match SledLog::open(dir.path(), SledOptions::default()) {
+    match DiskLog::open(dir.path(), SledOptions::default()) {
         Err(why) => {
             let unlike = changed(&damaged, dir.path());
             if !unlike.is_empty() {

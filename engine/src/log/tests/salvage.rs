@@ -27,7 +27,7 @@ fn compare(scene: &Scene, dir: &Path, target: &Path) -> Result<Outcome, String> 
     if !changed(&before, dir).is_empty() {
         return Err("the source was changed".into());
     }
-    let log = SledLog::open(target, SledOptions::default()).map_err(|why| format!("the new one: {why}"))?;
+    let log = DiskLog::open(target, SledOptions::default()).map_err(|why| format!("the new one: {why}"))?;
     let journal = Journal::open(Arc::new(log), small()).map_err(|why| format!("the new one: {why}"))?;
     let held: std::collections::BTreeMap<RunId, String> = report.held.iter().cloned().collect();
     let mut outcome = Outcome { whole: 0, held: held.len() as u64, lost: 0 };

@@ -13,7 +13,7 @@ use crate::vocabulary::*;
 #[test]
 fn deleted_runs_give_their_space_back() {
     let dir = tempfile::tempdir().unwrap();
-    let medium = Arc::new(SledLog::open(dir.path(), SledOptions::default()).unwrap());
+    let medium = Arc::new(DiskLog::open(dir.path(), SledOptions::default()).unwrap());
     let journal = Journal::open(medium.clone(), small()).unwrap();
     let delete_all: &dyn Fn(&Namespace) -> Option<Duration> = &|_| Some(Duration::ZERO);
     let mut sizes = Vec::new();
@@ -152,7 +152,7 @@ fn random_text(dice: &mut Dice, length: usize) -> String {
 fn a_long_conversation_costs_little_more_than_its_text() {
     for (steps, length) in [(10, 2_048), (100, 1_024), (100, 2_048), (1_000, 2_048), (100, 20_000)] {
         let dir = tempfile::tempdir().unwrap();
-        let medium = Arc::new(SledLog::open(dir.path(), SledOptions::default()).unwrap());
+        let medium = Arc::new(DiskLog::open(dir.path(), SledOptions::default()).unwrap());
         let journal = Journal::open(medium.clone(), small()).unwrap();
         journal.commit(&[start(1, "a")]).unwrap();
         journal.checkpoint().unwrap();

@@ -1,0 +1,172 @@
+//! The write-ahead files: two segments of zeros that groups are written over, in turn.
+//!
+//! A write to blocks that are there changes nothing of the file but its content, so one `fdatasync` makes it durable and
+//! nothing else must be written for it (measured: 0.6-0.9 of what an append takes). A segment is used again once the
+//! database holds all its groups, durably; then its old records are overwritten from the start.
+//!
+//! Invariant: the files are whole and durable before `bosun.format` names their id, and are removed after it names it no
+//! longer. Whether a segment may be used again is for the caller to know.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::record;
+use crate::log::files::sync_dir;
+use crate::log::sled_format::source::{Source, reading};
+use crate::log::{StorageError, private};
+use crate::seeded::{self, Bug};
+use crate::vocabulary::GroupSeq;
+
+const SEGMENTS: usize = 2;
+
+pub(super) fn path_of(dir: &Path, segment: usize) -> PathBuf {
+    dir.join(segment.to_string())
+}
+
+/// The segments that are written to.
+#[derive(Debug)]
+pub(super) struct Segments {
+    dir: PathBuf,
+    pub(super) id: [u8; 16],
+    files: [File; SEGMENTS],
+    bytes: u64,
+    current: usize,
+    at: u64,
+    /// The last group in each.
+    last: [u64; SEGMENTS],
+    buffer: Vec<u8>,
+}
+
+impl Segments {
+    /// New files, durable on return.
+    pub(super) fn create(dir: &Path, id: [u8; 16], bytes: u64) -> Result<Segments, StorageError> {
+        private::make_dir(dir).map_err(|why| StorageError::io("create", dir, &why))?;
+        let make = |segment: usize| {
+            let path = path_of(dir, segment);
+            let io = |op| move |why: std::io::Error| StorageError::io(op, &path_of(dir, segment), &why);
+            let mut file = private::create(&path).map_err(io("create"))?;
+            let zeros = vec![0; bytes.min(1 << 20) as usize];
+            let mut left = bytes as usize;
+            while left > 0 {
+                let part = left.min(zeros.len());
+                file.write_all(&zeros[..part]).map_err(io("write"))?;
+                left -= part;
+            }
+            file.sync_all().map_err(io("fsync"))?;
+            Ok(file)
+        };
+        let files = [make(0)?, make(1)?];
+        sync_dir(dir)?;
+        let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
+        sync_dir(above.unwrap_or(Path::new(".")))?;
+        Ok(Segments { dir: dir.to_owned(), id, files, bytes, current: 0, at: 0, last: [0; SEGMENTS], buffer: Vec::new() })
+    }
+
+    /// Whether a group of this length is for these files: a longer one would fill a segment alone.
+    pub(super) fn holds(&self, length: usize) -> bool {
+        record::room_for(length) <= self.bytes / 2
+    }
+
+    /// Through which group everything must be in the database before a group of this length can be written. 0: it fits.
+    pub(super) fn needs_fed(&self, length: usize) -> u64 {
+        if self.is_full(length) { self.last[1 - self.current] } else { 0 }
+    }
+
+    /// Writes a group; durable on return. What [`Segments::needs_fed`] says must have been done.
+    pub(super) fn write(&mut self, seq: GroupSeq, body: &[u8]) -> Result<(), StorageError> {
+        if self.is_full(body.len()) {
+            (self.current, self.at) = (1 - self.current, 0);
+        }
+        record::encode(&mut self.buffer, &self.id, seq, body);
+        let file = &self.files[self.current];
+        let path = || path_of(&self.dir, self.current);
+        file.write_all_at(&self.buffer, self.at).map_err(|why| StorageError::io("write", &path(), &why))?;
+        if !seeded::on(Bug::AckBeforeJournalSync) {
+            let other = &self.files[1 - self.current];
+            let file = if seeded::on(Bug::FsyncWrongFile) { other } else { file };
+            file.sync_data().map_err(|why| StorageError::io("fsync", &path(), &why))?;
+        }
+        self.at += self.buffer.len() as u64;
+        self.last[self.current] = seq.0;
+        Ok(())
+    }
+
+    /// Whether the current segment has no room for one more group of this length.
+    pub(super) fn is_full(&self, length: usize) -> bool {
+        self.at + record::room_for(length) > self.bytes
+    }
+}
+
+/// Removes the files, if there are any. `bosun.format` names them no longer.
+pub(crate) fn remove(dir: &Path) -> Result<(), StorageError> {
+    match fs::remove_dir_all(dir) {
+        Err(why) if why.kind() == ErrorKind::NotFound => Ok(()),
+        Err(why) => Err(StorageError::io("remove", dir, &why)),
+        Ok(()) => sync_dir(dir.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))),
+    }
+}
+
+/// A group that was read.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    pub(crate) seq: GroupSeq,
+    pub(crate) value: Vec<u8>,
+    pub(crate) file: PathBuf,
+}
+
+/// What the files hold.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Every group that is whole, in order; those that the database has had for long too.
+    pub(crate) groups: Vec<Ahead>,
+    /// Where a record begins that is not whole: torn, damaged, or one that the next lap has cut off.
+    pub(crate) broken: Vec<(PathBuf, u64)>,
+}
+
+/// Reads all of the files; changes nothing. A read that fails is an error.
+pub(crate) fn read(dir: &Path, id: &[u8; 16]) -> Result<Found, StorageError> {
+    let mut found = Found::default();
+    for segment in 0..SEGMENTS {
+        let path = path_of(dir, segment);
+        blocks(&path, &mut |at, claim| {
+            if claim.is_whole(id) || seeded::on(Bug::JournalChecksumNotChecked) {
+                found.groups.push(Ahead { seq: claim.seq, value: claim.body.to_vec(), file: path.clone() });
+                return record::room_for(claim.body.len());
+            }
+            found.broken.push((path.clone(), at));
+            record::BLOCK as u64
+        })?;
+    }
+    found.groups.sort_by_key(|group| group.seq);
+    if seeded::on(Bug::ReplaySkipsLastJournalGroup) {
+        found.groups.pop();
+    }
+    Ok(found)
+}
+
+/// Every place of a file that says that a record begins there; `visit` answers how far the next one is.
+pub(crate) fn blocks(
+    path: &Path,
+    visit: &mut dyn FnMut(u64, record::Claim<'_>) -> u64,
+) -> Result<(), StorageError> {
+    let missing = |why: StorageError| match why {
+        StorageError::Io { kind: ErrorKind::NotFound, .. } => {
+            StorageError::corrupt("write-ahead file", path, "it is missing")
+        }
+        why => why,
+    };
+    reading().map_err(|why| StorageError::io("open", path, &why))?;
+    let source = Source::open(path).map_err(missing)?;
+    let mut bytes = Vec::new();
+    source.read(&mut bytes, 0, usize::try_from(source.length()).unwrap_or(usize::MAX))?;
+    let mut at = 0;
+    while at < bytes.len() as u64 {
+        at += match record::Claim::at(&bytes[at as usize..]) {
+            Some(claim) => visit(at, claim),
+            None => record::BLOCK as u64,
+        };
+    }
+    Ok(())
+}
