@@ -19,7 +19,7 @@ use bosun_tests::harness::{count_from_env, say};
 use serde_json::Value;
 
 /// What makes a store.
-const PARTS: [&str; 6] = ["bosun.format", "log", "anchor", "payloads", "groups", "values"];
+const PARTS: [&str; 7] = ["bosun.format", "log", "anchor", "payloads", "groups", "values", "wal"];
 
 fn files_under(path: &Path, found: &mut Vec<PathBuf>) {
     if path.is_dir() {

@@ -56,7 +56,7 @@ pub struct SledOptions {
 
 impl Default for SledOptions {
     fn default() -> Self {
-        SledOptions { cache_bytes: 32 * 1024 * 1024, instance: None, wal_bytes: 2 * 1024 * 1024 }
+        SledOptions { cache_bytes: 32 * 1024 * 1024, instance: None, wal_bytes: 4 * 1024 * 1024 }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the checks: each of the 16 seeded bugs of the engine (15 of them from requirements/engine.md §5) is made, and named checks
+//! Tests of the checks: each of the 20 seeded bugs of the engine (15 of them from requirements/engine.md §5) is made, and named checks
 //! must find it. A check that cannot fail proves nothing.
 //!
 //! Invariant: a check is run as it stands, by this very program, twice in a process of its own: without a bug it must
@@ -20,6 +20,7 @@ use bosun_tests::harness::process::example;
 use catch::{Catcher, POWER_CUTS, STRACE, caught};
 
 const FSYNC_CONTRACT: &str = "fsync_contract::every_answer_comes_after_the_sync_of_what_it_acknowledges";
+const LAPS: &str = "fsync_contract::what_was_written_ahead_stays_until_the_database_is_synced";
 const LIVES: &str = "seeded::lives::the_first_lives_of_the_simulator_keep_the_word";
 const POWER_CUT: &str = "power_cut::a_power_cut_on_ext4_loses_nothing_acknowledged";
 const STORY: &str = "power_cut::a_power_cut_in_the_middle_of_trims_and_long_groups_loses_nothing";
@@ -106,6 +107,18 @@ seeded_bugs! {
     /// G1, G3: the database is synced, and not what it names.
     a_value_that_is_not_synced_is_caught: ValueNotSynced by
         [Catcher::with(STRACE, FSYNC_CONTRACT), Catcher::with(POWER_CUTS, STORY)];
+    /// G1, G3: acknowledged when it is written ahead, and not yet synced.
+    an_acknowledgement_before_the_sync_of_what_was_written_ahead_is_caught: AckBeforeJournalSync by
+        [Catcher::with(STRACE, FSYNC_CONTRACT), Catcher::with(POWER_CUTS, POWER_CUT)];
+    /// G1: the only durable copy is overwritten.
+    a_place_that_is_used_again_too_early_is_caught: TrimBeforeSledSync by
+        [Catcher::with(STRACE, LAPS), Catcher::with(POWER_CUTS, POWER_CUT)];
+    /// G1, G2: a start forgets what a kill left.
+    a_replay_that_is_too_short_is_caught: ReplaySkipsLastJournalGroup by
+        [Catcher::of("seeded::log::ahead::what_was_written_ahead_is_there_after_a_kill")];
+    /// G2, G6: a torn record is taken for a group.
+    a_checksum_that_is_not_checked_is_caught: JournalChecksumNotChecked by
+        [Catcher::of("seeded::log::ahead::a_torn_record_that_nobody_was_told_of_is_no_damage")];
 }
 
 /// The list above is complete, and in the order of the requirements.
