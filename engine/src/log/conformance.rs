@@ -43,6 +43,25 @@ impl Bench for OnSled {
     }
 }
 
+struct OnDisk(tempfile::TempDir);
+
+impl OnDisk {
+    fn at(path: &Path) -> Arc<dyn Log> {
+        let options = SledOptions { instance: Some([1; 16]), ..SledOptions::default() };
+        Arc::new(DiskLog::open_opaque(path, options).unwrap())
+    }
+}
+
+impl Bench for OnDisk {
+    fn open(&self) -> Arc<dyn Log> {
+        Self::at(self.0.path())
+    }
+    fn reopen(&self, medium: Arc<dyn Log>) -> Arc<dyn Log> {
+        drop(medium);
+        Self::at(self.0.path())
+    }
+}
+
 macro_rules! conformance {
     ($($promise:ident)*) => {
         mod memory {
@@ -50,6 +69,9 @@ macro_rules! conformance {
         }
         mod on_sled {
             $(#[test] fn $promise() { super::$promise(&super::OnSled(tempfile::tempdir().unwrap())); })*
+        }
+        mod on_disk {
+            $(#[test] fn $promise() { super::$promise(&super::OnDisk(tempfile::tempdir().unwrap())); })*
         }
     };
 }
@@ -60,6 +82,7 @@ conformance! {
     large_groups_come_back_whole
     removed_groups_are_gone_and_the_rest_stays
     the_anchor_names_the_last_sync
+    a_commit_is_a_group_and_the_anchor
     shelves_are_separate_and_scan_in_key_order
     shelf_batches_replace_and_remove
     large_shelf_values_leave_nothing_behind
@@ -68,6 +91,25 @@ conformance! {
 
 fn tail(last: u64) -> Anchor {
     Anchor { last: GroupSeq(last), chain: ChainHash([last as u8; 32]) }
+}
+
+fn a_commit_is_a_group_and_the_anchor(bench: &dyn Bench) {
+    let mut medium = bench.open();
+    for seq in 1..=40 {
+        let value = value(seq, (seq as usize * 997) % 30_000);
+        medium.commit(GroupSeq(seq), &value, value.len() / 2, tail(seq)).unwrap();
+        assert_eq!(medium.group(GroupSeq(seq)).unwrap().unwrap(), value);
+        assert_eq!(medium.anchor(), Ok(Some(tail(seq))));
+        if seq == 20 {
+            medium = bench.reopen(medium);
+        }
+    }
+    medium.remove_groups(1..=9).unwrap();
+    assert_eq!(medium.bounds(), Ok(Some((GroupSeq(10), GroupSeq(40)))));
+    medium = bench.reopen(medium);
+    assert_eq!(medium.bounds(), Ok(Some((GroupSeq(10), GroupSeq(40)))));
+    assert_eq!(all(&*medium, 0).len(), 31);
+    assert_eq!(medium.anchor(), Ok(Some(tail(40))));
 }
 
 fn value(seq: u64, length: usize) -> Vec<u8> {

@@ -1,8 +1,9 @@
 //! The log: the only thing that must survive. One global order of commit groups, durable before anybody hears of them.
 //!
 //! Two layers. A [`Log`] is the medium: it keeps groups, derived shelves and blobs, and knows what a crash leaves of
-//! each. The [`Journal`] is everything else, the same over every medium: commit with compare-and-set, the index of
-//! runs, checkpoints, the archive, retention, verification and backup.
+//! each; the one that users open ([`DiskLog`]) writes groups ahead of the database that holds them all. The [`Journal`]
+//! is everything else, the same over every medium: commit with compare-and-set, the index of runs, checkpoints, the
+//! archive, retention, verification and backup.
 //!
 //! Invariants
 //! - What `commit` has returned for is on the disk: power loss included. Blobs are there before the group that names

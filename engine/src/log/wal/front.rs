@@ -75,7 +75,7 @@ struct Shared {
 #[derive(Debug)]
 enum Ahead {
     None,
-    /// Files of a former process, of which the database could not take everything.
+    /// Files of a former process, of which the database does not have everything yet.
     Former,
     To(Segments),
 }
@@ -116,8 +116,11 @@ impl DiskLog {
             super::remove(&back.wal_dir())?;
         }
         let pending = ahead.into_iter().flatten();
-        let pending = pending.map(|group| (group.seq.0, Arc::new(Pending::of_unknown(group.value)))).collect();
-        let state = State { pending, ..State::default() };
+        let pending = pending.map(|group| (group.seq.0, Arc::new(Pending::of_unknown(group.value))));
+        let pending: BTreeMap<u64, Arc<Pending>> = pending.collect();
+        // The feeder begins with them; nobody waits for it but the first commit.
+        let wanted = pending.last_key_value().map_or(0, |(seq, _)| *seq);
+        let state = State { pending, wanted, ..State::default() };
         let (feeding, segments) = (Mutex::default(), Mutex::new(segments));
         let shared = Arc::new(Shared {
             back,
@@ -127,12 +130,6 @@ impl DiskLog {
             wake: Condvar::new(),
             hurry: AtomicBool::new(false),
         });
-        match shared.feed() {
-            // What there is no room for is read from memory until there is.
-            Ok(()) | Err(StorageError::NoRoom { .. }) => {}
-            Err(why) => return Err(why),
-        }
-        shared.retire(&mut held(&shared.segments))?;
         let feeder = std::thread::Builder::new().name("bosun-feeder".into()).spawn({
             let shared = shared.clone();
             move || shared.feed_when_asked()
