@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bosun_engine::log::{Journal, JournalOptions, DiskLog, SledOptions};
+use bosun_engine::log::{DiskLog, Journal, JournalOptions, SledOptions};
 use bosun_engine::*;
 
 const ROUNDS: usize = 7;

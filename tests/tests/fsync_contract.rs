@@ -6,13 +6,13 @@ use std::path::Path;
 use bosun_tests::harness::crash::READY_MAX;
 use bosun_tests::harness::faults::Injection;
 use bosun_tests::harness::process::{Program, WorkerProcess};
-use bosun_tests::harness::{say, workload};
+use bosun_tests::harness::{Chance, say, workload};
 use serde_json::json;
 
 /// How many starts are acknowledged, one after the other.
 const STARTS: usize = 40;
 /// And how many take more than both write-ahead files hold.
-const LAPS: usize = 800;
+const LAPS: usize = 1_200;
 
 /// What a line of the trace says, as far as the contract is concerned.
 #[derive(Debug, PartialEq)]
@@ -170,6 +170,12 @@ fn what_was_written_ahead_stays_until_the_database_is_synced() {
     }
 }
 
+/// Text that does not get smaller.
+fn noise(seed: usize, length: usize) -> String {
+    let mut chance = Chance::new(seed as u64);
+    (0..length).map(|_| char::from(b'0' + chance.below(75) as u8)).collect()
+}
+
 /// As many starts, every other one so long. Answers the trace.
 fn contract(starts: usize, length: usize) -> Option<String> {
     if !Injection::available_or_explain() {
@@ -186,7 +192,7 @@ fn contract(starts: usize, length: usize) -> Option<String> {
     let (mut worker, http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
     for n in 0..starts {
         // Every other one is too long for the database.
-        let input = "x".repeat(if n % 2 == 0 { 10 } else { length });
+        let input = noise(n, if n % 2 == 0 { 10 } else { length });
         let then = json!({ "activity": { "type": "echo", "input": input } });
         let steps = json!([{ "wait_signal": { "name": "never" } }, then]);
         http.start(&workload::program(&format!("synced-{n}"), steps)).acknowledged().unwrap();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bosun_engine::log::{Log, DiskLog, SledOptions, StorageError, StoreReader};
+use bosun_engine::log::{DiskLog, Log, SledOptions, StorageError, StoreReader};
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use futures_util::StreamExt;

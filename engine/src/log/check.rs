@@ -104,7 +104,9 @@ impl Walk<'_> {
             self.wrong.insert(0, gap.also_groups(&[format!("up to the one before {first}")]));
         }
         let (through, torn) = (self.through, self.anchor.last.next());
-        self.wrong.retain(|why| why.group().is_none_or(|seq| seq > through && seq != torn));
+        // A group that others follow was acknowledged, whatever the anchor knew of it.
+        let is_torn = |seq| seq == torn && self.last <= torn;
+        self.wrong.retain(|why| why.group().is_none_or(|seq| seq > through && !is_torn(seq)));
         if let Some((first, more)) = self.wrong.split_first() {
             let seqs: Vec<String> = more.iter().filter_map(|why| why.group()).map(|seq| seq.to_string()).collect();
             return Err(first.clone().also_groups(&seqs));

@@ -29,10 +29,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::error::StorageError;
+pub(crate) use super::format::Format;
+use super::format::{parse, print};
 use super::sled_format::source::read_whole;
-use super::{FORMAT_VERSION, WAL_FORMAT_VERSION, private, swap};
+use super::{FORMAT_VERSION, private, swap};
 use crate::seeded::{self, Bug};
-use crate::vocabulary::{RunId, hex, unhex};
+use crate::vocabulary::RunId;
 
 /// How long to wait for a lock that a process that just ended may still hold.
 const LOCK_PATIENCE: Duration = Duration::from_millis(700);
@@ -42,20 +44,6 @@ const NETWORK_FILESYSTEMS: [&str; 8] = ["nfs", "nfs4", "cifs", "smb3", "smbfs", 
 #[derive(Debug, Clone)]
 pub(crate) struct DataDir {
     pub(crate) root: PathBuf,
-}
-
-/// What `bosun.format` says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Format {
-    pub(crate) instance: [u8; 16],
-    /// Without the write-ahead files.
-    pub(crate) version: u32,
-    /// The id of the write-ahead files, if they count.
-    pub(crate) wal: Option<[u8; 16]>,
-    /// False while the directory is being created.
-    pub(crate) ready: bool,
-    /// Whether there is a list of runs that a salvage could not save whole.
-    pub(crate) held: bool,
 }
 
 impl DataDir {
@@ -172,7 +160,7 @@ impl DataDir {
         let path = self.format();
         match read_whole(&path) {
             Ok(bytes) => {
-                let format = parse_format(&path, &bytes)?;
+                let format = parse(&path, &bytes)?;
                 let needed = &parts[..if format.version == 1 { 3 } else { 5 }];
                 match needed.iter().find(|part| format.ready && !part.exists()) {
                     Some(missing) => Err(StorageError::corrupt("data directory", missing, "it is missing")),
@@ -203,7 +191,7 @@ impl DataDir {
     pub(crate) fn instance(&self) -> Result<[u8; 16], StorageError> {
         let path = self.format();
         let bytes = read_whole(&path).map_err(|why| StorageError::io("read", &path, &why))?;
-        parse_format(&path, &bytes).map(|format| format.instance)
+        parse(&path, &bytes).map(|format| format.instance)
     }
 
     /// Keeps workers away, if there is a lock file to do it with. Changes nothing.
@@ -270,57 +258,11 @@ impl DataDir {
         let (path, temporary) = (self.format(), self.root.join("bosun.format.new"));
         let io = |op| move |why: std::io::Error| StorageError::io(op, &self.format(), &why);
         let mut file = private::create(&temporary).map_err(io("create"))?;
-        file.write_all(print_format(format).as_bytes()).map_err(io("write"))?;
+        file.write_all(print(format).as_bytes()).map_err(io("write"))?;
         file.sync_all().map_err(io("fsync"))?;
         fs::rename(&temporary, &path).map_err(io("rename"))?;
         sync_dir(&self.root)
     }
-}
-
-/// Text, so that a person can read it: three lines and their CRC.
-fn print_format(format: Format) -> String {
-    let state = if format.ready { "ready" } else { "creating" };
-    let held = if format.held { "held\n" } else { "" };
-    let instance = hex(&format.instance);
-    let wal = format.wal.map_or(String::new(), |id| format!("wal {} over {}\n", hex(&id), format.version));
-    let version = if format.wal.is_some() { WAL_FORMAT_VERSION } else { format.version };
-    let text = format!("bosun data directory\nformat {version} {state}\ninstance {instance}\n{held}{wal}");
-    format!("{text}crc {:08x}\n", crc32fast::hash(text.as_bytes()))
-}
-
-fn parse_format(path: &Path, bytes: &[u8]) -> Result<Format, StorageError> {
-    let corrupt = |detail: &str| StorageError::corrupt("data directory", path, detail);
-    let text = std::str::from_utf8(bytes).map_err(|_| corrupt("it is not text"))?;
-    let (content, crc) = text.rsplit_once("crc ").ok_or_else(|| corrupt("it has no CRC line"))?;
-    if format!("{:08x}\n", crc32fast::hash(content.as_bytes())) != crc {
-        return Err(corrupt("its CRC is wrong"));
-    }
-    let mut lines = content.lines().skip(1);
-    let mut version = lines.next().and_then(|line| line.strip_prefix("format ")).unwrap_or_default().split(' ');
-    let found: u32 = version.next().and_then(|n| n.parse().ok()).ok_or_else(|| corrupt("it names no version"))?;
-    if found > WAL_FORMAT_VERSION {
-        return Err(StorageError::FormatTooNew { file: path.to_owned(), found, supported: WAL_FORMAT_VERSION });
-    }
-    let ready = match version.next() {
-        Some("ready") => true,
-        Some("creating") => false,
-        _ => return Err(corrupt("it names no state")),
-    };
-    let instance = lines.next().and_then(|line| line.strip_prefix("instance ")).and_then(unhex);
-    let instance = instance.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| corrupt("it names no instance"))?;
-    let (mut version, mut wal, mut held) = (found, None, false);
-    // What a version does not know it does not look at.
-    for line in lines {
-        held |= line == "held";
-        if let Some((id, over)) = line.strip_prefix("wal ").and_then(|rest| rest.split_once(" over ")) {
-            wal = unhex(id).and_then(|id| id.try_into().ok());
-            version = over.parse().ok().filter(|_| wal.is_some()).ok_or_else(|| corrupt("it names no write-ahead files"))?;
-        }
-    }
-    if version > FORMAT_VERSION {
-        return Err(corrupt("it names no write-ahead files"));
-    }
-    Ok(Format { instance, version, wal, ready, held })
 }
 
 /// The type of the file system a path lies on, if it is one of the network.
@@ -375,35 +317,4 @@ pub(crate) fn tree_bytes(dir: &Path) -> u64 {
             Err(_) => 0,
         })
         .sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_format_file_reads_back_and_any_damage_is_noticed() {
-        let format = Format { instance: [7; 16], version: 1, wal: None, ready: true, held: true };
-        let text = print_format(format);
-        assert_eq!(parse_format(Path::new("f"), text.as_bytes()), Ok(format));
-        let format = Format { wal: Some([0xa5; 16]), ..format };
-        let text = print_format(format);
-        assert_eq!(parse_format(Path::new("f"), text.as_bytes()), Ok(format));
-        // What a program of format 2 looks at.
-        assert!(text.contains("\nformat 3 ready\n"), "{text}");
-        for bit in 0..text.len() * 8 {
-            let mut damaged = text.clone().into_bytes();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(parse_format(Path::new("f"), &damaged).is_err(), "bit {bit} passed");
-        }
-    }
-
-    /// G9: a newer format is refused by name.
-    #[test]
-    fn a_newer_format_is_refused() {
-        let content = "bosun data directory\nformat 9 ready\nwhatever comes then\n";
-        let text = format!("{content}crc {:08x}\n", crc32fast::hash(content.as_bytes()));
-        let refused = parse_format(Path::new("f"), text.as_bytes());
-        assert!(matches!(refused, Err(StorageError::FormatTooNew { found: 9, .. })), "{refused:?}");
-    }
 }

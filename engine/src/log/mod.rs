@@ -32,6 +32,7 @@ mod copies;
 mod error;
 mod files;
 mod following;
+mod format;
 mod group;
 mod housekeeping;
 mod index;

@@ -71,6 +71,8 @@ fn checked_tail(medium: &dyn Log, origin: ChainHash) -> Result<Anchor, StorageEr
         Err(StorageError::Corrupt { .. }) if last.0 == anchor.last.0 + 1 => {
             tracing::warn!(group = %last, "removing a torn group that was never acknowledged");
             medium.remove_groups(last.0..=last.0)?;
+            // Another group takes its number, and must not meet it again after the next crash.
+            medium.sync(anchor)?;
             last = anchor.last;
             if first > last { None } else { Some(group(last)?) }
         }

@@ -120,10 +120,7 @@ impl SledLog {
     }
 
     /// The same, but for what is written ahead and has to be taken.
-    pub(crate) fn open_ahead(
-        dir: &Path,
-        options: SledOptions,
-    ) -> Result<(SledLog, Option<Vec<Ahead>>), StorageError> {
+    pub(crate) fn open_ahead(dir: &Path, options: SledOptions) -> Result<(SledLog, Option<Vec<Ahead>>), StorageError> {
         Self::open_checked(dir, options, look)
     }
 

@@ -24,7 +24,7 @@ use super::shared::{Idle, Shared};
 use super::waiters::Waiters;
 use super::watchdog::TurnThreads;
 use crate::client::Client;
-use crate::log::{Journal, Log, DiskLog, SledOptions, StorageError};
+use crate::log::{DiskLog, Journal, Log, SledOptions, StorageError};
 use crate::queue::TaskQueues;
 use crate::vocabulary::*;
 

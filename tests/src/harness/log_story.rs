@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bosun_engine::log::{Journal, JournalOptions, DiskLog, SledOptions, Snapshot, StorageError};
+use bosun_engine::log::{DiskLog, Journal, JournalOptions, SledOptions, Snapshot, StorageError};
 use bosun_engine::*;
 
 use super::Chance;
@@ -37,7 +37,9 @@ enum Step {
 
 pub fn open(dir: &Path) -> Result<Journal, StorageError> {
     let options = JournalOptions { log_keep_bytes: 150_000, trim_bytes: 100_000, ..JournalOptions::default() };
-    Journal::open(Arc::new(DiskLog::open(dir, SledOptions::default())?), options)
+    // So short that the story goes round many times between two cuts.
+    let medium = SledOptions { wal_bytes: 128 * 1024, ..SledOptions::default() };
+    Journal::open(Arc::new(DiskLog::open(dir, medium)?), options)
 }
 
 /// Goes on with the story behind `from` steps, saying the number of each that is done, until so many are, the log fails or

@@ -112,7 +112,7 @@ seeded_bugs! {
         [Catcher::with(STRACE, FSYNC_CONTRACT), Catcher::with(POWER_CUTS, POWER_CUT)];
     /// G1: the only durable copy is overwritten.
     a_place_that_is_used_again_too_early_is_caught: TrimBeforeSledSync by
-        [Catcher::with(STRACE, LAPS), Catcher::with(POWER_CUTS, POWER_CUT)];
+        [Catcher::with(STRACE, LAPS)];
     /// G1, G2: a start forgets what a kill left.
     a_replay_that_is_too_short_is_caught: ReplaySkipsLastJournalGroup by
         [Catcher::of("seeded::log::ahead::what_was_written_ahead_is_there_after_a_kill")];

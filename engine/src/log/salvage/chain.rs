@@ -46,19 +46,8 @@ pub(super) fn choose(found: &Found, anchor: Option<Anchor>) -> Chosen {
         archives: None,
         meta,
     };
-    // Groups that the anchor does not know yet count if they are whole: a power cut may have set it back, and one that
-    // was never acknowledged may have been written.
     if let Some(anchor) = anchor {
-        let (mut chain, mut ahead) = (anchor.chain, Vec::new());
-        let next = |last: GroupSeq, chain| candidates(found, last.next()).iter().find(|group| group.previous() == chain);
-        while let Some(group) = next(chosen.last, chain) {
-            (chosen.last, chain) = (chosen.last.next(), group.chain());
-            ahead.push((chosen.last, group));
-        }
-        for (seq, group) in ahead.into_iter().rev() {
-            chosen.take_records(group);
-            chosen.groups.insert(seq.0, group.clone());
-        }
+        chosen.take_newer(found, anchor);
     }
     let (mut want, mut seq) = (anchor.map(|anchor| anchor.chain), anchor.map_or(highest, |anchor| anchor.last.0));
     while seq > chosen.through.0 {
@@ -111,6 +100,22 @@ fn pick(found: &Found, seq: GroupSeq, want: Option<ChainHash>) -> Option<Group> 
 }
 
 impl Chosen {
+    /// Groups that the anchor does not know yet count if they are whole: a power cut may have set it back, and one that
+    /// was never acknowledged may have been written.
+    fn take_newer(&mut self, found: &Found, anchor: Anchor) {
+        let (mut chain, mut newer) = (anchor.chain, Vec::new());
+        let next =
+            |last: GroupSeq, chain| candidates(found, last.next()).iter().find(|group| group.previous() == chain);
+        while let Some(group) = next(self.last, chain) {
+            (self.last, chain) = (self.last.next(), group.chain());
+            newer.push((self.last, group));
+        }
+        for (seq, group) in newer.into_iter().rev() {
+            self.take_records(group);
+            self.groups.insert(seq.0, group.clone());
+        }
+    }
+
     /// What a group says beside turns; newer groups come first.
     fn take_records(&mut self, group: &Group) {
         let mut newest = None;

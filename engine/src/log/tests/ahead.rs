@@ -118,6 +118,27 @@ fn a_torn_record_that_nobody_was_told_of_is_no_damage() {
     }
 }
 
+/// G4, G6: a record that others follow was acknowledged, also where the anchor does not know it yet.
+#[test]
+fn a_damaged_record_that_others_follow_is_no_torn_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = open(dir.path()).unwrap();
+    journal.commit(&[start(1, "a")]).unwrap();
+    let anchor = std::fs::read(dir.path().join("anchor")).unwrap();
+    (0..3).for_each(|n| drop(journal.commit(&[step(1, 4 + 2 * n, 30)]).unwrap()));
+    for block in 1..=2 {
+        let copy = killed(dir.path());
+        std::fs::write(copy.path().join("anchor"), &anchor).unwrap();
+        let mut damaged = std::fs::read(copy.path().join("wal/0")).unwrap();
+        damaged[block * BLOCK + 90] ^= 1;
+        std::fs::write(copy.path().join("wal/0"), damaged).unwrap();
+        let before = files(copy.path());
+        let why = open(copy.path()).unwrap_err();
+        assert!(matches!(why, StorageError::Corrupt { group: Some(_), .. }), "block {block}: {why}");
+        assert!(files(copy.path()) == before, "block {block}: something changed");
+    }
+}
+
 /// G4, G6: any damaged block of a record that was acknowledged refuses the directory, and changes nothing; with the
 /// damage taken back everything is there. A salvage keeps what is whole.
 #[test]

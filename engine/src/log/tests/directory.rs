@@ -82,7 +82,10 @@ fn a_newer_format_is_refused_unharmed() {
         seen
     };
     let before = state(dir.path());
-    assert!(matches!(open(dir.path()), Err(StorageError::FormatTooNew { found: 9, supported: WAL_FORMAT_VERSION, .. })));
+    assert!(matches!(
+        open(dir.path()),
+        Err(StorageError::FormatTooNew { found: 9, supported: WAL_FORMAT_VERSION, .. })
+    ));
     assert_eq!(state(dir.path()), before);
 }
 

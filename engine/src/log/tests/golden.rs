@@ -25,10 +25,13 @@ fn long_text(n: u64) -> Payload {
 
 /// Writes the data directory of this version and what it must read as. Touches every part of the format: archive and
 /// log, open, closed and deleted runs, a blob, a snapshot, an index that is behind the log, long values of each kind.
-fn write(dir: &Path) {
-    let options = SledOptions { instance: Some([0xb0; 16]), ..SledOptions::default() };
-    let name = format!("v{FORMAT_VERSION}");
-    let journal = Journal::open(Arc::new(DiskLog::open(&dir.join(&name), options).unwrap()), small()).unwrap();
+///
+/// The last format is that of a directory whose process was killed.
+fn write(dir: &Path, version: u32) {
+    let options = SledOptions { instance: Some([0xb0; 16]), wal_bytes: 128 * 1024, ..SledOptions::default() };
+    let (name, home) = (format!("v{version}"), tempfile::tempdir().unwrap());
+    let path = if version == WAL_FORMAT_VERSION { home.path().join(&name) } else { dir.join(&name) };
+    let journal = Journal::open(Arc::new(DiskLog::open(&path, options).unwrap()), small()).unwrap();
     for n in 1..=6 {
         journal.commit(&[start(n, &format!("order-{n}")), step_with(n, 4, long_text(n))]).unwrap();
     }
@@ -44,6 +47,9 @@ fn write(dir: &Path) {
     let histories: BTreeMap<String, Vec<Turn>> =
         (1..=6).map(|n| (run_id(n).to_string(), journal.turns(run_id(n), EventId(1)).unwrap())).collect();
     let text = serde_json::to_string_pretty(&histories).unwrap();
+    if version == WAL_FORMAT_VERSION {
+        copy_dir(&path, &dir.join(&name));
+    }
     drop(journal);
     std::fs::remove_file(dir.join(&name).join("bosun.lock")).unwrap();
     std::fs::write(dir.join(format!("{name}.json")), text + "\n").unwrap();
@@ -53,13 +59,18 @@ fn write(dir: &Path) {
 #[test]
 fn the_databases_of_all_formats_open_for_ever() {
     // Never over one that is there: it is what a released version wrote.
-    if std::env::var_os("BOSUN_WRITE_FIXTURES").is_some() && !fixtures().join(format!("v{FORMAT_VERSION}")).exists() {
-        std::fs::create_dir_all(fixtures()).unwrap();
-        write(&fixtures());
+    for version in [FORMAT_VERSION, WAL_FORMAT_VERSION] {
+        let missing = !fixtures().join(format!("v{version}")).exists();
+        if std::env::var_os("BOSUN_WRITE_FIXTURES").is_some() && missing {
+            std::fs::create_dir_all(fixtures()).unwrap();
+            write(&fixtures(), version);
+        }
     }
-    (1..=FORMAT_VERSION).for_each(opens);
+    (1..=WAL_FORMAT_VERSION).for_each(opens);
     let listed = |part: &str| std::fs::read_dir(fixtures().join("v2").join(part)).unwrap().count();
     assert!(listed("groups") > 0 && listed("values") > 0, "long values are part of format 2");
+    let ahead = std::fs::read(fixtures().join("v3/wal/0")).unwrap();
+    assert!(ahead.iter().any(|byte| *byte != 0), "groups that are written ahead are part of format 3");
 }
 
 fn opens(version: u32) {

@@ -61,7 +61,16 @@ impl Segments {
         sync_dir(dir)?;
         let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
         sync_dir(above.unwrap_or(Path::new(".")))?;
-        Ok(Segments { dir: dir.to_owned(), id, files, bytes, current: 0, at: 0, last: [0; SEGMENTS], buffer: Vec::new() })
+        Ok(Segments {
+            dir: dir.to_owned(),
+            id,
+            files,
+            bytes,
+            current: 0,
+            at: 0,
+            last: [0; SEGMENTS],
+            buffer: Vec::new(),
+        })
     }
 
     /// Whether a group of this length is for these files: a longer one would fill a segment alone.
@@ -147,10 +156,7 @@ pub(crate) fn read(dir: &Path, id: &[u8; 16]) -> Result<Found, StorageError> {
 }
 
 /// Every place of a file that says that a record begins there; `visit` answers how far the next one is.
-pub(crate) fn blocks(
-    path: &Path,
-    visit: &mut dyn FnMut(u64, record::Claim<'_>) -> u64,
-) -> Result<(), StorageError> {
+pub(crate) fn blocks(path: &Path, visit: &mut dyn FnMut(u64, record::Claim<'_>) -> u64) -> Result<(), StorageError> {
     let missing = |why: StorageError| match why {
         StorageError::Io { kind: ErrorKind::NotFound, .. } => {
             StorageError::corrupt("write-ahead file", path, "it is missing")
