@@ -44,6 +44,11 @@ fn write(dir: &Path, version: u32) {
     journal.commit(&[step_with(4, 6, Payload::bytes(vec![4; 30_000])), close(5, 6)]).unwrap();
     journal.close().unwrap();
     journal.commit(&[step_with(3, 6, long_text(7))]).unwrap();
+    if version == WAL_FORMAT_VERSION {
+        // Feeds the database, so that something is in each of the two.
+        journal.close().unwrap();
+        journal.commit(&[step_with(6, 6, long_text(8))]).unwrap();
+    }
     let histories: BTreeMap<String, Vec<Turn>> =
         (1..=6).map(|n| (run_id(n).to_string(), journal.turns(run_id(n), EventId(1)).unwrap())).collect();
     let text = serde_json::to_string_pretty(&histories).unwrap();
