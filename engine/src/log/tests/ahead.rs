@@ -125,7 +125,9 @@ fn a_damaged_record_that_others_follow_is_no_torn_one() {
     let journal = open(dir.path()).unwrap();
     journal.commit(&[start(1, "a")]).unwrap();
     let anchor = std::fs::read(dir.path().join("anchor")).unwrap();
-    (0..3).for_each(|n| drop(journal.commit(&[step(1, 4 + 2 * n, 30)]).unwrap()));
+    for n in 0..3 {
+        journal.commit(&[step(1, 4 + 2 * n, 30)]).unwrap();
+    }
     for block in 1..=2 {
         let copy = killed(dir.path());
         std::fs::write(copy.path().join("anchor"), &anchor).unwrap();
