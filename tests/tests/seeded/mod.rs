@@ -20,7 +20,6 @@ use bosun_tests::harness::process::example;
 use catch::{Catcher, POWER_CUTS, STRACE, caught};
 
 const FSYNC_CONTRACT: &str = "fsync_contract::every_answer_comes_after_the_sync_of_what_it_acknowledges";
-const LAPS: &str = "fsync_contract::what_was_written_ahead_stays_until_the_database_is_synced";
 const LIVES: &str = "seeded::lives::the_first_lives_of_the_simulator_keep_the_word";
 const POWER_CUT: &str = "power_cut::a_power_cut_on_ext4_loses_nothing_acknowledged";
 const STORY: &str = "power_cut::a_power_cut_in_the_middle_of_trims_and_long_groups_loses_nothing";
@@ -112,7 +111,7 @@ seeded_bugs! {
         [Catcher::with(STRACE, FSYNC_CONTRACT), Catcher::with(POWER_CUTS, POWER_CUT)];
     /// G1: the only durable copy is overwritten.
     a_place_that_is_used_again_too_early_is_caught: TrimBeforeSledSync by
-        [Catcher::with(STRACE, LAPS)];
+        [Catcher::of("seeded::log::ahead::what_was_written_ahead_is_there_after_a_kill")];
     /// G1, G2: a start forgets what a kill left.
     a_replay_that_is_too_short_is_caught: ReplaySkipsLastJournalGroup by
         [Catcher::of("seeded::log::ahead::what_was_written_ahead_is_there_after_a_kill")];

@@ -40,7 +40,11 @@ fn killed(dir: &Path) -> tempfile::TempDir {
     for part in ["log/blobs", "payloads", "groups", "values", "wal"] {
         std::fs::create_dir_all(copy.path().join(part)).unwrap();
     }
-    for (name, content) in files(dir) {
+    // First the database: one that is fed meanwhile is a prefix, and what it names must be there.
+    let database = files(&dir.join("log")).into_iter().map(|(name, content)| (Path::new("log").join(name), content));
+    let database: Vec<_> = database.collect();
+    let others = files(dir).into_iter().filter(|(name, _)| !name.starts_with("log"));
+    for (name, content) in others.chain(database) {
         let path = copy.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();

@@ -16,8 +16,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
+    let mut entries: Vec<_> = std::fs::read_dir(from).unwrap().map(Result::unwrap).collect();
+    // A database that is copied while it is fed is a prefix; what it names must be there.
+    entries.sort_by_key(|entry| entry.file_name() != "log");
+    for entry in entries {
         if entry.file_type().unwrap().is_dir() {
             copy_dir(&entry.path(), &to.join(entry.file_name()));
         } else {
