@@ -3,6 +3,8 @@
 //! Invariant: a call of a supervisor is the same call whether an activity, a program or a service carries it out; what is
 //! no such call is known by the type of its activity. The answer is given in the form that the carrier would give it.
 
+use std::time::Duration;
+
 use bosun_engine::{ActivityTask, Payload, RunId, Timestamp};
 use serde_json::{Value, json};
 
@@ -109,6 +111,18 @@ impl Asked {
         self.call.task.as_ref().map(ToString::to_string)
     }
 
+    /// How long the carrier itself waits for an answer, and what it says then.
+    pub(crate) fn patience(&self) -> Option<(Duration, String)> {
+        let ms = self.input.get("timeout_ms").and_then(Value::as_u64)?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let why = match self.activity_type.as_str() {
+            HTTP => format!("POST {} had no answer after {ms} ms", text(&self.input["url"])),
+            PROCESS => format!("{} was stopped after its timeout of {ms} ms", text(&self.input["argv"][0])),
+            _ => return None,
+        };
+        Some((Duration::from_millis(ms), why))
+    }
+
     /// `execute_worker (agent: executor, task: dump, attempt: 1, round: 1)`.
     pub(crate) fn shown(&self) -> String {
         let mut parts: Vec<String> = Vec::new();
@@ -157,7 +171,7 @@ fn model_output(said: &Value) -> Value {
     let mut output = json!({
         "response": { "said": { "content": content, "tool_calls": calls }, "stop": stop,
             "usage": { "input": 0, "output": 0 }, "model": "scene" },
-        "cost": {},
+        "cost": { "micros": 0 },
     });
     if let Some(value) = value {
         output["value"] = value;

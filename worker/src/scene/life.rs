@@ -72,6 +72,8 @@ pub(crate) struct Life<'s> {
     pub(super) attempts: Vec<Attempt>,
     pub(crate) outside: Outside,
     pub(crate) orders: Option<Orders>,
+    /// The first call that did not wait for an older one to end.
+    pub(crate) swapped: Option<String>,
     /// What a crash at each commit would leave, if somebody wants it.
     pub(crate) forks: Option<Vec<Fork>>,
     /// Answers to what the scene asks at times; only the straight life asks.
@@ -112,6 +114,7 @@ impl<'s> Life<'s> {
             attempts: Vec::new(),
             outside,
             orders: None,
+            swapped: None,
             forks: None,
             asked: None,
             looked_at: None,
@@ -218,6 +221,7 @@ impl<'s> Life<'s> {
             let asked = asked.played_by(spec.as_deref());
             match answer_of(&self.scene.world, spec.as_deref(), &asked) {
                 Some(said) => {
+                    let said = said.in_time(asked.patience());
                     let due = asked.at.plus(said.after);
                     let made = Made { asked: Arc::new(asked), said: Arc::new(said), due };
                     self.outside.make(made.clone());
@@ -260,6 +264,10 @@ impl<'s> Life<'s> {
                 chosen
             }
         };
+        if chosen != first && self.swapped.is_none() {
+            let shown = |at: usize| self.attempts[at].made.asked.shown();
+            self.swapped = Some(format!("{} ended before {}", shown(chosen), shown(first)));
+        }
         // Whoever is passed over answers when the other would have.
         let passed = self.attempts[chosen].made.due;
         self.attempts[first].made.due = self.attempts[first].made.due.max(passed);

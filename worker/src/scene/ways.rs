@@ -283,7 +283,11 @@ impl Play<'_> {
         let before = self.played.failures.len();
         let lived = self.live(&mut life, &Way::Permute(String::new()), Some(straight)).is_some();
         let orders = life.orders.take().unwrap_or_default();
-        self.played.failures[before..].iter_mut().for_each(|failure| failure.way = Way::Permute(orders.shown()));
+        let swapped = life.swapped.take().map(|swapped| format!("\nhere {swapped}")).unwrap_or_default();
+        for failure in &mut self.played.failures[before..] {
+            failure.way = Way::Permute(orders.shown());
+            failure.seen += &swapped;
+        }
         lived.then_some(orders)
     }
 }

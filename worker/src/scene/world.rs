@@ -19,6 +19,18 @@ pub(crate) struct Said {
     pub(crate) result: Result<Value, Answer>,
 }
 
+impl Said {
+    /// A program or a service that takes longer than its carrier waits is not heard.
+    pub(crate) fn in_time(self, patience: Option<(Duration, String)>) -> Said {
+        match patience {
+            Some((most, message)) if self.after > most => {
+                Said { after: most, result: Err(Answer::Fail { message, retryable: true }) }
+            }
+            _ => self,
+        }
+    }
+}
+
 /// The same spec, played by the world: scripted agents, and models unless the world has rules for models.
 ///
 /// As with scripts, work that is no agent's is answered where the world has a rule for work without `agent`; nobody does it

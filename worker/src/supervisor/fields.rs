@@ -174,15 +174,41 @@ pub(crate) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The known key that was probably meant: one contains the other, as in `dependencies` and `sub_task_dependencies`.
-pub(crate) fn similar<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
-    let key = key.to_lowercase();
-    let shared = |known: &str| known.bytes().zip(key.bytes()).take_while(|(a, b)| a == b).count();
-    known
-        .iter()
-        .copied()
-        .filter(|known| key.len() > 1 && (known.ends_with(&key) || known.contains(&key) || shared(known) >= 4))
-        .max_by_key(|known| (known.ends_with(&key) || known.starts_with(&key), shared(known)))
+/// The known name that was probably meant: by a letter or two, else by a common part, as in `dependencies` and
+/// `sub_task_dependencies`, else by few letters. Of equals, the first.
+pub(crate) fn similar<'k>(text: &str, known: &[&'k str]) -> Option<&'k str> {
+    let text = text.to_lowercase();
+    let letters = text.chars().count();
+    if letters < 2 {
+        return None;
+    }
+    let within = |most: usize| {
+        let close = known.iter().map(|name| (distance(&text, &name.to_lowercase()), *name));
+        close.filter(|(steps, _)| *steps <= most).min_by_key(|(steps, _)| *steps).map(|(_, name)| name)
+    };
+    let shared = |name: &str| name.bytes().zip(text.bytes()).take_while(|(a, b)| a == b).count();
+    let common = || {
+        let has_part = |name: &&&str| name.contains(&text) || shared(name) >= 4;
+        let weight = |name: &&&str| (name.ends_with(&text) || name.starts_with(&text), shared(name));
+        known.iter().rev().filter(has_part).max_by_key(weight).copied()
+    };
+    within((letters / 4).max(1)).or_else(common).or_else(|| within(1 + letters / 4))
+}
+
+/// How many letters must be changed, added or left out.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut before = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let changed = before + usize::from(from != *to);
+            before = row[j + 1];
+            row[j + 1] = changed.min(before + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
 }
 
 #[cfg(test)]
@@ -196,6 +222,17 @@ mod tests {
         let expected = [(ms, 500), (s, 30_000), (m, 300_000), (h, 3_600_000)];
         assert!(expected.iter().all(|(found, ms)| *found == Some(Duration::from_millis(*ms))));
         assert_eq!(rest, [None; 5]);
+    }
+
+    #[test]
+    fn the_nearest_name_is_found_and_a_far_one_is_not() {
+        let presets = ["shannon-dag", "shannon-supervisor", "shannon-simple"];
+        assert_eq!(similar("shanon-dag", &presets), Some("shannon-dag"));
+        assert_eq!(similar("aproval", &["plan", "approval"]), Some("approval"));
+        assert_eq!(similar("objective", &["sub_task_objective", "overall_objective"]), Some("sub_task_objective"));
+        assert_eq!(similar("dmp", &["load", "dump"]), Some("dump"));
+        assert_eq!(similar("excute_worker", &["plan", "execute_worker"]), Some("execute_worker"));
+        assert_eq!(similar("greet", &["plan", "review"]), None);
     }
 
     #[test]

@@ -101,7 +101,7 @@ fn seed(value: &Value) -> Result<SeedPlan, PlanProblem> {
 }
 
 fn task(path: &str, value: &Value, objective: &str) -> Result<TaskItem, FieldError> {
-    let fields = Fields::read(value, path, &TASK_KEYS).map_err(as_meant)?;
+    let fields = Fields::read(value, path, &TASK_KEYS)?;
     let number = |key: &str| -> Result<Option<u32>, FieldError> {
         let small = |number| u32::try_from(number).map_err(|_| fields.error(key, format!("{number} is too large")));
         fields.natural(key)?.map(small).transpose()
@@ -144,15 +144,6 @@ fn task(path: &str, value: &Value, objective: &str) -> Result<TaskItem, FieldErr
         },
         compensation: fields.value("compensation").cloned(),
     })
-}
-
-/// Of the two keys that end so, the one that people mean by `objective`.
-fn as_meant(why: FieldError) -> FieldError {
-    let problem = match why.problem.starts_with("unknown key `objective`") {
-        true => why.problem.replacen("did you mean `overall_objective`", "did you mean `sub_task_objective`", 1),
-        false => why.problem,
-    };
-    FieldError { problem, ..why }
 }
 
 fn typed<T: DeserializeOwned>(fields: &Fields<'_>, key: &str, value: &Value) -> Result<T, FieldError> {

@@ -47,6 +47,9 @@ pub struct AgentLoop {
     pub(super) charged_task: u32,
     pub(super) charged_thread: u32,
     pub(super) steps: u32,
+    /// The limit of the run has been told: whoever hears of it is stopped by the same one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) limit_told: bool,
     pub(super) tokens: u64,
     /// Agents that were given work, in order of the first time.
     pub(super) selected: Vec<String>,
@@ -155,6 +158,7 @@ impl AgentLoop {
             charged_task: 0,
             charged_thread: input.charged_thread,
             steps: 0,
+            limit_told: false,
             tokens: 0,
             selected: Vec::new(),
             warnings: Vec::new(),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::memory::Thread;
-use super::message::{Message, Variables, text_of};
+use super::message::{Message, Role, Variables, text_of};
 use crate::supervisor::outbox::Key;
 
 /// What a loop is started with.
@@ -39,6 +39,15 @@ pub struct AgentOutcome {
     pub error: Option<String>,
     pub policy_blocked: bool,
     pub selected_agents: Vec<String>,
+}
+
+impl AgentOutcome {
+    /// Whether somebody said or did anything: an empty answer of one who called nobody is none.
+    pub fn has_something(&self) -> bool {
+        let said = |value: &Value| value.as_str().is_none_or(|text| !text.trim().is_empty()) && !value.is_null();
+        let acts = |message: &Message| message.role == Role::Tool || !message.tool_calls.is_empty();
+        said(&self.result) || !self.selected_agents.is_empty() || self.messages.iter().any(acts)
+    }
 }
 
 /// Why agents and rules do not fit together.

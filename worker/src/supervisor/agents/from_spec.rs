@@ -115,7 +115,7 @@ pub fn rules(spec: &SupervisorSpec) -> AgentRules {
     rules.budget.per_thread = calls(spec.budget.tool_calls_total);
     rules.corrective_retry = spec.delegation.corrective_retry;
     rules.sleep_max = spec.delegation.sleep_max;
-    rules.policies = spec.policies.iter().map(policy).collect();
+    rules.policies = policies(spec);
     if spec.planning.mode == spec::PlanningMode::Todos {
         rules.builtins.insert(Builtin::CreateUpdateTodos);
     } else if spec.preset.is_some_and(|preset| preset.name().starts_with("cuga-")) {
@@ -320,6 +320,11 @@ fn crew_task(spec: &SupervisorSpec, item: &TaskItem) -> Result<CrewTask, AgentsR
         async_execution: given.async_execution,
         when: given.when,
     })
+}
+
+/// The policies of a spec.
+pub fn policies(spec: &SupervisorSpec) -> Vec<Policy> {
+    spec.policies.iter().map(policy).collect()
 }
 
 /// A policy of the spec in the form of the loop: of each type the keys that it takes. The spec has checked them.

@@ -116,7 +116,11 @@ impl AgentLoop {
                 }
                 OnLimit::StepLimit | OnLimit::RecursionLimit => {
                     let text = self.rules.limit.text();
-                    out.note(NoteKind::BudgetExhausted, json!({"session": session.id, "what": "steps", "used": used}));
+                    if !self.limit_told {
+                        let data = json!({"session": session.id, "what": "steps", "used": used});
+                        out.note(NoteKind::BudgetExhausted, data);
+                    }
+                    self.limit_told = self.rules.limit.count == LoopCount::Steps;
                     self.ended(seq, Err(text), out);
                     return;
                 }

@@ -14,9 +14,13 @@ use crate::supervisor::model::{Condition, Edge, OnUnmet, Priority, Requires, Ris
 
 /// Reads an answer; the error says where it does not conform.
 pub fn read<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, String> {
+    if value.is_array() {
+        return Err(format!("the {what} does not conform: expected a mapping, found a list"));
+    }
     let parsed = match value {
         // Models answer with the text of JSON; objects are taken as they are.
         Value::String(text) => match serde_json::from_str::<Value>(text) {
+            Ok(list) if list.is_array() => return read(what, &list),
             Ok(value) => serde_path_to_error::deserialize(&value),
             Err(why) => return Err(format!("the {what} is no JSON: {why}")),
         },

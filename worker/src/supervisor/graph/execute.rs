@@ -11,7 +11,6 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::supervisor::model::{Attempt, AttemptOutcome, SkipReason, TaskError};
-use crate::supervisor::outbox::CallFailureKind;
 use crate::supervisor::routing::{ThinkingStrategy, degrade};
 
 /// Why a task that was to start did not.
@@ -74,6 +73,7 @@ impl Graph {
         let Some(task) = self.copy(id).filter(|task| self.may_run(task)) else {
             return Err(Unclaimed::Because(self.why_skipped(id)));
         };
+        let task = self.as_approved(task);
         match gates.may_start(&task, out) {
             Start::Go => {}
             Start::NeedsApproval => {
@@ -163,7 +163,6 @@ impl Graph {
     ) {
         let reply = match answer {
             Ok(value) => Reply::of(value),
-            Err(failure) if failure.kind == CallFailureKind::Timeout => Err(format!("timeout: {}", failure.message)),
             Err(failure) => Err(failure.message),
         };
         let Some(task) = self.plan.tasks.get_mut(id) else { return };

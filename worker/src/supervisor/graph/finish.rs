@@ -332,7 +332,15 @@ impl Graph {
         success::of_tasks(&self.plan, self.excuses(), has_result, needs_result, !self.errors.is_empty())
     }
 
+    /// The end, with a result if there is one: whoever asks for a form has the last word on it (CUG-39).
     pub(super) fn end_with(&mut self, result: Option<Value>, out: &mut Outbox) {
+        match result {
+            Some(result) if !result.is_null() => self.put_in_form(result, out),
+            result => self.conclude(result, out),
+        }
+    }
+
+    pub(super) fn conclude(&mut self, result: Option<Value>, out: &mut Outbox) {
         let failures = self.failures();
         let Claim { phase, success } = self.claims(result.is_some());
         let error = (phase == Phase::Failed).then(|| {

@@ -383,6 +383,7 @@ impl Graph {
         for id in ids {
             self.give_up(&id, SkipReason::NotNeeded, format!("Skipped: {why}"), gates, out);
         }
+        self.news = false; // the evaluator's own word is none
     }
 
     pub(super) fn take_replan(&mut self, tasks: Vec<PlannedTask>, gates: &mut dyn Gates, out: &mut Outbox) {

@@ -26,6 +26,7 @@ mod reply;
 mod review;
 mod rules;
 mod schedule;
+mod standing;
 mod synthesis;
 mod told;
 mod tools;
@@ -48,6 +49,7 @@ pub use phase::{IllegalPhase, Phase};
 pub use policies::*;
 pub use reply::*;
 pub use rules::*;
+pub use standing::TOOL_APPROVAL;
 pub use told::prompt_hash;
 pub use tools::ToolAnswer;
 pub use upfront::{Delegated, PlanUpfront, UpfrontStrategy, read_plan_answer};
@@ -81,6 +83,7 @@ enum Pending {
     },
     ReviewIteration,
     Synthesize,
+    Format(Value),
     Compensate {
         task: TaskId,
     },
@@ -240,6 +243,7 @@ impl Graph {
             Pending::Review { task, attempt } => self.reviewed(&task, attempt, answer, gates, out),
             Pending::ReviewIteration => self.iteration_reviewed(answer, gates, out),
             Pending::Synthesize => self.synthesized(answer, gates, out),
+            Pending::Format(plain) => self.formed(plain, answer, out),
             Pending::Compensate { task } => self.compensated(&task, answer, out),
         }
         self.advance(gates, out);

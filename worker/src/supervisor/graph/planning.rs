@@ -18,6 +18,9 @@ impl Graph {
             let at = out.now().plus(Duration::from_millis(wall));
             out.timer(finish::WALL.to_owned(), at, "the time of the run".to_owned());
         }
+        if self.is_guarded(gates, out) {
+            return;
+        }
         match self.rules.planning {
             Planning::Planner if self.plan.tasks.is_empty() => {
                 self.enter(Phase::Planning, out);
@@ -96,13 +99,17 @@ impl Graph {
             .filter(|task| task.status == TaskStatus::NeedsRevision)
             .map(view)
             .collect();
-        let context = json!({
+        let mut context = json!({
             "goal": self.plan.objective, "iteration": self.iteration, "tasks": tasks, "needs_revision": revise,
             "overall_assessment": self.overall_assessment, "agents": self.allowed_agents(),
             "agent_cards": self.agent_cards(),
             "dispatched_agents": self.rules.policies.supervisor_dispatched_agents,
             "given": self.planning_context, "refused": std::mem::take(&mut self.refused_in_plan),
         });
+        let guidance = self.rules.guidance(&self.plan.objective);
+        if !guidance.is_empty() {
+            context["guidance"] = json!(guidance);
+        }
         let prompt = prompt_of(Purpose::Plan, &context);
         let call = Call::new(format!("plan/{}", self.planning_tries), Purpose::Plan, context)
             .round(self.iteration)
@@ -214,8 +221,12 @@ impl Graph {
     fn agent_cards(&self) -> Vec<Value> {
         let allowed = self.allowed_agents();
         let known = self.rules.workers.iter().filter(|card| allowed.contains(&card.name));
-        let says =
-            |card: &&WorkerCard| !card.description.is_empty() || card.role.is_some() || card.capability != card.name;
+        let says = |card: &&WorkerCard| {
+            !card.description.is_empty()
+                || card.role.is_some()
+                || card.capability != card.name
+                || !self.rules.guides_to(&card.name).is_empty()
+        };
         let shown = |card: &WorkerCard| {
             let mut shown = json!({ "name": card.name, "capability": card.capability });
             if !card.description.is_empty() {
@@ -223,6 +234,10 @@ impl Graph {
             }
             if let Some(role) = &card.role {
                 shown["role"] = json!(role);
+            }
+            let guides = self.rules.guides_to(&card.name);
+            if !guides.is_empty() {
+                shown["guide"] = guides.join("\n").into();
             }
             shown
         };

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::upfront::UpfrontStrategy;
 use super::workers::WorkerCard;
+use crate::supervisor::agents::Policy;
 use crate::supervisor::model::{OnUnmet, Requires};
 use crate::supervisor::spec::{Degrade, OnIdle, OnUnmet as OnCondition, Reflection, RejectStatus};
 use crate::supervisor::task::TaskStatus;
@@ -214,6 +215,9 @@ pub struct GraphRules {
     /// What was decided before planning (CUG-04).
     #[serde(default)]
     pub policies: super::ResolvedPolicies,
+    /// What holds whatever anybody answers (CUG-39).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub standing: Vec<Policy>,
     /// Asks the planner again when an evaluator says so (FSP-05).
     pub evaluator: bool,
     /// Tasks that are taken at all.
@@ -294,6 +298,7 @@ impl Default for GraphRules {
             answers_anybody: false,
             escalates_unmatched: false,
             policies: super::ResolvedPolicies::default(),
+            standing: Vec::new(),
             evaluator: false,
             max_tasks: 20_000,
             status_words: std::collections::BTreeMap::new(),

@@ -33,6 +33,7 @@ impl Graph {
         put("parameters", (!task.params.is_empty()).then(|| Value::Object(task.params.clone())));
         put("variables", self.variables_for(task).map(Value::Object));
         put("tools", (!task.tools.is_empty()).then(|| json!(task.tools)));
+        put("tool_guides", self.tool_guides_for(task).map(Value::Object));
         put("approved_action", task.metadata.get("approved_action").cloned());
         // Only the newest is told: a context must not grow with what was thrown away.
         put("doubted", task.metadata.get("reflections").and_then(Value::as_array).and_then(|all| all.last()).cloned());
@@ -48,6 +49,13 @@ impl Graph {
         }
         map.extend(extra);
         context
+    }
+
+    /// What policies say of the tools of whoever does it (CUG-39).
+    fn tool_guides_for(&self, task: &Task) -> Option<Map<String, Value>> {
+        let name = self.who(task).name()?;
+        let guides = self.rules.guides_of(self.rules.card(&name)?);
+        (!guides.is_empty()).then_some(guides)
     }
 
     /// What agents of other tasks know by name: those that the delegation names, or all (CUG-37).

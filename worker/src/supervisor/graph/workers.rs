@@ -22,6 +22,9 @@ pub struct WorkerCard {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     pub role: Option<String>,
+    /// Tools of its own that policies may be about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
     /// It plans, decides, reviews or synthesizes, and does no task that does not name it.
     pub has_a_job: bool,
 }
@@ -81,7 +84,7 @@ impl GraphRules {
         }
     }
 
-    fn card(&self, name: &str) -> Option<&WorkerCard> {
+    pub(super) fn card(&self, name: &str) -> Option<&WorkerCard> {
         let by_name = self.workers.iter().find(|card| card.name == name);
         by_name.or_else(|| self.workers.iter().find(|card| card.capability == name))
     }
@@ -159,6 +162,7 @@ mod tests {
             capability: format!("can-{name}"),
             description: String::new(),
             role: role.map(str::to_owned),
+            tools: Vec::new(),
             has_a_job: name == "boss",
         }
     }

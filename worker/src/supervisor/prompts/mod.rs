@@ -62,6 +62,15 @@ pub fn of(purpose: Purpose, context: &Value) -> String {
     }
 }
 
+/// How the prompt of a reviewer begins in every turn: a model has it as its system prompt (FSS-19). Others have none.
+pub fn steady(purpose: Purpose, context: &Value) -> String {
+    match purpose {
+        Purpose::Review if context.get("results").is_some() => read(context, IterationReview::steady),
+        Purpose::Review => read(context, TaskReviewTurn::steady),
+        _ => String::new(),
+    }
+}
+
 fn read<'a, T: Deserialize<'a>>(context: &'a Value, prompt: impl FnOnce(&T) -> String) -> String {
     T::deserialize(context).map(|turn| prompt(&turn)).unwrap_or_default()
 }

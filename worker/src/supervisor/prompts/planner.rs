@@ -23,6 +23,8 @@ pub struct PlannerTurn {
     pub agents: Vec<String>,
     /// What they are there for, of those that say so (CUG-02).
     pub agent_cards: Vec<AgentCard>,
+    /// How playbooks want such a request to be met (CUG-39).
+    pub guidance: Vec<String>,
     /// What the last plan asked for and did not get, and why.
     pub refused: Vec<String>,
     /// What the run was given for planning: history, memory, and people's feedback on the last plan.
@@ -36,6 +38,7 @@ pub struct AgentCard {
     pub capability: String,
     pub description: String,
     pub role: Option<String>,
+    pub guide: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,6 +90,7 @@ impl PlannerTurn {
         };
         prompt
             .section("refused in the last plan", &bullets(&self.refused))
+            .section("guidance", &bullets(&self.guidance))
             .section("given along", &given)
             .section("feedback on the last plan", &feedback)
             .section("instruction", if self.iteration > 1 { LATER } else { FIRST })
@@ -104,7 +108,8 @@ impl PlannerTurn {
         } else {
             format!("\ncapability: {}", card.capability)
         };
-        format!("{name}{role}{about}{can}")
+        let guide = if card.guide.is_empty() { String::new() } else { format!("\n{}", card.guide) };
+        format!("{name}{role}{about}{can}{guide}")
     }
 
     /// What was given along, and apart from it what people said of the last plan (SHH-21).

@@ -1,6 +1,7 @@
 //! What a reviewer is told, of one task's result or of all results of an iteration.
 //!
-//! Invariant: the criteria stand in the prompt word for word, numbered in their order (FSS-19).
+//! Invariant: the criteria stand in the prompt word for word, numbered in their order, in the part that is the same in every
+//! turn, which a model has as its system prompt (FSS-19).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -63,11 +64,17 @@ Answer with JSON only, with one assessment for each result:
 - needsReplanning is true when the goal is not reached by what is accepted and another round can help.";
 
 impl TaskReviewTurn {
-    pub fn text(&self) -> String {
+    /// What is so in every review of the run.
+    pub fn steady(&self) -> String {
         Prompt::new("You review the result of one task. You accept it or send it back; nobody else does.")
             .section("criteria", &numbered(&self.criteria))
             .section("how to judge", EVIDENCE)
             .section("output", TASK_OUTPUT)
+            .text()
+    }
+
+    pub fn text(&self) -> String {
+        Prompt::new(&self.steady())
             .section("objective", &self.objective)
             .section(&format!("task {} (attempt {})", shown(&self.id), self.attempt), &self.goal)
             .section("result", &result_or_none(&self.result))
@@ -76,15 +83,21 @@ impl TaskReviewTurn {
 }
 
 impl IterationReview {
+    /// What is so in every review of the run.
+    pub fn steady(&self) -> String {
+        Prompt::new("You review the results of a team's work for one goal, all of them together.")
+            .section("criteria", &numbered(&self.criteria))
+            .section("how to judge", EVIDENCE)
+            .section("output", ITERATION_OUTPUT)
+            .text()
+    }
+
     pub fn text(&self) -> String {
         let line = |reviewed: &ReviewedResult| {
             let ReviewedResult { task_id, goal, status, result } = reviewed;
             format!("task {task_id} [{status}]: {goal}\nresult: {}", result_or_none(result))
         };
-        Prompt::new("You review the results of a team's work for one goal, all of them together.")
-            .section("criteria", &numbered(&self.criteria))
-            .section("how to judge", EVIDENCE)
-            .section("output", ITERATION_OUTPUT)
+        Prompt::new(&self.steady())
             .section("goal", &self.goal)
             .section(&format!("results of iteration {}", self.iteration), &bullets(self.results.iter().map(line)))
             .text()

@@ -335,7 +335,8 @@ fn summary(call: &Call) -> String {
 }
 
 /// What the end of an activity means for whoever asked.
-pub(super) fn answer(spec: &SupervisorSpec, call: &Call, result: Result<Payload, Failure>) -> Answer {
+pub(super) fn answer(run: &Whole<'_>, call: &Call, result: Result<Payload, Failure>) -> Answer {
+    let spec = run.spec;
     let failure = match result {
         Ok(payload) => match payload.decode::<Value>() {
             Ok(value) => return work::answer_of(spec, call, value).map_err(CallFailure::error),
@@ -350,7 +351,11 @@ pub(super) fn answer(spec: &SupervisorSpec, call: &Call, result: Result<Payload,
         _ if failure.is_canceled() => CallFailureKind::Canceled,
         _ => CallFailureKind::Error,
     };
-    Err(CallFailure { kind, message: root.message.clone() })
+    let message = match root.kind {
+        FailureKind::Timeout { .. } => work::too_slow(spec, call, run.depth),
+        _ => root.message.clone(),
+    };
+    Err(CallFailure { kind, message })
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ impl Carrier {
                 if let Some(policies) = context.more.get("policies") {
                     rules.policies = crate::supervisor::graph::read("policies", policies).map_err(invalid)?;
                 }
+                rules.follow_playbooks(&spec.objective);
                 let plan = rules::first_plan(spec, &rules).map_err(invalid)?;
                 let mut graph = Graph::new(rules, plan);
                 graph.given_plan = context.more.get("plan").cloned();
@@ -212,7 +213,9 @@ impl Carrier {
         let talk = match self {
             Carrier::Graph(graph) => return graph.outcome.as_ref().is_some_and(|outcome| outcome.success),
             Carrier::Chat(chat) => chat.outcome().map(|outcome| (outcome.ok, chat.has_spoken())),
-            Carrier::Agents(agents) => agents.outcome().map(|outcome| (outcome.ok, !outcome.policy_blocked)),
+            Carrier::Agents(agents) => {
+                agents.outcome().map(|outcome| (outcome.ok, !outcome.policy_blocked && outcome.has_something()))
+            }
         };
         self.phase().is_terminal() && talk.is_some_and(|(ok, said)| success::of_talk(ok, said).success)
     }

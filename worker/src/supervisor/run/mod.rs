@@ -203,7 +203,7 @@ impl SupervisorRun {
             }
             return self.ledger.refuse(call);
         }
-        let answer = asks::answer(&self.resolved.spec, &call, result);
+        let answer = asks::answer(&whole, &call, result);
         self.hear(call.key, answer, out);
     }
 

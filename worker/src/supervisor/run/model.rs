@@ -17,6 +17,7 @@ use crate::agent::ledger::Resource;
 use crate::agent::spec::{AgentSpec, Limits, ToolGrant};
 use crate::capability::model::{ChatRequest, Message, ModelInput, Said, ToolCall, ToolSpec};
 use crate::supervisor::outbox::{Answer, Call, CallFailure, Purpose};
+use crate::supervisor::prompts::steady;
 use crate::supervisor::spec::{Family, SupervisorSpec, ViaModel};
 
 /// Those that the name of a model may begin with.
@@ -114,8 +115,9 @@ fn agent(spec: &SupervisorSpec, asked: Asked, call: &Call, via: &ViaModel) -> Re
     let mut agent = AgentSpec::bounded(tools, limits);
     agent.price = price.transpose().map_err(|why| read("price", why))?;
     agent.name = call.agent.clone().unwrap_or_else(|| call.purpose.as_str().to_owned());
-    (agent.provider, agent.model, agent.system) = (asked.provider, asked.model, asked.system);
-    (agent.task, agent.temperature) = (task_of(call), asked.temperature);
+    let (system, task) = told(asked.system, call);
+    (agent.provider, agent.model, agent.system) = (asked.provider, asked.model, system);
+    (agent.task, agent.temperature) = (task, asked.temperature);
     agent.max_output_tokens = asked.max_tokens.unwrap_or(agent.max_output_tokens);
     agent.schema = shape_of(spec, call);
     within_call(&mut agent, spec, call);
@@ -135,6 +137,18 @@ fn within_call(agent: &mut AgentSpec, spec: &SupervisorSpec, call: &Call) {
     lower(&mut agent.limits.max_tool_calls, number("tool_call_limit"));
     if let Some(most) = number("max_tokens").and_then(|most| u32::try_from(most).ok()) {
         agent.max_output_tokens = agent.max_output_tokens.min(most);
+    }
+}
+
+/// The system prompt and the task: what is the same in every turn of a job stands behind the role's own words.
+fn told(own: String, call: &Call) -> (String, String) {
+    let steady = steady(call.purpose, &call.context);
+    match call.prompt.strip_prefix(&steady).map(str::trim_start) {
+        Some(turn) if !steady.is_empty() && !turn.is_empty() => {
+            let gap = if own.is_empty() { "" } else { "\n\n" };
+            (format!("{own}{gap}{steady}"), turn.to_owned())
+        }
+        _ => (own, task_of(call)),
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::SupervisorRun;
 use super::parts::{Parts, level};
-use crate::supervisor::graph::{Reply, Start, Take};
+use crate::supervisor::graph::{Reply, Start, TOOL_APPROVAL, Take};
 use crate::supervisor::model::{Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Call, Key, Outbox, Purpose};
 use crate::supervisor::people::approval::{Clearance, Closed, Consequence, OnReject, Proposal, Scope};
@@ -88,6 +88,10 @@ impl Parts {
             return Start::Go;
         }
         let mut reasons: Vec<String> = weighed.into_iter().flatten().map(|reason| reason.text).collect();
+        if let Some(wanted) = task.metadata.get(TOOL_APPROVAL) {
+            let text = |key: &str| wanted[key].as_str().unwrap_or_default();
+            reasons.insert(0, format!("{}: {}", text("policy_name"), text("message")));
+        }
         if reasons.is_empty() && task.requires_approval {
             reasons.push("The plan requires an approval".to_owned());
         }
@@ -100,15 +104,26 @@ impl Parts {
     fn start_of(&self, task: &Task) -> Proposal {
         let declared = task.action.as_deref().unwrap_or_default();
         let changed = task.metadata.get("approved_action").and_then(Value::as_str);
+        let mut context = json!({
+            "attempt": task.tries + 1, "role": task.role, "agent": task.agent, "capability": task.capability,
+            "parameters": task.params, "dependencies": task.dependencies(),
+        });
+        // CUG-39: approval goes on, denial cancels.
+        let by_policy = task.metadata.get(TOOL_APPROVAL).and_then(Value::as_object);
+        if let (Some(wanted), Value::Object(context)) = (by_policy, &mut context) {
+            context.extend(wanted.clone());
+        }
+        let on_reject = match by_policy {
+            Some(_) => OnReject::Cancel,
+            None if task.required => OnReject::EndRun,
+            None => OnReject::Skip,
+        };
         Proposal {
             task_id: Some(task.id.clone()),
             description: task.goal.clone(),
             risk: self.escalations.rules().mark(declared, level(task.risk)).risk,
-            context: json!({
-                "attempt": task.tries + 1, "role": task.role, "agent": task.agent, "capability": task.capability,
-                "parameters": task.params, "dependencies": task.dependencies(),
-            }),
-            on_reject: if task.required { OnReject::EndRun } else { OnReject::Skip },
+            context,
+            on_reject,
             ..Proposal::new(Scope::Task, changed.unwrap_or(declared))
         }
     }

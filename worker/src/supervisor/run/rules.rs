@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::supervisor::TaskItem;
+use crate::supervisor::agents::policies_of;
 use crate::supervisor::graph::{
     Authority, CapabilityCard, Dependency, GraphRules, OnExhausted, PlannedEdge, PlannedTask, Planning,
     ResolvedPolicies, ReviewScope, Selection, Synthesis, UpfrontStrategy, WorkerCard,
@@ -66,7 +67,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         max_steps: (selection != Selection::All).then_some(spec.run_loop.max_steps),
         max_iterations: spec.run_loop.max_iterations,
         no_progress: spec.run_loop.no_progress,
-        tries: if at_once { 1 } else { spec.failure.tries },
+        tries: if at_once || is_final(&spec.failure) { 1 } else { spec.failure.tries },
         retry_backoff_ms: spec.failure.backoff.as_ms(),
         on_exhausted: match spec.failure.on_subtask_error {
             spec::OnSubtaskError::Skip | spec::OnSubtaskError::Retry => OnExhausted::Skip,
@@ -106,10 +107,17 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         answers_anybody: answers_anybody(spec),
         escalates_unmatched: spec.hitl.enabled && spec.hitl.triggers.out_of_scope,
         policies: policies(&spec.planning.policies),
+        standing: policies_of(spec),
         status_words: status_words(spec),
         evaluator: spec.preset == Some(Preset::FlowPlanAndExecute) && spec.planning.replan,
         ..GraphRules::default()
     }
+}
+
+/// Whether an error is the end of its task, whatever tries the preset has for one (supervisors.md §4.1 no. 4). The tries of
+/// a worker's own policy, and those that `on_subtask_error: retry` grants (FSS-18), come before there is an error.
+fn is_final(failure: &spec::Failure) -> bool {
+    failure.errored_is_terminal && failure.on_subtask_error != spec::OnSubtaskError::Retry
 }
 
 fn policies(of: &spec::PlanPolicies) -> ResolvedPolicies {
@@ -134,6 +142,7 @@ fn workers(spec: &SupervisorSpec) -> Vec<WorkerCard> {
         capability: agent.capability_name().to_owned(),
         description: agent.description.clone(),
         role: agent.role.clone(),
+        tools: agent.tools.iter().map(|tool| tool.name.clone()).collect(),
         has_a_job: roles.iter().any(|(_, role)| role.agent.as_ref() == Some(&agent.name)),
     };
     spec.agents.iter().map(card).collect()

@@ -57,11 +57,7 @@ pub(super) enum Carried {
 /// How long a call may take, where somebody has said.
 pub(super) fn time_of(spec: &SupervisorSpec, call: &Call) -> Option<Duration> {
     let own = spec.player(call).and_then(|agent| agent.timeout).or(spec.role_of(call).and_then(|role| role.timeout));
-    // CUG-41: a sub-task is a delegation.
-    let delegated = call.purpose == Purpose::ExecuteWorker
-        && spec.family() == Family::Graph
-        && spec.delegation.on_timeout == OnDelegationTimeout::Fail;
-    let own = own.or(delegated.then_some(spec.delegation.timeout));
+    let own = own.or(is_delegation(spec, call).then_some(spec.delegation.timeout));
     call.timeout.or(own.map(Span::duration))
 }
 
@@ -72,6 +68,28 @@ fn usual_time(spec: &SupervisorSpec, call: &Call, depth: u32) -> Duration {
         true => A_DAY,
         false => TIMEOUT,
     }
+}
+
+/// What is said of a call that nobody answered in its time: how long that was, and the key that says so.
+pub(super) fn too_slow(spec: &SupervisorSpec, call: &Call, depth: u32) -> String {
+    let time = time_of(spec, call).unwrap_or_else(|| usual_time(spec, call, depth));
+    let span = Span::from_ms(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let agent = spec.player(call);
+    let own = call.timeout.is_some() || agent.is_some_and(|agent| agent.timeout.is_some());
+    let of_role = spec.role_of(call).is_some_and(|role| role.timeout.is_some());
+    let key = match agent.map(|agent| agent.name.as_str()).or(call.agent.as_deref()) {
+        _ if !own && !of_role && is_delegation(spec, call) => "`delegation.timeout`".to_owned(),
+        Some(name) if own || !of_role => format!("`timeout` of the agent {name}"),
+        _ => format!("`timeout` of whoever is asked to `{}`", call.purpose.as_str()),
+    };
+    format!("no answer within {span} ({key})")
+}
+
+/// CUG-41: a sub-task is a delegation.
+fn is_delegation(spec: &SupervisorSpec, call: &Call) -> bool {
+    call.purpose == Purpose::ExecuteWorker
+        && spec.family() == Family::Graph
+        && spec.delegation.on_timeout == OnDelegationTimeout::Fail
 }
 
 /// What a call becomes by the spec, in a run that is so deep below the first.

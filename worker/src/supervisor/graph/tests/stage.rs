@@ -27,6 +27,7 @@ pub(super) fn workers(names: [&str; 2]) -> Vec<WorkerCard> {
         capability: name.to_owned(),
         description: String::new(),
         role: None,
+        tools: Vec::new(),
         has_a_job: false,
     };
     names.map(card).to_vec()

@@ -159,7 +159,8 @@ pub struct Failure {
     pub threshold_bp: Option<u32>,
     /// Failures of recruits count as well (supervisors.md §4.2 no. 21).
     pub count_recruits: bool,
-    /// A task that erred has failed at once (supervisors.md §4.1 no. 4).
+    /// A task that erred has failed at once (supervisors.md §4.1 no. 4): it is tried again only by a policy of its worker's
+    /// own (`agents[].tries`), or where `on_subtask_error: retry` grants it tries.
     pub errored_is_terminal: bool,
     /// How long a task waits before its next try.
     pub backoff: Span,
