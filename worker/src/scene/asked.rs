@@ -8,6 +8,7 @@ use std::time::Duration;
 use bosun_engine::{ActivityTask, Payload, RunId, Timestamp};
 use serde_json::{Value, json};
 
+use super::models;
 use crate::agent::AGENT_MODEL;
 use crate::capability::http::HTTP;
 use crate::capability::model::MODEL;
@@ -39,6 +40,8 @@ pub(crate) struct Asked {
     pub(crate) activity_type: String,
     /// Which call it is: the same when it is delivered again.
     pub(crate) id: String,
+    /// The same call at its earlier attempts, where each attempt has an id of its own.
+    pub(crate) before: Vec<String>,
     pub(crate) purpose: Option<Purpose>,
     pub(crate) call: Call,
     /// What the call carries as data: its context, or the input of the activity.
@@ -73,8 +76,23 @@ impl Asked {
             Some(call) => format!("{}/{}", task.run_id, call.key),
             None => format!("{}/{}/{}", task.run_id, task.seq.0, task.attempt.0),
         };
+        let earlier = if call.is_none() { 1..task.attempt.0 } else { 0..0 };
+        let before = earlier.map(|attempt| format!("{}/{}/{attempt}", task.run_id, task.seq.0)).collect();
         let call = call.unwrap_or_else(|| raw(task, &input));
-        Asked { run: task.run_id, activity_type, id, purpose, call, data, input, form, player: None, scripted, at }
+        Asked {
+            run: task.run_id,
+            activity_type,
+            id,
+            before,
+            purpose,
+            call,
+            data,
+            input,
+            form,
+            player: None,
+            scripted,
+            at,
+        }
     }
 
     /// With the name of who plays it: a role may be an agent's.
@@ -146,37 +164,10 @@ impl Asked {
             Form::Plain => said.clone(),
             Form::Printed => json!({ "exit_code": 0, "stdout": text(), "stderr": "" }),
             Form::Sent => json!({ "status": 200, "json": said }),
-            Form::Said => model_output(said),
+            Form::Said => return models::output(said, &self.input),
         };
         Payload::encode(&value).unwrap_or_else(|_| Payload::null())
     }
-}
-
-/// What a model says: a text, or `content` with `tool_calls`; anything else is its answer as data.
-fn model_output(said: &Value) -> Value {
-    let calls = said.get("tool_calls").and_then(Value::as_array);
-    let call = |(i, call): (usize, &Value)| {
-        json!({ "id": call.get("id").cloned().unwrap_or_else(|| format!("call-{}", i + 1).into()),
-            "name": call["name"], "arguments": call.get("arguments").or_else(|| call.get("args")).cloned().unwrap_or_else(|| json!({})) })
-    };
-    let calls: Vec<Value> = calls.into_iter().flatten().enumerate().map(call).collect();
-    let is_message = said.get("content").is_some() || !calls.is_empty();
-    let content = match said {
-        Value::String(text) => text.clone(),
-        _ if is_message => said["content"].as_str().unwrap_or_default().to_owned(),
-        other => other.to_string(),
-    };
-    let value = (!is_message && !said.is_string()).then(|| said.clone());
-    let stop = if calls.is_empty() { "end" } else { "tool_calls" };
-    let mut output = json!({
-        "response": { "said": { "content": content, "tool_calls": calls }, "stop": stop,
-            "usage": { "input": 0, "output": 0 }, "model": "scene" },
-        "cost": { "micros": 0 },
-    });
-    if let Some(value) = value {
-        output["value"] = value;
-    }
-    output
 }
 
 /// A call of a supervisor, whole or in the short form of scripted ones.
@@ -202,10 +193,6 @@ fn scripted(answer: &Value) -> Option<Result<Value, String>> {
 /// What is no call of a supervisor has a prompt too: its input as text, or what a model is told.
 fn raw(task: &ActivityTask, input: &Value) -> Call {
     let mut call = Call::new("", Purpose::ExecuteWorker, input.clone()).attempt(task.attempt.0);
-    let told = input.pointer("/request/messages").or_else(|| input.get("items"));
-    call.prompt = match told.and_then(Value::as_array) {
-        Some(messages) => messages.iter().map(Value::to_string).collect::<Vec<_>>().join("\n"),
-        None => input.to_string(),
-    };
+    call.prompt = models::told(input).unwrap_or_else(|| input.to_string());
     call
 }

@@ -24,6 +24,7 @@ use super::orders::Orders;
 use super::outside::{Made, Outside};
 use super::rule::{Answer, missing_rule};
 use super::world::{Said, answer_of};
+use crate::agent::AGENT_MODEL;
 use crate::capability::scripted::SCRIPTED_FAILURE;
 
 /// When a scene begins.
@@ -211,9 +212,13 @@ impl<'s> Life<'s> {
     /// Takes in attempts that have started.
     fn stage(&mut self) {
         while let Some(staged) = self.worker.staged() {
-            let asked = Asked::of(staged.context.task(), self.clock.now());
-            if let Some(made) = self.outside.made(&asked.id).cloned() {
-                self.outside.again(&asked.id, asked.shown());
+            let task = staged.context.task();
+            let mut asked = Asked::of(task, self.clock.now());
+            if asked.activity_type == AGENT_MODEL {
+                asked = asked.in_conversation(task.seq.0, &self.outside.history(task.run_id));
+            }
+            if let Some(made) = self.outside.made(&asked).cloned() {
+                self.outside.again(&made.asked.id, asked.shown());
                 self.attempts.push(Attempt { staged, made });
                 continue;
             }

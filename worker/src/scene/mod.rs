@@ -19,6 +19,7 @@ pub(crate) mod kit;
 mod life;
 mod matcher;
 mod medium;
+mod models;
 mod mutate;
 mod names;
 mod orders;

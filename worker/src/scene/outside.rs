@@ -132,9 +132,10 @@ impl Outside {
         }
     }
 
-    /// A call that was made before.
-    pub(crate) fn made(&self, id: &str) -> Option<&Made> {
-        self.known.get(id).and_then(|at| self.calls.get(*at))
+    /// A call that was made before: the same, or an attempt of it that was lost with its worker.
+    pub(crate) fn made(&self, asked: &Asked) -> Option<&Made> {
+        let lost = asked.before.iter().find(|before| self.lost.contains(*before) && !self.ended.contains(*before));
+        self.known.get(lost.unwrap_or(&asked.id)).and_then(|at| self.calls.get(*at))
     }
 
     pub(crate) fn make(&mut self, made: Made) {

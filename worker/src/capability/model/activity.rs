@@ -62,6 +62,14 @@ pub struct ModelOutput {
     pub cost: Cost,
 }
 
+impl ModelOutput {
+    /// An answer that costs nothing, checked as every other.
+    pub(crate) fn free(response: ChatResponse, schema: Option<&OutputSchema>) -> Self {
+        let Checked { value, problems } = check(schema, &response);
+        ModelOutput { response, value, problems, cost: Cost::Micros(0) }
+    }
+}
+
 /// An answer may be `null`: what is there is a value.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)

@@ -288,7 +288,7 @@ impl AgentLoop {
         }
         self.outcome = None;
         self.charged_task = 0;
-        self.steps = 0;
+        (self.steps, self.limit_told) = (0, false);
         self.selected.clear();
         if let Some(session) = self.sessions.get_mut(&root) {
             session.messages.push(Message::user(text));
