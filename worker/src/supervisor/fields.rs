@@ -189,7 +189,8 @@ pub(crate) fn similar<'k>(text: &str, known: &[&'k str]) -> Option<&'k str> {
     let shared = |name: &str| name.bytes().zip(text.bytes()).take_while(|(a, b)| a == b).count();
     let common = || {
         let has_part = |name: &&&str| name.contains(&text) || shared(name) >= 4;
-        let weight = |name: &&&str| (name.ends_with(&text) || name.starts_with(&text), shared(name));
+        let affix = |name: &str| name.ends_with(&text) || name.starts_with(&text);
+        let weight = |name: &&&str| if affix(name) { (true, 0) } else { (false, shared(name)) };
         known.iter().rev().filter(has_part).max_by_key(weight).copied()
     };
     within((letters / 4).max(1)).or_else(common).or_else(|| within(1 + letters / 4))

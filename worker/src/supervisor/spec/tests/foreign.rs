@@ -45,7 +45,7 @@ fn supyagent_agents_load_unchanged() {
     }
     let why = read_spec("s", "agents: [{ name: a, type: demon }]").unwrap_err().to_string();
     assert!(
-        why.contains("agents[0].type: unknown value `demon`; known values: interactive, execution, daemon"),
+        why.contains("agents[0].type: unknown value `demon` (did you mean `daemon`?); known values: interactive, execution, daemon"),
         "{why}"
     );
 }
