@@ -5,8 +5,7 @@
 
 use crate::supervisor::fields::FieldError;
 use crate::supervisor::spec::Span;
-use crate::supervisor::spec::preset::{Family, Preset};
-use crate::supervisor::spec::sections::OnSubtaskError;
+use crate::supervisor::spec::preset::Family;
 use crate::supervisor::spec::whole::SupervisorSpec;
 
 type Check = Result<(), FieldError>;
@@ -15,7 +14,6 @@ pub(super) fn check(spec: &SupervisorSpec) -> Check {
     numbers(spec)?;
     spans(spec)?;
     ratios(spec)?;
-    tries(spec)?;
     if spec.family() == Family::Chat && spec.run_loop.max_rounds.is_none() {
         return Err(FieldError::at("loop.max_rounds", "a conversation needs a bound (1 or more)"));
     }
@@ -81,18 +79,6 @@ fn spans(spec: &SupervisorSpec) -> Check {
     let roles = spec.roles().into_iter().map(|(at, role)| (at, role.timeout));
     let none = agents.chain(roles).find(|(_, timeout)| timeout.is_some_and(Span::is_zero));
     none.map_or(Ok(()), |(at, _)| Err(zero(&format!("{at}.timeout"))))
-}
-
-/// Tries that nothing would ever use (supervisors.md §4.1 no. 4).
-fn tries(spec: &SupervisorSpec) -> Check {
-    let usual = spec.preset.map(Preset::values).unwrap_or_default().failure.tries;
-    let is_final = spec.failure.errored_is_terminal && spec.failure.on_subtask_error != OnSubtaskError::Retry;
-    if spec.failure.tries != usual && is_final {
-        let why = "has no effect while `failure.errored_is_terminal` is true: leave one of the two out, give an agent `tries` \
-                   of its own, or say `failure.on_subtask_error: retry`";
-        return Err(FieldError::at("failure.tries", why));
-    }
-    Ok(())
 }
 
 fn ratios(spec: &SupervisorSpec) -> Check {
