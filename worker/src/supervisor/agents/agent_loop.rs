@@ -47,9 +47,8 @@ pub struct AgentLoop {
     pub(super) charged_task: u32,
     pub(super) charged_thread: u32,
     pub(super) steps: u32,
-    /// The limit of the run has been told: whoever hears of it is stopped by the same one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) limit_told: bool,
+    pub(super) limit_told: bool, // once: whoever hears of it is stopped by the same limit
     pub(super) tokens: u64,
     /// Agents that were given work, in order of the first time.
     pub(super) selected: Vec<String>,
