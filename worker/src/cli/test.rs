@@ -49,15 +49,29 @@ pub struct TestArgs {
     /// Write what was seen in place of what was expected, where a plain value stands; look at the difference before you keep it.
     #[arg(long, conflicts_with = "mutate")]
     pub update: bool,
-    /// Change one value, this many times, and say which changes no scene notices: of presets, answers and expectations.
-    #[arg(long, value_name = "N")]
-    pub mutate: Option<usize>,
+    /// Change one value, this many times, and say which changes no scene notices: of presets, answers and expectations. `all` is each value in each way.
+    #[arg(long, value_name = "N|all", value_parser = count)]
+    pub mutate: Option<Count>,
     /// What is changed with --mutate [default: presets,answers,expectations]. Of presets: what each sets; `defaults` are the values that it leaves alone.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = ["presets", "answers", "expectations", "defaults"])]
     pub mutants: Vec<String>,
     /// Where the histories of failed scenes are written [default: bosun-scenes in the system's directory for temporary files].
     #[arg(long, value_name = "DIR")]
     pub keep: Option<PathBuf>,
+}
+
+/// How many mutants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Count {
+    All,
+    Of(usize),
+}
+
+fn count(text: &str) -> Result<Count, String> {
+    match text {
+        "all" => Ok(Count::All),
+        number => number.parse().map(Count::Of).map_err(|_| format!("`{number}` is neither a number nor `all`")),
+    }
 }
 
 /// A scene and what became of it.
@@ -147,7 +161,7 @@ fn mutants(
     workflows: &WorkflowRegistry,
     args: &TestArgs,
     scenes: Vec<(PathBuf, Result<SceneFile, BadScene>)>,
-    count: usize,
+    count: Count,
 ) -> Result<Exit, CliError> {
     let scenes: Result<Vec<SceneFile>, BadScene> = scenes.into_iter().map(|(_, scene)| scene).collect();
     let scenes = scenes.map_err(|why| CliError::usage(why.to_string()))?;
@@ -156,7 +170,9 @@ fn mutants(
         true => Mutation::USUAL.to_vec(),
         false => Mutation::ALL.into_iter().filter(named).collect(),
     };
-    let wanted = Wanted { kinds, count, seed: args.seed, jobs: jobs(args) };
+    let every_way = count == Count::All;
+    let count = if let Count::Of(count) = count { count } else { usize::MAX };
+    let wanted = Wanted { kinds, count, every_way, seed: args.seed, jobs: jobs(args) };
     let made = mutate(&scenes, workflows, &wanted).map_err(|red| {
         let text = format!("{} scenes fail as they are, and would fail of any change: {}", red.len(), red.join(", "));
         CliError::new(Code::Failed, text).help("mend them first, or choose others with --only")

@@ -71,9 +71,17 @@ pub struct Mutant {
 pub struct Wanted {
     pub kinds: Vec<Mutation>,
     pub count: usize,
+    /// Each value in each way that it can be changed, and not in one that is drawn.
+    pub every_way: bool,
     pub seed: u64,
     /// How many are lived at once.
     pub jobs: usize,
+}
+
+impl Wanted {
+    fn changes(&self, value: values::Found, dice: &mut Dice) -> Vec<Change> {
+        if self.every_way { value.in_every_way() } else { value.changed(dice).into_iter().collect() }
+    }
 }
 
 /// A change that is still to be tried.
@@ -141,9 +149,9 @@ impl Asked<'_> {
         let mut of_kinds: Vec<std::vec::IntoIter<Draw>> = Vec::new();
         for kind in &wanted.kinds {
             let mut all = match kind {
-                Mutation::Preset | Mutation::Default => self.of_presets(*kind, &mut dice),
-                Mutation::Answer => self.of_scenes(*kind, "world", &mut dice),
-                Mutation::Expectation => self.of_scenes(*kind, "expect", &mut dice),
+                Mutation::Preset | Mutation::Default => self.of_presets(*kind, wanted, &mut dice),
+                Mutation::Answer => self.of_scenes(*kind, "world", wanted, &mut dice),
+                Mutation::Expectation => self.of_scenes(*kind, "expect", wanted, &mut dice),
             };
             dice.shuffle(&mut all);
             of_kinds.push(all.into_iter());
@@ -158,8 +166,8 @@ impl Asked<'_> {
         }
     }
 
-    /// Each value of each preset that a scene has, changed in one way.
-    fn of_presets(&self, kind: Mutation, dice: &mut Dice) -> Vec<Draw> {
+    /// Each value of each preset that a scene has, changed.
+    fn of_presets(&self, kind: Mutation, wanted: &Wanted, dice: &mut Dice) -> Vec<Draw> {
         let used: BTreeSet<Preset> = self.scenes.iter().filter_map(SceneFile::preset).collect();
         let mut draws = Vec::new();
         for preset in used {
@@ -167,14 +175,14 @@ impl Asked<'_> {
             let chosen = if kind == Mutation::Preset { own } else { usual };
             for value in chosen {
                 let draw = |change| Draw { kind, of: Of::Preset(preset), change };
-                draws.extend(value.changed(dice).map(draw));
+                draws.extend(wanted.changes(value, dice).into_iter().map(draw));
             }
         }
         draws
     }
 
-    /// Each value of a section of each scene, changed in one way.
-    fn of_scenes(&self, kind: Mutation, section: &str, dice: &mut Dice) -> Vec<Draw> {
+    /// Each value of a section of each scene, changed.
+    fn of_scenes(&self, kind: Mutation, section: &str, wanted: &Wanted, dice: &mut Dice) -> Vec<Draw> {
         let mut draws = Vec::new();
         for (place, scene) in self.scenes.iter().enumerate() {
             let Ok(text) = parse_yaml(&scene.text) else { continue };
@@ -183,7 +191,7 @@ impl Asked<'_> {
             for mut value in meant {
                 value.path.insert(0, section.to_owned());
                 let draw = |change| Draw { kind, of: Of::Scene(place), change };
-                draws.extend(value.changed(dice).map(draw));
+                draws.extend(wanted.changes(value, dice).into_iter().map(draw));
             }
         }
         draws

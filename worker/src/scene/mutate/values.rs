@@ -56,10 +56,20 @@ const CHOOSING: [&str; 9] = ["query", "path", "input", "on", "to", "kind", "note
 const LOOSE: [&str; 5] = ["one_of", "not", "at_least", "at_most", "never"];
 
 impl Found {
+    /// Everything that it can be changed to.
+    pub(super) fn in_every_way(self) -> Vec<Change> {
+        let Found { path, from, words, usual } = self;
+        let mut all: Vec<Value> = usual.into_iter().chain(others(&from, &words)).filter(|to| *to != from).collect();
+        let mut seen = Vec::new();
+        all.retain(|to| !seen.contains(to) && { seen.push(to.clone()); true });
+        all.into_iter().map(|to| Change { path: path.clone(), from: from.clone(), to }).collect()
+    }
+
     /// Another value of the same kind, if there is one.
     pub(super) fn changed(self, dice: &mut Dice) -> Option<Change> {
         let Found { path, from, words, usual } = self;
-        let by_itself = other(&from, &words, dice);
+        let all = others(&from, &words);
+        let by_itself = all.get(dice.below(all.len())).cloned();
         let to = match (usual, by_itself) {
             (Some(usual), Some(other)) => {
                 if dice.below(2) == 0 {
@@ -158,36 +168,33 @@ fn leaves(value: &Value, lists: bool, path: &mut Vec<String>, all: &mut Vec<(Vec
     }
 }
 
-/// Another value of the same kind; of a list one entry less.
-fn other(value: &Value, words: &[String], dice: &mut Dice) -> Option<Value> {
+/// The other values of the same kind; of a list one entry less.
+fn others(value: &Value, words: &[String]) -> Vec<Value> {
     match value {
-        Value::Bool(is) => Some((!is).into()),
-        Value::Number(number) => {
-            let number = number.as_f64()?;
-            let changed = if dice.below(2) == 0 { number + 1.0 } else { (number / 2.0).floor() };
-            let changed = if number.fract() != 0.0 { number / 2.0 } else { changed };
-            let changed = if changed == number { number + 1.0 } else { changed };
-            let whole = changed.fract() == 0.0 && changed >= 0.0;
-            Some(if whole { json!(changed as u64) } else { json!(changed) })
+        Value::Bool(is) => vec![(!is).into()],
+        Value::Number(number) => number.as_f64().map(other_numbers).unwrap_or_default(),
+        Value::String(text) if words.contains(text) => {
+            words.iter().filter(|other| *other != text).map(|other| other.clone().into()).collect()
         }
-        Value::String(text) => {
-            let others: Vec<&String> = words.iter().filter(|other| *other != text).collect();
-            if words.contains(text) {
-                return others.get(dice.below(others.len())).map(|other| (**other).clone().into());
-            }
-            match file::parse_moment(text) {
-                Some(time) if time.as_millis() != 7 => Some("7ms".into()),
-                Some(_) => Some("1h".into()),
-                None => Some(format!("{text} (changed)").into()),
-            }
+        Value::String(text) => vec![match file::parse_moment(text) {
+            Some(time) if time.as_millis() != 7 => "7ms".into(),
+            Some(_) => "1h".into(),
+            None => format!("{text} (changed)").into(),
+        }],
+        Value::Array(list) => {
+            let without = |at: usize| list.iter().enumerate().filter(move |(i, _)| *i != at).map(|(_, one)| one.clone());
+            (0..list.len()).map(|at| without(at).collect::<Vec<_>>().into()).collect()
         }
-        Value::Array(list) if !list.is_empty() => {
-            let mut fewer = list.clone();
-            fewer.remove(dice.below(list.len()));
-            Some(fewer.into())
-        }
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
+        Value::Null | Value::Object(_) => Vec::new(),
     }
+}
+
+/// One more, and about a half.
+fn other_numbers(number: f64) -> Vec<Value> {
+    let fraction = number.fract() != 0.0;
+    let changed = if fraction { vec![number / 2.0] } else { vec![number + 1.0, (number / 2.0).floor()] };
+    let json = |changed: f64| if changed.fract() == 0.0 && changed >= 0.0 { json!(changed as u64) } else { json!(changed) };
+    changed.into_iter().map(|changed| json(if changed == number { number + 1.0 } else { changed })).collect()
 }
 
 fn statuses() -> Vec<String> {

@@ -170,6 +170,8 @@ fn limit(spec: &SupervisorSpec, base: &AgentRules) -> LoopLimit {
         Some(max) => {
             let count = match spec.run_loop.count {
                 spec::RoundCount::Messages | spec::RoundCount::MessagesWithOpening => LoopCount::Messages,
+                // Swarm counts messages by itself (SWM-05), so its turns are said.
+                spec::RoundCount::Turns if base.limit.count == LoopCount::Messages => LoopCount::Turns,
                 spec::RoundCount::Turns => base.limit.count,
             };
             LoopLimit { max, count, then: base.limit.then }

@@ -6,7 +6,7 @@
 use serde_json::{Map, json};
 
 use super::*;
-use crate::supervisor::model::{CancelReason, TaskError};
+use crate::supervisor::model::{CancelReason, SkipReason, TaskError};
 use crate::supervisor::success::{self, Claim, Excuses, Standing};
 
 /// The timer of the run's time.
@@ -101,8 +101,15 @@ impl Graph {
             return self.abort("budget_exhausted", text, json!(self.spent), gates, out);
         }
         for id in ids {
-            self.give_up(&id, crate::supervisor::model::SkipReason::Budget, text.clone(), gates, out);
+            self.give_up(&id, SkipReason::Budget, text.clone(), gates, out);
         }
+    }
+
+    /// Whether tasks were left out for it, or a supervisor that selects was not asked any more.
+    fn has_spent_all(&self) -> bool {
+        let left_out = |task: &Task| task.skipped == Some(SkipReason::Budget);
+        let tokens = self.rules.token_budget.is_some_and(|limit| self.spent.tokens >= limit);
+        (self.rules.selection == Selection::Supervisor && tokens) || self.plan.tasks.values().any(left_out)
     }
 
     pub(super) fn check_threshold(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
@@ -250,6 +257,10 @@ impl Graph {
         gates.synthesizing(out);
         gates.moment(Moment::Finished, &self.plan, out);
         match self.rules.synthesis {
+            Synthesis::Synthesizer if self.rules.stop_on_budget && self.has_spent_all() => {
+                let merged = self.results(gates).into_iter().collect::<Map<_, _>>();
+                self.end_with(Some(Value::Object(merged)), out);
+            }
             Synthesis::FinalTask => {
                 let result = final_result(&self.plan).and_then(|id| self.task(&id)?.result.clone());
                 self.end_with(result, out);

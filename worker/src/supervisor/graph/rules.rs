@@ -190,6 +190,9 @@ pub struct GraphRules {
     /// What becomes of a run whose budget is spent: it fails, or ends with what there is.
     #[serde(default)]
     pub fail_on_budget: bool,
+    /// It ends with what there is, and no synthesis is paid for any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stop_on_budget: bool,
     /// People are asked for more before that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ask_on_budget: bool,
@@ -289,6 +292,7 @@ impl Default for GraphRules {
             cost_budget_micros: None,
             wall_budget_ms: None,
             fail_on_budget: false,
+            stop_on_budget: false,
             ask_on_budget: false,
             agent_tries: std::collections::BTreeMap::new(),
             compensate: true,

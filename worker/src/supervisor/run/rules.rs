@@ -95,6 +95,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         cost_budget_micros: spec.budget.cost.map(spec::Money::as_micros),
         wall_budget_ms: spec.budget.wall.map(spec::Span::as_ms),
         fail_on_budget: spec.budget.on_exhausted == spec::OnExhausted::Fail,
+        stop_on_budget: spec.budget.on_exhausted == spec::OnExhausted::Stop,
         ask_on_budget: spec.budget.on_exhausted == spec::OnExhausted::Ask,
         agent_tries: match at_once {
             true => BTreeMap::new(),

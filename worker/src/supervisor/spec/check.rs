@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::agent::{Agent, MemoryScope, Via, ViaModel};
 use super::preset::{Family, Preset};
 use super::script::Script;
-use super::sections::{ChatTeam, HandoffTools, PlanningMode, Selection};
+use super::sections::{ChatTeam, HandoffTools, PlanningMode};
 use super::template;
 use super::whole::SupervisorSpec;
 use crate::agent::spec::{AgentSpec, Limits, Price, ToolGrant};
@@ -20,6 +20,7 @@ use crate::supervisor::plan_yaml::{self, PlanProblem};
 
 mod bounds;
 pub(super) mod effect;
+mod idle;
 
 type Check = Result<(), FieldError>;
 
@@ -359,9 +360,6 @@ fn warnings(spec: &SupervisorSpec) -> Vec<String> {
         if agent.memory_scope == MemoryScope::Call && spec.family() == Family::Chat {
             warnings.push(format!("agents[{i}].memory_scope: who takes part in a chat sees all of it"));
         }
-    }
-    if spec.dispatch.selection == Selection::One && spec.dispatch.max_concurrency != Some(1) {
-        warnings.push("dispatch.max_concurrency: `selection: one` runs one task at a time".to_owned());
     }
     warnings
 }

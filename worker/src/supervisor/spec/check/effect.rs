@@ -10,7 +10,7 @@ use super::super::agent::{Agent, Limits};
 use super::super::preset::{Family, Preset};
 use super::super::sections::{HitlMode, PlanningMode};
 use super::super::whole::SupervisorSpec;
-use super::Check;
+use super::{Check, idle};
 use crate::supervisor::fields::FieldError;
 
 /// Read in every run.
@@ -72,7 +72,7 @@ const GRAPH: [&str; 34] = [
     "budget.degrade",
     "progress",
 ];
-const CHAT: [&str; 6] = ["speaker", "handoff.termination", "loop.max_rounds", "loop.count", "resume", "planning.mode"];
+const CHAT: [&str; 5] = ["speaker", "handoff.termination", "loop.max_rounds", "loop.count", "resume"];
 /// Of every loop of agents that call tools.
 const AGENTS: [&str; 12] = [
     "delegation.root",
@@ -208,12 +208,9 @@ pub(in super::super) fn switch_on(file: &mut Map<String, Value>) {
 pub(super) fn check(spec: &SupervisorSpec) -> Check {
     people(spec)?;
     let keys = read_keys(spec);
-    let base = spec.preset.map(Preset::values).unwrap_or_default();
-    let (Ok(Value::Object(base)), Ok(Value::Object(given))) = (serde_json::to_value(base), serde_json::to_value(spec))
-    else {
-        return Ok(());
-    };
-    for (section, value) in &given {
+    let preset = spec.preset.map(Preset::values).unwrap_or_default();
+    let (Ok(base), Ok(given)) = (serde_json::to_value(&preset), serde_json::to_value(spec)) else { return Ok(()) };
+    for (section, value) in given.as_object().into_iter().flatten() {
         let usual = base.get(section).unwrap_or(&Value::Null);
         if value == usual || keys.contains(&section.as_str()) {
             continue;
@@ -229,7 +226,8 @@ pub(super) fn check(spec: &SupervisorSpec) -> Check {
         }
     }
     spec.all_agents().into_iter().try_for_each(|(at, agent)| of_agent(spec, &at, agent))?;
-    list_of_todos(spec)
+    list_of_todos(spec)?;
+    idle::check(spec, &preset, (&base, &given))
 }
 
 /// A loop of agents knows no planning but a list of todos.

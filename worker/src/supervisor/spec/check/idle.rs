@@ -1,0 +1,185 @@
+//! Keys that another value of the same spec leaves without effect: refused with their path, like keys that nothing reads.
+//!
+//! Invariant: only what differs from the preset is refused, and only where no run of this spec could tell the difference.
+//! It knows no machine; what each kind of run reads at all is in `effect`.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::super::preset::{Family, Preset};
+use super::super::sections::{ChatTeam, OnExhausted, Parallelism, PlanningMode, ReviewScope, Selection, SynthesisMode};
+use super::super::whole::{Authority, SupervisorSpec};
+use super::Check;
+use crate::supervisor::fields::FieldError;
+
+/// A key, and why it changes nothing.
+type Idle = (&'static str, &'static str);
+
+/// Of a chat whose next speaker is chosen among several.
+const CHOOSING: [&str; 10] = [
+    "speaker.method",
+    "speaker.retries",
+    "speaker.fallback",
+    "speaker.allow_repeat",
+    "speaker.transitions",
+    "speaker.transitions_type",
+    "speaker.func_call_filter",
+    "speaker.manual_tries",
+    "speaker.selector_function",
+    "speaker.candidate_function",
+];
+/// Of a run of several tasks.
+const SEVERAL_TASKS: [&str; 9] = [
+    "dispatch.max_concurrency",
+    "dispatch.parallelism",
+    "dependencies.honour",
+    "dependencies.requires",
+    "dependencies.on_failure",
+    "dependencies.on_cancelled",
+    "dependencies.on_unmet",
+    "dependencies.cancel_running",
+    "dependencies.wait_timeout",
+];
+const SYNTHESIS: [&str; 3] = ["synthesis.dedupe", "synthesis.bypass_single", "synthesis.own_result_chars"];
+/// What a supervisor that selects may do, by its decisions and their tools (PDT-29).
+const SELECTING: [Authority; 8] = [
+    Authority::Select,
+    Authority::Add,
+    Authority::Patch,
+    Authority::Cancel,
+    Authority::MarkFinal,
+    Authority::UpdateStatus,
+    Authority::Feedback,
+    Authority::Finish,
+];
+/// What a controller may do (CUG-07).
+const CONTROLLING: [Authority; 2] = [Authority::Select, Authority::Finish];
+
+/// `base` and `given` are the preset's values and the spec's, as JSON.
+pub(super) fn check(spec: &SupervisorSpec, base: &SupervisorSpec, values: (&Value, &Value)) -> Check {
+    let differs = |path: &str| {
+        let at = format!("/{}", path.replace('.', "/"));
+        values.0.pointer(&at).unwrap_or(&Value::Null) != values.1.pointer(&at).unwrap_or(&Value::Null)
+    };
+    let mut idle = match spec.family() {
+        Family::Chat => of_chat(spec),
+        Family::Graph => of_graph(spec),
+        Family::Agents => of_agents(spec),
+    };
+    idle.extend(of_preset(spec));
+    match idle.into_iter().find(|(path, _)| differs(path)) {
+        Some((path, why)) => Err(FieldError::at(path, format!("has no effect here: {why}"))),
+        None => authority(spec, base),
+    }
+}
+
+/// What a preset has decided.
+fn of_preset(spec: &SupervisorSpec) -> Vec<Idle> {
+    let mut idle = Vec::new();
+    let Some(preset) = spec.preset else { return idle };
+    let tasks = !matches!(spec.dispatch.selection, Selection::Speaker | Selection::Agent);
+    if spec.family() != Family::Graph || !tasks {
+        idle.push(("dispatch.selection", "the preset says what kind of run this is, and so who comes next"));
+    }
+    if spec.family() == Family::Graph && !spec.chooses_planning() && spec.planning.mode == PlanningMode::Todos {
+        idle.push(("planning.mode", "an agent keeps a list of todos, and here tasks are done by a plan"));
+    }
+    if preset != Preset::FlowPlanAndExecute {
+        idle.push(("planning.replan", "only `flow-plan-and-execute` asks whether the plan is made again"));
+    }
+    idle
+}
+
+fn of_chat(spec: &SupervisorSpec) -> Vec<Idle> {
+    let team = spec.speaker.team;
+    let mut idle = Vec::new();
+    let mut all = |keys: &[&'static str], why| idle.extend(keys.iter().map(|key| (*key, why)));
+    match team {
+        ChatTeam::GroupChat => all(&CHOOSING[8..], "only a `selector` team asks a function beside the model"),
+        ChatTeam::Selector => {}
+        ChatTeam::Swarm => all(&CHOOSING, "in a swarm whoever is handed over to speaks next"),
+        ChatTeam::Magentic => {
+            all(&CHOOSING, "in a `magentic` team the progress ledger names who speaks next");
+            all(&["loop.count"], "a `magentic` team counts its progress ledgers");
+        }
+    }
+    if team != ChatTeam::Magentic {
+        all(&["speaker.ledger"], "only a `magentic` team keeps ledgers");
+    }
+    idle
+}
+
+fn of_agents(spec: &SupervisorSpec) -> Vec<Idle> {
+    match spec.run_loop.max_rounds {
+        Some(_) => vec![("loop.max_steps", "`loop.max_rounds` bounds this run")],
+        None => vec![("loop.count", "without `loop.max_rounds` nothing is counted by it")],
+    }
+}
+
+fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
+    let mut idle = Vec::new();
+    // What a request of CUGA becomes is not known yet.
+    if spec.chooses_planning() {
+        return idle;
+    }
+    let mut all = |keys: &[&'static str], why| idle.extend(keys.iter().map(|key| (*key, why)));
+    let selection = spec.dispatch.selection;
+    if selection == Selection::One || spec.dispatch.parallelism == Parallelism::Sequential {
+        all(&SEVERAL_TASKS[..1], "one task runs at a time");
+    }
+    let single = spec.planning.mode == PlanningMode::None && spec.seed_plan.is_none();
+    if single && !decides(spec) {
+        all(&SEVERAL_TASKS, "without a plan the run is one task");
+    }
+    if selection == Selection::All {
+        all(&["loop.max_steps"], "all that is ready runs, and nobody takes steps");
+    }
+    let again = spec.preset == Some(Preset::FlowPlanAndExecute) && spec.planning.replan;
+    if spec.review.scope != ReviewScope::Iteration && !again {
+        all(&["loop.max_iterations"], "the plan is made once");
+    }
+    if spec.review.scope == ReviewScope::None {
+        all(&["review.reject_status"], "nothing is reviewed, so nothing is sent back");
+    }
+    if spec.synthesis.mode != SynthesisMode::Synthesizer {
+        all(&SYNTHESIS, "nothing is synthesized");
+        if spec.budget.on_exhausted == OnExhausted::Synthesize {
+            all(&["budget.on_exhausted"], "nothing is synthesized, so this is `stop`");
+        }
+    }
+    idle
+}
+
+/// Whether somebody decides what runs next.
+fn decides(spec: &SupervisorSpec) -> bool {
+    spec.chooses_planning() || matches!(spec.dispatch.selection, Selection::Supervisor | Selection::Controller)
+}
+
+/// Words that nobody could act on, or whose absence forbids nothing.
+fn authority(spec: &SupervisorSpec, base: &SupervisorSpec) -> Check {
+    let words = |of: &SupervisorSpec| of.authority.iter().copied().collect::<BTreeSet<Authority>>();
+    let (given, usual) = (words(spec), words(base));
+    if given == usual || (spec.family() != Family::Graph && !spec.chooses_planning()) {
+        return Ok(());
+    }
+    let refused = |why: String| Err(FieldError::at("authority", format!("has no effect here: {why}")));
+    if !decides(spec) {
+        return refused("whatever is ready runs, and nobody decides whose actions could be allowed".to_owned());
+    }
+    let controls = spec.chooses_planning() && spec.dispatch.selection != Selection::Supervisor;
+    let known: &[Authority] =
+        if controls || spec.dispatch.selection == Selection::Controller { &CONTROLLING } else { &SELECTING };
+    let word = |of: &Authority| serde_json::to_value(of).ok().and_then(|word| word.as_str().map(str::to_owned));
+    let names = |of: &[Authority]| of.iter().filter_map(word).collect::<Vec<_>>().join(", ");
+    if let Some(strange) = given.iter().find(|one| !usual.contains(one) && !known.contains(one)) {
+        let strange = word(strange).unwrap_or_default();
+        return refused(format!("`{strange}` is no action of whoever decides; theirs are {}", names(known)));
+    }
+    // What a conversation of CUGA may do says nothing of its plans.
+    let usual = if spec.chooses_planning() { words(&Preset::CugaStructured.values()) } else { usual };
+    if known.iter().all(|one| given.contains(one) == usual.contains(one)) {
+        return refused(format!("it allows what is allowed anyway; what it may say are {}", names(known)));
+    }
+    Ok(())
+}
