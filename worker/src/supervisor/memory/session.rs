@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::advisor::{Advice, SessionMemory, suggest, warn};
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
-use crate::supervisor::spec::Memory as MemoryRules;
+use crate::supervisor::spec::{Memory as MemoryRules, Ratio};
 
 const FETCH: &str = "memory/fetch";
 const FETCH_BASIC: &str = "memory/fetch-basic";
@@ -108,6 +108,11 @@ impl SessionMemoryPart {
         };
         if let Some(fetched) = &self.fetched {
             context.insert("memory".to_owned(), fetched.clone());
+        }
+        // SHN-43: the planner hears what is advised, and how much it is worth.
+        if let Some(Advice { strategy, confidence_bp, .. }) = &self.advice {
+            let advice = json!({ "strategy": strategy, "confidence": Ratio::from_bp(*confidence_bp) });
+            context.insert("memory_advice".to_owned(), advice);
         }
         let warnings = self.advice.as_ref().map_or(&[][..], |advice| &advice.warnings);
         if !warnings.is_empty() {

@@ -163,6 +163,8 @@ impl StateMachine for SupervisorRun {
         }
         self.go_on(&mut out);
         self.carry_out(out, cx);
+        #[cfg(test)]
+        tests::comes_back_from_its_snapshot(self);
         Ok(())
     }
 

@@ -167,16 +167,10 @@ fn selection(spec: &SupervisorSpec) -> Selection {
         spec::Selection::All => Selection::All,
         spec::Selection::One => Selection::One,
         // A controller that nobody plays delegates whatever may run.
-        spec::Selection::Controller if decides(spec) => Selection::Controller,
+        spec::Selection::Controller if spec.has_decider() => Selection::Controller,
         spec::Selection::Controller => Selection::All,
         spec::Selection::Supervisor | spec::Selection::Speaker | spec::Selection::Agent => Selection::Supervisor,
     }
-}
-
-/// Whether somebody plays the one who decides.
-fn decides(spec: &SupervisorSpec) -> bool {
-    let ruled = spec.script.0.iter().any(|rule| rule.on == Purpose::Decide);
-    ruled || !spec.via.is_scripted() || spec.role(Purpose::Decide).is_some()
 }
 
 fn planning(spec: &SupervisorSpec, selection: Selection) -> Planning {

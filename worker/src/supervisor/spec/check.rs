@@ -15,6 +15,7 @@ use super::template;
 use super::whole::SupervisorSpec;
 use crate::agent::spec::{AgentSpec, Limits, Price, ToolGrant};
 use crate::supervisor::fields::FieldError;
+use crate::supervisor::outbox::Purpose;
 use crate::supervisor::plan::Plan;
 use crate::supervisor::plan_yaml::{self, PlanProblem};
 
@@ -290,6 +291,12 @@ fn roles(spec: &SupervisorSpec) -> Check {
             return Err(FieldError::at(format!("{at}.agent"), format!("`{name}` is not an agent")));
         }
         one_agent(&Agent { via: role.via.clone(), model: role.model.clone(), ..Agent::new("role") }, &at)?;
+    }
+    let activity = Purpose::AuthorizeTeamAction.as_str();
+    let stranger = |name: &&str| *name != activity && spec.agent(name).is_none() && spec.agent_for(name).is_none();
+    if let Some(name) = spec.team.policy.as_deref().filter(stranger) {
+        let why = format!("`{name}` is neither an agent nor `{activity}`, the activity that is asked by itself");
+        return Err(FieldError::at("team.policy", why));
     }
     match spec.delegation.root.as_deref().filter(|name| spec.agent(name).is_none()) {
         Some(name) => Err(FieldError::at("delegation.root", format!("`{name}` is not an agent"))),

@@ -204,6 +204,11 @@ impl SupervisorSpec {
     pub fn may(&self, action: Authority) -> bool {
         self.authority.contains(&action)
     }
+    /// Whether somebody plays the one who decides.
+    pub fn has_decider(&self) -> bool {
+        let ruled = self.script.0.iter().any(|rule| rule.on == Purpose::Decide);
+        ruled || !self.via.is_scripted() || self.role(Purpose::Decide).is_some()
+    }
     /// Which machine carries the run.
     pub fn family(&self) -> Family {
         match (self.preset, self.dispatch.selection) {

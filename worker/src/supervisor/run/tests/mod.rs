@@ -8,3 +8,11 @@ mod played;
 mod routes;
 mod talks;
 mod truth;
+
+/// After every event of every scene of these tests: what a snapshot holds is the whole state, and it comes back equal.
+#[track_caller]
+pub(super) fn comes_back_from_its_snapshot(run: &super::SupervisorRun) {
+    let bytes = serde_json::to_vec(run).unwrap();
+    let back: super::SupervisorRun = serde_json::from_slice(&bytes).unwrap();
+    assert!(back == *run, "a snapshot loses something of {}", run.id);
+}

@@ -8,7 +8,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::super::preset::{Family, Preset};
-use super::super::sections::{ChatTeam, OnExhausted, Parallelism, PlanningMode, ReviewScope, Selection, SynthesisMode};
+use super::super::sections::{
+    ChatTeam, OnDelegationTimeout, OnExhausted, Parallelism, PlanningMode, ReviewScope, RoundCount, Selection,
+    SynthesisMode,
+};
 use super::super::whole::{Authority, SupervisorSpec};
 use super::Check;
 use crate::supervisor::fields::FieldError;
@@ -65,7 +68,7 @@ pub(super) fn check(spec: &SupervisorSpec, base: &SupervisorSpec, values: (&Valu
     let mut idle = match spec.family() {
         Family::Chat => of_chat(spec),
         Family::Graph => of_graph(spec),
-        Family::Agents => of_agents(spec),
+        Family::Agents => of_agents(spec, base),
     };
     idle.extend(of_preset(spec));
     match idle.into_iter().find(|(path, _)| differs(path)) {
@@ -84,6 +87,9 @@ fn of_preset(spec: &SupervisorSpec) -> Vec<Idle> {
     }
     if spec.family() == Family::Graph && !spec.chooses_planning() && spec.planning.mode == PlanningMode::Todos {
         idle.push(("planning.mode", "an agent keeps a list of todos, and here tasks are done by a plan"));
+    }
+    if preset == Preset::CugaConversational && spec.synthesis.mode == SynthesisMode::Synthesizer {
+        idle.push(("synthesis.mode", "a plan is synthesized anyway, and the last message of a conversation is its result"));
     }
     if preset != Preset::FlowPlanAndExecute {
         idle.push(("planning.replan", "only `flow-plan-and-execute` asks whether the plan is made again"));
@@ -110,11 +116,20 @@ fn of_chat(spec: &SupervisorSpec) -> Vec<Idle> {
     idle
 }
 
-fn of_agents(spec: &SupervisorSpec) -> Vec<Idle> {
-    match spec.run_loop.max_rounds {
+fn of_agents(spec: &SupervisorSpec, base: &SupervisorSpec) -> Vec<Idle> {
+    let mut idle = match spec.run_loop.max_rounds {
         Some(_) => vec![("loop.max_steps", "`loop.max_rounds` bounds this run")],
         None => vec![("loop.count", "without `loop.max_rounds` nothing is counted by it")],
+    };
+    let messages = [RoundCount::Messages, RoundCount::MessagesWithOpening];
+    if [spec.run_loop.count, base.run_loop.count].iter().all(|count| messages.contains(count)) {
+        idle.push(("loop.count", "the opening is not counted here, so this is `messages`"));
     }
+    let looks = !matches!(spec.preset, Some(Preset::CrewaiHierarchical | Preset::CugaConversational));
+    if !looks && spec.delegation.on_timeout == OnDelegationTimeout::Background {
+        idle.push(("delegation.on_timeout", "nobody looks at what goes on in the background, so this is `fail`"));
+    }
+    idle
 }
 
 fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
@@ -125,12 +140,16 @@ fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
     }
     let mut all = |keys: &[&'static str], why| idle.extend(keys.iter().map(|key| (*key, why)));
     let selection = spec.dispatch.selection;
+    if selection == Selection::Controller && !spec.has_decider() {
+        all(&["dispatch.selection"], "nobody plays the controller: say who does in `supervisor` or `script`");
+    }
     if selection == Selection::One || spec.dispatch.parallelism == Parallelism::Sequential {
         all(&SEVERAL_TASKS[..1], "one task runs at a time");
     }
     let single = spec.planning.mode == PlanningMode::None && spec.seed_plan.is_none();
     if single && !decides(spec) {
         all(&SEVERAL_TASKS, "without a plan the run is one task");
+        all(&["dispatch.selection"], "without a plan the run is one task");
     }
     if selection == Selection::All {
         all(&["loop.max_steps"], "all that is ready runs, and nobody takes steps");
@@ -153,7 +172,8 @@ fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
 
 /// Whether somebody decides what runs next.
 fn decides(spec: &SupervisorSpec) -> bool {
-    spec.chooses_planning() || matches!(spec.dispatch.selection, Selection::Supervisor | Selection::Controller)
+    let controlled = spec.dispatch.selection == Selection::Controller && spec.has_decider();
+    spec.chooses_planning() || spec.dispatch.selection == Selection::Supervisor || controlled
 }
 
 /// Words that nobody could act on, or whose absence forbids nothing.

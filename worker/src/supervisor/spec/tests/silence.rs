@@ -46,6 +46,50 @@ fn what_has_no_effect_is_refused_with_its_path() {
     }
 }
 
+/// A key that another value of the same spec, or the preset itself, leaves without effect.
+#[test]
+fn what_another_value_leaves_without_effect_is_refused_with_its_path() {
+    for (text, at) in [
+        ("preset: autogen-groupchat\nplanning: { mode: llm }", "planning.mode"),
+        ("preset: autogen-groupchat\ndispatch: { selection: agent }", "dispatch.selection"),
+        ("preset: flow-supervisor\ndispatch: { selection: speaker }", "dispatch.selection"),
+        ("preset: autogen-groupchat-swarm\nspeaker: { func_call_filter: true }", "speaker.func_call_filter"),
+        ("preset: autogen-groupchat-magentic\nspeaker: { fallback: next }", "speaker.fallback"),
+        ("preset: autogen-groupchat-magentic\nloop: { count: messages }", "loop.count"),
+        ("preset: autogen-groupchat\nspeaker: { ledger: { max_stalls: 5 } }", "speaker.ledger"),
+        ("preset: autogen-groupchat\nspeaker: { selector_function: true }", "speaker.selector_function"),
+        ("preset: flow-coordinator\nplanning: { replan: true }", "planning.replan"),
+        ("preset: flow-coordinator\nloop: { max_iterations: 2 }", "loop.max_iterations"),
+        ("preset: flow-supervisor\nloop: { max_steps: 2 }", "loop.max_steps"),
+        ("preset: flow-plan-and-execute\ndispatch: { max_concurrency: 2 }", "dispatch.max_concurrency"),
+        ("preset: flow-coordinator\nreview: { reject_status: ready }", "review.reject_status"),
+        ("preset: flow-supervisor\nauthority: [finish]", "authority"),
+        ("preset: pydantask-llm\nauthority: [select, finish, recruit]", "authority"),
+        ("preset: cuga-structured\nauthority: [select, finish]", "authority"),
+        ("preset: shannon-simple\ndependencies: { on_failure: skip }", "dependencies.on_failure"),
+        ("preset: shannon-simple\nsynthesis: { dedupe: false }", "synthesis.dedupe"),
+        ("preset: pydantask-llm\nbudget: { on_exhausted: synthesize }", "budget.on_exhausted"),
+        ("preset: flow-supervisor\ndispatch: { selection: controller }", "dispatch.selection"),
+        ("preset: swarm-handoff\nloop: { max_steps: 9 }", "loop.max_steps"),
+        ("preset: swarm-handoff\nloop: { count: messages_with_opening }", "loop.count"),
+        ("preset: crewai-hierarchical\nmanager_llm: m\ndelegation: { on_timeout: background }", "delegation.on_timeout"),
+        ("preset: shannon-supervisor\nteam: { policy: nobody }", "team.policy"),
+    ] {
+        assert_eq!(refused_at(text), at, "{text}");
+    }
+    for text in [
+        "preset: pydantask-llm\nauthority: [select, finish]",
+        "preset: flow-supervisor\ndispatch: { selection: supervisor }\nauthority: [finish]",
+        "preset: cuga-structured\nauthority: [finish]",
+        "authority: [select, add, finish]",
+        "preset: flow-plan-and-execute\nplanning: { replan: true }\nloop: { max_iterations: 2 }",
+        "preset: flow-supervisor\nbudget: { on_exhausted: stop }",
+        "preset: shannon-supervisor\nteam: { policy: a }",
+    ] {
+        read(text);
+    }
+}
+
 /// SHH-05, SHT-01: who says how people are asked, or whom the run trusts, is heard in every preset.
 #[test]
 fn what_a_spec_says_of_people_holds() {
