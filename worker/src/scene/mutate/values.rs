@@ -61,7 +61,12 @@ impl Found {
         let Found { path, from, words, usual } = self;
         let mut all: Vec<Value> = usual.into_iter().chain(others(&from, &words)).filter(|to| *to != from).collect();
         let mut seen = Vec::new();
-        all.retain(|to| !seen.contains(to) && { seen.push(to.clone()); true });
+        all.retain(|to| {
+            !seen.contains(to) && {
+                seen.push(to.clone());
+                true
+            }
+        });
         all.into_iter().map(|to| Change { path: path.clone(), from: from.clone(), to }).collect()
     }
 
@@ -182,7 +187,8 @@ fn others(value: &Value, words: &[String]) -> Vec<Value> {
             None => format!("{text} (changed)").into(),
         }],
         Value::Array(list) => {
-            let without = |at: usize| list.iter().enumerate().filter(move |(i, _)| *i != at).map(|(_, one)| one.clone());
+            let without =
+                |at: usize| list.iter().enumerate().filter(move |(i, _)| *i != at).map(|(_, one)| one.clone());
             (0..list.len()).map(|at| without(at).collect::<Vec<_>>().into()).collect()
         }
         Value::Null | Value::Object(_) => Vec::new(),
@@ -193,7 +199,8 @@ fn others(value: &Value, words: &[String]) -> Vec<Value> {
 fn other_numbers(number: f64) -> Vec<Value> {
     let fraction = number.fract() != 0.0;
     let changed = if fraction { vec![number / 2.0] } else { vec![number + 1.0, (number / 2.0).floor()] };
-    let json = |changed: f64| if changed.fract() == 0.0 && changed >= 0.0 { json!(changed as u64) } else { json!(changed) };
+    let json =
+        |changed: f64| if changed.fract() == 0.0 && changed >= 0.0 { json!(changed as u64) } else { json!(changed) };
     changed.into_iter().map(|changed| json(if changed == number { number + 1.0 } else { changed })).collect()
 }
 

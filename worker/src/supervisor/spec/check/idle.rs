@@ -89,7 +89,10 @@ fn of_preset(spec: &SupervisorSpec) -> Vec<Idle> {
         idle.push(("planning.mode", "an agent keeps a list of todos, and here tasks are done by a plan"));
     }
     if preset == Preset::CugaConversational && spec.synthesis.mode == SynthesisMode::Synthesizer {
-        idle.push(("synthesis.mode", "a plan is synthesized anyway, and the last message of a conversation is its result"));
+        idle.push((
+            "synthesis.mode",
+            "a plan is synthesized anyway, and the last message of a conversation is its result",
+        ));
     }
     if preset != Preset::FlowPlanAndExecute {
         idle.push(("planning.replan", "only `flow-plan-and-execute` asks whether the plan is made again"));

@@ -72,7 +72,10 @@ fn what_another_value_leaves_without_effect_is_refused_with_its_path() {
         ("preset: flow-supervisor\ndispatch: { selection: controller }", "dispatch.selection"),
         ("preset: swarm-handoff\nloop: { max_steps: 9 }", "loop.max_steps"),
         ("preset: swarm-handoff\nloop: { count: messages_with_opening }", "loop.count"),
-        ("preset: crewai-hierarchical\nmanager_llm: m\ndelegation: { on_timeout: background }", "delegation.on_timeout"),
+        (
+            "preset: crewai-hierarchical\nmanager_llm: m\ndelegation: { on_timeout: background }",
+            "delegation.on_timeout",
+        ),
         ("preset: shannon-supervisor\nteam: { policy: nobody }", "team.policy"),
     ] {
         assert_eq!(refused_at(text), at, "{text}");
