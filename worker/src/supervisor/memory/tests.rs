@@ -202,7 +202,9 @@ fn the_advisor_is_a_call_and_needs_no_context() {
         part.answered("memory/advise", &broken, &mut out);
         assert_eq!(part.strategy_over("parallel"), "hybrid");
         for nil in [None, Some(Value::Null), Some(json!("text"))] {
-            assert_eq!(part.with_memory(nil), json!({ "memory": fetched, "memory_warnings": ["look twice"] }));
+            let advice = json!({ "strategy": "hybrid", "confidence": 0.95 });
+            let told = json!({ "memory": fetched, "memory_advice": advice, "memory_warnings": ["look twice"] });
+            assert_eq!(part.with_memory(nil), told);
         }
         assert_eq!(part.with_memory(Some(json!({ "role": "x" })))["role"], "x");
     }
