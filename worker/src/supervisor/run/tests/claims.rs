@@ -137,7 +137,7 @@ fn lives() -> impl Strategy<Value = Life> {
         select(vec!["accepted", "accepted", "needs-revision", "escalate"]),
     );
     let rest = (any::<bool>(), any::<bool>(), 1..6u32, 0..3u64, Outside::any());
-    (select(&PRESETS[..]), 0..3usize, tasks, rules, rest).prop_map(
+    (select(&PRESETS[..]), 1..3usize, tasks, rules, rest).prop_map(
         |(
             preset,
             agents,
@@ -162,15 +162,9 @@ fn lives() -> impl Strategy<Value = Life> {
 }
 
 impl Life {
-    /// Without agents nobody does anything, where a spec may have none.
-    fn agents(&self) -> usize {
-        let needs = self.preset.starts_with("flow") || self.preset.starts_with("cuga");
-        self.agents.max(usize::from(needs))
-    }
-
     /// The spec as a user writes it.
     fn spec(&self) -> String {
-        let agents = (0..self.agents()).map(|n| format!("{{ name: w{n}, role: r{n}, via: {{ activity: hands }} }}"));
+        let agents = (0..self.agents).map(|n| format!("{{ name: w{n}, role: r{n}, via: {{ activity: hands }} }}"));
         let agents = agents.collect::<Vec<_>>().join(", ");
         let own = match self.preset {
             "cuga-structured" => "planning: { force: true }",

@@ -32,14 +32,14 @@ fn unknown_keys_are_refused_with_their_place_and_the_likely_key() {
 
 #[test]
 fn a_file_overrides_its_preset_key_by_key() {
-    let text = "preset: shannon-supervisor\nhitl: { triggers: { confidence: 0.5 } }\nloop: { max_iterations: 4 }";
+    let text = "preset: shannon-supervisor\nhitl: { triggers: { confidence: 0.5 } }\nfailure: { tries: 4 }";
     let spec = read(text).spec;
     assert_eq!(spec.preset, Some(Preset::ShannonSupervisor));
     assert_eq!(spec.hitl.triggers.confidence, Some(Ratio::from_bp(5_000)));
     assert_eq!(spec.hitl.triggers.decision_timeout, Some(Span::from_mins(5)));
     let mut expected = Preset::ShannonSupervisor.values();
     expected.hitl.triggers.confidence = Some(Ratio::from_bp(5_000));
-    expected.run_loop.max_iterations = 4;
+    expected.failure.tries = 4;
     assert_eq!(spec, expected);
 }
 
