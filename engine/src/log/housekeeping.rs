@@ -63,10 +63,14 @@ impl Journal {
         let mut maintenance = self.maintenance();
         self.checkpoint_now()?;
         let mut done = Housekeeping::default();
-        self.trim(&mut done)?;
+        let trimmed = self.trim(&mut done);
+        if trimmed.as_ref().is_err_and(|why| !why.is_damage()) {
+            return trimmed.map(|()| done);
+        }
+        // What has nothing to do with a damaged group goes on.
         self.retire(&mut maintenance, closed_until, &mut done)?;
         self.collect_blobs(&mut maintenance, &mut done)?;
-        Ok(done)
+        trimmed.map(|()| done)
     }
 
     /// What gives space back and takes hardly any, for a disk that is full: deletes runs as `housekeep_until` does, and
@@ -146,18 +150,23 @@ impl Journal {
         let from = after.as_deref().map_or(ScanFrom::First, ScanFrom::After);
         let page = medium.shelf_scan(Shelf::ByStart, &[], from, RETENTION_LOOK)?;
         let more = page.len() == RETENTION_LOOK;
-        let mut due = Vec::new();
-        let mut last = None;
+        let (mut due, mut last, mut wrong) = (Vec::new(), None, None);
         for (key, value) in page {
-            let content = unseal(medium, Shelf::ByStart, &key, &value)?;
-            let entry = content.split_first_chunk::<8>().and_then(|(closed_at, namespace)| {
-                let namespace = Namespace::new(std::str::from_utf8(namespace).ok()?).ok()?;
-                Some((Timestamp(i64::from_be_bytes(*closed_at)), namespace, parse_start_key(&key)?.1))
+            let content = unseal(medium, Shelf::ByStart, &key, &value);
+            let entry = content.and_then(|content| {
+                let entry = content.split_first_chunk::<8>().and_then(|(closed_at, namespace)| {
+                    let namespace = Namespace::new(std::str::from_utf8(namespace).ok()?).ok()?;
+                    Some((Timestamp(i64::from_be_bytes(*closed_at)), namespace, parse_start_key(&key)?.1))
+                });
+                entry.ok_or_else(|| damaged(medium, Shelf::ByStart, "an entry makes no sense".into()))
             });
-            let entry = entry.ok_or_else(|| damaged(medium, Shelf::ByStart, "an entry makes no sense".into()));
-            let (closed_at, namespace, run) = entry?;
-            if closed_until(&namespace).is_some_and(|until| closed_at <= until) {
-                due.push(run);
+            match entry {
+                Ok((closed_at, namespace, run)) if closed_until(&namespace).is_some_and(|until| closed_at <= until) => {
+                    due.push(run);
+                }
+                Ok(_) => {}
+                // The run of a damaged entry stays; all others are looked at.
+                Err(why) => wrong = Some(why),
             }
             last = Some(key);
             if due.len() == RETENTION_DELETE {
@@ -173,7 +182,7 @@ impl Journal {
             tracing::info!(deleted, runs = first.join(" "), "closed runs past their retention were deleted");
         }
         done.deleted += deleted;
-        Ok(())
+        wrong.map_or(Ok(()), Err)
     }
 
     /// Looks at the next blobs in order of their hash and removes those without a run.

@@ -94,11 +94,11 @@ fn tighten_store(root: &Path) -> io::Result<()> {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let ours = |own: &&str| {
-            let rest = name.strip_prefix(*own);
+        let ours = |own: &str| {
+            let rest = name.strip_prefix(own);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
         };
-        if OWN.iter().any(|own| ours(&own)) {
+        if OWN.into_iter().any(ours) {
             tighten_tree(&entry.path())?;
         }
     }

@@ -391,7 +391,8 @@ impl ValueFiles {
     pub(crate) fn salvage(&self, name: u64, damage: &mut Vec<String>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
         let source = Source::open(&self.path(name))?;
         let (mut bytes, mut found, mut at) = (Vec::new(), Vec::new(), HEADER as usize);
-        source.read(&mut bytes, 0, usize::try_from(source.length()).unwrap_or(usize::MAX))?;
+        let failed = source.read_around(&mut bytes, 0, usize::try_from(source.length()).unwrap_or(usize::MAX));
+        damage.extend(failed.iter().map(ToString::to_string));
         while at + HEAD <= bytes.len() {
             let body_at = at + HEAD + usize::from(bytes[at + 16]);
             let Some(rest) = bytes.get(at + 4..body_at).filter(|rest| crc32fast::hash(rest) == number(&bytes, at))

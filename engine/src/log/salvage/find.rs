@@ -55,7 +55,7 @@ pub(super) fn find(
     let db = dir.sled().join("db");
     for path in [vec![db.clone()], files_in(&dir.sled().join("blobs"))].concat() {
         match Source::open(&path) {
-            Ok(source) => found.scan(&source)?,
+            Ok(source) => found.scan(&source, damage),
             Err(why) => damage.push(why.to_string()),
         }
     }
@@ -68,7 +68,7 @@ pub(super) fn find(
         }
     }
     for path in files_in(&dir.wal()) {
-        if let Err(why) = found.written_ahead(&path) {
+        if let Err(why) = found.written_ahead(&path, damage) {
             damage.push(why.to_string());
         }
     }
@@ -98,8 +98,8 @@ impl Found {
     }
 
     /// Groups in the write-ahead files, of former laps too.
-    fn written_ahead(&mut self, path: &Path) -> Result<(), StorageError> {
-        wal::blocks(path, &mut |_, claim| {
+    fn written_ahead(&mut self, path: &Path, damage: &mut Vec<String>) -> Result<(), StorageError> {
+        wal::blocks_around(path, damage, &mut |_, claim| {
             let seq = claim.seq.0;
             match Group::parse(claim.seq, claim.body.to_vec(), path) {
                 Ok(_) => self.group(seq, claim.body.to_vec(), path),
@@ -114,10 +114,11 @@ impl Found {
     }
 
     /// Looks for groups and segments of the archive at every byte.
-    fn scan(&mut self, source: &Source) -> Result<(), StorageError> {
+    fn scan(&mut self, source: &Source, damage: &mut Vec<String>) {
         let mut bytes = Vec::new();
         for start in (0..source.length()).step_by(SEGMENT as usize) {
-            source.read(&mut bytes, start, SEGMENT as usize)?;
+            let failed = source.read_around(&mut bytes, start, SEGMENT as usize);
+            damage.extend(failed.iter().map(ToString::to_string));
             for at in 2..bytes.len() {
                 match bytes[at..] {
                     // Before a group lies the mark of a whole value; its number has fewer than 40 bits.
@@ -127,7 +128,6 @@ impl Found {
                 }
             }
         }
-        Ok(())
     }
 
     fn group_at(&mut self, bytes: &[u8], at: usize, file: &Path) {
@@ -188,17 +188,21 @@ impl Found {
                 }
                 pages
             }
-            Err(why @ StorageError::Io { .. }) => return Err(why),
             Err(why) => {
                 damage.push(why.to_string());
                 return Ok(());
             }
         };
         let mut bad = BTreeSet::new();
-        pages.check(&mut |page, _, why| {
+        let checked = pages.check(&mut |page, _, why| {
             bad.insert(page);
             damage.push(why.to_string());
-        })?;
+        });
+        if let Err(why) = checked {
+            // What could not be read may be any page.
+            damage.push(why.to_string());
+            return Ok(());
+        }
         let mut leaves = Vec::new();
         for page in (2..pages.table().pages.len() as u64).filter(|page| !bad.contains(page)) {
             let Ok(Some(node)) = pages.node(page) else { continue };

@@ -8,6 +8,8 @@
 //!    is held in the new directory, with the reason; every other run is there to its last turn.
 //! 4. `write` makes the new directory: an instance of its own, with its own chain.
 //!
+//! A block that cannot be read is damage like any other.
+//!
 //! Invariant: no run comes back with less history than it had unless it is held, and the source stays as it is. What
 //! cannot be helped is said: a run of which nothing at all is left can only be counted.
 

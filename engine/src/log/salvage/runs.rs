@@ -64,7 +64,8 @@ pub(super) fn put_together(found: &Found, chosen: &Chosen, dir: &DataDir) -> Sav
     saved.compare(&index, found.all_pages || is_proven);
     saved.archive_adds_up = archive.adds_up;
     // An index that is true of the last group knows every run.
-    if !archive.adds_up && !(index.is_whole && index.at >= chosen.last) {
+    let is_known = archive.adds_up || index.is_whole && index.at >= chosen.last;
+    if !is_known {
         saved.hold_archived();
     }
     saved.hold_for_lost_groups(found, chosen, &index);

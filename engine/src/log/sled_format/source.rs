@@ -38,6 +38,27 @@ impl Source {
     }
 }
 
+/// Bytes that a disk gives or does not give as one.
+const BLOCK: usize = 4_096;
+
+impl Source {
+    /// As `read`, with zeros for each block that cannot be read; answers where those are.
+    pub(crate) fn read_around(&self, buffer: &mut Vec<u8>, at: u64, length: usize) -> Vec<StorageError> {
+        if self.read(buffer, at, length).is_ok() {
+            return Vec::new();
+        }
+        buffer.fill(0);
+        let (mut block, mut failed) = (Vec::new(), Vec::new());
+        for (into, at) in buffer.chunks_mut(BLOCK).zip((at..).step_by(BLOCK)) {
+            match self.read(&mut block, at, into.len()) {
+                Ok(()) => into.copy_from_slice(&block),
+                Err(why) => failed.push(why),
+            }
+        }
+        failed
+    }
+}
+
 /// All of a small file.
 pub(crate) fn read_whole(path: &Path) -> std::io::Result<Vec<u8>> {
     reading().and_then(|()| std::fs::read(path))

@@ -11,6 +11,7 @@ use super::journal::small;
 use super::opening::{Scene, bytes, changed, mutate, open, scene};
 use super::samples::*;
 use super::story::Dice;
+use crate::log::sled_format::source::{fail_read, reads};
 use crate::log::*;
 use crate::vocabulary::*;
 
@@ -76,6 +77,27 @@ fn a_whole_directory_comes_over_whole() {
         let outcome = compare(&scene, source, &target).unwrap();
         assert_eq!((outcome.whole, outcome.held, outcome.lost), (scene.model.runs.len() as u64, 0, 0));
         assert!(salvage(source, &target, None).is_err(), "a directory that holds something is no target");
+    }
+}
+
+/// A read that fails costs nothing where another one gives what it did not, and is told where none does.
+#[test]
+fn a_failed_read_ends_no_salvage() {
+    let scene = scene();
+    let dir = scene.home.path().join("whole");
+    copy_dir(&scene.killed, &dir);
+    fail_read(u64::MAX);
+    assess(&dir).unwrap();
+    let all = reads();
+    assert!(all > 8, "{all} reads");
+    for n in 1..=all {
+        fail_read(n);
+        let report = assess(&dir).unwrap_or_else(|why| panic!("read {n} of {all}: {why}"));
+        fail_read(u64::MAX);
+        let told = !report.damage.is_empty();
+        let whole = report.runs_whole == scene.model.runs.len() as u64 && report.held.is_empty();
+        assert!(whole || told, "read {n} of {all}: {report:?}");
+        assert!(report.runs_whole + report.held.len() as u64 == scene.model.runs.len() as u64, "read {n}: {report:?}");
     }
 }
 

@@ -156,7 +156,7 @@ pub(crate) fn read(dir: &Path, id: &[u8; 16]) -> Result<Found, StorageError> {
 }
 
 /// Every place of a file that says that a record begins there; `visit` answers how far the next one is.
-pub(crate) fn blocks(path: &Path, visit: &mut dyn FnMut(u64, record::Claim<'_>) -> u64) -> Result<(), StorageError> {
+pub(super) fn blocks(path: &Path, visit: &mut dyn FnMut(u64, record::Claim<'_>) -> u64) -> Result<(), StorageError> {
     let missing = |why: StorageError| match why {
         StorageError::Io { kind: ErrorKind::NotFound, .. } => {
             StorageError::corrupt("write-ahead file", path, "it is missing")
@@ -167,6 +167,25 @@ pub(crate) fn blocks(path: &Path, visit: &mut dyn FnMut(u64, record::Claim<'_>) 
     let source = Source::open(path).map_err(missing)?;
     let mut bytes = Vec::new();
     source.read(&mut bytes, 0, usize::try_from(source.length()).unwrap_or(usize::MAX))?;
+    walk(&bytes, visit);
+    Ok(())
+}
+
+/// The same of what can be read of a damaged file.
+pub(crate) fn blocks_around(
+    path: &Path,
+    damage: &mut Vec<String>,
+    visit: &mut dyn FnMut(u64, record::Claim<'_>) -> u64,
+) -> Result<(), StorageError> {
+    let source = Source::open(path)?;
+    let mut bytes = Vec::new();
+    let failed = source.read_around(&mut bytes, 0, usize::try_from(source.length()).unwrap_or(usize::MAX));
+    damage.extend(failed.iter().map(ToString::to_string));
+    walk(&bytes, visit);
+    Ok(())
+}
+
+fn walk(bytes: &[u8], visit: &mut dyn FnMut(u64, record::Claim<'_>) -> u64) {
     let mut at = 0;
     while at < bytes.len() as u64 {
         at += match record::Claim::at(&bytes[at as usize..]) {
@@ -174,5 +193,4 @@ pub(crate) fn blocks(path: &Path, visit: &mut dyn FnMut(u64, record::Claim<'_>) 
             None => record::BLOCK as u64,
         };
     }
-    Ok(())
 }
