@@ -261,7 +261,6 @@ fn scenes_notice_what_is_changed_everywhere() {
     for seed in 2..7 {
         are_noticed("presets", 30, seed);
     }
-    are_noticed("answers", 100, 1);
     are_noticed("expectations", 100, 1);
 }
 
