@@ -37,6 +37,9 @@ pub struct TestArgs {
     /// Only these ways, beside the straight one: replay, crash, permute.
     #[arg(long, value_name = "WAY", value_delimiter = ',', value_parser = ["straight", "replay", "crash", "permute"])]
     pub way: Vec<String>,
+    /// Crash after each event, and try as many orders as elsewhere, also where `ways:` of a scene asks for fewer. Slower.
+    #[arg(long)]
+    pub full: bool,
     /// Which orders are drawn where there are too many to try all.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
@@ -242,7 +245,7 @@ fn play_all(
     scenes: Vec<(PathBuf, Result<SceneFile, BadScene>)>,
 ) -> Vec<Tested> {
     let jobs = jobs(args).min(scenes.len());
-    let choice = Choice { ways: args.way.clone(), seed: args.seed, disk: args.disk };
+    let choice = Choice { ways: args.way.clone(), seed: args.seed, disk: args.disk, full: args.full };
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let total = scenes.len();
     let places: Vec<Mutex<Option<Tested>>> = scenes.iter().map(|_| Mutex::new(None)).collect();

@@ -19,7 +19,7 @@ use crate::supervisor::{FieldError, parse_yaml};
 /// The longest scene that is read, in bytes.
 const BYTES_MAX: usize = 1024 * 1024;
 /// Orders of completions that are tried if a scene says nothing else.
-const PERMUTE: usize = 200;
+pub(super) const PERMUTE: usize = 200;
 
 pub(super) const KEYS: [&str; 14] = [
     "scene", "rows", "spec", "workflow", "input", "context", "refused", "world", "people", "faults", "expect", "ways",

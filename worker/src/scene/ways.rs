@@ -11,7 +11,7 @@ use bosun_engine::workflow::WorkflowRegistry;
 use bosun_replay::{History, Prefixes, Verdict, replay_history};
 use serde_json::Value;
 
-use super::file::Scene;
+use super::file::{PERMUTE, Scene};
 use super::judge::{Ended, judge, unmet, unused, warned};
 use super::life::{BEGIN, Fork, Life, Stuck};
 use super::matcher::shown;
@@ -63,6 +63,8 @@ pub struct Choice {
     pub seed: u64,
     /// On directories, as a worker has them; in memory otherwise.
     pub disk: bool,
+    /// Each crash, and as many orders as of other scenes, where a scene asks for fewer.
+    pub full: bool,
 }
 
 impl Choice {
@@ -228,7 +230,7 @@ impl Play<'_> {
     }
 
     fn crashed(&mut self, straight: &Ended, forks: Vec<Fork>) {
-        let most = self.scene.ways.crash.unwrap_or(usize::MAX);
+        let most = self.scene.ways.crash.filter(|most| *most == 0 || !self.choice.full).unwrap_or(usize::MAX);
         let step = forks.len().div_ceil(most.max(1)).max(1);
         let take = if most == 0 { 0 } else { forks.len() };
         for (at, fork) in forks.into_iter().enumerate().take(take).filter(|(at, _)| at % step == 0) {
@@ -248,7 +250,8 @@ impl Play<'_> {
     }
 
     fn permuted(&mut self, straight: &Ended, first: Orders) {
-        let most = self.scene.ways.permute;
+        let asked = self.scene.ways.permute;
+        let most = if self.choice.full { asked.max(PERMUTE) } else { asked };
         self.played.orders = 1;
         self.played.all_orders = first.count() <= most;
         if !self.played.all_orders {

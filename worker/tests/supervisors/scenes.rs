@@ -264,6 +264,15 @@ fn scenes_notice_what_is_changed_everywhere() {
     are_noticed("expectations", 100, 1);
 }
 
+/// What a scene samples in CI, for the sake of its time: each crash, and as many orders as of other scenes.
+#[test]
+#[ignore = "minutes: cargo full"]
+fn scenes_hold_in_full() {
+    let folder = folder(&[]);
+    let played = bosun(folder.path()).arg("--full").arg(fixtures()).output().unwrap();
+    assert!(played.status.success(), "{}", said(&played));
+}
+
 /// A scene that fails as it is would notice everything: nothing is counted then.
 #[test]
 fn a_red_scene_notices_nothing() {
