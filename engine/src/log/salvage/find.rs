@@ -27,6 +27,8 @@ pub(super) struct Found {
     pub(super) instance: [u8; 16],
     /// Different groups may say that they have the same place.
     pub(super) groups: BTreeMap<u64, Vec<Group>>,
+    /// Those of them that are in the write-ahead files.
+    ahead: BTreeSet<u64>,
     /// The runs in groups whose CRC is wrong, where all of them can still be told.
     pub(super) torn: BTreeMap<u64, Vec<RunId>>,
     pub(super) segments: BTreeMap<Vec<u8>, Vec<FoundSegment>>,
@@ -102,7 +104,10 @@ impl Found {
         wal::blocks_around(path, damage, &mut |_, claim| {
             let seq = claim.seq.0;
             match Group::parse(claim.seq, claim.body.to_vec(), path) {
-                Ok(_) => self.group(seq, claim.body.to_vec(), path),
+                Ok(_) => {
+                    self.ahead.insert(seq);
+                    self.group(seq, claim.body.to_vec(), path);
+                }
                 Err(_) => {
                     if let Some(runs) = Group::runs_at(claim.body) {
                         self.torn.entry(seq).or_default().extend(runs);
@@ -210,12 +215,7 @@ impl Found {
                 leaves.extend(entries);
             }
         }
-        // A damaged end of the database looks like one that was never written: the pages are whole, and older.
-        let newest = leaves.iter().filter_map(|(key, _)| group_of(key)).max().unwrap_or(GroupSeq(0));
-        if newest < durable {
-            let file = pages.path().display();
-            damage.push(format!("{file}: it ends at group {newest}, but group {durable} was durable"));
-        }
+        self.reaches(&leaves, durable, pages.path(), damage);
         self.all_pages = damage.is_empty();
         let mut split = Split::default();
         self.leaf(leaves, values, &mut split);
@@ -226,6 +226,17 @@ impl Found {
             }
         }
         Ok(())
+    }
+
+    /// A damaged end of the database looks like one that was never written: the pages are whole, and older.
+    fn reaches(&self, leaves: &[(Vec<u8>, Vec<u8>)], durable: GroupSeq, db: &Path, damage: &mut Vec<String>) {
+        let mut newest = leaves.iter().filter_map(|(key, _)| group_of(key)).max().unwrap_or(GroupSeq(0));
+        while self.ahead.contains(&newest.next().0) {
+            newest = newest.next();
+        }
+        if newest < durable {
+            damage.push(format!("{}: it ends at group {newest}, but group {durable} was durable", db.display()));
+        }
     }
 
     fn leaf(&mut self, entries: Vec<(Vec<u8>, Vec<u8>)>, values: &ValueFiles, split: &mut Split) {

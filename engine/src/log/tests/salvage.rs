@@ -74,6 +74,7 @@ fn a_whole_directory_comes_over_whole() {
     let scene = scene();
     for (n, source) in [&scene.closed, &scene.killed].into_iter().enumerate() {
         let target = scene.home.path().join(format!("new-{n}"));
+        assert_eq!(assess(source).unwrap().damage, Vec::<String>::new());
         let outcome = compare(&scene, source, &target).unwrap();
         assert_eq!((outcome.whole, outcome.held, outcome.lost), (scene.model.runs.len() as u64, 0, 0));
         assert!(salvage(source, &target, None).is_err(), "a directory that holds something is no target");
