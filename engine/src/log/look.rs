@@ -69,16 +69,21 @@ pub(crate) fn look(dir: &DataDir, format: Format) -> Result<Looked, StorageError
     };
     let looked = judge(dir, format, anchor, &pages, ahead);
     // Where the log is not whole is the cause, what is missing behind it the consequence.
-    let (groups, ahead) = looked.map_err(|why| match (why, replayed.broken, broken.first()) {
-        (StorageError::Corrupt { what, group, run, detail, .. }, Some(at), _) => {
+    let (groups, ahead) = looked.map_err(|why| match (why, replayed.broken) {
+        (StorageError::Corrupt { what, group, run, detail, .. }, Some(at)) => {
             let detail = format!("at byte {at}: the database is not whole there; {detail}");
             StorageError::Corrupt { what, file: pages.path().to_owned(), group, run, detail }
         }
-        (StorageError::Corrupt { what: what @ "log tail", group, run, detail, .. }, None, Some((file, at))) => {
-            let detail = format!("at byte {at}: the record there is not whole; {detail}");
-            StorageError::Corrupt { what, file: file.clone(), group, run, detail }
+        (StorageError::Corrupt { what, file, group, run, detail }, None) => {
+            match broken.iter().find(|record| what == "log tail" || group == Some(record.seq)) {
+                Some(wal::Broken { file, at, .. }) => {
+                    let detail = format!("at byte {at}: the record there is not whole; {detail}");
+                    StorageError::Corrupt { what, file: file.clone(), group, run, detail }
+                }
+                None => StorageError::Corrupt { what, file, group, run, detail },
+            }
         }
-        (why, ..) => why,
+        (why, _) => why,
     })?;
     let ahead = format.wal.map(|_| ahead);
     Ok(Looked { dir: dir.clone(), pages, groups, ahead, torn: replayed.torn, settled })

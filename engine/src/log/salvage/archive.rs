@@ -28,15 +28,18 @@ pub(super) struct Archive<'a> {
 impl<'a> Archive<'a> {
     /// Adds to the deleted runs those that only the sum tells.
     pub(super) fn of(found: &'a Found, chosen: &Chosen, deleted: &mut BTreeSet<RunId>) -> Self {
+        // A lost group may have held a newer record: then the index may know more.
+        let by_index = chosen.meta.filter(|_| !chosen.lost.is_empty()).map(|meta| meta.trimmed.archives);
+        let expected: Vec<SetHash> = chosen.archives.into_iter().chain(by_index).collect();
         let on_pages = select(found, chosen, deleted, |it| it.on_page);
-        if chosen.archives.map_or(found.all_pages, |expected| sum(&on_pages) == expected) {
-            let adds_up = chosen.archives.is_some();
+        let adds_up = expected.contains(&sum(&on_pages));
+        if adds_up || expected.is_empty() && found.all_pages {
             return Archive { segments: on_pages.into_iter().map(|it| &it.segment).collect(), adds_up };
         }
         let mut kept = select(found, chosen, deleted, |_| true);
-        let mut adds_up = chosen.archives == Some(sum(&kept));
-        if let Some(expected) = chosen.archives.filter(|_| !adds_up)
-            && let Some(runs) = too_many(&kept, chosen, sum(&kept).minus(expected))
+        let mut adds_up = expected.contains(&sum(&kept));
+        if let Some(newest) = chosen.archives.filter(|_| !adds_up && chosen.lost.is_empty())
+            && let Some(runs) = too_many(&kept, chosen, sum(&kept).minus(newest))
         {
             kept.retain(|it| !runs.contains(&it.segment.run));
             deleted.extend(runs);

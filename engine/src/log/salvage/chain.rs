@@ -25,7 +25,7 @@ pub(super) struct Chosen {
     /// What is left of the groups that were trimmed, without a hole from `through` down.
     pub(super) trimmed: BTreeMap<u64, Group>,
     pub(super) deleted: Vec<RunId>,
-    /// The sum over the archive, where the newest record of it is known to be the newest.
+    /// The sum over the archive, by the newest record of it that is left.
     pub(super) archives: Option<SetHash>,
     /// What the index was last true at.
     pub(super) meta: Option<Meta>,
@@ -64,7 +64,7 @@ pub(super) fn choose(found: &Found, anchor: Option<Anchor>) -> Chosen {
         }
         seq -= 1;
     }
-    if chosen.through.0 == 0 && chosen.lost.is_empty() {
+    if chosen.through.0 == 0 {
         chosen.archives.get_or_insert_default();
     }
     while let Some(group) = want.and_then(|want| candidates(found, GroupSeq(seq)).iter().find(|it| it.chain() == want))
@@ -132,9 +132,6 @@ impl Chosen {
                 }
             }
         }
-        // A lost group may have held a newer one.
-        if self.lost.is_empty() {
-            self.archives = self.archives.or(newest);
-        }
+        self.archives = self.archives.or(newest);
     }
 }

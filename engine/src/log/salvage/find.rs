@@ -29,6 +29,8 @@ pub(super) struct Found {
     pub(super) groups: BTreeMap<u64, Vec<Group>>,
     /// Those of them that are in the write-ahead files.
     ahead: BTreeSet<u64>,
+    /// Where the write-ahead files have one that is not whole.
+    pub(super) broken_ahead: BTreeMap<u64, (PathBuf, u64)>,
     /// The runs in groups whose CRC is wrong, where all of them can still be told.
     pub(super) torn: BTreeMap<u64, Vec<RunId>>,
     pub(super) segments: BTreeMap<Vec<u8>, Vec<FoundSegment>>,
@@ -101,7 +103,7 @@ impl Found {
 
     /// Groups in the write-ahead files, of former laps too.
     fn written_ahead(&mut self, path: &Path, damage: &mut Vec<String>) -> Result<(), StorageError> {
-        wal::blocks_around(path, damage, &mut |_, claim| {
+        wal::blocks_around(path, damage, &mut |at, claim| {
             let seq = claim.seq.0;
             match Group::parse(claim.seq, claim.body.to_vec(), path) {
                 Ok(_) => {
@@ -109,6 +111,7 @@ impl Found {
                     self.group(seq, claim.body.to_vec(), path);
                 }
                 Err(_) => {
+                    self.broken_ahead.entry(seq).or_insert((path.to_owned(), at));
                     if let Some(runs) = Group::runs_at(claim.body) {
                         self.torn.entry(seq).or_default().extend(runs);
                     }

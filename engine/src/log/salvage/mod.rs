@@ -116,8 +116,12 @@ fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
         damage.push(why.to_string());
     }
     let chosen = chain::choose(&found, anchor);
+    // Of former laps there are more, which count for nothing.
+    for (path, at) in chosen.lost.iter().filter_map(|seq| found.broken_ahead.get(&seq.0)) {
+        damage.push(format!("{}: at byte {at}: the record there is not whole", path.display()));
+    }
     let mut saved = runs::put_together(&found, &chosen, from);
-    if !saved.archive_adds_up {
+    if !saved.archive_adds_up && chosen.archives.is_some() {
         let db = from.sled().join("db");
         damage.push(format!("{}: the archived turns do not add up to what the log recorded", db.display()));
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::damage::copy_dir;
 use super::journal::small;
-use super::opening::{Scene, bytes, changed, mutate, open, scene};
+use super::opening::{Scene, bytes, changed, look, mutate, open, scene};
 use super::samples::*;
 use super::story::Dice;
 use crate::log::sled_format::source::{fail_read, reads};
@@ -100,6 +100,35 @@ fn a_failed_read_ends_no_salvage() {
         assert!(whole || told, "read {n} of {all}: {report:?}");
         assert!(report.runs_whole + report.held.len() as u64 == scene.model.runs.len() as u64, "read {n}: {report:?}");
     }
+}
+
+/// G6: a damaged record of a write-ahead file is named by its place, to whoever opens the directory and by a salvage.
+#[test]
+fn damage_of_a_write_ahead_file_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let [worked, killed] = ["worked", "killed"].map(|name| home.path().join(name));
+    let journal = open(&worked).unwrap();
+    for n in 0..9 {
+        journal.commit(&[start(n, "w")]).unwrap();
+    }
+    copy_dir(&worked, &killed);
+    let content = std::fs::read(killed.join("wal/0")).unwrap();
+    let mut named = 0;
+    for at in (0..content.len()).step_by(4_096).filter(|at| content[*at..].starts_with(b"bosunwa1")) {
+        let dir = home.path().join(format!("at-{at}"));
+        copy_dir(&killed, &dir);
+        let mut damaged = content.clone();
+        damaged[at + 60] ^= 0x10;
+        std::fs::write(dir.join("wal/0"), damaged).unwrap();
+        let why = look(&dir).err().unwrap().to_string();
+        assert!(why.contains("wal/0") && why.contains(&format!("at byte {at}:")), "{why}");
+        let report = assess(&dir).unwrap();
+        let place = format!("wal/0: at byte {at}:");
+        assert!(report.damage.iter().any(|told| told.contains(&place)), "{report:?}");
+        assert_eq!(report.groups_lost.len(), 1, "{report:?}");
+        named += 1;
+    }
+    assert_eq!(named, 9);
 }
 
 /// See the module.

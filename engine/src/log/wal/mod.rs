@@ -13,7 +13,7 @@ mod segments;
 pub use front::DiskLog;
 pub(crate) use front::{Back, Pending};
 pub(crate) use record::BLOCK;
-pub(crate) use segments::{Ahead, blocks_around, read, remove};
+pub(crate) use segments::{Ahead, Broken, blocks_around, read, remove};
 
 #[cfg(test)]
 mod tests;

@@ -125,13 +125,22 @@ pub(crate) struct Ahead {
     pub(crate) file: PathBuf,
 }
 
+/// A record that is not whole.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) file: PathBuf,
+    pub(crate) at: u64,
+    /// Which group it says it is.
+    pub(crate) seq: GroupSeq,
+}
+
 /// What the files hold.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// Every group that is whole, in order; those that the database has had for long too.
     pub(crate) groups: Vec<Ahead>,
     /// Where a record begins that is not whole: torn, damaged, or one that the next lap has cut off.
-    pub(crate) broken: Vec<(PathBuf, u64)>,
+    pub(crate) broken: Vec<Broken>,
 }
 
 /// Reads all of the files; changes nothing. A read that fails is an error.
@@ -144,7 +153,7 @@ pub(crate) fn read(dir: &Path, id: &[u8; 16]) -> Result<Found, StorageError> {
                 found.groups.push(Ahead { seq: claim.seq, value: claim.body.to_vec(), file: path.clone() });
                 return record::room_for(claim.body.len());
             }
-            found.broken.push((path.clone(), at));
+            found.broken.push(Broken { file: path.clone(), at, seq: claim.seq });
             record::BLOCK as u64
         })?;
     }
