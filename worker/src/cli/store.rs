@@ -157,12 +157,39 @@ fn healthy(report: &Value) -> bool {
 fn print(screen: &mut Screen, schema: &str, report: &Value) {
     screen.object(schema, report.clone());
     match report {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                screen.field(&name.replace('_', " "), super::result::value_text(value));
-            }
+        Value::Object(_) => {
+            let lines = lines("", report);
+            let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+            lines.into_iter().for_each(|(name, text)| screen.field(&format!("{name:<width$}"), text));
         }
         other => screen.block(&super::result::value_text(other)),
+    }
+}
+
+/// A report as lines of a name and a text; what lies in a section bears its name before its own.
+fn lines(name: &str, value: &Value) -> Vec<(String, String)> {
+    let one = |text: String| vec![(name.to_owned(), text)];
+    match value {
+        Value::Object(fields) => {
+            let below = |(key, value): (&String, &Value)| {
+                let key = key.replace('_', " ");
+                lines(&if name.is_empty() { key } else { format!("{name} {key}") }, value)
+            };
+            fields.iter().flat_map(below).collect()
+        }
+        Value::Array(all) if all.is_empty() => one("none".to_owned()),
+        Value::Array(all) => {
+            let texts = all.iter().map(|entry| match entry {
+                Value::Object(_) => {
+                    let parts = lines("", entry).into_iter().map(|(name, text)| format!("{name} {text}"));
+                    parts.collect::<Vec<_>>().join(", ")
+                }
+                other => super::result::value_text(other),
+            });
+            texts.enumerate().map(|(n, text)| (if n == 0 { name.to_owned() } else { String::new() }, text)).collect()
+        }
+        Value::Null => one("none".to_owned()),
+        other => one(super::result::value_text(other)),
     }
 }
 
@@ -171,6 +198,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_report_is_lines_of_a_name_and_a_text() {
+        let report = json!({
+            "ok": true, "findings": [], "retention": { "default": "30d", "namespaces": {}, "time_seen": null },
+            "runs_held": [{ "run_id": "r1", "why": "lost" }, { "run_id": "r2", "why": "lost too" }],
+        });
+        let lines: Vec<String> =
+            lines("", &report).into_iter().map(|(name, text)| format!("{name} = {text}")).collect();
+        let seen = ["ok = true", "findings = none", "retention default = 30d", "retention time seen = none"];
+        assert_eq!(lines[..4], seen);
+        assert_eq!(lines[4..], ["runs held = run id r1, why lost", " = run id r2, why lost too"]);
+    }
 
     #[test]
     fn a_report_with_findings_is_not_healthy() {
