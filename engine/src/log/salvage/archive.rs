@@ -29,7 +29,7 @@ impl<'a> Archive<'a> {
     /// Adds to the deleted runs those that only the sum tells.
     pub(super) fn of(found: &'a Found, chosen: &Chosen, deleted: &mut BTreeSet<RunId>) -> Self {
         // A lost group may have held a newer record: then the index may know more.
-        let by_index = chosen.meta.filter(|_| !chosen.lost.is_empty()).map(|meta| meta.trimmed.archives);
+        let by_index = chosen.meta.filter(|_| !chosen.archives_newest).map(|meta| meta.trimmed.archives);
         let expected: Vec<SetHash> = chosen.archives.into_iter().chain(by_index).collect();
         let on_pages = select(found, chosen, deleted, |it| it.on_page);
         let adds_up = expected.contains(&sum(&on_pages));
@@ -38,7 +38,7 @@ impl<'a> Archive<'a> {
         }
         let mut kept = select(found, chosen, deleted, |_| true);
         let mut adds_up = expected.contains(&sum(&kept));
-        if let Some(newest) = chosen.archives.filter(|_| !adds_up && chosen.lost.is_empty())
+        if let Some(newest) = chosen.archives.filter(|_| !adds_up && chosen.archives_newest)
             && let Some(runs) = too_many(&kept, chosen, sum(&kept).minus(newest))
         {
             kept.retain(|it| !runs.contains(&it.segment.run));

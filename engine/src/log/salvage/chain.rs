@@ -25,8 +25,9 @@ pub(super) struct Chosen {
     /// What is left of the groups that were trimmed, without a hole from `through` down.
     pub(super) trimmed: BTreeMap<u64, Group>,
     pub(super) deleted: Vec<RunId>,
-    /// The sum over the archive, by the newest record of it that is left.
+    /// The sum over the archive, by the newest record of it that is left, and whether no lost group can have held a newer.
     pub(super) archives: Option<SetHash>,
+    pub(super) archives_newest: bool,
     /// What the index was last true at.
     pub(super) meta: Option<Meta>,
 }
@@ -44,6 +45,7 @@ pub(super) fn choose(found: &Found, anchor: Option<Anchor>) -> Chosen {
         trimmed: BTreeMap::new(),
         deleted: Vec::new(),
         archives: None,
+        archives_newest: false,
         meta,
     };
     if let Some(anchor) = anchor {
@@ -64,8 +66,8 @@ pub(super) fn choose(found: &Found, anchor: Option<Anchor>) -> Chosen {
         }
         seq -= 1;
     }
-    if chosen.through.0 == 0 {
-        chosen.archives.get_or_insert_default();
+    if chosen.through.0 == 0 && chosen.archives.is_none() {
+        (chosen.archives, chosen.archives_newest) = (Some(SetHash::default()), chosen.lost.is_empty());
     }
     while let Some(group) = want.and_then(|want| candidates(found, GroupSeq(seq)).iter().find(|it| it.chain() == want))
     {
@@ -132,6 +134,8 @@ impl Chosen {
                 }
             }
         }
-        self.archives = self.archives.or(newest);
+        if self.archives.is_none() && newest.is_some() {
+            (self.archives, self.archives_newest) = (newest, self.lost.is_empty());
+        }
     }
 }
