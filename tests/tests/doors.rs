@@ -295,6 +295,6 @@ fn a_store_is_encrypted_with_the_owners_key() {
     assert_eq!(with(&["result", "secret"]).trim(), "canary-4711-canary");
     with(&["execute", "kitchen-sink", "-w", "later", "--input", program]);
     let info = with(&["store", "info"]);
-    assert!(info.contains("encryption") && info.contains("writes_with"), "{info}");
+    assert!(info.contains("encryption writes with") && info.contains("encryption needs keys"), "{info}");
     refused(&data, &["result", "later", "--set", &one], 32);
 }
