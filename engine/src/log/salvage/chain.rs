@@ -30,6 +30,8 @@ pub(super) struct Chosen {
     pub(super) archives_newest: bool,
     /// What the index was last true at.
     pub(super) meta: Option<Meta>,
+    /// The chain at the tail that the anchor knows.
+    pub(super) tail: Option<ChainHash>,
 }
 
 pub(super) fn choose(found: &Found, anchor: Option<Anchor>) -> Chosen {
@@ -47,6 +49,7 @@ pub(super) fn choose(found: &Found, anchor: Option<Anchor>) -> Chosen {
         archives: None,
         archives_newest: false,
         meta,
+        tail: anchor.map(|anchor| anchor.chain),
     };
     if let Some(anchor) = anchor {
         chosen.take_newer(found, anchor);
@@ -116,6 +119,18 @@ impl Chosen {
             self.take_records(group);
             self.groups.insert(seq.0, group.clone());
         }
+    }
+
+    /// After a lost group was put back: the sum over the archive, as the newest record now says it.
+    pub(super) fn look_at_records_again(&mut self) {
+        (self.archives, self.archives_newest) = (None, false);
+        let lost = std::mem::take(&mut self.lost);
+        let groups: Vec<(u64, Group)> = self.groups.iter().rev().map(|(seq, group)| (*seq, group.clone())).collect();
+        for (seq, group) in &groups {
+            self.lost = lost.iter().copied().filter(|lost| lost.0 > *seq).collect();
+            self.take_records(group);
+        }
+        self.lost = lost;
     }
 
     /// What a group says beside turns; newer groups come first.

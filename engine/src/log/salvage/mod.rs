@@ -3,7 +3,7 @@
 //! 1. `find` looks at every byte of every file for groups, archive segments and index entries that prove themselves by
 //!    their CRC, wherever they lie: most groups are in the database twice or more.
 //! 2. `chain` picks, from the tail anchor down, the groups that continue each other, and says which are lost.
-//!    `archive` picks the segments, by the sum that the log recorded.
+//!    `proven` puts lost deletions back where the chain proves them; `archive` picks the segments, by the sum that the log recorded.
 //! 3. `runs` puts the turns of each run together. One of which a turn is lost, or may be, keeps what comes before it and
 //!    is held in the new directory, with the reason; every other run is there to its last turn.
 //! 4. `write` makes the new directory: an instance of its own, with its own chain.
@@ -16,6 +16,7 @@
 mod archive;
 mod chain;
 mod find;
+mod proven;
 mod runs;
 mod write;
 
@@ -115,9 +116,11 @@ fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
     if let Err(why) = look::check_conf(&from.sled().join("conf")) {
         damage.push(why.to_string());
     }
-    let chosen = chain::choose(&found, anchor);
+    let mut chosen = chain::choose(&found, anchor);
+    let (lost, broken_ahead) = (chosen.lost.clone(), &found.broken_ahead);
+    proven::find_deletions(&found, &mut chosen);
     // Of former laps there are more, which count for nothing.
-    for (path, at) in chosen.lost.iter().filter_map(|seq| found.broken_ahead.get(&seq.0)) {
+    for (path, at) in lost.iter().filter_map(|seq| broken_ahead.get(&seq.0)) {
         damage.push(format!("{}: at byte {at}: the record there is not whole", path.display()));
     }
     let mut saved = runs::put_together(&found, &chosen, from);
