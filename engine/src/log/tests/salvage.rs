@@ -131,6 +131,30 @@ fn damage_of_a_write_ahead_file_is_named() {
     assert_eq!(named, 9);
 }
 
+/// A damage that hits nothing but the record of a deletion brings no run back, wherever that record lay.
+#[test]
+fn a_deletion_that_was_hit_is_proven_by_the_chain() {
+    let home = tempfile::tempdir().unwrap();
+    let [worked, killed] = ["worked", "killed"].map(|name| home.path().join(name));
+    let journal = open(&worked).unwrap();
+    for n in 0..3 {
+        journal.commit(&[start(n, "w"), close(n, 4)]).unwrap();
+    }
+    assert!(journal.delete_run(run_id(1)).unwrap());
+    journal.commit(&[start(7, "later")]).unwrap();
+    copy_dir(&worked, &killed);
+    let mut content = std::fs::read(killed.join("wal/0")).unwrap();
+    let records = (0..content.len()).step_by(4_096).filter(|at| content[*at..].starts_with(b"bosunwa1"));
+    let deletion = records.collect::<Vec<_>>()[3];
+    content[deletion..deletion + 4_096].fill(0);
+    std::fs::write(killed.join("wal/0"), content).unwrap();
+    assert!(look(&killed).is_err());
+    let report = salvage(&killed, &home.path().join("new"), None).unwrap();
+    assert_eq!((report.groups_lost, report.held, report.runs_whole), (Vec::new(), Vec::new(), 3));
+    let saved = open(&home.path().join("new")).unwrap();
+    assert!(saved.turns(run_id(1), EventId(1)).unwrap().is_empty());
+}
+
 /// See the module.
 #[test]
 fn what_was_not_hit_is_saved() {
