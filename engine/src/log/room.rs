@@ -113,12 +113,13 @@ impl Room {
         }
     }
 
-    /// Whether blocks are still refused, by asking for those of the reserve.
+    /// Whether so many blocks are still refused. They are given back at once: runs that are under way live on what there is.
     fn is_starved(&self, bytes: u64) -> bool {
         let mut options = OpenOptions::new();
-        let options = options.write(true).create(true).truncate(false).mode(0o600);
+        let options = options.write(true).create(true).truncate(true).mode(0o600);
         let Ok(file) = private::open(&self.reserve, options) else { return true };
-        matches!(fallocate(&file, FallocateFlags::empty(), 0, bytes), Err(Errno::NOSPC | Errno::DQUOT))
+        let refused = matches!(fallocate(&file, FallocateFlags::empty(), 0, bytes), Err(Errno::NOSPC | Errno::DQUOT));
+        file.set_len(0).is_err() || refused
     }
 
     /// Room for the bytes that are about to be written at a place of a file.
@@ -173,7 +174,8 @@ impl Room {
         let water = low_water(all);
         // Some way above the mark, so that it does not go to and fro.
         let enough = if state.low { 2 * water } else { water };
-        state.starved = state.starved && self.is_starved(water);
+        // More than the reserve, which would only be taken back from whom it was given to.
+        state.starved = state.starved && (free < enough || self.is_starved(3 * water));
         let is_low = free < enough || state.starved;
         let was_low = std::mem::replace(&mut state.low, is_low);
         if !state.low && !state.reserved {
