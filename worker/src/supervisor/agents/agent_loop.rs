@@ -98,7 +98,7 @@ pub(super) enum Wait {
 enum Held {
     Answer(Key, Answer),
     Fired(Key),
-    Human(Key, HumanAnswer),
+    Human(Key, Result<HumanAnswer, String>),
 }
 
 /// What the loop works off.
@@ -234,44 +234,36 @@ impl AgentLoop {
     /// A person answered. The question is off the list from now on, while paused too: the run asks whatever is on it, and
     /// would ask again what was answered.
     pub fn human(&mut self, key: &str, answer: HumanAnswer, out: &mut Outbox) -> Result<(), NotWaiting> {
+        self.heard(key, Ok(answer), out)
+    }
+
+    /// Nobody answered the question of an agent in time: its session fails. `false`: no agent asked under this key.
+    pub fn unanswered(&mut self, key: &str, why: &str, out: &mut Outbox) -> bool {
+        let is_question = matches!(self.waits.get(key), Some(Wait::Question { .. }));
+        is_question && self.heard(key, Err(why.to_owned()), out).is_ok()
+    }
+
+    fn heard(&mut self, key: &str, answer: Result<HumanAnswer, String>, out: &mut Outbox) -> Result<(), NotWaiting> {
         if self.humans.remove(key).is_none() {
             return Err(NotWaiting(key.to_owned()));
         }
         if self.paused {
             self.held.push(Held::Human(key.to_owned(), answer));
         } else {
-            self.person_answered(key, &answer, out);
+            self.person_answered(key, answer, out);
         }
         self.keep_time(out);
         Ok(())
     }
 
-    /// Nobody answered the question of an agent in time: its session fails. `false`: no agent asked under this key.
-    pub fn unanswered(&mut self, key: &str, why: &str, out: &mut Outbox) -> bool {
-        let Some(Wait::Question { session }) = self.waits.get(key) else { return false };
-        let session = *session;
-        self.waits.remove(key);
-        self.humans.remove(key);
-        self.ended(session, Err(why.to_owned()), out);
-        self.keep_time(out);
-        true
-    }
-
-    fn person_answered(&mut self, key: &str, answer: &HumanAnswer, out: &mut Outbox) {
-        match self.waits.remove(key) {
-            Some(Wait::Approval { session, index }) => self.tool_decided(session, index, answer, out),
-            Some(Wait::Feedback { item }) => self.feedback_given(item, answer, out),
-            Some(Wait::Question { session }) => self.told_by_person(session, &answer.feedback, out),
-            // People are asked under these three kinds of keys only; none is left if what was asked about has ended since.
-            Some(
-                Wait::Step { .. }
-                | Wait::Format { .. }
-                | Wait::Function { .. }
-                | Wait::Guard { .. }
-                | Wait::Deadline { .. }
-                | Wait::Sleep { .. },
-            )
-            | None => {}
+    fn person_answered(&mut self, key: &str, answer: Result<HumanAnswer, String>, out: &mut Outbox) {
+        match (self.waits.remove(key), answer) {
+            (Some(Wait::Approval { session, index }), Ok(answer)) => self.tool_decided(session, index, &answer, out),
+            (Some(Wait::Feedback { item }), Ok(answer)) => self.feedback_given(item, &answer, out),
+            (Some(Wait::Question { session }), Ok(answer)) => self.told_by_person(session, &answer.feedback, out),
+            (Some(Wait::Question { session }), Err(why)) => self.ended(session, Err(why), out),
+            // Nothing else is asked of people; none is left if what was asked about has ended since.
+            _ => {}
         }
     }
 
@@ -310,7 +302,7 @@ impl AgentLoop {
             match held {
                 Held::Answer(key, answer) => self.answered(&key, answer, out),
                 Held::Fired(key) => self.fired(&key, out),
-                Held::Human(key, answer) => self.person_answered(&key, &answer, out),
+                Held::Human(key, answer) => self.person_answered(&key, answer, out),
             }
         }
         self.keep_time(out);
