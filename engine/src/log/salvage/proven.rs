@@ -14,12 +14,15 @@ use crate::vocabulary::{GroupSeq, RunId};
 
 /// Puts deletions of single runs back in their places, from the oldest lost group on.
 pub(super) fn find_deletions(found: &Found, chosen: &mut Chosen) {
+    let mut runs = None;
     for seq in chosen.lost.clone() {
         let before = seq.0.checked_sub(1).and_then(|seq| chosen.groups.get(&seq).or(chosen.trimmed.get(&seq)));
         let after = chosen.groups.get(&seq.next().0).map(Group::previous);
         let after = after.or(chosen.tail.filter(|_| seq == chosen.last));
         let (Some(before), Some(after)) = (before.map(Group::chain), after) else { continue };
-        let Some((run, group)) = deletion(found, chosen, seq, (before, after)) else { continue };
+        let runs = runs.get_or_insert_with(|| candidates(found, chosen));
+        let Some((run, group)) = deletion(chosen, runs, seq, (before, after)) else { continue };
+        runs.remove(&run);
         chosen.deleted.push(run);
         chosen.lost.retain(|lost| *lost != seq);
         chosen.groups.insert(seq.0, group);
@@ -28,13 +31,13 @@ pub(super) fn find_deletions(found: &Found, chosen: &mut Chosen) {
 }
 
 fn deletion(
-    found: &Found,
     chosen: &Chosen,
+    runs: &BTreeMap<RunId, SetHash>,
     seq: GroupSeq,
     (before, after): (ChainHash, ChainHash),
 ) -> Option<(RunId, Group)> {
     let archives = archives_before(chosen, seq);
-    candidates(found, chosen).into_iter().find_map(|(run, part)| {
+    runs.iter().find_map(|(&run, &part)| {
         let mut writer = GroupWriter::new(seq, before);
         writer.deleted(&Deleted { runs: vec![run], archives: archives.minus(part) }).ok()?;
         let (value, chain) = writer.finish();
