@@ -101,16 +101,23 @@ impl DataDir {
     /// A directory that holds a store, to be looked at only: nothing is made or changed, not even the lock file. If
     /// there is one it is held meanwhile, so that no worker writes.
     pub(crate) fn visit(&self) -> Result<(Option<File>, Format), StorageError> {
+        let lock = self.hold_settled()?;
         let not = |detail: &str| StorageError::NotADatabase { dir: self.root.clone(), detail: detail.into() };
-        let lock = self.hold_to_look()?;
-        if swap::is_under_way(self) {
-            return Err(not("a new copy is taking its place; a worker that starts there completes it"));
-        }
         match self.identify()? {
             Some(format) if format.ready => Ok((lock, format)),
             Some(_) => Err(not("its creation was cut short; a worker that starts there completes it")),
             None => Err(not("it holds none of its files")),
         }
+    }
+
+    /// As `hold_to_look`. Half of what is being swapped lies elsewhere: then it is refused.
+    pub(crate) fn hold_settled(&self) -> Result<Option<File>, StorageError> {
+        let lock = self.hold_to_look()?;
+        if swap::is_under_way(self) {
+            let detail = "a new copy is taking its place; a worker that starts there completes it".into();
+            return Err(StorageError::NotADatabase { dir: self.root.clone(), detail });
+        }
+        Ok(lock)
     }
 
     /// Makes the directory if needed, durably, and takes the lock.

@@ -53,26 +53,16 @@ pub fn salvage(source: &Path, target: &Path, instance: Option<[u8; 16]>) -> Resu
         return Err(StorageError::Taken { dir: target.to_owned(), detail });
     }
     let from = DataDir::new(source);
-    let _lock = hold(&from)?;
+    let _lock = from.hold_settled()?;
     save(&from, target, instance)
 }
 
 /// What a salvage would save and hold, without one.
 pub fn assess(source: &Path) -> Result<SalvageReport, StorageError> {
     let from = DataDir::new(source);
-    let _lock = hold(&from)?;
+    let _lock = from.hold_settled()?;
     let found = analyse(&from)?;
     Ok(found.tell([0; 16]))
-}
-
-/// Holds a directory that is to be read only. Half of what is being swapped lies elsewhere.
-fn hold(from: &DataDir) -> Result<Option<std::fs::File>, StorageError> {
-    let lock = from.hold_to_look()?;
-    if swap::is_under_way(from) {
-        let detail = "a new copy is taking its place; a worker that starts there completes it".into();
-        return Err(StorageError::NotADatabase { dir: from.root.clone(), detail });
-    }
-    Ok(lock)
 }
 
 /// A salvage in place: what is whole takes the place of what is damaged, which goes to a directory beside it, as it is.
