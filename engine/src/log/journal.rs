@@ -199,8 +199,12 @@ impl Journal {
         let mut writer = self.writer();
         writer.check()?;
         let tail = writer.tail();
-        let synced = self.medium.sync(tail).and_then(|()| self.medium.settle_anchor());
-        synced.map_err(|why| writer.poison_unless_no_room(why))
+        match self.medium.sync(tail) {
+            // What was committed is durable where it is.
+            Err(why) if why.is_no_room() => tracing::warn!(%why, "the disk is full: the database lacks what is ahead"),
+            done => done.map_err(|why| writer.poison(why))?,
+        }
+        self.medium.settle_anchor().map_err(|why| writer.poison(why))
     }
 
     pub fn info(&self) -> StoreInfo {

@@ -65,7 +65,7 @@ impl Journal {
         let last = through.0 + u64::from(seeded::on(Bug::CompactionDeletesLive));
         let removed = self.medium.remove_groups(first.0..=last);
         // Without room they stay where they are, and count for nothing.
-        removed.map_err(|why| self.writer().poison_unless_no_room(why))?;
+        removed.map_err(|why| self.poison(why))?;
         done.groups_removed += through.0 + 1 - first.0;
         self.forget_deletions(through)
     }
