@@ -1,9 +1,9 @@
 //! What is written ahead of the database: there after a kill, damage to it told, nothing left of it after a close.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
+use super::opening::bytes;
 use super::samples::*;
 use crate::log::*;
 use crate::vocabulary::*;
@@ -18,22 +18,6 @@ fn open(dir: &Path) -> Result<Journal, StorageError> {
     Journal::open(Arc::new(DiskLog::open(dir, options(64 * 1024))?), JournalOptions::default())
 }
 
-/// Every file but the lock.
-fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let (mut found, mut dirs) = (BTreeMap::new(), vec![root.to_owned()]);
-    while let Some(dir) = dirs.pop() {
-        for entry in std::fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                dirs.push(path);
-            } else if path.file_name().is_some_and(|name| name != "bosun.lock") {
-                found.insert(path.strip_prefix(root).unwrap().to_owned(), std::fs::read(&path).unwrap());
-            }
-        }
-    }
-    found
-}
-
 /// The files as a process would find them if this one were killed now.
 fn killed(dir: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
@@ -41,9 +25,9 @@ fn killed(dir: &Path) -> tempfile::TempDir {
         std::fs::create_dir_all(copy.path().join(part)).unwrap();
     }
     // First the database: one that is fed meanwhile is a prefix, and what it names must be there.
-    let database = files(&dir.join("log")).into_iter().map(|(name, content)| (Path::new("log").join(name), content));
+    let database = bytes(&dir.join("log")).into_iter().map(|(name, content)| (Path::new("log").join(name), content));
     let database: Vec<_> = database.collect();
-    let others = files(dir).into_iter().filter(|(name, _)| !name.starts_with("log"));
+    let others = bytes(dir).into_iter().filter(|(name, _)| !name.starts_with("log"));
     for (name, content) in others.chain(database) {
         let path = copy.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -79,13 +63,13 @@ fn what_was_written_ahead_is_there_after_a_kill() {
         journal.commit(std::slice::from_ref(&turn)).unwrap();
         expected.push(turn);
         let copy = killed(dir.path());
-        let before = files(copy.path());
+        let before = bytes(copy.path());
         let looking = Journal::open(Arc::new(StoreReader::open(copy.path()).unwrap()), JournalOptions::default());
         let looking = looking.unwrap();
         assert_eq!(turns(&looking), expected);
         assert!(looking.verify().is_sound());
         drop(looking);
-        assert!(files(copy.path()) == before, "a look changed something");
+        assert!(bytes(copy.path()) == before, "a look changed something");
         let again = open(copy.path()).unwrap();
         assert_eq!(turns(&again), expected, "after step {n}");
         assert_eq!(turns(&journal), expected);
@@ -138,10 +122,10 @@ fn a_damaged_record_that_others_follow_is_no_torn_one() {
         let mut damaged = std::fs::read(copy.path().join("wal/0")).unwrap();
         damaged[block * BLOCK + 90] ^= 1;
         std::fs::write(copy.path().join("wal/0"), damaged).unwrap();
-        let before = files(copy.path());
+        let before = bytes(copy.path());
         let why = open(copy.path()).unwrap_err();
         assert!(matches!(why, StorageError::Corrupt { group: Some(_), .. }), "block {block}: {why}");
-        assert!(files(copy.path()) == before, "block {block}: something changed");
+        assert!(bytes(copy.path()) == before, "block {block}: something changed");
     }
 }
 
@@ -162,10 +146,10 @@ fn damage_to_what_was_acknowledged_is_told_and_changes_nothing() {
         damaged[block * BLOCK + 9] ^= 4;
         damaged[block * BLOCK + 15] ^= 4;
         std::fs::write(&path, damaged).unwrap();
-        let before = files(copy.path());
+        let before = bytes(copy.path());
         let why = open(copy.path()).unwrap_err();
         assert!(matches!(why, StorageError::Corrupt { group: Some(_), .. }), "block {block}: {why}");
-        assert!(files(copy.path()) == before, "block {block}: something changed");
+        assert!(bytes(copy.path()) == before, "block {block}: something changed");
         let saved = tempfile::tempdir().unwrap();
         let report = salvage(copy.path(), saved.path(), None).unwrap();
         assert!(!report.groups_lost.is_empty(), "block {block}: {report:?}");
