@@ -294,6 +294,18 @@ pub enum Authority {
 }
 
 impl Authority {
+    /// What a supervisor that selects tasks may do, by its decisions and their tools (PDT-29).
+    pub const SELECTING: [Authority; 8] = [
+        Authority::Select,
+        Authority::Add,
+        Authority::Patch,
+        Authority::Cancel,
+        Authority::MarkFinal,
+        Authority::UpdateStatus,
+        Authority::Feedback,
+        Authority::Finish,
+    ];
+
     /// What a supervisor may do if nothing else is said.
     pub fn usual() -> Vec<Authority> {
         use Authority::{

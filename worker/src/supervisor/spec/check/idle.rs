@@ -45,17 +45,6 @@ const SEVERAL_TASKS: [&str; 9] = [
     "dependencies.wait_timeout",
 ];
 const SYNTHESIS: [&str; 3] = ["synthesis.dedupe", "synthesis.bypass_single", "synthesis.own_result_chars"];
-/// What a supervisor that selects may do, by its decisions and their tools (PDT-29).
-const SELECTING: [Authority; 8] = [
-    Authority::Select,
-    Authority::Add,
-    Authority::Patch,
-    Authority::Cancel,
-    Authority::MarkFinal,
-    Authority::UpdateStatus,
-    Authority::Feedback,
-    Authority::Finish,
-];
 /// What a controller may do (CUG-07).
 const CONTROLLING: [Authority; 2] = [Authority::Select, Authority::Finish];
 
@@ -192,7 +181,7 @@ fn authority(spec: &SupervisorSpec, base: &SupervisorSpec) -> Check {
     }
     let controls = spec.chooses_planning() && spec.dispatch.selection != Selection::Supervisor;
     let known: &[Authority] =
-        if controls || spec.dispatch.selection == Selection::Controller { &CONTROLLING } else { &SELECTING };
+        if controls || spec.dispatch.selection == Selection::Controller { &CONTROLLING } else { &Authority::SELECTING };
     let word = |of: &Authority| serde_json::to_value(of).ok().and_then(|word| word.as_str().map(str::to_owned));
     let names = |of: &[Authority]| of.iter().filter_map(word).collect::<Vec<_>>().join(", ");
     if let Some(strange) = given.iter().find(|one| !usual.contains(one) && !known.contains(one)) {

@@ -22,16 +22,7 @@ fn pydantask(spec: &mut SupervisorSpec) {
     spec.synthesis.mode = SynthesisMode::FinalTask;
     spec.budget.on_exhausted = OnExhausted::Stop;
     spec.progress.messages = ProgressMessages::None;
-    spec.authority = vec![
-        Authority::Select,
-        Authority::Add,
-        Authority::Patch,
-        Authority::Cancel,
-        Authority::MarkFinal,
-        Authority::UpdateStatus,
-        Authority::Feedback,
-        Authority::Finish,
-    ];
+    spec.authority = Authority::SELECTING.to_vec();
 }
 
 pub(super) fn pydantask_fixed(spec: &mut SupervisorSpec) {
