@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bosun_engine::Started;
 use bosun_tests::harness::crash::{Outcome, READY_MAX};
-use bosun_tests::harness::faults::SmallDisk;
+use bosun_tests::harness::faults::{Injection, SmallDisk};
 use bosun_tests::harness::http::{Http, Reply};
 use bosun_tests::harness::ledger::Ledger;
 use bosun_tests::harness::load::{Load, Shape};
@@ -149,6 +149,48 @@ fn a_worker_starts_on_a_full_disk() {
     goes_on(&http, &mut worker, "again");
     worker.terminate().unwrap();
     assert_eq!(worker.wait(REQUEST_MAX).unwrap().and_then(|status| status.code()), Some(0), "{}", worker.said());
+}
+
+/// G5: an owner who has no blocks left, while the file system has many: refused as on a full disk, and it goes on by itself.
+#[test]
+fn a_quota_is_a_full_disk_to_its_owner() {
+    if !Injection::available_or_explain() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = Arc::new(Ledger::create(&dir.path().join("ledger.jsonl")).unwrap());
+    let injection = Injection {
+        calls: "fallocate",
+        error: "EDQUOT",
+        // Those before are of the start.
+        when: 4,
+        last: Some(12),
+        paths: Vec::new(),
+        trace: dir.path().join("trace"),
+    };
+    let program = Program::bosun_worker().unwrap().wrapped(injection.wrapper());
+    let (mut worker, http) = WorkerProcess::start(&program, &dir.path().join("data"), READY_MAX).unwrap();
+    let load = Load::start(ledger.clone(), Shape { large_bytes: 200 << 10, ..Shape::default() });
+    load.worker_is(&http.endpoint);
+    let until = Instant::now() + REQUEST_MAX;
+    while http.readyz().unwrap() != 503 {
+        assert!(Instant::now() < until, "no quota was reached:\n{}", worker.said());
+        assert!(worker.wait(Duration::ZERO).unwrap().is_none(), "it has ended:\n{}", worker.said());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(http.healthz().unwrap(), 200);
+    let until = Instant::now() + REQUEST_MAX;
+    while http.readyz().unwrap() != 200 {
+        assert!(Instant::now() < until, "it does not go on:\n{}", worker.said());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(injection.hits() > 0);
+    goes_on(&http, &mut worker, "again");
+    load.stop().unwrap();
+    let mut outcome = Outcome::default();
+    outcome.compare(&http, &ledger).unwrap();
+    outcome.assert_clean("a quota");
+    worker.kill().unwrap();
 }
 
 /// Too few file handles are no failure of the storage: connections leave some for the log.

@@ -88,7 +88,7 @@ fn reads_that_fail(reads: impl Iterator<Item = u32>) {
         let mut paths = Vec::new();
         PARTS.iter().for_each(|part| files_under(&data.join(part), &mut paths));
         let trace = home.path().join(format!("trace-{read}"));
-        let injection = Injection { calls: "pread64,read", error: "EIO", when: read, for_ever: false, paths, trace };
+        let injection = Injection { calls: "pread64,read", error: "EIO", when: read, last: Some(read), paths, trace };
         let wrapped = program.clone().wrapped(injection.wrapper());
         let mut worker = WorkerProcess::spawn(&wrapped, &data).unwrap();
         let is_ready = worker.wait_ready(READY_MAX).is_ok();

@@ -95,7 +95,7 @@ fn injected_errors_hit_the_call_that_was_named() {
         calls: "fdatasync",
         error: "EIO",
         when: 2,
-        for_ever: true,
+        last: None,
         paths: vec![data.join("log.jsonl")],
         trace: dir.path().join("trace"),
     };

@@ -88,7 +88,7 @@ fn one_pass(program: &Program, first: u32, faults: u32) -> (u32, usize) {
             error: if pass.is_multiple_of(2) { "EIO" } else { "ENOSPC" },
             // Early ones hit the start and the recovery, later ones the work.
             when: 1 + pass * 3,
-            for_ever: true,
+            last: None,
             paths: if aimed { files_under(&data) } else { Vec::new() },
             trace: dir.path().join(format!("trace-{n}")),
         };

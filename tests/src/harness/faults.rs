@@ -79,7 +79,7 @@ impl SmallDisk {
     }
 }
 
-/// A system call that fails from its n-th use in a thread on.
+/// A system call that fails from its n-th use in a thread on, for ever or up to another use.
 #[derive(Debug, Clone)]
 pub struct Injection {
     /// For example `fdatasync` or `pwrite64,write`.
@@ -88,8 +88,8 @@ pub struct Injection {
     pub error: &'static str,
     /// The first call that fails; strace counts per thread.
     pub when: u32,
-    /// Whether every later call of the thread fails too, as on a full or dead disk.
-    pub for_ever: bool,
+    /// The last call that fails. None: every later call of the thread fails too, as on a dead disk.
+    pub last: Option<u32>,
     /// Only calls on these files.
     pub paths: Vec<PathBuf>,
     /// Where strace writes the calls it saw; must lie outside the tested directory.
@@ -111,7 +111,10 @@ impl Injection {
     /// The command line to put before the program. With `-D` the tracer is a grandchild, so that the process the
     /// harness starts, signals and waits for is the program itself.
     pub fn wrapper(&self) -> Vec<OsString> {
-        let when = if self.for_ever { format!("{}+", self.when) } else { self.when.to_string() };
+        let when = match self.last {
+            Some(last) => format!("{}..{last}", self.when),
+            None => format!("{}+", self.when),
+        };
         let mut words: Vec<OsString> = ["strace", "-D", "-f", "-qq", "-o"].map(OsString::from).into();
         words.push(self.trace.clone().into());
         words.extend(["-e".into(), format!("trace={}", self.calls).into()]);

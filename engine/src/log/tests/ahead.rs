@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::opening::bytes;
 use super::samples::*;
 use crate::log::*;
 use crate::vocabulary::*;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::damage::copy_dir;
 use super::journal::{KEEP, small};
-use super::opening::{Scene, bytes, changed, look, mutate, open, scene};
+use super::opening::{Scene, changed, look, mutate, open, scene};
 use super::samples::*;
 use super::story::Dice;
 use crate::log::*;

@@ -9,27 +9,10 @@ use std::sync::Arc;
 
 use super::damage::copy_dir;
 use super::journal::small;
+use super::samples::*;
 use super::story::{Dice, Difference, Model};
 use crate::log::sled_format::source::{fail_read, reads};
 use crate::log::*;
-
-pub(super) type Files = BTreeMap<PathBuf, Vec<u8>>;
-
-/// Every file but the lock, which holds nothing.
-pub(super) fn bytes(root: &Path) -> Files {
-    let (mut found, mut dirs) = (Files::new(), vec![root.to_owned()]);
-    while let Some(dir) = dirs.pop() {
-        for entry in std::fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                dirs.push(path);
-            } else if path.file_name().is_some_and(|name| name != "bosun.lock") {
-                found.insert(path.strip_prefix(root).unwrap().to_owned(), std::fs::read(&path).unwrap());
-            }
-        }
-    }
-    found
-}
 
 /// What is different, by name only.
 pub(super) fn changed(before: &Files, dir: &Path) -> Vec<PathBuf> {

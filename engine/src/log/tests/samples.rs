@@ -1,4 +1,8 @@
-//! Turns for the tests of the log.
+//! Turns for the tests of the log, and what a directory holds.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::vocabulary::*;
 
@@ -66,4 +70,22 @@ pub(crate) fn heartbeat(run: u64, first_event: u64) -> Turn {
 pub(crate) fn close(run: u64, first_event: u64) -> Turn {
     let result = Payload::raw_json("\"done\"");
     turn(run, first_event, vec![EventKind::WorkflowExecutionCompleted { result, unhandled_signals: Vec::new() }])
+}
+
+pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+/// Every file but the lock, which holds nothing.
+pub(crate) fn bytes(root: &Path) -> Files {
+    let (mut found, mut dirs) = (Files::new(), vec![root.to_owned()]);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.file_name().is_some_and(|name| name != "bosun.lock") {
+                found.insert(path.strip_prefix(root).unwrap().to_owned(), fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
 }
