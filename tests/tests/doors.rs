@@ -298,3 +298,33 @@ fn a_store_is_encrypted_with_the_owners_key() {
     assert!(info.contains("encryption writes with") && info.contains("encryption needs keys"), "{info}");
     refused(&data, &["result", "later", "--set", &one], 32);
 }
+
+/// E31: what is written ahead of the database too: a worker that is killed leaves its write-ahead files, and nothing that
+/// its runs said is readable in them.
+#[test]
+fn what_a_killed_worker_wrote_ahead_is_encrypted() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = format!("store.key=file:{}", file(dir.path(), "key", &"1".repeat(64)).display());
+    let program =
+        r#"{"steps":[{"activity":{"type":"echo","input":"canary-4712-done"}},{"wait_signal":{"name":"go"}}]}"#;
+    let left = |name: &str, with: &[&str]| {
+        let data = dir.path().join(name);
+        let mut starting = Program::bosun_worker().unwrap();
+        starting.arguments.extend(with.iter().map(Into::into));
+        let (mut worker, _http) = WorkerProcess::start(&starting, &data, READY_MAX).unwrap();
+        did(&data, &["start", "kitchen-sink", "-w", "ahead", "--input", program, "--memo", "note=canary-4712-memo"]);
+        did(&data, &["signal", "ahead", "other", "--input", "\"canary-4712-signal\""]);
+        let done = || did(&data, &["show", "ahead", "-o", "jsonl"]).contains("ActivityTaskCompleted");
+        assert!((0..200).any(|_| done()), "the activity ends");
+        worker.kill().unwrap();
+        let files = std::fs::read_dir(data.join("wal")).unwrap().flatten();
+        files.flat_map(|entry| std::fs::read(entry.path()).unwrap()).collect::<Vec<u8>>()
+    };
+    let holds = |bytes: &[u8], needle: &str| bytes.windows(needle.len()).any(|at| at == needle.as_bytes());
+    let (clear, sealed) = (left("clear", &[]), left("sealed", &["--set", &key]));
+    for canary in ["canary-4712-done", "canary-4712-memo", "canary-4712-signal"] {
+        assert!(holds(&clear, canary), "the test would not see {canary}");
+        assert!(!holds(&sealed, canary), "{canary} is readable");
+    }
+    assert!(holds(&sealed, "ahead"), "the run is there, by its id");
+}

@@ -5,6 +5,7 @@ use bosun_engine::{log, vocabulary};
 
 mod api_guard;
 mod doors;
+mod epoch;
 mod fsync_contract;
 mod full_disk;
 mod kill;

@@ -31,14 +31,14 @@ fn files_under(path: &Path, found: &mut Vec<PathBuf>) {
 
 /// Every file but sled's snapshot of where things are: one is written when everything has been read and found whole, so that
 /// sled has nothing to find out by itself, and the next read may fail then.
-fn stored(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn stored(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = Vec::new();
     PARTS.iter().for_each(|part| files_under(&data.join(part), &mut found));
     found.retain(|path| !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("snap.")));
     found.into_iter().map(|path| (path.strip_prefix(data).unwrap().to_owned(), fs::read(&path).unwrap())).collect()
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().flatten() {
         let to = to.join(entry.file_name());
@@ -120,7 +120,7 @@ fn none_of_the_first_200_reads_destroys_anything() {
     reads_that_fail(1..=200);
 }
 
-fn said_by(arguments: &[&str], data: &Path) -> (Option<i32>, String) {
+pub(crate) fn said_by(arguments: &[&str], data: &Path) -> (Option<i32>, String) {
     let output = Command::new(bosun().unwrap()).args(arguments).arg("--data").arg(data).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8_lossy(&said).into_owned())

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bosun_engine::log::EpochFile;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use futures_core::Stream;
@@ -153,6 +154,9 @@ pub enum OpenError {
     /// A key of the store is not given. Nothing was touched.
     #[error("{0}")]
     MissingKey(String),
+    /// The store does not fit what is noted outside of it. Nothing was touched.
+    #[error("{0}")]
+    RolledBack(String),
     /// What was asked for cannot be done; nothing was touched.
     #[error("{0}")]
     Refused(String),
@@ -189,6 +193,8 @@ pub trait OpenEngine: Send + Sync {
     }
     /// Where the keys of stores are, for whatever is opened from now on.
     fn set_keys(&self, _: StoreKeys) {}
+    /// Where it is noted how far a store reached, for whatever is opened from now on.
+    fn set_epoch(&self, _: Option<EpochFile>) {}
     /// The workflow code of this program.
     fn workflows(&self) -> WorkflowRegistry;
     /// The workflow types this program can run.

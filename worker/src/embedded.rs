@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bosun_engine::log::{DiskLog, Log, SledOptions, StorageError, StoreReader};
+use bosun_engine::log::{DiskLog, Epoch, EpochFile, Log, SledOptions, StorageError, StoreReader};
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use futures_util::StreamExt;
@@ -23,7 +23,7 @@ use crate::capability::at_rest::{self, AtRest, StoreKeys};
 use crate::capability::leaks::Leaks;
 use crate::capability::owner::Guards;
 use crate::closed_directory::{ClosedDirectory, is_store};
-use crate::store_reports::{info_json, retention_json, verify_json};
+use crate::store_reports::{epoch_json, info_json, judge_epoch, retention_json, verify_json};
 use crate::store_work::{self, StoreWork};
 
 /// Completes the activities once the data directory is held.
@@ -46,6 +46,8 @@ pub struct Registries {
     pub at_open: Vec<AtOpen>,
     /// Where the keys of stores are.
     pub keys: Arc<Mutex<StoreKeys>>,
+    /// Where it is noted how far a store reached.
+    pub epoch: Arc<Mutex<Option<EpochFile>>>,
     pub identity: Option<Identity>,
 }
 
@@ -71,14 +73,18 @@ impl OpenEngine for Registries {
                 return Err(OpenError::Missing(data.to_owned()));
             }
             let at_rest = if work.needs_keys() { self.at_rest(data).await? } else { AtRest::default() };
-            let (data, work) = (data.to_owned(), work.clone());
+            let (data, work, epoch) = (data.to_owned(), work.clone(), self.epoch());
             // It reads and writes files.
-            let done = tokio::task::spawn_blocking(move || store_work::carry_out(&data, &work, &at_rest)).await;
+            let work = move || store_work::carry_out(&data, &work, &at_rest, epoch.as_ref());
+            let done = tokio::task::spawn_blocking(work).await;
             done.unwrap_or_else(|why| Err(OpenError::Failed(format!("the work on the store panicked: {why}"))))
         })
     }
     fn set_keys(&self, keys: StoreKeys) {
         *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
+    }
+    fn set_epoch(&self, epoch: Option<EpochFile>) {
+        *self.epoch.lock().unwrap_or_else(PoisonError::into_inner) = epoch;
     }
     fn workflows(&self) -> WorkflowRegistry {
         self.workflows.clone()
@@ -89,6 +95,10 @@ impl OpenEngine for Registries {
 }
 
 impl Registries {
+    fn epoch(&self) -> Option<EpochFile> {
+        self.epoch.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The keys for a directory: all that it needs, or nothing of it is opened.
     async fn at_rest(&self, data: &Path) -> Result<AtRest, OpenError> {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -105,7 +115,7 @@ impl Registries {
         let isolate = matches!(&purpose, Purpose::Work { guards, .. } if guards.store.isolate);
         match self.clone().open_store(&data, purpose.clone(), &at_rest) {
             Err(OpenError::Corrupt(why)) if isolate => {
-                store_work::isolate(&data, &why)?;
+                store_work::isolate(&data, &why, self.epoch().as_ref())?;
                 self.open_store(&data, purpose, &at_rest)
             }
             opened => opened,
@@ -114,7 +124,9 @@ impl Registries {
 
     fn open_store(mut self, data: &Path, purpose: Purpose, at_rest: &AtRest) -> Result<Arc<dyn Engine>, OpenError> {
         let data = data.to_owned();
-        let log = log_for(&data, &purpose).map_err(|why| open_error(&data, why))?;
+        let epoch = self.epoch();
+        let log = log_for(&data, &purpose, epoch.clone()).map_err(|why| open_error(&data, why))?;
+        let epoch = epoch.map(|file| (file, log.clone()));
         let looks = purpose == Purpose::Look;
         if !looks {
             // Before anything is written with it.
@@ -148,7 +160,7 @@ impl Registries {
         match Worker::start(options) {
             Ok(worker) => {
                 let writes_with = at_rest.primary().map(str::to_owned);
-                let store = Some(Arc::new(Place { data, writes_with }));
+                let store = Some(Arc::new(Place { data, writes_with, epoch }));
                 Ok(Arc::new(Embedded { client: worker.client(), worker: Arc::new(worker), store }))
             }
             Err(StartError::Storage(why)) => Err(open_error(&data, why)),
@@ -159,10 +171,12 @@ impl Registries {
     }
 }
 
-fn log_for(data: &Path, purpose: &Purpose) -> Result<Arc<dyn Log>, StorageError> {
+fn log_for(data: &Path, purpose: &Purpose, epoch: Option<EpochFile>) -> Result<Arc<dyn Log>, StorageError> {
     Ok(match purpose {
         Purpose::Look => Arc::new(StoreReader::open(data)?.forgetting()),
-        Purpose::Work { .. } | Purpose::Visit { .. } => Arc::new(DiskLog::open(data, SledOptions::default())?),
+        Purpose::Work { .. } | Purpose::Visit { .. } => {
+            Arc::new(DiskLog::open(data, SledOptions { epoch, ..SledOptions::default() })?)
+        }
     })
 }
 
@@ -172,10 +186,15 @@ pub(crate) fn open_error(data: &Path, why: StorageError) -> OpenError {
         StorageError::Taken { .. } | StorageError::ReadOnly { .. } | StorageError::NetworkFilesystem { .. } => {
             OpenError::Refused(why.to_string())
         }
+        StorageError::RolledBack { .. }
+        | StorageError::EpochOfOther { .. }
+        | StorageError::EpochUnreadable { .. }
+        | StorageError::EpochInside { .. } => OpenError::RolledBack(why.to_string()),
         StorageError::Full { .. } | StorageError::NoRoom { .. } => OpenError::Full(why.to_string()),
-        StorageError::Corrupt { .. } | StorageError::NotSound { .. } | StorageError::NotADatabase { .. } => {
-            OpenError::Corrupt(why.to_string())
-        }
+        StorageError::Corrupt { .. }
+        | StorageError::NotSound { .. }
+        | StorageError::NotADatabase { .. }
+        | StorageError::IsolatedTooOften { .. } => OpenError::Corrupt(why.to_string()),
         StorageError::FormatTooNew { .. } => OpenError::Unsupported(why.to_string()),
         other => OpenError::Failed(other.to_string()),
     }
@@ -193,6 +212,15 @@ struct Embedded {
 struct Place {
     data: PathBuf,
     writes_with: Option<String>,
+    /// Where it is noted how far it reached, and what is compared with that.
+    epoch: Option<(EpochFile, Arc<dyn Log>)>,
+}
+
+impl Place {
+    /// Whether the store fits its epoch file, if there is one.
+    fn judge(&self) -> Option<(&EpochFile, Result<Option<Epoch>, StorageError>)> {
+        self.epoch.as_ref().map(|(file, log)| (file, file.judge(&self.data, &**log)))
+    }
 }
 
 /// The backend of a worker that was started in another way.
@@ -311,7 +339,13 @@ impl Backend for Embedded {
         ask!(self, client => client.delete(&target))
     }
     fn verify(&self) -> Reply<'_, Value> {
-        Box::pin(async move { Ok(verify_json(&self.client.verify().await?)) })
+        Box::pin(async move {
+            let mut report = verify_json(&self.client.verify().await?);
+            if let Some((file, judged)) = self.store.as_ref().and_then(|store| store.judge()) {
+                judge_epoch(&mut report, file, &judged);
+            }
+            Ok(report)
+        })
     }
     fn backup(&self, to: PathBuf) -> Reply<'_, Value> {
         Box::pin(async move {
@@ -337,6 +371,9 @@ impl Backend for Embedded {
             if let Some(store) = &self.store {
                 let keys = at_rest::needed(&store.data).unwrap_or_default();
                 info["retention"] = retention_json(&self.client.retention());
+                if let Some((file, judged)) = store.judge() {
+                    info["epoch"] = epoch_json(file, &judged);
+                }
                 info["encryption"] = json!({ "writes_with": store.writes_with, "needs_keys": keys });
             }
             Ok(info)

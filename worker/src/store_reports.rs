@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use bosun_engine::log::{FindingClass, StoreInfo, VerifyReport};
+use bosun_engine::log::{Epoch, EpochFile, FindingClass, StorageError, StoreInfo, VerifyReport};
 use bosun_engine::{RetentionInfo, hex};
 use serde_json::{Map, Value, json};
 
@@ -32,6 +32,30 @@ pub(crate) fn verify_json(report: &VerifyReport) -> Value {
         "blobs": report.blobs,
         "findings": findings,
     })
+}
+
+/// What an epoch file says, and whether the store fits it.
+pub(crate) fn epoch_json(file: &EpochFile, judged: &Result<Option<Epoch>, StorageError>) -> Value {
+    let noted = judged.as_ref().ok().copied().flatten().or_else(|| file.read().ok().flatten());
+    json!({
+        "file": file.path(),
+        "group": noted.map(|epoch| epoch.tail.last),
+        "fits": judged.as_ref().map_or(Some(false), |noted| noted.map(|_| true)),
+        "why": judged.as_ref().err().map(ToString::to_string),
+    })
+}
+
+/// Adds what is wrong with it to the findings.
+pub(crate) fn judge_epoch(report: &mut Value, file: &EpochFile, judged: &Result<Option<Epoch>, StorageError>) {
+    report["epoch"] = epoch_json(file, judged);
+    let Err(why) = judged else { return };
+    report["ok"] = Value::Bool(false);
+    if let Some(findings) = report["findings"].as_array_mut() {
+        let (class, file, detail) = ("epoch", file.path(), why.to_string());
+        findings.push(json!({
+            "class": class, "file": file, "group": null, "run_id": null, "offset": null, "detail": detail,
+        }));
+    }
 }
 
 pub(crate) fn retention_json(info: &RetentionInfo) -> Value {

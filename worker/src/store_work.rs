@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use bosun_engine::hex;
-use bosun_engine::log::{self, BackupReport, JournalOptions, SalvageReport, SpaceReport};
+use bosun_engine::log::{self, BackupReport, EpochFile, JournalOptions, SalvageReport, SpaceReport, StoreReader};
 use serde_json::{Value, json};
 
 use crate::backend::OpenError;
@@ -33,13 +33,26 @@ impl StoreWork {
     pub(crate) fn needs_keys(&self) -> bool {
         matches!(self, StoreWork::Restore { .. } | StoreWork::Compact { .. } | StoreWork::CollectGarbage)
     }
+
+    fn changes_the_store(&self) -> bool {
+        matches!(self, StoreWork::Compact { to: None } | StoreWork::CollectGarbage)
+    }
 }
 
 /// Does it, and says what was done.
-pub(crate) fn carry_out(data: &Path, work: &StoreWork, at_rest: &AtRest) -> Result<Value, OpenError> {
+pub(crate) fn carry_out(
+    data: &Path,
+    work: &StoreWork,
+    at_rest: &AtRest,
+    epoch: Option<&EpochFile>,
+) -> Result<Value, OpenError> {
     let options = JournalOptions { codec: at_rest.codec.clone(), ..JournalOptions::default() };
     let failed = |why| open_error(data, why);
     let keys_go_to = |to: &Path| AtRest::copy(data, to).map_err(|why| OpenError::Refused(why.to_string()));
+    if let (Some(epoch), true) = (epoch, work.changes_the_store()) {
+        let read = StoreReader::open(data).map_err(failed)?;
+        epoch.judge(data, &read).map_err(failed)?;
+    }
     match work {
         StoreWork::Salvage { to } => {
             let report = log::salvage(data, to, None).map_err(failed)?;
@@ -63,9 +76,9 @@ pub(crate) fn carry_out(data: &Path, work: &StoreWork, at_rest: &AtRest) -> Resu
 }
 
 /// Damage stays with what it hit: what is whole takes the place of what is damaged, and the log tells of the rest.
-pub(crate) fn isolate(data: &Path, damage: &str) -> Result<(), OpenError> {
+pub(crate) fn isolate(data: &Path, damage: &str, epoch: Option<&EpochFile>) -> Result<(), OpenError> {
     tracing::error!(data = %data.display(), damage, "the store is damaged: what it hit is isolated");
-    let (report, aside) = log::isolate(data).map_err(|why| open_error(data, why))?;
+    let (report, aside) = log::isolate(data, epoch).map_err(|why| open_error(data, why))?;
     let SalvageReport { runs_whole, held, runs_lost, groups_lost, damage, .. } = &report;
     for damaged in damage {
         tracing::warn!(damaged, "isolated");

@@ -67,8 +67,9 @@ impl Journal {
             target.sync(tail)?;
         }
         target.settle_anchor()?;
-        // What a salvage holds is held in every copy.
+        // What a salvage holds is held in every copy, and where it comes from is known there.
         DataDir::new(dir).write_held(&self.medium.held()?)?;
+        DataDir::new(dir).write_origin(self.medium.origin())?;
         Ok(report)
     }
 

@@ -18,7 +18,7 @@ use super::index::{Index, Meta, RunState};
 use super::journal::{Journal, JournalOptions};
 use super::refs::{Chunk, Refs, StoredRefs};
 use super::shelf::{blob_key, chunk_key, damaged, decode, encode, id_key, seal, start_key, unseal};
-use super::{Log, ScanFrom, Shelf, ShelfChange, StorageError};
+use super::{Anchor, Log, ScanFrom, Shelf, ShelfChange, StorageError};
 use crate::vocabulary::{EventId, GroupSeq, Outlook, RunId, RunInfo};
 
 /// Runs per batch: what commits wait for at most while entries are encoded.
@@ -166,6 +166,13 @@ impl Journal {
 
     /// As [`Journal::checkpoint`], for callers that hold the maintenance lock.
     pub(crate) fn checkpoint_now(&self) -> Result<(), StorageError> {
+        let durable = self.write_checkpoint()?;
+        self.note_epoch(durable);
+        Ok(())
+    }
+
+    /// Answers the tail as it was at the beginning.
+    fn write_checkpoint(&self) -> Result<Anchor, StorageError> {
         let (tail, log_bytes, dirty, removed) = {
             // Under the writer's lock the index is exactly at the tail.
             let writer = self.writer();
@@ -188,7 +195,7 @@ impl Journal {
         let trimmed = self.index().trimmed;
         let finished = Meta { at: tail.last, chain: tail.chain, log_bytes, trimmed, complete: true, ..meta };
         if nothing && finished == self.index().meta {
-            return Ok(());
+            return Ok(tail);
         }
         {
             // The meta says that the groups up to here need not be read again: what it relies on must be there first.
@@ -198,7 +205,7 @@ impl Journal {
         }
         let written = Batch::new(&*self.medium, finished).write();
         self.index_mut().meta = written.map_err(|why| self.poison(why))?;
-        Ok(())
+        Ok(tail)
     }
 
     fn save_runs(&self, meta: Meta, runs: &[RunId]) -> Result<Meta, StorageError> {

@@ -80,9 +80,13 @@ pub fn collect_garbage(dir: &Path, options: &JournalOptions) -> Result<SpaceRepo
 }
 
 fn space(bytes_before: u64, dir: &Path) -> SpaceReport {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let aside = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("damaged-"));
-    let mut set_aside: Vec<(PathBuf, u64)> = aside.map(|entry| (entry.path(), tree_bytes(&entry.path()))).collect();
+    let aside = swap::aside(&DataDir::new(dir), "damaged").into_iter();
+    let mut set_aside: Vec<(PathBuf, u64)> = aside
+        .map(|path| {
+            let bytes = tree_bytes(&path);
+            (path, bytes)
+        })
+        .collect();
     set_aside.sort();
     SpaceReport { bytes_before, bytes_after: tree_bytes(dir), blobs_removed: 0, leftovers_removed: 0, set_aside }
 }

@@ -36,6 +36,36 @@ pub enum StorageError {
     /// A copy would carry damage on. Nothing was written.
     #[error("{} is not sound, and is not copied: {why}", dir.display())]
     NotSound { dir: PathBuf, why: String },
+    /// The store is an older copy of itself. Nothing was changed.
+    #[error(
+        "the store {} was put back: {detail}, as {} says (group {noted} there, group {last} here); nothing was changed. Bring \
+         the newer copy back, or let `bosun worker run --accept-rollback` take the store as it is and write that file anew",
+        root.display(), epoch.display()
+    )]
+    RolledBack { root: PathBuf, epoch: PathBuf, noted: GroupSeq, last: GroupSeq, detail: String },
+    /// The epoch is not of this store. Nothing was changed.
+    #[error(
+        "{} is of another store than {}: {detail}; nothing was changed. Name the file of this store, or let `bosun worker run \
+         --accept-rollback` take the store as it is and write that file anew",
+        epoch.display(), root.display()
+    )]
+    EpochOfOther { root: PathBuf, epoch: PathBuf, detail: String },
+    /// Whether the store was put back cannot be told. Nothing was changed.
+    #[error(
+        "the epoch file {} cannot be read: {why}; nothing was changed. Bring it back, or let `bosun worker run \
+         --accept-rollback` take the store as it is and write it anew",
+        epoch.display()
+    )]
+    EpochUnreadable { epoch: PathBuf, why: String },
+    #[error("the epoch file {} lies in the data directory {}, and would be put back with it; name one elsewhere", epoch.display(), root.display())]
+    EpochInside { root: PathBuf, epoch: PathBuf },
+    /// What damages the directory goes on. Nothing was changed.
+    #[error(
+        "{} is damaged again, and was isolated {copies} times already: no further copy is made. See to the disk and its memory \
+         first; then move the damaged-N directories away (each is a whole copy), or save what is whole elsewhere with `bosun \
+         store salvage`", dir.display()
+    )]
+    IsolatedTooOften { dir: PathBuf, copies: usize },
     #[error("the data directory {} cannot be written", dir.display())]
     ReadOnly { dir: PathBuf },
     #[error("{} lies on a network file system ({filesystem}), where neither lock nor fsync can be trusted", dir.display())]
@@ -81,6 +111,13 @@ impl StorageError {
             StorageError::Full { path, .. } => StorageError::NoRoom { path, bytes: 0 },
             other => other,
         }
+    }
+    /// Whether an owner who knows may say that the store is right and the epoch is not.
+    pub(crate) fn may_be_accepted(&self) -> bool {
+        matches!(
+            self,
+            StorageError::RolledBack { .. } | StorageError::EpochOfOther { .. } | StorageError::EpochUnreadable { .. }
+        )
     }
     /// Whether something that was stored cannot be read as it was written. The log itself goes on.
     pub fn is_damage(&self) -> bool {

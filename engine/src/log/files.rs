@@ -28,6 +28,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::epoch::Origin;
 use super::error::StorageError;
 pub(crate) use super::format::Format;
 use super::format::{parse, print};
@@ -87,7 +88,8 @@ impl DataDir {
         swap::finish(self)?;
         let Some(format) = self.identify()? else {
             let instance = new_instance();
-            let format = Format { instance, version: FORMAT_VERSION, wal: None, ready: false, held: false };
+            let format =
+                Format { instance, version: FORMAT_VERSION, wal: None, ready: false, held: false, origin: None };
             self.write_format(format)?;
             return Ok((lock, format));
         };
@@ -194,11 +196,22 @@ impl DataDir {
         }
     }
 
+    /// Whether it is a store, or becomes one again when somebody takes it.
+    pub(crate) fn is_begun(&self) -> Result<bool, StorageError> {
+        Ok(swap::is_under_way(self) || self.root.exists() && self.identify()?.is_some_and(|format| format.ready))
+    }
+
     /// Whose directory it is, whatever else is wrong with it.
     pub(crate) fn instance(&self) -> Result<[u8; 16], StorageError> {
         let path = self.format();
         let bytes = read_whole(&path).map_err(|why| StorageError::io("read", &path, &why))?;
         parse(&path, &bytes).map(|format| format.instance)
+    }
+
+    /// What it was salvaged from, whatever else is wrong with it.
+    pub(crate) fn origin(&self) -> Option<Origin> {
+        let path = self.format();
+        parse(&path, &read_whole(&path).ok()?).ok()?.origin
     }
 
     /// Keeps workers away, if there is a lock file to do it with. Changes nothing.
@@ -222,6 +235,14 @@ impl DataDir {
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
         sync_dir(&self.root)?;
         self.write_format(Format { held: true, ..format })
+    }
+
+    /// Notes what a salvage made the directory from. Durable on return.
+    pub(crate) fn write_origin(&self, origin: Option<Origin>) -> Result<(), StorageError> {
+        match self.identify()?.filter(|format| format.origin != origin) {
+            Some(format) => self.write_format(Format { origin, ..format }),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn read_held(&self) -> Result<Vec<(RunId, String)>, StorageError> {

@@ -5,9 +5,10 @@
 
 use std::path::Path;
 
+use super::epoch::Origin;
 use super::error::StorageError;
 use super::{FORMAT_VERSION, WAL_FORMAT_VERSION};
-use crate::vocabulary::{hex, unhex};
+use crate::vocabulary::{GroupSeq, hex, unhex};
 
 /// What `bosun.format` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub(crate) struct Format {
     pub(crate) ready: bool,
     /// Whether there is a list of runs that a salvage could not save whole.
     pub(crate) held: bool,
+    /// What a salvage made it from.
+    pub(crate) origin: Option<Origin>,
 }
 
 /// Text, so that a person can read it: three lines and their CRC.
@@ -28,9 +31,11 @@ pub(crate) fn print(format: Format) -> String {
     let state = if format.ready { "ready" } else { "creating" };
     let held = if format.held { "held\n" } else { "" };
     let instance = hex(&format.instance);
+    let from = |from: Origin| format!("from {} {}\n", hex(&from.instance), from.last);
+    let from = format.origin.map_or(String::new(), from);
     let wal = format.wal.map_or(String::new(), |id| format!("wal {} over {}\n", hex(&id), format.version));
     let version = if format.wal.is_some() { WAL_FORMAT_VERSION } else { format.version };
-    let text = format!("bosun data directory\nformat {version} {state}\ninstance {instance}\n{held}{wal}");
+    let text = format!("bosun data directory\nformat {version} {state}\ninstance {instance}\n{held}{from}{wal}");
     format!("{text}crc {:08x}\n", crc32fast::hash(text.as_bytes()))
 }
 
@@ -54,10 +59,14 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Format, StorageError> {
     };
     let instance = lines.next().and_then(|line| line.strip_prefix("instance ")).and_then(unhex);
     let instance = instance.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| corrupt("it names no instance"))?;
-    let (mut version, mut wal, mut held) = (found, None, false);
+    let (mut version, mut wal, mut held, mut origin) = (found, None, false, None);
     // What a version does not know it does not look at.
     for line in lines {
         held |= line == "held";
+        if let Some((instance, last)) = line.strip_prefix("from ").and_then(|rest| rest.split_once(' ')) {
+            let instance = unhex(instance).and_then(|id| id.try_into().ok());
+            origin = instance.zip(last.parse().ok()).map(|(instance, last)| Origin { instance, last: GroupSeq(last) });
+        }
         if let Some((id, over)) = line.strip_prefix("wal ").and_then(|rest| rest.split_once(" over ")) {
             wal = unhex(id).and_then(|id| id.try_into().ok());
             version =
@@ -67,7 +76,7 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Format, StorageError> {
     if version > FORMAT_VERSION {
         return Err(corrupt("it names no write-ahead files"));
     }
-    Ok(Format { instance, version, wal, ready, held })
+    Ok(Format { instance, version, wal, ready, held, origin })
 }
 
 #[cfg(test)]
@@ -76,7 +85,8 @@ mod tests {
 
     #[test]
     fn the_format_file_reads_back_and_any_damage_is_noticed() {
-        let format = Format { instance: [7; 16], version: 1, wal: None, ready: true, held: true };
+        let origin = Some(Origin { instance: [8; 16], last: GroupSeq(9) });
+        let format = Format { instance: [7; 16], version: 1, wal: None, ready: true, held: true, origin };
         let text = print(format);
         assert_eq!(parse(Path::new("f"), text.as_bytes()), Ok(format));
         let format = Format { wal: Some([0xa5; 16]), ..format };

@@ -147,6 +147,7 @@ impl Journal {
         if recovered.rebuilt {
             journal.checkpoint()?;
         }
+        journal.medium.note_epoch(tail)?;
         Ok(journal)
     }
 
@@ -204,7 +205,16 @@ impl Journal {
             Err(why) if why.is_no_room() => tracing::warn!(%why, "the disk is full: the database lacks what is ahead"),
             done => done.map_err(|why| writer.poison(why))?,
         }
-        self.medium.settle_anchor().map_err(|why| writer.poison(why))
+        self.medium.settle_anchor().map_err(|why| writer.poison(why))?;
+        self.note_epoch(tail);
+        Ok(())
+    }
+
+    /// What is told of a store that is put back is less without it, but nothing of the store is.
+    pub(crate) fn note_epoch(&self, durable: Anchor) {
+        if let Err(why) = self.medium.note_epoch(durable) {
+            tracing::error!(%why, "the epoch is not written: a copy that is put back from now on may not be told as one");
+        }
     }
 
     pub fn info(&self) -> StoreInfo {

@@ -18,9 +18,12 @@ use std::sync::Arc;
 
 use super::anchor::{Anchor, AnchorFile};
 use super::chain::ChainHash;
-use super::check::check_groups;
+use super::check::{check_groups, entry_value};
+use super::epoch::{EpochFile, Standing};
 use super::error::StorageError;
 use super::files::{DataDir, Format, sync_dir, sync_tree};
+use super::group::Group;
+use super::parts::PARTS_OF;
 use super::private;
 use super::sled_format::pages::Pages;
 use super::sled_format::replay::{Replayed, replay};
@@ -30,6 +33,7 @@ use super::sled_format::tree::Tree;
 use super::sled_format::{CONF, SEGMENT};
 use super::values::ValueFiles;
 use super::wal::{self, Ahead};
+use crate::vocabulary::GroupSeq;
 
 const DEFAULT_TREE: &[u8] = b"__sled__default";
 const INSTANCE_KEY: &[u8] = b"instance";
@@ -176,6 +180,31 @@ fn newest_snapshot(log: &Path) -> Result<Option<Table>, StorageError> {
 }
 
 impl Looked {
+    /// What an epoch is compared with, before anything is changed.
+    pub(crate) fn fits(&self, epoch: &EpochFile, format: &Format) -> Result<(), StorageError> {
+        let files = ValueFiles::look(self.dir.groups(), format.instance)?;
+        let ahead = self.ahead.as_deref().unwrap_or_default();
+        let mut last = ahead.last().map(|group| group.seq);
+        if last.is_none() {
+            self.groups.downwards(Some(&[PARTS_OF]), &mut |key, _| {
+                last = key.try_into().ok().map(u64::from_be_bytes).map(GroupSeq);
+                Ok(last.is_none())
+            })?;
+        }
+        let group = |seq: GroupSeq| {
+            if let Some(found) = ahead.iter().find(|group| group.seq == seq) {
+                return Group::parse(seq, found.value.clone(), &found.file).map(Some);
+            }
+            let (key, db) = (seq.0.to_be_bytes(), self.pages.path());
+            let Some(entry) = self.groups.get(&key)? else { return Ok(None) };
+            let (value, file) = entry_value(&self.groups, &files, db, &key, &entry)?;
+            Group::parse(seq, value, &file).map(Some)
+        };
+        let Format { instance, origin, .. } = *format;
+        let (root, last) = (&*self.dir.root, last.unwrap_or(GroupSeq(0)));
+        epoch.check(&Standing { root, instance, origin, last, group: &group })
+    }
+
     /// Writes down what was found, so that sled finds nothing else: the first change of the directory.
     pub(crate) fn settle(&self) -> Result<(), StorageError> {
         if self.settled {

@@ -29,6 +29,7 @@ mod check;
 mod checkpoint;
 mod codec;
 mod copies;
+mod epoch;
 mod error;
 mod files;
 mod following;
@@ -77,13 +78,14 @@ pub use blob::BlobHash;
 pub use chain::ChainHash;
 pub use codec::{CodecChain, CodecError, Compression, Encryption, PayloadCodec, PayloadPlace};
 pub use copies::{SpaceReport, collect_garbage, compact, compact_to, restore};
+pub use epoch::{Epoch, EpochFile, Origin};
 pub use error::StorageError;
 pub use group::GROUP_VERSION;
 pub use housekeeping::Housekeeping;
 pub use journal::{Committed, Journal, JournalOptions, RunEntry, Snapshot, StoreInfo};
 pub use memory::{Fault, MemoryLog};
 pub use reader::StoreReader;
-pub use salvage::{SalvageReport, assess, isolate, salvage};
+pub use salvage::{COPIES_MAX, SalvageReport, assess, isolate, salvage};
 pub use verify::{Finding, FindingClass, VerifyReport};
 
 /// The newest format of a data directory that nobody uses and that was closed: what this program makes.
@@ -246,6 +248,15 @@ pub trait Log: Send + Sync + std::fmt::Debug {
     /// The file that holds a blob, for messages.
     fn file_of_blob(&self, hash: &BlobHash) -> PathBuf {
         self.location().join(hash.to_string())
+    }
+    /// What it was salvaged from.
+    fn origin(&self) -> Option<Origin> {
+        None
+    }
+    /// Notes a tail that is durable where a copy of the medium does not reach, if there is such a place; see [`Epoch`].
+    fn note_epoch(&self, tail: Anchor) -> Result<(), StorageError> {
+        let _ = tail;
+        Ok(())
     }
     /// The version of the format that this directory has now.
     fn format(&self) -> u32 {

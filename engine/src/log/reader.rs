@@ -21,7 +21,7 @@ use super::look::look;
 use super::parts::{PARTS_OF, end_of};
 use super::sled_format::tree::Tree;
 use super::values::ValueFiles;
-use super::{Log, ScanFrom, Shelf, ShelfChange, StorageError, WAL_FORMAT_VERSION};
+use super::{Log, Origin, ScanFrom, Shelf, ShelfChange, StorageError, WAL_FORMAT_VERSION};
 use crate::vocabulary::{GroupSeq, RunId};
 
 /// See the module.
@@ -313,6 +313,9 @@ impl Log for StoreReader {
     }
     fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
         self.dir.read_held()
+    }
+    fn origin(&self) -> Option<Origin> {
+        self.format.origin
     }
     fn format(&self) -> u32 {
         if self.format.wal.is_some() { WAL_FORMAT_VERSION } else { self.format.version }

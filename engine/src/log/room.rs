@@ -42,9 +42,10 @@ pub(crate) struct Room {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How long `log/db` was, and up to where it is allocated.
+    /// How long `log/db` was, up to where it was allocated, and how many blocks it had then.
     length: u64,
     allocated: u64,
+    blocks: u64,
     looked: Option<Instant>,
     low: bool,
     /// Blocks were refused. A quota is told by nothing else.
@@ -132,25 +133,24 @@ impl Room {
 
     /// Room for one more group, or one more batch of shelves, in `log/db`.
     pub(crate) fn claim_ahead(&self, file: &File) -> Result<(), StorageError> {
-        let length = file.metadata().map_err(|why| StorageError::io("look at", &self.db, &why))?.len();
+        let look = || file.metadata().map_err(|why| StorageError::io("look at", &self.db, &why));
+        let (length, blocks) = look().map(|found| (found.len(), found.blocks()))?;
         let mut state = self.state();
-        if length < state.length {
-            // sled gave some of it back, and with it what was ahead.
-            state.allocated = length;
+        if length < state.length || blocks < state.blocks {
+            // sled gave some of it back, and with it what was ahead; it may have grown again since.
+            (state.allocated, state.blocks) = (length, blocks);
         }
         state.length = length;
         state.allocated = state.allocated.max(length);
         if state.allocated >= length + LEAST_AHEAD {
             return Ok(());
         }
-        if self.allocate(&mut state, file, length, AHEAD) {
-            state.allocated = length + AHEAD;
-            return Ok(());
-        }
         // Less will do, and may be there from an earlier process.
-        if self.allocate(&mut state, file, length, LEAST_AHEAD) {
-            state.allocated = length + LEAST_AHEAD;
-            return Ok(());
+        for ahead in [AHEAD, LEAST_AHEAD] {
+            if self.allocate(&mut state, file, length, ahead) {
+                (state.allocated, state.blocks) = (length + ahead, look()?.blocks());
+                return Ok(());
+            }
         }
         Err(Self::none(&self.db, LEAST_AHEAD))
     }
@@ -215,4 +215,37 @@ fn low_water(all: u64) -> u64 {
 
 fn emptied_at_all(reserve: &Path) -> bool {
     fs::metadata(reserve).is_ok_and(|found| found.blocks() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    const MIB: u64 = 1024 * 1024;
+
+    /// Between two looks the file is cut, which frees what was allocated behind its end, and grows again, longer than it
+    /// was.
+    #[test]
+    fn what_a_cut_gave_back_is_allocated_again() {
+        let home = tempfile::tempdir().unwrap();
+        let db = home.path().join("db");
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&db).unwrap();
+        let room = Room::new(home.path(), &db);
+        let fill = |to: u64| (0..to / MIB).for_each(|n| file.write_all_at(&[7; MIB as usize], n * MIB).unwrap());
+        let bytes = || file.metadata().unwrap().blocks() * 512;
+        fill(4 * MIB);
+        room.claim_ahead(&file).unwrap();
+        assert!(bytes() >= 6 * MIB, "this file system allocates nothing ahead: {}", bytes());
+        file.set_len(MIB).unwrap();
+        fill(5 * MIB);
+        assert!(bytes() < 6 * MIB, "the cut freed nothing: {}", bytes());
+        room.claim_ahead(&file).unwrap();
+        assert!(bytes() >= 5 * MIB + LEAST_AHEAD, "nothing is allocated ahead: {}", bytes());
+        // Without a cut nothing is asked for again.
+        let before = bytes();
+        room.claim_ahead(&file).unwrap();
+        assert_eq!(bytes(), before);
+    }
 }

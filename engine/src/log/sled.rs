@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use super::anchor::{Anchor, AnchorFile};
 use super::blob::{BlobFiles, BlobHash};
+use super::epoch::{Epoch, EpochFile, EpochKeeper, Origin};
 use super::files::{DataDir, Format, sync_dir, sync_tree, tree_bytes};
 use super::look::{Looked, look, settle_closed};
 use super::parts::{
@@ -52,11 +53,13 @@ pub struct SledOptions {
     pub instance: Option<[u8; 16]>,
     /// How long each of the two write-ahead files is; on a small disk they are shorter.
     pub wal_bytes: u64,
+    /// Where it is noted, outside of the directory, how far the log reached.
+    pub epoch: Option<EpochFile>,
 }
 
 impl Default for SledOptions {
     fn default() -> Self {
-        SledOptions { cache_bytes: 32 * 1024 * 1024, instance: None, wal_bytes: 4 * 1024 * 1024 }
+        SledOptions { cache_bytes: 32 * 1024 * 1024, instance: None, wal_bytes: 4 * 1024 * 1024, epoch: None }
     }
 }
 
@@ -87,6 +90,7 @@ pub struct SledLog {
     /// What `bosun.format` says.
     format: Mutex<Format>,
     wal_bytes: u64,
+    epoch: Option<EpochKeeper>,
     failed: AtomicBool,
     _lock: File,
 }
@@ -136,12 +140,21 @@ impl SledLog {
         look: fn(&DataDir, Format) -> Result<Looked, StorageError>,
     ) -> Result<(SledLog, Option<Vec<Ahead>>), StorageError> {
         let dir = DataDir::new(dir);
+        if let Some(epoch) = &options.epoch {
+            epoch.check_outside(&dir.root)?;
+            if !dir.is_begun()? {
+                epoch.check_no_store(&dir.root)?;
+            }
+        }
         let (lock, format) = dir.claim(|| options.instance.unwrap_or_else(|| *uuid::Uuid::now_v7().as_bytes()))?;
         let path = dir.sled().join("db");
         let room = Arc::new(Room::new(&dir.root, &path));
         let mut ahead = None;
         if format.ready {
             let looked = look(&dir, format)?;
+            if let Some(epoch) = &options.epoch {
+                looked.fits(epoch, &format)?;
+            }
             room.begin();
             // From here on sled has nothing to find out by itself, and so nothing to overwrite.
             looked.settle()?;
@@ -170,6 +183,7 @@ impl SledLog {
             removed_groups: AtomicBool::new(false),
             format: Mutex::new(format),
             wal_bytes: options.wal_bytes,
+            epoch: options.epoch.map(EpochKeeper::new),
             synced_blobs: Mutex::default(),
             handles: Some(Handles { db, groups, shelves }),
             file,
@@ -785,6 +799,13 @@ impl Log for SledLog {
 
     fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
         self.dir.read_held()
+    }
+    fn origin(&self) -> Option<Origin> {
+        self.format.lock().unwrap_or_else(PoisonError::into_inner).origin
+    }
+    fn note_epoch(&self, tail: Anchor) -> Result<(), StorageError> {
+        let epoch = Epoch { instance: self.instance, tail };
+        self.epoch.as_ref().map_or(Ok(()), |keeper| keeper.note(epoch))
     }
     fn format(&self) -> u32 {
         let format = self.format.lock().unwrap_or_else(PoisonError::into_inner);

@@ -71,14 +71,22 @@ pub(crate) fn arrive<T>(dir: &DataDir, make: impl FnOnce(&Path) -> Result<T, Sto
     }
 }
 
+/// What was put aside under this name.
+pub(crate) fn aside(dir: &DataDir, name: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(&dir.root).into_iter().flatten().flatten();
+    let is_one = |entry: &fs::DirEntry| {
+        let number = entry.file_name().to_string_lossy().strip_prefix(name).map(str::to_owned);
+        number.is_some_and(|number| number.starts_with('-'))
+    };
+    entries.filter(is_one).map(|entry| entry.path()).collect()
+}
+
 /// Removes what was there before a store was made compact, which a crash may have left. The directory is held.
 pub(crate) fn clear_compacted(dir: &DataDir) -> Result<u64, StorageError> {
     let mut removed = 0;
-    for entry in fs::read_dir(&dir.root).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with("compacted-") {
-            remove_tree(&entry.path())?;
-            removed += 1;
-        }
+    for path in aside(dir, "compacted") {
+        remove_tree(&path)?;
+        removed += 1;
     }
     Ok(removed)
 }

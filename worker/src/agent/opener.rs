@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
+use bosun_engine::log::EpochFile;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::{EventId, Target};
 
@@ -54,6 +55,9 @@ impl<O: OpenEngine> OpenEngine for WithAgents<O> {
     }
     fn set_keys(&self, keys: StoreKeys) {
         self.opener.set_keys(keys);
+    }
+    fn set_epoch(&self, epoch: Option<EpochFile>) {
+        self.opener.set_epoch(epoch);
     }
     fn workflows(&self) -> WorkflowRegistry {
         self.opener.workflows()

@@ -36,6 +36,10 @@ pub struct Global {
     /// The file with the token of the control API [default: DIR/token].
     #[arg(long, global = true, env = "BOSUN_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// A file outside of the data directory, one for each, which tells when the directory is put back to an older copy of itself:
+    /// it notes how far the store reached, and one that ends before that is refused.
+    #[arg(long, global = true, env = "BOSUN_EPOCH_FILE", value_name = "FILE")]
+    pub epoch_file: Option<PathBuf>,
     #[arg(long, global = true, env = "BOSUN_NAMESPACE", value_name = "NAME", default_value = "default")]
     pub namespace: String,
     #[arg(short, long, global = true, env = "BOSUN_OUTPUT", value_name = "FORMAT", default_value = "text")]

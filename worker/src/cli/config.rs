@@ -40,7 +40,7 @@ pub struct Config {
     pub process: ProcessGuards,
     pub http: HttpGuards,
     pub file: FileGuards,
-    pub store: StoreKeys,
+    pub store: StoreConfig,
 }
 
 impl Config {
@@ -53,6 +53,24 @@ impl Config {
             retention: StorePolicy::retention_of(retention, *trust_clock).unwrap_or_default(),
         };
         Guards { process: self.process.clone(), http: self.http.clone(), file: self.file.clone(), memory: None, store }
+    }
+}
+
+/// What the owner says of the store as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StoreConfig {
+    /// What is stored is encrypted with this key from now on: 64 hexadecimal digits, or where they are.
+    pub key: Option<String>,
+    /// Keys before it, which only read.
+    pub old_keys: Vec<String>,
+    /// A file outside of the data directory that tells when the directory is put back to an older copy (`--epoch-file`).
+    pub epoch_file: Option<PathBuf>,
+}
+
+impl StoreConfig {
+    pub fn keys(&self) -> StoreKeys {
+        StoreKeys { key: self.key.clone(), old_keys: self.old_keys.clone() }
     }
 }
 
@@ -123,12 +141,15 @@ const KEYS: &[(&str, Kind)] = &[
     ("file.roots", Kind::Texts),
     ("store.key", Kind::Text),
     ("store.old_keys", Kind::Texts),
+    ("store.epoch_file", Kind::Text),
 ];
 
 /// The variable of a key. The data directory has kept the name that it always had.
 fn variable_of(key: &str) -> String {
     match key {
         "data" => "BOSUN_STORE".to_owned(),
+        // Short, as the other files that a command line names.
+        "store.epoch_file" => "BOSUN_EPOCH_FILE".to_owned(),
         key => format!("BOSUN_{}", key.replace('.', "_").to_ascii_uppercase()),
     }
 }
@@ -180,7 +201,7 @@ impl Loaded {
 
     /// The options' defaults become what is configured. clap itself reads flags and the environment.
     pub(super) fn defaults_of(&self, command: Command) -> Command {
-        let Config { data, address, token_file, namespace, output, worker, process: _, http: _, file: _, store: _ } =
+        let Config { data, address, token_file, namespace, output, worker, process: _, http: _, file: _, store } =
             &self.config;
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let number = |number: Option<u64>| number.map(|number| number.to_string());
@@ -188,6 +209,7 @@ impl Loaded {
             ("data", path(data)),
             ("address", address.clone()),
             ("token_file", path(token_file)),
+            ("epoch_file", path(&store.epoch_file)),
             ("namespace", namespace.clone()),
             ("output", output.clone()),
         ];

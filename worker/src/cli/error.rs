@@ -137,6 +137,7 @@ impl From<OpenError> for CliError {
             OpenError::Corrupt(_) => Code::Corrupt,
             OpenError::Unsupported(_) => Code::Unsupported,
             OpenError::MissingKey(_) => Code::NoKey,
+            OpenError::RolledBack(_) => Code::RolledBack,
             OpenError::Refused(_) => Code::Failed,
             OpenError::Full(_) => Code::StorageFull,
             OpenError::Failed(_) => Code::StorageFailed,

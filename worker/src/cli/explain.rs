@@ -158,6 +158,12 @@ codes! {
     NoKey 46 Refused "a key of the store is missing"
         "What is stored was encrypted with a key that is not given, so the store was not opened and nothing was touched. Name \
          the key in `store.key`, or in `store.old_keys` if another one took its place. A key that is lost cannot be replaced.";
+    RolledBack 47 Refused "the store does not fit its epoch file"
+        "The file named by --epoch-file (BOSUN_EPOCH_FILE, `store.epoch_file`) lies outside of the data directory and notes which \
+         store it is and how far it reached. The directory ends before that, went on in another way, or is another store; or \
+         the file cannot be read. Nothing was changed. If an older copy was put back by mistake, bring the newest back. If it \
+         was meant, for example after `bosun store restore`, start once with `bosun worker run --accept-rollback`: what the \
+         newer copy had acknowledged is then lost, and the file is written anew.";
 }
 
 impl Code {

@@ -50,7 +50,8 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bosun_engine::{DEFAULT_NAMESPACE, ListRequest, Namespace, RetentionInfo};
+use bosun_engine::log::EpochFile;
+use bosun_engine::{DEFAULT_NAMESPACE, ListRequest, Namespace};
 use clap::{CommandFactory, FromArgMatches};
 use serde_json::json;
 
@@ -132,7 +133,9 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
     if global.output == Format::Junit && !matches!(noun, Noun::Test(_) | Noun::Replay(replay::ReplayVerb::Check(_))) {
         return Err(CliError::usage("-o junit: only `test` and `replay check` give XML for build servers"));
     }
-    program.opener.set_keys(loaded.config.store.clone());
+    program.opener.set_keys(loaded.config.store.keys());
+    let accept = matches!(&noun, Noun::Worker(worker::WorkerVerb::Run(args)) if args.accept_rollback);
+    program.opener.set_epoch(global.epoch_file.as_ref().map(|path| EpochFile::new(path, accept)));
     let verb = match noun {
         Noun::Explain { code } => return explain::explain(screen, &code),
         Noun::Token(verb) => return token::token(screen, &global, verb),
@@ -165,7 +168,9 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Noun::Store(verb) => match store::without_an_engine(screen, &global.data, &*program.opener, verb).await {
             Ok(ended) => return ended,
             Err(verb) => {
-                Verb::Store(verb, Box::new(store::retention(&global.data, &loaded.config.guards().store.retention)))
+                let (data, epoch_file) = (global.data.clone(), global.epoch_file.clone());
+                let retention = loaded.config.guards().store.retention;
+                Verb::Store(verb, Box::new(store::Configured { data, retention, epoch_file }))
             }
         },
     };
@@ -297,9 +302,7 @@ enum Verb {
     Plan(supervise::PlanVerb),
     Budget(budget::BudgetVerb),
     Llm(llm::LlmVerb),
-    /// With how long closed runs are kept, by the configuration.
-    /// With what a worker that starts there would keep and delete.
-    Store(store::StoreVerb, Box<RetentionInfo>),
+    Store(store::StoreVerb, Box<store::Configured>),
 }
 
 impl Verb {
@@ -353,7 +356,7 @@ impl Verb {
             Verb::Plan(verb) => supervise::plan(cx, verb).await,
             Verb::Budget(verb) => budget::budget(cx, verb).await,
             Verb::Llm(verb) => llm::llm(cx, verb).await,
-            Verb::Store(verb, retention) => store::store(cx, verb, retention).await,
+            Verb::Store(verb, configured) => store::store(cx, verb, &configured).await,
         }
     }
 }

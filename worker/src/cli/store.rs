@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bosun_engine::{Retention, RetentionInfo};
 use clap::Subcommand;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::context::Context;
 use super::error::CliError;
@@ -20,7 +20,7 @@ use crate::store_reports::retention_json;
 
 #[derive(Debug, Subcommand)]
 pub enum StoreVerb {
-    /// Check every record, the hash chain and the tail anchor.
+    /// Check every record, the hash chain and the tail anchor; with --epoch-file, whether the store was put back.
     Verify,
     /// Show what the store holds.
     Info,
@@ -114,23 +114,42 @@ pub(super) async fn verify_damaged(
     Ok(Exit::HistoryUnreadable)
 }
 
-/// What a worker that starts on a store which nobody holds would delete.
-pub(super) fn retention(data: &Path, configured: &Retention) -> RetentionInfo {
-    RetentionInfo::of_directory(data, configured, super::time_format::now())
+/// What the configuration says of a store.
+pub(super) struct Configured {
+    pub(super) data: PathBuf,
+    pub(super) retention: Retention,
+    pub(super) epoch_file: Option<PathBuf>,
 }
 
-pub(super) async fn store(cx: &mut Context, verb: StoreVerb, alone: Box<RetentionInfo>) -> Result<Exit, CliError> {
+impl Configured {
+    /// What a worker that starts on the store, which nobody holds, would delete.
+    fn retention(&self) -> Value {
+        retention_json(&RetentionInfo::of_directory(&self.data, &self.retention, super::time_format::now()))
+    }
+
+    /// A worker judges its store by the file that it was started with.
+    fn unjudged(&self, report: &mut Value) {
+        if let (Some(file), true) = (&self.epoch_file, report["epoch"].is_null()) {
+            let why = "the worker that holds the store was started without it";
+            report["epoch"] = json!({ "file": file, "group": null, "fits": null, "why": why });
+        }
+    }
+}
+
+pub(super) async fn store(cx: &mut Context, verb: StoreVerb, configured: &Configured) -> Result<Exit, CliError> {
     match verb {
         StoreVerb::Verify => {
-            let report = cx.backend.verify().await?;
+            let mut report = cx.backend.verify().await?;
+            configured.unjudged(&mut report);
             print(&mut cx.screen, "store.verify", &report);
             Ok(if healthy(&report) { Exit::Ok } else { Exit::HistoryUnreadable })
         }
         StoreVerb::Info => {
             let mut info = cx.backend.store_info().await?;
             if !cx.attached {
-                info["retention"] = retention_json(&alone);
+                info["retention"] = configured.retention();
             }
+            configured.unjudged(&mut info);
             print(&mut cx.screen, "store.info", &info);
             Ok(Exit::Ok)
         }
@@ -195,8 +214,6 @@ fn lines(name: &str, value: &Value) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

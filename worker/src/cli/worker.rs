@@ -63,6 +63,9 @@ pub struct WorkerArgs {
     /// that were hit, and goes on with all others.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "refuse")]
     pub on_damage: OnDamage,
+    /// Take the store as it is, although --epoch-file knows a newer one or another one, and write that file anew.
+    #[arg(long)]
+    pub accept_rollback: bool,
     /// How long closed runs are kept: TIME (30d, 12h, 2w) or `forever`; NAMESPACE=TIME for one namespace. May be given
     /// several times [default: forever].
     #[arg(long, value_name = "[NAMESPACE=]TIME", value_delimiter = ',')]
@@ -105,6 +108,9 @@ pub(super) async fn run(
     // Signals are caught from the very beginning: one that comes while the store opens must drain, too.
     let mut signals = Signals::catch()?;
     let data = &global.data;
+    if args.accept_rollback && global.epoch_file.is_none() {
+        return Err(CliError::usage("--accept-rollback needs --epoch-file: without it nothing is refused"));
+    }
     super::locate::make_data_directory(data)?;
     let queues = args.queue.iter().map(TaskQueue::new).collect::<Result<_, _>>()?;
     let guards = Guards { memory: args.memory, store: policy(&args)?, ..loaded.config.guards() };
@@ -174,6 +180,7 @@ pub(super) async fn serve_beside(global: &Global, engine: &dyn Engine) -> Option
         memory: None,
         drain_timeout: Duration::ZERO,
         on_damage: OnDamage::Refuse,
+        accept_rollback: false,
         retention: Vec::new(),
         trust_clock: false,
     };

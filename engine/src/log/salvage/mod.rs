@@ -23,10 +23,14 @@ mod write;
 use std::path::{Path, PathBuf};
 
 use super::anchor::AnchorFile;
+use super::epoch::{EpochFile, Origin, Standing};
 use super::error::StorageError;
 use super::files::DataDir;
 use super::{look, swap};
 use crate::vocabulary::{GroupSeq, RunId};
+
+/// How many damaged copies an isolation leaves beside each other.
+pub const COPIES_MAX: usize = 3;
 
 /// What was saved, and what was not.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -54,7 +58,7 @@ pub fn salvage(source: &Path, target: &Path, instance: Option<[u8; 16]>) -> Resu
     }
     let from = DataDir::new(source);
     let _lock = from.hold_settled()?;
-    save(&from, target, instance)
+    save(&from, target, instance, &analyse(&from)?)
 }
 
 /// What a salvage would save and hold, without one.
@@ -67,14 +71,28 @@ pub fn assess(source: &Path) -> Result<SalvageReport, StorageError> {
 
 /// A salvage in place: what is whole takes the place of what is damaged, which goes to a directory beside it, as it is.
 /// Nothing of the damaged files is touched before the whole copy stands. Answers where they are.
-pub fn isolate(dir: &Path) -> Result<(SalvageReport, PathBuf), StorageError> {
+///
+/// Where an epoch is kept, a directory that is older than it is refused. Of damage that comes again and again a few copies
+/// are kept, and no more: each takes the room of a whole store, and what damages the directory goes on.
+pub fn isolate(dir: &Path, epoch: Option<&EpochFile>) -> Result<(SalvageReport, PathBuf), StorageError> {
     let from = DataDir::new(dir);
     let _lock = from.lock()?;
     if swap::is_under_way(&from) {
         swap::finish(&from)?;
     }
+    let copies = swap::aside(&from, "damaged").len();
+    if copies >= COPIES_MAX {
+        return Err(StorageError::IsolatedTooOften { dir: dir.to_owned(), copies });
+    }
     swap::clear(&from)?;
-    let report = save(&from, &swap::incoming(&from), None).inspect_err(|_| {
+    let found = analyse(&from)?;
+    if let Some(epoch) = epoch {
+        epoch.check_outside(dir)?;
+        let group = |seq: GroupSeq| Ok(found.chosen.groups.get(&seq.0).cloned());
+        let Origin { instance, last } = found.origin;
+        epoch.check(&Standing { root: dir, instance, origin: from.origin(), last, group: &group })?;
+    }
+    let report = save(&from, &swap::incoming(&from), None, &found).inspect_err(|_| {
         // Half a copy is of no use, and takes room.
         let _ = swap::clear(&from);
     })?;
@@ -85,6 +103,7 @@ struct Analysed {
     chosen: chain::Chosen,
     saved: runs::Saved,
     damage: Vec<String>,
+    origin: Origin,
 }
 
 fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
@@ -128,7 +147,8 @@ fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
         damage.push(why.to_string());
         Vec::new()
     }));
-    Ok(Analysed { chosen, saved, damage })
+    let last = chosen.last.max(anchor.map_or(GroupSeq(0), |anchor| anchor.last));
+    Ok(Analysed { chosen, saved, damage, origin: Origin { instance: owner, last } })
 }
 
 /// Why nobody opens the directory.
@@ -137,11 +157,15 @@ fn why_refused(dir: &DataDir) -> Option<StorageError> {
     format.and_then(|format| look::look(dir, format)).err()
 }
 
-fn save(from: &DataDir, target: &Path, instance: Option<[u8; 16]>) -> Result<SalvageReport, StorageError> {
+fn save(
+    from: &DataDir,
+    target: &Path,
+    instance: Option<[u8; 16]>,
+    found: &Analysed,
+) -> Result<SalvageReport, StorageError> {
     let instance = instance.unwrap_or_else(|| *uuid::Uuid::now_v7().as_bytes());
-    let found = analyse(from)?;
     let mut report = found.tell(instance);
-    write::write(from, target, &found, &mut report)?;
+    write::write(from, target, found, &mut report)?;
     Ok(report)
 }
 

@@ -43,6 +43,7 @@ pub(super) fn write(
     drop(medium);
     let target = DataDir::new(target);
     target.write_held(&report.held)?;
+    target.write_origin(Some(found.origin))?;
     match target.identify()? {
         Some(format) => look(&target, format).map(drop),
         None => Err(StorageError::NotADatabase { dir: target.root, detail: "it was not made".into() }),

@@ -10,7 +10,7 @@ use crate::vocabulary::*;
 const BLOCK: usize = 4_096;
 
 fn options(wal_bytes: u64) -> SledOptions {
-    SledOptions { instance: Some([1; 16]), cache_bytes: 4 * 1024 * 1024, wal_bytes }
+    SledOptions { instance: Some([1; 16]), cache_bytes: 4 * 1024 * 1024, wal_bytes, ..SledOptions::default() }
 }
 
 fn open(dir: &Path) -> Result<Journal, StorageError> {

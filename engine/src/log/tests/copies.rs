@@ -52,7 +52,7 @@ fn a_damaged_directory_is_isolated_in_place() {
         }
         refused += 1;
         let damaged = bytes(&dir);
-        let (report, aside) = match isolate(&dir) {
+        let (report, aside) = match isolate(&dir, None) {
             Ok(done) => done,
             Err(why) => {
                 wrong.push(format!("seed {seed}, {what}: {why}"));
@@ -74,6 +74,27 @@ fn a_damaged_directory_is_isolated_in_place() {
     assert!(refused == 8 && whole > less * 10, "{refused} refused, {whole} whole, {less} not");
 }
 
+/// Damage that comes again and again leaves a few copies, and then a refusal that says what to do: not a full disk.
+#[test]
+fn an_isolation_is_not_repeated_without_end() {
+    let scene = scene();
+    let dir = &scene.closed;
+    for n in 1..=COPIES_MAX {
+        std::fs::write(dir.join("log/conf"), "damaged").unwrap();
+        assert_eq!(isolate(dir, None).unwrap().1, dir.join(format!("damaged-{n}")));
+    }
+    std::fs::write(dir.join("log/conf"), "damaged").unwrap();
+    let before = bytes(dir);
+    let why = isolate(dir, None).unwrap_err();
+    assert_eq!(why, StorageError::IsolatedTooOften { dir: dir.clone(), copies: COPIES_MAX });
+    assert!(why.to_string().contains("move the damaged-N directories away"), "{why}");
+    assert_eq!(changed(&before, dir), Vec::<std::path::PathBuf>::new());
+    // What is done as it says goes on.
+    std::fs::rename(dir.join("damaged-1"), scene.home.path().join("kept")).unwrap();
+    assert_eq!(isolate(dir, None).unwrap().1, dir.join("damaged-1"));
+    assert_eq!(compare(&scene, dir).unwrap().1, 0);
+}
+
 /// A copy that cannot be finished changes nothing but the room that it leaves again.
 #[test]
 fn an_isolation_that_fails_leaves_everything() {
@@ -81,7 +102,7 @@ fn an_isolation_that_fails_leaves_everything() {
     std::fs::remove_file(scene.closed.join("anchor")).unwrap();
     std::fs::remove_file(scene.closed.join("bosun.format")).unwrap();
     let before = bytes(&scene.closed);
-    isolate(&scene.closed).unwrap_err();
+    isolate(&scene.closed, None).unwrap_err();
     assert_eq!(changed(&before, &scene.closed), Vec::<std::path::PathBuf>::new());
 }
 

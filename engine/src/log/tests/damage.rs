@@ -47,7 +47,12 @@ fn files(root: &Path) -> Vec<PathBuf> {
 }
 
 fn open(dir: &Path, instance: u8) -> Result<Journal, StorageError> {
-    let options = SledOptions { instance: Some([instance; 16]), cache_bytes: 4 * 1024 * 1024, wal_bytes: 64 * 1024 };
+    let options = SledOptions {
+        instance: Some([instance; 16]),
+        cache_bytes: 4 * 1024 * 1024,
+        wal_bytes: 64 * 1024,
+        ..SledOptions::default()
+    };
     Journal::open(Arc::new(DiskLog::open(dir, options)?), small())
 }
 

@@ -8,6 +8,7 @@ mod crash;
 mod damage;
 mod directory;
 mod encryption;
+mod epoch;
 mod golden;
 mod journal;
 mod opening;

@@ -22,7 +22,12 @@ pub(super) fn changed(before: &Files, dir: &Path) -> Vec<PathBuf> {
 }
 
 pub(super) fn open(dir: &Path) -> Result<Journal, StorageError> {
-    let options = SledOptions { instance: Some([1; 16]), cache_bytes: 4 * 1024 * 1024, wal_bytes: 64 * 1024 };
+    let options = SledOptions {
+        instance: Some([1; 16]),
+        cache_bytes: 4 * 1024 * 1024,
+        wal_bytes: 64 * 1024,
+        ..SledOptions::default()
+    };
     Journal::open(Arc::new(DiskLog::open(dir, options)?), small())
 }
 

@@ -67,6 +67,12 @@ macro_rules! behind {
         fn file_of_blob(&$this, hash: &BlobHash) -> PathBuf {
             $back.file_of_blob(hash)
         }
+        fn origin(&$this) -> Option<Origin> {
+            $back.origin()
+        }
+        fn note_epoch(&$this, tail: Anchor) -> Result<(), StorageError> {
+            $back.note_epoch(tail)
+        }
         fn format(&$this) -> u32 {
             $back.format()
         }

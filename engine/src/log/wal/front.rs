@@ -20,7 +20,7 @@ use super::behind::behind;
 use super::segments::{Segments, path_of};
 use crate::log::blob::BlobHash;
 use crate::log::sled::{SledLog, SledOptions};
-use crate::log::{Anchor, Log, ScanFrom, Shelf, ShelfChange, StorageError};
+use crate::log::{Anchor, Log, Origin, ScanFrom, Shelf, ShelfChange, StorageError};
 use crate::vocabulary::{GroupSeq, RunId};
 
 /// What the log behind must be able to do.

@@ -180,7 +180,8 @@ fn a_crash_at_any_time_leaves_every_acknowledged_group() {
 #[test]
 fn groups_are_read_whole_while_they_are_fed() {
     let home = tempfile::tempdir().unwrap();
-    let options = SledOptions { instance: Some([1; 16]), cache_bytes: 4 << 20, wal_bytes: 64 * 1024 };
+    let options =
+        SledOptions { instance: Some([1; 16]), cache_bytes: 4 << 20, wal_bytes: 64 * 1024, ..SledOptions::default() };
     let log = Arc::new(DiskLog::open_opaque(home.path(), options).unwrap());
     let done = Arc::new(AtomicU64::new(0));
     let reader = std::thread::spawn({
