@@ -14,7 +14,7 @@
 pub enum Bug {
     /// A group counts as durable when it is written; the sync comes with some later one. `log/journal.rs`
     AckBeforeFsync = 1,
-    /// The sync goes to a file that is not the database. `log/sled.rs`
+    /// The sync goes to a file that is not the database. `log/sled/back.rs`
     FsyncWrongFile,
     /// The names of new files are never made durable. `log/files.rs`
     SkipDirFsync,

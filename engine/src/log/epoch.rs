@@ -21,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 use super::anchor::Anchor;
 use super::chain::ChainHash;
 use super::error::StorageError;
-use super::files::sync_dir;
+use super::files::{DataDir, sync_dir};
 use super::group::Group;
 use super::sled_format::source::read_whole;
 use super::{Log, private};
@@ -100,8 +100,13 @@ impl EpochFile {
         self.unless_accepted(compared)
     }
 
-    /// The same where there is no store yet.
-    pub(crate) fn check_no_store(&self, root: &Path) -> Result<(), StorageError> {
+    /// Before a directory is taken, and a store made where there is none.
+    pub(crate) fn check_before(&self, dir: &DataDir) -> Result<(), StorageError> {
+        self.check_outside(&dir.root)?;
+        if dir.is_begun()? { Ok(()) } else { self.check_no_store(&dir.root) }
+    }
+
+    fn check_no_store(&self, root: &Path) -> Result<(), StorageError> {
         let compared = self.read().and_then(|epoch| match epoch {
             Some(epoch) => {
                 let Epoch { instance, tail } = epoch;

@@ -38,8 +38,8 @@ pub enum StorageError {
     NotSound { dir: PathBuf, why: String },
     /// The store is an older copy of itself. Nothing was changed.
     #[error(
-        "the store {} was put back: {detail}, as {} says (group {noted} there, group {last} here); nothing was changed. Bring \
-         the newer copy back, or let `bosun worker run --accept-rollback` take the store as it is and write that file anew",
+        "the store {} was put back: {detail}, as {} says; nothing was changed. Bring the newer copy back, or let `bosun worker \
+         run --accept-rollback` take the store as it is and write that file anew",
         root.display(), epoch.display()
     )]
     RolledBack { root: PathBuf, epoch: PathBuf, noted: GroupSeq, last: GroupSeq, detail: String },

@@ -15,7 +15,10 @@
 //! knows that their entries are gone for good (`sled.rs`). A file that ends in a torn frame gets a successor, so that all frames of a whole file can be found from
 //! its start. What a value holds is checked by its reader.
 //!
-//! Long: one format; who writes, reads and saves from it must agree on every byte.
+//! Here files are written and read; `frames` finds what is in one, `place` says where a value is.
+
+mod frames;
+mod place;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -28,62 +31,16 @@ use super::error::StorageError;
 use super::files::sync_dir;
 use super::packing::{Packer, Unpacker};
 use super::private;
-use super::refs::{put_varint, take_varint};
 use super::room::Room;
-use super::sled_format::source::{Source, reading};
+use super::sled_format::source::reading;
 use crate::seeded::{self, Bug};
+
+pub(crate) use place::{Frame, Place};
 
 const MAGIC: [u8; 16] = *b"bosun values 1\n\0";
 const HEADER: u64 = 32;
 /// The head of a frame without its key.
 const HEAD: usize = 17;
-
-/// Where a value is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) file: u64,
-    offset: u64,
-    length: u32,
-}
-
-impl Place {
-    #[cfg(test)]
-    pub(crate) fn at(file: u64, offset: u64, length: u32) -> Place {
-        Place { file, offset, length }
-    }
-    /// About what it takes.
-    pub(crate) fn bytes(self) -> u64 {
-        HEAD as u64 + u64::from(self.length)
-    }
-    pub(crate) fn to_bytes(self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(12);
-        for number in [self.file, self.offset, u64::from(self.length)] {
-            put_varint(&mut bytes, number);
-        }
-        bytes
-    }
-    pub(crate) fn from_bytes(mut bytes: &[u8]) -> Option<Place> {
-        let file = take_varint(&mut bytes)?;
-        let offset = take_varint(&mut bytes)?;
-        let length = u32::try_from(take_varint(&mut bytes)?).ok()?;
-        bytes.is_empty().then_some(Place { file, offset, length })
-    }
-}
-
-/// A frame as its head tells it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Frame {
-    pub(crate) key: Vec<u8>,
-    pub(crate) place: Place,
-    /// Where the next one begins.
-    end: u64,
-}
-
-impl Frame {
-    pub(crate) fn length(&self) -> u64 {
-        self.end - self.place.offset
-    }
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -355,64 +312,6 @@ impl ValueFiles {
 
     fn length(&self, name: u64, file: &File) -> Result<u64, StorageError> {
         file.metadata().map(|found| found.len()).map_err(|why| StorageError::io("read", &self.path(name), &why))
-    }
-
-    /// The frames of a file in order, and whether they are all: whether they reach to its end.
-    pub(crate) fn frames(&self, name: u64) -> Result<(Vec<Frame>, bool), StorageError> {
-        match self.existing(name) {
-            Err(StorageError::Io { kind: ErrorKind::NotFound, .. }) => Ok((Vec::new(), true)),
-            Err(why) => Err(why),
-            Ok(file) => self.frames_of(name, &file),
-        }
-    }
-
-    fn frames_of(&self, name: u64, file: &File) -> Result<(Vec<Frame>, bool), StorageError> {
-        let length = self.length(name, file)?;
-        let (mut frames, mut at) = (Vec::new(), HEADER);
-        while at < length {
-            let mut head = vec![0; (length - at).min((HEAD + 255) as u64) as usize];
-            file.read_exact_at(&mut head, at).map_err(|why| StorageError::io("read", &self.path(name), &why))?;
-            let key_end = HEAD + head.get(16).map_or(0, |length| usize::from(*length));
-            let Some(rest) = head.get(4..key_end).filter(|rest| crc32fast::hash(rest) == number(&head, 0)) else {
-                break;
-            };
-            let place = Place { file: name, offset: at, length: number(&head, 8) };
-            let end = at + key_end as u64 + u64::from(place.length);
-            if end > length {
-                break;
-            }
-            frames.push(Frame { key: rest[HEAD - 4..].to_vec(), place, end });
-            at = end;
-        }
-        Ok((frames, at == length))
-    }
-
-    /// Every value of a file that is whole, with its key, also behind damage.
-    pub(crate) fn salvage(&self, name: u64, damage: &mut Vec<String>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
-        let source = Source::open(&self.path(name))?;
-        let (mut bytes, mut found, mut at) = (Vec::new(), Vec::new(), HEADER as usize);
-        let failed = source.read_around(&mut bytes, 0, usize::try_from(source.length()).unwrap_or(usize::MAX));
-        damage.extend(failed.iter().map(ToString::to_string));
-        while at + HEAD <= bytes.len() {
-            let body_at = at + HEAD + usize::from(bytes[at + 16]);
-            let Some(rest) = bytes.get(at + 4..body_at).filter(|rest| crc32fast::hash(rest) == number(&bytes, at))
-            else {
-                at += 1;
-                continue;
-            };
-            let end = body_at.saturating_add(number(&bytes, at + 8) as usize);
-            let body = bytes.get(body_at..end).filter(|body| crc32fast::hash(body) == number(&bytes, at + 4));
-            let value = body.and_then(|body| match number(&bytes, at + 12) {
-                0 => Some(body.to_vec()),
-                unpacked => self.reading().unpacker.unpack(body, unpacked as usize).ok(),
-            });
-            match value {
-                Some(value) => found.push((rest[HEAD - 4..].to_vec(), value)),
-                None => damage.push(format!("{}: at byte {at}: a value is damaged", source.path().display())),
-            }
-            at = if body.is_some() { end } else { body_at };
-        }
-        Ok(found)
     }
 
     /// Removes a finished file.

@@ -1,0 +1,70 @@
+//! Calls into sled, which may panic where it meets damage: what comes of one is a value or a typed error.
+//!
+//! Invariant: no panic of sled leaves this file, and none is printed. What is damage and what a failure of the disk is
+//! decided here and nowhere else.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+use super::Error;
+use crate::log::StorageError;
+use crate::log::files::DataDir;
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a call into sled: its errors and its panics become typed errors. The panic message is not printed.
+pub(super) fn guard<T>(
+    dir: &DataDir,
+    op: &'static str,
+    call: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, StorageError> {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let loud = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !GUARDED.with(Cell::get) {
+                loud(panic);
+            }
+        }));
+    });
+    let outer = GUARDED.with(|guarded| guarded.replace(true));
+    let result = catch_unwind(AssertUnwindSafe(call));
+    GUARDED.with(|guarded| guarded.set(outer));
+    match result {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(why)) => Err(translate(dir, op, why)),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panic");
+            let detail = format!("{op} made the database panic: {text}");
+            Err(StorageError::corrupt("database", dir.sled(), detail))
+        }
+    }
+}
+
+fn translate(dir: &DataDir, op: &'static str, why: Error) -> StorageError {
+    let path = dir.sled();
+    match why {
+        Error::Io(io) if io.kind() == std::io::ErrorKind::WouldBlock => StorageError::Locked { dir: dir.root.clone() },
+        // sled wraps the failure to lock in an error of its own kind.
+        Error::Io(io) if io.to_string().contains("could not acquire lock") => {
+            StorageError::Locked { dir: dir.root.clone() }
+        }
+        Error::Io(io) => match io.kind() {
+            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData | std::io::ErrorKind::Other => {
+                match io.raw_os_error() {
+                    Some(_) => StorageError::io(op, &path, &io),
+                    None => StorageError::corrupt("database", path, format!("{op}: {io}")),
+                }
+            }
+            _ => StorageError::io(op, &path, &io),
+        },
+        Error::Corruption { at, .. } => {
+            StorageError::corrupt("database", path.join("db"), format!("{op}: damaged at {at:?}"))
+        }
+        other => StorageError::corrupt("database", path, format!("{op}: {other}")),
+    }
+}
