@@ -123,6 +123,9 @@ fn an_epoch_that_is_of_no_use_is_refused() {
     let said = said_by(&["worker", "run", "--set", &format!("store.epoch_file={}", inside.display())], &place.data);
     assert!(said.0 == REFUSED && said.1.contains("lies in the data directory"), "{said:?}");
     assert!(!inside.exists());
+    let nowhere = Place::new().epoch.join("below/epoch");
+    let said = said_by(&["worker", "run", "--epoch-file", nowhere.to_str().unwrap()], &place.data);
+    assert!(said.0 == Some(1) && said.1.contains("cannot be written"), "{said:?}");
     place.lives("second", &["--accept-rollback"]);
 }
 

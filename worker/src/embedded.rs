@@ -183,9 +183,10 @@ fn log_for(data: &Path, purpose: &Purpose, epoch: Option<EpochFile>) -> Result<A
 pub(crate) fn open_error(data: &Path, why: StorageError) -> OpenError {
     match why {
         StorageError::Locked { .. } => OpenError::Locked(data.to_owned()),
-        StorageError::Taken { .. } | StorageError::ReadOnly { .. } | StorageError::NetworkFilesystem { .. } => {
-            OpenError::Refused(why.to_string())
-        }
+        StorageError::Taken { .. }
+        | StorageError::ReadOnly { .. }
+        | StorageError::NetworkFilesystem { .. }
+        | StorageError::EpochUnwritable { .. } => OpenError::Refused(why.to_string()),
         StorageError::RolledBack { .. }
         | StorageError::EpochOfOther { .. }
         | StorageError::EpochUnreadable { .. }

@@ -184,15 +184,18 @@ impl EpochFile {
 
     /// Writes it, durably and at once.
     pub(crate) fn write(&self, epoch: &Epoch) -> Result<(), StorageError> {
-        let io = |op| move |why: std::io::Error| StorageError::io(op, &self.path, &why);
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(".new");
         let temporary = self.path.with_file_name(name);
-        let mut file = private::create(&temporary).map_err(io("create"))?;
-        file.write_all(print(epoch).as_bytes()).map_err(io("write"))?;
-        file.sync_all().map_err(io("fsync"))?;
-        std::fs::rename(&temporary, &self.path).map_err(io("rename"))?;
-        sync_dir(self.path.parent().unwrap_or(Path::new("/")))
+        let put = || -> std::io::Result<()> {
+            let mut file = private::create(&temporary)?;
+            file.write_all(print(epoch).as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&temporary, &self.path)
+        };
+        let unwritable = |why: String| StorageError::EpochUnwritable { epoch: self.path.clone(), why };
+        put().map_err(|why| unwritable(why.to_string()))?;
+        sync_dir(self.path.parent().unwrap_or(Path::new("/"))).map_err(|why| unwritable(why.to_string()))
     }
 }
 

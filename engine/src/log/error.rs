@@ -57,6 +57,9 @@ pub enum StorageError {
         epoch.display()
     )]
     EpochUnreadable { epoch: PathBuf, why: String },
+    /// A store that was opened and found whole cannot be noted there.
+    #[error("the epoch file {} cannot be written: {why}; see to its directory, or start without it", epoch.display())]
+    EpochUnwritable { epoch: PathBuf, why: String },
     #[error("the epoch file {} lies in the data directory {}, and would be put back with it; name one elsewhere", epoch.display(), root.display())]
     EpochInside { root: PathBuf, epoch: PathBuf },
     /// What damages the directory goes on. Nothing was changed.

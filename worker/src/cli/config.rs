@@ -396,6 +396,8 @@ fn list(screen: &mut Screen, loaded: &Loaded) {
 
 #[cfg(test)]
 mod tests {
+    use clap::{CommandFactory, FromArgMatches};
+
     use super::*;
 
     fn loaded(file: &str, environment: &[(&str, &str)], args: &[&str]) -> Result<Loaded, String> {
@@ -425,6 +427,24 @@ mod tests {
         assert_eq!(all.config.process.allow, Some(vec!["git".to_owned(), "true".to_owned()]));
         assert_eq!(all.origins["worker.slots"].1, "--set");
         assert_eq!(all.origins["http.allow_hosts"].1, "BOSUN_HTTP_ALLOW_HOSTS");
+    }
+
+    /// The epoch file is named as the other files are: its flag before its variable, and that before the file.
+    #[test]
+    fn the_epoch_file_is_an_option_like_others() {
+        let file = "[store]\nepoch_file = \"/file/epoch\"\n";
+        let named = |environment: &[(&str, &str)], args: &[&str]| {
+            let all = loaded(file, environment, &[]).unwrap();
+            let words = ["bosun", "list"].iter().chain(args);
+            let matches = all.defaults_of(super::super::args::Cli::command()).try_get_matches_from(words).unwrap();
+            let cli = super::super::args::Cli::from_arg_matches(&matches).unwrap();
+            (all.config.store.epoch_file, cli.global.epoch_file)
+        };
+        let path = |text: &str| Some(PathBuf::from(text));
+        assert_eq!(named(&[], &[]), (path("/file/epoch"), path("/file/epoch")));
+        let variable = [("BOSUN_EPOCH_FILE", "/variable/epoch")];
+        assert_eq!(named(&variable, &[]), (path("/variable/epoch"), path("/variable/epoch")));
+        assert_eq!(named(&variable, &["--epoch-file", "/flag/epoch"]).1, path("/flag/epoch"));
     }
 
     #[test]

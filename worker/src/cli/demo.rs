@@ -104,6 +104,8 @@ impl Stage {
     fn command(&self) -> Program {
         let mut program = Program::new(&self.program);
         program.arg("--data").arg(&self.data).stdin(Stdio::null());
+        // The owner's is of another store.
+        program.arg("--epoch-file").arg(self.dir.join("epoch"));
         program
     }
 

@@ -60,7 +60,7 @@ pub struct WorkerArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub drain_timeout: Duration,
     /// What to do when the store is damaged. `isolate` keeps the damaged files as they are in DIR/damaged-N, holds the runs
-    /// that were hit, and goes on with all others.
+    /// that were hit, and goes on with all others; three such copies at most, then it refuses too.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "refuse")]
     pub on_damage: OnDamage,
     /// Take the store as it is, although --epoch-file knows a newer one or another one, and write that file anew.
