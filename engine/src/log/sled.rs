@@ -158,9 +158,7 @@ impl SledLog {
         let handles = open_sled(&dir, &options)?;
         check_instance(&dir, &handles, format)?;
         let format = if format.ready { format } else { finish_creation(&dir, format, &handles.db)? };
-        sync_tree(&dir.sled())?;
-        sync_dir(&dir.root)?;
-        private::tighten(&dir.root, &dir.sled());
+        settle_files(&dir)?;
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|why| StorageError::io("open", &path, &why))?;
         let values = ValueFiles::open(dir.values(), format.instance, FILE_BYTES)?.with_room(room.clone());
@@ -285,6 +283,14 @@ fn open_sled(dir: &DataDir, options: &SledOptions) -> Result<Handles, StorageErr
             }
         }
     }
+}
+
+/// What a process that died left to the page cache, and what others may read.
+fn settle_files(dir: &DataDir) -> Result<(), StorageError> {
+    sync_tree(&dir.sled())?;
+    sync_dir(&dir.root)?;
+    private::tighten(&dir.root, &dir.sled());
+    Ok(())
 }
 
 /// The database must be the one that belongs to `bosun.format`.
