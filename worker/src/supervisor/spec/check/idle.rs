@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::super::preset::{Family, Preset};
 use super::super::sections::{
-    ChatTeam, OnDelegationTimeout, OnExhausted, Parallelism, PlanningMode, ReviewScope, RoundCount, Selection,
-    SynthesisMode,
+    ChatTeam, OnDelegationTimeout, OnExhausted, OnSubtaskError, Parallelism, PlanningMode, ReviewScope, RoundCount,
+    Selection, SynthesisMode,
 };
 use super::super::whole::{Authority, SupervisorSpec};
 use super::Check;
@@ -152,6 +152,13 @@ fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
     }
     if spec.review.scope == ReviewScope::None {
         all(&["review.reject_status"], "nothing is reviewed, so nothing is sent back");
+    }
+    // `skip` and `fail` say themselves that tries may be left (FSS-16, FSS-17).
+    let repaired = matches!(spec.failure.on_subtask_error, OnSubtaskError::FailTask | OnSubtaskError::Repair);
+    if spec.failure.errored_is_terminal && repaired {
+        let why = "`failure.errored_is_terminal` ends a task at its first error: say `on_subtask_error: retry`, or give \
+                   the agent `tries` of its own";
+        all(&["failure.tries"], why);
     }
     if spec.synthesis.mode != SynthesisMode::Synthesizer {
         all(&SYNTHESIS, "nothing is synthesized");

@@ -77,6 +77,7 @@ fn what_another_value_leaves_without_effect_is_refused_with_its_path() {
             "delegation.on_timeout",
         ),
         ("preset: shannon-supervisor\nteam: { policy: nobody }", "team.policy"),
+        ("preset: flow-supervisor-per-task\nfailure: { on_subtask_error: fail_task, tries: 7 }", "failure.tries"),
     ] {
         assert_eq!(refused_at(text), at, "{text}");
     }
@@ -88,6 +89,7 @@ fn what_another_value_leaves_without_effect_is_refused_with_its_path() {
         "preset: flow-plan-and-execute\nplanning: { replan: true }\nloop: { max_iterations: 2 }",
         "preset: flow-supervisor\nbudget: { on_exhausted: stop }",
         "preset: shannon-supervisor\nteam: { policy: a }",
+        "preset: flow-supervisor-per-task\nfailure: { on_subtask_error: retry, tries: 7 }",
     ] {
         read(text);
     }
