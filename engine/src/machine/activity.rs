@@ -18,6 +18,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::decision::{Draft, Effect, FollowUp};
+use super::family::ActivityEvent;
 use super::run::{Due, Run};
 use crate::activity::{ActivityTask, TaskToken};
 use crate::request::{PendingActivity, PendingActivityState};
@@ -57,6 +58,18 @@ enum State {
 }
 
 impl Activity {
+    /// Where it stands, for the table of transitions.
+    #[cfg(test)]
+    pub(super) fn shown(&self) -> String {
+        let state = match self.state {
+            State::Queued { .. } => "queued",
+            State::Running { .. } => "running",
+            State::Awaiting { .. } => "awaiting",
+            State::BackingOff { .. } => "backing off",
+        };
+        let marks = [(self.paused, " paused"), (self.cancel_requested, " canceling")];
+        std::iter::once(state).chain(marks.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark)).collect()
+    }
     fn options(&self) -> &ActivityOptions {
         &self.scheduled.options
     }
@@ -93,71 +106,61 @@ impl Activity {
 }
 
 impl Run {
-    // long: one exhaustive match; a variant more is a line more.
-    pub(super) fn apply_activity(&mut self, at: Timestamp, event: &EventKind) {
-        use EventKind::*;
+    pub(super) fn apply_activity(&mut self, at: Timestamp, seq: Seq, event: ActivityEvent<'_>) {
         match event {
-            ActivityTaskScheduled(scheduled) => {
-                let activity = Activity {
-                    scheduled: (**scheduled).clone(),
-                    scheduled_at: at,
-                    attempt: Attempt(1),
-                    state: State::Queued { since: at },
-                    cancel_requested: false,
-                    paused: false,
-                    last_failure: None,
-                    heartbeat_details: None,
-                };
-                self.due.extend(activity.deadlines());
-                self.activities.insert(scheduled.seq, activity);
-            }
-            ActivityTaskStarted { seq, attempt } => self.change_activity(*seq, |activity| {
-                activity.attempt = *attempt;
+            ActivityEvent::Scheduled(scheduled) => self.activity_scheduled(at, scheduled),
+            ActivityEvent::Started(attempt) => self.change_activity(seq, |activity| {
+                activity.attempt = attempt;
                 activity.state = State::Running { since: at, beat_at: at };
             }),
-            ActivityTaskAttemptFailed { seq, attempt, failure, next_attempt_at } => {
-                self.change_activity(*seq, |activity| {
+            ActivityEvent::AttemptFailed { attempt, failure, next_attempt_at } => {
+                self.change_activity(seq, |activity| {
                     activity.attempt = attempt.next();
                     activity.last_failure = Some(failure.clone());
-                    activity.state = if activity.paused || *next_attempt_at <= at {
-                        State::Queued { since: at }
-                    } else {
-                        State::BackingOff { until: *next_attempt_at }
-                    };
-                });
+                    let is_due = activity.paused || next_attempt_at <= at;
+                    activity.state =
+                        if is_due { State::Queued { since: at } } else { State::BackingOff { until: next_attempt_at } };
+                })
             }
-            ActivityTaskAwaitingCompletion { seq, .. } => self.change_activity(*seq, |activity| {
+            ActivityEvent::AwaitingCompletion => self.change_activity(seq, |activity| {
                 if let State::Running { since, beat_at } = activity.state {
                     activity.state = State::Awaiting { since, beat_at };
                 }
             }),
-            ActivityTaskCancelRequested { seq } => self.change_activity(*seq, |activity| {
-                activity.cancel_requested = true;
-            }),
-            ActivityTaskPaused { seq, .. } => self.change_activity(*seq, |activity| {
+            ActivityEvent::CancelRequested => self.change_activity(seq, |activity| activity.cancel_requested = true),
+            ActivityEvent::Paused => self.change_activity(seq, |activity| {
                 activity.paused = true;
                 if let State::BackingOff { .. } = activity.state {
                     activity.state = State::Queued { since: at };
                 }
             }),
-            ActivityTaskUnpaused { seq, .. } => self.change_activity(*seq, |activity| {
+            ActivityEvent::Unpaused => self.change_activity(seq, |activity| {
                 activity.paused = false;
                 if let State::Queued { .. } = activity.state {
                     activity.state = State::Queued { since: at };
                 }
             }),
-            ActivityTaskCompleted { seq, .. }
-            | ActivityTaskFailed { seq, .. }
-            | ActivityTaskTimedOut { seq, .. }
-            | ActivityTaskCanceled { seq, .. } => {
-                if let Some(activity) = self.activities.remove(seq) {
-                    for due in activity.deadlines() {
-                        self.due.remove(&due);
-                    }
+            ActivityEvent::Ended => {
+                for due in self.activities.remove(&seq).iter().flat_map(Activity::deadlines) {
+                    self.due.remove(&due);
                 }
             }
-            other => unreachable!("{} is not about activities", other.name()),
         }
+    }
+
+    fn activity_scheduled(&mut self, at: Timestamp, scheduled: &ActivityTaskScheduled) {
+        let activity = Activity {
+            scheduled: scheduled.clone(),
+            scheduled_at: at,
+            attempt: Attempt(1),
+            state: State::Queued { since: at },
+            cancel_requested: false,
+            paused: false,
+            last_failure: None,
+            heartbeat_details: None,
+        };
+        self.due.extend(activity.deadlines());
+        self.activities.insert(scheduled.seq, activity);
     }
 
     /// Folds a heartbeat: the attempt is alive, and the next one learns the details.

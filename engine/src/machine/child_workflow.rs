@@ -11,6 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::decision::{Draft, Effect};
+use super::family::ChildEvent;
 use super::run::Run;
 use crate::request::PendingChild;
 use crate::vocabulary::*;
@@ -27,48 +28,47 @@ pub(super) struct Child {
     pub(super) run_id: RunId,
 }
 
+#[cfg(test)]
+impl Child {
+    /// Where it stands, for the table of transitions.
+    pub(super) fn shown(&self) -> String {
+        let begun = if self.started { "started" } else { "initiated" };
+        let asked = [(self.cancel.is_some(), " canceling"), (self.cancel_delivered, " told")];
+        std::iter::once(begun).chain(asked.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark)).collect()
+    }
+}
+
 impl Run {
     /// The run id of a child that has been asked for and has not started.
     pub(super) fn child_to_start(&self, seq: Seq) -> Option<RunId> {
         self.children.get(&seq).filter(|child| !child.started).map(|child| child.run_id)
     }
 
-    pub(super) fn apply_child(&mut self, event: &EventKind) {
+    pub(super) fn apply_child(&mut self, seq: Seq, event: ChildEvent<'_>) {
         match event {
-            EventKind::StartChildWorkflowExecutionInitiated(initiated) => {
+            ChildEvent::Initiated(initiated) => {
                 let child = Child {
-                    initiated: (**initiated).clone(),
+                    initiated: initiated.clone(),
                     started: false,
                     cancel: None,
                     cancel_delivered: false,
-                    run_id: self.seen_as.derive("child", initiated.seq.0),
+                    run_id: self.seen_as.derive("child", seq.0),
                 };
-                self.children.insert(initiated.seq, child);
+                self.children.insert(seq, child);
             }
-            EventKind::ChildWorkflowExecutionStarted { seq, .. } => {
-                if let Some(child) = self.children.get_mut(seq) {
+            ChildEvent::Started => {
+                if let Some(child) = self.children.get_mut(&seq) {
                     child.started = true;
                 }
             }
-            EventKind::ChildWorkflowExecutionCancelRequested { seq, reason } => {
-                if let Some(child) = self.children.get_mut(seq) {
-                    child.cancel = Some(reason.clone());
+            ChildEvent::CancelRequested(reason) => {
+                if let Some(child) = self.children.get_mut(&seq) {
+                    child.cancel = Some(reason.to_owned());
                 }
             }
-            EventKind::ExternalWorkflowExecutionCancelRequested { seq } => {
-                if let Some(child) = self.children.get_mut(seq) {
-                    child.cancel_delivered = true;
-                }
+            ChildEvent::Ended => {
+                self.children.remove(&seq);
             }
-            EventKind::StartChildWorkflowExecutionFailed { seq, .. }
-            | EventKind::ChildWorkflowExecutionCompleted { seq, .. }
-            | EventKind::ChildWorkflowExecutionFailed { seq, .. }
-            | EventKind::ChildWorkflowExecutionCanceled { seq, .. }
-            | EventKind::ChildWorkflowExecutionTimedOut { seq }
-            | EventKind::ChildWorkflowExecutionTerminated { seq, .. } => {
-                self.children.remove(seq);
-            }
-            other => unreachable!("{} is not about children", other.name()),
         }
     }
 

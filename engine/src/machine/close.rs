@@ -7,27 +7,12 @@
 use std::collections::BTreeSet;
 
 use super::decision::{Draft, Effect, NextRun};
-use super::run::{Phase, Run};
+use super::run::Run;
 use super::signal::{RequestIds, request_id};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
 
 impl Run {
-    pub(super) fn apply_close(&mut self, event: &EventKind) {
-        let outcome = match event {
-            EventKind::WorkflowExecutionCompleted { result, .. } => CloseOutcome::Completed(result.clone()),
-            EventKind::WorkflowExecutionFailed { failure, .. } => CloseOutcome::Failed(failure.clone()),
-            EventKind::WorkflowExecutionTimedOut { timeout, .. } => CloseOutcome::TimedOut(*timeout),
-            EventKind::WorkflowExecutionCanceled { details, .. } => CloseOutcome::Canceled(details.clone()),
-            EventKind::WorkflowExecutionTerminated { reason, .. } => {
-                CloseOutcome::Terminated { reason: reason.clone() }
-            }
-            EventKind::WorkflowExecutionContinuedAsNew(next) => CloseOutcome::ContinuedAsNew { new_run: next.new_run },
-            other => unreachable!("{} does not close a run", other.name()),
-        };
-        self.phase = Phase::Closed(outcome);
-    }
-
     /// Pushes the closing event, and asks for everything the end of the run means to others.
     fn close(&mut self, draft: &mut Draft<'_, '_>, event: EventKind) {
         self.stop_attempts(draft);

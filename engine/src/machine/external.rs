@@ -11,6 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::decision::{Draft, Effect};
+use super::family::ExternalEvent;
 use super::run::Run;
 use crate::vocabulary::*;
 
@@ -27,26 +28,20 @@ fn request_id(run: RunId, seq: Seq) -> RequestId {
 }
 
 impl Run {
-    pub(super) fn apply_external(&mut self, event: &EventKind) {
+    pub(super) fn apply_external(&mut self, seq: Seq, event: ExternalEvent<'_>) {
         match event {
-            EventKind::SignalExternalWorkflowExecutionInitiated(signal) => {
-                self.externals.insert(signal.seq, External::Signal(signal.clone()));
+            ExternalEvent::SignalInitiated(signal) => {
+                self.externals.insert(seq, External::Signal(Box::new(signal.clone())));
             }
-            EventKind::RequestCancelExternalWorkflowExecutionInitiated { seq, target, reason } => {
-                let cancel = External::Cancel { target: target.clone(), reason: reason.clone() };
-                self.externals.insert(*seq, cancel);
+            ExternalEvent::CancelInitiated { target, reason } => {
+                let cancel = External::Cancel { target: target.clone(), reason: reason.to_owned() };
+                self.externals.insert(seq, cancel);
             }
-            // The same event says that a child has been asked to cancel; numbers are unique in the run.
-            EventKind::ExternalWorkflowExecutionCancelRequested { seq } if self.children.contains_key(seq) => {
-                self.apply_child(event);
-            }
-            EventKind::ExternalWorkflowExecutionSignaled { seq }
-            | EventKind::SignalExternalWorkflowExecutionFailed { seq, .. }
-            | EventKind::ExternalWorkflowExecutionCancelRequested { seq }
-            | EventKind::RequestCancelExternalWorkflowExecutionFailed { seq, .. } => {
-                self.externals.remove(seq);
-            }
-            other => unreachable!("{} is not about other runs", other.name()),
+            ExternalEvent::CancelDelivered => match self.children.get_mut(&seq) {
+                Some(child) => child.cancel_delivered = true,
+                None => drop(self.externals.remove(&seq)),
+            },
+            ExternalEvent::Ended => drop(self.externals.remove(&seq)),
         }
     }
 

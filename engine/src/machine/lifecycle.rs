@@ -6,35 +6,32 @@
 //! A cancel request is an event that the code hears; what it does with it is the code's affair.
 
 use super::decision::{Draft, FollowUp};
+use super::family::LifecycleEvent;
 use super::run::{Due, Phase, Run};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
 
 impl Run {
-    pub(super) fn apply_lifecycle(&mut self, at: Timestamp, event: &EventKind) {
+    pub(super) fn apply_lifecycle(&mut self, at: Timestamp, event: LifecycleEvent<'_>) {
         match event {
-            EventKind::WorkflowExecutionStarted(started) => self.apply_started(at, started),
-            EventKind::FirstWorkflowTaskScheduled => {
+            LifecycleEvent::Started(started) => self.apply_started(at, started),
+            LifecycleEvent::BackoffOver => {
                 self.phase = Phase::Open;
                 self.due.retain(|(_, due)| *due != Due::Start);
             }
-            EventKind::WorkflowExecutionPaused { .. } => self.paused = true,
-            EventKind::WorkflowExecutionUnpaused { .. } => {
+            LifecycleEvent::Paused => self.paused = true,
+            LifecycleEvent::Unpaused => {
                 self.paused = false;
                 self.restart_waiting(at);
             }
-            EventKind::WorkflowExecutionCancelRequested { reason, request_id, .. } => {
-                self.cancel_requested = Some(reason.clone());
+            LifecycleEvent::CancelRequested { reason, request_id } => {
+                self.cancel_requested = Some(reason.to_owned());
                 if let Some(id) = request_id {
                     self.request_ids.insert(id);
                 }
             }
-            EventKind::WorkflowExecutionForked { run_id, .. } => self.begin_again(at, *run_id),
-            // Folded into the info already.
-            EventKind::UpsertWorkflowSearchAttributes { .. } | EventKind::WorkflowPropertiesModified { .. } => {}
-            // Replay reads markers from the events; the run itself needs nothing of them.
-            EventKind::MarkerRecorded(_) => {}
-            other => unreachable!("{} is not about the life of the run", other.name()),
+            LifecycleEvent::Forked(run_id) => self.begin_again(at, run_id),
+            LifecycleEvent::Noted => {}
         }
     }
 

@@ -16,6 +16,7 @@ mod close;
 mod decision;
 mod execution;
 mod external;
+mod family;
 mod fork;
 mod held;
 mod lifecycle;
@@ -25,6 +26,8 @@ mod replay;
 mod routes;
 mod run;
 mod signal;
+#[cfg(test)]
+mod tables;
 mod timer;
 mod update;
 

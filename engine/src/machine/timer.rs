@@ -11,6 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::decision::Draft;
+use super::family::TimerEvent;
 use super::run::{Due, Run};
 use crate::request::PendingTimer;
 use crate::vocabulary::*;
@@ -22,18 +23,17 @@ pub(super) struct Timer {
 }
 
 impl Run {
-    pub(super) fn apply_timer(&mut self, event: &EventKind) {
+    pub(super) fn apply_timer(&mut self, seq: Seq, event: TimerEvent<'_>) {
         match event {
-            EventKind::TimerStarted { seq, fire_at, summary } => {
-                self.timers.insert(*seq, Timer { fire_at: *fire_at, summary: summary.clone() });
-                self.due.insert((*fire_at, Due::Timer(*seq)));
+            TimerEvent::Started { fire_at, summary } => {
+                self.timers.insert(seq, Timer { fire_at, summary: summary.map(str::to_owned) });
+                self.due.insert((fire_at, Due::Timer(seq)));
             }
-            EventKind::TimerFired { seq } | EventKind::TimerCanceled { seq } => {
-                if let Some(timer) = self.timers.remove(seq) {
-                    self.due.remove(&(timer.fire_at, Due::Timer(*seq)));
+            TimerEvent::Ended => {
+                if let Some(timer) = self.timers.remove(&seq) {
+                    self.due.remove(&(timer.fire_at, Due::Timer(seq)));
                 }
             }
-            other => unreachable!("{} is not about timers", other.name()),
         }
     }
 

@@ -11,6 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::decision::{Draft, Effect};
+use super::family::UpdateEvent;
 use super::run::Run;
 use crate::request::UpdateOutcome;
 use crate::vocabulary::*;
@@ -23,16 +24,12 @@ pub(super) enum Update {
 }
 
 impl Run {
-    pub(super) fn apply_update(&mut self, event: &EventKind) {
-        match event {
-            EventKind::WorkflowExecutionUpdateAccepted { update_id, .. } => {
-                self.updates.insert(update_id.clone(), Update::Accepted);
-            }
-            EventKind::WorkflowExecutionUpdateCompleted { update_id, result } => {
-                self.updates.insert(update_id.clone(), Update::Completed(result.clone()));
-            }
-            other => unreachable!("{} is not about updates", other.name()),
-        }
+    pub(super) fn apply_update(&mut self, event: UpdateEvent<'_>) {
+        let (id, update) = match event {
+            UpdateEvent::Accepted(id) => (id, Update::Accepted),
+            UpdateEvent::Completed(id, result) => (id, Update::Completed(result.clone())),
+        };
+        self.updates.insert(id.clone(), update);
     }
 
     pub(super) fn complete_update(
