@@ -18,6 +18,7 @@ mod poison;
 mod power_cut;
 mod replay_cli;
 mod rig;
+mod roots;
 mod rows;
 #[path = "../../engine/tests/worker/scene.rs"]
 #[expect(dead_code, unused_imports, reason = "other tests of the engine use the rest")]

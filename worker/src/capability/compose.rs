@@ -12,6 +12,7 @@ use bosun_engine::{ActivityContext, ActivityError, Failure};
 use serde::{Deserialize, Serialize};
 
 use super::durable::write_whole;
+use super::file::FileConfig;
 
 pub const COMPOSE: &str = "compose";
 /// The failure type of a report that cannot be written.
@@ -49,16 +50,25 @@ pub struct ComposeOutput {
 }
 
 /// The activity function.
-pub async fn run(context: ActivityContext, input: ComposeInput) -> Result<ComposeOutput, ActivityError> {
+pub async fn run(
+    config: FileConfig,
+    context: ActivityContext,
+    input: ComposeInput,
+) -> Result<ComposeOutput, ActivityError> {
     let key = context.idempotency_key();
-    let written = tokio::task::spawn_blocking(move || compose(&input, &key)).await;
+    let written = tokio::task::spawn_blocking(move || compose(&config, &input, &key)).await;
     written.map_err(|why| Failure::application(COMPOSE_FAILED, format!("writing the report panicked: {why}")))?
 }
 
-fn compose(input: &ComposeInput, key: &str) -> Result<ComposeOutput, ActivityError> {
+fn compose(config: &FileConfig, input: &ComposeInput, key: &str) -> Result<ComposeOutput, ActivityError> {
     let report = render(input);
     let path = match &input.out {
         None => None,
+        Some(_) if !config.allows(&input.directory) => {
+            let place = input.directory.display();
+            let why = format!("the worker's owner does not allow reports in {place} (`file.roots`)");
+            return Err(Failure::application(COMPOSE_FAILED, why).non_retryable().into());
+        }
         Some(out) => {
             let failed = |why: io::Error| {
                 Failure::application(
@@ -151,12 +161,28 @@ mod tests {
     #[tokio::test]
     async fn a_report_is_written_whole_and_returned() {
         let dir = tempfile::tempdir().unwrap();
-        let output = run(probe(1).context, input(dir.path(), "target/x/r.md")).await.unwrap();
+        let output = run(FileConfig::default(), probe(1).context, input(dir.path(), "target/x/r.md")).await.unwrap();
         assert_eq!(output.report, "# T\n\nhello\n\n## S\n\nplain\n\n## S\n\n````text\na ``` b\n````\n");
         let path = dir.path().join("target/x/r.md");
         assert_eq!(fs::read_to_string(&path).unwrap(), output.report);
         assert_eq!(output.path.unwrap(), path.canonicalize().unwrap().display().to_string());
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing but the report is left");
+    }
+
+    /// G36: the owner's roots bound reports as they bound files.
+    #[tokio::test]
+    async fn the_owner_bounds_the_directories() {
+        let dir = tempfile::tempdir().unwrap();
+        let allowed = dir.path().join("allowed");
+        fs::create_dir(&allowed).unwrap();
+        std::os::unix::fs::symlink(dir.path(), allowed.join("way")).unwrap();
+        let config = FileConfig { roots: Some(vec![allowed.clone()]) };
+        assert!(run(config.clone(), probe(1).context, input(&allowed, "r.md")).await.is_ok());
+        for outside in [dir.path(), &allowed.join("way"), Path::new("/nowhere"), Path::new(".")] {
+            let failure = failure(run(config.clone(), probe(1).context, input(outside, "r.md")).await);
+            assert!(failure.message.contains("does not allow"), "{failure:?}");
+        }
+        assert!(!dir.path().join("r.md").exists());
     }
 
     #[tokio::test]
@@ -166,7 +192,7 @@ mod tests {
         fs::create_dir(&jail).unwrap();
         std::os::unix::fs::symlink(dir.path(), jail.join("link")).unwrap();
         for out in ["../r.md", "/tmp/r.md", "link/r.md", "link/new/r.md", "a/../../r.md", ".."] {
-            let failure = failure(run(probe(1).context, input(&jail, out)).await);
+            let failure = failure(run(FileConfig::default(), probe(1).context, input(&jail, out)).await);
             assert_eq!(failure.type_name(), COMPOSE_FAILED, "{out}");
         }
         let mut left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -98,6 +98,13 @@ pub(crate) fn note_secret(secret: &str) {
     secrets.get_or_insert_default().add(secret.trim(), SECRET_LEN_MIN);
 }
 
+/// A command was given this variable: what it keeps of it somewhere, another tool finds there.
+pub(super) fn note_passed(name: &str, value: &str) {
+    if !is_harmless(name) && !is_place(value) {
+        note_secret(value);
+    }
+}
+
 /// Cuts out what is known to be secret now.
 pub(super) fn scrubber() -> Scrubber {
     SECRETS.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()

@@ -90,8 +90,19 @@ pub struct FileEntry {
 #[derive(Debug, Clone, Default)]
 pub struct FileConfig {
     /// The directories that a root may be, or be in, links resolved. `None`: any. A program of its own sets it in the
-    /// configuration that it registers the capabilities with.
+    /// configuration that it registers the capabilities with. Whatever reads or writes files for a workflow asks here:
+    /// `file`, `compose`, and the directories and reported files of `process`.
     pub roots: Option<Vec<PathBuf>>,
+}
+
+impl FileConfig {
+    /// Whether the owner lets workflows into this place, with links resolved on both sides: what counts is where it lies.
+    pub(super) fn allows(&self, place: &Path) -> bool {
+        let Some(roots) = &self.roots else { return true };
+        let real = |path: &Path| std::fs::canonicalize(path).ok();
+        let inside = |place: PathBuf| roots.iter().filter_map(|root| real(root)).any(|root| place.starts_with(root));
+        real(place).is_some_and(inside)
+    }
 }
 
 /// The activity function.
@@ -141,15 +152,8 @@ fn open_root(config: &FileConfig, root: &Path) -> Result<OwnedFd, Failure> {
     if !root.is_absolute() {
         return Err(failure(FILE_REFUSED, format!("the root `{shown}` is not absolute")));
     }
-    if let Some(roots) = &config.roots {
-        // With links resolved on both sides: what counts is where it lies.
-        let real = |path: &Path| std::fs::canonicalize(path).ok();
-        let inside = real(root).is_some_and(|root| {
-            roots.iter().filter_map(|allowed| real(allowed)).any(|allowed| root.starts_with(allowed))
-        });
-        if !inside {
-            return Err(failure(FILE_REFUSED, format!("the worker's owner does not allow the root `{shown}`")));
-        }
+    if !config.allows(root) {
+        return Err(failure(FILE_REFUSED, format!("the worker's owner does not allow the root `{shown}`")));
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(CWD, root, flags, Mode::empty()).map_err(failed(&shown))

@@ -43,13 +43,13 @@ pub struct CapabilityConfig {
 
 /// Registers all capabilities in the box. Fails when the HTTP client cannot load this machine's TLS roots.
 pub fn register(registry: &mut ActivityRegistry, config: &CapabilityConfig) -> Result<(), reqwest::Error> {
-    let process = config.process.clone();
-    let file = config.file.clone();
+    let process = ProcessConfig { files: config.file.clone(), ..config.process.clone() };
+    let (file, reports) = (config.file.clone(), config.file.clone());
     let http = HttpClient::new(config.http.clone())?;
     registry.register(PROCESS, move |context, input| process::run(process.clone(), context, input));
     registry.register(HTTP, move |context, input| http.clone().run(context, input));
     registry.register(FILE, move |context, input| file::run(file.clone(), context, input));
-    registry.register(COMPOSE, compose::run);
+    registry.register(COMPOSE, move |context, input| compose::run(reports.clone(), context, input));
     demo::register(registry, &config.demo);
     scripted::register(registry);
     model::register(registry, &config.model);

@@ -1,10 +1,17 @@
 //! Cutting secrets out of whatever comes back, in the spellings in which servers echo them.
 //!
-//! Invariant: what has been scrubbed holds no key, raw, in base64 (at any offset), hexadecimal, URL, JSON or HTML
-//! spelling, also where a text was cut inside a key. Whoever rewrites a key in another way is not caught. Pure.
+//! Invariant: what has been scrubbed holds no key, raw, in base64 (at any offset, of either alphabet, in lines),
+//! hexadecimal, URL, JSON or HTML spelling, whole or in part, also where a text was cut inside a key. Whoever rewrites a
+//! key in another way is not caught. Pure.
 
-use bosun_engine::hex;
+mod spelling;
+
+use std::sync::Arc;
+
 use serde_json::Value;
+
+pub(in crate::capability) use spelling::SPELLING_FACTOR;
+use spelling::{Form, Found};
 
 /// What stands in the place of a secret.
 pub(super) const REDACTED: &str = "[redacted]";
@@ -15,16 +22,19 @@ const SPELLING_LEN_MIN: usize = 4;
 /// The part of a key at the end of a cut text that is told from chance.
 const PREFIX_LEN_MIN: usize = 6;
 
-/// The spellings of keys. Empty if there is no key.
+/// The spellings of keys. Empty if there is no key. Cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct Scrubber {
-    /// The longest first: a shorter one may be a part of it.
-    spellings: Vec<String>,
+    forms: Arc<Vec<Form>>,
+    /// Those that may begin with a byte, by that byte.
+    firsts: Arc<Vec<Vec<u32>>>,
+    /// Bytes of the longest secret.
+    longest: usize,
 }
 
 impl std::fmt::Debug for Scrubber {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Scrubber({} spellings)", self.spellings.len())
+        write!(f, "Scrubber({} spellings)", self.forms.len())
     }
 }
 
@@ -34,43 +44,80 @@ impl Scrubber {
         if secret.len() < len_min.max(SPELLING_LEN_MIN) {
             return;
         }
-        let bytes = secret.as_bytes();
-        let spellings = &mut self.spellings;
-        spellings.extend([secret.to_owned(), hex(bytes), hex(bytes).to_ascii_uppercase()]);
-        for offset in 0..3 {
-            let core = base64_core(bytes, offset);
-            spellings.push(core.replace('+', "-").replace('/', "_"));
-            spellings.push(core);
+        let (forms, firsts) = (Arc::make_mut(&mut self.forms), Arc::make_mut(&mut self.firsts));
+        firsts.resize(256, Vec::new());
+        for form in Form::all_of(secret.as_bytes()) {
+            if forms.contains(&form) {
+                continue;
+            }
+            let number = u32::try_from(forms.len()).unwrap_or(u32::MAX);
+            for first in form.firsts() {
+                let at = &mut firsts[usize::from(first)];
+                if at.last() != Some(&number) {
+                    at.push(number);
+                }
+            }
+            forms.push(form);
         }
-        spellings.push(percent(bytes, false));
-        spellings.push(percent(bytes, true));
-        spellings.push(each(bytes, |byte| format!("%{byte:02X}")));
-        spellings.push(each(bytes, |byte| format!("%{byte:02x}")));
-        spellings.push(each(bytes, |byte| format!("\\u{byte:04x}")));
-        spellings.push(html(secret));
-        let json = Value::from(secret).to_string();
-        spellings.push(json[1..json.len() - 1].to_owned());
-        spellings.push(json[1..json.len() - 1].replace('/', "\\/"));
-        spellings.retain(|spelling| spelling.len() >= SPELLING_LEN_MIN);
-        spellings.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
-        spellings.dedup();
+        self.longest = self.longest.max(secret.len());
     }
 
     /// Whether there is nothing to cut out.
     pub(super) fn is_empty(&self) -> bool {
-        self.spellings.is_empty()
+        self.forms.is_empty()
     }
 
     /// Whether there is anything to cut out of these bytes.
     pub(super) fn finds(&self, bytes: &[u8]) -> bool {
-        self.spellings.iter().any(|spelling| find(bytes, spelling.as_bytes()).is_some())
+        self.next(bytes, 0).is_some()
+    }
+
+    /// What stands at the beginning; the longest of all that does.
+    fn at_start_of(&self, text: &[u8]) -> Found {
+        let Some(first) = text.first() else { return Found::Nothing };
+        let mut found = Found::Nothing;
+        for number in self.firsts.get(usize::from(*first)).into_iter().flatten() {
+            let form = &self.forms[usize::try_from(*number).unwrap_or_default()];
+            found = match (found, form.at_start_of(text)) {
+                (Found::Whole(one), Found::Whole(other)) => Found::Whole(one.max(other)),
+                (Found::Whole(length), _) | (_, Found::Whole(length)) => Found::Whole(length),
+                (Found::Nothing, Found::Nothing) => Found::Nothing,
+                (Found::Begun, _) | (_, Found::Begun) => Found::Begun,
+            };
+        }
+        found
+    }
+
+    /// The next secret from here on: where it begins and ends.
+    fn next(&self, text: &[u8], from: usize) -> Option<(usize, usize)> {
+        let is_first = |byte: &u8| self.firsts.get(usize::from(*byte)).is_some_and(|forms| !forms.is_empty());
+        let mut at = from;
+        loop {
+            at += text.get(at..)?.iter().position(is_first)?;
+            if let Found::Whole(length) = self.at_start_of(&text[at..]) {
+                return Some((at, at + length));
+            }
+            at += 1;
+        }
     }
 
     pub(super) fn text(&self, text: &str) -> String {
-        self.spellings.iter().fold(text.to_owned(), |text, spelling| match text.contains(spelling) {
-            true => text.replace(spelling, REDACTED),
-            false => text,
-        })
+        match self.without(text.as_bytes()) {
+            // A secret is a text, and so is what is left around it.
+            Some(bytes) => String::from_utf8(bytes).unwrap_or_else(|_| REDACTED.to_owned()),
+            None => text.to_owned(),
+        }
+    }
+
+    /// The bytes without secrets, if there are any.
+    fn without(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let (mut kept, mut at) = (Vec::new(), 0);
+        while let Some((begin, end)) = self.next(bytes, at) {
+            kept.extend_from_slice(&bytes[at..begin]);
+            kept.extend_from_slice(REDACTED.as_bytes());
+            at = end;
+        }
+        (at > 0).then(|| [kept.as_slice(), &bytes[at..]].concat())
     }
 
     /// For a text that was cut: what may be the beginning of a key at its end, or before its ellipsis, goes too.
@@ -85,7 +132,7 @@ impl Scrubber {
 
     /// For bytes that are no text, and whether they were cut.
     pub(super) fn bytes(&self, bytes: Vec<u8>, cut: bool) -> Vec<u8> {
-        let mut bytes = self.spellings.iter().fold(bytes, |bytes, spelling| without(bytes, spelling.as_bytes()));
+        let mut bytes = self.without(&bytes).unwrap_or(bytes);
         let held = self.held(&bytes);
         if cut && held >= PREFIX_LEN_MIN {
             bytes.truncate(bytes.len() - held);
@@ -96,13 +143,9 @@ impl Scrubber {
 
     /// The length of the longest end that is the beginning of a spelling. It begins where a character does.
     pub(super) fn held(&self, text: &[u8]) -> usize {
-        let longest = |spelling: &String| {
-            let ends = (1..spelling.len().min(text.len() + 1)).rev();
-            ends.filter(|&end| spelling.is_char_boundary(end))
-                .find(|&end| text.ends_with(&spelling.as_bytes()[..end]))
-                .unwrap_or(0)
-        };
-        self.spellings.iter().map(longest).max().unwrap_or(0)
+        let from = text.len().saturating_sub(self.longest * SPELLING_FACTOR);
+        let begun = (from..text.len()).find(|at| self.at_start_of(&text[*at..]) == Found::Begun);
+        begun.map_or(0, |at| text.len() - at)
     }
 
     pub(super) fn value(&self, value: &mut Value) {
@@ -121,64 +164,6 @@ impl Scrubber {
     }
 }
 
-/// Where the part begins. Its first byte is looked for first, which the standard library does quickly.
-fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
-    let first = *part.first()?;
-    let mut from = 0;
-    while let Some(at) = bytes.get(from..)?.iter().position(|byte| *byte == first) {
-        if bytes[from + at..].starts_with(part) {
-            return Some(from + at);
-        }
-        from += at + 1;
-    }
-    None
-}
-
-fn without(bytes: Vec<u8>, part: &[u8]) -> Vec<u8> {
-    let (mut kept, mut rest) = (Vec::new(), bytes.as_slice());
-    while let Some(at) = find(rest, part) {
-        kept.extend_from_slice(&rest[..at]);
-        kept.extend_from_slice(REDACTED.as_bytes());
-        rest = &rest[at + part.len()..];
-    }
-    if rest.len() == bytes.len() {
-        return bytes;
-    }
-    kept.extend_from_slice(rest);
-    kept
-}
-
-/// What base64 makes of the bytes `offset` places after a group of three begins, without the characters that also depend
-/// on the neighbours.
-fn base64_core(bytes: &[u8], offset: usize) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let padded: Vec<u8> = std::iter::repeat_n(0, offset).chain(bytes.iter().copied()).collect();
-    let first = (offset * 8).div_ceil(6);
-    let last = padded.len() * 8 / 6;
-    let bit = |i: usize| padded[i / 8] >> (7 - i % 8) & 1;
-    let digit = |place: usize| (place * 6..place * 6 + 6).fold(0_u8, |digit, i| digit << 1 | bit(i));
-    (first..last).map(|place| char::from(DIGITS[usize::from(digit(place))])).collect()
-}
-
-/// Every byte in another spelling.
-fn each(bytes: &[u8], spell: impl Fn(u8) -> String) -> String {
-    bytes.iter().map(|byte| spell(*byte)).collect()
-}
-
-fn html(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    text.replace('"', "&quot;").replace('\'', "&#39;")
-}
-
-fn percent(bytes: &[u8], lower: bool) -> String {
-    let spell = |byte: &u8| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(*byte).to_string(),
-        byte if lower => format!("%{byte:02x}"),
-        byte => format!("%{byte:02X}"),
-    };
-    bytes.iter().map(spell).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,7 +177,7 @@ mod tests {
     }
 
     fn base64(bytes: &[u8]) -> String {
-        let mut text = base64_core(bytes, 0);
+        let mut text = String::from_utf8(spelling::base64_core(bytes, 0)).unwrap();
         // The core leaves a last, half-filled digit out; it is not needed to find the key.
         if !bytes.len().is_multiple_of(3) {
             text.push('=');
@@ -200,37 +185,48 @@ mod tests {
         text
     }
 
-    #[test]
-    fn base64_is_base64() {
-        assert_eq!(base64_core(b"Man", 0), "TWFu");
-        assert_eq!(base64_core(b"light work", 0), "bGlnaHQgd29ya");
-        // "xMan" and "xyMan" hold these cores.
-        assert!("eE1hbg==".contains(&base64_core(b"Man", 1)));
-        assert!("eHlNYW4=".contains(&base64_core(b"Man", 2)));
+    /// In lines of so many characters, as the command of this name writes it.
+    fn wrapped(text: &str, width: usize) -> String {
+        let lines: Vec<&str> = text.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect();
+        lines.join("\n")
     }
 
     #[test]
     fn every_spelling_is_cut_out() {
         let scrubber = scrubber();
         let json = Value::from(KEY).to_string();
-        let spellings = [
+        let each = |spell: fn(usize, u8) -> String| KEY.bytes().enumerate().map(|(i, byte)| spell(i, byte)).collect();
+        let hex = bosun_engine::hex(KEY.as_bytes());
+        let spellings: Vec<String> = vec![
             KEY.to_owned(),
-            hex(KEY.as_bytes()),
-            hex(KEY.as_bytes()).to_uppercase(),
+            hex.clone(),
+            hex.to_uppercase(),
+            hex.chars().enumerate().map(|(i, c)| if i % 3 == 0 { c.to_ascii_uppercase() } else { c }).collect(),
+            each(|i, byte| format!("{}{byte:02x}", if i % 16 == 15 { "\n " } else { " " })),
+            each(|_, byte| format!("\\x{byte:02X}")),
+            each(|_, byte| format!("0x{byte:02x}, ")),
             base64(KEY.as_bytes()),
             base64(format!("Bearer {KEY}").as_bytes()),
+            base64(format!("x{KEY}yy").as_bytes()),
             base64(format!("u:{KEY}").as_bytes()).replace('+', "-").replace('/', "_"),
-            percent(KEY.as_bytes(), false),
-            percent(KEY.as_bytes(), true),
+            base64(format!("u:{KEY}").as_bytes()).replace('+', "%2B").replace('/', "%2f"),
+            wrapped(&base64(format!("the key of the worker is {KEY}").as_bytes()), 40),
             json.clone(),
             json.replace('/', "\\/"),
-            KEY.bytes().map(|byte| format!("%{byte:02x}")).collect(),
+            each(|_, byte| format!("%{byte:02x}")),
+            each(|_, byte| format!("%{byte:02X}")),
+            // In part, in one case and the other, and one escape among plain letters.
+            each(|i, byte| if i % 2 == 0 { format!("%{byte:02x}") } else { char::from(byte).to_string() }),
+            each(|i, byte| if i % 3 == 0 { format!("%{byte:02X}") } else { format!("%{byte:02x}") }),
+            KEY.replace('/', "%2F"),
+            KEY.replace('/', "%2f").replace('+', "%2B"),
             KEY.replace('"', "&quot;"),
+            KEY.replace('"', "&#34;").replace('=', "&#x3D;"),
         ];
         for spelling in spellings {
             let shown = scrubber.text(&format!("you sent {spelling}!"));
             assert!(
-                shown.contains(REDACTED) && !shown.contains("live") && !shown.contains("xyzXYZ"),
+                shown.contains(REDACTED) && !shown.contains("live") && !shown.contains("xyzXYZ") && shown.len() < 70,
                 "{spelling}: {shown}"
             );
         }

@@ -3,6 +3,7 @@
 //! Invariant: the child waits between fork and exec until its note is durable, and dies with the worker (parent death
 //! signal); a [`Group`] that is dropped kills its group. It reads no output and judges no exit code.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, setrlim
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 
+use super::cgroup;
 use super::guard::{self, Lifeline, Verdict, guarded};
 use super::note::{ProcessNote, boot_id, stat_of};
 use super::{ENV_MARKER, ProcessConfig, ProcessLimits};
@@ -73,11 +75,13 @@ fn spawner() -> &'static mpsc::Sender<SpawnJob> {
 /// Forks, notes the child durably, then lets it execute. The child writes its id into one pipe and waits at the other.
 // long: the child, its note and its guard come to be together; each line is one step of that.
 fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig, feeds: bool) -> io::Result<(Child, Group)> {
-    let ProcessConfig { notes: dir, allow: _, kill_grace: grace, limits } = config;
+    let ProcessConfig { notes: dir, kill_grace: grace, limits, allow: _, files: _ } = config;
     let marker = marker(&owner);
     command.env(ENV_MARKER, &marker);
     let name = command.as_std().get_program().to_string_lossy().into_owned();
-    let (mut command, guard) = guarded(command, limits)?;
+    let cgroup = guard::is_available().then(cgroup::make).flatten();
+    let swept = Swept(cgroup.clone());
+    let (mut command, guard) = guarded(command, limits, cgroup.as_deref())?;
     command.process_group(0).stdin(if feeds { Stdio::piped() } else { Stdio::null() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     // The command is limited by its guard, which must not be.
@@ -101,7 +105,7 @@ fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig, feeds:
         let dir = dir.clone();
         std::thread::spawn(move || -> io::Result<Option<ProcessNote>> {
             let Some(pid) = forked(child_id) else { return Ok(None) };
-            let note = note_of(pid, &owner, marker, name);
+            let note = ProcessNote { cgroup, ..note_of(pid, &owner, marker, name) };
             let limited = limit(note.pid, limits);
             let written = limited.and_then(|()| dir.map_or(Ok(()), |dir| note.write(&dir)));
             release.write_all(&[if written.is_ok() { GO } else { STOP }])?;
@@ -115,7 +119,11 @@ fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig, feeds:
         (Ok(child), Ok(Some(note))) => {
             let group = Group { note, dir, grace, lifeline: Mutex::new(lifeline), ended: false };
             // A guard that could not execute the command ends by itself.
-            executed.map_or(Ok(()), Verdict::read).map(|()| (child, group))
+            let begun = executed.map_or(Ok(()), Verdict::read).map(|()| (child, group));
+            if begun.is_ok() {
+                swept.not_now();
+            }
+            begun
         }
         (Err(_), Err(why)) => Err(io::Error::new(why.kind(), format!("cannot note the process: {why}"))),
         (Err(why), Ok(note)) => {
@@ -125,6 +133,21 @@ fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig, feeds:
             Err(why)
         }
         (Ok(_), _) => Err(io::Error::other("the process started without its note")),
+    }
+}
+
+/// The control group of a command that has not begun: without one it is removed.
+struct Swept(Option<PathBuf>);
+
+impl Swept {
+    fn not_now(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Swept {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|group| _ = cgroup::sweep(group));
     }
 }
 
@@ -150,13 +173,17 @@ fn install(command: &mut std::process::Command, before_exec: impl FnMut() -> io:
     }
 }
 
-/// Lets a command die with the guard that starts it, under these limits.
-pub(super) fn confine(command: &mut std::process::Command, limits: &[Option<u64>]) {
+/// Lets a command die with the guard that starts it, under these limits, and in the control group of this door.
+pub(super) fn confine(command: &mut std::process::Command, limits: &[Option<u64>], door: Option<File>) {
     let guard = std::process::id();
     let all = [Resource::As, Resource::Cpu, Resource::Fsize, Resource::Nofile];
     let limits: Vec<(Resource, Option<u64>)> = all.into_iter().zip(limits.iter().copied()).collect();
     install(command, move || {
         die_with(guard)?;
+        if let Some(door) = &door {
+            // Where it does not open, the guard has the command all the same.
+            let _ = (&mut &*door).write(b"0");
+        }
         for (resource, limit) in limits.iter().filter(|(_, limit)| limit.is_some()) {
             setrlimit(*resource, Rlimit { current: *limit, maximum: *limit })?;
         }
@@ -212,6 +239,7 @@ fn note_of(pid: u32, owner: &Owner, marker: String, command: String) -> ProcessN
         attempt: owner.attempt,
         marker,
         command,
+        cgroup: None,
     }
 }
 
@@ -264,10 +292,28 @@ impl Group {
         }
     }
 
+    /// The guard has done so, unless the command has killed it.
+    fn sweep(&self) {
+        if let Some(group) = &self.note.cgroup
+            && cgroup::sweep(group)
+        {
+            tracing::warn!(
+                command = self.note.command,
+                "a command had ended its guard; what it left behind was killed"
+            );
+        }
+    }
+
+    /// A guard that was killed leaves what still has its marker.
+    pub(super) fn guard_was_killed(&self) {
+        self.note.kill();
+    }
+
     /// The leader has been reaped: kills the rest and forgets the note.
     pub(in crate::capability) fn end(mut self) {
         self.kill_rest();
         self.ended = true;
+        self.sweep();
         if self.lifeline.get_mut().unwrap_or_else(PoisonError::into_inner).is_none() {
             // Those that left the group are found by its marker.
             self.note.kill();
@@ -295,6 +341,7 @@ impl Drop for Group {
                 std::thread::sleep(Duration::from_millis(500));
             }
             note.kill();
+            note.cgroup.iter().for_each(|group| _ = cgroup::sweep(group));
             if let Some(dir) = dir {
                 note.remove(&dir);
             }

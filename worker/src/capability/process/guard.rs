@@ -7,14 +7,15 @@
 //!
 //! Invariant: when the command has ended, when the worker says so, and when the worker is gone however it went (its end of
 //! the lifeline closes), the guard kills everything below it until nothing is left, and only then ends, as the command did.
-//! It is this program again, by a hidden word; a program that does not go through `App::main` has process groups only.
+//! Where the command has a control group of its own ([`super::cgroup`]), so does all that is in it, also what has killed the
+//! guard itself. It is this program again, by a hidden word; a program that does not go through `App::main` has process groups only.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -22,10 +23,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process};
 
-use super::ProcessLimits;
+use super::{ProcessLimits, cgroup};
 
 /// The first argument of a program that is to be a guard.
 const WORD: &str = "__bosun-guard";
+/// In the place of a control group.
+const NO_GROUP: &str = "-";
 /// What the worker writes into the lifeline.
 pub(super) const TERM: u8 = b't';
 pub(super) const KILL: u8 = b'k';
@@ -46,11 +49,21 @@ pub(crate) fn available() {
     }
 }
 
+/// Whether commands have guards.
+pub(super) fn is_available() -> bool {
+    PROGRAM.get().is_some()
+}
+
 /// How process trees are ended, in words, for the log of the worker.
 pub(crate) fn strategy() -> &'static str {
-    match PROGRAM.get() {
-        Some(_) => "a guard per command (PR_SET_CHILD_SUBREAPER and a lifeline), then process group and marker",
-        None => "process group and marker",
+    match (PROGRAM.get(), cgroup::parent()) {
+        (Some(_), Some(_)) => {
+            "a control group (cgroup v2) and a guard per command (PR_SET_CHILD_SUBREAPER and a lifeline), then process group and marker"
+        }
+        (Some(_), None) => {
+            "a guard per command (PR_SET_CHILD_SUBREAPER and a lifeline), then process group and marker; no control group (cgroup v2) may be made here"
+        }
+        (None, _) => "process group and marker",
     }
 }
 
@@ -95,10 +108,11 @@ impl Verdict {
     }
 }
 
-/// The same command under a guard, if there can be one.
+/// The same command under a guard, if there can be one, which puts it into this control group.
 pub(super) fn guarded(
     command: tokio::process::Command,
     limits: ProcessLimits,
+    group: Option<&Path>,
 ) -> io::Result<(tokio::process::Command, Option<(Ends, Lifeline, Verdict)>)> {
     let Some(program) = PROGRAM.get() else { return Ok((command, None)) };
     let (lifeline, pipe) = io::pipe()?;
@@ -111,6 +125,7 @@ pub(super) fn guarded(
     for limit in [address_space, cpu_seconds, file_size, open_files] {
         outer.arg(limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string()));
     }
+    outer.arg(group.unwrap_or(Path::new(NO_GROUP)));
     outer.arg(inner.get_program()).args(inner.get_args()).env_clear();
     outer.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
     if let Some(place) = inner.get_current_dir() {
@@ -142,12 +157,14 @@ fn guard(words: &[OsString]) -> io::Result<ExitCode> {
     let wrong = || io::Error::from(io::ErrorKind::InvalidInput);
     let [lifeline, verdict, limits @ ..] = words else { return Err(wrong()) };
     let (limits, command) = limits.split_at_checked(4).ok_or_else(wrong)?;
+    let (group, command) = command.split_first().ok_or_else(wrong)?;
+    let group = (group != NO_GROUP).then(|| PathBuf::from(group));
     let number = |word: &OsString| word.to_str().and_then(|word| word.parse::<u64>().ok());
     let pipe = |word: &OsString| number(word).and_then(|number| RawFd::try_from(number).ok()).ok_or_else(wrong);
     let (lifeline, mut verdict) = (inherited(pipe(lifeline)?)?, inherited(pipe(verdict)?)?);
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let limits: Vec<Option<u64>> = limits.iter().map(number).collect();
-    let main = match start(command, &limits) {
+    let main = match start(command, &limits, group.as_deref()) {
         Ok(main) => main,
         Err(why) => {
             verdict.write_all(&why.raw_os_error().unwrap_or(EINVAL).to_ne_bytes())?;
@@ -156,9 +173,10 @@ fn guard(words: &[OsString]) -> io::Result<ExitCode> {
     };
     verdict.write_all(&0_i32.to_ne_bytes())?;
     drop(verdict);
-    std::thread::spawn(move || obey(lifeline));
+    let all = group.clone();
+    std::thread::spawn(move || obey(lifeline, all.as_deref()));
     let ended = wait_for(main)?;
-    leave_nothing();
+    leave_nothing(group.as_deref());
     Ok(end_as(ended))
 }
 
@@ -172,17 +190,19 @@ fn inherited(number: RawFd) -> io::Result<File> {
     Ok(file)
 }
 
-fn start(command: &[OsString], limits: &[Option<u64>]) -> io::Result<Pid> {
+fn start(command: &[OsString], limits: &[Option<u64>], group: Option<&Path>) -> io::Result<Pid> {
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     command.args(arguments).process_group(0);
-    super::group::confine(&mut command, limits);
+    // One that cannot be entered is done without.
+    let door = group.and_then(|group| cgroup::door(group).ok());
+    super::group::confine(&mut command, limits, door);
     let child = command.spawn()?;
     Pid::from_raw(child.id().cast_signed()).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Does what the lifeline says; its end means that the worker is gone.
-fn obey(mut lifeline: File) {
+fn obey(mut lifeline: File, group: Option<&Path>) {
     let mut word = [0];
     loop {
         let said = match lifeline.read(&mut word) {
@@ -193,6 +213,7 @@ fn obey(mut lifeline: File) {
         let signal = if said == TERM { Signal::TERM } else { Signal::KILL };
         send_to(&below(), signal);
         if said == KILL {
+            group.iter().for_each(|group| cgroup::kill(group));
             return;
         }
     }
@@ -211,7 +232,7 @@ fn wait_for(main: Pid) -> io::Result<WaitStatus> {
 }
 
 /// Kills what is left below, again and again: it may be starting others meanwhile.
-fn leave_nothing() {
+fn leave_nothing(group: Option<&Path>) {
     let began = Instant::now();
     loop {
         // No child is left, and whatever loses its parent becomes one: so there is nothing below at all.
@@ -222,7 +243,10 @@ fn leave_nothing() {
         }
         let left = below();
         let childless = matches!(rustix::process::wait(WaitOptions::NOHANG), Err(rustix::io::Errno::CHILD));
-        if (left.is_empty() && childless) || began.elapsed() > PATIENCE {
+        let is_empty = left.is_empty() && childless && !group.is_some_and(cgroup::has_any);
+        if is_empty || began.elapsed() > PATIENCE {
+            // What is left of it is swept by the worker.
+            group.iter().for_each(|group| drop(cgroup::remove(group)));
             return;
         }
         let patient = match SAID.load(Ordering::Acquire) {
@@ -232,6 +256,7 @@ fn leave_nothing() {
         };
         if !patient {
             send_to(&left, Signal::KILL);
+            group.iter().for_each(|group| cgroup::kill(group));
         }
         std::thread::sleep(Duration::from_millis(3));
     }

@@ -4,6 +4,7 @@
 //! activity ends, however it ends, no process of its group is left, and a group that outlives a killed worker is found
 //! by its note at the next start ([`reap_orphans`]). It does not retry: the run machine does, by the retry policy.
 
+mod cgroup;
 mod group;
 pub(crate) mod guard;
 mod note;
@@ -15,6 +16,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use super::file::FileConfig;
 
 #[cfg(feature = "mcp")]
 pub(in crate::capability) use group::{Group, Owner, spawn};
@@ -128,6 +131,9 @@ pub struct ProcessConfig {
     /// Between SIGTERM and SIGKILL.
     pub kill_grace: Duration,
     pub limits: ProcessLimits,
+    /// Where commands may begin, and whose files are reported. It bounds what the worker does for a workflow; what a command
+    /// opens by itself is bounded by the user it runs as.
+    pub files: FileConfig,
 }
 
 /// Limits of the kernel for every process of a group (Linux only). Core dumps are always off.
@@ -144,7 +150,13 @@ pub struct ProcessLimits {
 
 impl Default for ProcessConfig {
     fn default() -> Self {
-        ProcessConfig { notes: None, allow: None, kill_grace: Duration::from_secs(2), limits: ProcessLimits::default() }
+        ProcessConfig {
+            notes: None,
+            allow: None,
+            kill_grace: Duration::from_secs(2),
+            limits: ProcessLimits::default(),
+            files: FileConfig::default(),
+        }
     }
 }
 

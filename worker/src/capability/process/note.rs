@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
 
-use super::ENV_MARKER;
+use super::{ENV_MARKER, cgroup};
 
 /// What is known of a running group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +25,9 @@ pub struct ProcessNote {
     pub attempt: u32,
     pub marker: String,
     pub command: String,
+    /// The control group that holds nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<PathBuf>,
 }
 
 /// What became of a note found at start.
@@ -96,6 +99,9 @@ pub fn reap_orphans(dir: &Path) -> io::Result<Vec<Reaped>> {
         }
         if let Ok(note) = serde_json::from_slice::<ProcessNote>(&fs::read(&path)?) {
             let killed = note.kill();
+            if let Some(group) = note.cgroup.as_ref().filter(|_| boot_id() == note.boot_id) {
+                cgroup::sweep(group);
+            }
             reaped.push(Reaped { note, killed });
         }
         fs::remove_file(&path)?;

@@ -34,19 +34,16 @@ pub async fn run(
 ) -> Result<ProcessOutput, ActivityError> {
     let place = check(&config, &input)?;
     let command = command(&input, place.as_deref(), &context);
+    passed(&input).for_each(|(name, value)| environment::note_passed(name, &value));
     let owner = Owner { idempotency_key: context.idempotency_key(), attempt: context.attempt().0 };
     let started = Instant::now();
     let spawned = spawn(command, owner, &config, input.stdin.is_some()).await;
-    let (mut child, mut group) = spawned.map_err(|why| cannot_spawn(&input, place.as_deref(), &why))?;
+    let (mut child, group) = spawned.map_err(|why| cannot_spawn(&input, place.as_deref(), &why))?;
     let mut stdout = Capture::start(child.stdout.take().expect("stdout is piped"), input.output_max);
     let mut stderr = Capture::start(child.stderr.take().expect("stderr is piped"), input.output_max);
     let feeding = feed(&mut child, input.stdin.clone());
     let ending = wait(&context, &mut child, input.timeout_ms, || stdout.bytes_so_far() + stderr.bytes_so_far()).await;
-    if !matches!(ending, Ending::Exited(_)) {
-        group.terminate(&mut child).await;
-    }
-    drain(&group, &mut stdout, &mut stderr).await;
-    group.end();
+    finish(group, &mut child, &ending, &mut stdout, &mut stderr).await;
     feeding.abort();
     let secrets = secrets(&input);
     let clean = |(text, bytes): (String, u64)| {
@@ -64,7 +61,7 @@ pub async fn run(
         stdout_bytes,
         stderr_bytes,
         duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-        files: report_files(&input, place.as_deref()),
+        files: report_files(&config, &input, place.as_deref()),
     };
     match ending {
         Ending::Canceled => Err(ActivityError::Canceled(None)),
@@ -78,13 +75,28 @@ pub async fn run(
     }
 }
 
+/// Ends what is left of the group, and hears what it still says.
+async fn finish(mut group: Group, child: &mut Child, ending: &Ending, stdout: &mut Capture, stderr: &mut Capture) {
+    match ending {
+        Ending::Exited(Ok(status)) if status.signal() == Some(9) => group.guard_was_killed(),
+        Ending::Exited(_) => {}
+        Ending::TimedOut(_) | Ending::Canceled => group.terminate(child).await,
+    }
+    drain(&group, stdout, stderr).await;
+    group.end();
+}
+
 /// What of the worker's the command could have printed: the worker's own secrets, and what it was given.
 fn secrets(input: &ProcessInput) -> Scrubber {
     let mut secrets = environment::scrubber();
-    for name in input.env_allow.iter().filter(|name| !ENV_DEFAULT.contains(&name.as_str())) {
-        environment::var(name).iter().for_each(|value| secrets.add(value, environment::SECRET_LEN_MIN));
-    }
+    passed(input).for_each(|(_, value)| secrets.add(&value, environment::SECRET_LEN_MIN));
     secrets
+}
+
+/// What the command is given of the worker's environment because the input asks for it.
+fn passed(input: &ProcessInput) -> impl Iterator<Item = (&str, String)> {
+    let names = input.env_allow.iter().map(String::as_str).filter(|name| !ENV_DEFAULT.contains(name));
+    names.filter_map(|name| Some((name, environment::var(name)?)))
 }
 
 enum Ending {
@@ -194,6 +206,16 @@ fn check(config: &ProcessConfig, input: &ProcessInput) -> Result<Option<PathBuf>
             name.0
         )));
     }
+    let place = place_of(input)?;
+    if let Some(place) = place.as_deref().filter(|place| !config.files.allows(place)) {
+        let why = format!("the worker's owner does not allow commands in {} (`file.roots`)", place.display());
+        return Err(refused(why));
+    }
+    Ok(place)
+}
+
+/// The directory that a command is to run in, if one is named.
+fn place_of(input: &ProcessInput) -> Result<Option<PathBuf>, Failure> {
     let Some(jail) = &input.jail else { return Ok(input.cwd.clone()) };
     let resolve = |path: &Path| {
         path.canonicalize().map_err(|why| refused(format!("the directory {} cannot be used: {why}", path.display())))
@@ -247,7 +269,7 @@ fn cannot_spawn(input: &ProcessInput, place: Option<&Path>, why: &io::Error) -> 
     if passing { failure } else { failure.non_retryable() }
 }
 
-fn report_files(input: &ProcessInput, place: Option<&Path>) -> BTreeMap<String, FileReport> {
+fn report_files(config: &ProcessConfig, input: &ProcessInput, place: Option<&Path>) -> BTreeMap<String, FileReport> {
     let report = |name: &String| {
         let path = place.map_or_else(|| PathBuf::from(name), |place| place.join(name));
         let inside = match (&input.jail, path.canonicalize()) {
@@ -255,6 +277,7 @@ fn report_files(input: &ProcessInput, place: Option<&Path>) -> BTreeMap<String, 
             (None, Ok(_)) => true,
             (_, Err(_)) => false,
         };
+        let inside = inside && config.files.allows(&path);
         let size = path.metadata().ok().filter(|_| inside).map(|metadata| metadata.len());
         (name.clone(), FileReport { size })
     };

@@ -334,6 +334,7 @@ fn abandoned_group(dir: &Path, marker: &str) -> (ProcessNote, i32) {
     leader.wait().unwrap();
     let survivor = std::fs::read_to_string(dir.join("survivor")).unwrap().trim().parse().unwrap();
     let note = ProcessNote {
+        cgroup: None,
         pid,
         pgid: pid,
         start_time,

@@ -9,13 +9,10 @@ use serde_json::Value;
 use super::super::{MCP_SECRET, McpValue};
 use super::trouble::Trouble;
 use crate::capability::model::SecretRef;
-use crate::capability::scrub::Scrubber;
+use crate::capability::scrub::{SPELLING_FACTOR, Scrubber};
 
 /// Shorter values are words, and would cut holes into every text.
 const SECRET_LEN_MIN: usize = 8;
-
-/// No spelling of a secret has more bytes for one byte of it: `\u0041`, `&quot;`.
-const SPELLING_FACTOR: usize = 6;
 
 #[derive(Debug, Default)]
 pub(super) struct Secrets {

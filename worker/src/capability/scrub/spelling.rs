@@ -1,0 +1,208 @@
+//! The ways in which a secret may be spelled, and whether one of them stands at a place of a text.
+//!
+//! Invariant: each byte of an escaped secret may be spelled in a way of its own, so that a secret that was escaped in part,
+//! or in letters of either case, is found like one that was escaped whole. Every search ends within the length of the
+//! longest spelling. It cuts nothing out. Pure.
+
+/// What may stand between two bytes in hexadecimal, or between two lines of base64: so many of [`GAPS`] or [`BREAKS`].
+const GAPS_MAX: usize = 4;
+const GAPS: [&[u8]; 13] = [b" ", b":", b",", b"-", b"_", b"\t", b"\r", b"\n", b"\\n", b"\\r", b"\\t", b"0x", b"\\x"];
+const BREAKS: [&[u8]; 5] = [b"\r", b"\n", b"\\n", b"\\r", b" "];
+
+/// No spelling has more bytes for one byte of the secret: two digits and the widest gap.
+pub(in crate::capability) const SPELLING_FACTOR: usize = 10;
+
+/// What stands at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    /// The text ends inside what may be the secret.
+    Begun,
+    /// The whole secret, in so many bytes.
+    Whole(usize),
+}
+
+/// One spelling of one unit of a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Way {
+    bytes: Vec<u8>,
+    any_case: bool,
+}
+
+impl Way {
+    fn is_begun_by(&self, text: &[u8]) -> bool {
+        let length = self.bytes.len().min(text.len());
+        let (own, text) = (&self.bytes[..length], &text[..length]);
+        if self.any_case { own.eq_ignore_ascii_case(text) } else { own == text }
+    }
+}
+
+/// A family of spellings: for every unit of the secret the ways to write it, and what may stand between units.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Form {
+    units: Vec<Vec<Way>>,
+    gaps: &'static [&'static [u8]],
+}
+
+impl Form {
+    /// All families in which a secret is looked for.
+    pub(super) fn all_of(secret: &[u8]) -> Vec<Form> {
+        let escaped = Form { units: secret.iter().map(|byte| escapes(*byte)).collect(), gaps: &[] };
+        let digits = |byte: &u8| vec![Way { bytes: format!("{byte:02x}").into_bytes(), any_case: true }];
+        let hexadecimal = Form { units: secret.iter().map(digits).collect(), gaps: &GAPS };
+        let base64 = (0..3).map(|offset| {
+            let core = base64_core(secret, offset);
+            Form { units: core.into_iter().map(base64_digit).collect(), gaps: &BREAKS }
+        });
+        [escaped, hexadecimal].into_iter().chain(base64).collect()
+    }
+
+    /// The bytes that one of its spellings may begin with.
+    pub(super) fn firsts(&self) -> impl Iterator<Item = u8> {
+        let ways = self.units.first().into_iter().flatten();
+        ways.flat_map(|way| {
+            let first = way.bytes.first().copied().unwrap_or_default();
+            let other =
+                if first.is_ascii_lowercase() { first.to_ascii_uppercase() } else { first.to_ascii_lowercase() };
+            [first, if way.any_case { other } else { first }]
+        })
+    }
+
+    /// Whether a spelling stands at the beginning of the text. Where an escape could also be plain text, both are tried.
+    pub(super) fn at_start_of(&self, text: &[u8]) -> Found {
+        // Most places are told by their first letters, and cost nothing more.
+        if !self.units.first().is_some_and(|ways| ways.iter().any(|way| way.is_begun_by(text))) {
+            return Found::Nothing;
+        }
+        let (mut found, mut begun) = (0, false);
+        let mut places = vec![(0, 0)];
+        while let Some((unit, at)) = places.pop() {
+            let Some(ways) = self.units.get(unit) else {
+                found = found.max(at);
+                continue;
+            };
+            let at = if unit > 0 { self.after_gaps(text, at) } else { at };
+            let rest = text.get(at..).unwrap_or_default();
+            begun |= unit > 0 && self.gaps.iter().any(|gap| gap.len() > rest.len() && gap.starts_with(rest));
+            for way in ways.iter().filter(|way| way.is_begun_by(rest)) {
+                if way.bytes.len() <= rest.len() {
+                    places.push((unit + 1, at + way.bytes.len()));
+                } else {
+                    begun |= at > 0 || !rest.is_empty();
+                }
+            }
+        }
+        match found {
+            0 if begun => Found::Begun,
+            0 => Found::Nothing,
+            length => Found::Whole(length),
+        }
+    }
+
+    fn after_gaps(&self, text: &[u8], mut at: usize) -> usize {
+        for _ in 0..GAPS_MAX {
+            let rest = text.get(at..).unwrap_or_default();
+            match self.gaps.iter().find(|gap| rest.len() >= gap.len() && rest[..gap.len()].eq_ignore_ascii_case(gap)) {
+                Some(gap) => at += gap.len(),
+                None => break,
+            }
+        }
+        at
+    }
+}
+
+/// A byte as it is, and as URLs, JSON, programs and HTML write it.
+fn escapes(byte: u8) -> Vec<Way> {
+    let plain = |bytes: Vec<u8>| Way { bytes, any_case: false };
+    let folded = |text: String| Way { bytes: text.into_bytes(), any_case: true };
+    let mut ways = vec![
+        plain(vec![byte]),
+        folded(format!("%{byte:02x}")),
+        folded(format!("%25{byte:02x}")),
+        folded(format!("\\u{byte:04x}")),
+        folded(format!("\\x{byte:02x}")),
+        folded(format!("&#x{byte:x};")),
+        folded(format!("&#x{byte:02x};")),
+        folded(format!("&#{byte};")),
+    ];
+    let named: &[&str] = match byte {
+        b'"' => &["\\\"", "&quot;", "\\\\\\\""],
+        b'\\' => &["\\\\", "\\\\\\\\"],
+        b'/' => &["\\/"],
+        b'\'' => &["\\'", "&apos;", "'\\''"],
+        b'&' => &["&amp;"],
+        b'<' => &["&lt;"],
+        b'>' => &["&gt;"],
+        b' ' => &["+"],
+        b'\n' => &["\\n"],
+        b'\r' => &["\\r"],
+        b'\t' => &["\\t"],
+        _ => &[],
+    };
+    ways.extend(named.iter().map(|text| folded((*text).to_owned())));
+    ways.dedup();
+    ways
+}
+
+/// A digit of base64, of either alphabet, and as URLs and JSON write it.
+fn base64_digit(digit: u8) -> Vec<Way> {
+    let texts: &[&str] = match digit {
+        b'+' => &["+", "-", "%2b", "\\u002b"],
+        b'/' => &["/", "_", "%2f", "\\/"],
+        digit => return vec![Way { bytes: vec![digit], any_case: false }],
+    };
+    texts.iter().map(|text| Way { bytes: text.as_bytes().to_vec(), any_case: true }).collect()
+}
+
+/// What base64 makes of the bytes `offset` places after a group of three begins, without the characters that also depend
+/// on the neighbours.
+pub(super) fn base64_core(bytes: &[u8], offset: usize) -> Vec<u8> {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let padded: Vec<u8> = std::iter::repeat_n(0, offset).chain(bytes.iter().copied()).collect();
+    let first = (offset * 8).div_ceil(6);
+    let last = padded.len() * 8 / 6;
+    let bit = |i: usize| padded[i / 8] >> (7 - i % 8) & 1;
+    let digit = |place: usize| (place * 6..place * 6 + 6).fold(0_u8, |digit, i| digit << 1 | bit(i));
+    (first..last).map(|place| DIGITS[usize::from(digit(place))]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(secret: &[u8], text: &[u8]) -> Found {
+        let all = Form::all_of(secret).into_iter().map(|form| form.at_start_of(text));
+        all.max_by_key(|found| match found {
+            Found::Nothing => 0,
+            Found::Begun => 1,
+            Found::Whole(length) => 1 + length,
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn base64_is_base64() {
+        assert_eq!(base64_core(b"Man", 0), b"TWFu");
+        assert_eq!(base64_core(b"light work", 0), b"bGlnaHQgd29ya");
+        // "xMan" and "xyMan" hold these cores.
+        let core = |offset| String::from_utf8(base64_core(b"Man", offset)).unwrap();
+        assert!("eE1hbg==".contains(&core(1)) && "eHlNYW4=".contains(&core(2)));
+    }
+
+    #[test]
+    fn each_byte_may_be_spelled_in_its_own_way() {
+        for text in
+            ["a%2Fb%2fc", "%61/b\\u002Fc", "a\\/b&#x2f;c", "612F 62:2f\n63", "61, 0x2f, 0x62, 0x2f, 0x63", "YS9i\nL2"]
+        {
+            assert_eq!(find(b"a/b/c", text.as_bytes()), Found::Whole(text.len()), "{text}");
+            for end in 1..text.len() {
+                assert_ne!(find(b"a/b/c", &text.as_bytes()[..end]), Found::Nothing, "{}", &text[..end]);
+            }
+        }
+        assert_eq!(find(b"a/b/c", b"a/b-c"), Found::Nothing);
+        assert_eq!(find(b"a/b/c", b""), Found::Nothing);
+        // What looks like an escape may be the secret itself.
+        assert_eq!(find(b"%2525x", b"%2525x."), Found::Whole(6));
+        assert_eq!(find(b"%2525x", b"%25%32525x"), Found::Whole(10));
+    }
+}
