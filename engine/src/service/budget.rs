@@ -3,7 +3,7 @@
 //! Invariant: a share of what the machine, or the control group of the process, has, unless the owner says otherwise. What
 //! a loaded run takes is estimated by its history, which holds every payload that its state can; a request by its payload.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 /// What a run costs beside its history.
 const RUN_BYTES: usize = 4 * 1024;
@@ -45,23 +45,47 @@ fn machine() -> Option<u64> {
     Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?.saturating_mul(1024))
 }
 
-/// The limit of the control group of this process, of either version.
+/// The limit of the control group of this process, or of one above it, of either version.
 fn group() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    limit_of(&groups, &mounts, &|path| std::fs::read_to_string(path).ok())
+}
+
+/// The least of all limits on the way from the group of this process up to the top of what is mounted here: a limit of a
+/// group bounds all that is below it. `groups` is `/proc/self/cgroup`, `mounts` is `/proc/self/mountinfo`.
+fn limit_of(groups: &str, mounts: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let limit = |line: &str| {
         let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));
-        let root = PathBuf::from("/sys/fs/cgroup");
-        let file = match controllers {
-            "" => root.join(path).join("memory.max"),
-            one if one.split(',').any(|one| one == "memory") => {
-                root.join("memory").join(path).join("memory.limit_in_bytes")
-            }
+        let (controllers, group) = (parts.next()?, Path::new(parts.next()?));
+        let (kind, file) = match controllers {
+            "" => ("cgroup2", "memory.max"),
+            all if all.split(',').any(|one| one == "memory") => ("cgroup", "memory.limit_in_bytes"),
             _ => return None,
         };
-        std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok()
+        let (root, top) = mounts.lines().find_map(|line| mount_of(line, kind))?;
+        // In a container the group may be told as the machine sees it, or as seen from a place above what is mounted.
+        let below: PathBuf = group.strip_prefix(&root).unwrap_or(Path::new("")).components().filter(is_name).collect();
+        let own = |place: &Path| read(&top.join(place).join(file))?.trim().parse::<u64>().ok();
+        below.ancestors().filter_map(own).min()
     };
     groups.lines().filter_map(limit).min()
+}
+
+fn is_name(part: &Component<'_>) -> bool {
+    matches!(part, Component::Normal(_))
+}
+
+/// The root and the place of a mount of control groups with memory, from a line of `mountinfo`.
+fn mount_of(line: &str, kind: &str) -> Option<(PathBuf, PathBuf)> {
+    let (mount, system) = line.split_once(" - ")?;
+    let mut mount = mount.split(' ').skip(3);
+    let (root, place) = (mount.next()?, mount.next()?);
+    let mut system = system.split(' ');
+    let (own, _, options) = (system.next()?, system.next()?, system.next()?);
+    let has_memory = kind == "cgroup2" || options.split(',').any(|option| option == "memory");
+    let path = |text: &str| PathBuf::from(text.replace("\\040", " "));
+    (own == kind && has_memory).then(|| (path(root), path(place)))
 }
 
 #[cfg(test)]
@@ -74,5 +98,47 @@ mod tests {
         assert!((1024 * 1024..=machine / SHARE).contains(&default_memory()));
         assert_eq!(Budget::of(320 << 20, 2).runs, 80 << 20);
         assert!(bytes_of_run(1_900_000) > 1_900_000);
+    }
+    const MOUNTS: &str = "\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/uni\\040fied rw,relatime - cgroup2 cgroup2 rw
+";
+
+    /// G24: a limit anywhere above counts, wherever the groups are mounted, in either version.
+    #[test]
+    fn the_least_limit_on_the_way_up_counts() {
+        let limit = |groups: &str, mounts: &str, files: &[(&str, &str)]| {
+            let read = |path: &Path| {
+                let found = files.iter().find(|(name, _)| Path::new(name) == path);
+                found.map(|(_, text)| (*text).to_owned())
+            };
+            limit_of(groups, mounts, &read)
+        };
+        let v2 = "30 23 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup rw,nsdelegate\n";
+        let nested = "0::/user.slice/user-1000.slice/worker.service\n";
+        let own = ("/sys/fs/cgroup/user.slice/user-1000.slice/worker.service/memory.max", "800\n");
+        let above = ("/sys/fs/cgroup/user.slice/user-1000.slice/memory.max", "300\n");
+        let free = ("/sys/fs/cgroup/user.slice/memory.max", "max\n");
+        assert_eq!(limit(nested, v2, &[own, above, free]), Some(300));
+        assert_eq!(limit(nested, v2, &[own, free]), Some(800));
+        assert_eq!(limit(nested, v2, &[free]), None);
+        assert_eq!(
+            limit("0::/\n", v2, &[("/sys/fs/cgroup/memory.max", "77\n")]),
+            Some(77),
+            "in a namespace of its own"
+        );
+        // A container that sees the machine's path, of which only its own part is mounted.
+        let bound = "30 23 0:27 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
+        let part = [("/sys/fs/cgroup/memory.max", "500"), ("/sys/fs/cgroup/in/memory.max", "400")];
+        assert_eq!(limit("0::/docker/abc\n", bound, &part), Some(500));
+        assert_eq!(limit("0::/docker/abc/in\n", bound, &part), Some(400));
+        assert_eq!(limit("0::/../outside\n", v2, &[("/sys/fs/cgroup/memory.max", "9")]), Some(9));
+        let both = "4:memory:/a/b\n1:cpu:/x\n0::/c\n";
+        let old = ("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "640");
+        let new = ("/sys/fs/cgroup/uni fied/c/memory.max", "650");
+        assert_eq!(limit(both, MOUNTS, &[old, new]), Some(640));
+        assert_eq!(limit(both, MOUNTS, &[new]), Some(650));
     }
 }

@@ -17,6 +17,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::output::{Cell, Paint, Screen};
+use super::worker::parse_bytes;
 use crate::capability::at_rest::StoreKeys;
 use crate::capability::owner::{FileGuards, Guards, HttpGuards, ProcessGuards, StorePolicy};
 
@@ -52,7 +53,8 @@ impl Config {
             // Looked at when it was read.
             retention: StorePolicy::retention_of(retention, *trust_clock).unwrap_or_default(),
         };
-        Guards { process: self.process.clone(), http: self.http.clone(), file: self.file.clone(), memory: None, store }
+        let memory = self.worker.memory.as_deref().and_then(|text| parse_bytes(text).ok());
+        Guards { process: self.process.clone(), http: self.http.clone(), file: self.file.clone(), memory, store }
     }
 }
 
@@ -82,6 +84,8 @@ pub struct WorkerConfig {
     pub bind: Option<String>,
     pub allow_host: Vec<String>,
     pub slots: Option<u64>,
+    /// What loaded runs and waiting requests may take together: `320MiB`.
+    pub memory: Option<String>,
     pub queue: Vec<String>,
     pub drain_timeout: Option<String>,
     /// What to do when the store is damaged: `refuse` to start, or `isolate` the runs that were hit.
@@ -123,6 +127,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("worker.bind", Kind::Text),
     ("worker.allow_host", Kind::Texts),
     ("worker.slots", Kind::Number),
+    ("worker.memory", Kind::Text),
     ("worker.queue", Kind::Texts),
     ("worker.drain_timeout", Kind::Text),
     ("worker.on_damage", Kind::Text),
@@ -196,6 +201,9 @@ impl Loaded {
             .map_err(|why| wrong(&format!("`{}`: {}", why.path(), why.inner())))?;
         StorePolicy::retention_of(&config.worker.retention, false)
             .map_err(|why| wrong(&format!("`worker.retention`: {why}")))?;
+        if let Some(text) = &config.worker.memory {
+            parse_bytes(text).map_err(|why| wrong(&format!("`worker.memory`: {why}")))?;
+        }
         Ok(Loaded { config, origins })
     }
 
@@ -217,6 +225,7 @@ impl Loaded {
             ("port", number(worker.port.map(u64::from))),
             ("bind", worker.bind.clone()),
             ("slots", number(worker.slots)),
+            ("memory", worker.memory.clone()),
             ("drain_timeout", worker.drain_timeout.clone()),
             (
                 "on_damage",
@@ -426,6 +435,9 @@ mod tests {
         assert_eq!(all.config.worker.slots, Some(5));
         assert_eq!(all.config.process.allow, Some(vec!["git".to_owned(), "true".to_owned()]));
         assert_eq!(all.origins["worker.slots"].1, "--set");
+        assert_eq!(all.config.guards().memory, None);
+        let memory = loaded("[worker]\nmemory = \"320MiB\"\n", &[], &[]).unwrap();
+        assert_eq!(memory.config.guards().memory, Some(320 << 20));
         assert_eq!(all.origins["http.allow_hosts"].1, "BOSUN_HTTP_ALLOW_HOSTS");
     }
 
@@ -455,6 +467,7 @@ mod tests {
             ("= 1", vec![], "bosun.toml"),
             ("[worker]\nretention = [\"7\"]\n", vec![], "worker.retention"),
             ("[worker]\non_damage = \"repair\"\n", vec![], "worker.on_damage"),
+            ("[worker]\nmemory = \"much\"\n", vec![], "worker.memory"),
             ("", vec!["--set", "worker.slots=many"], "a whole number is wanted"),
             ("", vec!["--set", "file.root=/"], "no key is called `file.root`"),
         ] {
@@ -473,6 +486,7 @@ mod tests {
             let text = match kind {
                 _ if *key == "worker.on_damage" => "isolate",
                 _ if *key == "worker.retention" => "7d,dev=1h",
+                _ if *key == "worker.memory" => "320MiB",
                 Kind::Number => "1",
                 Kind::Switch => "true",
                 Kind::Text | Kind::Texts => "x",

@@ -76,7 +76,7 @@ pub struct WorkerArgs {
 }
 
 /// A number of bytes, with a unit or without.
-fn parse_bytes(text: &str) -> Result<usize, String> {
+pub(super) fn parse_bytes(text: &str) -> Result<usize, String> {
     let wrong = || format!("{text:?} is not a number of bytes like 320MiB, 2GiB or 1000000");
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: usize = text[..digits].parse().map_err(|_| wrong())?;
@@ -113,7 +113,8 @@ pub(super) async fn run(
     }
     super::locate::make_data_directory(data)?;
     let queues = args.queue.iter().map(TaskQueue::new).collect::<Result<_, _>>()?;
-    let guards = Guards { memory: args.memory, store: policy(&args)?, ..loaded.config.guards() };
+    let guards = loaded.config.guards();
+    let guards = Guards { memory: args.memory.or(guards.memory), store: policy(&args)?, ..guards };
     tracing::debug!(handles = crate::api::take_file_handles(), "file handles");
     let engine = open(opener, data, &Purpose::Work { slots: args.slots, queues, guards }).await?;
     let serving = match serve(global, &args, &*engine).await {
