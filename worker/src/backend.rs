@@ -90,6 +90,19 @@ pub trait Backend: Send + Sync {
     fn backup(&self, to: PathBuf) -> Reply<'_, Value>;
     fn store_info(&self) -> Reply<'_, Value>;
     fn health(&self) -> Reply<'_, Health>;
+    /// What the worker has and has lost, as far as it can be told.
+    fn worker_state(&self) -> Reply<'_, WorkerState> {
+        Box::pin(async { Ok(WorkerState::default()) })
+    }
+}
+
+/// What a worker says of itself beside its health.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerState {
+    /// Threads that workflow code keeps and does not come back from; each takes a core until the worker ends.
+    pub lost_threads: usize,
+    /// Bytes that loaded runs and waiting requests may take together.
+    pub memory: usize,
 }
 
 /// Recorded runs, to be read: all that replay needs. Answered by a running engine, and by a data directory that nobody

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::backend::{
     Backend, Because, BoxFuture, CallError, Engine, EventStream, Health, Histories, OpenEngine, OpenError, Purpose,
-    Reply, RunEventStream, Stopped,
+    Reply, RunEventStream, Stopped, WorkerState,
 };
 use crate::capability::at_rest::{self, AtRest, StoreKeys};
 use crate::capability::leaks::Leaks;
@@ -388,6 +388,10 @@ impl Backend for Embedded {
             bosun_engine::Health::StorageFailed { why } => Health::StorageFailed { why },
         };
         Box::pin(async move { Ok(health) })
+    }
+    fn worker_state(&self) -> Reply<'_, WorkerState> {
+        let state = WorkerState { lost_threads: self.worker.lost_threads(), memory: self.worker.memory() };
+        Box::pin(async move { Ok(state) })
     }
 }
 

@@ -62,6 +62,8 @@ impl TurnThreads {
                     let run = taken.doing.as_ref().map(|doing| doing.name.run_id);
                     if let Some(run) = run {
                         *shared.lost.lock().unwrap_or_else(PoisonError::into_inner).entry(run).or_default() += 1;
+                        let threads = shared.lost_threads();
+                        tracing::error!(%run, lost_threads = threads, "a thread is lost to this run's code: it takes a core until the code comes back or the worker ends");
                     }
                     match replace(shared, number, taken, why) {
                         Ok(new) => {

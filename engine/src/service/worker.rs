@@ -84,6 +84,10 @@ impl Worker {
     pub fn lost_threads(&self) -> usize {
         self.shared.lost_threads()
     }
+    /// Bytes that loaded runs and waiting requests may take together.
+    pub fn memory(&self) -> usize {
+        self.shared.options.memory
+    }
     /// Waits until the worker cannot go on: its storage has failed, or it was stopped.
     pub async fn stopped(&self) -> Health {
         let mut health = self.shared.health.watch();

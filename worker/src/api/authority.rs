@@ -337,6 +337,9 @@ impl Backend for As {
     fn health(&self) -> Reply<'_, Health> {
         self.backend.health()
     }
+    fn worker_state(&self) -> Reply<'_, WorkerState> {
+        self.backend.worker_state()
+    }
 }
 
 #[cfg(test)]

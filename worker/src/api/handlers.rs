@@ -24,7 +24,7 @@ use super::caller::Caller;
 use super::json_depth::{HISTORY_DEPTH_MAX, JSON_DEPTH_MAX, json_depth};
 use super::problem::Problem;
 use super::stream::{json_lines, run_event_lines, turn_lines};
-use crate::backend::{Backend, Because, Health};
+use crate::backend::{Backend, Because, Health, WorkerState};
 
 /// A page has at most this many rows (engine.md G34).
 pub const PAGE_MAX: usize = 1_000;
@@ -130,17 +130,24 @@ pub async fn no_such_method(uri: Uri) -> Problem {
 
 // ---- the worker
 
-fn health_response(health: Health, ready: bool) -> Response {
+/// What is asked by whoever watches the worker: how it is, and how many threads it has lost to code that does not come back.
+async fn health_response(api: &Api, health: Health, ready: bool) -> Response {
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(health)).into_response()
+    let mut answer = json!(health);
+    if let Ok(state) = api.backend.worker_state().await {
+        answer["lost_threads"] = json!(state.lost_threads);
+    }
+    (status, Json(answer)).into_response()
 }
 
 /// 503 only when the log has failed: a draining worker is alive. What went wrong is not told to strangers.
 pub async fn healthz(State(api): State<Api>) -> Response {
     match api.backend.health().await {
-        Ok(Health::StorageFailed { .. }) => health_response(Health::StorageFailed { why: String::new() }, false),
-        Ok(Health::StorageFull { .. }) => health_response(Health::StorageFull { why: String::new() }, true),
-        Ok(health) => health_response(health, true),
+        Ok(Health::StorageFailed { .. }) => {
+            health_response(&api, Health::StorageFailed { why: String::new() }, false).await
+        }
+        Ok(Health::StorageFull { .. }) => health_response(&api, Health::StorageFull { why: String::new() }, true).await,
+        Ok(health) => health_response(&api, health, true).await,
         Err(why) => Problem::from(why).into_response(),
     }
 }
@@ -149,7 +156,7 @@ pub async fn readyz(State(api): State<Api>) -> Response {
     match api.backend.health().await {
         Ok(health) => {
             let ready = health == Health::Ready;
-            health_response(health, ready)
+            health_response(&api, health, ready).await
         }
         Err(why) => Problem::from(why).into_response(),
     }
@@ -157,7 +164,15 @@ pub async fn readyz(State(api): State<Api>) -> Response {
 
 pub async fn worker(State(api): State<Api>) -> Answer<serde_json::Value> {
     let health = api.backend.health().await?;
-    Ok(Json(json!({ "pid": std::process::id(), "version": api.version, "health": health })))
+    let WorkerState { lost_threads, memory } = api.backend.worker_state().await?;
+    Ok(Json(json!({
+        "pid": std::process::id(),
+        "version": api.version,
+        "health": health,
+        "lost_threads": lost_threads,
+        "memory": memory,
+        "process_trees": crate::capability::process::guard::strategy(),
+    })))
 }
 
 // ---- workflows

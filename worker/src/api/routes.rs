@@ -48,7 +48,7 @@ const NONE: &[&str] = &[];
 pub const ROUTES: &[Route] = &[
     route(Method::GET, "/healthz", NONE, "200 while the log works, else 503", || get(h::healthz)),
     route(Method::GET, "/readyz", NONE, "200 while new work is taken, else 503", || get(h::readyz)),
-    route(Method::GET, "/api/v1/worker", NONE, "pid, version, health", || get(h::worker)),
+    route(Method::GET, "/api/v1/worker", NONE, "pid, version, health, lost threads, budget of memory, how process trees are ended", || get(h::worker)),
     route(Method::POST, "/api/v1/workflows", NONE, "start", || post(h::start)),
     route(Method::GET, "/api/v1/workflows", &["query", "limit"], "list", || get(h::list)),
     route(Method::GET, "/api/v1/workflow-count", &["query"], "count", || get(h::count)),
