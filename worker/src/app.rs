@@ -27,7 +27,7 @@ use serde::de::DeserializeOwned;
 use crate::agent::{self, Conversations, WithAgents};
 use crate::capability::environment;
 use crate::capability::mcp::McpConfig;
-use crate::capability::model::ModelConfig;
+use crate::capability::model::{ModelConfig, Session};
 use crate::capability::process::guard;
 use crate::capability::{self, CapabilityConfig};
 use crate::cli::{self, PlanFile, PlanLoader, PlanRequest, Program};
@@ -129,11 +129,12 @@ impl App {
     /// The built-in supervisors and examples with the capabilities in the box: what makes the stock `bosun`.
     pub fn with_supervisors(self) -> Self {
         let conversations = self.conversations.clone();
+        let lives = conversations.clone();
         self.workflows(supervisor::register)
             .workflows(agent::register)
             .workflows(examples::register)
             .activities(examples::register_activities)
-            .at_opening(capabilities)
+            .at_opening(move |opening, activities| capabilities(opening, &lives, activities))
             .at_open(move |_, activities| {
                 // After the capabilities: an agent asks the model that is registered there.
                 agent::register_activities(activities, conversations.clone());
@@ -171,7 +172,7 @@ impl App {
 }
 
 /// What a worker that was killed left running is ended first, so that nothing runs twice at a time.
-fn capabilities(opening: &Opening<'_>, activities: &mut ActivityRegistry) -> Result<(), String> {
+fn capabilities(opening: &Opening<'_>, lives: &Conversations, activities: &mut ActivityRegistry) -> Result<(), String> {
     let data = opening.data;
     let notes = data.join("processes");
     let reaped = capability::process::reap_orphans(&notes).map_err(|why| format!("{}: {why}", notes.display()))?;
@@ -183,6 +184,7 @@ fn capabilities(opening: &Opening<'_>, activities: &mut ActivityRegistry) -> Res
     config.process.notes = Some(notes);
     config.demo.directory = Some(data.join("demo"));
     config.model = models();
+    config.model.cassette_session = Some(Session::new(data, Arc::new(lives.clone())));
     config.mcp = McpConfig::from_environment(&|name| environment::var(name));
     capability::register(activities, &config).map_err(|why| format!("the HTTP client: {why}"))
 }

@@ -11,15 +11,17 @@ use std::time::Duration;
 
 use bosun_engine::{
     ActivityContext, ActivityError, ActivityFunction, ActivityRegistry, ActivityTask, ActivityType, Client, Event,
-    EventId, Failure, HeartbeatSink, Payload, RunId, Target, TaskToken,
+    EventId, Failure, HeartbeatSink, Namespace, Payload, RunId, RunInfo, Target, TaskToken, WorkflowId,
 };
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::ends::with_cut;
 use super::machine::ModelCall;
 use super::resolve::Conversation;
 use super::workflow::AGENT_MODEL;
-use crate::capability::model::{MODEL, ModelInput};
+use crate::backend::BoxFuture;
+use crate::capability::model::{CallingRun, Lives, MODEL, ModelInput};
 
 /// The history could not be read; it may be later.
 pub const TRANSCRIPT_UNAVAILABLE: &str = "TranscriptUnavailable";
@@ -29,6 +31,8 @@ pub const TRANSCRIPT_BROKEN: &str = "TranscriptBroken";
 const ATTACH_WAIT: Duration = Duration::from_secs(30);
 /// Events that are read at a time; fewer mean that there are no more.
 pub(super) const PAGE: usize = 500;
+/// How far up the runs above a run are looked at.
+const GENERATIONS_MAX: usize = 64;
 /// Conversations that are kept, and about how much memory they may take together.
 const CACHED_RUNS: usize = 64;
 const CACHED_BYTES: usize = 256 * 1024 * 1024;
@@ -40,11 +44,16 @@ pub type Reading<'a> = Pin<Box<dyn Future<Output = Result<Vec<Event>, String>> +
 pub trait RunHistory: Send + Sync {
     /// A page of a run's events, from an event on; empty at the end.
     fn events(&self, target: Target, from: EventId) -> Reading<'_>;
+    /// A run as it is listed; nothing if there is none.
+    fn run(&self, target: Target) -> BoxFuture<'_, Option<RunInfo>>;
 }
 
 impl RunHistory for Client {
     fn events(&self, target: Target, from: EventId) -> Reading<'_> {
         Box::pin(async move { self.history(&target, from, PAGE).await.map_err(|why| why.to_string()) })
+    }
+    fn run(&self, target: Target) -> BoxFuture<'_, Option<RunInfo>> {
+        Box::pin(async move { self.describe(&target).await.ok().map(|description| description.info) })
     }
 }
 
@@ -93,6 +102,11 @@ impl Conversations {
 
     /// The whole request of a call that is in the history.
     pub async fn request(&self, task: &ActivityTask) -> Result<ModelInput, Failure> {
+        Ok(self.asked(task).await?.0)
+    }
+
+    /// The same, with how many of its attempts were cut.
+    async fn asked(&self, task: &ActivityTask) -> Result<(ModelInput, u32), Failure> {
         let mut conversation = self.cache().take(task.run_id);
         let target = Target {
             namespace: task.namespace.clone(),
@@ -111,8 +125,9 @@ impl Conversations {
         let request = conversation.request(task.seq.0);
         let request =
             request.map_err(|why| Failure::application(TRANSCRIPT_BROKEN, why.to_string()).non_retryable())?;
+        let cut = conversation.cut(task.seq.0);
         self.cache().put(task.run_id, conversation);
-        Ok(request)
+        Ok((request, cut))
     }
 
     async fn attached(&self) -> Result<Arc<dyn RunHistory>, Failure> {
@@ -128,6 +143,29 @@ impl Conversations {
     }
 }
 
+/// A run is under way as long as one above it is, which may begin another like it.
+impl Lives for Conversations {
+    fn is_under_way(&self, run: CallingRun) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            let CallingRun { namespace, workflow_id, run_id } = run;
+            let (Ok(namespace), Ok(workflow_id)) = (Namespace::new(&namespace), WorkflowId::new(&workflow_id)) else {
+                return false;
+            };
+            let Ok(source) = self.attached().await else { return false };
+            let mut target = Target { namespace, workflow_id, run_id: run_id.parse().ok() };
+            for _ in 0..GENERATIONS_MAX {
+                let Some(info) = source.run(target.clone()).await else { return false };
+                if info.status.is_open() {
+                    return true;
+                }
+                let Some(parent) = info.parent else { return false };
+                target = Target { workflow_id: parent.workflow_id, run_id: Some(parent.run_id), ..target };
+            }
+            false
+        })
+    }
+}
+
 /// Registers `agent_model`, which calls the activity `model` that is registered already.
 pub fn register_activities(registry: &mut ActivityRegistry, conversations: Conversations) {
     let model = registry.get(&ActivityType::of(MODEL)).cloned();
@@ -138,8 +176,15 @@ pub fn register_activities(registry: &mut ActivityRegistry, conversations: Conve
                 let why = "this worker has no capability `model`";
                 return Err(ActivityError::Failure(Failure::application(TRANSCRIPT_BROKEN, why).non_retryable()));
             };
-            let input = conversations.request(context.task()).await?;
-            call(&model, &context, &input).await
+            let (input, cut) = conversations.asked(context.task()).await?;
+            match call(&model, &context, &input).await {
+                Ok(mut output) if cut > 0 => {
+                    output["cut"] = cut.into();
+                    Ok(output)
+                }
+                Err(ActivityError::Failure(failure)) if cut > 0 => Err(with_cut(failure, cut).into()),
+                ended => ended,
+            }
         }
     });
 }

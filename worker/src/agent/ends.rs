@@ -6,12 +6,13 @@ use bosun_engine::{Failure, FailureKind, Payload};
 
 use super::machine::{AgentOutput, Fault, FaultClass, ModelAnswer};
 use crate::capability::mcp::{MCP_LOST, MCP_TIMEOUT};
-use crate::capability::model::{Cost, MODEL_FATAL, MODEL_NEEDS_HUMAN, ModelError, ModelOutput, code};
+use crate::capability::model::{Cost, MODEL_FATAL, MODEL_NEEDS_HUMAN, MODEL_RETRY, ModelError, ModelOutput, code};
 
 /// Errors of our own, of calls that were not made.
-const NEVER_SENT: [&str; 10] = [
+const NEVER_SENT: [&str; 11] = [
     code::SCHEMA,
     code::PACED,
+    code::TURN,
     code::SECRET,
     code::NOT_ALLOWED,
     code::CASSETTE_MISS,
@@ -27,18 +28,18 @@ pub(super) fn model_answer(payload: Payload) -> Result<ModelAnswer, Fault> {
     // It has been given, and so has to be paid for, whatever it says.
     let unread = |why| Fault { charged: true, ..Fault::new(FaultClass::Fatal, format!("the model's answer: {why}")) };
     let output: ModelOutput = payload.decode().map_err(unread)?;
-    let ModelOutput { response, value, problems, cost } = output;
+    let ModelOutput { response, value, problems, cost, cut } = output;
     let cost_micros = match cost {
         Cost::Micros(micros) => Some(micros),
         Cost::Unpriced(_) => None,
     };
-    Ok(ModelAnswer { response, value, problems, cost_micros })
+    Ok(ModelAnswer { response, value, problems, cost_micros, cut })
 }
 
 /// Why it has not, and whether that costs.
 pub(super) fn model_fault(failure: Failure) -> Fault {
     let root = failure.root();
-    let fault = |class| Fault::new(class, root.message.clone());
+    let fault = |class| Fault { cut: cut_before(root), ..Fault::new(class, root.message.clone()) };
     match &root.kind {
         FailureKind::Application { failure_type, details, .. } => match failure_type.as_str() {
             MODEL_FATAL => {
@@ -56,6 +57,47 @@ pub(super) fn model_fault(failure: Failure) -> Fault {
         | FailureKind::Activity { .. }
         | FailureKind::ChildWorkflow { .. } => fault(FaultClass::Lost),
     }
+}
+
+/// Whether an attempt that has failed, and that another one follows, may have been answered: nobody heard the answer to its
+/// end, and no refusal either. A worker that was killed meanwhile is the usual case.
+pub(super) fn was_cut(failure: &Failure) -> bool {
+    let root = failure.root();
+    match &root.kind {
+        FailureKind::Timeout { .. } | FailureKind::WorkerLost => true,
+        FailureKind::Application { failure_type, details, .. } if failure_type == MODEL_RETRY => {
+            let error: Option<ModelError> = details.as_ref().and_then(|details| details.decode().ok());
+            error.is_some_and(|error| {
+                let unsent = error.code.as_deref().is_some_and(|code| NEVER_SENT.contains(&code));
+                !unsent && error.status.is_none_or(|status| status < 400)
+            })
+        }
+        FailureKind::Application { .. }
+        | FailureKind::Canceled { .. }
+        | FailureKind::Terminated
+        | FailureKind::Activity { .. }
+        | FailureKind::ChildWorkflow { .. } => false,
+    }
+}
+
+/// In the details of a failure: how many attempts before it were cut.
+const CUT: &str = "cut";
+
+/// Says so in a failure that follows on attempts that were cut.
+pub(super) fn with_cut(mut failure: Failure, cut: u32) -> Failure {
+    if let FailureKind::Application { details: Some(details), .. } = &mut failure.kind {
+        let mut value = details.to_json();
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert(CUT.to_owned(), cut.into());
+            *details = Payload::encode(&value).unwrap_or_else(|_| details.clone());
+        }
+    }
+    failure
+}
+
+fn cut_before(failure: &Failure) -> u32 {
+    let FailureKind::Application { details: Some(details), .. } = &failure.kind else { return 0 };
+    details.to_json()[CUT].as_u64().and_then(|cut| u32::try_from(cut).ok()).unwrap_or(0)
 }
 
 fn is_too_long(details: Option<&Payload>) -> bool {
@@ -106,12 +148,42 @@ pub(crate) fn output_in(failure: &Failure) -> Option<AgentOutput> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capability::model::{ErrorClass, MODEL_RETRY};
+    use crate::capability::model::ErrorClass;
 
-    fn failed(failure_type: &str, status: Option<u16>, code: &str) -> Fault {
+    fn failure(failure_type: &str, status: Option<u16>, code: &str) -> Failure {
         let class = ErrorClass::NeedsHuman;
         let error = ModelError { class, status, code: Some(code.to_owned()), message: "why".to_owned() };
-        model_fault(Failure::application(failure_type, "why").with_details(Payload::encode(&error).unwrap()))
+        Failure::application(failure_type, "why").with_details(Payload::encode(&error).unwrap())
+    }
+
+    fn failed(failure_type: &str, status: Option<u16>, code: &str) -> Fault {
+        model_fault(failure(failure_type, status, code))
+    }
+
+    /// G41: an attempt counts if it may have been answered and nobody heard it; one that was refused does not.
+    #[test]
+    fn an_attempt_that_was_cut_is_told_from_one_that_was_refused() {
+        let lost = Failure { kind: FailureKind::WorkerLost, ..Failure::application("x", "why") };
+        assert!(was_cut(&lost));
+        for (status, code, cut) in [
+            (None, code::CUT, true),
+            (None, code::TRANSPORT, true),
+            (Some(200), code::MALFORMED, true),
+            (Some(429), "rate_limit_exceeded", false),
+            (Some(529), "overloaded_error", false),
+            (None, code::PACED, false),
+            (None, code::TURN, false),
+        ] {
+            assert_eq!(was_cut(&failure(MODEL_RETRY, status, code)), cut, "{code}");
+        }
+        assert!(!was_cut(&failure(MODEL_FATAL, None, code::CUT)) && !was_cut(&Failure::application("Other", "why")));
+        let last = with_cut(failure(MODEL_NEEDS_HUMAN, Some(401), "invalid_api_key"), 2);
+        let fault = model_fault(last);
+        assert_eq!(
+            (fault.cut, fault.charged),
+            (2, false),
+            "what was refused last is free, and what was cut before is not"
+        );
     }
 
     #[test]

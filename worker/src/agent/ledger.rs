@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 pub use super::limits::TopUp;
 use super::spec::{Limits, Price, Share};
+pub use super::wall::Wall;
 
 /// What a budget is counted in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -250,6 +251,16 @@ impl Ledger {
             self.settle(key, Bill { amount, unknown });
         }
     }
+    /// Attempts of a call of a model that were cut, and that another one followed: each may have taken what is held for the
+    /// call. It is the same step all the same, and what is held stays held.
+    pub fn count_cut(&mut self, key: u64, model: &str, times: u32, priced: bool) {
+        let Some(held) = self.held.get(&key).copied() else { return };
+        for _ in 0..times {
+            self.held.insert(key, Amount { steps: 0, ..held });
+            self.settle_lost_model(key, model, priced);
+        }
+        self.held.insert(key, held);
+    }
     /// A call of a model whose end nobody knows, told by model.
     pub fn settle_lost_model(&mut self, key: u64, model: &str, priced: bool) {
         let Some(Amount { tokens, cost_micros, .. }) = self.held.get(&key).copied() else { return };
@@ -350,45 +361,6 @@ pub fn cost_micros(price: Price, input_tokens: u64, output_tokens: u64) -> u64 {
     let input = u128::from(price.input) * u128::from(input_tokens);
     let cost = input.saturating_add(u128::from(price.output) * u128::from(output_tokens));
     u64::try_from(cost.div_ceil(1_000_000)).unwrap_or(u64::MAX)
-}
-
-/// The time of an agent. Waiting for people does not count.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wall {
-    deadline: Option<Timestamp>,
-    halted_at: Option<Timestamp>,
-}
-
-impl Wall {
-    pub fn new(limit: Option<Duration>, now: Timestamp) -> Wall {
-        Wall { deadline: limit.map(|limit| now.plus(limit)), halted_at: None }
-    }
-    pub fn deadline(&self) -> Option<Timestamp> {
-        self.deadline
-    }
-    /// What is left, as it stood when the clock was halted.
-    pub fn left(&self, now: Timestamp) -> Option<Duration> {
-        Some(self.deadline?.since(self.halted_at.unwrap_or(now)))
-    }
-    pub fn is_over(&self, now: Timestamp) -> bool {
-        self.left(now).is_some_and(|left| left.is_zero())
-    }
-    pub fn halt(&mut self, now: Timestamp) {
-        self.halted_at.get_or_insert(now);
-    }
-    pub fn go_on(&mut self, now: Timestamp) {
-        if let (Some(halted_at), Some(deadline)) = (self.halted_at.take(), &mut self.deadline) {
-            *deadline = deadline.plus(now.since(halted_at));
-        }
-    }
-    fn extend(&mut self, by: Duration, now: Timestamp) {
-        if let Some(deadline) = &mut self.deadline
-            && !by.is_zero()
-        {
-            // Time that has run out already is not owed.
-            *deadline = (*deadline).max(self.halted_at.unwrap_or(now)).plus(by);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use bosun_engine::log::EpochFile;
 use bosun_engine::workflow::WorkflowRegistry;
-use bosun_engine::{EventId, Target};
+use bosun_engine::{EventId, RunInfo, Target};
 
 use super::activity::{Conversations, PAGE, Reading, RunHistory};
 use crate::backend::{BoxFuture, Engine, Histories, OpenEngine, OpenError, Purpose};
@@ -29,6 +29,12 @@ impl RunHistory for Lent {
         Box::pin(async move {
             let engine = self.0.upgrade().ok_or("the worker has ended")?;
             engine.backend().history(target, from, PAGE).await.map_err(|why| why.to_string())
+        })
+    }
+    fn run(&self, target: Target) -> BoxFuture<'_, Option<RunInfo>> {
+        Box::pin(async move {
+            let engine = self.0.upgrade()?;
+            engine.backend().describe(target).await.ok().map(|description| description.info)
         })
     }
 }

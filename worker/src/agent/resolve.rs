@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use bosun_engine::{ActivityType, EventId, EventKind, Payload};
 use serde_json::Value;
 
+use super::ends::was_cut;
 use super::machine::{ModelCall, Purpose};
 use super::opening;
 use super::shown::Shown;
@@ -29,6 +30,8 @@ pub struct Conversation {
     tools: BTreeMap<u64, ActivityType>,
     /// What tools and agents gave, and whether they failed.
     given: BTreeMap<u64, (String, bool)>,
+    /// How many attempts of a call were cut.
+    cut: BTreeMap<u64, u32>,
     /// The messages of the call that was resolved last.
     built: Option<(u64, Vec<Message>)>,
     next_event: EventId,
@@ -77,11 +80,21 @@ impl Conversation {
             }
             EventKind::ActivityTaskScheduled(task) => _ = self.tools.insert(task.seq.0, task.activity_type.clone()),
             EventKind::ActivityTaskCompleted { seq, result, .. } => self.completed(seq.0, result),
+            EventKind::ActivityTaskAttemptFailed { seq, failure, .. }
+                if self.calls.contains_key(&seq.0) && was_cut(failure) =>
+            {
+                *self.cut.entry(seq.0).or_default() += 1;
+            }
             EventKind::ChildWorkflowExecutionCompleted { seq, result } => {
                 self.give(seq.0, Shown::of_agent(&result.to_json()));
             }
             _ => {} // nothing else is a message
         }
+    }
+
+    /// How many attempts of a call were cut so far: they may have been answered, and paid for.
+    pub fn cut(&self, call: u64) -> u32 {
+        self.cut.get(&call).copied().unwrap_or(0)
     }
 
     /// How many servers are asked before anything else.

@@ -132,6 +132,7 @@ impl Agent {
             Ok(answer) => answer,
             Err(fault) => return self.model_failed(key, &model, summary_of, fault, out),
         };
+        self.ledger.count_cut(key, &model, answer.cut, self.price_of(&model).is_some());
         let usage = answer.response.usage;
         let tokens = usage.input.zip(usage.output).map(|(input, output)| input.saturating_add(output));
         self.ledger.settle_model(key, &model, tokens, answer.cost_micros);
@@ -204,6 +205,7 @@ impl Agent {
                 }
             };
         }
+        self.ledger.count_cut(key, model, fault.cut, self.price_of(model).is_some());
         match fault.charged {
             true => self.ledger.settle_lost_model(key, model, self.price_of(model).is_some()),
             false => self.ledger.settle(key, Bill::default()),

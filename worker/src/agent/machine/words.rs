@@ -62,6 +62,8 @@ pub struct ModelAnswer {
     pub problems: Vec<String>,
     /// `None`: nobody knows the price.
     pub cost_micros: Option<u64>,
+    /// Attempts before this one that may have been answered, and paid for.
+    pub cut: u32,
 }
 
 /// Why there is no answer.
@@ -71,6 +73,8 @@ pub struct Fault {
     pub message: String,
     /// Whether a model call may have to be paid for although there is no answer.
     pub charged: bool,
+    /// Attempts before the one that failed that may have been answered, and paid for.
+    pub cut: u32,
 }
 
 impl Fault {
@@ -80,7 +84,7 @@ impl Fault {
             FaultClass::Lost | FaultClass::Canceled => true,
             FaultClass::NeedsHuman | FaultClass::Fatal | FaultClass::TooLong => false,
         };
-        Fault { class, message: message.into(), charged }
+        Fault { class, message: message.into(), charged, cut: 0 }
     }
 }
 

@@ -60,13 +60,21 @@ pub struct ModelOutput {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
     pub cost: Cost,
+    /// Earlier attempts of the same call that may have been answered, and paid for, although nobody heard it: the worker was
+    /// killed meanwhile, or the answer was cut. Said by those that can know.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl ModelOutput {
     /// An answer that costs nothing, checked as every other.
     pub(crate) fn free(response: ChatResponse, schema: Option<&OutputSchema>) -> Self {
         let Checked { value, problems } = check(schema, &response);
-        ModelOutput { response, value, problems, cost: Cost::Micros(0) }
+        ModelOutput { response, value, problems, cost: Cost::Micros(0), cut: 0 }
     }
 }
 
@@ -120,7 +128,7 @@ pub(super) async fn run(
         true => Cost::Micros(0),
         false => models.config().prices.cost(&provider, &request.model, &response),
     };
-    Ok(ModelOutput { response, value, problems, cost })
+    Ok(ModelOutput { response, value, problems, cost, cut: 0 })
 }
 
 fn call(context: &ActivityContext, timeout: Duration) -> Call {
@@ -131,7 +139,8 @@ fn call(context: &ActivityContext, timeout: Duration) -> Call {
         activity: task.seq.0,
         attempt: task.attempt.0,
     };
-    Call { idempotency_key: context.idempotency_key(), tag, timeout, canceled: CancellationToken::new() }
+    let (idempotency_key, namespace) = (context.idempotency_key(), task.namespace.to_string());
+    Call { idempotency_key, tag, namespace, timeout, canceled: CancellationToken::new() }
 }
 
 /// The live broadcast, and signs of life where the activity must give some.

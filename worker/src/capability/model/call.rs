@@ -31,6 +31,8 @@ pub struct Call {
     /// The same for every attempt.
     pub idempotency_key: String,
     pub tag: CallTag,
+    /// Of the run that the tag names.
+    pub namespace: String,
     /// The whole time for the answer.
     pub timeout: Duration,
     /// Canceled with the activity; a model that waits beside its future should look at it.
@@ -53,6 +55,7 @@ impl Call {
         Call {
             idempotency_key: idempotency_key.into(),
             tag: CallTag { attempt: 1, ..CallTag::default() },
+            namespace: String::new(),
             timeout: Duration::from_secs(60),
             canceled: CancellationToken::new(),
         }

@@ -1,16 +1,15 @@
 //! Cassettes: answers of real models, recorded once and played in tests.
 //!
 //! Invariant: a recording is found by the canonical request and how often it was asked before, and by nothing else; an
-//! attempt that is repeated finds the same one. What is not found is an error that shows the nearest recording. Only
+//! attempt that is repeated finds the same one, also in the next worker ([`Session`]). What is not found is an error that shows the nearest recording. Only
 //! answers are recorded, and what looks like a key is cut out when they are written. One JSON file for each, or a [`Tape`].
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,9 +22,12 @@ use crate::canonical;
 use crate::capability::durable::write_whole;
 
 mod diff;
+mod places;
 mod redact;
 mod tape;
 
+use places::Places;
+pub use places::{CallingRun, Lives, Session};
 pub use tape::Tape;
 
 /// What is done with recordings.
@@ -73,22 +75,13 @@ const VERSION: u32 = 1;
 /// How many recordings are compared for the nearest one.
 const COMPARED_MAX: usize = 200;
 
-/// Which call was which occurrence of its request.
-#[derive(Debug, Default)]
-struct Seen {
-    calls: BTreeMap<String, u32>,
-    next: u32,
-    /// Of calls that were not answered.
-    free: BTreeSet<u32>,
-}
-
 /// Records another model, or plays what was recorded of it.
 pub struct Cassette {
     mode: CassetteMode,
     directory: PathBuf,
     provider: String,
     inner: Arc<dyn Model>,
-    seen: Mutex<BTreeMap<String, Seen>>,
+    places: Places,
     tape: OnceCell<Option<Arc<Tape>>>,
 }
 
@@ -103,7 +96,12 @@ impl Cassette {
     /// `directory`: where recordings are; one that is a file is a [`Tape`], which is played and never written.
     pub fn new(mode: CassetteMode, directory: PathBuf, provider: &str, inner: Arc<dyn Model>) -> Self {
         let provider = provider.to_owned();
-        Cassette { mode, directory, provider, inner, seen: Mutex::default(), tape: OnceCell::new() }
+        Cassette { mode, directory, provider, inner, places: Places::default(), tape: OnceCell::new() }
+    }
+
+    /// The same, which goes on counting where the worker before was killed.
+    pub(super) fn in_session(self, session: Option<Session>) -> Self {
+        Cassette { places: session.map_or_else(Places::default, Places::Kept), ..self }
     }
 
     async fn ask(
@@ -121,7 +119,13 @@ impl Cassette {
         }
         let request_data = canonical::of(request);
         let key = key(&self.provider, &request_data);
-        let occurrence = self.occurrence(&key, &call.idempotency_key);
+        let key = key[..KEY_SHOWN].to_owned();
+        let is_recorded = |key: &str, occurrence| {
+            let name = name(key, occurrence);
+            tape.map_or_else(|| self.directory.join(format!("{name}.json")).exists(), |tape| tape.get(&name).is_some())
+        };
+        let place = self.places.of(&key, call, &self.directory, &is_recorded).await;
+        let occurrence = place.map_err(|why| broken(&self.directory, &format!("its session cannot be kept: {why}")))?;
         let name = name(&key, occurrence);
         let path = self.directory.join(format!("{name}.json"));
         if self.mode != CassetteMode::Record {
@@ -155,27 +159,6 @@ impl Cassette {
             read.map_err(|why| broken(&self.directory, &why))?.map_err(|why| broken(&self.directory, &why))
         };
         self.tape.get_or_try_init(read).await.map(Option::as_deref)
-    }
-
-    fn occurrence(&self, key: &str, call: &str) -> u32 {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = seen.entry(key.to_owned()).or_default();
-        if let Some(occurrence) = seen.calls.get(call) {
-            return *occurrence;
-        }
-        let occurrence = seen.free.pop_first().unwrap_or_else(|| {
-            seen.next += 1;
-            seen.next
-        });
-        seen.calls.insert(call.to_owned(), occurrence);
-        occurrence
-    }
-
-    /// The next call has its place.
-    fn unanswered(&self, key: &str, call: &str) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(seen) = seen.get_mut(key) else { return };
-        seen.free.extend(seen.calls.remove(call));
     }
 
     async fn miss(&self, request: Value, occurrence: u32, name: &str) -> ModelError {
@@ -213,7 +196,7 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.cassette.unanswered(self.key, self.call);
+        self.cassette.places.unanswered(self.key, self.call);
     }
 }
 
@@ -264,9 +247,12 @@ fn key(provider: &str, request: &Value) -> String {
     canonical::hash(&Value::Array(vec![Value::from(provider), request.clone()]))
 }
 
+/// So much of the hash of a request tells it from others.
+const KEY_SHOWN: usize = 32;
+
 /// The name of a recording.
 fn name(key: &str, occurrence: u32) -> String {
-    format!("{}-{occurrence}", &key[..32])
+    format!("{}-{occurrence}", &key[..KEY_SHOWN])
 }
 
 /// The recorded requests of a provider in a directory, with their files. What cannot be read is left out.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::call::code;
-use super::cassette::{Cassette, CassetteMode};
+use super::cassette::{Cassette, CassetteMode, Session};
 use super::prices::Prices;
 use super::provider::{Provider, ProviderConfig};
 use super::schema::SchemaModel;
@@ -27,6 +27,8 @@ pub struct ModelConfig {
     pub cassette_mode: CassetteMode,
     /// Where recordings are: a directory, or one file that is played only ([`super::Tape`]).
     pub cassette_dir: PathBuf,
+    /// Where it is kept which call was which, so that a worker that was killed can be followed by another one.
+    pub cassette_session: Option<Session>,
     /// Whether providers may be asked at all.
     pub allow_requests: bool,
     /// What is wrong with the configuration, said to whoever asks any model.
@@ -45,6 +47,7 @@ impl Default for ModelConfig {
             models: BTreeMap::from([("schema".to_owned(), schema)]),
             cassette_mode: CassetteMode::Off,
             cassette_dir: PathBuf::from("cassettes"),
+            cassette_session: None,
             allow_requests: true,
             problem: None,
             prices: Prices::default(),
@@ -227,7 +230,10 @@ impl Models {
 fn recorded(config: &ModelConfig, name: &str, model: Arc<dyn Model>) -> Arc<dyn Model> {
     match config.cassette_mode {
         CassetteMode::Off => model,
-        mode => Arc::new(Cassette::new(mode, config.cassette_dir.clone(), name, model)),
+        mode => {
+            let cassette = Cassette::new(mode, config.cassette_dir.clone(), name, model);
+            Arc::new(cassette.in_session(config.cassette_session.clone()))
+        }
     }
 }
 

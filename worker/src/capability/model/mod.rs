@@ -35,7 +35,7 @@ use bosun_engine::ActivityRegistry;
 
 pub use activity::{MODEL, MODEL_FATAL, MODEL_NEEDS_HUMAN, MODEL_RETRY, ModelInput, ModelOutput, options};
 pub use call::{Answering, Call, CallTag, Model, Silent, Token, TokenSink, code};
-pub use cassette::{Cassette, CassetteMode, Tape};
+pub use cassette::{CallingRun, Cassette, CassetteMode, Lives, Session, Tape};
 pub use chaos::{Chaos, ChaosConfig, ChaosRates};
 pub use chat::*;
 pub use config::ModelConfig;

@@ -273,6 +273,35 @@ fn a_call_that_failed_is_spent_as_it_was_held_unless_it_was_refused() {
     }
 }
 
+/// G41: attempts that were cut before there was an answer, or none, are spent as they were held, and are no steps of their own.
+#[test]
+fn an_attempt_that_was_cut_counts() {
+    for (answered, priced) in [(true, true), (true, false), (false, true)] {
+        let mut first = true;
+        let model: ModelFunction = Box::new(move |_| match (std::mem::take(&mut first), answered) {
+            (true, true) => Ok(ModelAnswer { cut: 2, ..says("done", &[]) }),
+            (true, false) => Err(Fault { cut: 2, ..Fault::new(FaultClass::NeedsHuman, "a refused key") }),
+            (false, _) => Ok(says("done", &[])),
+        });
+        let price = if priced { json!({ "input": 1_000_000, "output": 1_000_000 }) } else { json!(null) };
+        let mut stage = Stage::new(spec(json!({ "price": price, "max_output_tokens": 100 })), model, echo());
+        let held = stage.agent.ledger().held();
+        stage.play();
+        if !answered {
+            assert_eq!(stage.agent.ledger().spent().tokens, 2 * held.tokens);
+            stage.handle(Event::Resume);
+            stage.play();
+        }
+        let output = stage.output();
+        let (tally, unknown) = (output.by_model["big"], output.unknown);
+        assert_eq!((output.spent.steps, tally.calls), (1, 3));
+        assert_eq!(output.spent.tokens, 2 * held.tokens + 15);
+        assert_eq!(output.spent.cost_micros, 2 * held.cost_micros + 15);
+        assert_eq!((unknown.estimated_calls, unknown.unpriced_calls), (2, if priced { 0 } else { 2 }));
+        assert_eq!((tally.tokens, tally.cost_micros), (output.spent.tokens, output.spent.cost_micros));
+    }
+}
+
 /// Providers are sent the tools with a call for a summary as well.
 #[test]
 fn a_call_for_a_summary_holds_what_its_tools_take() {

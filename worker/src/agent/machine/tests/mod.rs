@@ -48,7 +48,7 @@ pub(super) fn says(content: &str, calls: &[(&str, Value)]) -> ModelAnswer {
     let stop = if calls.is_empty() { ModelStop::End } else { ModelStop::ToolCalls };
     let usage = Usage { input: Some(10), output: Some(5), ..Usage::default() };
     let response = ChatResponse { said, stop, usage, model: "big".into(), id: None };
-    ModelAnswer { response, value: None, problems: Vec::new(), cost_micros: Some(15) }
+    ModelAnswer { response, value: None, problems: Vec::new(), cost_micros: Some(15), cut: 0 }
 }
 
 /// A model that says these things, one after the other, and then the last one for ever.

@@ -177,7 +177,8 @@ fn input_and_output_are_plain_data() {
         json!({"provider": "openai", "request": {"model": "m", "messages": [{"role": "user", "content": "hi"}]}});
     let input: ModelInput = serde_json::from_value(text).unwrap();
     assert_eq!(input, ModelInput::new("openai", request("m")));
-    let output = ModelOutput { response: mock::says("x"), value: None, problems: Vec::new(), cost: Cost::Micros(7) };
+    let output =
+        ModelOutput { response: mock::says("x"), value: None, problems: Vec::new(), cost: Cost::Micros(7), cut: 0 };
     let wanted = json!({
         "response": {"said": {"content": "x"}, "stop": "end", "usage": {"input": 10, "output": 5}, "model": "mock-1",
                      "id": "mock-answer"},
@@ -195,8 +196,13 @@ fn null_is_a_value() {
         "said": { "content": "null" }, "stop": "end", "usage": {}, "model": "m"
     }))
     .unwrap();
-    let output =
-        ModelOutput { response, value: Some(Value::Null), problems: Vec::new(), cost: Cost::Unpriced("why".into()) };
+    let output = ModelOutput {
+        response,
+        value: Some(Value::Null),
+        problems: Vec::new(),
+        cost: Cost::Unpriced("why".into()),
+        cut: 0,
+    };
     let payload = Payload::encode(&output).unwrap();
     assert_eq!(payload.decode::<ModelOutput>().unwrap().value, Some(Value::Null));
     let none = ModelOutput { value: None, ..output };

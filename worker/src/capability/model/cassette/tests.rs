@@ -193,3 +193,79 @@ fn modes_have_names() {
     }
     assert!("Rec".parse::<CassetteMode>().is_err());
 }
+
+/// The runs that are under way.
+struct Runs(Vec<&'static str>);
+
+impl Lives for Runs {
+    fn is_under_way(&self, run: CallingRun) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send + '_>> {
+        let is = self.0.contains(&run.run_id.as_str());
+        Box::pin(async move { is })
+    }
+}
+
+/// A worker's cassettes in one life; the runs named are under way when it begins.
+fn life(setup: &Setup, mode: CassetteMode, under_way: &[&'static str]) -> Cassette {
+    let session = Session::new(setup.dir.path(), Arc::new(Runs(under_way.to_vec())));
+    setup.cassette(mode).in_session(Some(session))
+}
+
+async fn ask_in(cassette: &Cassette, text: &str, call: &str, run: &str) -> Result<String, ModelError> {
+    let mut asking = Call::alone(call);
+    asking.tag.run_id = run.to_owned();
+    cassette.complete(&user(text), &asking, &mut Silent).await.map(|response| response.said.content)
+}
+
+/// A worker that was killed in the middle of a call: the one made again has the place of the one that was cut, what was
+/// answered before keeps its own, and what is recorded plays.
+#[tokio::test]
+async fn what_is_recorded_over_a_crash_plays() {
+    let setup = setup();
+    let first = life(&setup, CassetteMode::Record, &[]);
+    assert_eq!(ask_in(&first, "q", "a", "one").await.unwrap(), "answer 1 with sk-0123456789abcdef0123");
+    let never = FunctionModel::new(|_: &ChatRequest| Err(ModelError::retry("x", "cut")));
+    let cut = Cassette { inner: Arc::new(never), ..first };
+    assert!(ask_in(&cut, "q", "b", "two").await.is_err());
+    assert!(ask_in(&cut, "q", "never again", "three").await.is_err());
+    drop(cut);
+    let second = life(&setup, CassetteMode::Record, &["two"]);
+    assert!(ask_in(&second, "q", "c", "four").await.unwrap().starts_with("answer 2"), "it has a place that is free");
+    assert!(ask_in(&second, "q", "b", "two").await.unwrap().starts_with("answer 3"));
+    assert!(ask_in(&second, "q", "a", "one").await.unwrap().starts_with("answer 4"), "its commit was lost");
+    let player = setup.cassette(CassetteMode::Replay);
+    let mut played = Vec::new();
+    for call in ["x", "y", "z"] {
+        played.push(ask(&player, &user("q"), call).await.unwrap());
+    }
+    for wanted in ["answer 4 with", "answer 2 with", "answer 3 with"] {
+        assert!(played.iter().any(|text| text.starts_with(wanted)), "{wanted}: {played:?}");
+    }
+    // Who plays may be killed as well.
+    let playing = life(&setup, CassetteMode::Replay, &["p"]);
+    let before = ask_in(&playing, "other", "p1", "p").await;
+    assert_eq!(before.unwrap_err().code.as_deref(), Some(code::CASSETTE_MISS));
+    let one = ask_in(&life(&setup, CassetteMode::Replay, &["p"]), "q", "p2", "p").await.unwrap();
+    let two = ask_in(&life(&setup, CassetteMode::Replay, &["p"]), "q", "p3", "p").await.unwrap();
+    let again = ask_in(&life(&setup, CassetteMode::Replay, &["p"]), "q", "p2", "p").await.unwrap();
+    assert!(one != two && one == again, "{one} {two} {again}");
+}
+
+/// When all runs have ended, recording begins anew; so it does in another place.
+#[tokio::test]
+async fn a_session_ends_with_its_runs() {
+    let setup = setup();
+    ask_in(&life(&setup, CassetteMode::Record, &[]), "q", "a", "one").await.unwrap();
+    let anew = life(&setup, CassetteMode::Record, &["another"]);
+    assert!(ask_in(&anew, "q", "b", "two").await.unwrap().starts_with("answer 2"));
+    assert_eq!(std::fs::read_dir(setup.dir.path().join("tapes")).unwrap().count(), 1, "it was written over");
+    let mut elsewhere = life(&setup, CassetteMode::Record, &["two"]);
+    elsewhere.directory = setup.dir.path().join("others");
+    ask_in(&elsewhere, "q", "c", "two").await.unwrap();
+    let names = std::fs::read_dir(setup.dir.path().join("others")).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(names.len() == 1 && names[0].ends_with("-1.json"), "{names:?}");
+    let private = std::os::unix::fs::PermissionsExt::mode(
+        &setup.dir.path().join(places::SESSION_FILE).metadata().unwrap().permissions(),
+    );
+    assert_eq!(private & 0o777, 0o600);
+}
