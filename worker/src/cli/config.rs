@@ -3,6 +3,8 @@
 //! Invariant: for every key a flag (`--set KEY=VALUE`, or the option of its own where there is one) goes before the
 //! environment (`BOSUN_` and the key in capitals), and that before the file. A key that is not known is an error that names
 //! it, so that a guard that is misspelt is never silently absent. It reads; what the values mean stands where they are used.
+//!
+//! Long: each key stands here in its structure and in the list of keys, which a test holds together.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
