@@ -38,6 +38,7 @@ fn problems(root: &Path) -> Vec<Problem> {
         rules::module_doc(file, &mut problems);
         rules::sizes(file, &mut problems);
         rules::purity(file, &mut problems);
+        rules::rooms(file, &mut problems);
         rules::one_sled_file(file, &mut problems);
     }
     problems.sort();
@@ -142,6 +143,26 @@ fn pure_modules_know_no_clock_disk_socket_thread_chance_tokio_or_hash_map() {
             "engine/src/machine/timer.rs:5: a pure module may not use std::thread",
             "engine/src/machine/timer.rs:5: a pure module may not use tokio",
             "engine/src/machine/timer.rs:6: a pure module may not use crate::log",
+        ],
+    );
+}
+
+#[test]
+fn what_holds_for_every_family_knows_none_of_them() {
+    let bad = "//! Core.\nuse crate::supervisor::graph::Graph;\nuse super::super::chat;\nuse crate::supervisor::{run, spec};\n\
+               use crate::supervisor::outbox::Call;\nuse super::loans::Loans;\n";
+    let root = "//! W.\nmod supervisor;\n";
+    let supervisor = "//! S.\nmod core;\n";
+    check(
+        &[
+            ("worker/src/lib.rs", root),
+            ("worker/src/supervisor/mod.rs", supervisor),
+            ("worker/src/supervisor/core/mod.rs", bad),
+        ],
+        &[
+            "worker/src/supervisor/core/mod.rs:2: worker/src/supervisor/core may not use graph: what holds for every family knows none of them",
+            "worker/src/supervisor/core/mod.rs:3: worker/src/supervisor/core may not use chat: what holds for every family knows none of them",
+            "worker/src/supervisor/core/mod.rs:4: worker/src/supervisor/core may not use run: what holds for every family knows none of them",
         ],
     );
 }

@@ -52,6 +52,9 @@ const IMPURE_PATHS: [(&str, &[&str]); 2] =
 /// Asks whether this very thread unwinds: no influence from outside, and `Drop` cannot do without.
 const PURE_PATH: &str = "std::thread::panicking";
 
+/// Rooms of the supervisor that know nothing of others: what is decided for every family knows no family.
+const ROOMS: [(&str, &[&str]); 1] = [("worker/src/supervisor/core", &["agents", "chat", "graph", "run"])];
+
 const SLED_FILE: &str = "engine/src/log/sled.rs";
 
 fn problem(file: impl Into<PathBuf>, line: usize, what: impl Into<String>) -> Problem {
@@ -156,6 +159,22 @@ pub(super) fn purity(file: &File, problems: &mut Vec<Problem>) {
             }
         }
     }
+}
+
+/// The arrows between the rooms of the supervisor.
+pub(super) fn rooms(file: &File, problems: &mut Vec<Problem>) {
+    for (room, others) in ROOMS.iter().filter(|(room, _)| file.path.starts_with(room)) {
+        for line in file.lines() {
+            for other in others.iter().filter(|other| names_room(line.code, other)) {
+                let what = format!("{room} may not use {other}: what holds for every family knows none of them");
+                problems.push(problem(&file.path, line.number, what));
+            }
+        }
+    }
+}
+
+fn names_room(code: &str, room: &str) -> bool {
+    ["crate::supervisor", "super::super"].iter().any(|start| names_path(code, start, room))
 }
 
 /// Whether the code names `start::part`, alone or as a direct member of a group on this line.

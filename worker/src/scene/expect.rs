@@ -20,13 +20,12 @@ pub(super) const KEYS: [&str; 15] = [
     "outcome", "success", "error", "code", "result", "text", "report", "warnings", "calls", "prompts", "notes",
     "queries", "at", "takes", "never",
 ];
-
 /// How a run can have ended, or not.
 pub(crate) const OUTCOMES: [&str; 9] =
     ["completed", "partial", "failed", "canceled", "cancelled", "terminated", "timed_out", "waiting", "paused"];
 
 /// Keys of a report that need no task.
-pub(super) const REPORT: [&str; 15] = [
+pub(super) const REPORT: [&str; 16] = [
     "tasks",
     "summary",
     "status",
@@ -40,6 +39,7 @@ pub(super) const REPORT: [&str; 15] = [
     "recruits",
     "tokens",
     "calls",
+    "cost_micros",
     "text",
     "objective",
 ];

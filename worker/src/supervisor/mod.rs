@@ -15,6 +15,7 @@
 
 pub mod agents;
 pub mod chat;
+pub mod core;
 mod critic;
 mod execution;
 pub(crate) mod fields;

@@ -13,6 +13,7 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::core::account::Balance;
 use super::journal::{Note, NoteKind};
 use super::model::TaskId;
 
@@ -73,6 +74,37 @@ impl Purpose {
     }
 }
 
+/// What the account of the run makes of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// It counts as a call, and is withheld when the budget is spent.
+    Call,
+    /// A tool, a function, a draw: withheld like others, and no call of a model.
+    Tool,
+    /// What a run needs to end in order, and to keep its word to people. It is made also without a budget.
+    Free,
+}
+
+impl Purpose {
+    fn weight(self) -> Weight {
+        match self {
+            Purpose::Plan
+            | Purpose::Decide
+            | Purpose::ExecuteWorker
+            | Purpose::Review
+            | Purpose::Synthesize
+            | Purpose::Advise => Weight::Call,
+            Purpose::FetchMemory
+            | Purpose::RecordDecomposition
+            | Purpose::AuthorizeTeamAction
+            | Purpose::NotifyForApproval
+            | Purpose::LogApprovalResult
+            | Purpose::EmitProgress
+            | Purpose::Compensate => Weight::Free,
+        }
+    }
+}
+
 /// One call of a model, worker, critic, policy or sink: an activity, one per key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Call {
@@ -94,12 +126,45 @@ pub struct Call {
     /// How long the call may take; the agent's own limit if it says none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// A tool, a function or a draw, and no call of a model.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tool: bool,
+    /// The budget of the run is spent, and this call puts together what there is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub last: bool,
 }
 
 impl Call {
     pub fn new(key: impl Into<Key>, purpose: Purpose, context: Value) -> Self {
-        let (prompt, attempt, round) = (String::new(), 1, 1);
-        Call { key: key.into(), purpose, agent: None, task: None, attempt, round, prompt, context, timeout: None }
+        Call {
+            key: key.into(),
+            purpose,
+            agent: None,
+            task: None,
+            attempt: 1,
+            round: 1,
+            prompt: String::new(),
+            context,
+            timeout: None,
+            tool: false,
+            last: false,
+        }
+    }
+    #[must_use]
+    pub fn tool(mut self) -> Self {
+        self.tool = true;
+        self
+    }
+    pub fn weight(&self) -> Weight {
+        match self.purpose.weight() {
+            Weight::Call if self.tool => Weight::Tool,
+            weight => weight,
+        }
+    }
+    #[must_use]
+    pub fn last_word(mut self) -> Self {
+        self.last = true;
+        self
     }
     #[must_use]
     pub fn agent(mut self, name: impl Into<String>) -> Self {
@@ -218,12 +283,25 @@ pub struct Outbox {
     run: String,
     asks: Vec<Ask>,
     notes: Vec<Note>,
+    budget: Balance,
 }
 
 impl Outbox {
     /// `run` names the run in ids that are made here.
     pub fn new(run: impl Into<String>, now: Timestamp) -> Self {
-        Outbox { now, run: run.into(), asks: Vec::new(), notes: Vec::new() }
+        Outbox { now, run: run.into(), asks: Vec::new(), notes: Vec::new(), budget: Balance::default() }
+    }
+    /// The account as it stands: families ask it before they ask for anything.
+    #[must_use]
+    pub fn with_budget(mut self, budget: Balance) -> Self {
+        self.budget = budget;
+        self
+    }
+    pub fn budget(&self) -> &Balance {
+        &self.budget
+    }
+    pub fn set_budget(&mut self, budget: Balance) {
+        self.budget = budget;
     }
     /// Workflow time: the time of the event that is handled.
     pub fn now(&self) -> Timestamp {
@@ -236,6 +314,7 @@ impl Outbox {
         self.asks.push(ask);
     }
     pub fn call(&mut self, call: Call) {
+        self.budget.sent(&call);
         self.asks.push(Ask::Call(call));
     }
     pub fn timer(&mut self, key: impl Into<Key>, at: Timestamp, label: impl Into<String>) {

@@ -20,6 +20,7 @@ use super::processes::Process;
 use super::rules::{AgentDef, AgentRules};
 use super::session::{Doing, Place, Session};
 use super::steps::StepsRun;
+use crate::supervisor::core::account::Exhausted;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Ask, Key, Outbox};
 
@@ -49,7 +50,9 @@ pub struct AgentLoop {
     pub(super) steps: u32,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) limit_told: bool, // once: whoever hears of it is stopped by the same limit
-    pub(super) tokens: u64,
+    /// The budget has ended it, or left it one last word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cut: Option<Exhausted>,
     /// Agents that were given work, in order of the first time.
     pub(super) selected: Vec<String>,
     pub(super) warnings: Vec<String>,
@@ -158,7 +161,7 @@ impl AgentLoop {
             charged_thread: input.charged_thread,
             steps: 0,
             limit_told: false,
-            tokens: 0,
+            cut: None,
             selected: Vec::new(),
             warnings: Vec::new(),
             paused: false,
@@ -277,7 +280,7 @@ impl AgentLoop {
             self.words.push(text.to_owned());
             return true;
         }
-        self.outcome = None;
+        (self.outcome, self.cut) = (None, None);
         self.charged_task = 0;
         (self.steps, self.limit_told) = (0, false);
         self.selected.clear();

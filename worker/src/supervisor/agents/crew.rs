@@ -247,6 +247,9 @@ pub(super) struct TaskRun {
     pub(super) validated: u32,
     #[serde(default)]
     pub(super) unread: u32,
+    /// The budget left it undone: what runs beside it ends first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) left: bool,
     pub(super) output: String,
 }
 

@@ -3,6 +3,7 @@
 //! Invariant: a task is completed only if its output was accepted; one that was never begun is told so. It changes nothing.
 
 use super::agent_loop::{AgentLoop, Work};
+use crate::supervisor::core::account::SPENT;
 use crate::supervisor::task::TaskStatus;
 
 /// One task of the list.
@@ -31,10 +32,11 @@ impl AgentLoop {
                 (Some(output), _) if output.skipped => TaskStatus::Skipped,
                 (Some(_), _) => TaskStatus::Completed,
                 (None, _) if failed.is_some() => TaskStatus::Failed,
+                (None, Some(task)) if task.left => TaskStatus::Failed,
                 (None, Some(_)) if over => TaskStatus::Cancelled,
                 (None, Some(_)) => TaskStatus::Running,
                 // Nobody will reach it: the run was cancelled.
-                (None, None) if over && run.failed.is_none() => TaskStatus::Cancelled,
+                (None, None) if over && run.failed.is_none() && !self.is_cut() => TaskStatus::Cancelled,
                 (None, None) => TaskStatus::Pending,
             };
             CrewLine {
@@ -43,7 +45,10 @@ impl AgentLoop {
                 status,
                 agent: task.agent.clone(),
                 attempts: running.map_or_else(|| run.attempts.get(&at).copied().unwrap_or(0), |of| of.attempt),
-                error: failed.map(|(_, why)| why.clone()),
+                error: failed.map(|(_, why)| why.clone()).or_else(|| {
+                    let left = running.is_some_and(|task| task.left);
+                    left.then(|| SPENT.to_owned())
+                }),
                 output: output.map(|output| output.text.clone()),
             }
         };

@@ -67,6 +67,9 @@ impl AgentLoop {
             }
             let Some(run) = self.crew_run() else { return };
             let Some(at) = run.next() else { break };
+            if out.budget().exhausted().is_some() {
+                return self.leave_task(None, out);
+            }
             if !run.condition_holds(at) {
                 self.accept(at, String::new(), true, out);
                 continue;
@@ -75,6 +78,9 @@ impl AgentLoop {
             self.start_task(at, None, out);
         }
         let Some(run) = self.crew_run() else { return };
+        if run.running.values().any(|task| task.left) {
+            return self.leave_task(None, out);
+        }
         if run.running.is_empty() {
             let result = Value::String(run.result());
             let outcome = self.outcome_of(Ok(result));
@@ -110,6 +116,7 @@ impl AgentLoop {
         let Some(task) = run.tasks.get(at).cloned() else { return };
         let text = match result {
             Ok(text) => text,
+            Err(_) if out.budget().exhausted().is_some() => return self.leave_task(Some(at), out),
             Err(why) => {
                 self.stop_crew(at, format!("Task '{}' failed: {why}", task.id), out);
                 return;
@@ -118,6 +125,8 @@ impl AgentLoop {
         let Some(under_way) = run.running.get_mut(&at) else { return };
         (under_way.output, under_way.unread) = (text, 0);
         match task.guardrail {
+            // What nobody is paid to validate does not count.
+            Some(_) if out.budget().exhausted().is_some() => self.leave_task(Some(at), out),
             Some(_) => self.ask_guardrail(at, None, out),
             None => self.ask_about(at, out),
         }
@@ -154,6 +163,7 @@ impl AgentLoop {
         let Some(under_way) = run.running.get_mut(&at) else { return };
         let validation = match validation {
             Ok(validation) => validation,
+            Err(_) if out.budget().exhausted().is_some() => return self.leave_task(Some(at), out),
             Err(why) => {
                 under_way.unread = under_way.unread.saturating_add(1);
                 if under_way.unread < run.validation_tries {

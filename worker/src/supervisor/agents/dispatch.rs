@@ -89,6 +89,9 @@ impl AgentLoop {
 
     /// Looks whether a call may be made, and makes it. An answer is what is there at once.
     fn admit(&mut self, seq: u32, index: usize, call: &ToolCall, out: &mut Outbox) -> Option<ToolAnswer> {
+        if let Some(answer) = self.unpaid(out) {
+            return Some(answer);
+        }
         let session = self.sessions.get(&seq)?;
         let kind = self.kind_of(session, &call.name);
         let limits = self.def(&session.agent).map_or_else(ToolLimits::default, |def| def.limits.clone());
@@ -178,10 +181,9 @@ impl AgentLoop {
             "args": call.args,
             "context_variables": session.variables,
         });
-        let prompt = code_of(call);
-        out.call(
-            Call::new(&key, Purpose::ExecuteWorker, context).agent(owner).round(session.steps_total).prompt(prompt),
-        );
+        let prompt = call.as_code();
+        let asked = Call::new(&key, Purpose::ExecuteWorker, context).agent(owner).round(session.steps_total);
+        out.call(asked.prompt(prompt).tool());
         self.waits.insert(key.clone(), Wait::Function { session: seq, index });
         self.set_running(seq, index, Running::Function { key });
         None
@@ -256,7 +258,7 @@ impl AgentLoop {
             kind: HumanKind::ToolApproval { policy },
             agent: session.agent.clone(),
             message,
-            about: code_of(call),
+            about: call.as_code(),
         };
         self.humans.insert(key.clone(), needed);
         self.waits.insert(key.clone(), Wait::Approval { session: seq, index });
@@ -351,7 +353,7 @@ impl AgentLoop {
         })
     }
 
-    fn refused(&self, refusal: Refusal) -> ToolAnswer {
+    pub(super) fn refused(&self, refusal: Refusal) -> ToolAnswer {
         let content = match self.rules.errors {
             ErrorStyle::Object => json_text(&json!({"ok": false, "error": refusal.text, "error_type": refusal.kind})),
             ErrorStyle::Text => format!("Error: {}", refusal.text),
@@ -374,11 +376,6 @@ impl CallDone {
             Progress::Queued | Progress::Running(_) => None,
         }
     }
-}
-
-/// The call as code, for people.
-fn code_of(call: &ToolCall) -> String {
-    format!("{}({})", call.name, json_text(&call.args))
 }
 
 /// How long to sleep, and the number as it was given.

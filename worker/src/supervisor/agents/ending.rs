@@ -62,7 +62,7 @@ impl AgentLoop {
         AgentOutcome {
             ok: result.is_ok(),
             error: result.as_ref().err().cloned(),
-            result: result.unwrap_or_default(),
+            result: result.ok().or_else(|| self.so_far()).unwrap_or_default(),
             messages: root.map(|root| root.added().to_vec()).unwrap_or_default(),
             active_agent: root.map(|root| root.agent.clone()).unwrap_or_default(),
             context_variables: root.map_or_else(Variables::new, |root| root.variables.clone()),

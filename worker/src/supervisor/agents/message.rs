@@ -84,6 +84,10 @@ impl ToolCall {
     pub fn arguments(&self) -> Option<&Map<String, Value>> {
         self.args.as_object()
     }
+    /// The call as code, for people.
+    pub(super) fn as_code(&self) -> String {
+        format!("{}({})", self.name, json_text(&self.args))
+    }
 }
 
 /// One answer of an agent.
@@ -127,6 +131,8 @@ struct RawAnswer {
     tokens: Option<u64>,
     #[serde(default, rename = "cost_micros")]
     _cost_micros: Option<u64>,
+    #[serde(default, rename = "cost_usd")]
+    _cost_usd: Option<f64>,
     #[serde(default)]
     model: Option<String>,
     #[serde(default, rename = "finish_reason")]

@@ -16,6 +16,7 @@
 
 mod agent_loop;
 mod boundary;
+mod budget;
 mod counters;
 mod crew;
 mod crew_report;

@@ -100,6 +100,9 @@ impl AgentLoop {
         {
             session.messages.extend(std::mem::take(&mut self.words).into_iter().map(Message::user));
         }
+        if self.is_out_of_budget(seq, out) {
+            return;
+        }
         let Some(session) = self.sessions.get(&seq) else { return };
         let used = match self.rules.limit.count {
             LoopCount::Turns => session.steps,
@@ -172,6 +175,7 @@ impl AgentLoop {
             .round(session.steps_total)
             .prompt(prompt);
         call.timeout = def.and_then(|def| def.timeout).map(crate::supervisor::spec::Span::duration);
+        call.last = out.budget().exhausted().is_some();
         out.call(call);
         self.waits.insert(key.clone(), Wait::Step { session: seq });
         if let Some(session) = self.sessions.get_mut(&seq) {
@@ -213,13 +217,14 @@ impl AgentLoop {
                 return;
             }
         };
-        self.tokens = self.tokens.saturating_add(answer.tokens);
         let calls = answer.tool_calls.len();
         out.note(
             NoteKind::DecisionRecorded,
             json!({"session": id, "agent": agent, "model": answer.model, "tokens": answer.tokens, "tool_calls": calls}),
         );
         match answer.interrupt.clone() {
+            // Nobody would be asked with what the person says.
+            Some(_) if out.budget().exhausted().is_some() => self.begin_step(seq, out),
             Some(payload) => self.asks_a_person(seq, &agent, payload, answer.context_variables),
             None => self.said(seq, &agent, answer, out),
         }
@@ -287,6 +292,10 @@ impl AgentLoop {
         let (text, instruction) = policies::formatted(&self.rules.policies, answer);
         let text = text.unwrap_or_else(|| answer.to_owned());
         let (Some(instruction), Some(session)) = (instruction, self.sessions.get_mut(&seq)) else { return Some(text) };
+        if out.budget().exhausted().is_some() {
+            self.is_cut_by(out);
+            return Some(text);
+        }
         let key = format!("{}/{}/format/{}", self.name, session.place(), session.steps_total);
         let prompt = format!("{instruction}\n\n{text}");
         let context = json!({"instructions": instruction, "answer": text});

@@ -37,7 +37,6 @@ pub struct AgentsView {
     pub todos: Vec<Todo>,
     pub paused: bool,
     pub steps: u32,
-    pub tokens: u64,
     /// Tool calls charged to the task, and to the conversation.
     pub charged_task: u32,
     pub charged_thread: u32,
@@ -67,7 +66,6 @@ impl AgentLoop {
             todos: root.map(|root| root.todos.clone()).unwrap_or_default(),
             paused: self.is_paused(),
             steps: self.steps,
-            tokens: self.tokens,
             charged_task: self.charged_task,
             charged_thread: self.charged_thread,
             human: self.human_needed(),

@@ -1,13 +1,15 @@
-//! People and a group chat: interrupts, words from outside, pause, cancellation.
+//! A group chat and what stops it: interrupts, words from outside, pause, cancellation, a budget that is spent.
 //!
 //! Invariant: whatever was asked and is not wanted any more is cancelled and its late answer dropped; nothing here picks a
 //! speaker but the admin, who takes the word when a human interrupts.
 
-use super::machine::GroupChat;
+use super::machine::{GroupChat, Stage};
+use super::magentic::Step;
 use super::message::ChatMessage;
-use super::rules::ChatError;
+use super::rules::{ChatError, Team};
 use super::view::Stop;
-use crate::supervisor::outbox::{Ask, Outbox};
+use crate::supervisor::core::account::{Exhausted, SPENT};
+use crate::supervisor::outbox::{Ask, Call, Outbox};
 
 impl GroupChat {
     /// A human takes the word: the open ask is dropped and the admin speaks next; without an admin among the agents the
@@ -57,8 +59,42 @@ impl GroupChat {
     pub fn unpause(&mut self, out: &mut Outbox) {
         self.paused = false;
         if let Some(call) = self.held.take() {
-            out.call(call);
+            self.send(call, out);
         }
+    }
+
+    /// A call is made, if the budget pays for it; the last one may be the final answer of a `magentic` team.
+    pub(super) fn send(&mut self, call: Call, out: &mut Outbox) {
+        let final_answer = matches!(self.stage, Stage::Ledger(Step::FinalAnswer { .. }));
+        match (out.budget().exhausted(), final_answer && out.budget().has_last_word()) {
+            (None, _) => out.call(call),
+            (Some(_), true) => out.call(call.last_word()),
+            (Some(_), false) => self.end_for_budget(out),
+        }
+    }
+
+    /// The budget of the run is spent, and nothing is under way: whoever is to choose is not waited for.
+    pub fn exhausted(&mut self, out: &mut Outbox) {
+        if self.end.is_none() && !self.paused && matches!(self.stage, Stage::Choosing(_)) {
+            self.end_for_budget(out);
+        }
+    }
+
+    /// Ends with the messages so far; a `magentic` team tells what it has found, if that is still paid for.
+    pub(super) fn end_for_budget(&mut self, out: &mut Outbox) {
+        (self.cut, self.open, self.held) = (true, None, None);
+        let budget = *out.budget();
+        let began = self.has_spoken() && !matches!(self.stage, Stage::Ledger(Step::FinalAnswer { .. }));
+        if self.rules.team == Team::Magentic && began && budget.has_last_word() {
+            return self.answer_finally(budget.text(), out);
+        }
+        let error = (budget.exhausted() == Some(Exhausted::Fail)).then(|| SPENT.to_owned());
+        self.close(Stop::Budget, &budget.text(), error, out);
+    }
+
+    /// Whether the budget has ended it, or left it one last word.
+    pub fn is_cut(&self) -> bool {
+        self.cut
     }
 
     fn drop_ask(&mut self, out: &mut Outbox) {

@@ -47,7 +47,9 @@ pub struct GroupChat {
     pub(super) held: Option<Call>,
     pub(super) paused: bool,
     pub(super) ledger: Ledger,
-    pub(super) tokens: u64,
+    /// The budget has ended it, or left it one last word.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) cut: bool,
     pub(super) end: Option<End>,
 }
 
@@ -139,7 +141,7 @@ impl GroupChat {
             held: None,
             paused: false,
             ledger: Ledger::default(),
-            tokens: 0,
+            cut: false,
             end: None,
         })
     }
@@ -150,7 +152,7 @@ impl GroupChat {
             return Err(ChatError::NotEnded);
         }
         (self.run_from, self.opened, self.turns, self.skipped) = (self.messages.len(), 0, 0, 0);
-        (self.ledger.rounds, self.end) = (0, None);
+        (self.ledger.rounds, self.end, self.cut) = (0, None, false);
         match task.is_empty() {
             true => self.go_on(None, out),
             false => self.open_with(task, out),
@@ -176,6 +178,10 @@ impl GroupChat {
             return;
         }
         self.open = None;
+        if answer.is_err() && out.budget().exhausted().is_some() {
+            // Whoever was asked had too little, or nobody is paid to be asked again.
+            return self.end_for_budget(out);
+        }
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Selecting(selecting) => self.selected(selecting, answer, out),
             Stage::Speaking { agent, tries } => self.spoken(&agent, tries, answer, out),
@@ -217,7 +223,6 @@ impl GroupChat {
             // An answer that cannot be read is a failed turn like any other.
             Err(why) => return self.speaker_failed(name, tries, &CallFailure::error(why.to_string()), out),
         };
-        self.tokens = self.tokens.saturating_add(said.tokens);
         self.turns += 1;
         self.last = Some(name.to_owned());
         let Some(message) = said.message else {
@@ -304,7 +309,7 @@ impl GroupChat {
         }
     }
 
-    /// Leaves a call under a fresh key, or keeps it while paused.
+    /// Leaves a call under a fresh key, or keeps it while paused. Every ask of a chat goes through here.
     pub(super) fn ask(&mut self, what: &str, mut call: Call, out: &mut Outbox) {
         self.asks += 1;
         call.key = format!("chat/{what}/{}", self.asks);
@@ -312,7 +317,7 @@ impl GroupChat {
         self.open = Some(call.key.clone());
         match self.paused {
             true => self.held = Some(call),
-            false => out.call(call),
+            false => self.send(call, out),
         }
     }
 

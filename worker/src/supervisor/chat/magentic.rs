@@ -113,13 +113,18 @@ impl GroupChat {
         self.ask_orchestrator(Step::Facts, 1, out);
     }
 
+    /// Tells what there is, for this reason.
+    pub(super) fn answer_finally(&mut self, reason: String, out: &mut Outbox) {
+        self.ask_orchestrator(Step::FinalAnswer { reason }, 1, out);
+    }
+
     /// The next round, or the final answer when there are no more rounds.
     fn ask_progress(&mut self, tries: u32, out: &mut Outbox) {
         if tries > 1 {
             return self.ask_orchestrator(Step::Progress { tries }, tries, out);
         }
         if self.ledger.rounds >= self.rules.max_round {
-            return self.ask_orchestrator(Step::FinalAnswer { reason: "Max rounds reached.".to_owned() }, 1, out);
+            return self.answer_finally("Max rounds reached.".to_owned(), out);
         }
         self.ledger.rounds += 1;
         self.ask_orchestrator(Step::Progress { tries }, tries, out);
@@ -202,7 +207,7 @@ impl GroupChat {
         match read {
             Err(_) if tries < self.rules.max_json_retries => self.ask_progress(tries + 1, out),
             Err(_) => self.fail(&ChatError::Ledger.to_string(), out),
-            Ok(Read::Satisfied { reason }) => self.ask_orchestrator(Step::FinalAnswer { reason }, 1, out),
+            Ok(Read::Satisfied { reason }) => self.answer_finally(reason, out),
             Ok(Read::Next { stalled, speaker, instruction }) => {
                 let stalls = self.ledger.stalls;
                 self.ledger.stalls = if stalled { stalls + 1 } else { stalls.saturating_sub(1) };

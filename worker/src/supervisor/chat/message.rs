@@ -120,7 +120,6 @@ struct Reply {
     handoff: Option<HandOff>,
     /// What a hand-off of an earlier chat brought along (AGC-21).
     context: Option<Vec<ToolCall>>,
-    tokens: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -137,7 +136,6 @@ enum HandOff {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Said {
     pub(super) message: Option<ChatMessage>,
-    pub(super) tokens: u64,
 }
 
 impl Said {
@@ -176,13 +174,12 @@ impl Reply {
         if let Some(result) = self.result.take().filter(|result| !result.is_null()) {
             self.content.get_or_insert_with(|| text_of(&result));
         }
-        let tokens = self.tokens.unwrap_or(0);
         let tool_calls = self.tool_calls.unwrap_or_default();
         let handoff = self.handoff.map(|(HandOff::To(to) | HandOff::Named { to })| to);
         let by_tool = || tool_calls.iter().find_map(handed_to).filter(|_| handing).map(str::to_owned);
         let handoff = handoff.or_else(by_tool);
         if self.content.is_none() && self.function_call.is_none() && tool_calls.is_empty() && handoff.is_none() {
-            return Said { message: None, tokens };
+            return Said { message: None };
         }
         let mut message = ChatMessage::new(speaker, self.content.unwrap_or_default());
         message.function_call = self.function_call;
@@ -198,7 +195,7 @@ impl Reply {
             }
             None => message.tool_calls = tool_calls,
         }
-        Said { message: Some(message), tokens }
+        Said { message: Some(message) }
     }
 }
 

@@ -150,6 +150,8 @@ impl GroupChat {
             "last_speaker": self.last, "round": self.turn(),
         });
         let mut call = Call::new("", Purpose::Decide, Value::Null).attempt(attempt);
+        // A draw and a function are no calls of a model.
+        call.tool = by != By::Auto;
         match by {
             By::Random => {
                 // One draw a turn: the seed names it, and the answer is recorded like every other.

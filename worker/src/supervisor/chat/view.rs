@@ -21,6 +21,8 @@ pub enum Stop {
     NoEligibleSpeaker,
     /// Magentic-One: the final answer has been given.
     Answered,
+    /// The budget of the run is spent.
+    Budget,
     Interrupted,
     Cancelled,
     Error,
@@ -28,7 +30,7 @@ pub enum Stop {
 
 impl Stop {
     fn ok(self) -> bool {
-        !matches!(self, Stop::Interrupted | Stop::Cancelled | Stop::Error)
+        !matches!(self, Stop::Budget | Stop::Interrupted | Stop::Cancelled | Stop::Error)
     }
 }
 
@@ -49,7 +51,6 @@ pub struct ChatOutcome {
     pub last_speaker: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    pub tokens: u64,
 }
 
 /// A human is to choose the next speaker. Each time one is asked has its own id.
@@ -134,7 +135,7 @@ impl GroupChat {
     pub fn outcome(&self) -> Option<ChatOutcome> {
         let End { stop, reason, error } = self.end.clone()?;
         let messages = self.messages.get(self.run_from..).unwrap_or_default().to_vec();
-        let (last_speaker, tokens) = (self.last.clone(), self.tokens);
-        Some(ChatOutcome { ok: stop.ok(), stop, reason, messages, last_speaker, error, tokens })
+        let last_speaker = self.last.clone();
+        Some(ChatOutcome { ok: stop.ok() && !self.cut, stop, reason, messages, last_speaker, error })
     }
 }

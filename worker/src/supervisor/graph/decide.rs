@@ -32,19 +32,8 @@ impl Graph {
         if self.rules.max_steps.is_some_and(|most| self.cycle >= most) {
             return self.stop(gates, out);
         }
-        let spent = self.rules.token_budget.filter(|budget| self.spent.tokens >= *budget);
-        if self.rules.ask_on_budget && spent.is_some() {
-            self.short = true;
-            return;
-        }
-        if let Some(budget) = spent {
-            let used = self.spent.tokens;
-            let text = format!(
-                "Global token budget exceeded: tokens_used={used} >= token_budget={budget}. Stopping execution."
-            );
-            out.note(NoteKind::BudgetExhausted, json!({ "tokens_used": used, "token_budget": budget }));
-            self.errors.push(text);
-            return self.stop(gates, out);
+        if out.budget().exhausted().is_some() {
+            return self.stop_for_budget(gates, out);
         }
         self.ask_decision(out);
     }
@@ -91,7 +80,7 @@ impl Graph {
             "instruction": if bootstrap { "bootstrap" } else { "orchestration" },
             "board": board, "tools": tools::tools_of(&self.rules), "capabilities": capabilities,
             "scheduler_notes": notes, "tool_results": answers, "now_ms": out.now().0 / 1000,
-            "tokens_used": self.spent.tokens,
+            "tokens_used": out.budget().spent.tokens,
         });
         let prompt = prompt_of(Purpose::Decide, &context);
         let call =
@@ -110,7 +99,6 @@ impl Graph {
                 return;
             }
         };
-        self.charge(decision.tokens, 0);
         out.note(NoteKind::DecisionRecorded, json!({ "cycle": self.cycle, "decision": decision }));
         for call in &decision.tool_calls {
             self.use_tool(call, gates, out);
@@ -306,7 +294,6 @@ impl Graph {
             Err(why) => return self.not_controlled(&why, gates, out),
         };
         self.control_tries = 0;
-        self.charge(decision.tokens, 0);
         out.note(NoteKind::DecisionRecorded, json!({ "cycle": self.cycle, "decision": decision }));
         let next = decision.next_subtask.trim();
         if decision.conclude_task && next.is_empty() && self.allowed(Authority::Finish, "finish", out) {

@@ -95,7 +95,7 @@ impl Graph {
             self.ask_person(id, gates, out);
         } else {
             let extra = gates.context(&task, out);
-            self.start_attempt(id, extra, out);
+            self.start_attempt(id, extra, gates, out);
         }
         self.executed_in_cycle = true;
         if let Some(task) = self.copy(id) {
@@ -121,7 +121,7 @@ impl Graph {
     fn thinking(&self, id: &TaskId, out: &mut Outbox) -> Option<Value> {
         let planned = Value::String(self.strategy.clone()?);
         let strategy: ThinkingStrategy = serde_json::from_value(planned).ok()?;
-        let left = self.rules.token_budget.map(|budget| budget.saturating_sub(self.spent.tokens));
+        let left = out.budget().left().tokens;
         let taken = self.rules.degrade.as_ref().map_or(strategy, |rules| degrade(strategy, left, rules));
         if taken != strategy {
             let data = json!({ "task": id, "from": strategy, "to": taken, "tokens_left": left });
@@ -130,7 +130,18 @@ impl Graph {
         serde_json::to_value(taken).ok()
     }
 
-    pub(super) fn start_attempt(&mut self, id: &TaskId, mut extra: Map<String, Value>, out: &mut Outbox) {
+    /// The next call of a task that runs; where the budget is spent it is left out as what waits is.
+    pub(super) fn start_attempt(
+        &mut self,
+        id: &TaskId,
+        mut extra: Map<String, Value>,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
+        if out.budget().exhausted().is_some() {
+            self.set(id, TaskStatus::Errored, Actor::Worker, "budget", out);
+            return self.leave_out(id, SPENT, gates, out);
+        }
         if let Some(strategy) = self.thinking(id, out) {
             extra.insert("strategy".to_owned(), strategy);
         }
@@ -173,7 +184,7 @@ impl Graph {
             record.outcome = AttemptOutcome::Dropped;
         }
         if let Ok(reply) = &reply {
-            self.charge_attempt(id, attempt, reply);
+            self.cost_of_attempt(id, attempt, reply);
         }
         if !running {
             return out.note(NoteKind::AttemptDropped, json!({ "task": id, "attempt": attempt, "status": status }));
@@ -185,10 +196,9 @@ impl Graph {
         }
     }
 
-    /// What an attempt cost counts, whatever came of it.
-    pub(super) fn charge_attempt(&mut self, id: &TaskId, attempt: u32, reply: &Reply) {
+    /// What an attempt cost is told with it, whatever came of it. It is charged by the account of the run.
+    pub(super) fn cost_of_attempt(&mut self, id: &TaskId, attempt: u32, reply: &Reply) {
         let cost = reply.cost.unwrap_or(0);
-        self.charge(reply.tokens, cost);
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         if let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) {
             record.tokens += reply.tokens;
@@ -209,7 +219,8 @@ impl Graph {
         if let Some(question) = &reply.consult {
             return self.consult(id, attempt, question, gates, out);
         }
-        if self.reflects(id, attempt, &reply) {
+        // Who may look at a result again costs another call.
+        if out.budget().exhausted().is_none() && self.reflects(id, attempt, &reply) {
             return self.once_more(id, gates, out);
         }
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
@@ -341,10 +352,5 @@ impl Graph {
         task.error = Some(TaskError { kind: "not_run".into(), message: why });
         task.skipped = Some(reason).filter(|_| to == TaskStatus::Skipped).or(task.skipped.take());
         self.tell_ended(id, gates, out);
-    }
-
-    pub fn charge(&mut self, tokens: u64, cost_micros: u64) {
-        self.spent.tokens = self.spent.tokens.saturating_add(tokens);
-        self.spent.cost_micros = self.spent.cost_micros.saturating_add(cost_micros);
     }
 }

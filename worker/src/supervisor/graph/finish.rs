@@ -6,19 +6,8 @@
 use serde_json::{Map, json};
 
 use super::*;
-use crate::supervisor::model::{CancelReason, SkipReason, TaskError};
+use crate::supervisor::model::{CancelReason, TaskError};
 use crate::supervisor::success::{self, Claim, Excuses, Standing};
-
-/// The timer of the run's time.
-pub(super) const WALL: &str = "budget/wall";
-
-/// Money, tokens and calls so far.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spent {
-    pub tokens: u64,
-    pub cost_micros: u64,
-    pub calls: u64,
-}
 
 /// How a run ended and what it gave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,73 +34,6 @@ impl Graph {
         Some((u64::from(self.planned_tasks()) * share / 10_000) as u32 + 1)
     }
 
-    /// What is left of tokens and money; none where there is no budget of it.
-    pub fn budget_left(&self) -> (Option<u64>, Option<u64>) {
-        let left = |limit: Option<u64>, spent: u64| limit.map(|limit| limit.saturating_sub(spent));
-        (left(self.rules.token_budget, self.spent.tokens), left(self.rules.cost_budget_micros, self.spent.cost_micros))
-    }
-
-    /// Raises what is limited, and goes on. Whether anything was.
-    pub fn top_up(&mut self, tokens: Option<u64>, cost_micros: Option<u64>, calls: Option<u64>) -> bool {
-        let raise = |budget: &mut Option<u64>, more: Option<u64>| match (budget, more) {
-            (Some(budget), Some(more)) => {
-                *budget = budget.saturating_add(more);
-                true
-            }
-            _ => false,
-        };
-        let raised = [
-            raise(&mut self.rules.token_budget, tokens),
-            raise(&mut self.rules.cost_budget_micros, cost_micros),
-            raise(&mut self.rules.call_budget, calls),
-        ];
-        let any = raised.contains(&true);
-        self.out_of_budget &= !any;
-        any
-    }
-
-    /// What is left is too little for another call: it counts as spent.
-    pub fn out_of_budget(&mut self) {
-        self.out_of_budget = true;
-    }
-
-    /// A budget that is spent starts nothing more: what waits is skipped, what runs ends, and the run with it.
-    pub(super) fn check_budget(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
-        let over = |limit: Option<u64>, spent: u64| limit.is_some_and(|limit| spent >= limit);
-        let tokens = self.rules.selection != Selection::Supervisor && over(self.rules.token_budget, self.spent.tokens);
-        let calls = over(self.rules.call_budget, self.spent.calls);
-        let used_up = tokens || calls || over(self.rules.cost_budget_micros, self.spent.cost_micros);
-        self.short = false;
-        if !self.out_of_time && !self.out_of_budget && !used_up {
-            return;
-        }
-        let waiting = |task: &&Task| !task.is_in_flight();
-        let ids: Vec<TaskId> =
-            self.open.iter().filter_map(|id| self.task(id)).filter(waiting).map(|task| task.id.clone()).collect();
-        if ids.is_empty() {
-            return;
-        }
-        if self.rules.ask_on_budget && !self.out_of_time {
-            self.short = true;
-            return;
-        }
-        let text = "the budget of the run is spent".to_owned();
-        out.note(NoteKind::BudgetExhausted, json!({ "spent": self.spent, "skipped": ids }));
-        if self.rules.fail_on_budget {
-            return self.abort("budget_exhausted", text, json!(self.spent), gates, out);
-        }
-        for id in ids {
-            self.give_up(&id, SkipReason::Budget, text.clone(), gates, out);
-        }
-    }
-
-    /// Whether tasks were left out for it, or a supervisor that selects was not asked any more.
-    fn has_spent_all(&self) -> bool {
-        let left_out = |task: &Task| task.skipped == Some(SkipReason::Budget);
-        let tokens = self.rules.token_budget.is_some_and(|limit| self.spent.tokens >= limit);
-        (self.rules.selection == Selection::Supervisor && tokens) || self.plan.tasks.values().any(left_out)
-    }
-
     pub(super) fn check_threshold(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(most) = self.max_failures() else { return };
         let failed = self.failed;
@@ -126,12 +48,13 @@ impl Graph {
         let outcome = GraphOutcome {
             phase: Phase::Failed,
             success: false,
-            code: Some(code.to_owned()),
+            code: Some(if out.budget().exhausted().is_some() { "budget_exhausted" } else { code }.to_owned()),
             error: Some(error.clone()),
             details,
             final_result: None,
         };
         self.errors.push(error);
+        self.cut |= out.budget().exhausted().is_some();
         self.give_up_all(CancelReason::RunCancelled, "the run failed", gates, out);
         self.close(outcome, out);
     }
@@ -257,10 +180,6 @@ impl Graph {
         gates.synthesizing(out);
         gates.moment(Moment::Finished, &self.plan, out);
         match self.rules.synthesis {
-            Synthesis::Synthesizer if self.rules.stop_on_budget && self.has_spent_all() => {
-                let merged = self.results(gates).into_iter().collect::<Map<_, _>>();
-                self.end_with(Some(Value::Object(merged)), out);
-            }
             Synthesis::FinalTask => {
                 let result = final_result(&self.plan).and_then(|id| self.task(&id)?.result.clone());
                 self.end_with(result, out);
@@ -271,19 +190,25 @@ impl Graph {
             }
             Synthesis::Merge => {
                 let merged = self.results(gates).into_iter().collect::<Map<_, _>>();
-                self.end_with(Some(Value::Object(merged)), out);
+                // Nothing is what was made of it, unless it was the budget that left all undone.
+                let nothing = self.cut && merged.is_empty();
+                self.end_with(Some(Value::Object(merged)).filter(|_| !nothing), out);
             }
             Synthesis::Raw => {
                 let raw = self.raw_output();
                 self.end_with(Some(raw), out);
             }
-            Synthesis::Synthesizer => self.synthesize(gates, out),
+            Synthesis::Synthesizer => match self.without_synthesis(gates, out) {
+                Some(result) => self.end_with(result, out),
+                None => self.synthesize(gates, out),
+            },
         }
     }
 
-    /// What was accepted, in plan order, then what recruits gave (FSS-42, SHN-26, SHN-34).
+    /// What was accepted, in plan order, then what recruits gave (FSS-42, SHN-26, SHN-34). Where the budget ended before
+    /// the review, what was given.
     pub fn results(&self, gates: &dyn Gates) -> Vec<(String, Value)> {
-        let accepted = |task: &&Task| task.status == TaskStatus::Completed;
+        let accepted = |task: &&Task| task.status == TaskStatus::Completed || Self::is_unreviewed(task);
         let result = |task: &Task| Some((task.id.to_string(), task.result.clone()?));
         let mut results: Vec<(String, Value)> =
             self.plan.in_order().into_iter().filter(accepted).filter_map(result).collect();
@@ -340,7 +265,9 @@ impl Graph {
     /// What the run may say of itself as it stands.
     fn claims(&self, has_result: bool) -> Claim {
         let needs_result = self.rules.synthesis == Synthesis::FinalTask;
-        success::of_tasks(&self.plan, self.excuses(), has_result, needs_result, !self.errors.is_empty())
+        let stopped = !self.errors.is_empty() || self.cut;
+        let claim = success::of_tasks(&self.plan, self.excuses(), has_result, needs_result, stopped);
+        Claim { success: claim.success && !self.cut, ..claim }
     }
 
     /// The end, with a result if there is one: whoever asks for a form has the last word on it (CUG-39).
@@ -361,7 +288,8 @@ impl Graph {
             })
         });
         let details = json!({ "failures": failures });
-        let code = (phase == Phase::Failed).then(|| "no_result".to_owned());
+        let failed = (phase == Phase::Failed).then(|| "no_result".to_owned());
+        let code = self.cut.then(|| "budget_exhausted".to_owned()).or(failed);
         self.close(GraphOutcome { phase, success, code, error, details, final_result: result }, out);
     }
 }

@@ -93,19 +93,24 @@ impl Graph {
         let review =
             match answer.map_err(|why| why.to_string()).and_then(|value| read::<ReviewOutput>("review", &value)) {
                 Ok(review) => review,
+                Err(_) if out.budget().exhausted().is_some() => return self.finish(gates, out),
                 Err(why) if self.review_tries < self.rules.review_tries => {
                     out.note(NoteKind::ReviewRecorded, json!({ "iteration": self.iteration, "refused": why }));
                     return self.ask_iteration_review(Some(&why), out);
                 }
                 Err(why) => return self.not_reviewed(&why, gates, out),
             };
-        self.charge(review.tokens, 0);
         self.overall_assessment = Some(review.overall_assessment.clone());
         for assessment in &review.assessments {
             self.apply_assessment(assessment, gates, out);
         }
         self.snapshot_plan("review", out);
-        self.after_review(review.needs_replanning, gates, out);
+        let again = review.needs_replanning && self.iteration < self.rules.max_iterations;
+        if again && out.budget().exhausted().is_none() {
+            return self.replan(out);
+        }
+        self.cut |= again;
+        self.finish(gates, out);
     }
 
     /// Nobody gave a verdict: what awaited it has failed. A run that has nothing else to show fails with it.
@@ -164,13 +169,6 @@ impl Graph {
             gates.escalated(id, words, out);
             self.tell_ended(id, gates, out);
         }
-    }
-
-    fn after_review(&mut self, needs_replanning: bool, gates: &mut dyn Gates, out: &mut Outbox) {
-        if needs_replanning && self.iteration < self.rules.max_iterations {
-            return self.replan(out);
-        }
-        self.finish(gates, out);
     }
 
     /// Asks the planner again; it sees the state, and what was wrong with what (FSS-20).
@@ -329,7 +327,8 @@ impl Graph {
 
     /// Whether nothing may start because the evaluator has a word to say first.
     pub(super) fn evaluates(&mut self, out: &mut Outbox) -> bool {
-        if self.rules.evaluator && self.news && self.in_flight.is_empty() && self.calls.is_empty() {
+        let may_ask = out.budget().exhausted().is_none();
+        if may_ask && self.rules.evaluator && self.news && self.in_flight.is_empty() && self.calls.is_empty() {
             self.ask_evaluator(out);
         }
         self.calls.values().any(|pending| *pending == Pending::Evaluate)
@@ -358,7 +357,6 @@ impl Graph {
                 return self.abort("evaluation_failed", format!("evaluation failed: {why}"), Value::Null, gates, out);
             }
         };
-        self.charge(evaluation.tokens, 0);
         out.note(NoteKind::DecisionRecorded, json!({ "decision": evaluation.decision, "reason": evaluation.reason }));
         match evaluation.decision {
             EvaluationKind::Continue => {}
@@ -372,6 +370,7 @@ impl Graph {
                     self.iteration += 1;
                     self.take_replan(tasks, gates, out);
                 }
+                None if out.budget().exhausted().is_some() => {}
                 None => self.replan(out),
             },
         }

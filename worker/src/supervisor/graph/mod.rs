@@ -12,6 +12,7 @@
 //! the table; results belong to tasks by id, never by place. It knows no people, team or mailbox: these are [`Gates`].
 
 mod answers;
+mod budget;
 mod decide;
 mod execute;
 mod finish;
@@ -41,7 +42,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use answers::*;
-pub use finish::{GraphOutcome, Spent, final_result};
+pub use budget::NOT_REVIEWED;
+pub use finish::{GraphOutcome, final_result};
 pub use flow::*;
 pub use gates::{Gates, Moment, Open, Start, Take};
 pub use people::HUMAN;
@@ -56,6 +58,7 @@ pub use upfront::{Delegated, PlanUpfront, UpfrontStrategy, read_plan_answer};
 pub use view::{TaskBoardLine, WhyNotRunning};
 pub use workers::{Wanted, Who, WorkerCard};
 
+use super::core::account::SPENT;
 use super::journal::NoteKind;
 use super::model::{AttemptOutcome, Priority, Task, TaskId, TaskPlan};
 use super::outbox::{Answer, Ask, Call, Key, Outbox, Purpose};
@@ -107,7 +110,6 @@ pub struct Graph {
     pub iteration: u32,
     /// Decisions asked for so far.
     pub cycle: u32,
-    pub spent: Spent,
     pub errors: Vec<String>,
     /// What the scheduler changed since the last decision (PDT-04), and what the decider's own requests came to.
     pub board_notes: Vec<String>,
@@ -161,15 +163,9 @@ pub struct Graph {
     /// Steps of a loop that goes one by one (FSP-09).
     #[serde(default)]
     turns: u32,
-    /// The time of the run is over.
-    #[serde(default)]
-    out_of_time: bool,
-    /// What is left of the budget is too little for another call.
+    /// The budget has left something undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    out_of_budget: bool,
-    /// Nothing more starts before people give the run more.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub short: bool,
+    cut: bool,
     /// Tasks that ended since the controller or evaluator was asked last.
     news: bool,
 }
@@ -183,7 +179,6 @@ impl Graph {
             plan,
             iteration: 1,
             cycle: 0,
-            spent: Spent::default(),
             errors: Vec::new(),
             board_notes: Vec::new(),
             tool_answers: Vec::new(),
@@ -216,9 +211,7 @@ impl Graph {
             idle_cycles: 0,
             in_cycle: false,
             turns: 0,
-            out_of_time: false,
-            out_of_budget: false,
-            short: false,
+            cut: false,
             news: false,
         };
         let ids: Vec<TaskId> = graph.plan.tasks.keys().cloned().collect();
@@ -249,12 +242,8 @@ impl Graph {
         self.advance(gates, out);
     }
 
-    /// A timer has fired: a backoff or a wait for dependencies is over, or the time of the run, which is a budget too.
+    /// A timer has fired: a backoff or a wait for dependencies is over.
     pub fn fired(&mut self, key: &str, gates: &mut dyn Gates, out: &mut Outbox) {
-        if key == finish::WALL {
-            self.out_of_time = true;
-            return self.advance(gates, out);
-        }
         let Some(id) = self.timers.remove(key) else { return };
         match key.starts_with("deps/") {
             true => self.waited_too_long(&id, gates, out),
@@ -273,8 +262,11 @@ impl Graph {
             return;
         }
         self.schedule(gates, out);
+        if gates.held().is_some() {
+            return;
+        }
         self.check_budget(gates, out);
-        if self.phase != Phase::Executing || gates.held().is_some() || self.short {
+        if self.phase != Phase::Executing || self.wants_more(out) {
             return;
         }
         match self.rules.selection {
@@ -295,7 +287,6 @@ impl Graph {
             let data = json!({ "key": call.key, "purpose": call.purpose, "prompt_hash": prompt_hash(&call) });
             out.note(NoteKind::DecisionRequested, data);
         }
-        self.spent.calls += 1;
         self.calls.insert(call.key.clone(), pending);
         out.call(call);
     }

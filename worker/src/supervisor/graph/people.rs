@@ -64,7 +64,7 @@ impl Graph {
         let done = answer.map_err(|why| why.message).and_then(|done| Ok((Reply::of(done.clone())?, done)));
         match done {
             Ok((reply, done)) => {
-                self.charge_attempt(id, attempt, &reply);
+                self.cost_of_attempt(id, attempt, &reply);
                 if !reply.success {
                     return self.errored(id, attempt, reply.why(), gates, out);
                 }
@@ -175,7 +175,7 @@ impl Graph {
         let Some(task) = self.copy(id) else { return };
         let mut extra = gates.context(&task, out);
         extra.extend(more);
-        self.start_attempt(id, extra, out);
+        self.start_attempt(id, extra, gates, out);
     }
 
     fn finish_attempt(&mut self, id: &TaskId, attempt: u32, out: &mut Outbox) {

@@ -3,8 +3,6 @@
 //! Invariant: nothing is dispatched before a conforming, checked plan is in the log (FSS-04, CUG-45), and approved where
 //! that is asked for; a plan with an agent that is not there is refused as a whole (CUG-03).
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::*;
@@ -14,10 +12,6 @@ use crate::supervisor::team::roles::role_of;
 impl Graph {
     /// Starts the run: by its plan, by a planner, or by a decider.
     pub fn start(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
-        if let Some(wall) = self.rules.wall_budget_ms {
-            let at = out.now().plus(Duration::from_millis(wall));
-            out.timer(finish::WALL.to_owned(), at, "the time of the run".to_owned());
-        }
         if self.is_guarded(gates, out) {
             return;
         }
@@ -141,7 +135,6 @@ impl Graph {
             Ok(output) => output,
             Err(why) => return self.not_planned(&why, gates, out),
         };
-        self.charge(output.tokens, 0);
         if self.iteration > 1 {
             self.rules.policies.apply(&mut output.tasks);
             return self.take_replan(output.tasks, gates, out);
@@ -157,7 +150,8 @@ impl Graph {
         self.complexity_bp = output.complexity;
         self.plan.reasoning.clone_from(&output.reasoning);
         // What nobody here can do is for the people of this run.
-        if self.unmatched(&output.tasks).is_none() && gates.hands_on(&output, out) {
+        let is_paid = out.budget().exhausted().is_none();
+        if is_paid && self.unmatched(&output.tasks).is_none() && gates.hands_on(&output, out) {
             return self.enter(Phase::Executing, out);
         }
         self.propose(output.tasks, gates, out);

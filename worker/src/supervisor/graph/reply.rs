@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::answers::{dollars, read, share};
+use crate::supervisor::core::account::Spent;
 use crate::supervisor::spec::Span;
 
 /// What a worker said, taken apart.
@@ -54,6 +55,9 @@ pub struct Reply {
     pub variables: Map<String, Value>,
 }
 
+/// Fields of an object that is a reply and no plain result.
+const META: [&str; 3] = ["interrupt", "overflow", "consult"];
+
 fn yes() -> bool {
     true
 }
@@ -63,8 +67,7 @@ impl Reply {
     pub fn of(value: Value) -> Result<Reply, String> {
         let Value::Object(map) = &value else { return Ok(Reply { result: value, success: true, ..Reply::default() }) };
         let failed = map.get("success") == Some(&Value::Bool(false));
-        let meta = ["interrupt", "overflow", "consult"].iter().any(|key| map.contains_key(*key));
-        if !map.contains_key("result") && !failed && !meta {
+        if !Reply::is_reply(map) {
             return Ok(Reply { result: value, success: true, ..Reply::default() });
         }
         if failed {
@@ -72,7 +75,7 @@ impl Reply {
             let reason = text("reason").or_else(|| text("error")).or_else(|| text("error_message"));
             // A failure may have any form; what it cost counts where it says so.
             let tokens = map.get("tokens").and_then(Value::as_u64).unwrap_or_default();
-            let cost = ["cost", "cost_usd"].iter().find_map(|key| dollars(map.get(*key)?).ok().flatten());
+            let cost = dollars_in(map);
             return Ok(Reply { reason, tokens, cost, success: false, ..Reply::default() });
         }
         let mut map = map.clone();
@@ -87,10 +90,27 @@ impl Reply {
         Ok(reply)
     }
 
+    /// Whether what a worker gave says more than its result.
+    pub fn is_reply(map: &Map<String, Value>) -> bool {
+        let failed = map.get("success") == Some(&Value::Bool(false));
+        failed || map.contains_key("result") || META.iter().any(|key| map.contains_key(*key))
+    }
+
+    /// What an answer says that it cost, whoever gave it; it counts as one call.
+    pub fn cost_in(map: &Map<String, Value>) -> Spent {
+        let number = |key: &str| map.get(key).and_then(Value::as_u64);
+        let cost_micros = number("cost_micros").or_else(|| dollars_in(map)).unwrap_or_default();
+        Spent { tokens: number("tokens").unwrap_or_default(), cost_micros, calls: 1 }
+    }
+
     /// Why there is no result.
     pub(super) fn why(&self) -> String {
         self.reason.clone().unwrap_or_else(|| "Task did not produce a result".to_owned())
     }
+}
+
+fn dollars_in(map: &Map<String, Value>) -> Option<u64> {
+    ["cost", "cost_usd"].iter().find_map(|key| dollars(map.get(*key)?).ok().flatten())
 }
 
 /// The text of a result as people read it.

@@ -9,7 +9,11 @@ use super::*;
 use crate::supervisor::model::{Feedback, FeedbackFrom, TaskError};
 
 impl Graph {
+    /// A result that nobody is paid to review waits for the end of the run, which leaves it out.
     pub(super) fn ask_review(&mut self, id: &TaskId, attempt: u32, out: &mut Outbox) {
+        if out.budget().exhausted().is_some() {
+            return;
+        }
         let Some(task) = self.task(id) else { return };
         let context = json!({
             "id": id, "goal": task.goal, "objective": self.plan.objective, "attempt": attempt,
@@ -42,12 +46,13 @@ impl Graph {
         }
         match review {
             Ok(review) => self.judge(id, attempt, review, gates, out),
+            // The reviewer itself had too little.
+            Err(_) if out.budget().exhausted().is_some() => {}
             Err(why) => self.reviewer_failed(id, why, gates, out),
         }
     }
 
     fn judge(&mut self, id: &TaskId, attempt: u32, review: TaskReview, gates: &mut dyn Gates, out: &mut Outbox) {
-        self.charge(review.tokens, 0);
         let too_low =
             matches!((self.rules.accept_below_score_bp, review.score), (Some(least), Some(score)) if score < least);
         let verdict = match (review.verdict, review.passed) {

@@ -177,25 +177,6 @@ pub struct GraphRules {
     pub synthesis_tries: u32,
     /// When a way of thinking steps down (SHN-72).
     pub degrade: Option<Degrade>,
-    /// Tokens of all answers of the run.
-    pub token_budget: Option<u64>,
-    /// Calls of agents and models in all.
-    #[serde(default)]
-    pub call_budget: Option<u64>,
-    #[serde(default)]
-    pub cost_budget_micros: Option<u64>,
-    /// How long the run may take, in ms: after that nothing more starts.
-    #[serde(default)]
-    pub wall_budget_ms: Option<u64>,
-    /// What becomes of a run whose budget is spent: it fails, or ends with what there is.
-    #[serde(default)]
-    pub fail_on_budget: bool,
-    /// It ends with what there is, and no synthesis is paid for any more.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub stop_on_budget: bool,
-    /// People are asked for more before that.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub ask_on_budget: bool,
     /// Executions of a task by agents whose own policy differs (FSS-18).
     #[serde(default)]
     pub agent_tries: std::collections::BTreeMap<String, u32>,
@@ -287,13 +268,6 @@ impl Default for GraphRules {
             own_result_chars: 100,
             synthesis_tries: 3,
             degrade: None,
-            token_budget: None,
-            call_budget: None,
-            cost_budget_micros: None,
-            wall_budget_ms: None,
-            fail_on_budget: false,
-            stop_on_budget: false,
-            ask_on_budget: false,
             agent_tries: std::collections::BTreeMap::new(),
             compensate: true,
             capabilities: Vec::new(),

@@ -101,6 +101,10 @@ impl Graph {
         let (text, instruction) = self.rules.formats(&result);
         let result = text.map_or(result, Value::String);
         let Some(instruction) = instruction else { return self.conclude(Some(result), out) };
+        if out.budget().exhausted().is_some() {
+            self.cut = true;
+            return self.conclude(Some(result), out);
+        }
         let prompt = format!("{instruction}\n\n{}", text_of(&result));
         let context = json!({ "instructions": instruction, "answer": result });
         let call = Call::new("format/1", Purpose::Synthesize, context).round(self.iteration).prompt(prompt);

@@ -43,6 +43,7 @@ impl Graph {
             .attempt(self.synthesis_tries)
             .round(self.iteration)
             .prompt(prompt);
+        let call = if out.budget().exhausted().is_some() { call.last_word() } else { call };
         self.enter(Phase::Synthesizing, out);
         self.call(Pending::Synthesize, call, out);
     }
@@ -71,6 +72,14 @@ impl Graph {
             Ok(value) => {
                 out.note(NoteKind::SynthesisRecorded, json!({ "try": self.synthesis_tries }));
                 self.end_with(Some(value), out);
+            }
+            // Nobody is paid to try again, and nothing is lost that was given.
+            Err(why) if out.budget().exhausted().is_some() => {
+                out.note(NoteKind::SynthesisRecorded, json!({ "try": self.synthesis_tries, "refused": why }));
+                self.errors.push(format!("synthesis failed: {why}"));
+                self.cut = true;
+                let results = self.results(gates).into_iter().collect();
+                self.end_with(Some(Value::Object(results)), out);
             }
             Err(why) if self.synthesis_tries < self.rules.synthesis_tries => {
                 // What comes right in the end was no error of the run.

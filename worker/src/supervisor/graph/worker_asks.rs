@@ -45,7 +45,7 @@ impl Graph {
     pub(super) fn once_more(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(copy) = self.copy(id) else { return };
         let extra = gates.context(&copy, out);
-        self.start_attempt(id, extra, out);
+        self.start_attempt(id, extra, gates, out);
     }
 
     /// SHD-05: a worker that is not sure enough of its result looks at it again, so many times; the last one is taken.
@@ -82,6 +82,9 @@ impl Graph {
             let why = format!("the task has asked {CONSULTS_MAX} questions already; no more are answered");
             return self.errored(id, attempt, why, gates, out);
         }
+        if out.budget().exhausted().is_some() {
+            return self.errored(id, attempt, SPENT.to_owned(), gates, out);
+        }
         list.push(json!({ "capability": capability, "question": question }));
         let n = list.len();
         let context = json!({
@@ -106,7 +109,7 @@ impl Graph {
     ) {
         let reply = answer.map_err(|failure| failure.to_string()).and_then(Reply::of);
         if let Ok(reply) = &reply {
-            self.charge_attempt(id, attempt, reply);
+            self.cost_of_attempt(id, attempt, reply);
         }
         let text = match reply {
             Ok(reply) if reply.success => text_of(&reply.result),
@@ -122,6 +125,6 @@ impl Graph {
         let Some(copy) = self.copy(id) else { return };
         let mut extra = gates.context(&copy, out);
         extra.insert("consultations".into(), copy.metadata.get("consultations").cloned().unwrap_or_default());
-        self.start_attempt(id, extra, out);
+        self.start_attempt(id, extra, gates, out);
     }
 }

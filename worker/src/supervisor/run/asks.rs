@@ -14,16 +14,17 @@ use bosun_engine::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::lease::{BUDGET_SHARES, Left};
-use super::loans::Loans;
+use super::children::Part;
+use super::lease;
 use super::work::{self, Carried};
 use super::{SUPERVISOR, SupervisorRun, children};
 use crate::agent::AGENT;
 use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
 use crate::capability::model::{self, MODEL};
+use crate::supervisor::core::account::{Account, SPENT, Withheld};
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Key, Outbox, Purpose};
+use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Key, Purpose};
 use crate::supervisor::spec::SupervisorSpec;
 
 /// How often a call is delivered whose worker was lost.
@@ -82,17 +83,14 @@ pub(super) struct Ledger {
     /// Agents that were cancelled, and whose bill is still to come.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     bills: BTreeSet<Seq>,
-    /// What children were lent of the budget.
-    #[serde(default, skip_serializing_if = "Loans::is_empty")]
-    pub(super) loans: Loans,
     pub(super) now: Timestamp,
 }
 
-/// What a call is carried out by: the spec of the run, how deep the run is, and what is left to spend.
+/// What a call is carried out by: the spec of the run, how deep the run is, and whether one works at a time.
 pub(super) struct Whole<'r> {
     pub(super) spec: &'r SupervisorSpec,
     pub(super) depth: u32,
-    pub(super) left: Left,
+    pub(super) alone: bool,
 }
 
 impl Ledger {
@@ -126,6 +124,10 @@ impl Ledger {
         self.refused.push(call);
     }
 
+    pub(super) fn has_refused(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
     pub(super) fn take_refused(&mut self) -> Vec<Call> {
         std::mem::take(&mut self.refused)
     }
@@ -152,7 +154,14 @@ impl Ledger {
         self.keep(call.key.clone(), seq, Pending::Call { call, deliveries });
     }
 
-    fn start(&mut self, call: Call, deliveries: u32, run: &Whole<'_>, cx: &mut Cx<'_>) -> Result<(), String> {
+    fn start(
+        &mut self,
+        call: Call,
+        deliveries: u32,
+        run: &Whole<'_>,
+        account: &mut Account,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), String> {
         match work::carried(run.spec, &call, run.depth) {
             Carried::Activity { activity_type, input, timeout } => {
                 let seq = cx.schedule_activity(activity_type, &input, work::options(&summary(&call), timeout));
@@ -164,9 +173,9 @@ impl Ledger {
                 self.keep(call.key.clone(), seq, Pending::Later { call, input, deliveries });
             }
             Carried::Child { spec } => {
-                let share = run.left.part_of_child(|| cx.patched(BUDGET_SHARES));
-                let input = children::nested(&spec, &call, run.depth, share)?;
-                self.start_child(call.key, SUPERVISOR, share.map(Lease::of_run), &input, cx);
+                let part = Part::of(account, run.alone, cx);
+                let input = children::nested(&spec, &call, run.depth, part)?;
+                self.start_child(call.key, SUPERVISOR, part.share.map(Lease::of_run), &input, account, cx);
             }
             Carried::Model { input, timeout } => {
                 let options = model::options(&summary(&call), timeout, super::model::ATTEMPTS);
@@ -175,9 +184,10 @@ impl Ledger {
             }
             Carried::Agent { mut spec } => {
                 spec.report_to = cx.workflow_id().map(ToString::to_string);
-                let (lent, share) = run.left.lend(call.purpose, &mut spec, || cx.patched(BUDGET_SHARES));
+                let (lent, share) = lease::lend(account.free(run.alone), &call, &mut spec);
                 let input = serde_json::to_value(spec).map_err(|why| why.to_string())?;
-                self.start_child(call.key, AGENT, Some(Lease { purpose: Some(call.purpose), lent, share }), &input, cx);
+                let lease = Some(Lease { purpose: Some(call.purpose), lent, share });
+                self.start_child(call.key, AGENT, lease, &input, account, cx);
             }
             Carried::Impossible(why) => return Err(why),
         }
@@ -190,6 +200,7 @@ impl Ledger {
         workflow_type: &'static str,
         lease: Option<Lease>,
         input: &Value,
+        account: &mut Account,
         cx: &mut Cx<'_>,
     ) {
         let workflow_id = format!("{}-{}", cx.run_id(), word_of(&key));
@@ -205,7 +216,7 @@ impl Ledger {
         let agent = lease.as_ref().and_then(|lease| lease.purpose);
         let (lent, share) = lease.map(|lease| (lease.lent, lease.share)).unwrap_or_default();
         if let Some(share) = share {
-            self.loans.lend(seq, &workflow_id, share);
+            account.loans.lend(seq, &workflow_id, share);
         }
         self.keep(key.clone(), seq, Pending::Child { key, workflow_id, agent, lent });
     }
@@ -217,34 +228,21 @@ impl Ledger {
         deliveries: u32,
         failure: &Failure,
         run: &Whole<'_>,
+        account: &mut Account,
         cx: &mut Cx<'_>,
     ) -> bool {
         let lost = matches!(failure.root().kind, FailureKind::WorkerLost);
         // The spec may want it to be a try like any other.
         let counts = run.spec.failure.count_crash_as_attempt && call.purpose == Purpose::ExecuteWorker;
-        lost && !counts && deliveries < DELIVERIES_MAX && self.start(call.clone(), deliveries + 1, run, cx).is_ok()
+        let again = lost && !counts && deliveries < DELIVERIES_MAX;
+        again && self.start(call.clone(), deliveries + 1, run, account, cx).is_ok()
     }
 }
 
 impl SupervisorRun {
     pub(super) fn ask(&mut self, ask: Ask, cx: &mut Cx<'_>) {
         match ask {
-            Ask::Call(call) => {
-                let left = Left::of(&self.carrier, &self.ledger.loans);
-                if left.too_little_for_child()
-                    && matches!(work::carried(&self.resolved.spec, &call, self.context.depth), Carried::Child { .. })
-                {
-                    // Asked again with the next event: others give back what they do not need.
-                    return self.ledger.refuse(call);
-                }
-                let key = call.key.clone();
-                self.decision_called(&call, cx);
-                let whole = Whole { spec: &self.resolved.spec, depth: self.context.depth, left };
-                match self.ledger.start(call, 0, &whole, cx) {
-                    Ok(()) => self.register_if_child(key, cx),
-                    Err(why) => self.refused(key, why, cx),
-                }
-            }
+            Ask::Call(call) => self.call(call, cx),
             Ask::Timer { key, at, label } => {
                 let seq = cx.start_labelled_timer(at, label);
                 self.ledger.keep(key.clone(), seq, Pending::Timer { key });
@@ -266,9 +264,36 @@ impl SupervisorRun {
         }
     }
 
+    /// Every call of every family goes through the account, and then out.
+    fn call(&mut self, call: Call, cx: &mut Cx<'_>) {
+        let spec = &self.resolved.spec;
+        if self.available().too_little_for_child()
+            && matches!(work::carried(spec, &call, self.context.depth), Carried::Child { .. })
+        {
+            // Asked again with the next event: others give back what they do not need.
+            return self.ledger.refuse(call);
+        }
+        match self.account.reserve(&call) {
+            Ok(()) => {}
+            Err(Withheld::UntilThereIsMore) => return self.ledger.refuse(call),
+            Err(Withheld::ForGood) => return self.refused(call.key, SPENT.to_owned(), cx),
+        }
+        let key = call.key.clone();
+        self.decision_called(&call, cx);
+        let alone = self.carrier.is_one_at_a_time();
+        let whole = Whole { spec: &self.resolved.spec, depth: self.context.depth, alone };
+        match self.ledger.start(call, 0, &whole, &mut self.account, cx) {
+            Ok(()) => self.register_if_child(key, cx),
+            Err(why) => {
+                self.account.given_up(&key);
+                self.refused(key, why, cx);
+            }
+        }
+    }
+
     /// A call that cannot be carried out is answered at once.
     fn refused(&mut self, key: Key, why: String, cx: &mut Cx<'_>) {
-        let mut out = Outbox::new(self.run.clone(), cx.now());
+        let mut out = self.outbox(cx.now());
         self.hear(key, Err(CallFailure::error(why)), &mut out);
         self.go_on(&mut out);
         self.ending(&mut out);
@@ -277,22 +302,23 @@ impl SupervisorRun {
 
     /// A signal that cannot be sent is noted: nobody waits for it, and nothing is lost without a word.
     fn not_sent(&mut self, signal: &str, why: &str, cx: &mut Cx<'_>) {
-        let mut out = Outbox::new(self.run.clone(), cx.now());
+        let mut out = self.outbox(cx.now());
         out.note(NoteKind::ActionRefused, json!({ "signal": signal, "why": why }));
         self.ask_all(out, cx);
     }
 
     fn cancel_key(&mut self, key: &str, reason: &str, cx: &mut Cx<'_>) {
         self.ledger.refused.retain(|call| call.key != key);
+        self.account.given_up(key);
         let Some(seq) = self.ledger.keys.get(key).copied() else { return };
         match self.ledger.take(seq) {
             Some(Pending::Call { .. }) => cx.cancel_activity(seq),
             Some(Pending::Later { .. } | Pending::Timer { .. }) => cx.cancel_timer(seq),
             Some(Pending::Child { agent, .. }) => {
-                if agent.is_some() || self.ledger.loans.has(seq) {
+                if agent.is_some() || self.account.loans.has(seq) {
                     self.ledger.bills.insert(seq);
                 }
-                self.ledger.loans.cancelled(seq);
+                self.account.loans.cancelled(seq);
                 self.parts.control.unregister(key);
                 cx.cancel_child(seq, reason);
             }
@@ -301,11 +327,16 @@ impl SupervisorRun {
     }
 
     fn start_child(&mut self, key: Key, kind: ChildKind, input: &Value, cx: &mut Cx<'_>) {
-        let share = Left::of(&self.carrier, &self.ledger.loans).part_of_child(|| cx.patched(BUDGET_SHARES));
-        match children::spec_of(&self.resolved.spec, kind, input, self.context.depth, share) {
+        let call = Call::new(&key, Purpose::ExecuteWorker, Value::Null);
+        if self.account.reserve(&call).is_err() {
+            return self.refused(key, SPENT.to_owned(), cx);
+        }
+        let part = Part::of(&self.account, self.carrier.is_one_at_a_time(), cx);
+        match children::spec_of(&self.resolved.spec, kind, input, self.context.depth, part) {
             Ok(input) => {
-                self.ledger.start_child(key.clone(), SUPERVISOR, share.map(Lease::of_run), &input, cx);
-                let mut out = Outbox::new(self.run.clone(), cx.now());
+                let lease = part.share.map(Lease::of_run);
+                self.ledger.start_child(key.clone(), SUPERVISOR, lease, &input, &mut self.account, cx);
+                let mut out = self.outbox(cx.now());
                 self.parts.control.register(key, &mut out);
                 self.ask_all(out, cx);
             }

@@ -53,8 +53,6 @@ impl Carrier {
         match spec.family() {
             Family::Graph => {
                 let mut rules = rules::graph_rules(spec);
-                // Nobody but the parent could give it more.
-                rules.ask_on_budget &= !context.shared;
                 if let Some(policies) = context.more.get("policies") {
                     rules.policies = crate::supervisor::graph::read("policies", policies).map_err(invalid)?;
                 }
@@ -140,10 +138,30 @@ impl Carrier {
         }
     }
 
-    /// What was spent beside the answers that say their own cost.
-    pub(super) fn charged(&mut self, (tokens, micros): (u64, u64)) {
-        if let Carrier::Graph(graph) = self {
-            graph.charge(tokens, micros);
+    /// The budget is spent: nobody is waited for whose word would only cost more. A plan looks at it whenever it goes on.
+    pub(super) fn exhausted(&mut self, out: &mut Outbox) {
+        match self {
+            Carrier::Graph(_) => {}
+            Carrier::Chat(chat) => chat.exhausted(out),
+            Carrier::Agents(agents) => agents.exhausted(out),
+        }
+    }
+
+    /// Whether the budget has left anything undone: such a run is no success.
+    pub(super) fn is_cut(&self) -> bool {
+        match self {
+            Carrier::Graph(graph) => graph.is_cut(),
+            Carrier::Chat(chat) => chat.is_cut(),
+            Carrier::Agents(agents) => agents.is_cut(),
+        }
+    }
+
+    /// Whether one call at a time is made.
+    pub(super) fn is_one_at_a_time(&self) -> bool {
+        match self {
+            Carrier::Graph(graph) => graph.rules.slots() == 1,
+            Carrier::Chat(_) => true,
+            Carrier::Agents(_) => false,
         }
     }
 
@@ -192,17 +210,16 @@ impl Carrier {
             Carrier::Chat(chat) => match chat.outcome() {
                 None => Phase::Executing,
                 Some(outcome) if outcome.ok => Phase::Completed,
+                Some(outcome) if chat.is_cut() && chat.has_spoken() && outcome.error.is_none() => Phase::Partial,
                 Some(_) => Phase::Failed,
             },
             // A background process outlives the answer of its parent, and the run waits for it.
             Carrier::Agents(agents) => match agents.outcome() {
-                Some(outcome) if agents.processes_running() == 0 => {
-                    if outcome.ok {
-                        Phase::Completed
-                    } else {
-                        Phase::Failed
-                    }
-                }
+                Some(outcome) if agents.processes_running() == 0 => match (agents.is_cut(), outcome.ok) {
+                    (true, _) if agents.shows_what_there_is() => Phase::Partial,
+                    (false, true) => Phase::Completed,
+                    _ => Phase::Failed,
+                },
                 _ => Phase::Executing,
             },
         }
@@ -217,7 +234,9 @@ impl Carrier {
                 agents.outcome().map(|outcome| (outcome.ok, !outcome.policy_blocked && outcome.has_something()))
             }
         };
-        self.phase().is_terminal() && talk.is_some_and(|(ok, said)| success::of_talk(ok, said).success)
+        self.phase().is_terminal()
+            && !self.is_cut()
+            && talk.is_some_and(|(ok, said)| success::of_talk(ok, said).success)
     }
 
     pub(super) fn view(&self) -> Value {

@@ -3,19 +3,36 @@
 //! Invariant: a child gets a whole spec of its own, made from its parent's by a pure function, and is one deeper; its end
 //! is an answer like any other. Of its parent's budget it gets a part that is held for it, and what it spent is charged.
 
-use bosun_engine::{Failure, FailureKind, Payload, Seq};
+use bosun_engine::workflow::Cx;
+use bosun_engine::{Failure, Payload, Seq};
 use serde_json::{Map, Value, json};
 
 use super::asks::Pending;
 use super::lease::lower;
 use super::{RunContext, SupervisorInput, SupervisorRun};
-use super::{lease, model};
+use super::{lease, model, spending};
 use crate::agent::ends::output_in;
 use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
+use crate::supervisor::core::account::Account;
 use crate::supervisor::graph::text_of;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, Outbox, Purpose};
-use crate::supervisor::spec::{Family, Money, PlanningMode, Preset, SupervisorSpec, SynthesisMode, fill};
+use crate::supervisor::spec::{Money, PlanningMode, Preset, Span, SupervisorSpec, SynthesisMode, fill};
+
+/// What a run below gets of the budget of this one: shares of what is used up by spending, and what is left of the rest.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Part {
+    pub(super) share: Option<Share>,
+    pub(super) wall_ms: Option<u64>,
+    pub(super) calls: Option<u64>,
+}
+
+impl Part {
+    pub(super) fn of(account: &Account, alone: bool, cx: &Cx<'_>) -> Part {
+        let (wall_ms, calls) = account.left_for_child(cx.now());
+        Part { share: account.free(alone).share(true), wall_ms, calls }
+    }
+}
 
 /// The input of a child of this kind: the parent's agents and script, and a task of its own.
 pub(super) fn spec_of(
@@ -23,7 +40,7 @@ pub(super) fn spec_of(
     kind: ChildKind,
     input: &Value,
     depth: u32,
-    share: Option<Share>,
+    part: Part,
 ) -> Result<Value, String> {
     let preset = match kind {
         ChildKind::SimpleTask => Preset::ShannonSimple,
@@ -54,27 +71,24 @@ pub(super) fn spec_of(
         role: input.get("context").and_then(|context| context.get("role")).and_then(text),
         agent_id: input.get("agent_id").and_then(text),
         more,
-        shared: share.is_some(),
+        shared: part.share.is_some(),
         ..RunContext::default()
     };
-    bound(&mut spec, share);
+    bound(&mut spec, part);
     let resolved = spec.resolve().map_err(|why| why.to_string())?;
     serde_json::to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) }).map_err(|why| why.to_string())
 }
 
 /// The input of a supervisor that is an agent of another one: the task is its objective.
-pub(super) fn nested(spec: &Value, call: &Call, depth: u32, share: Option<Share>) -> Result<Value, String> {
+pub(super) fn nested(spec: &Value, call: &Call, depth: u32, part: Part) -> Result<Value, String> {
     let mut spec: SupervisorSpec = serde_json::from_value(spec.clone()).map_err(|why| why.to_string())?;
     spec.objective = objective(&spec.objective, call);
-    // Chats and loops of agents charge no budget of their own: what they spent is told by their report.
-    if spec.family() == Family::Graph {
-        bound(&mut spec, share);
-    }
+    bound(&mut spec, part);
     let resolved = spec.resolve().map_err(|why| why.to_string())?;
     let context = RunContext {
         depth: depth + 1,
         more: [("call".to_owned(), json!(call.context))].into_iter().collect(),
-        shared: share.is_some(),
+        shared: part.share.is_some(),
         ..RunContext::default()
     };
     serde_json::to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) }).map_err(|why| why.to_string())
@@ -102,36 +116,36 @@ fn objective(own: &str, call: &Call) -> String {
 }
 
 /// Its own budget may be less.
-fn bound(spec: &mut SupervisorSpec, share: Option<Share>) {
-    let Share { tokens, cost_micros } = share.unwrap_or_default();
+fn bound(spec: &mut SupervisorSpec, part: Part) {
+    let Share { tokens, cost_micros } = part.share.unwrap_or_default();
     lower(&mut spec.budget.tokens, tokens);
+    lower(&mut spec.budget.llm_calls, part.calls);
     let mut own = spec.budget.cost.map(Money::as_micros);
     if lower(&mut own, cost_micros) {
         spec.budget.cost = own.map(Money::from_micros);
+    }
+    let mut own = spec.budget.wall.map(Span::as_ms);
+    if lower(&mut own, part.wall_ms) {
+        spec.budget.wall = own.map(Span::from_ms);
     }
 }
 
 impl SupervisorRun {
     /// A child has ended: what it gave, or why it gave nothing.
     pub(super) fn child_resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox) {
-        let share = self.ledger.loans.returned(seq);
+        let share = self.account.loans.returned(seq);
+        let cost = spending::of_child(&result, share);
         let Some(Pending::Child { key, agent, lent, .. }) = self.ledger.take(seq) else {
             if self.ledger.take_bill(seq) {
-                self.carrier.charged(spent(&result));
+                self.account.charge_late(cost);
+                out.set_budget(self.account.balance());
             }
             return;
         };
-        if agent.is_none() && share.is_some() {
-            self.carrier.charged(spent(&result));
-        }
+        self.settle(&key, cost, out);
         self.parts.control.unregister(&key);
-        if agent.is_some()
-            && let Some(share) = share
-        {
-            self.settle(&key, share, &result);
-        }
         let answer = match (result, agent) {
-            (result, Some(purpose)) => self.agent_ended(purpose, &lent, share.is_some(), &result),
+            (result, Some(purpose)) => self.agent_ended(purpose, &lent, &result, out),
             (Ok(report), None) => match report.decode::<Value>() {
                 Ok(report) => Ok(given(report)),
                 Err(why) => Err(CallFailure::error(why.to_string())),
@@ -141,85 +155,25 @@ impl SupervisorRun {
         self.hear(key, answer, out);
     }
 
-    /// What the answer of a worker with a share does not say of its cost, or not yet.
-    fn settle(&mut self, key: &str, share: Share, result: &Result<Payload, Failure>) {
-        let output = output_of(result);
-        if output.is_null() {
-            // It was lost, and said nothing: all that it can have spent.
-            let lost = |failure: &Failure| {
-                matches!(
-                    failure.root().kind,
-                    FailureKind::Terminated | FailureKind::Timeout { .. } | FailureKind::WorkerLost
-                )
-            };
-            if result.as_ref().is_err_and(lost) {
-                self.carrier.charged((share.tokens.unwrap_or(0), share.cost_micros.unwrap_or(0)));
-            }
-            return;
-        }
-        if result.as_ref().is_err_and(Failure::is_canceled) {
-            // It is charged with its end.
-            return;
-        }
-        let (tokens, micros) = model::spent(&output);
-        if output["unpriced_calls"].as_u64() != Some(0) {
-            // Of money that is not all known, the answer says nothing.
-            self.carrier.charged((0, micros));
-        }
-        if !self.parts.control.is_running() {
-            // Its answer is heard when the run goes on, and charged then.
-            self.ledger.loans.held(key, Share { tokens: Some(tokens), cost_micros: Some(micros) });
-        }
-    }
-
-    /// What an agent gave, and what it spent, also when it failed or was cancelled.
+    /// What an agent gave.
     fn agent_ended(
         &mut self,
         purpose: Purpose,
         lent: &[Resource],
-        shared: bool,
         result: &Result<Payload, Failure>,
+        out: &mut Outbox,
     ) -> Answer {
         let output = output_of(result);
         // What others give back may be enough for the next one.
-        let is_last = !shared || self.ledger.loans.lent() == Share { tokens: Some(0), cost_micros: Some(0) };
-        if let Some(graph) = self.carrier.graph_mut().filter(|_| is_last && lease::is_used_up(&output, lent, shared)) {
-            graph.out_of_budget();
+        let is_last = self.account.loans.lent() == Share { tokens: Some(0), cost_micros: Some(0) };
+        if is_last && lease::is_used_up(&output, lent) {
+            self.account.too_little_is_left();
+            out.set_budget(self.account.balance());
         }
-        let canceled = result.as_ref().err().filter(|failure| failure.is_canceled() || output.is_null());
-        // What a worker says of its cost counts for its attempt; who says nothing more is charged here.
-        if canceled.is_some() || purpose != Purpose::ExecuteWorker {
-            self.carrier.charged(model::spent(&output));
-        }
-        match canceled {
+        match result.as_ref().err().filter(|failure| failure.is_canceled() || output.is_null()) {
             Some(failure) => Err(failed(failure)),
             None => model::given(self.resolved.spec.family(), purpose, &output),
         }
-    }
-}
-
-/// What an agent, or a run that shares the budget of this one, says that it spent.
-fn spent(result: &Result<Payload, Failure>) -> (u64, u64) {
-    let report = match result {
-        Ok(report) => report.to_json(),
-        Err(failure) => details_of(failure),
-    };
-    match report.get("spent") {
-        Some(_) => model::spent(&report),
-        None => {
-            let of = |key: &str| report[key].as_u64().unwrap_or_default();
-            (of("tokens"), of("cost_micros"))
-        }
-    }
-}
-
-/// What a run that failed or was cancelled says of itself.
-fn details_of(failure: &Failure) -> Value {
-    match &failure.kind {
-        FailureKind::Application { details: Some(details), .. } | FailureKind::Canceled { details: Some(details) } => {
-            details.to_json()
-        }
-        _ => failure.cause.as_deref().map_or(Value::Null, details_of),
     }
 }
 

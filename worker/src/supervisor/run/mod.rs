@@ -16,7 +16,6 @@ mod carrier;
 mod children;
 mod input;
 mod lease;
-mod loans;
 mod model;
 mod model_shapes;
 mod number;
@@ -27,6 +26,7 @@ mod progress;
 mod queries;
 mod rules;
 mod signals;
+mod spending;
 #[cfg(test)]
 mod tests;
 mod tool_names;
@@ -49,8 +49,8 @@ pub(crate) use signals::signals;
 
 use self::asks::{Ledger, Pending, Whole};
 use self::carrier::Carrier;
-use self::lease::Left;
 use self::parts::Parts;
+use super::core::account::{Account, WALL};
 use super::graph::Phase;
 use super::journal::{Note, NoteKind};
 use super::outbox::{Answer, Ask, Key, Outbox};
@@ -76,6 +76,8 @@ pub struct SupervisorRun {
     id: String,
     parts: Parts,
     carrier: Carrier,
+    /// What the run may spend: every call goes through it.
+    account: Account,
     ledger: Ledger,
     /// Answers that came while the run was paused or in a person's hands: stored, not consumed (§4.4 no. 57).
     held: Vec<(Key, Answer)>,
@@ -97,7 +99,8 @@ impl StateMachine for SupervisorRun {
             .map_err(|why| Failure::application(INVALID_SPEC, why.to_string()).non_retryable())?;
         let run = cx.run_id().to_string();
         let id = cx.workflow_id().map_or_else(|| run.clone(), ToString::to_string);
-        let mut out = Outbox::new(run.clone(), cx.now());
+        let account = spending::account(&resolved.spec, &context);
+        let mut out = Outbox::new(run.clone(), cx.now()).with_budget(account.balance());
         out.note(
             NoteKind::RunStarted,
             json!({
@@ -122,6 +125,7 @@ impl StateMachine for SupervisorRun {
             id,
             parts,
             carrier,
+            account,
             ledger: Ledger::default(),
             held: Vec::new(),
             notes: VecDeque::new(),
@@ -129,15 +133,17 @@ impl StateMachine for SupervisorRun {
             started_at: cx.now(),
         };
         let session = run.context.session.clone().unwrap_or_else(|| run.resolved.spec.memory.session.clone());
+        run.start_clock(&mut out);
         run.parts.memory.start(Some(&session), &run.resolved.spec.objective, &mut out);
         run.begin_if_ready(&mut out);
+        run.end_for_budget(&mut out);
         run.ask_people_for_the_carrier(&mut out);
         run.carry_out(out, cx);
         Ok(run)
     }
 
     fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
-        let mut out = Outbox::new(self.run.clone(), cx.now());
+        let mut out = self.outbox(cx.now());
         match event {
             WorkflowEvent::ActivityResolved { seq, result } => self.resolved(seq, result, &mut out, cx),
             WorkflowEvent::TimerFired { seq } => self.timer_fired(seq, &mut out, cx),
@@ -178,7 +184,7 @@ impl StateMachine for SupervisorRun {
 
     fn validate_update(&self, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
         // Tried on a copy: what is refused leaves no trace.
-        let mut out = Outbox::new(self.run.clone(), self.ledger.now);
+        let mut out = self.outbox(self.ledger.now);
         self.clone().update(name.as_str(), input, &mut out).map(|_| ())
     }
 }
@@ -188,10 +194,10 @@ impl SupervisorRun {
     fn resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox, cx: &mut Cx<'_>) {
         let Some(pending) = self.ledger.take(seq) else { return };
         let Pending::Call { call, deliveries } = pending else { return };
-        let left = Left::of(&self.carrier, &self.ledger.loans);
-        let whole = Whole { spec: &self.resolved.spec, depth: self.context.depth, left };
+        let whole =
+            Whole { spec: &self.resolved.spec, depth: self.context.depth, alone: self.carrier.is_one_at_a_time() };
         if let Err(failure) = &result
-            && self.ledger.again(&call, deliveries, failure, &whole, cx)
+            && self.ledger.again(&call, deliveries, failure, &whole, &mut self.account, cx)
         {
             return;
         }
@@ -205,7 +211,10 @@ impl SupervisorRun {
             }
             return self.ledger.refuse(call);
         }
-        let answer = asks::answer(&whole, &call, result);
+        let known = spending::of_model(&self.resolved.spec, &call, &result);
+        let mut answer = asks::answer(&whole, &call, result);
+        let said = spending::taken_from(&self.resolved.spec, &call, &mut answer);
+        self.settle(&call.key, known.unwrap_or(said), out);
         self.hear(call.key, answer, out);
     }
 
@@ -219,7 +228,6 @@ impl SupervisorRun {
     }
 
     fn answered(&mut self, key: &str, answer: Answer, out: &mut Outbox) {
-        self.ledger.loans.heard(key);
         if key.starts_with("approval/") {
             return self.parts.approvals.answered(key, &answer, out);
         }
@@ -251,6 +259,9 @@ impl SupervisorRun {
     }
 
     fn fired(&mut self, key: &str, out: &mut Outbox) {
+        if key == WALL {
+            return self.time_is_over(out);
+        }
         if let Some(closed) = self.parts.approvals.fired(key, out) {
             return self.approval_closed(closed, out);
         }
@@ -308,6 +319,7 @@ impl SupervisorRun {
             self.parts.control.checkpoint(&checkpoint, out);
         }
         self.carrier.advance(&mut self.parts, out);
+        self.end_for_budget(out);
         self.ask_people_for_the_carrier(out);
         self.ask_for_budget(out);
     }
@@ -322,6 +334,7 @@ impl SupervisorRun {
         for ask in asks {
             self.ask(ask, cx);
         }
+        self.ask_for_what_is_held(cx);
         self.close_if_over(cx);
     }
 

@@ -60,17 +60,17 @@ pub struct SupervisorOutput {
     pub errors: Vec<String>,
     pub recruits: Value,
     pub spec_hash: String,
+    /// What it has cost, with all below it.
     pub tokens: u64,
     pub calls: u64,
-    /// Of a run that shares the budget of the one above.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_micros: Option<u64>,
+    #[serde(default)]
+    pub cost_micros: u64,
 }
 
 impl SupervisorRun {
     /// The run as it would be reported now.
     pub(super) fn output(&self) -> SupervisorOutput {
-        let phase = self.carrier.phase();
+        let (phase, spent) = (self.carrier.phase(), self.account.balance().spent);
         let mut output = SupervisorOutput {
             objective: self.resolved.spec.objective.clone(),
             status: phase.as_str().to_owned(),
@@ -86,11 +86,14 @@ impl SupervisorRun {
             errors: Vec::new(),
             recruits: json!(self.parts.team.members.results()),
             spec_hash: self.resolved.hash.clone(),
-            tokens: 0,
-            calls: 0,
-            cost_micros: None,
+            tokens: spent.tokens,
+            calls: spent.calls,
+            cost_micros: spent.cost_micros,
         };
         self.fill(&mut output);
+        if self.carrier.is_cut() {
+            output.code.get_or_insert_with(|| "budget_exhausted".to_owned());
+        }
         if self.parts.control.is_cancelled() {
             (output.status, output.success) = (Phase::Cancelled.as_str().to_owned(), false);
             output.error = self.parts.control.cancelled_text();
@@ -114,8 +117,6 @@ impl SupervisorRun {
             Carrier::Graph(graph) => {
                 output.tasks = graph.plan.in_order().into_iter().map(report).collect();
                 output.errors.clone_from(&graph.errors);
-                (output.tokens, output.calls) = (graph.spent.tokens, graph.spent.calls);
-                output.cost_micros = self.context.shared.then_some(graph.spent.cost_micros);
                 if let Some(outcome) = &graph.outcome {
                     output.final_result.clone_from(&outcome.final_result);
                     (output.error, output.code) = (outcome.error.clone(), outcome.code.clone());
@@ -129,17 +130,16 @@ impl SupervisorRun {
                     let last = outcome.messages.last().filter(|_| spoken);
                     output.final_result = last.map(|message| json!(message.content));
                     output.error.clone_from(&outcome.error);
-                    output.tokens = outcome.tokens;
+                    output.errors.extend(chat.is_cut().then(|| outcome.reason.clone()));
                     output.details = json!(outcome);
                 }
             }
             Carrier::Agents(agents) => {
-                let view = agents.view();
                 output.tasks = agents.crew_lines().into_iter().map(crew_report).collect();
-                (output.tokens, output.calls) = (view.tokens, u64::from(view.steps));
                 if let Some(outcome) = agents.outcome() {
                     output.final_result = (!outcome.result.is_null()).then(|| outcome.result.clone());
-                    output.error.clone_from(&outcome.error);
+                    output.error = outcome.error.clone().filter(|_| self.carrier.phase() == Phase::Failed);
+                    output.errors.extend(agents.is_cut().then(|| self.account.balance().text()));
                     output.details = json!(outcome);
                 }
             }

@@ -190,7 +190,7 @@ impl SupervisorRun {
     /// The time of a decision runs from its call (SHH-16).
     pub(super) fn decision_called(&mut self, call: &Call, cx: &mut Cx<'_>) {
         if matches!(call.purpose, Purpose::Plan | Purpose::Decide) {
-            let mut out = Outbox::new(self.run.clone(), cx.now());
+            let mut out = self.outbox(cx.now());
             self.parts.escalations.decision_started(&call.key, call.task.clone(), &mut out);
             self.ask_all(out, cx);
         }
@@ -198,7 +198,7 @@ impl SupervisorRun {
 
     /// A decision that is not wanted any more is not slow.
     pub(super) fn decision_over(&mut self, key: &str, cx: &mut Cx<'_>) {
-        let mut out = Outbox::new(self.run.clone(), cx.now());
+        let mut out = self.outbox(cx.now());
         self.parts.escalations.decision_ended(key, &mut out);
         self.ask_all(out, cx);
     }
@@ -206,7 +206,7 @@ impl SupervisorRun {
     /// A call that became a run of its own is told what this run is told (SHN-05).
     pub(super) fn register_if_child(&mut self, key: Key, cx: &mut Cx<'_>) {
         if self.ledger.is_child(&key) {
-            let mut out = Outbox::new(self.run.clone(), cx.now());
+            let mut out = self.outbox(cx.now());
             self.parts.control.register(key, &mut out);
             self.ask_all(out, cx);
         }

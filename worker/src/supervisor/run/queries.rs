@@ -9,7 +9,6 @@ use super::signals::refusal;
 use super::{SupervisorRun, arguments, value_of};
 use crate::supervisor::graph::Graph;
 use crate::supervisor::model::{Task, TaskId};
-use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::plan_review::ReviewStatus;
 use crate::supervisor::people::takeover::{PlanStepView, TakeoverContext};
 use crate::supervisor::task::TaskStatus;
@@ -143,7 +142,7 @@ impl SupervisorRun {
     /// Asked on a copy: the gates answer as they would, and leave no trace.
     fn why_not_running(&self, id: &TaskId) -> Value {
         let mut parts = self.parts.clone();
-        let mut out = Outbox::new(self.run.clone(), self.ledger.now);
+        let mut out = self.outbox(self.ledger.now);
         json!(self.carrier.graph().and_then(|graph| graph.why_not_running(id, &mut parts, &mut out)))
     }
 
@@ -189,11 +188,9 @@ impl SupervisorRun {
     }
 
     fn budget(&self) -> Value {
-        let limits = &self.resolved.spec.budget;
-        let spent = self.carrier.graph().map(|graph| graph.spent.clone()).unwrap_or_default();
-        let (tokens, cost_micros) = self.carrier.graph().map(|graph| graph.budget_left()).unwrap_or_default();
-        let left = json!({ "tokens": tokens, "cost_micros": cost_micros });
-        json!({ "spent": spent, "limits": limits, "left": left, "lent": self.ledger.loans.lent() })
+        let mut view = self.account.view();
+        view["limits"] = json!(self.resolved.spec.budget);
+        view
     }
 
     pub(super) fn takeover_context(&self) -> TakeoverContext {

@@ -90,13 +90,6 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         dedupe: spec.synthesis.dedupe,
         own_result_chars: spec.synthesis.own_result_chars,
         synthesis_tries: spec.synthesis.tries,
-        token_budget: spec.budget.tokens,
-        call_budget: spec.budget.llm_calls,
-        cost_budget_micros: spec.budget.cost.map(spec::Money::as_micros),
-        wall_budget_ms: spec.budget.wall.map(spec::Span::as_ms),
-        fail_on_budget: spec.budget.on_exhausted == spec::OnExhausted::Fail,
-        stop_on_budget: spec.budget.on_exhausted == spec::OnExhausted::Stop,
-        ask_on_budget: spec.budget.on_exhausted == spec::OnExhausted::Ask,
         agent_tries: match at_once {
             true => BTreeMap::new(),
             false => agent_tries(spec),

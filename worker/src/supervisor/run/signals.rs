@@ -76,7 +76,7 @@ impl SupervisorRun {
             INTERRUPT_RESUME => self.resume_interrupt(value, out).err(),
             HUMAN_INPUT => self.human_input(value, out).err(),
             BUDGET_REQUEST => self.budget_requested(value).err(),
-            TOP_UP => self.topped_up(value).err(),
+            TOP_UP => self.topped_up(value, out).err(),
             _ => None,
         };
         if let Some(why) = refused.filter(|why| !why.is_empty()) {
@@ -121,9 +121,6 @@ impl SupervisorRun {
         let checkpoint = self.checkpoint();
         self.parts.control.checkpoint(&checkpoint, out);
         self.held.clear();
-        for share in self.ledger.loans.take_unheard() {
-            self.carrier.charged((share.tokens.unwrap_or(0), share.cost_micros.unwrap_or(0)));
-        }
         self.carrier.cancel(text, &mut self.parts, out);
     }
 

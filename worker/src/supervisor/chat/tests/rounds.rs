@@ -325,7 +325,7 @@ fn state_survives_a_snapshot_at_every_step() {
         let stored = serde_json::to_string(&world.chat).unwrap();
         assert_eq!(serde_json::from_str::<GroupChat>(&stored).unwrap(), world.chat);
         let selecting = world.last_call().purpose == Purpose::Decide;
-        world.answer(if selecting { json!("carol") } else { json!({ "content": "x", "tokens": 2 }) });
+        world.answer(if selecting { json!("carol") } else { json!({ "content": "x" }) });
     }
-    assert_eq!(world.chat.outcome().unwrap().tokens, 18);
+    assert!(world.chat.outcome().unwrap().ok && !world.chat.is_cut());
 }

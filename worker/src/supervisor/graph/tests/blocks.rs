@@ -4,6 +4,8 @@ use serde_json::json;
 
 use super::super::*;
 use super::stage::*;
+use crate::supervisor::core::account::Allowance;
+use crate::supervisor::spec::OnExhausted as WhenSpent;
 use crate::supervisor::spec::{Planning as PlanningSpec, PlanningMode, choose_planning};
 
 /// FSS-02: a goal, and nothing else; refused before anything runs.
@@ -321,19 +323,24 @@ fn a_spent_budget_starts_nothing_more() {
         _ => says(json!("what there is")),
     };
     let one = GraphRules { max_concurrency: Some(1), ..GraphRules::default() };
+    let none = Allowance::default();
     let budgets = [
-        (GraphRules { token_budget: Some(20), ..one.clone() }, 2),
-        (GraphRules { cost_budget_micros: Some(1_500_000), ..one.clone() }, 3),
-        (GraphRules { call_budget: Some(4), ..one.clone() }, 4),
+        (Allowance { tokens: Some(20), ..none }, 2),
+        (Allowance { cost_micros: Some(1_500_000), ..none }, 3),
+        (Allowance { calls: Some(4), ..none }, 4),
     ];
-    for (rules, done) in budgets {
-        let played = Stage::new(rules.clone(), plan("o", json!(tasks)), &script).order_counts().play();
+    for (budget, done) in budgets {
+        let played = |then| {
+            let stage = Stage::new(one.clone(), plan("o", json!(tasks)), &script).order_counts();
+            stage.budget(budget, then).play()
+        };
+        let failed = played(WhenSpent::Fail);
+        assert_eq!(failed.outcome().code.as_deref(), Some("budget_exhausted"));
+        let played = played(WhenSpent::Synthesize);
         let count = |status: TaskStatus| played.graph.plan.tasks.values().filter(|task| task.status == status).count();
         assert_eq!((count(TaskStatus::Completed), count(TaskStatus::Skipped)), (done, 6 - done));
         assert_eq!(played.outcome().phase, Phase::Partial);
-        let fail = GraphRules { fail_on_budget: true, ..rules };
-        let played = Stage::new(fail, plan("o", json!(tasks)), &script).order_counts().play();
-        assert_eq!(played.outcome().code.as_deref(), Some("budget_exhausted"));
+        assert!(!played.outcome().success && played.graph.is_cut());
     }
 }
 

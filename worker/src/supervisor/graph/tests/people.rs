@@ -4,7 +4,9 @@ use serde_json::json;
 
 use super::super::*;
 use super::stage::*;
+use crate::supervisor::core::account::Allowance;
 use crate::supervisor::model::PlanOrigin;
+use crate::supervisor::spec::OnExhausted as WhenSpent;
 
 fn one(extra: Value) -> TaskPlan {
     let mut task = json!({ "id": "a", "goal": "g" });
@@ -31,7 +33,12 @@ fn new_tasks_without_ids_get_numbers_of_their_own() {
     let played = Stage::new(rules, plan("o", json!([{ "id": 1, "goal": "g" }])), &script).play();
     assert_eq!(played.statuses(), "1=completed 2=completed 3=completed 4=completed");
     assert_eq!((played.task("2").goal.as_str(), played.task("4").goal.as_str()), ("first", "second"));
-    assert_eq!(played.graph.spent.tokens, 7, "what an evaluation cost counts");
+    assert_eq!(played.spent.tokens, 7, "what an evaluation cost counts");
+}
+
+/// What the attempts of the task say that they cost.
+fn paid(played: &Played) -> u64 {
+    played.task("a").attempts.iter().map(|attempt| attempt.tokens).sum()
 }
 
 /// PDT-49: a worker that only asks is stopped: it may not keep a task open for ever.
@@ -48,7 +55,7 @@ fn the_questions_of_a_task_are_counted() {
     assert_eq!(error, "the task has asked 8 questions already; no more are answered");
     assert_eq!(task.metadata["consultations"][0]["question"].as_str().unwrap().len(), 6_000);
     let workers = played.keys().iter().filter(|key| key.starts_with("execute/")).count() as u64;
-    assert_eq!(played.graph.spent.tokens, 8 * 3 + workers * 2, "both sides of a consultation count");
+    assert_eq!(paid(&played), 8 * 3 + workers * 2, "both sides of a consultation count");
 }
 
 /// PDT-26: a failure counts what it cost, in tokens and money, like any other end.
@@ -60,7 +67,6 @@ fn a_failed_attempt_is_paid_for() {
     };
     let played = Stage::new(GraphRules { tries: 2, ..given() }, one(json!({})), &script).play();
     assert_eq!(played.statuses(), "a=completed");
-    assert_eq!((played.graph.spent.tokens, played.graph.spent.cost_micros), (42, 750_000));
     let attempts: Vec<(u64, u64)> =
         played.task("a").attempts.iter().map(|attempt| (attempt.tokens, attempt.cost_micros)).collect();
     assert_eq!(attempts, [(40, 500_000), (2, 250_000)]);
@@ -83,17 +89,17 @@ fn waiting(answer: &Value) -> (Graph, Outbox) {
     (graph, out)
 }
 
-/// SHH-18: an approved action that was not carried out is no success, and is paid for either way.
+/// SHH-18: an approved action that was not carried out is no success, and its cost is told with its attempt.
 #[test]
 fn an_action_that_failed_fails_its_task() {
     let (graph, _) = waiting(&json!({ "success": false, "reason": "the site is down", "tokens": 5 }));
     let task = graph.plan.get(&TaskId::of("a")).unwrap();
     assert_eq!(task.error.as_ref().unwrap().message, "the site is down");
-    assert_eq!((task.status, graph.spent.tokens), (TaskStatus::Failed, 5));
+    assert_eq!((task.status, task.attempts[0].tokens), (TaskStatus::Failed, 5));
     let (graph, _) = waiting(&json!({ "result": "sent", "tokens": 6 }));
     let task = graph.plan.get(&TaskId::of("a")).unwrap();
     assert_eq!((task.status, &task.metadata["action_result"]["result"]), (TaskStatus::Completed, &json!("sent")));
-    assert_eq!((graph.spent.tokens, &task.result), (6, &Some(json!("text"))));
+    assert_eq!((task.attempts[0].tokens, &task.result), (6, &Some(json!("text"))));
 }
 
 fn revise(graph: &mut Graph, tasks: Value) -> Result<(), String> {
@@ -171,13 +177,17 @@ fn the_time_of_a_run_is_a_budget() {
         _ => (40, Ok(json!(call.key.clone()))),
     };
     let tasks = json!([{ "id": "a", "goal": "g" }, { "id": "b", "goal": "g", "deps": ["a"] }, { "id": "c", "goal": "g", "deps": ["b"] }]);
-    let rules = GraphRules { wall_budget_ms: Some(60_000), ..given() };
-    let played = Stage::new(rules.clone(), plan("o", tasks.clone()), &script).order_counts().play();
-    assert_eq!(played.statuses(), "a=completed b=completed c=skipped");
-    assert_eq!(played.noted(NoteKind::BudgetExhausted).len(), 1);
-    assert_eq!(played.outcome().final_result, Some(json!("summary")));
-    let failing = GraphRules { fail_on_budget: true, ..rules };
-    let played = Stage::new(failing, plan("o", tasks), &script).order_counts().play();
+    let minute = Allowance { wall_ms: Some(60_000), ..Allowance::default() };
+    let played = |then| {
+        let stage = Stage::new(given(), plan("o", tasks.clone()), &script).order_counts();
+        stage.budget(minute, then).play()
+    };
+    let summed = played(WhenSpent::Synthesize);
+    assert_eq!(summed.statuses(), "a=completed b=completed c=skipped");
+    assert!(summed.call("synthesize/1").last && summed.graph.is_cut());
+    assert_eq!(summed.outcome().final_result, Some(json!("summary")));
+    assert_eq!(played(WhenSpent::Stop).outcome().final_result, Some(json!({ "a": "execute/a/1", "b": "execute/b/1" })));
+    let played = played(WhenSpent::Fail);
     assert_eq!(played.outcome().code.as_deref(), Some("budget_exhausted"));
 }
 
@@ -217,7 +227,7 @@ fn a_worker_that_is_not_sure_looks_again() {
     let tries = |confidences| {
         let played = played(confidences);
         let looks = played.keys().iter().filter(|key| key.starts_with("execute/")).count();
-        assert_eq!(played.graph.spent.tokens, 10 * looks as u64, "each look is paid for");
+        assert_eq!(paid(&played), 10 * looks as u64, "each look is paid for");
         (played.task("a").result.clone().unwrap(), looks)
     };
     assert_eq!(tries([json!(0.5), json!(0.79), json!(0.1), json!(1)]), (json!("r3"), 3));

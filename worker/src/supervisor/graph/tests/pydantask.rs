@@ -4,6 +4,8 @@ use serde_json::json;
 
 use super::super::*;
 use super::stage::*;
+use crate::supervisor::core::account::Allowance;
+use crate::supervisor::spec::OnExhausted as WhenSpent;
 
 const ALL: [Authority; 8] = [
     Authority::Select,
@@ -205,7 +207,8 @@ fn a_claim_to_be_done_is_checked() {
     assert!(notes.ends_with("overridden: final task 1 has no TaskResult"), "{notes}");
 }
 
-/// PDT-09: at the budget, not before it, the run stops with the text.
+/// PDT-09: at the budget, not before it, the run stops with the text. A result that nobody is paid to review counts for
+/// nothing.
 #[test]
 fn a_token_budget_stops_the_run() {
     let played = |tokens: u64| {
@@ -215,12 +218,19 @@ fn a_token_budget_stops_the_run() {
             Purpose::Review => passes(true, ""),
             _ => says(json!({ "result": "x", "tokens": tokens })),
         };
-        let rules = GraphRules { token_budget: Some(100), ..fixed() };
-        Stage::new(rules, plan("o", json!([{ "id": 1, "goal": "g", "is_final": true }])), &script).play()
+        let tasks = plan("o", json!([{ "id": 1, "goal": "g", "is_final": true }]));
+        let budget = Allowance { tokens: Some(100), ..Allowance::default() };
+        Stage::new(fixed(), tasks, &script).budget(budget, WhenSpent::Stop).play()
     };
     let text = "Global token budget exceeded: tokens_used=100 >= token_budget=100. Stopping execution.";
     assert_eq!(played(100).graph.errors, [text]);
-    assert_eq!(played(100).keys().last(), Some(&"review/1/1"));
+    assert_eq!(played(100).keys().last(), Some(&"execute/1/1"));
+    assert_eq!(played(100).statuses(), "1=cancelled");
+    let why = played(100).task("1").error.clone().unwrap();
+    assert_eq!(
+        (why.kind.as_str(), why.message.as_str()),
+        (NOT_REVIEWED, "not reviewed: the budget of the run is spent")
+    );
     assert!(played(99).graph.errors.is_empty());
 }
 

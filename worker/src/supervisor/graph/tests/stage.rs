@@ -8,7 +8,9 @@ use std::time::Duration;
 use bosun_engine::Timestamp;
 
 use super::super::*;
+use crate::supervisor::core::account::{Allowance, Balance, Spent, WALL};
 use crate::supervisor::outbox::CallFailure;
+use crate::supervisor::spec::OnExhausted as WhenSpent;
 
 /// What an agent does: how long it takes, and what it answers.
 pub(super) type Script<'s> = &'s dyn Fn(&Call) -> (u64, Answer);
@@ -48,6 +50,8 @@ pub(super) struct Played {
     pub(super) canceled: Vec<Key>,
     /// The most workers at once.
     pub(super) at_once: usize,
+    /// As the account of a run would have it.
+    pub(super) spent: Spent,
 }
 
 pub(super) struct Stage<'s> {
@@ -57,14 +61,20 @@ pub(super) struct Stage<'s> {
     /// Between events: what a person or program does to the graph, by the number of the event.
     act: Option<&'s dyn Fn(u32, &mut Graph, &mut Outbox)>,
     permute: u32,
+    budget: Balance,
 }
 
 impl<'s> Stage<'s> {
     pub(super) fn new(rules: GraphRules, plan: TaskPlan, script: Script<'s>) -> Self {
-        Stage { rules, plan, script, act: None, permute: 12 }
+        Stage { rules, plan, script, act: None, permute: 12, budget: Balance::default() }
     }
     pub(super) fn act(mut self, act: &'s dyn Fn(u32, &mut Graph, &mut Outbox)) -> Self {
         (self.act, self.permute) = (Some(act), 0);
+        self
+    }
+    /// An account of so much, which every call goes through as in a run.
+    pub(super) fn budget(mut self, allowance: Allowance, then: WhenSpent) -> Self {
+        self.budget = Balance::new(allowance, then);
         self
     }
     /// The order of completions decides what happens, as it must (who fails first).
@@ -98,7 +108,11 @@ impl<'s> Stage<'s> {
         let mut pending: Vec<(Timestamp, u32, Happening)> = Vec::new();
         let (mut count, mut order, mut at_once) = (0_u32, 0_u32, 0);
         let mut state = seed.unwrap_or(0);
-        let mut out = Outbox::new("run", now);
+        let mut budget = self.budget;
+        if let Some(wall) = budget.allowance.wall_ms {
+            pending.push((now.plus(Duration::from_millis(wall)), 0, Happening::Fired(WALL.to_owned())));
+        }
+        let mut out = Outbox::new("run", now).with_budget(budget);
         graph.start(&mut Open, &mut out);
         loop {
             let (asks, more) = out.take();
@@ -107,6 +121,7 @@ impl<'s> Stage<'s> {
                 order += 1;
                 match ask {
                     Ask::Call(call) => {
+                        budget.sent(&call);
                         let (after, answer) = (self.script)(&call);
                         let at = now.plus(Duration::from_secs(after));
                         pending.push((at, order, Happening::Answer(call.key.clone(), answer)));
@@ -150,7 +165,12 @@ impl<'s> Stage<'s> {
             };
             let (at, _, what) = pending.remove(next);
             now = now.max(at);
-            out = Outbox::new("run", now);
+            match &what {
+                Happening::Answer(_, answer) => budget.charge(cost_of(answer)),
+                Happening::Fired(key) if key == WALL => budget.time_is_over(),
+                Happening::Fired(_) => {}
+            }
+            out = Outbox::new("run", now).with_budget(budget);
             count += 1;
             assert!(count < 200_000, "the run does not end");
             if let Some(act) = self.act {
@@ -158,6 +178,7 @@ impl<'s> Stage<'s> {
             }
             match what {
                 Happening::Answer(key, answer) => graph.answered(&key, answer, &mut Open, &mut out),
+                Happening::Fired(key) if key == WALL => graph.advance(&mut Open, &mut out),
                 Happening::Fired(key) => graph.fired(&key, &mut Open, &mut out),
             }
             if written {
@@ -166,8 +187,13 @@ impl<'s> Stage<'s> {
             }
         }
         let took = now.since(begin).as_secs();
-        Played { graph, calls, notes, took, canceled, at_once }
+        Played { graph, calls, notes, took, canceled, at_once, spent: budget.spent }
     }
+}
+
+fn cost_of(answer: &Answer) -> Spent {
+    let said = answer.as_ref().ok().and_then(Value::as_object).map(Reply::cost_in);
+    said.unwrap_or(Spent { calls: 1, ..Spent::default() })
 }
 
 fn rmp_round_trip(graph: &Graph) -> Graph {

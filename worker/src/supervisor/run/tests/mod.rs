@@ -1,6 +1,7 @@
 //! Whole runs: every system through the real workflow, each scene doubted four ways.
 
 mod agents;
+mod budgets;
 mod claims;
 mod market;
 mod people;

@@ -14,7 +14,7 @@ use super::{Check, idle};
 use crate::supervisor::fields::FieldError;
 
 /// Read in every run.
-const ALL: [&str; 20] = [
+const ALL: [&str; 25] = [
     "kind",
     "name",
     "preset",
@@ -35,8 +35,13 @@ const ALL: [&str; 20] = [
     "hitl.triggers.decision_timeout",
     "review.park_exit",
     "dispatch.selection",
+    "budget.tokens",
+    "budget.llm_calls",
+    "budget.cost",
+    "budget.wall",
+    "budget.on_exhausted",
 ];
-const GRAPH: [&str; 34] = [
+const GRAPH: [&str; 29] = [
     "authority",
     "seed_plan",
     "planning.mode",
@@ -64,11 +69,6 @@ const GRAPH: [&str; 34] = [
     "hitl",
     "trust",
     "synthesis",
-    "budget.tokens",
-    "budget.llm_calls",
-    "budget.cost",
-    "budget.wall",
-    "budget.on_exhausted",
     "budget.degrade",
     "progress",
 ];
@@ -240,24 +240,9 @@ fn list_of_todos(spec: &SupervisorSpec) -> Check {
     }
 }
 
-/// What a request has made of a spec: a budget that nobody would keep is told before anything is spent.
+/// What a request has made of a spec.
 pub(super) fn of_request(spec: &SupervisorSpec) -> Check {
-    people(spec)?;
-    let budget = &spec.budget;
-    let keys = [
-        ("tokens", budget.tokens.is_some()),
-        ("llm_calls", budget.llm_calls.is_some()),
-        ("cost", budget.cost.is_some()),
-        ("wall", budget.wall.is_some()),
-    ];
-    match keys.into_iter().find(|(_, set)| *set && spec.family() == Family::Agents) {
-        Some((key, _)) => {
-            let why = "this request becomes a conversation, which keeps no such budget: leave it out, use \
-                       `budget.tool_calls`, or have a plan made (`planning.force: true`)";
-            Err(FieldError::at(format!("budget.{key}"), why))
-        }
-        None => Ok(()),
-    }
+    people(spec)
 }
 
 /// `hitl.triggers` is read where one of its triggers is.

@@ -104,6 +104,9 @@ fn of_chat(spec: &SupervisorSpec) -> Vec<Idle> {
     }
     if team != ChatTeam::Magentic {
         all(&["speaker.ledger"], "only a `magentic` team keeps ledgers");
+        if spec.budget.on_exhausted == OnExhausted::Synthesize {
+            all(&["budget.on_exhausted"], "only a `magentic` team puts together what was said, so this is `stop`");
+        }
     }
     idle
 }
@@ -116,6 +119,10 @@ fn of_agents(spec: &SupervisorSpec, base: &SupervisorSpec) -> Vec<Idle> {
     let messages = [RoundCount::Messages, RoundCount::MessagesWithOpening];
     if [spec.run_loop.count, base.run_loop.count].iter().all(|count| messages.contains(count)) {
         idle.push(("loop.count", "the opening is not counted here, so this is `messages`"));
+    }
+    let crew = spec.preset == Some(Preset::CrewaiHierarchical) || !spec.steps.is_empty();
+    if crew && spec.budget.on_exhausted == OnExhausted::Synthesize {
+        idle.push(("budget.on_exhausted", "what there is are the outputs that are done, so this is `stop`"));
     }
     let looks = !matches!(spec.preset, Some(Preset::CrewaiHierarchical | Preset::CugaConversational));
     if !looks && spec.delegation.on_timeout == OnDelegationTimeout::Background {

@@ -3,8 +3,8 @@
 //! Invariant: each sets what its rows name; no conversation is without a bound (supervisors.md §2.6 N19).
 
 use crate::supervisor::spec::sections::{
-    ChatTeam, DelegationScope, Fallback, OnDelegationTimeout, OutputMode, Parallelism, PlanningMode, ProgressMessages,
-    ReviewScope, RoundCount, Selection, SynthesisMode,
+    ChatTeam, DelegationScope, Fallback, OnDelegationTimeout, OnExhausted, OutputMode, Parallelism, PlanningMode,
+    ProgressMessages, ReviewScope, RoundCount, Selection, SynthesisMode,
 };
 use crate::supervisor::spec::whole::{Authority, SupervisorSpec};
 
@@ -36,6 +36,7 @@ pub(super) fn group_chat(spec: &mut SupervisorSpec) {
     spec.run_loop.max_rounds = Some(10);
     spec.run_loop.count = RoundCount::MessagesWithOpening;
     spec.speaker.team = ChatTeam::GroupChat;
+    spec.budget.on_exhausted = OnExhausted::Stop;
     spec.authority = vec![Authority::SelectSpeaker, Authority::RequestInput, Authority::Finish];
 }
 
@@ -51,6 +52,8 @@ pub(super) fn selector(spec: &mut SupervisorSpec) {
 pub(super) fn magentic(spec: &mut SupervisorSpec) {
     selector(spec);
     spec.speaker.team = ChatTeam::Magentic;
+    // Its orchestrator tells what it has found.
+    spec.budget.on_exhausted = OnExhausted::Synthesize;
     spec.speaker.termination = None;
     spec.speaker.allow_repeat = None;
     spec.run_loop.max_rounds = Some(20);
@@ -76,6 +79,7 @@ pub(super) fn crewai(spec: &mut SupervisorSpec) {
     // An agent of CrewAI has this many turns for a task.
     spec.run_loop.max_steps = 25;
     spec.synthesis.mode = SynthesisMode::LastOutput;
+    spec.budget.on_exhausted = OnExhausted::Stop;
     spec.authority = vec![Authority::Delegate, Authority::RequestInput, Authority::Finish];
 }
 

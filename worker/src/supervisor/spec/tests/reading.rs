@@ -83,14 +83,17 @@ fn a_model_has_a_name() {
     assert!(refused(&price).contains("via.model.price"), "{}", refused(&price));
 }
 
-/// A budget that no machine of this kind of run charges is refused by its key.
+/// A budget of tokens, money and calls is kept by every kind of run; ways of thinking step down in plans only.
 #[test]
-fn a_budget_without_effect_is_refused() {
+fn every_kind_of_run_keeps_a_budget() {
     let spec = |preset: &str| {
         format!(
-            "preset: {preset}\nobjective: o\nagents: [{{ name: a }}]\nbudget: {{ tokens: 5, cost: 1.5, llm_calls: 3 }}"
+            "preset: {preset}\nobjective: o\nagents: [{{ name: a }}, {{ name: b }}]\nbudget: {{ tokens: 5, cost: 1.5, llm_calls: 3 }}"
         )
     };
-    assert_eq!(read_spec("s", &spec("shannon-simple")).unwrap().warnings, Vec::<String>::new());
-    assert_eq!(read_spec("s", &spec("swarm-handoff")).unwrap_err().at, "budget.tokens");
+    for preset in ["shannon-simple", "swarm-handoff", "autogen-groupchat", "supyagent-delegation"] {
+        assert_eq!(read_spec("s", &spec(preset)).unwrap().warnings, Vec::<String>::new(), "{preset}");
+    }
+    let degrades = "preset: swarm-handoff\nobjective: o\nagents: [{ name: a }]\nbudget: { tokens: 5, degrade: {} }";
+    assert_eq!(read_spec("s", degrades).unwrap_err().at, "budget.degrade");
 }

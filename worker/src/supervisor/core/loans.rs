@@ -1,32 +1,77 @@
-//! What a run has lent of its budget: shares, who asks for more, and what was spent and is not charged yet.
+//! What a run has lent of its budget: shares, and who asks for more (G41).
 //!
 //! ```text
+//!   free = budget − charged − lent       who is lent something begins with a part of it, asks for more, and gives back
 //!   lend ──► (request ──► more)* ──► returned          a child that is cancelled keeps its share until its bill comes
 //! ```
 //!
-//! Invariant: nothing is lent twice, and nothing that may still be spent counts as free. Pure: what is left is told, and
-//! who is to be told of a loan is answered; nothing here knows children, signals or the plan.
+//! Invariant: what is lent at a time, and what was charged, are never more than the budget; nothing is lent twice, and
+//! nothing that may still be spent counts as free. Who asks for more than is free waits as long as others may give
+//! something back; then it gets the rest, as the last. Pure: what is left is told, and who is to be told of a loan is
+//! answered; nothing here knows children, signals or the plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bosun_engine::Seq;
 use serde::{Deserialize, Serialize};
 
-use super::lease::Left;
 use crate::agent::ledger::Resource;
 use crate::agent::machine::Lent;
 use crate::agent::spec::Share;
-use crate::supervisor::outbox::Key;
+
+/// What may be lent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Available {
+    /// What is left of the budget; none where there is no limit.
+    pub left: Share,
+    /// The part of it that nobody was lent.
+    pub free: Share,
+    /// One works at a time.
+    pub alone: bool,
+    /// Who gets no more waits for people.
+    pub asks: bool,
+}
+
+impl Available {
+    /// What one gets of what is free: half, if others may want the rest.
+    pub fn part(&self, free: u64) -> u64 {
+        if self.alone { free } else { free.div_ceil(2) }
+    }
+
+    /// The share of somebody who begins. Money can be held only where the price is known before the call.
+    pub fn share(&self, priced: bool) -> Option<Share> {
+        let Share { tokens, cost_micros } = self.free;
+        let part = |free: Option<u64>| free.map(|free| self.part(free));
+        let share = Share { tokens: part(tokens), cost_micros: part(cost_micros).filter(|_| priced) };
+        (share != Share::default()).then_some(share)
+    }
+
+    /// Whether a run below does better to wait for what others give back: it asks for no more later.
+    pub fn too_little_for_child(&self) -> bool {
+        let little = |left: Option<u64>, free: Option<u64>| match (left, free) {
+            (Some(left), Some(free)) => free < left && self.part(free).saturating_mul(8) < left,
+            _ => false,
+        };
+        little(self.left.tokens, self.free.tokens) || little(self.left.cost_micros, self.free.cost_micros)
+    }
+
+    fn of(&self, resource: Resource) -> u64 {
+        let free = if resource == Resource::Cost { self.free.cost_micros } else { self.free.tokens };
+        free.unwrap_or(0)
+    }
+
+    fn meets(&self, request: &Request) -> bool {
+        self.of(request.resource) >= request.wanted
+    }
+}
 
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Loans {
+pub struct Loans {
     /// By the engine's number of the child.
     lent: BTreeMap<Seq, Loan>,
     /// Who asks for more, in order.
     requests: Vec<Request>,
-    /// What workers have spent whose answers are held until the run goes on.
-    unheard: BTreeMap<Key, Share>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,7 +85,7 @@ struct Loan {
 
 /// A worker that asks for more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Request {
+pub struct Request {
     /// Its workflow id.
     agent: String,
     resource: Resource,
@@ -48,48 +93,33 @@ pub(super) struct Request {
 }
 
 impl Loans {
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         *self == Loans::default()
     }
 
-    pub(super) fn lend(&mut self, seq: Seq, agent: &str, share: Share) {
+    pub fn lend(&mut self, seq: Seq, agent: &str, share: Share) {
         self.lent.insert(seq, Loan { agent: agent.to_owned(), share, cancelled: false });
     }
 
-    pub(super) fn has(&self, seq: Seq) -> bool {
+    pub fn has(&self, seq: Seq) -> bool {
         self.lent.contains_key(&seq)
     }
 
     /// A child has ended, and said what it spent: what it was lent.
-    pub(super) fn returned(&mut self, seq: Seq) -> Option<Share> {
+    pub fn returned(&mut self, seq: Seq) -> Option<Share> {
         self.lent.remove(&seq).map(|loan| loan.share)
     }
 
     /// A child was cancelled; its bill is still to come.
-    pub(super) fn cancelled(&mut self, seq: Seq) {
+    pub fn cancelled(&mut self, seq: Seq) {
         if let Some(loan) = self.lent.get_mut(&seq) {
             loan.cancelled = true;
         }
     }
 
-    /// The answer of a worker that spent so much is held.
-    pub(super) fn held(&mut self, key: &str, spent: Share) {
-        self.unheard.insert(key.to_owned(), spent);
-    }
-
-    /// It is heard, and charged with that.
-    pub(super) fn heard(&mut self, key: &str) {
-        self.unheard.remove(key);
-    }
-
-    /// What was spent by those whose answers nobody will hear.
-    pub(super) fn take_unheard(&mut self) -> Vec<Share> {
-        std::mem::take(&mut self.unheard).into_values().collect()
-    }
-
     /// What may still be spent of what is not charged.
-    pub(super) fn lent(&self) -> Share {
-        let shares = self.lent.values().map(|loan| loan.share).chain(self.unheard.values().copied());
+    pub fn lent(&self) -> Share {
+        let shares = self.lent.values().map(|loan| loan.share);
         shares.fold(Share { tokens: Some(0), cost_micros: Some(0) }, Share::plus)
     }
 
@@ -97,7 +127,7 @@ impl Loans {
     ///
     /// # Errors
     /// Why it is none that can ever be met.
-    pub(super) fn request(&mut self, request: Request) -> Result<(), String> {
+    pub fn request(&mut self, request: Request) -> Result<(), String> {
         if !matches!(request.resource, Resource::Tokens | Resource::Cost) {
             return Err("only tokens and money are shared".to_owned());
         }
@@ -111,7 +141,7 @@ impl Loans {
 
     /// Meets the first request that can be met; or, where nobody is left who could give something back and people are not
     /// asked for more, gives the first one what there is, as the last. Whom to tell, and what.
-    pub(super) fn lend_more(&mut self, left: Left) -> Option<(String, Lent)> {
+    pub fn lend_more(&mut self, left: Available) -> Option<(String, Lent)> {
         self.forget_ended();
         let last = self.all_wait() && !left.asks;
         let at = self.requests.iter().position(|request| left.meets(request));
@@ -120,7 +150,7 @@ impl Loans {
             None if last => (self.requests.remove(0), true),
             None => return None,
         };
-        let free = left.free(request.resource);
+        let free = left.of(request.resource);
         let amount = if last { free } else { request.wanted.max(left.part(free)) };
         let more = match request.resource {
             Resource::Cost => Share { cost_micros: Some(amount), tokens: None },
@@ -132,7 +162,7 @@ impl Loans {
     }
 
     /// Whether somebody asks for more than there is, and nobody is left who could give something back.
-    pub(super) fn waits_in_vain(&mut self, left: Left) -> bool {
+    pub fn waits_in_vain(&mut self, left: Available) -> bool {
         self.forget_ended();
         self.all_wait() && !self.requests.iter().any(|request| left.meets(request))
     }
@@ -148,19 +178,11 @@ impl Loans {
     }
 }
 
-impl Left {
-    fn meets(&self, request: &Request) -> bool {
-        self.free(request.resource) >= request.wanted
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::agent::spec::{AgentSpec, Limits};
-    use crate::supervisor::outbox::Purpose;
 
     /// A worker as far as its budget goes: it needs so many tokens, `call` at a time.
     struct Working {
@@ -190,7 +212,7 @@ mod tests {
                 let lent = loans.lent().tokens.unwrap();
                 assert!(lent <= all, "{lent} is lent of {all}");
                 let free = Share { tokens: Some(all - lent), cost_micros: None };
-                Left { tokens: Some(all), free, alone, ..Left::default() }
+                Available { left: Share { tokens: Some(all), cost_micros: None }, free, alone, asks: false }
             };
             let mut steps = 0;
             while !(waiting.is_empty() && working.is_empty()) {
@@ -203,8 +225,7 @@ mod tests {
                 if choice == able.len() {
                     let (needs, call) = waiting.pop().unwrap();
                     let name = waiting.len() as u64;
-                    let mut spec = AgentSpec::bounded(Vec::new(), Limits::default());
-                    let (_, share) = left(&loans, charged).lend(Purpose::ExecuteWorker, &mut spec, || true);
+                    let share = left(&loans, charged).share(true);
                     loans.lend(Seq(name), &name.to_string(), share.unwrap());
                     let share = share.and_then(|share| share.tokens).unwrap();
                     working.insert(name, Working { needs, call, spent: 0, share, last: false, asking: false });
@@ -237,7 +258,7 @@ mod tests {
         }
     }
 
-    /// What a cancelled child may have spent is not free before its bill, nor is what nobody has heard of yet.
+    /// What a cancelled child may have spent is not free before its bill.
     #[test]
     fn nothing_that_may_be_spent_is_free() {
         let share = |tokens| Share { tokens: Some(tokens), cost_micros: None };
@@ -248,13 +269,10 @@ mod tests {
         loans.request(asks("w1")).unwrap();
         loans.request(asks("w2")).unwrap();
         loans.cancelled(Seq(2));
-        let nothing = Left { tokens: Some(300), free: share(0), ..Left::default() };
+        let nothing = Available { left: share(300), free: share(0), ..Available::default() };
         assert_eq!(loans.lend_more(nothing), None, "the third may give something back");
         assert_eq!(loans.returned(Seq(3)), Some(share(100)));
         assert_eq!(loans.lend_more(nothing), None, "and so may the bill of the second");
-        loans.held("execute/3/1", share(70));
-        assert_eq!(loans.lent().tokens, Some(270));
-        loans.heard("execute/3/1");
         assert_eq!((loans.returned(Seq(2)), loans.lent().tokens), (Some(share(100)), Some(100)));
         let (agent, lent) = loans.lend_more(nothing).unwrap();
         assert_eq!((agent.as_str(), lent.last), ("w1", true));

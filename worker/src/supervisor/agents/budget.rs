@@ -1,0 +1,117 @@
+//! Agents whose run has spent its budget: who gets one last word, and what becomes of everybody else.
+//!
+//! Invariant: no agent is asked and no tool is called any more; what is under way is waited for. A conversation ends with
+//! one last answer without tools where the spec wants it (CUG-35's way), with the text so far, or failed; the work of a
+//! crew or of steps ends where it is, with what is done. Nobody waits for people whose answer would only cost more.
+
+use serde_json::Value;
+
+use super::agent_loop::{AgentLoop, Wait, Work};
+use super::boundary::AgentOutcome;
+use super::counters::Refusal;
+use super::session::ToolAnswer;
+use crate::supervisor::core::account::{Exhausted, SPENT};
+use crate::supervisor::outbox::{Key, Outbox};
+
+impl AgentLoop {
+    /// Whether the budget has ended it, or left it one last word.
+    pub fn is_cut(&self) -> bool {
+        self.cut.is_some()
+    }
+
+    /// Whether it tells what there is, and is no failure for the budget's sake.
+    pub fn shows_what_there_is(&self) -> bool {
+        let something = self.outcome.as_ref().is_some_and(AgentOutcome::has_something);
+        something && self.cut != Some(Exhausted::Fail)
+    }
+
+    pub(super) fn is_cut_by(&mut self, out: &Outbox) {
+        self.cut = out.budget().exhausted();
+    }
+
+    /// Whether this session may not ask its model: then it has ended, or has been given its last word.
+    pub(super) fn is_out_of_budget(&mut self, seq: u32, out: &mut Outbox) -> bool {
+        let Some(exhausted) = out.budget().exhausted() else { return false };
+        self.is_cut_by(out);
+        let conversation = matches!(self.work, Work::Conversation { root } if root == seq);
+        let Some(session) = self.sessions.get_mut(&seq) else { return true };
+        if conversation && exhausted == Exhausted::LastWord && out.budget().has_last_word() {
+            session.last_word = true;
+            return false;
+        }
+        match exhausted {
+            Exhausted::LastWord | Exhausted::Stop if conversation => {
+                let text = session.text_so_far();
+                self.root_ended(seq, Ok(text), out);
+            }
+            _ => self.ended(seq, Err(SPENT.to_owned()), out),
+        }
+        true
+    }
+
+    /// A tool that nobody pays for.
+    pub(super) fn unpaid(&self, out: &Outbox) -> Option<ToolAnswer> {
+        out.budget().exhausted()?;
+        let text = format!("{}{}. Answer with what you have.", SPENT[..1].to_uppercase(), &SPENT[1..]);
+        Some(self.refused(Refusal { kind: "budget", text, ends: false }))
+    }
+
+    /// The budget is spent: nobody waits for people or sleeps before a call that is not made. What a person is asked about
+    /// an output that is there costs nothing, but time.
+    pub fn exhausted(&mut self, out: &mut Outbox) {
+        if self.is_paused() || self.outcome.is_some() {
+            return;
+        }
+        let out_of_time = out.budget().is_out_of_time();
+        let vain = |wait: &Wait| match wait {
+            Wait::Sleep { .. } | Wait::Approval { .. } | Wait::Question { .. } => true,
+            Wait::Feedback { .. } => out_of_time,
+            Wait::Step { .. }
+            | Wait::Format { .. }
+            | Wait::Function { .. }
+            | Wait::Deadline { .. }
+            | Wait::Guard { .. } => false,
+        };
+        let keys: Vec<Key> = self.waits.iter().filter(|(_, wait)| vain(wait)).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            let Some(wait) = self.waits.get(&key).cloned() else { continue };
+            self.take_back(&key, out);
+            match wait {
+                Wait::Sleep { session, index } | Wait::Approval { session, index } => {
+                    if let Some(answer) = self.unpaid(out) {
+                        self.complete(session, index, answer, out);
+                    }
+                }
+                Wait::Question { session } => {
+                    self.is_cut_by(out);
+                    self.ended(session, Err(SPENT.to_owned()), out);
+                }
+                Wait::Feedback { item } => {
+                    self.leave_task(Some(item), out);
+                }
+                _ => {}
+            }
+        }
+        self.keep_time(out);
+    }
+
+    /// A task of a crew is left undone, or none is begun any more: the crew ends when nothing is under way.
+    pub(super) fn leave_task(&mut self, at: Option<usize>, out: &Outbox) {
+        self.is_cut_by(out);
+        let Work::Crew(run) = &mut self.work else { return };
+        if let Some(task) = at.and_then(|at| run.running.get_mut(&at)) {
+            task.left = true;
+        }
+        if run.running.values().all(|task| task.left) && self.outcome.is_none() {
+            self.outcome = Some(self.outcome_of(Err(SPENT.to_owned())));
+        }
+    }
+
+    /// What there is of the work of a crew that the budget has ended.
+    pub(super) fn so_far(&self) -> Option<Value> {
+        match &self.work {
+            Work::Crew(run) if self.is_cut() && !run.outputs.is_empty() => Some(Value::String(run.result())),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! The account of a run: what it may spend, has spent, has lent to runs below, and what happens when it is used up.
+//!
+//! ```text
+//!   a call ──► reserve ──► under way ──► settle ──► spent          exhausted = something is at its limit, or nobody can
+//!               │  ▲                                                           make a call of what is left
+//!               │  └── the last word, once (`on_exhausted: synthesize`)
+//!               └──► withheld, or held until there is more (`on_exhausted: ask`)
+//! ```
+//!
+//! Every call of every family is reserved here before it is sent and settled with what it cost when its answer is there,
+//! whoever makes it: planners, deciders, reviewers, speakers, selectors, managers, guards and formatters like workers.
+//! Tokens, money (in micros), calls and time are integers.
+//!
+//! Invariant: once the account is exhausted no call is sent but one last word where the spec wants it. What calls cost is
+//! known when they are over, so the run spends at most its budget and what those calls cost that were under way when it
+//! was used up, each of them once, and that last word; of what was lent nothing is spent beyond the loan. What is settled
+//! is settled once. It reads no clock and ends nothing: families end in their own way.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bosun_engine::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::loans::{Available, Loans};
+use crate::agent::ledger::TopUp;
+use crate::agent::spec::Share;
+use crate::supervisor::outbox::{Call, Key, Weight};
+use crate::supervisor::spec::OnExhausted;
+
+/// What is said of everything that the budget leaves undone.
+pub const SPENT: &str = "the budget of the run is spent";
+/// The timer of the run's time.
+pub const WALL: &str = "budget/wall";
+
+/// The most that may be spent; `None` is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Allowance {
+    pub tokens: Option<u64>,
+    pub cost_micros: Option<u64>,
+    pub calls: Option<u64>,
+    pub wall_ms: Option<u64>,
+}
+
+/// Tokens, money and calls: of one call, or of all so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Spent {
+    pub tokens: u64,
+    pub cost_micros: u64,
+    pub calls: u64,
+}
+
+impl Spent {
+    fn plus(self, more: Spent) -> Spent {
+        Spent {
+            tokens: self.tokens.saturating_add(more.tokens),
+            cost_micros: self.cost_micros.saturating_add(more.cost_micros),
+            calls: self.calls.saturating_add(more.calls),
+        }
+    }
+}
+
+/// What can be used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsedUp {
+    Tokens,
+    Cost,
+    Calls,
+    Wall,
+}
+
+/// How a run ends that may spend nothing more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exhausted {
+    /// One last call may put together what there is.
+    LastWord,
+    /// With what there is.
+    Stop,
+    Fail,
+}
+
+/// The account at a moment, as families see it: a copy that goes with the outbox of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Balance {
+    pub spent: Spent,
+    pub allowance: Allowance,
+    then: OnExhausted,
+    /// The time of the run is over.
+    out_of_time: bool,
+    /// What is left is too little for another call: it counts as spent.
+    too_little: bool,
+    last_word_given: bool,
+}
+
+impl Default for Balance {
+    fn default() -> Self {
+        Balance::new(Allowance::default(), OnExhausted::Synthesize)
+    }
+}
+
+impl Balance {
+    pub fn new(allowance: Allowance, then: OnExhausted) -> Self {
+        let (spent, out_of_time, too_little, last_word_given) = (Spent::default(), false, false, false);
+        Balance { spent, allowance, then, out_of_time, too_little, last_word_given }
+    }
+
+    /// What is used up, the first of it; none while calls may be made.
+    pub fn used_up(&self) -> Option<UsedUp> {
+        let over = |limit: Option<u64>, spent: u64| limit.is_some_and(|limit| spent >= limit);
+        let is_over = [
+            (UsedUp::Tokens, over(self.allowance.tokens, self.spent.tokens)),
+            (UsedUp::Cost, over(self.allowance.cost_micros, self.spent.cost_micros)),
+            (UsedUp::Calls, over(self.allowance.calls, self.spent.calls)),
+            (UsedUp::Wall, self.out_of_time),
+        ];
+        let first = is_over.into_iter().find_map(|(resource, over)| over.then_some(resource));
+        let limited = if self.allowance.tokens.is_some() { UsedUp::Tokens } else { UsedUp::Cost };
+        first.or(self.too_little.then_some(limited))
+    }
+
+    /// How the run ends, if it has to; none while it may go on, or waits for people to give it more.
+    pub fn exhausted(&self) -> Option<Exhausted> {
+        self.used_up()?;
+        match self.then {
+            // Nobody can give a run more time.
+            OnExhausted::Ask if self.out_of_time => Some(Exhausted::Stop),
+            OnExhausted::Ask => None,
+            OnExhausted::Synthesize => Some(Exhausted::LastWord),
+            OnExhausted::Stop => Some(Exhausted::Stop),
+            OnExhausted::Fail => Some(Exhausted::Fail),
+        }
+    }
+
+    /// Whether nothing more is started before people have given the run more.
+    pub fn asks(&self) -> bool {
+        self.used_up().is_some() && self.exhausted().is_none()
+    }
+
+    /// Whether one last call may still put together what there is.
+    pub fn has_last_word(&self) -> bool {
+        self.exhausted() == Some(Exhausted::LastWord) && !self.last_word_given
+    }
+
+    pub fn is_out_of_time(&self) -> bool {
+        self.out_of_time
+    }
+
+    /// What is left of tokens and money; none where there is no limit.
+    pub fn left(&self) -> Share {
+        let left = |limit: Option<u64>, spent: u64| limit.map(|limit| limit.saturating_sub(spent));
+        Share {
+            tokens: left(self.allowance.tokens, self.spent.tokens),
+            cost_micros: left(self.allowance.cost_micros, self.spent.cost_micros),
+        }
+    }
+
+    pub fn calls_left(&self) -> Option<u64> {
+        self.allowance.calls.map(|limit| limit.saturating_sub(self.spent.calls))
+    }
+
+    /// What is used up and how much there was of it, in a sentence.
+    pub fn text(&self) -> String {
+        let Allowance { tokens, cost_micros, calls, wall_ms } = self.allowance;
+        let of = |spent: u64, limit: Option<u64>| format!("{SPENT}: {spent} of {}", limit.unwrap_or_default());
+        let dollars = |micros: u64| format!("${}.{:06}", micros / 1_000_000, micros % 1_000_000);
+        match self.used_up() {
+            Some(UsedUp::Tokens) => format!("{} tokens", of(self.spent.tokens, tokens)),
+            Some(UsedUp::Cost) => {
+                let (spent, limit) = (dollars(self.spent.cost_micros), dollars(cost_micros.unwrap_or_default()));
+                format!("{SPENT}: {spent} of {limit}")
+            }
+            Some(UsedUp::Calls) => format!("{} calls", of(self.spent.calls, calls)),
+            Some(UsedUp::Wall) => format!("{SPENT}: its {} ms are over", wall_ms.unwrap_or_default()),
+            None => SPENT.to_owned(),
+        }
+    }
+
+    /// The note of a run that its budget has ended.
+    pub fn note(&self) -> Value {
+        let mut note = json!({ "what": self.used_up(), "spent": self.spent, "limits": self.allowance });
+        if let Some(limit) = self.allowance.tokens {
+            (note["tokens_used"], note["token_budget"]) = (self.spent.tokens.into(), limit.into());
+        }
+        note
+    }
+
+    /// What it makes of a call that is about to be sent.
+    fn weigh(&self, call: &Call) -> Result<Spent, Withheld> {
+        let calls = u64::from(call.weight() == Weight::Call);
+        let open = call.weight() == Weight::Free || self.used_up().is_none() || (call.last && self.has_last_word());
+        match open {
+            true => Ok(Spent { calls, ..Spent::default() }),
+            false if self.asks() => Err(Withheld::UntilThereIsMore),
+            false => Err(Withheld::ForGood),
+        }
+    }
+
+    /// A call is sent: it counts from now on, so that whoever makes several in one turn knows when to stop.
+    pub fn sent(&mut self, call: &Call) {
+        if let Ok(spent) = self.weigh(call) {
+            self.spent = self.spent.plus(spent);
+            self.last_word_given |= call.last;
+        }
+    }
+
+    /// What an answer cost; its call counts since it was sent.
+    pub fn charge(&mut self, cost: Spent) {
+        self.spent = self.spent.plus(Spent { calls: cost.calls.saturating_sub(1), ..cost });
+    }
+
+    /// The time of the run is over.
+    pub fn time_is_over(&mut self) {
+        self.out_of_time = true;
+    }
+}
+
+/// Why a call is not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Withheld {
+    /// People are asked for more.
+    UntilThereIsMore,
+    ForGood,
+}
+
+/// The account.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Account {
+    balance: Balance,
+    /// Calls that were sent, and whose cost is not known yet.
+    under_way: BTreeSet<Key>,
+    #[serde(default, skip_serializing_if = "Loans::is_empty")]
+    pub loans: Loans,
+    /// When the time of the run is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deadline: Option<Timestamp>,
+    /// The end by the budget is noted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    noted: bool,
+}
+
+impl Account {
+    pub fn new(allowance: Allowance, then: OnExhausted) -> Self {
+        Account { balance: Balance::new(allowance, then), ..Account::default() }
+    }
+
+    pub fn balance(&self) -> Balance {
+        self.balance
+    }
+
+    /// Takes a call into the account before it is sent, or says why it is not sent. One that is sent again (its worker was
+    /// lost, its provider wanted a key) counts once.
+    pub fn reserve(&mut self, call: &Call) -> Result<(), Withheld> {
+        if self.under_way.contains(&call.key) {
+            return Ok(());
+        }
+        self.balance.weigh(call)?;
+        self.balance.sent(call);
+        self.under_way.insert(call.key.clone());
+        Ok(())
+    }
+
+    /// The call is over, and has cost this. Of one that is not under way nothing is charged.
+    pub fn settle(&mut self, key: &str, cost: Spent) {
+        if self.under_way.remove(key) {
+            self.balance.charge(cost);
+        }
+    }
+
+    /// What was spent by somebody whose call nobody waits for any more.
+    pub fn charge_late(&mut self, cost: Spent) {
+        self.balance.charge(cost);
+    }
+
+    /// Nobody will hear what the call cost, or it has a bill that comes later.
+    pub fn given_up(&mut self, key: &str) {
+        self.under_way.remove(key);
+    }
+
+    /// The time of the run begins; when it is over, if it ever is.
+    pub fn start_clock(&mut self, now: Timestamp) -> Option<Timestamp> {
+        self.deadline = self.balance.allowance.wall_ms.map(|wall| now.plus(Duration::from_millis(wall)));
+        self.deadline
+    }
+
+    /// What a run below may take of time and calls: what is left of them.
+    pub fn left_for_child(&self, now: Timestamp) -> (Option<u64>, Option<u64>) {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        (self.deadline.map(|deadline| ms(deadline.since(now))), self.balance.calls_left())
+    }
+
+    pub fn time_is_over(&mut self) {
+        self.balance.time_is_over();
+    }
+
+    /// Somebody stopped for want of budget, and nobody is left who could give something back.
+    pub fn too_little_is_left(&mut self) {
+        self.balance.too_little = true;
+    }
+
+    /// Raises what is limited. Whether anything was.
+    pub fn top_up(&mut self, more: &TopUp) -> bool {
+        let raise = |limit: &mut Option<u64>, more: Option<u64>| match (limit, more) {
+            (Some(limit), Some(more)) => {
+                *limit = limit.saturating_add(more);
+                true
+            }
+            _ => false,
+        };
+        let limits = &mut self.balance.allowance;
+        let raised = [
+            raise(&mut limits.tokens, more.tokens),
+            raise(&mut limits.cost_micros, more.cost_micros),
+            raise(&mut limits.calls, more.calls),
+        ];
+        let any = raised.contains(&true);
+        self.balance.too_little &= !any;
+        any
+    }
+
+    /// What may be lent. `alone`: one works at a time.
+    pub fn free(&self, alone: bool) -> Available {
+        let (left, lent) = (self.balance.left(), self.loans.lent());
+        let free = |left: Option<u64>, lent: Option<u64>| left.map(|left| left.saturating_sub(lent.unwrap_or(0)));
+        let free =
+            Share { tokens: free(left.tokens, lent.tokens), cost_micros: free(left.cost_micros, lent.cost_micros) };
+        Available { left, free, alone, asks: self.balance.then == OnExhausted::Ask }
+    }
+
+    /// The note that the budget has ended the run, the first time.
+    pub fn note_of_end(&mut self) -> Option<Value> {
+        let first = !std::mem::replace(&mut self.noted, true);
+        first.then(|| self.balance.note())
+    }
+
+    /// For the query `budget`.
+    pub fn view(&self) -> Value {
+        let Balance { spent, allowance, .. } = self.balance;
+        let Share { tokens, cost_micros } = self.balance.left();
+        let left = json!({ "tokens": tokens, "cost_micros": cost_micros, "calls": self.balance.calls_left() });
+        json!({
+            "spent": spent, "limits": allowance, "left": left, "lent": self.loans.lent(), "under_way": self.under_way.len(),
+            "used_up": self.balance.used_up(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::supervisor::outbox::Purpose;
+
+    fn call(key: impl ToString) -> Call {
+        Call::new(key.to_string(), Purpose::Review, Value::Null)
+    }
+
+    fn limits(tokens: u64, calls: Option<u64>) -> Allowance {
+        Allowance { tokens: Some(tokens), calls, ..Allowance::default() }
+    }
+
+    #[test]
+    fn a_call_counts_once_and_costs_once() {
+        let mut account = Account::new(limits(10, Some(2)), OnExhausted::Stop);
+        let cost = Spent { tokens: 4, calls: 1, ..Spent::default() };
+        assert_eq!((account.reserve(&call("a")), account.reserve(&call("a"))), (Ok(()), Ok(())));
+        assert_eq!(account.balance().spent.calls, 1, "sent twice, counted once");
+        account.settle("a", cost);
+        account.settle("a", cost);
+        account.settle("nobody", cost);
+        assert_eq!(account.balance().spent, cost);
+        assert_eq!(account.reserve(&call("b")), Ok(()));
+        account.settle("b", Spent { calls: 5, ..cost });
+        assert_eq!(account.balance().spent.calls, 6, "calls of an agent below are calls");
+        assert_eq!(account.reserve(&call("c")), Err(Withheld::ForGood));
+        assert_eq!(account.balance().used_up(), Some(UsedUp::Calls));
+    }
+
+    /// `synthesize` has one last word, `stop` and `fail` have none, and `ask` waits; plumbing is never withheld.
+    #[test]
+    fn what_is_sent_of_an_exhausted_account() {
+        use OnExhausted::{Ask, Fail, Stop, Synthesize};
+        for (then, last, other) in [
+            (Synthesize, Ok(()), Withheld::ForGood),
+            (Stop, Err(Withheld::ForGood), Withheld::ForGood),
+            (Fail, Err(Withheld::ForGood), Withheld::ForGood),
+            (Ask, Err(Withheld::UntilThereIsMore), Withheld::UntilThereIsMore),
+        ] {
+            let mut account = Account::new(limits(0, None), then);
+            assert_eq!(account.reserve(&call("a")), Err(other), "{then:?}");
+            assert_eq!(account.reserve(&call("b").last_word()), last, "{then:?}");
+            assert_eq!(account.reserve(&call("c").last_word()), Err(other), "once: {then:?}");
+            assert_eq!(account.reserve(&Call { purpose: Purpose::Compensate, ..call("d") }), Ok(()), "{then:?}");
+            assert_eq!(account.balance().spent.calls, u64::from(last.is_ok()), "{then:?}");
+        }
+    }
+
+    /// Who asks is given more, but for time; what nobody limits cannot be raised.
+    #[test]
+    fn more_is_given_of_what_is_limited() {
+        let mut account = Account::new(limits(5, None), OnExhausted::Ask);
+        account.reserve(&call("a")).unwrap();
+        account.settle("a", Spent { tokens: 5, calls: 1, ..Spent::default() });
+        assert!(account.balance().asks() && account.balance().exhausted().is_none());
+        assert!(!account.top_up(&TopUp { cost_micros: Some(5), ..TopUp::default() }));
+        assert!(account.balance().asks());
+        assert!(account.top_up(&TopUp { tokens: Some(1), ..TopUp::default() }));
+        assert_eq!((account.balance().used_up(), account.reserve(&call("b"))), (None, Ok(())));
+        account.time_is_over();
+        assert_eq!(account.balance().exhausted(), Some(Exhausted::Stop), "time cannot be given");
+    }
+
+    proptest! {
+        /// The bound: whatever calls cost, in whatever order they are made and end, what was charged exceeds the budget by
+        /// no more than what the calls cost that were under way when it was used up, and one last word.
+        #[test]
+        fn no_more_is_charged_than_the_budget_and_what_was_under_way(
+            tokens in 0u64..500,
+            calls in proptest::option::of(0u64..20),
+            ends in prop::collection::vec((any::<bool>(), 0u64..200, any::<prop::sample::Index>()), 1..80),
+        ) {
+            let mut account = Account::new(limits(tokens, calls), OnExhausted::Synthesize);
+            let (mut under_way, mut late, mut made) = (Vec::new(), 0u64, 0u64);
+            for (number, (begins, cost, which)) in ends.into_iter().enumerate() {
+                let exhausted = account.balance().used_up().is_some();
+                if begins || under_way.is_empty() {
+                    let call = call(number);
+                    let call = if number % 7 == 0 { call.last_word() } else { call };
+                    let sent = account.reserve(&call).is_ok();
+                    prop_assert!(!exhausted || call.last || !sent, "nothing is sent of an exhausted account");
+                    made += u64::from(sent && !exhausted);
+                    under_way.extend(sent.then_some(number));
+                } else {
+                    let number = under_way.remove(which.index(under_way.len()));
+                    let before = account.balance().spent.tokens;
+                    account.settle(&number.to_string(), Spent { tokens: cost, calls: 1, ..Spent::default() });
+                    // Of the call that uses it up, only what goes beyond it.
+                    late += cost.saturating_sub(tokens.saturating_sub(before));
+                }
+                let spent = account.balance().spent;
+                prop_assert!(spent.tokens <= tokens + late);
+                prop_assert!(calls.is_none_or(|calls| made <= calls && spent.calls <= calls + 1));
+            }
+        }
+    }
+}

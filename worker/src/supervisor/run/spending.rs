@@ -1,0 +1,157 @@
+//! What calls cost, as far as the account of the run is concerned: read once from what came back, before anybody hears it.
+//!
+//! Invariant: the account is charged with what an answer, a model or a run below says that it cost, and with nothing that
+//! is data of a result; whoever asked reads the answer without it where it has no place for it. It decides nothing: the
+//! account does.
+
+use bosun_engine::{Failure, FailureKind, Payload, Timestamp};
+use serde_json::{Map, Value};
+
+use super::{RunContext, SupervisorRun};
+use crate::agent::ends::output_in;
+use crate::agent::spec::Share;
+use crate::capability::model::{Cost, ModelOutput};
+use crate::supervisor::core::account::{Account, Allowance, Spent, WALL};
+use crate::supervisor::graph::Reply;
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose, Weight};
+use crate::supervisor::spec::{Family, Money, OnExhausted, Span, SupervisorSpec, Via};
+
+/// The account of a run of this spec. Nobody but the parent could give a run below more.
+pub(super) fn account(spec: &SupervisorSpec, context: &RunContext) -> Account {
+    let budget = &spec.budget;
+    let allowance = Allowance {
+        tokens: budget.tokens,
+        cost_micros: budget.cost.map(Money::as_micros),
+        calls: budget.llm_calls,
+        wall_ms: budget.wall.map(Span::as_ms),
+    };
+    let then = match budget.on_exhausted {
+        OnExhausted::Ask if context.shared => OnExhausted::Stop,
+        then => then,
+    };
+    Account::new(allowance, then)
+}
+
+/// One call of which nobody knows what it cost.
+const ONE: Spent = Spent { tokens: 0, cost_micros: 0, calls: 1 };
+
+/// What a step of a model cost; none where the call was none.
+pub(super) fn of_model(spec: &SupervisorSpec, call: &Call, result: &Result<Payload, Failure>) -> Option<Spent> {
+    let Via::Model(_) = spec.via(call) else { return None };
+    let ModelOutput { response, cost, .. } = result.as_ref().ok()?.decode().ok()?;
+    let tokens = response.usage.input.unwrap_or(0).saturating_add(response.usage.output.unwrap_or(0));
+    let cost_micros = match cost {
+        Cost::Micros(micros) => micros,
+        // Money that is not known is not charged: the budget of tokens and calls holds.
+        Cost::Unpriced(_) => 0,
+    };
+    Some(Spent { tokens, cost_micros, calls: 1 })
+}
+
+/// What an answer says that it cost. What the asker has no place for is taken out of it.
+pub(super) fn taken_from(spec: &SupervisorSpec, call: &Call, answer: &mut Answer) -> Spent {
+    let Ok(value) = answer else { return ONE };
+    let Value::Object(map) = value else { return ONE };
+    if call.weight() != Weight::Call {
+        return ONE;
+    }
+    match (spec.family(), call.purpose) {
+        (Family::Graph, Purpose::ExecuteWorker) => match Reply::is_reply(map) {
+            true => Reply::cost_in(map),
+            // What a worker gives is its result, whatever it calls the parts of it.
+            false => ONE,
+        },
+        (Family::Graph, Purpose::Synthesize) => {
+            const KNOWN: [&str; 4] = ["result", "tokens", "cost_usd", "cost_micros"];
+            let wrapped = map.len() > 1 && map.contains_key("result") && map.keys().all(|key| KNOWN.contains(&&**key));
+            if !wrapped {
+                return ONE;
+            }
+            let cost = Reply::cost_in(map);
+            *value = map.remove("result").unwrap_or_default();
+            cost
+        }
+        (_, Purpose::Plan | Purpose::Decide | Purpose::Review) => {
+            let cost = Reply::cost_in(map);
+            let no_place = map.contains_key("delegations") || call.purpose == Purpose::Review;
+            strip(map, no_place);
+            cost
+        }
+        _ => Reply::cost_in(map),
+    }
+}
+
+fn strip(map: &mut Map<String, Value>, tokens: bool) {
+    for key in ["cost_usd", "cost_micros"] {
+        map.remove(key);
+    }
+    if tokens {
+        map.remove("tokens");
+    }
+}
+
+/// What an agent or a run below says that it spent; of one that was lost without a word, all that it can have spent.
+pub(super) fn of_child(result: &Result<Payload, Failure>, share: Option<Share>) -> Spent {
+    let report = match result {
+        Ok(report) => report.to_json(),
+        Err(failure) => output_in(failure).map_or_else(|| details_of(failure), |output| serde_json::json!(output)),
+    };
+    if report.is_null() {
+        let lost = |kind: &FailureKind| {
+            matches!(kind, FailureKind::Terminated | FailureKind::Timeout { .. } | FailureKind::WorkerLost)
+        };
+        let share = share.filter(|_| result.as_ref().is_err_and(|failure| lost(&failure.root().kind)));
+        let Share { tokens, cost_micros } = share.unwrap_or_default();
+        return Spent { tokens: tokens.unwrap_or(0), cost_micros: cost_micros.unwrap_or(0), calls: 1 };
+    }
+    let spent = report.get("spent").unwrap_or(&report);
+    let of = |key: &str| spent.get(key).and_then(Value::as_u64).unwrap_or_default();
+    Spent { tokens: of("tokens"), cost_micros: of("cost_micros"), calls: of("calls").max(of("steps")).max(1) }
+}
+
+/// What a run that failed or was cancelled says of itself.
+fn details_of(failure: &Failure) -> Value {
+    match &failure.kind {
+        FailureKind::Application { details: Some(details), .. } | FailureKind::Canceled { details: Some(details) } => {
+            details.to_json()
+        }
+        _ => failure.cause.as_deref().map_or(Value::Null, details_of),
+    }
+}
+
+impl SupervisorRun {
+    /// Where the parts of the run leave what they want, with the account as it stands.
+    pub(super) fn outbox(&self, now: Timestamp) -> Outbox {
+        Outbox::new(self.run.clone(), now).with_budget(self.account.balance())
+    }
+
+    /// The call has ended, whoever hears of it and when.
+    pub(super) fn settle(&mut self, key: &str, cost: Spent, out: &mut Outbox) {
+        self.account.settle(key, cost);
+        out.set_budget(self.account.balance());
+    }
+
+    pub(super) fn start_clock(&mut self, out: &mut Outbox) {
+        if let Some(ends) = self.account.start_clock(out.now()) {
+            out.timer(WALL, ends, "the time of the run");
+        }
+    }
+
+    pub(super) fn time_is_over(&mut self, out: &mut Outbox) {
+        self.account.time_is_over();
+        out.set_budget(self.account.balance());
+    }
+
+    /// Tells a family that its budget is spent as often as it goes on; what that leaves undone is noted once.
+    pub(super) fn end_for_budget(&mut self, out: &mut Outbox) {
+        if self.parts.control.is_running() && out.budget().exhausted().is_some() {
+            self.carrier.exhausted(out);
+        }
+        if self.carrier.is_cut()
+            && let Some(note) = self.account.note_of_end()
+        {
+            out.note(NoteKind::BudgetExhausted, note);
+        }
+    }
+}
