@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   spec ──► run (the workflow, routes) ──► carrier: graph | chat | agents
-//!                 │                              ▲ gates
+//!                 │    ▲                         ▲ gates
+//!                 │    └── core (the account) ───┤ exhausted
 //!                 └──► people · team · memory ───┘        all speak through outbox (asks) and journal (notes)
 //! ```
 //!
-//! `spec` says what a run is told; `run` is the workflow; `graph` carries plans of tasks, `chat` conversations, `agents`
-//! agents that call tools; `people`, `team`, `memory` and `routing` are what all share; `model` is the data. Beside them
-//! stands the runner of plan files (`plan_run`), which needs no supervisor.
+//! `spec` says what a run is told; `run` is the workflow; `core` holds what no family may have a copy of; `graph` carries
+//! plans of tasks, `chat` conversations, `agents` agents that call tools; `people`, `team`, `memory` and `routing` are what
+//! all share; `model` is the data. Beside them stands the runner of plan files (`plan_run`), which needs no supervisor.
 //!
 //! Invariant: everything here is pure: what happened comes in as recorded results, what shall happen goes out as
 //! activities of capabilities. No clock, no disk, no socket, no thread, no randomness, no `HashMap`.
