@@ -234,6 +234,14 @@ fn the_owner_says_what_may_run() {
     assert!(told.contains("no key is called `process.alow`"), "{told}");
     let listed = said(&command(&data, &["config", "list"]).current_dir(dir.path()).output().unwrap());
     assert!(listed.contains("process.allow") && listed.contains("bosun.toml"), "{listed}");
+    // Also where the command line's own reader knows the variable.
+    let listed = |words: &[&str]| {
+        let words: Vec<&str> = ["config", "list"].iter().chain(words).copied().collect();
+        said(&command(&data, &words).env("BOSUN_OUTPUT", "json").current_dir(dir.path()).output().unwrap())
+    };
+    assert!(listed(&[]).starts_with(['{', '[']), "{}", listed(&[]));
+    let text = listed(&["--set", "output=text"]);
+    assert!(!text.starts_with(['{', '[']) && text.contains("process.allow"), "{text}");
 }
 
 /// G38: what a workflow says is no line of ours, however it breaks its own.

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::builder::Resettable;
 use clap::{Command, Subcommand, ValueEnum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -241,6 +242,8 @@ impl Loaded {
             ("retention", worker.retention.clone()),
         ];
         let command = globals.into_iter().fold(command, with_default);
+        let command =
+            self.set_by_hand().fold(command, |command, id| command.mut_arg(id, |arg| arg.env(Resettable::Reset)));
         command.mut_subcommand("worker", |command| {
             command.mut_subcommand("run", |command| {
                 let command = ones.into_iter().fold(command, with_default);
@@ -250,6 +253,15 @@ impl Loaded {
                 })
             })
         })
+    }
+}
+
+impl Loaded {
+    /// The options whose value `--set` gives: clap must not find the variable, which comes after it.
+    fn set_by_hand(&self) -> impl Iterator<Item = &'static str> {
+        let ids = ["data", "address", "token_file", "namespace", "output"].map(|id| (id, id));
+        let ids = ids.into_iter().chain([("store.epoch_file", "epoch_file")]);
+        ids.filter(|(key, _)| self.origins.get(*key).is_some_and(|(_, origin)| origin == "--set")).map(|(_, id)| id)
     }
 }
 
