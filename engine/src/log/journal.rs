@@ -131,6 +131,7 @@ impl Journal {
     pub fn open(medium: Arc<dyn Log>, options: JournalOptions) -> Result<Journal, StorageError> {
         let recovered = recovery::recover(&*medium, &options)?;
         let tail = recovered.writer.tail();
+        medium.begin()?;
         if tail.last > medium.anchor()?.map_or(GroupSeq(0), |anchor| anchor.last) {
             // A group that was written and never acknowledged counts from now on: it must be durable before anybody acts
             // on it, and a torn group after the next crash must follow the anchor.

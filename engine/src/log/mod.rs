@@ -171,6 +171,11 @@ pub trait Log: Send + Sync + std::fmt::Debug {
     /// first [`Log::sync`].
     fn anchor(&self) -> Result<Option<Anchor>, StorageError>;
 
+    /// Everything that counts was read and found whole. Before this, and before the first write, the medium changes
+    /// nothing by itself.
+    fn begin(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
     /// Stores a group. Readable at once; after a crash before [`Log::sync`] it is there whole, or torn, or not. By
     /// `longest`, the length of the longest record in it, the medium may choose how to keep it.
     fn append(&self, seq: GroupSeq, value: &[u8], longest: usize) -> Result<(), StorageError>;

@@ -69,6 +69,8 @@ struct Shared {
     wake: Condvar,
     /// A commit waits for the feeder.
     hurry: AtomicBool,
+    /// Files may change.
+    begun: AtomicBool,
 }
 
 /// What is written ahead.
@@ -111,16 +113,10 @@ impl DiskLog {
     /// `ahead`: if there are write-ahead files, the groups in them that the database does not have.
     pub(crate) fn over(back: Arc<dyn Back>, ahead: Option<Vec<super::Ahead>>) -> Result<DiskLog, StorageError> {
         let segments = if ahead.is_some() { Ahead::Former } else { Ahead::None };
-        if ahead.is_none() {
-            // They were never begun, or are done with, and a process died before it could remove them.
-            super::remove(&back.wal_dir())?;
-        }
         let pending = ahead.into_iter().flatten();
         let pending = pending.map(|group| (group.seq.0, Arc::new(Pending::of_unknown(group.value))));
         let pending: BTreeMap<u64, Arc<Pending>> = pending.collect();
-        // The feeder begins with them; nobody waits for it but the first commit.
-        let wanted = pending.last_key_value().map_or(0, |(seq, _)| *seq);
-        let state = State { pending, wanted, ..State::default() };
+        let state = State { pending, ..State::default() };
         let (feeding, segments) = (Mutex::default(), Mutex::new(segments));
         let shared = Arc::new(Shared {
             back,
@@ -129,6 +125,7 @@ impl DiskLog {
             state: Mutex::new(state),
             wake: Condvar::new(),
             hurry: AtomicBool::new(false),
+            begun: AtomicBool::new(false),
         });
         let feeder = std::thread::Builder::new().name("bosun-feeder".into()).spawn({
             let shared = shared.clone();
@@ -153,6 +150,22 @@ impl Shared {
             Some(first) => Err(StorageError::Poisoned { first: first.to_string() }),
             None => Ok(()),
         }
+    }
+
+    /// From here on files change: what a former process left ahead is fed, and what it left of no use is removed.
+    fn begin(&self) -> Result<(), StorageError> {
+        if self.begun.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        if matches!(*held(&self.segments), Ahead::None) {
+            // They were never begun, or are done with, and a process died before it could remove them.
+            super::remove(&self.back.wal_dir())?;
+        }
+        let mut state = held(&self.state);
+        // Nobody waits for the feeder but the first commit.
+        state.wanted = state.pending.last_key_value().map_or(0, |(seq, _)| *seq);
+        self.wake.notify_one();
+        Ok(())
     }
 
     /// Notes a failure, unless nothing was changed.
@@ -267,6 +280,7 @@ impl Shared {
 
     fn commit(&self, seq: GroupSeq, value: &[u8], longest: usize, tail: Anchor) -> Result<(), StorageError> {
         self.check()?;
+        self.begin()?;
         self.back.claim()?;
         let mut ahead = held(&self.segments);
         let Some(segments) = self.segments(&mut ahead, value.len())? else {
@@ -290,12 +304,17 @@ impl Shared {
 }
 
 impl Log for DiskLog {
+    fn begin(&self) -> Result<(), StorageError> {
+        self.shared.begin()
+    }
     fn append(&self, seq: GroupSeq, value: &[u8], longest: usize) -> Result<(), StorageError> {
+        self.shared.begin()?;
         let _feeding = held(&self.shared.feeding);
         self.shared.feed_beside_nobody()?;
         self.shared.back.append(seq, value, longest)
     }
     fn sync(&self, tail: Anchor) -> Result<(), StorageError> {
+        self.shared.begin()?;
         let _feeding = held(&self.shared.feeding);
         self.shared.feed_beside_nobody()?;
         self.shared.back.sync(tail).map_err(|why| self.shared.failed(why))
@@ -343,6 +362,7 @@ impl Log for DiskLog {
         Ok(())
     }
     fn remove_groups(&self, range: RangeInclusive<u64>) -> Result<(), StorageError> {
+        self.shared.begin()?;
         // What names them as gone must be in the database before they are.
         self.shared.feed()?;
         self.shared.back.remove_groups(range)
@@ -364,6 +384,10 @@ impl Drop for DiskLog {
         if let Some(feeder) = self.feeder.take() {
             // A panic of the feeder has nothing left to spoil here.
             let _ = feeder.join();
+        }
+        if !self.shared.begun.load(Ordering::Acquire) {
+            // What is there was not found whole, or nobody asked for more than a look.
+            return;
         }
         // After a failure everything stays as it is; the next start reads it.
         let closed = self.shared.feed().and_then(|()| self.shared.retire(&mut held(&self.shared.segments)));
