@@ -171,9 +171,15 @@ impl Life {
             "shannon-supervisor" => "routing: { enabled: false }\nhitl: { triggers: { consecutive_failures: null } }",
             _ => "",
         };
+        // Where the first error is final there are no tries to give (supervisors.md §4.1 no. 4).
+        let tries = if self.preset == "flow-supervisor-per-task" && self.on_error == "fail_task" {
+            String::new()
+        } else {
+            format!(", tries: {}", self.tries)
+        };
         let mut text = format!(
-            "kind: supervisor\nname: life\npreset: {}\nobjective: works\nagents: [{agents}]\n{own}\nfailure: {{ on_subtask_error: {}, tries: {} }}\n",
-            self.preset, self.on_error, self.tries,
+            "kind: supervisor\nname: life\npreset: {}\nobjective: works\nagents: [{agents}]\n{own}\nfailure: {{ on_subtask_error: {}{tries} }}\n",
+            self.preset, self.on_error,
         );
         // Writing to a String cannot fail. What has no effect would be refused.
         if self.is_pydantask() || matches!(self.preset, "flow-plan-and-execute" | "cuga-structured") {
