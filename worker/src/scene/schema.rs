@@ -13,7 +13,7 @@ use crate::supervisor::outbox::Purpose;
 const ID: &str = "https://bosun.invalid/scene.schema.json";
 
 /// What a key says.
-const TEXTS: [(&str, &str); 42] = [
+const TEXTS: [(&str, &str); 43] = [
     ("scene", "One sentence: what it shows."),
     ("rows", "Rows of the requirements that it closes."),
     ("spec", "A spec or a plan as `bosun run` takes it: inline, or a path beside the scene."),
@@ -48,6 +48,7 @@ const TEXTS: [(&str, &str); 42] = [
     ("outcome", "How the run ends."),
     ("report", "Keys of the report; `tasks` by id, a status or any of a task's keys."),
     ("warnings", "What `bosun run` says of the spec beside running it, in order."),
+    ("cost_micros", "What the whole run cost, in millionths of the unit of its prices."),
     ("calls", "Calls that are made: `{ execute_worker: dump, times: 1 }`."),
     ("prompts", "What is told to whom: `{ to: plan, contains: boats }`."),
     ("notes", "Facts that the run noted: `{ kind: TaskSkipped, task: load }`."),
