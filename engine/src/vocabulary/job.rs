@@ -102,6 +102,26 @@ pub struct Awaited {
     pub location: Option<String>,
 }
 
+/// A place in the source of workflow code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CodeLocation {
+    pub file: String,
+    pub line: u32,
+    pub column: u32,
+}
+
+impl From<&std::panic::Location<'_>> for CodeLocation {
+    fn from(place: &std::panic::Location<'_>) -> Self {
+        CodeLocation { file: place.file().to_owned(), line: place.line(), column: place.column() }
+    }
+}
+
+impl std::fmt::Display for CodeLocation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
 /// Runs one workflow execution's code. Live, in replay and in tests alike.
 pub trait Driver {
     /// Gives the code one job and returns what it asked for, in order. The code runs until it waits.
@@ -121,8 +141,8 @@ pub trait Driver {
     fn state_json(&self) -> Option<serde_json::Value>;
     /// What the code waits for now.
     fn awaiting(&self) -> Vec<Awaited>;
-    /// Where in the code the n-th command of the last activation was asked for, as `file:line:column`.
-    fn command_location(&self, index: usize) -> Option<String>;
+    /// Where in the code the n-th command of the last activation was asked for.
+    fn command_location(&self, index: usize) -> Option<CodeLocation>;
 }
 
 /// Why a query has no answer.

@@ -233,7 +233,7 @@ impl Driver for AsyncDriver {
         self.shared.awaiting()
     }
 
-    fn command_location(&self, index: usize) -> Option<String> {
+    fn command_location(&self, index: usize) -> Option<CodeLocation> {
         self.shared.ledger().location(index)
     }
 }

@@ -117,8 +117,8 @@ impl Ledger {
     pub(crate) fn cancel_reason(&self) -> Option<&str> {
         self.counters.cancel_reason.as_deref()
     }
-    pub(crate) fn location(&self, index: usize) -> Option<String> {
-        self.places.get(index).copied().flatten().map(|place| place.to_string())
+    pub(crate) fn location(&self, index: usize) -> Option<CodeLocation> {
+        self.places.get(index).copied().flatten().map(CodeLocation::from)
     }
 
     /// Enters a command. What is asked after the run has closed is not entered.

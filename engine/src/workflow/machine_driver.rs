@@ -259,7 +259,7 @@ impl<S: StateMachine> Driver for MachineDriver<S> {
         self.desk.pending.iter().map(awaited).chain(updates.map(update)).collect()
     }
 
-    fn command_location(&self, index: usize) -> Option<String> {
+    fn command_location(&self, index: usize) -> Option<CodeLocation> {
         self.ledger.location(index)
     }
 }

@@ -9,6 +9,7 @@
 //! profile. Nothing here knows a clock, a disk, a socket, a random source, tokio or an unordered map; user code that
 //! uses one is not stopped here, and is caught by replay.
 
+mod asked;
 mod async_driver;
 mod concurrency;
 mod context;
@@ -29,6 +30,7 @@ mod state_machine;
 #[cfg(test)]
 mod tests;
 
+pub use asked::{ContentHash, Detail as RequestDetail, Hint, Request, RequestKind};
 pub use async_driver::FAILURE_FOREIGN_FUTURE;
 pub use concurrency::*;
 pub use context::shared::take_stray_request;
@@ -40,8 +42,8 @@ pub use context::{
 pub use cx::Cx;
 pub use jobs::{JobSources, JobTable, job_of, markers_of};
 pub use machine_driver::RestoreError;
-pub use matcher::{RunIdentity, align_requests, check_activation};
-pub use nondeterminism::{AlignedLine, NearestMatch, NonDeterminism};
+pub use matcher::{Locate, RunIdentity, align_requests, check_activation};
+pub use nondeterminism::{ActivatingEvent, AlignedLine, NearestMatch, NonDeterminism};
 pub use panic::inside_workflow_code;
 pub(crate) use panic::leave_when;
 pub use registry::WorkflowRegistry;

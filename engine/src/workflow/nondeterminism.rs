@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::asked::{Hint, Request};
 use crate::vocabulary::*;
 
 /// Workflow code that no longer matches its history. The run is held until code that fits is deployed.
@@ -18,18 +19,18 @@ pub struct NonDeterminism {
     /// The first event that does not match; the event after the last one if history holds none.
     pub event_id: EventId,
     /// The event to which the code was answering.
-    pub activating: String,
+    pub activating: ActivatingEvent,
     /// What history holds there.
-    pub expected: Option<String>,
+    pub expected: Option<Request>,
     /// What the code asked for there.
-    pub produced: Option<String>,
-    /// Where in the code, as `file:line:column`.
-    pub location: Option<String>,
+    pub produced: Option<Request>,
+    /// Where in the code.
+    pub location: Option<CodeLocation>,
     /// The event of this activation that comes nearest to what the code asked for.
     pub nearest: Option<NearestMatch>,
     /// The whole activation, history and code side by side.
     pub alignment: Vec<AlignedLine>,
-    pub hint: String,
+    pub hint: Hint,
     pub recorded_build: BuildId,
     pub current_build: BuildId,
 }
@@ -37,7 +38,15 @@ pub struct NonDeterminism {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NearestMatch {
     pub event_id: EventId,
-    pub what: String,
+    pub what: Request,
+}
+
+/// The event that an activation answers to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActivatingEvent {
+    pub event_id: EventId,
+    /// The name of its kind.
+    pub name: String,
 }
 
 /// One line of the comparison.
@@ -45,32 +54,32 @@ pub struct NearestMatch {
 pub enum AlignedLine {
     Same {
         event_id: EventId,
-        what: String,
+        what: Request,
     },
     /// History holds it, the code did not ask for it.
     Missing {
         event_id: EventId,
-        what: String,
+        what: Request,
     },
     /// The code asked for it, history does not hold it.
     Extra {
-        what: String,
-        location: Option<String>,
+        what: Request,
+        location: Option<CodeLocation>,
     },
     /// The same request with other content: input, fire time, result.
     Changed {
         event_id: EventId,
-        recorded: String,
-        produced: String,
-        location: Option<String>,
+        recorded: Request,
+        produced: Request,
+        location: Option<CodeLocation>,
         recorded_input: Option<Payload>,
         produced_input: Option<Payload>,
     },
     /// The same request in another place of the order.
     Reordered {
         event_id: EventId,
-        what: String,
-        location: Option<String>,
+        what: Request,
+        location: Option<CodeLocation>,
     },
 }
 
@@ -93,9 +102,13 @@ impl fmt::Display for NonDeterminism {
             self.event_id,
             self.activating
         )?;
-        writeln!(f, "  history expects   {}", self.expected.clone().unwrap_or_else(nothing))?;
+        writeln!(f, "  history expects   {}", self.expected.as_ref().map_or_else(nothing, Request::to_string))?;
         let location = self.location.as_ref().map_or_else(String::new, |at| format!("    {at}"));
-        writeln!(f, "  code produced     {}{location}", self.produced.clone().unwrap_or_else(nothing))?;
+        writeln!(
+            f,
+            "  code produced     {}{location}",
+            self.produced.as_ref().map_or_else(nothing, Request::to_string)
+        )?;
         self.alignment.iter().try_for_each(|line| writeln!(f, "{line}"))?;
         if let Some(nearest) = &self.nearest {
             writeln!(f, "note: event {} is the nearest match: {}", nearest.event_id, nearest.what)?;
@@ -104,9 +117,15 @@ impl fmt::Display for NonDeterminism {
     }
 }
 
+impl fmt::Display for ActivatingEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (event {})", self.name, self.event_id)
+    }
+}
+
 impl fmt::Display for AlignedLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = |location: &Option<String>| location.as_ref().map_or_else(String::new, |at| format!("    {at}"));
+        let at = |location: &Option<CodeLocation>| location.as_ref().map_or_else(String::new, |at| format!("    {at}"));
         match self {
             AlignedLine::Same { event_id, what } => write!(f, "   {:>5}    {what}", event_id.0),
             AlignedLine::Missing { event_id, what } => write!(f, " > {:>5}  - {what}", event_id.0),

@@ -18,7 +18,7 @@ use crate::History;
 const STEPS_MAX: usize = 100;
 
 /// A command with its place in the code.
-pub(super) type Asked = (Command, Option<String>);
+pub(super) type Asked = (Command, Option<CodeLocation>);
 
 /// A request that history holds behind the mismatch.
 struct Held {

@@ -12,7 +12,7 @@ mod tests;
 use std::fmt;
 
 use bosun_engine::workflow::{
-    AlignedLine, NonDeterminism, ReplayError, Replayer, RunIdentity, WorkflowRegistry, align_requests,
+    AlignedLine, Hint, NonDeterminism, ReplayError, Replayer, Request, RunIdentity, WorkflowRegistry, align_requests,
 };
 use bosun_engine::*;
 use serde::Serialize;
@@ -97,12 +97,12 @@ impl Card {
         let activating = activating(history, mismatch.event_id);
         let asked = look_ahead(replayer, history, activating);
         let (lines, hint, last) = compare(&mismatch, &asked, history, activating);
-        let source = mismatch.location.as_deref().and_then(|place| SourceLine::read(place, sources));
+        let source = mismatch.location.as_ref().and_then(|place| SourceLine::read(place, sources));
         let state_machine = registry.supports_snapshot(&mismatch.workflow_type);
         let patch = patch::suggest(&mismatch, &lines, sources, if state_machine { "cx" } else { "ctx" });
         let hint = match &patch {
-            Some(patch) => hint.replace("a-name-for-the-change", &patch.id),
-            None => hint,
+            Some(patch) => hint.with_patch(&patch.id),
+            None => hint.to_string(),
         };
         let before: Vec<EventBefore> = history
             .events()
@@ -136,7 +136,7 @@ fn compare(
     asked: &[Asked],
     history: &History,
     activating: EventId,
-) -> (Vec<AlignedLine>, String, EventId) {
+) -> (Vec<AlignedLine>, Hint, EventId) {
     let identity = RunIdentity {
         run_id: mismatch.run_id,
         workflow_id: mismatch.workflow_id.clone(),
@@ -190,18 +190,12 @@ fn shortened(value: &serde_json::Value) -> String {
     if short.len() < text.len() { format!("{short}…") } else { short }
 }
 
-/// `file:line:column`, from the right, as a file may have colons in its name.
-fn place(location: &str) -> Option<(&str, usize, usize)> {
-    let mut parts = location.rsplitn(3, ':');
-    let (column, line) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    Some((parts.next()?, line, column))
-}
-
 impl SourceLine {
-    fn read(location: &str, sources: Sources<'_>) -> Option<SourceLine> {
-        let (file, line, column) = place(location)?;
-        let text = sources(file)?.lines().nth(line.checked_sub(1)?)?.to_owned();
-        Some(SourceLine { file: file.to_owned(), line, column, text })
+    fn read(location: &CodeLocation, sources: Sources<'_>) -> Option<SourceLine> {
+        let whole = |number: u32| usize::try_from(number).ok();
+        let (line, column) = (whole(location.line)?, whole(location.column)?);
+        let text = sources(&location.file)?.lines().nth(line.checked_sub(1)?)?.to_owned();
+        Some(SourceLine { file: location.file.clone(), line, column, text })
     }
 }
 
@@ -223,9 +217,17 @@ impl fmt::Display for Card {
             found.activating
         )?;
         let recorded = self.recorded_at.map_or_else(String::new, |at| format!("    recorded {at}"));
-        writeln!(f, "  history expects   {}{recorded}", found.expected.clone().unwrap_or_else(nothing))?;
+        writeln!(
+            f,
+            "  history expects   {}{recorded}",
+            found.expected.as_ref().map_or_else(nothing, Request::to_string)
+        )?;
         let location = found.location.as_ref().map_or_else(String::new, |at| format!("    {at}"));
-        writeln!(f, "  code produced     {}{location}", found.produced.clone().unwrap_or_else(nothing))?;
+        writeln!(
+            f,
+            "  code produced     {}{location}",
+            found.produced.as_ref().map_or_else(nothing, Request::to_string)
+        )?;
         self.comparison(f)?;
         self.named_apart(f)?;
         self.first_place(f)?;
@@ -300,10 +302,10 @@ impl Card {
         for line in &self.lines {
             match line {
                 AlignedLine::Same { .. } => {}
-                AlignedLine::Extra { what, .. } => extra.push(what.clone()),
-                AlignedLine::Missing { what, .. } => missing.push(what.clone()),
+                AlignedLine::Extra { what, .. } => extra.push(what.to_string()),
+                AlignedLine::Missing { what, .. } => missing.push(what.to_string()),
                 AlignedLine::Changed { recorded, produced, .. } => changed.push(format!("{recorded} -> {produced}")),
-                AlignedLine::Reordered { what, .. } => reordered.push(what.clone()),
+                AlignedLine::Reordered { what, .. } => reordered.push(what.to_string()),
             }
         }
         [("extra", extra), ("missing", missing), ("changed", changed), ("reordered", reordered)]

@@ -5,10 +5,11 @@
 
 use std::fmt;
 
-use bosun_engine::workflow::{AlignedLine, NonDeterminism};
+use bosun_engine::CodeLocation;
+use bosun_engine::workflow::{AlignedLine, NonDeterminism, Request, RequestKind};
 use serde::Serialize;
 
-use super::{Sources, place};
+use super::Sources;
 
 /// The longest statement that is quoted, in lines.
 const STATEMENT_MAX: usize = 12;
@@ -43,32 +44,32 @@ pub(super) fn suggest(
     let first = lines.iter().find(|line| !matches!(line, AlignedLine::Same { .. }))?;
     let reordered = lines.iter().find(|line| matches!(line, AlignedLine::Reordered { .. }));
     let missing = lines.iter().find_map(|line| match line {
-        AlignedLine::Missing { what, .. } => Some(what.as_str()),
+        AlignedLine::Missing { what, .. } => Some(what),
         _ => None,
     });
     let extra = lines.iter().find_map(|line| match line {
-        AlignedLine::Extra { what, location } => Some((what.as_str(), location.as_deref())),
+        AlignedLine::Extra { what, location } => Some((what, location.as_ref())),
         _ => None,
     });
-    let sketch = |id: String, location: Option<&str>, lines: Vec<String>| SuggestedPatch {
+    let sketch = |id: String, location: Option<&CodeLocation>, lines: Vec<String>| SuggestedPatch {
         id,
-        place: location.and_then(place).map(|(file, line, _)| format!("{file}:{line}")),
+        place: location.map(line_of),
         lines,
     };
     Some(match (reordered.unwrap_or(first), missing, extra) {
         (AlignedLine::Reordered { what, location, .. }, ..) => {
             let id = format!("order-of-{}", slug(what));
             let lines = if_else(context, &id, "the new order", "the order as recorded");
-            sketch(id, location.as_deref(), lines)
+            sketch(id, location.as_ref(), lines)
         }
         (AlignedLine::Changed { recorded, location, .. }, ..) => {
             let id = format!("{}-changed", slug(recorded));
             let lines = if_else(context, &id, "as it is now", &format!("as recorded: {recorded}"));
-            sketch(id, location.as_deref().or(mismatch.location.as_deref()), lines)
+            sketch(id, location.as_ref().or(mismatch.location.as_ref()), lines)
         }
-        (_, Some(missing), Some((extra, location))) if kind(missing) == kind(extra) => {
+        (_, Some(missing), Some((extra, location))) if missing.kind == extra.kind => {
             let id = format!("{}-became-{}", slug(missing), slug(extra));
-            let lines = if_else(context, &id, &format!("`{}`", name(extra)), &format!("`{}`", name(missing)));
+            let lines = if_else(context, &id, &format!("`{}`", extra.title()), &format!("`{}`", missing.title()));
             sketch(id, location, lines)
         }
         (_, _, Some((extra, location))) => {
@@ -92,7 +93,7 @@ pub(super) fn suggest(
                 format!("+     /* {}, as it was: runs from before still need it */", name_of(missing)),
                 "+ }".to_owned(),
             ];
-            sketch(id, mismatch.location.as_deref(), lines)
+            sketch(id, mismatch.location.as_ref(), lines)
         }
         (AlignedLine::Same { .. } | AlignedLine::Missing { .. } | AlignedLine::Extra { .. }, None, None) => {
             return None;
@@ -112,11 +113,10 @@ fn if_else(context: &str, id: &str, new: &str, old: &str) -> Vec<String> {
 
 /// The statement at a place, wrapped; nothing when it cannot be told where it ends, or when it binds a name that what
 /// follows may need.
-fn guarded(location: &str, sources: Sources<'_>, context: &str, id: &str) -> Option<SuggestedPatch> {
-    let (file, line, _) = place(location)?;
-    let source = sources(file)?;
+fn guarded(location: &CodeLocation, sources: Sources<'_>, context: &str, id: &str) -> Option<SuggestedPatch> {
+    let source = sources(&location.file)?;
     let all: Vec<&str> = source.lines().collect();
-    let from = line.checked_sub(1)?;
+    let from = usize::try_from(location.line).ok()?.checked_sub(1)?;
     let before = all[..from].iter().rev().find(|line| !line.trim().is_empty());
     let begins = before.is_none_or(|line| line.trim_end().ends_with([';', '{', '}', ',']));
     let rest = all.get(from..)?;
@@ -137,7 +137,7 @@ fn guarded(location: &str, sources: Sources<'_>, context: &str, id: &str) -> Opt
     lines.push(format!("+ {indent}if {context}.patched(\"{id}\") {{"));
     lines.extend(statement.iter().map(|line| format!("+     {line}")));
     lines.push(format!("+ {indent}}}"));
-    Some(SuggestedPatch { id: id.to_owned(), place: Some(format!("{file}:{line}")), lines })
+    Some(SuggestedPatch { id: id.to_owned(), place: Some(line_of(location)), lines })
 }
 
 /// The name before the call that asked: `cx` of `cx.timer(..)`.
@@ -158,26 +158,20 @@ fn context_of(statement: &str) -> Option<&str> {
     (!name.is_empty() && !name.starts_with(|c: char| c.is_numeric())).then_some(name)
 }
 
-/// The kind of a request: its first word.
-fn kind(what: &str) -> &str {
-    what.split(' ').next().unwrap_or_default()
+fn line_of(location: &CodeLocation) -> String {
+    format!("{}:{}", location.file, location.line)
 }
 
-/// The name of a request, or its kind when it has none.
-fn name(what: &str) -> &str {
-    what.split(' ').nth(1).filter(|word| !word.starts_with(['#', '('])).unwrap_or_else(|| kind(what))
-}
-
-fn name_of(what: &str) -> String {
-    if name(what) == kind(what) { kind(what).to_owned() } else { format!("{} {}", kind(what), name(what)) }
+fn name_of(what: &Request) -> String {
+    if what.name.is_empty() { what.title() } else { format!("{} {}", what.kind, what.name) }
 }
 
 /// A request as a word for an id.
-fn slug(what: &str) -> String {
-    let word = match kind(what) {
-        "StartTimer" => "timer",
-        "CompleteWorkflow" => "result",
-        _ => name(what),
+fn slug(what: &Request) -> String {
+    let word = match what.kind {
+        RequestKind::StartTimer => "timer".to_owned(),
+        RequestKind::CompleteWorkflow => "result".to_owned(),
+        _ => what.title(),
     };
     let slug: String =
         word.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).take(40).collect();

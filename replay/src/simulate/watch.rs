@@ -73,7 +73,7 @@ impl Driver for Watched {
     fn awaiting(&self) -> Vec<Awaited> {
         self.0.awaiting()
     }
-    fn command_location(&self, index: usize) -> Option<String> {
+    fn command_location(&self, index: usize) -> Option<CodeLocation> {
         self.0.command_location(index)
     }
 }

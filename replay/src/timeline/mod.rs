@@ -230,7 +230,8 @@ impl<'a> Timeline<'a> {
                 view.awaiting = Some(step.driver.awaiting());
                 // The commands of an activation follow its event, one by one.
                 let place = at.0.checked_sub(step.event.id.0 + 1).and_then(|place| usize::try_from(place).ok());
-                view.location = place.and_then(|place| step.driver.command_location(place));
+                view.location =
+                    place.and_then(|place| step.driver.command_location(place)).map(|place| place.to_string());
             };
             if replayer.turn(turn, &mut watch).is_err() {
                 return view;

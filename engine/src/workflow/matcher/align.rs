@@ -4,9 +4,10 @@
 //! hold every recorded event and every command of the activation, once.
 
 use super::key::{Entry, entry_of_command, entry_of_event, matches};
-use super::{RunIdentity, first_difference, is_deprecated_patch};
+use super::{Locate, RunIdentity, first_difference, is_deprecated_patch};
 use crate::vocabulary::*;
-use crate::workflow::nondeterminism::{AlignedLine, NearestMatch, NonDeterminism};
+use crate::workflow::asked::{Hint, RequestKind};
+use crate::workflow::nondeterminism::{ActivatingEvent, AlignedLine, NearestMatch, NonDeterminism};
 
 /// Above this many cells the longest common subsequence is not worth its time, and lines are paired by their place.
 const CELLS_MAX: usize = 4_000_000;
@@ -18,7 +19,7 @@ struct Sides<'a> {
     produced: &'a [Command],
     held: Vec<Entry>,
     asked: Vec<Entry>,
-    locate: &'a dyn Fn(usize) -> Option<String>,
+    locate: &'a Locate<'a>,
 }
 
 /// Makes the explanation of a mismatch.
@@ -26,7 +27,7 @@ pub(super) fn explain(
     run: &RunIdentity,
     activating: &Event,
     produced: &[Command],
-    locate: &dyn Fn(usize) -> Option<String>,
+    locate: &Locate<'_>,
     recorded: &[&Event],
 ) -> NonDeterminism {
     let sides = Sides::of(run, recorded, produced, locate);
@@ -42,9 +43,9 @@ pub(super) fn explain(
         workflow_id: run.workflow_id.clone(),
         workflow_type: run.workflow_type.clone(),
         event_id,
-        activating: format!("{} (event {})", activating.kind.name(), activating.id),
-        expected: sides.held.get(held).map(|entry| entry.text.clone()),
-        produced: sides.asked.get(asked).map(|entry| entry.text.clone()),
+        activating: ActivatingEvent { event_id: activating.id, name: activating.kind.name().to_owned() },
+        expected: sides.held.get(held).map(|entry| entry.request.clone()),
+        produced: sides.asked.get(asked).map(|entry| entry.request.clone()),
         location: (asked < produced.len()).then(|| locate(asked)).flatten(),
         nearest: sides.nearest(asked, held),
         alignment,
@@ -58,9 +59,9 @@ pub(super) fn explain(
 pub(super) fn align_all(
     run: &RunIdentity,
     produced: &[Command],
-    locate: &dyn Fn(usize) -> Option<String>,
+    locate: &Locate<'_>,
     recorded: &[&Event],
-) -> (Vec<AlignedLine>, String) {
+) -> (Vec<AlignedLine>, Hint) {
     let sides = Sides::of(run, recorded, produced, locate);
     let (asked, held) = first_difference(run, produced, recorded).unwrap_or((produced.len(), recorded.len()));
     let lines = sides.align();
@@ -69,17 +70,13 @@ pub(super) fn align_all(
 }
 
 impl<'a> Sides<'a> {
-    fn of(
-        run: &'a RunIdentity,
-        recorded: &'a [&'a Event],
-        produced: &'a [Command],
-        locate: &'a dyn Fn(usize) -> Option<String>,
-    ) -> Self {
+    fn of(run: &'a RunIdentity, recorded: &'a [&'a Event], produced: &'a [Command], locate: &'a Locate<'a>) -> Self {
         Sides {
             run,
             recorded,
             produced,
-            held: recorded.iter().map(|event| entry_of_event(&event.kind)).collect(),
+            // Every event that a command causes is a request.
+            held: recorded.iter().filter_map(|event| entry_of_event(&event.kind)).collect(),
             asked: produced.iter().map(entry_of_command).collect(),
             locate,
         }
@@ -92,9 +89,9 @@ impl Sides<'_> {
         let (command, entry) = (self.produced.get(asked)?, self.asked.get(asked)?);
         let others = || self.recorded.iter().zip(&self.held).enumerate().filter(|(at, _)| *at != held);
         let exact = others().find(|(_, (event, _))| matches(self.run, command, &event.kind));
-        let alike = || others().find(|(_, (_, other))| other.key == entry.key);
+        let alike = || others().find(|(_, (_, other))| other.request.is_alike(&entry.request));
         let (_, (event, what)) = exact.or_else(alike)?;
-        Some(NearestMatch { event_id: event.id, what: what.text.clone() })
+        Some(NearestMatch { event_id: event.id, what: what.request.clone() })
     }
 
     fn align(&self) -> Vec<AlignedLine> {
@@ -119,14 +116,14 @@ impl Sides<'_> {
     }
 
     fn missing(&self, at: usize) -> AlignedLine {
-        let (event_id, what) = (self.recorded[at].id, self.held[at].text.clone());
+        let (event_id, what) = (self.recorded[at].id, self.held[at].request.clone());
         if is_deprecated_patch(&self.recorded[at].kind) {
             return AlignedLine::Same { event_id, what };
         }
         AlignedLine::Missing { event_id, what }
     }
     fn extra(&self, at: usize) -> AlignedLine {
-        AlignedLine::Extra { what: self.asked[at].text.clone(), location: (self.locate)(at) }
+        AlignedLine::Extra { what: self.asked[at].request.clone(), location: (self.locate)(at) }
     }
     /// Two requests of the same kind and name: the same, or with other content. Numbers shift with every insertion and
     /// are no difference of their own.
@@ -139,12 +136,12 @@ impl Sides<'_> {
         );
         let renumbered = (was.content.is_some() && was.content == is.content) || same_time;
         if matches(self.run, command, &event.kind) || renumbered {
-            return AlignedLine::Same { event_id: event.id, what: was.text.clone() };
+            return AlignedLine::Same { event_id: event.id, what: was.request.clone() };
         }
         AlignedLine::Changed {
             event_id: event.id,
-            recorded: was.text.clone(),
-            produced: is.text.clone(),
+            recorded: was.request.clone(),
+            produced: is.request.clone(),
             location: (self.locate)(asked),
             recorded_input: was.content.clone(),
             produced_input: is.content.clone(),
@@ -160,13 +157,15 @@ impl Sides<'_> {
     ) -> Vec<AlignedLine> {
         let mut lines: Vec<Option<AlignedLine>> = lines.into_iter().map(Some).collect();
         for (line, held) in missing {
-            let same = |entry: &Entry| entry.key == self.held[*held].key && entry.content == self.held[*held].content;
+            let same = |entry: &Entry| {
+                entry.request.is_alike(&self.held[*held].request) && entry.content == self.held[*held].content
+            };
             let Some(found) = extra.iter().position(|(_, asked)| same(&self.asked[*asked])) else { continue };
             let (extra_line, asked) = extra.remove(found);
             lines[extra_line] = None;
             lines[*line] = Some(AlignedLine::Reordered {
                 event_id: self.recorded[*held].id,
-                what: self.held[*held].text.clone(),
+                what: self.held[*held].request.clone(),
                 location: (self.locate)(asked),
             });
         }
@@ -176,7 +175,7 @@ impl Sides<'_> {
 
 /// Pairs of indexes with equal keys, increasing on both sides, as many as possible.
 fn common_subsequence(held: &[Entry], asked: &[Entry]) -> Vec<(usize, usize)> {
-    let same = |h: usize, a: usize| held[h].key == asked[a].key;
+    let same = |h: usize, a: usize| held[h].request.is_alike(&asked[a].request);
     let (rows, columns) = (held.len(), asked.len());
     if rows.saturating_mul(columns) > CELLS_MAX {
         return (0..rows.min(columns)).filter(|at| same(*at, *at)).map(|at| (at, at)).collect();
@@ -206,43 +205,26 @@ fn common_subsequence(held: &[Entry], asked: &[Entry]) -> Vec<(usize, usize)> {
 }
 
 /// What to do about it, from the lines and the first difference.
-fn hint_for(lines: &[AlignedLine], held: Option<&Entry>, asked: Option<&Entry>) -> String {
+fn hint_for(lines: &[AlignedLine], held: Option<&Entry>, asked: Option<&Entry>) -> Hint {
     let find = |wanted: fn(&AlignedLine) -> bool| lines.iter().any(wanted);
     let missing = find(|line| matches!(line, AlignedLine::Missing { .. }));
     let extra = find(|line| matches!(line, AlignedLine::Extra { .. }));
-    let name = |entry: Option<&Entry>| entry.map_or_else(|| "it".to_owned(), |entry| entry.text.clone());
+    let (held, asked) = (held.map(|entry| &entry.request), asked.map(|entry| &entry.request));
     if find(|line| matches!(line, AlignedLine::Reordered { .. })) {
-        return "the order of the requests changed: keep the recorded order for old runs, guarded by `patched`, or look \
-                for an order that is not fixed (an unordered map, a random choice)"
-            .to_owned();
+        return Hint::Reordered;
     }
+    let is = |kind: RequestKind| held.is_some_and(|held| held.kind == kind);
     // More is asked for where history ends.
-    let instead_of_end = held.is_some_and(|entry| entry.key.kind == "CompleteWorkflow");
-    match (missing && !(extra && instead_of_end), extra) {
-        (false, true) => format!(
-            "{} was inserted: guard it with `if ctx.patched(\"a-name-for-the-change\") {{ .. }}`, so that old runs do without",
-            name(asked)
-        ),
-        (true, false) => format!(
-            "{} was removed: keep it for old runs with `if !ctx.patched(\"a-name-for-the-change\") {{ .. }}`",
-            name(held)
-        ),
+    match (missing && !(extra && is(RequestKind::CompleteWorkflow)), extra) {
+        (false, true) => Hint::Inserted(asked.cloned()),
+        (true, false) => Hint::Removed(held.cloned()),
         (true, true) => match (held, asked) {
-            (Some(held), Some(asked)) if held.key.kind == asked.key.kind && held.key.name != asked.key.name => format!(
-                "`{}` became `{}`: was it renamed? Keep the old name for old runs, guarded by `patched`",
-                held.key.name, asked.key.name
-            ),
-            _ => "the code takes another path than history: guard the change with `patched`, or look for a branch on \
-                  something that is not in history (clock, environment, a global)"
-                .to_owned(),
+            (Some(held), Some(asked)) if held.kind == asked.kind && !held.is_alike(asked) => {
+                Hint::Renamed { from: held.clone(), to: asked.clone() }
+            }
+            _ => Hint::OtherPath,
         },
-        (false, false) if held.is_some_and(|entry| entry.key.kind == "StartTimer") => {
-            "the duration of the timer changed: keep the old one for old runs, guarded by `patched`".to_owned()
-        }
-        (false, false) => {
-            "the content of the request changed and its name did not: guard the change with `patched`, or \
-                           look for input made from something that is not in history (clock, random, error texts)"
-                .to_owned()
-        }
+        (false, false) if is(RequestKind::StartTimer) => Hint::TimerChanged,
+        (false, false) => Hint::ContentChanged,
     }
 }

@@ -1,10 +1,11 @@
 //! How a command and an event are compared, named and described.
 //!
-//! Invariant: `matches` decides; keys and descriptions only serve the explanation. Each kind stands in exactly one arm,
+//! Invariant: `matches` decides; entries only serve the explanation. Each kind stands in exactly one arm,
 //! and a new kind of command does not compile until it has one.
 
 use super::RunIdentity;
 use crate::vocabulary::*;
+use crate::workflow::asked::{ContentHash, Detail, Request, RequestKind};
 use crate::workflow::panic::without_place;
 
 /// Whether the event is what the run machine writes for the command. Longer than a screen: one arm per kind.
@@ -120,143 +121,128 @@ fn same_failure(asked: &Failure, held: &Failure) -> bool {
     asked.message == held.message
 }
 
-/// A request by kind and name, without number and content: what the two sides are lined up by.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
-    pub(super) kind: &'static str,
-    pub(super) name: String,
-}
-
-fn key(kind: &'static str, name: impl ToString) -> Key {
-    Key { kind, name: name.to_string() }
-}
-
-/// A request as the explanation needs it.
+/// A request with its content, by which two that are alike are compared.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Entry {
-    pub(super) key: Key,
-    pub(super) text: String,
+    pub(super) request: Request,
     pub(super) content: Option<Payload>,
 }
 
 impl Entry {
-    fn new(key: Key, detail: &str, content: Option<&Payload>) -> Self {
-        let mut text = key.kind.to_owned();
-        for part in [key.name.as_str(), detail] {
-            if !part.is_empty() {
-                text.push(' ');
-                text.push_str(part);
-            }
+    fn new(kind: RequestKind) -> Self {
+        Entry { request: Request::new(kind), content: None }
+    }
+    fn named(mut self, name: impl ToString) -> Self {
+        self.request.name = name.to_string();
+        self
+    }
+    fn about(mut self, target: &WorkflowId) -> Self {
+        self.request.target = Some(target.clone());
+        self
+    }
+    fn seq(mut self, seq: Seq) -> Self {
+        self.request.seq = Some(seq);
+        self
+    }
+    fn detail(mut self, detail: Detail) -> Self {
+        self.request.detail = Some(detail);
+        self
+    }
+    fn content(mut self, content: Option<&Payload>) -> Self {
+        self.request.content = content.map(ContentHash::of_payload);
+        self.content = content.cloned();
+        self
+    }
+    fn failed(self, failure: &Failure) -> Self {
+        let message = ContentHash::of_text(&failure.message);
+        self.detail(Detail::Failure { failure_type: failure.type_name().to_owned(), message })
+    }
+    fn ended(self, result: &Result<Payload, Failure>) -> Self {
+        match result {
+            Ok(payload) => self.content(Some(payload)),
+            Err(failure) => self.failed(failure),
         }
-        if let Some(content) = content {
-            text.push_str(&format!(" ({} bytes, blake3 {})", content.len(), hex(&content.digest()[..4])));
-        }
-        Entry { key, text, content: content.cloned() }
     }
 }
 
-/// The command as an entry, under the name of the command.
+/// The command as an entry.
 pub(super) fn entry_of_command(command: &Command) -> Entry {
+    use RequestKind as K;
     match command {
         Command::ScheduleActivity { seq, activity_type, input, .. } => {
-            Entry::new(key("ScheduleActivity", activity_type), &format!("#{seq}"), Some(input))
+            Entry::new(K::ScheduleActivity).named(activity_type).seq(*seq).content(Some(input))
         }
-        Command::RequestCancelActivity { seq } => {
-            Entry::new(key("RequestCancelActivity", ""), &format!("#{seq}"), None)
-        }
-        Command::StartTimer { seq, fire_at, .. } => {
-            Entry::new(key("StartTimer", ""), &format!("#{seq} until {fire_at}"), None)
-        }
-        Command::CancelTimer { seq } => Entry::new(key("CancelTimer", ""), &format!("#{seq}"), None),
+        Command::RequestCancelActivity { seq } => Entry::new(K::RequestCancelActivity).seq(*seq),
+        Command::StartTimer { seq, fire_at, .. } => Entry::new(K::StartTimer).seq(*seq).detail(Detail::Until(*fire_at)),
+        Command::CancelTimer { seq } => Entry::new(K::CancelTimer).seq(*seq),
         Command::StartChildWorkflow { seq, workflow_id, workflow_type, input, .. } => {
-            let key = key("StartChildWorkflow", format!("{workflow_type} {workflow_id}"));
-            Entry::new(key, &format!("#{seq}"), Some(input))
+            Entry::new(K::StartChildWorkflow).named(workflow_type).about(workflow_id).seq(*seq).content(Some(input))
         }
-        Command::CancelChildWorkflow { seq, .. } => {
-            Entry::new(key("CancelChildWorkflow", ""), &format!("#{seq}"), None)
-        }
+        Command::CancelChildWorkflow { seq, .. } => Entry::new(K::CancelChildWorkflow).seq(*seq),
         Command::SignalExternalWorkflow { seq, target, name, input } => {
-            let key = key("SignalExternalWorkflow", format!("{name} to {}", target.workflow_id));
-            Entry::new(key, &format!("#{seq}"), Some(input))
+            Entry::new(K::SignalExternalWorkflow).named(name).about(&target.workflow_id).seq(*seq).content(Some(input))
         }
         Command::RequestCancelExternalWorkflow { seq, target, .. } => {
-            Entry::new(key("RequestCancelExternalWorkflow", &target.workflow_id), &format!("#{seq}"), None)
+            Entry::new(K::RequestCancelExternalWorkflow).about(&target.workflow_id).seq(*seq)
         }
         Command::RecordMarker(marker) => marker_entry(marker),
         Command::UpsertSearchAttributes { attributes } => {
-            let content = Payload::encode(attributes).ok();
-            Entry::new(key("UpsertSearchAttributes", ""), "", content.as_ref())
+            Entry::new(K::UpsertSearchAttributes).content(Payload::encode(attributes).ok().as_ref())
         }
-        Command::ModifyMemo { memo } => Entry::new(key("ModifyMemo", ""), "", Payload::encode(memo).ok().as_ref()),
-        Command::CompleteUpdate { update_id, result } => result_entry(key("CompleteUpdate", update_id), result),
-        Command::CompleteWorkflow { result, .. } => Entry::new(key("CompleteWorkflow", ""), "", Some(result)),
-        Command::FailWorkflow { failure, .. } => Entry::new(key("FailWorkflow", ""), &failure_text(failure), None),
-        Command::CancelWorkflow { details, .. } => Entry::new(key("CancelWorkflow", ""), "", details.as_ref()),
-        Command::ContinueAsNew { input, .. } => Entry::new(key("ContinueAsNew", ""), "", Some(input)),
+        Command::ModifyMemo { memo } => Entry::new(K::ModifyMemo).content(Payload::encode(memo).ok().as_ref()),
+        Command::CompleteUpdate { update_id, result } => Entry::new(K::CompleteUpdate).named(update_id).ended(result),
+        Command::CompleteWorkflow { result, .. } => Entry::new(K::CompleteWorkflow).content(Some(result)),
+        Command::FailWorkflow { failure, .. } => Entry::new(K::FailWorkflow).failed(failure),
+        Command::CancelWorkflow { details, .. } => Entry::new(K::CancelWorkflow).content(details.as_ref()),
+        Command::ContinueAsNew { input, .. } => Entry::new(K::ContinueAsNew).content(Some(input)),
     }
 }
 
 /// The command that causes the event, as an entry. Events that no command causes have none.
-pub(super) fn entry_of_event(event: &EventKind) -> Entry {
+pub(super) fn entry_of_event(event: &EventKind) -> Option<Entry> {
     use EventKind::*;
-    match event {
+    use RequestKind as K;
+    Some(match event {
         ActivityTaskScheduled(held) => {
-            Entry::new(key("ScheduleActivity", &held.activity_type), &format!("#{}", held.seq), Some(&held.input))
+            Entry::new(K::ScheduleActivity).named(&held.activity_type).seq(held.seq).content(Some(&held.input))
         }
-        ActivityTaskCancelRequested { seq } => Entry::new(key("RequestCancelActivity", ""), &format!("#{seq}"), None),
-        TimerStarted { seq, fire_at, .. } => {
-            Entry::new(key("StartTimer", ""), &format!("#{seq} until {fire_at}"), None)
-        }
-        TimerCanceled { seq } => Entry::new(key("CancelTimer", ""), &format!("#{seq}"), None),
-        StartChildWorkflowExecutionInitiated(held) => {
-            let key = key("StartChildWorkflow", format!("{} {}", held.workflow_type, held.workflow_id));
-            Entry::new(key, &format!("#{}", held.seq), Some(&held.input))
-        }
-        ChildWorkflowExecutionCancelRequested { seq, .. } => {
-            Entry::new(key("CancelChildWorkflow", ""), &format!("#{seq}"), None)
-        }
-        SignalExternalWorkflowExecutionInitiated(held) => {
-            let key = key("SignalExternalWorkflow", format!("{} to {}", held.name, held.target.workflow_id));
-            Entry::new(key, &format!("#{}", held.seq), Some(&held.input))
-        }
+        ActivityTaskCancelRequested { seq } => Entry::new(K::RequestCancelActivity).seq(*seq),
+        TimerStarted { seq, fire_at, .. } => Entry::new(K::StartTimer).seq(*seq).detail(Detail::Until(*fire_at)),
+        TimerCanceled { seq } => Entry::new(K::CancelTimer).seq(*seq),
+        StartChildWorkflowExecutionInitiated(held) => Entry::new(K::StartChildWorkflow)
+            .named(&held.workflow_type)
+            .about(&held.workflow_id)
+            .seq(held.seq)
+            .content(Some(&held.input)),
+        ChildWorkflowExecutionCancelRequested { seq, .. } => Entry::new(K::CancelChildWorkflow).seq(*seq),
+        SignalExternalWorkflowExecutionInitiated(held) => Entry::new(K::SignalExternalWorkflow)
+            .named(&held.name)
+            .about(&held.target.workflow_id)
+            .seq(held.seq)
+            .content(Some(&held.input)),
         RequestCancelExternalWorkflowExecutionInitiated { seq, target, .. } => {
-            Entry::new(key("RequestCancelExternalWorkflow", &target.workflow_id), &format!("#{seq}"), None)
+            Entry::new(K::RequestCancelExternalWorkflow).about(&target.workflow_id).seq(*seq)
         }
         MarkerRecorded(marker) => marker_entry(marker),
         UpsertWorkflowSearchAttributes { attributes } => {
-            Entry::new(key("UpsertSearchAttributes", ""), "", Payload::encode(attributes).ok().as_ref())
+            Entry::new(K::UpsertSearchAttributes).content(Payload::encode(attributes).ok().as_ref())
         }
-        WorkflowPropertiesModified { memo } => {
-            Entry::new(key("ModifyMemo", ""), "", Payload::encode(memo).ok().as_ref())
-        }
+        WorkflowPropertiesModified { memo } => Entry::new(K::ModifyMemo).content(Payload::encode(memo).ok().as_ref()),
         WorkflowExecutionUpdateCompleted { update_id, result } => {
-            result_entry(key("CompleteUpdate", update_id), result)
+            Entry::new(K::CompleteUpdate).named(update_id).ended(result)
         }
-        WorkflowExecutionCompleted { result, .. } => Entry::new(key("CompleteWorkflow", ""), "", Some(result)),
-        WorkflowExecutionFailed { failure, .. } => Entry::new(key("FailWorkflow", ""), &failure_text(failure), None),
-        WorkflowExecutionCanceled { details, .. } => Entry::new(key("CancelWorkflow", ""), "", details.as_ref()),
-        WorkflowExecutionContinuedAsNew(held) => Entry::new(key("ContinueAsNew", ""), "", Some(&held.input)),
-        other => Entry::new(key(other.name(), ""), "", None),
-    }
+        WorkflowExecutionCompleted { result, .. } => Entry::new(K::CompleteWorkflow).content(Some(result)),
+        WorkflowExecutionFailed { failure, .. } => Entry::new(K::FailWorkflow).failed(failure),
+        WorkflowExecutionCanceled { details, .. } => Entry::new(K::CancelWorkflow).content(details.as_ref()),
+        WorkflowExecutionContinuedAsNew(held) => Entry::new(K::ContinueAsNew).content(Some(&held.input)),
+        _ => return None,
+    })
 }
 
 fn marker_entry(marker: &Marker) -> Entry {
     match marker {
-        Marker::SideEffect { seq, .. } => Entry::new(key("SideEffect", ""), &format!("#{seq}"), None),
-        Marker::Patch { id, deprecated: false } => Entry::new(key("Patch", id), "", None),
-        Marker::Patch { id, deprecated: true } => Entry::new(key("Patch", id), "(deprecated)", None),
+        Marker::SideEffect { seq, .. } => Entry::new(RequestKind::SideEffect).seq(*seq),
+        Marker::Patch { id, deprecated: false } => Entry::new(RequestKind::Patch).named(id),
+        Marker::Patch { id, deprecated: true } => Entry::new(RequestKind::Patch).named(id).detail(Detail::Deprecated),
     }
-}
-
-fn result_entry(key: Key, result: &Result<Payload, Failure>) -> Entry {
-    match result {
-        Ok(payload) => Entry::new(key, "", Some(payload)),
-        Err(failure) => Entry::new(key, &failure_text(failure), None),
-    }
-}
-
-/// The type and a hash of the message, which is user data.
-fn failure_text(failure: &Failure) -> String {
-    let message = blake3::hash(failure.message.as_bytes());
-    format!("{} (message of {} bytes, blake3 {})", failure.type_name(), failure.message.len(), &message.to_hex()[..8])
 }

@@ -9,8 +9,12 @@ mod key;
 
 use self::align::explain;
 use self::key::matches;
+use super::asked::Hint;
 use super::nondeterminism::{AlignedLine, NonDeterminism};
 use crate::vocabulary::*;
+
+/// Where in the code the n-th command was asked for, if that is known.
+pub type Locate<'a> = dyn Fn(usize) -> Option<CodeLocation> + 'a;
 
 /// Which run is being checked, and by which build.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +33,7 @@ pub fn check_activation(
     run: &RunIdentity,
     activating: &Event,
     produced: &[Command],
-    locate: &dyn Fn(usize) -> Option<String>,
+    locate: &Locate<'_>,
     recorded: &[Event],
 ) -> Result<(), NonDeterminism> {
     let recorded: Vec<&Event> = recorded.iter().filter(|event| event.kind.origin() == Origin::Command).collect();
@@ -45,9 +49,9 @@ pub fn check_activation(
 pub fn align_requests(
     run: &RunIdentity,
     produced: &[Command],
-    locate: &dyn Fn(usize) -> Option<String>,
+    locate: &Locate<'_>,
     recorded: &[Event],
-) -> (Vec<AlignedLine>, String) {
+) -> (Vec<AlignedLine>, Hint) {
     let recorded: Vec<&Event> = recorded.iter().filter(|event| event.kind.origin() == Origin::Command).collect();
     align::align_all(run, until_closed(produced), locate, &recorded)
 }

@@ -56,7 +56,7 @@ fn reordered_commands_are_caught() {
     assert_eq!(found.event_id, EventId(2));
     assert!(lines(&found).contains(&"reordered"), "{found}");
     assert!(!lines(&found).contains(&"missing") && !lines(&found).contains(&"extra"), "{found}");
-    assert!(found.hint.starts_with("the order of the requests changed"));
+    assert_eq!(found.hint, Hint::Reordered);
     assert_eq!(found.nearest.as_ref().map(|nearest| nearest.event_id), Some(EventId(3)));
 }
 
@@ -65,7 +65,7 @@ fn reordered_commands_are_caught() {
 fn a_renamed_activity_is_caught() {
     let found = mismatch(&[Activity("draft", 1), Activity("check", 2), Timer(30)]);
     assert_eq!(found.event_id, EventId(3));
-    assert!(found.hint.starts_with("`review` became `check`"), "{}", found.hint);
+    assert!(found.hint.to_string().starts_with("`review` became `check`"), "{}", found.hint);
 }
 
 /// G22, bug 12: only the input of an activity changed.
@@ -75,8 +75,8 @@ fn a_changed_input_is_caught() {
     assert_eq!(lines(&found), ["same", "changed", "same"]);
     let AlignedLine::Changed { recorded_input, produced_input, .. } = &found.alignment[1] else { panic!() };
     assert_eq!((recorded_input, produced_input), (&Some(json(2)), &Some(json(3))));
-    assert!(found.hint.starts_with("the content of the request changed"));
-    assert!(found.location.as_ref().unwrap().contains("nondeterminism.rs"));
+    assert_eq!(found.hint, Hint::ContentChanged);
+    assert!(found.location.as_ref().unwrap().file.ends_with("nondeterminism.rs"));
 }
 
 /// G22, bug 13: a timer removed, or its duration changed.
@@ -84,10 +84,10 @@ fn a_changed_input_is_caught() {
 fn a_removed_or_changed_timer_is_caught() {
     let found = mismatch(&[Activity("draft", 1), Activity("review", 2)]);
     assert_eq!((found.produced.as_ref(), lines(&found)), (None, vec!["same", "same", "missing"]));
-    assert!(found.hint.contains("was removed"), "{}", found.hint);
+    assert!(matches!(found.hint, Hint::Removed(Some(_))), "{}", found.hint);
     let found = mismatch(&[Activity("draft", 1), Activity("review", 2), Timer(31)]);
     assert_eq!(lines(&found), ["same", "same", "changed"]);
-    assert!(found.hint.starts_with("the duration of the timer changed"));
+    assert_eq!(found.hint, Hint::TimerChanged);
 }
 
 /// G22, bug 14: a step inserted without a patch. Numbers that shift with it are no difference of their own.
@@ -133,8 +133,8 @@ fn a_command_skipped_in_replay_is_caught() {
     });
     let world = World::start(&registry, "flow", ());
     let found = world.mismatch_with(&registry);
-    assert!(found.expected.unwrap().starts_with("ScheduleActivity notify"));
-    assert!(found.produced.unwrap().starts_with("StartTimer"));
+    assert!(found.expected.unwrap().to_string().starts_with("ScheduleActivity notify"));
+    assert!(found.produced.unwrap().to_string().starts_with("StartTimer"));
 }
 
 /// G22, bug 24: an error text that differs from run to run becomes an activity's input, a result, a failure.
@@ -177,13 +177,13 @@ fn an_end_that_moved_is_caught() {
     world.complete(1, ());
     world.assert_completed(());
     let found = world.mismatch_with(&steps(&[]));
-    assert!(found.produced.unwrap().starts_with("CompleteWorkflow"));
+    assert!(found.produced.unwrap().to_string().starts_with("CompleteWorkflow"));
     let longer = WorkflowRegistry::new().workflow("flow", |ctx: WfContext, ()| async move {
         ctx.activity::<()>("draft", &1, options()).await?;
         ctx.activity::<()>("more", &1, options()).await
     });
     let found = world.mismatch_with(&longer);
-    assert!(found.expected.unwrap().starts_with("CompleteWorkflow"));
+    assert!(found.expected.unwrap().to_string().starts_with("CompleteWorkflow"));
     assert_eq!(found.event_id, EventId(4));
 }
 
@@ -200,7 +200,7 @@ fn an_inserted_side_effect_does_not_run_in_replay() {
     };
     let world = World::start(&with(false), "flow", ());
     let found = world.mismatch_with(&with(true));
-    assert_eq!(found.produced.as_deref(), Some("SideEffect #1"));
+    assert_eq!(found.produced.unwrap().to_string(), "SideEffect #1");
 }
 
 /// G22: what may change freely raises no false alarm: timeouts, summaries, handlers, the place of a panic.

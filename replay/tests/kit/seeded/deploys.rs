@@ -30,9 +30,8 @@ fn code(bug: u32) -> WorkflowRegistry {
 fn caught_at_the_gate(bug: u32, says: &str) {
     let failed = caught(kit(code(0)).deploys(code(bug)));
     let Finding::DeployMismatch(card) = *failed.finding else { panic!("not caught at the gate: {}", failed.finding) };
-    let told = format!("{:?} {:?} {:?}", card.expected, card.produced, card.alignment);
-    assert!(told.contains(says), "{card}");
-    assert!(card.location.is_none_or(|place| place.contains("deploys.rs")));
+    assert!(card.to_string().contains(says), "{card}");
+    assert!(card.location.is_none_or(|place| place.file.ends_with("deploys.rs")));
 }
 
 /// 10: two commands in another order.
@@ -50,7 +49,7 @@ fn bug_11_a_renamed_activity_is_caught_at_the_gate() {
 /// 12: only the input of an activity differs.
 #[test]
 fn bug_12_a_changed_input_is_caught_at_the_gate() {
-    caught_at_the_gate(12, "Changed");
+    caught_at_the_gate(12, "(changed)");
 }
 
 /// 13: a timer is gone.

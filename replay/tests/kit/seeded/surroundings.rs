@@ -145,7 +145,7 @@ fn bug_15_the_build_profile_is_caught_by_a_history_of_the_other_profile() {
     let (own, other) = if cfg!(debug_assertions) { (debug, release) } else { (release, debug) };
     assert!(own.is_ok(), "{own}");
     let Verdict::NonDeterministic(card) = other.verdict else { panic!("not caught: {other}") };
-    assert!(card.location.as_ref().is_some_and(|place| place.contains(HERE)), "{card}");
+    assert!(card.location.as_ref().is_some_and(|place| place.file.contains(HERE)), "{card}");
 }
 
 /// 16: branches on a file: what is in it, whether it is there; opens a socket.

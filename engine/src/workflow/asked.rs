@@ -1,0 +1,198 @@
+//! What workflow code asks for, as a non-determinism card tells it: the request, and what to do about a difference.
+//!
+//! Invariant: values, not texts: whoever needs a part of a request reads a field. Contents are told by their length and
+//! hash, so that a card may be logged. How requests are compared is not known here.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::vocabulary::*;
+
+/// The id for `patched` in a hint for which nobody has found a better one.
+const PATCH_ID: &str = "a-name-for-the-change";
+
+/// What kind of request, by the name of its command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum RequestKind {
+    ScheduleActivity,
+    RequestCancelActivity,
+    StartTimer,
+    CancelTimer,
+    StartChildWorkflow,
+    CancelChildWorkflow,
+    SignalExternalWorkflow,
+    RequestCancelExternalWorkflow,
+    SideEffect,
+    Patch,
+    UpsertSearchAttributes,
+    ModifyMemo,
+    CompleteUpdate,
+    CompleteWorkflow,
+    FailWorkflow,
+    CancelWorkflow,
+    ContinueAsNew,
+}
+
+/// A request of workflow code: a command, or the event that it became.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    pub kind: RequestKind,
+    /// A type, a name or an id; empty where the kind has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The workflow it is about, if that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<WorkflowId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<Seq>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Detail>,
+    /// Of its input, result or attributes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<ContentHash>,
+}
+
+/// What only some kinds of requests have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Detail {
+    /// When a timer fires.
+    Until(Timestamp),
+    /// The type of a failure; its message is user data.
+    Failure { failure_type: String, message: ContentHash },
+    /// A patch of which the code says that no run needs it any more.
+    Deprecated,
+}
+
+/// A content without the content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContentHash {
+    pub bytes: usize,
+    /// The first four bytes of its BLAKE3 hash.
+    pub blake3: [u8; 4],
+}
+
+impl ContentHash {
+    pub(super) fn of_payload(payload: &Payload) -> Self {
+        let [a, b, c, d, ..] = payload.digest();
+        ContentHash { bytes: payload.len(), blake3: [a, b, c, d] }
+    }
+    pub(super) fn of_text(text: &str) -> Self {
+        let [a, b, c, d, ..] = *blake3::hash(text.as_bytes()).as_bytes();
+        ContentHash { bytes: text.len(), blake3: [a, b, c, d] }
+    }
+}
+
+impl Request {
+    pub(super) fn new(kind: RequestKind) -> Self {
+        Request { kind, name: String::new(), target: None, seq: None, detail: None, content: None }
+    }
+    /// Whether both are the same by kind and name, whatever their number and content.
+    pub fn is_alike(&self, other: &Request) -> bool {
+        (self.kind, &self.name, &self.target) == (other.kind, &other.name, &other.target)
+    }
+    /// What people call it: its name, or its kind where it has none.
+    pub fn title(&self) -> String {
+        match (&*self.name, &self.target) {
+            ("", Some(target)) => target.to_string(),
+            ("", None) => self.kind.to_string(),
+            (name, _) => name.to_owned(),
+        }
+    }
+}
+
+/// What to do about a difference between code and history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hint {
+    Reordered,
+    Inserted(Option<Request>),
+    Removed(Option<Request>),
+    Renamed {
+        from: Request,
+        to: Request,
+    },
+    /// Nothing of it is alike.
+    OtherPath,
+    TimerChanged,
+    ContentChanged,
+}
+
+impl Hint {
+    /// The advice, with an id for `patched`.
+    pub fn with_patch(&self, id: &str) -> String {
+        let name = |request: &Option<Request>| request.as_ref().map_or_else(|| "it".to_owned(), Request::to_string);
+        match self {
+            Hint::Reordered => "the order of the requests changed: keep the recorded order for old runs, guarded by \
+                                `patched`, or look for an order that is not fixed (an unordered map, a random choice)"
+                .to_owned(),
+            Hint::Inserted(what) => format!(
+                "{} was inserted: guard it with `if ctx.patched(\"{id}\") {{ .. }}`, so that old runs do without",
+                name(what)
+            ),
+            Hint::Removed(what) => {
+                format!("{} was removed: keep it for old runs with `if !ctx.patched(\"{id}\") {{ .. }}`", name(what))
+            }
+            Hint::Renamed { from, to } => format!(
+                "`{}` became `{}`: was it renamed? Keep the old name for old runs, guarded by `patched`",
+                from.title(),
+                to.title()
+            ),
+            Hint::OtherPath => {
+                "the code takes another path than history: guard the change with `patched`, or look for a \
+                                branch on something that is not in history (clock, environment, a global)"
+                    .to_owned()
+            }
+            Hint::TimerChanged => {
+                "the duration of the timer changed: keep the old one for old runs, guarded by `patched`".to_owned()
+            }
+            Hint::ContentChanged => "the content of the request changed and its name did not: guard the change with \
+                                     `patched`, or look for input made from something that is not in history (clock, \
+                                     random, error texts)"
+                .to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.with_patch(PATCH_ID))
+    }
+}
+
+impl fmt::Display for RequestKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes, blake3 {}", self.bytes, hex(&self.blake3))
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        if !self.name.is_empty() {
+            write!(f, " {}", self.name)?;
+        }
+        match (&self.target, self.kind) {
+            (Some(target), RequestKind::SignalExternalWorkflow) => write!(f, " to {target}")?,
+            (Some(target), _) => write!(f, " {target}")?,
+            (None, _) => {}
+        }
+        if let Some(seq) = self.seq {
+            write!(f, " #{seq}")?;
+        }
+        match &self.detail {
+            Some(Detail::Until(at)) => write!(f, " until {at}")?,
+            Some(Detail::Failure { failure_type, message }) => write!(f, " {failure_type} (message of {message})")?,
+            Some(Detail::Deprecated) => f.write_str(" (deprecated)")?,
+            None => {}
+        }
+        self.content.iter().try_for_each(|content| write!(f, " ({content})"))
+    }
+}
