@@ -153,9 +153,7 @@ impl Execution {
         if seeded::on(Bug::DedupeNotPersisted) {
             walk.run.request_ids = RequestIds::default();
         }
-        if seeded::on(Bug::AttemptsResetOnReplay) {
-            walk.run.activities.values_mut().for_each(|activity| activity.attempt = Attempt(1));
-        }
+        walk.run.activities.forget_attempts();
         Ok(walk)
     }
 

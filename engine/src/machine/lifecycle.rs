@@ -22,7 +22,7 @@ impl Run {
             LifecycleEvent::Paused => self.paused = true,
             LifecycleEvent::Unpaused => {
                 self.paused = false;
-                self.restart_waiting(at);
+                self.activities.restart_waiting(at, &mut self.due);
             }
             LifecycleEvent::CancelRequested { reason, request_id } => {
                 self.cancel_requested = Some(reason.to_owned());
@@ -61,16 +61,9 @@ impl Run {
         self.of_source.extend(self.children.keys().chain(self.externals.keys()));
         let idle = at.since(self.last_at);
         self.started.execution_deadline = self.started.execution_deadline.map(|deadline| deadline.plus(idle));
-        for timer in self.timers.values_mut() {
-            timer.fire_at = timer.fire_at.plus(idle);
-        }
-        let due = std::mem::take(&mut self.due);
-        self.due = due
-            .into_iter()
-            .filter(|(_, due)| !due.is_of_an_activity())
-            .map(|(when, due)| (when.plus(idle), due))
-            .collect();
-        self.repeat_activities(at);
+        self.timers.postpone(idle);
+        self.due = std::mem::take(&mut self.due).into_iter().map(|(when, due)| (when.plus(idle), due)).collect();
+        self.activities.repeat(at, &mut self.due);
     }
 
     pub(super) fn request_cancel(
@@ -131,8 +124,8 @@ impl Run {
 
     /// After a restart: whatever was under way outside the log is asked for again.
     pub(super) fn recover(&mut self, draft: &mut Draft<'_, '_>) {
-        for seq in self.activities.keys() {
-            draft.follow_ups.push_back(FollowUp::RecoverActivity(*seq));
+        for seq in self.activities.seqs() {
+            draft.follow_ups.push_back(FollowUp::RecoverActivity(seq));
         }
         if seeded::on(Bug::TimerArmedTwice) {
             self.pending_timers().into_iter().for_each(|t| self.start_timer(draft, t.seq, t.fire_at, t.summary));

@@ -10,6 +10,7 @@
 //! events they push; folding the events of a turn gives the state the turn was decided to have. Nothing here knows a
 //! clock, a disk or a thread: the time is an argument, and what must happen in the world is an [`Effect`].
 
+mod activities;
 mod activity;
 mod child_workflow;
 mod close;

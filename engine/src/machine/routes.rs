@@ -33,7 +33,7 @@ impl Execution {
             Input::Heartbeat { seq, attempt, details } => {
                 run.check_attempt(seq, attempt)?;
                 let beat = Heartbeat { seq, attempt, details };
-                run.apply_heartbeat(draft.at(), &beat);
+                run.activities.beat(draft.at(), &beat, &mut run.due);
                 draft.heartbeats.push(beat);
             }
             Input::Deadline => {

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::activity::Activity;
+use super::activities::Activities;
 use super::child_workflow::Child;
 use super::external::External;
 use super::family::Family;
 use super::signal::RequestIds;
-use super::timer::Timer;
+use super::timer::Timers;
 use super::update::Update;
 use crate::vocabulary::*;
 
@@ -27,14 +27,14 @@ pub struct Run {
     pub(super) phase: Phase,
     pub(super) paused: bool,
     pub(super) cancel_requested: Option<String>,
-    pub(super) activities: BTreeMap<Seq, Activity>,
-    pub(super) timers: BTreeMap<Seq, Timer>,
+    pub(super) activities: Activities,
+    pub(super) timers: Timers,
     pub(super) children: BTreeMap<Seq, Child>,
     pub(super) externals: BTreeMap<Seq, External>,
     pub(super) updates: BTreeMap<UpdateId, Update>,
     pub(super) request_ids: RequestIds,
     pub(super) inbox: VecDeque<Input>,
-    pub(super) due: BTreeSet<(Timestamp, Due)>,
+    pub(super) due: Deadlines,
     /// Whose ids the code sees and derives others from: this run, unless the events are a copy of another one's.
     pub(super) seen_as: RunId,
     /// Children and messages that were under way when this run was forked: they are another run's to drive. Nothing is
@@ -50,6 +50,9 @@ pub(super) enum Phase {
     Open,
     Closed(CloseOutcome),
 }
+
+/// What the run waits for, by moment: each family adds and takes away its own.
+pub(super) type Deadlines = BTreeSet<(Timestamp, Due)>;
 
 /// What becomes due at a moment. The order of the variants is the order in which things due at the same moment happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -76,8 +79,8 @@ impl Run {
             phase: Phase::Open,
             paused: false,
             cancel_requested: None,
-            activities: BTreeMap::new(),
-            timers: BTreeMap::new(),
+            activities: Activities::default(),
+            timers: Timers::default(),
             children: BTreeMap::new(),
             externals: BTreeMap::new(),
             updates: BTreeMap::new(),
@@ -176,8 +179,8 @@ impl Run {
             Family::Lifecycle(event) => self.apply_lifecycle(at, event),
             Family::Signal(signal) => self.apply_signal(signal),
             Family::Update(event) => self.apply_update(event),
-            Family::Activity(seq, event) => self.apply_activity(at, seq, event),
-            Family::Timer(seq, event) => self.apply_timer(seq, event),
+            Family::Activity(seq, event) => self.activities.apply(at, seq, event, &mut self.due),
+            Family::Timer(seq, event) => self.timers.apply(seq, event, &mut self.due),
             Family::Child(seq, event) => self.apply_child(seq, event),
             Family::External(seq, event) => self.apply_external(seq, event),
             Family::Closed(outcome) => self.phase = Phase::Closed(outcome),
@@ -188,7 +191,7 @@ impl Run {
     pub fn apply_rest(&mut self, turn: &Turn) {
         self.info.build = turn.build;
         for beat in &turn.heartbeats {
-            self.apply_heartbeat(turn.at, beat);
+            self.activities.beat(turn.at, beat, &mut self.due);
         }
         for seq in &turn.delivered {
             self.forget_message(*seq);
@@ -208,12 +211,12 @@ impl Run {
             let known = match due {
                 Due::ExecutionTimeout | Due::RunTimeout => true,
                 Due::Start => self.phase == Phase::Backoff,
-                Due::Timer(seq) => self.timers.get(seq).is_some_and(|timer| timer.fire_at == *at),
+                Due::Timer(seq) => self.timers.fires_at(*seq) == Some(*at),
                 Due::ActivityRetry(seq)
                 | Due::ScheduleToStart(seq)
                 | Due::Heartbeat(seq)
                 | Due::StartToClose(seq)
-                | Due::ScheduleToClose(seq) => self.activities.contains_key(seq),
+                | Due::ScheduleToClose(seq) => self.activities.get(*seq).is_some(),
             };
             if !known {
                 return Err(format!("{due:?} is due at {at} but nothing waits for it"));

@@ -143,7 +143,7 @@ fn activity_events() -> Vec<(&'static str, EventKind)> {
 /// E08, E09: an attempt starts from the queue only, a pause takes nobody out of an attempt, and whatever ends it ends it.
 #[test]
 fn activities() {
-    let shown = |run: &Run| run.activities.get(&ONE).map_or("none".to_owned(), |activity| activity.shown());
+    let shown = |run: &Run| run.activities.get(ONE).map_or("none".to_owned(), |activity| activity.shown());
     assert_eq!(table(run(), &activity_events(), shown), ACTIVITIES);
 }
 
@@ -155,7 +155,7 @@ fn timers() {
         ("fired", EventKind::TimerFired { seq: ONE }),
         ("canceled", EventKind::TimerCanceled { seq: ONE }),
     ];
-    let shown = |run: &Run| if run.timers.contains_key(&ONE) { "open" } else { "none" }.to_owned();
+    let shown = |run: &Run| if run.timers.is_pending(ONE) { "open" } else { "none" }.to_owned();
     assert_eq!(table(run(), &events, shown), TIMERS);
 }
 

@@ -99,10 +99,10 @@ impl Run {
     /// Whether an event that is told still finds what it is about.
     fn waits_for(&self, event: &EventKind) -> bool {
         let known = |seq: &Seq| {
-            self.activities.contains_key(seq) || self.children.contains_key(seq) || self.externals.contains_key(seq)
+            self.activities.get(*seq).is_some() || self.children.contains_key(seq) || self.externals.contains_key(seq)
         };
         match event {
-            EventKind::TimerFired { seq } => self.timers.contains_key(seq),
+            EventKind::TimerFired { seq } => self.timers.is_pending(*seq),
             EventKind::ExternalWorkflowExecutionCancelRequested { seq } => known(seq),
             EventKind::ChildWorkflowExecutionStarted { seq, .. } => self.child_to_start(*seq).is_some(),
             other => super::source::ends(other).is_none_or(|seq| known(&seq)),

@@ -1,0 +1,297 @@
+//! The activities of a run that are pending: what their events add up to (engine.md E04-E09).
+//!
+//! Invariant: nothing but [`Activities`] changes an activity, so that the deadlines of the run are always those that are
+//! true of its activities as they stand. Nothing is decided here: see [`super::activity`].
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::family::ActivityEvent;
+use super::run::{Deadlines, Due, Run};
+use crate::activity::TaskToken;
+use crate::request::{PendingActivity, PendingActivityState};
+use crate::seeded::{self, Bug};
+use crate::vocabulary::*;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Activity {
+    pub(super) scheduled: ActivityTaskScheduled,
+    pub(super) scheduled_at: Timestamp,
+    /// The attempt that runs, or the next one to start.
+    pub(super) attempt: Attempt,
+    pub(super) state: State,
+    pub(super) cancel_requested: bool,
+    pub(super) paused: bool,
+    pub(super) last_failure: Option<Failure>,
+    pub(super) heartbeat_details: Option<Payload>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum State {
+    /// Wants a slot since then.
+    Queued {
+        since: Timestamp,
+    },
+    Running {
+        since: Timestamp,
+        beat_at: Timestamp,
+    },
+    Awaiting {
+        since: Timestamp,
+        beat_at: Timestamp,
+    },
+    BackingOff {
+        until: Timestamp,
+    },
+}
+
+impl Activity {
+    /// Where it stands, for the table of transitions.
+    #[cfg(test)]
+    pub(super) fn shown(&self) -> String {
+        let state = match self.state {
+            State::Queued { .. } => "queued",
+            State::Running { .. } => "running",
+            State::Awaiting { .. } => "awaiting",
+            State::BackingOff { .. } => "backing off",
+        };
+        let marks = [(self.paused, " paused"), (self.cancel_requested, " canceling")];
+        std::iter::once(state).chain(marks.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark)).collect()
+    }
+    pub(super) fn options(&self) -> &ActivityOptions {
+        &self.scheduled.options
+    }
+    pub(super) fn retry_policy(&self) -> RetryPolicy {
+        self.options().retry_policy.clone().unwrap_or_default()
+    }
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self.state, State::Running { .. } | State::Awaiting { .. })
+    }
+    pub(super) fn close_deadline(&self) -> Option<Timestamp> {
+        self.options().schedule_to_close.map(|limit| self.scheduled_at.plus(limit))
+    }
+    fn described(&self, run_id: RunId, seq: Seq) -> PendingActivity {
+        PendingActivity {
+            seq,
+            activity_id: self.scheduled.activity_id.clone(),
+            activity_type: self.scheduled.activity_type.clone(),
+            state: match &self.state {
+                _ if self.paused && !self.is_under_way() => PendingActivityState::Paused,
+                _ if self.cancel_requested => PendingActivityState::CancelRequested,
+                State::Queued { .. } => PendingActivityState::Scheduled,
+                State::Running { .. } | State::Awaiting { .. } => PendingActivityState::Started,
+                State::BackingOff { .. } => PendingActivityState::BackingOff,
+            },
+            attempt: self.attempt,
+            scheduled_at: self.scheduled_at,
+            next_attempt_at: match self.state {
+                State::BackingOff { until } => Some(until),
+                State::Queued { .. } | State::Running { .. } | State::Awaiting { .. } => None,
+            },
+            last_failure: self.last_failure.clone(),
+            heartbeat_details: self.heartbeat_details.clone(),
+            task_token: self.is_under_way().then(|| TaskToken { run_id, seq, attempt: self.attempt }.to_string()),
+            summary: self.options().summary.clone(),
+        }
+    }
+    /// The deadlines that are true of the activity as it stands.
+    fn deadlines(&self) -> Vec<(Timestamp, Due)> {
+        let seq = self.scheduled.seq;
+        let mut due: Vec<(Timestamp, Due)> =
+            self.close_deadline().map(|at| (at, Due::ScheduleToClose(seq))).into_iter().collect();
+        match &self.state {
+            // A paused activity is not waiting for a slot.
+            State::Queued { .. } if self.paused => {}
+            State::Queued { since } => {
+                due.extend(
+                    self.options().schedule_to_start.map(|limit| (since.plus(limit), Due::ScheduleToStart(seq))),
+                );
+            }
+            State::Running { since, beat_at } | State::Awaiting { since, beat_at } => {
+                due.extend(self.options().start_to_close.map(|limit| (since.plus(limit), Due::StartToClose(seq))));
+                due.extend(self.options().heartbeat.map(|limit| (beat_at.plus(limit), Due::Heartbeat(seq))));
+            }
+            State::BackingOff { until } => due.push((*until, Due::ActivityRetry(seq))),
+        }
+        due
+    }
+}
+
+/// The activities that have not ended, by their number.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Activities(BTreeMap<Seq, Activity>);
+
+impl Activities {
+    pub(super) fn get(&self, seq: Seq) -> Option<&Activity> {
+        self.0.get(&seq)
+    }
+    pub(super) fn seqs(&self) -> Vec<Seq> {
+        self.0.keys().copied().collect()
+    }
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    pub(super) fn by_id(&self, id: &ActivityId) -> Option<Seq> {
+        self.0.iter().find(|(_, activity)| activity.scheduled.activity_id == *id).map(|(seq, _)| *seq)
+    }
+    /// The attempts that run now.
+    pub(super) fn under_way(&self) -> impl Iterator<Item = (Seq, Attempt)> {
+        let under_way = self.0.iter().filter(|(_, activity)| activity.is_under_way());
+        under_way.map(|(seq, activity)| (*seq, activity.attempt))
+    }
+
+    pub(super) fn apply(&mut self, at: Timestamp, seq: Seq, event: ActivityEvent<'_>, due: &mut Deadlines) {
+        match event {
+            ActivityEvent::Scheduled(scheduled) => self.scheduled(at, scheduled, due),
+            ActivityEvent::Started(attempt) => self.change(seq, due, |activity| {
+                activity.attempt = attempt;
+                activity.state = State::Running { since: at, beat_at: at };
+            }),
+            ActivityEvent::AttemptFailed { attempt, failure, next_attempt_at } => self.change(seq, due, |activity| {
+                activity.attempt = attempt.next();
+                activity.last_failure = Some(failure.clone());
+                let is_due = activity.paused || next_attempt_at <= at;
+                activity.state =
+                    if is_due { State::Queued { since: at } } else { State::BackingOff { until: next_attempt_at } };
+            }),
+            ActivityEvent::AwaitingCompletion => self.change(seq, due, |activity| {
+                if let State::Running { since, beat_at } = activity.state {
+                    activity.state = State::Awaiting { since, beat_at };
+                }
+            }),
+            ActivityEvent::CancelRequested => self.change(seq, due, |activity| activity.cancel_requested = true),
+            ActivityEvent::Paused => self.change(seq, due, |activity| {
+                activity.paused = true;
+                if let State::BackingOff { .. } = activity.state {
+                    activity.state = State::Queued { since: at };
+                }
+            }),
+            ActivityEvent::Unpaused => self.change(seq, due, |activity| {
+                activity.paused = false;
+                if let State::Queued { .. } = activity.state {
+                    activity.state = State::Queued { since: at };
+                }
+            }),
+            ActivityEvent::Ended => {
+                for deadline in self.0.remove(&seq).iter().flat_map(Activity::deadlines) {
+                    due.remove(&deadline);
+                }
+            }
+        }
+    }
+
+    fn scheduled(&mut self, at: Timestamp, scheduled: &ActivityTaskScheduled, due: &mut Deadlines) {
+        let activity = Activity {
+            scheduled: scheduled.clone(),
+            scheduled_at: at,
+            attempt: Attempt(1),
+            state: State::Queued { since: at },
+            cancel_requested: false,
+            paused: false,
+            last_failure: None,
+            heartbeat_details: None,
+        };
+        due.extend(activity.deadlines());
+        self.0.insert(scheduled.seq, activity);
+    }
+
+    /// Changes an activity, and its deadlines with it.
+    fn change(&mut self, seq: Seq, due: &mut Deadlines, change: impl FnOnce(&mut Activity)) {
+        if let Some(activity) = self.0.get_mut(&seq) {
+            for deadline in activity.deadlines() {
+                due.remove(&deadline);
+            }
+            change(activity);
+            due.extend(activity.deadlines());
+        }
+    }
+
+    /// Folds a heartbeat: the attempt is alive, and the next one learns the details.
+    pub(super) fn beat(&mut self, at: Timestamp, beat: &Heartbeat, due: &mut Deadlines) {
+        self.change(beat.seq, due, |activity| {
+            activity.heartbeat_details = beat.details.clone();
+            if let State::Running { beat_at, .. } | State::Awaiting { beat_at, .. } = &mut activity.state {
+                *beat_at = at;
+            }
+        });
+    }
+
+    /// The end of a backoff needs no event of its own: the failed attempt's event says when it is. The same fold happens
+    /// when the next event of the activity is applied, so that a rebuilt run does not differ.
+    pub(super) fn backoff_over(&mut self, seq: Seq, at: Timestamp, due: &mut Deadlines) {
+        self.change(seq, due, |activity| {
+            if let State::BackingOff { until } = activity.state
+                && until <= at
+            {
+                activity.state = State::Queued { since: until };
+            }
+        });
+    }
+
+    /// The run goes on after a pause: what waits for a slot begins to wait now.
+    pub(super) fn restart_waiting(&mut self, at: Timestamp, due: &mut Deadlines) {
+        for seq in self.seqs() {
+            self.change(seq, due, |activity| {
+                if let State::Queued { since } = &mut activity.state {
+                    *since = at;
+                }
+            });
+        }
+    }
+
+    /// The run was forked: every activity that was under way is as it was when it was asked for.
+    pub(super) fn repeat(&mut self, at: Timestamp, due: &mut Deadlines) {
+        due.retain(|(_, due)| !due.is_of_an_activity());
+        for activity in self.0.values_mut() {
+            activity.scheduled_at = at;
+            activity.attempt = Attempt(1);
+            activity.state = State::Queued { since: at };
+            activity.last_failure = None;
+            activity.heartbeat_details = None;
+            activity.paused = false;
+            due.extend(activity.deadlines());
+        }
+    }
+
+    /// The run has closed: its deadlines go with it.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// A seeded bug: what a replay knows of the attempts before it is lost.
+    pub(super) fn forget_attempts(&mut self) {
+        if seeded::on(Bug::AttemptsResetOnReplay) {
+            self.0.values_mut().for_each(|activity| activity.attempt = Attempt(1));
+        }
+    }
+}
+
+/// What is told of them.
+impl Run {
+    /// The activities that a fork of this run begins again.
+    pub(super) fn activities_to_repeat(&self) -> Vec<Seq> {
+        self.activities.0.iter().filter(|(_, activity)| !activity.cancel_requested).map(|(seq, _)| *seq).collect()
+    }
+
+    /// The activities that were asked to cancel and are not under way.
+    pub(super) fn canceled_activities(&self) -> Vec<Seq> {
+        let canceled = |activity: &Activity| activity.cancel_requested && !activity.is_under_way();
+        self.activities.0.iter().filter(|(_, activity)| canceled(activity)).map(|(seq, _)| *seq).collect()
+    }
+
+    /// The type and id of a pending activity, for the failure the code sees.
+    pub(super) fn activity_names(&self, seq: Seq) -> Option<(&ActivityType, &ActivityId)> {
+        self.activities.get(seq).map(|activity| (&activity.scheduled.activity_type, &activity.scheduled.activity_id))
+    }
+
+    /// Finds a pending activity by its id.
+    pub fn activity_by_id(&self, id: &ActivityId) -> Option<Seq> {
+        self.activities.by_id(id)
+    }
+
+    pub fn pending_activities(&self) -> Vec<PendingActivity> {
+        self.activities.0.iter().map(|(seq, activity)| activity.described(self.id(), *seq)).collect()
+    }
+}
