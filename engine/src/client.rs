@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::activity::TaskToken;
 use crate::machine::Fork;
 use crate::request::*;
-use crate::service::{Answered, Closed, Hurry, Message, Reply, RunRef, Shared, StartThen};
+use crate::service::{Answered, Closed, Message, Reply, RunRef, Shared, StartThen, UnlockedTime};
 use crate::vocabulary::*;
 
 /// The most runs or events one page has (engine.md G34).
@@ -39,7 +39,7 @@ impl Client {
         workflow_id: &WorkflowId,
         message: impl FnOnce(Reply<T>) -> Message,
     ) -> Result<T, Rejection> {
-        self.ask_with(call, namespace, workflow_id, None, message).await
+        self.ask_with(call, namespace, workflow_id, false, message).await
     }
 
     /// As [`Client::ask`], for an answer that may take time to come: a virtual clock moves until it is there.
@@ -49,9 +49,7 @@ impl Client {
         target: &Target,
         message: impl FnOnce(Reply<T>) -> Message,
     ) -> Result<T, Rejection> {
-        // Over with the answer, or when the caller goes away before.
-        let hurry = Hurry::new(&self.shared);
-        self.ask_with(call, &target.namespace, &target.workflow_id, Some(hurry.clone()), message).await
+        self.ask_with(call, &target.namespace, &target.workflow_id, true, message).await
     }
 
     async fn ask_with<T>(
@@ -59,12 +57,17 @@ impl Client {
         call: &'static str,
         namespace: &Namespace,
         workflow_id: &WorkflowId,
-        hurry: Option<Hurry>,
+        in_time: bool,
         message: impl FnOnce(Reply<T>) -> Message,
     ) -> Result<T, Rejection> {
         self.admit(call, Some(workflow_id))?;
-        let (reply, answer) = Reply::new(hurry);
+        // No time passes before the request itself counts as under way: it would be made of a run that is past it.
+        let held = self.shared.time.hold();
+        // Locked again with the answer, or when the caller goes away before.
+        let unlocked = in_time.then(|| UnlockedTime::new(&self.shared.time));
+        let (reply, answer) = Reply::new(unlocked.clone());
         self.shared.request(namespace, workflow_id, message(reply))?;
+        drop(held);
         self.received(answer).await
     }
 
@@ -174,8 +177,9 @@ impl Client {
         self.check_start(&start)?;
         self.check_payload(&update.input)?;
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
-        let hurry = Hurry::new(&self.shared);
-        let (update_reply, update_answer) = Reply::new(Some(hurry.clone()));
+        let held = self.shared.time.hold();
+        let unlocked = UnlockedTime::new(&self.shared.time);
+        let (update_reply, update_answer) = Reply::new(Some(unlocked.clone()));
         let started = self
             .ask("update-with-start", &namespace, &workflow_id, |reply| Message::Start {
                 run_id: self.shared.new_run_id(),
@@ -184,6 +188,7 @@ impl Client {
                 reply,
             })
             .await?;
+        drop(held);
         Ok((started, self.received(update_answer).await?))
     }
 
@@ -354,7 +359,7 @@ impl Client {
         match self.shared.clock.as_virtual() {
             Some(clock) => {
                 let until = clock.now().plus(duration);
-                self.shared.run_virtual_until(until, false).await;
+                self.shared.time.sleep_until(until, false).await;
             }
             None => tokio::time::sleep(duration).await,
         }
@@ -364,7 +369,7 @@ impl Client {
     /// clock it returns at once.
     pub(crate) async fn settle(&self) {
         if let Some(clock) = self.shared.clock.as_virtual() {
-            self.shared.run_virtual_until(clock.now(), true).await;
+            self.shared.time.sleep_until(clock.now(), true).await;
         }
     }
 

@@ -233,7 +233,7 @@ impl Committer {
             // Durable, hence readable: that is what eviction waits for.
             self.released[item.shard].fetch_add(1, Ordering::AcqRel);
             release_item(shared, item, outcome);
-            shared.idle.end();
+            shared.time.end();
         }
     }
 

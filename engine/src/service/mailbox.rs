@@ -9,28 +9,28 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::shared::Hurry;
+use super::time_skipping::UnlockedTime;
 use crate::request::*;
 use crate::vocabulary::*;
 
 /// Where an answer goes, after the commit.
 pub(crate) struct Reply<T> {
     sender: oneshot::Sender<Result<T, Rejection>>,
-    hurry: Option<Hurry>,
+    unlocked: Option<UnlockedTime>,
 }
 
 /// Where the answer comes out.
 pub(crate) type Answered<T> = oneshot::Receiver<Result<T, Rejection>>;
 
 impl<T> Reply<T> {
-    /// With a hurry, a virtual clock may move until the answer is given, and no further.
-    pub(crate) fn new(hurry: Option<Hurry>) -> (Self, Answered<T>) {
+    /// With time unlocked, a virtual clock may move until the answer is given, and no further.
+    pub(crate) fn new(unlocked: Option<UnlockedTime>) -> (Self, Answered<T>) {
         let (sender, answered) = oneshot::channel();
-        (Reply { sender, hurry }, answered)
+        (Reply { sender, unlocked }, answered)
     }
     /// Whoever asked may have gone away; that is no concern.
     pub(crate) fn send(self, answer: Result<T, Rejection>) {
-        drop(self.hurry);
+        drop(self.unlocked);
         let _ = self.sender.send(answer);
     }
     pub(crate) fn is_closed(&self) -> bool {

@@ -35,6 +35,7 @@ mod shard;
 mod shared;
 mod start;
 mod stepped;
+mod time_skipping;
 mod turn;
 mod update;
 mod waiters;
@@ -49,5 +50,6 @@ pub use stepped::{Staged, Stepped, WorkerStep};
 pub use worker::{StartError, Worker};
 
 pub(crate) use mailbox::{Answered, Closed, Message, Reply, RunRef, StartThen};
-pub(crate) use shared::{CommittedGroup, Hurry, Shared};
+pub(crate) use shared::{CommittedGroup, Shared};
+pub(crate) use time_skipping::UnlockedTime;
 pub(crate) use worker::housekeep;

@@ -71,7 +71,7 @@ fn answer_with<T: Send + 'static>(
     let (reply, answered) = Reply::new(None);
     let (shared, name) = (shared.clone(), name.clone());
     // Counted as under way, so that a virtual clock waits for it.
-    shared.idle.begin();
+    shared.time.begin();
     let handle = shared.runner.handle().clone();
     handle.spawn(async move {
         if let Ok(result) = answered.await
@@ -79,7 +79,7 @@ fn answer_with<T: Send + 'static>(
         {
             shared.deliver_input(&name, input);
         }
-        shared.idle.end();
+        shared.time.end();
     });
     reply
 }

@@ -90,7 +90,7 @@ impl Runner {
         let sink = self.sink.get_or_init(|| Arc::new(Sink { shared: Arc::downgrade(shared) })).clone();
         let context = ActivityContext::new(task.clone(), canceled.clone(), sink);
         let shared = shared.clone();
-        shared.idle.begin_attempt();
+        shared.time.begin_attempt();
         let slot = shared.quarantine.as_ref().and_then(|quarantine| marked(quarantine, token));
         self.handle.spawn(async move {
             // Made here, not on the committer's thread: making it runs user code.
@@ -104,7 +104,7 @@ impl Runner {
             let who = Suspect::Activity(token.run_id, token.seq);
             shared.quarantine.iter().for_each(|quarantine| quarantine.ended(who, true));
             shared.runner.end(&shared, token, &name, outcome);
-            shared.idle.end_attempt();
+            shared.time.end_attempt();
         });
     }
 

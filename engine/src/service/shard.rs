@@ -290,10 +290,10 @@ impl Shard {
                 loaded.last_item = self.submitted;
             }
         }
-        self.shared.idle.begin();
+        self.shared.time.begin();
         let item = Item { shard: self.number, generation: self.generation, turns, effects, answers };
         if !self.shared.committer.submit(item) {
-            self.shared.idle.end();
+            self.shared.time.end();
         }
     }
 

@@ -4,10 +4,10 @@
 //! id, continue-as-new and children meet in one order.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::broadcast;
 
 use super::budget::Budget;
 use super::committer::{Committer, RunName};
@@ -17,6 +17,7 @@ use super::options::WorkerOptions;
 use super::quarantine::Quarantine;
 use super::retention::{RetentionInfo, SeenTime};
 use super::runner::Runner;
+use super::time_skipping::TimeSkipping;
 use super::waiters::Waiters;
 use crate::clock::Clock;
 use crate::log::Journal;
@@ -28,15 +29,6 @@ use crate::vocabulary::*;
 #[derive(Debug)]
 pub(crate) struct CommittedGroup {
     pub(crate) turns: Vec<Turn>,
-}
-
-/// Who waits for a moment, and lets time pass until then.
-pub(crate) struct Sleeper {
-    until: Timestamp,
-    /// Also waits for the attempts that run then.
-    for_attempts: bool,
-    reached: oneshot::Sender<()>,
-    hurry: Hurry,
 }
 
 pub(crate) struct Shared {
@@ -51,7 +43,8 @@ pub(crate) struct Shared {
     pub(crate) runner: Runner,
     pub(crate) waiters: Waiters,
     pub(crate) health: HealthCell,
-    pub(crate) idle: Idle,
+    /// What is under way, and how a virtual clock moves.
+    pub(crate) time: Arc<TimeSkipping>,
     pub(crate) committed: broadcast::Sender<Arc<CommittedGroup>>,
     /// Runs that are held, and why. Kept here so that lists and a replaced turn thread know.
     pub(crate) held: Mutex<BTreeMap<RunId, String>>,
@@ -66,12 +59,6 @@ pub(crate) struct Shared {
     /// How many runs of each shard are still to be looked at after the start. No deadline fires before: it would start an
     /// attempt that the look then takes for one that the worker before has lost.
     pub(crate) recovering: Vec<AtomicUsize>,
-    /// When each shard wants to be woken, for the virtual clock.
-    pub(crate) wake_at: Vec<AtomicI64>,
-    /// How many run ids were made, for the virtual clock.
-    pub(crate) run_ids: AtomicU64,
-    /// Who waits for a moment of the virtual clock.
-    pub(crate) sleepers: Mutex<Vec<Sleeper>>,
 }
 
 impl Shared {
@@ -83,7 +70,7 @@ impl Shared {
         let mut origin = [0; 16];
         origin[..6].copy_from_slice(&millis[2..]);
         origin[6..14].copy_from_slice(&self.journal.last_group().0.to_be_bytes());
-        RunId(origin).derive("start", self.run_ids.fetch_add(1, Ordering::AcqRel))
+        RunId(origin).derive("start", self.time.next_run_number())
     }
     pub(crate) fn shard_of(&self, namespace: &Namespace, workflow_id: &WorkflowId) -> usize {
         let mut hasher = crc32fast::Hasher::new();
@@ -110,10 +97,10 @@ impl Shared {
         workflow_id: &WorkflowId,
         message: Message,
     ) -> Result<(), Rejection> {
-        self.idle.begin();
+        self.time.begin();
         let taken = self.mailboxes[self.shard_of(namespace, workflow_id)].request(message);
         if taken.is_err() {
-            self.idle.end();
+            self.time.end();
         }
         taken
     }
@@ -122,7 +109,7 @@ impl Shared {
         self.deliver_to(self.shard_of(namespace, workflow_id), message);
     }
     pub(crate) fn deliver_to(&self, shard: usize, message: Message) {
-        self.idle.begin();
+        self.time.begin();
         self.mailboxes[shard].deliver(message);
     }
     /// As [`Shared::deliver`], to a named run, with nobody waiting for the answer.
@@ -160,57 +147,6 @@ impl Shared {
         if self.committed.receiver_count() > 0 {
             // Without receivers since the check there is nobody to tell.
             let _ = self.committed.send(Arc::new(CommittedGroup { turns }));
-        }
-    }
-    /// Lets a virtual clock run until a moment, doing everything that is due before; with `for_attempts`, until the
-    /// attempts that run at that moment, and what follows from them, have ended too.
-    pub(crate) async fn run_virtual_until(self: &Arc<Self>, until: Timestamp, for_attempts: bool) {
-        let (reached, wait) = oneshot::channel();
-        let hurry = {
-            // Time may move only once it is known how far.
-            let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
-            let hurry = Hurry::unannounced(self);
-            sleepers.push(Sleeper { until, for_attempts, reached, hurry: hurry.clone() });
-            hurry
-        };
-        // Without the sleepers in hand: who is told looks at them.
-        self.idle.notify();
-        // The worker may stop first; then there is nothing more to wait for.
-        let _ = wait.await;
-        hurry.over();
-    }
-    /// When the first run has something to do.
-    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
-        let shards = self.wake_at.iter().map(|at| Timestamp(at.load(Ordering::Acquire)));
-        shards.min().filter(|at| *at < Timestamp::MAX)
-    }
-    /// When the first of those who wait for a moment is to be woken.
-    pub(crate) fn next_sleeper(&self) -> Option<Timestamp> {
-        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|sleeper| sleeper.until).min()
-    }
-    /// Whether the moment of somebody has come who does not wait for attempts.
-    pub(crate) fn has_come(&self, now: Timestamp) -> bool {
-        let sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
-        sleepers.iter().any(|sleeper| !sleeper.for_attempts && sleeper.until <= now)
-    }
-    /// Wakes those whose moment has come.
-    pub(crate) fn wake_sleepers(&self, now: Timestamp) {
-        let quiet = self.idle.is_quiet();
-        let due = |sleeper: &Sleeper| sleeper.until <= now && (quiet || !sleeper.for_attempts);
-        self.wake_those(due);
-    }
-    /// The clock is not moved any more.
-    pub(crate) fn wake_all_sleepers(&self) {
-        self.wake_those(|_| true);
-    }
-    fn wake_those(&self, due: impl Fn(&Sleeper) -> bool) {
-        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
-        let (due, rest) = std::mem::take(&mut *sleepers).into_iter().partition(due);
-        *sleepers = rest;
-        for Sleeper { reached, hurry, .. } in due as Vec<Sleeper> {
-            hurry.over();
-            // A caller that has gone away needs no waking.
-            let _ = reached.send(());
         }
     }
     pub(crate) fn is_intercepted(&self) -> bool {
@@ -256,123 +192,5 @@ impl Shared {
         tracing::warn!(%run, "a held run is let go again");
         self.quarantine.iter().for_each(|quarantine| quarantine.release(run));
         self.note_held(run, None);
-    }
-}
-
-/// While one of these lives, and nobody has called it over, somebody waits for time to pass: a virtual clock may move.
-#[derive(Clone)]
-pub(crate) struct Hurry(Arc<Hurried>);
-
-struct Hurried {
-    shared: Arc<Shared>,
-    over: AtomicBool,
-}
-
-impl Hurry {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
-        let hurry = Self::unannounced(shared);
-        shared.idle.notify();
-        hurry
-    }
-    /// Counts at once; the caller tells with [`Idle::notify`] when it holds nothing that others wait for.
-    fn unannounced(shared: &Arc<Shared>) -> Self {
-        shared.idle.hurry();
-        Hurry(Arc::new(Hurried { shared: shared.clone(), over: AtomicBool::new(false) }))
-    }
-    /// Time stands still again from here on, on behalf of all clones.
-    pub(crate) fn over(&self) {
-        if !self.0.over.swap(true, Ordering::AcqRel) {
-            self.0.shared.idle.stop_hurrying();
-        }
-    }
-}
-
-impl Drop for Hurry {
-    fn drop(&mut self) {
-        self.over();
-    }
-}
-
-/// Counts what is under way, so that a virtual clock moves only when nothing is.
-pub(crate) struct Idle {
-    is_virtual: bool,
-    under_way: AtomicI64,
-    /// How many of these are attempts that run; a test may hold one for as long as it likes.
-    attempts: AtomicI64,
-    /// How many callers want time to pass.
-    hurried: AtomicUsize,
-    /// Counts what may have changed the next moment, so that no change between two looks is missed.
-    news: AtomicU64,
-    lock: Mutex<()>,
-    changed: Condvar,
-}
-
-impl Idle {
-    /// Only a virtual clock needs to be told.
-    pub(crate) fn new(is_virtual: bool) -> Self {
-        Idle {
-            is_virtual,
-            under_way: AtomicI64::new(0),
-            attempts: AtomicI64::new(0),
-            hurried: AtomicUsize::new(0),
-            news: AtomicU64::new(0),
-            lock: Mutex::new(()),
-            changed: Condvar::new(),
-        }
-    }
-    pub(crate) fn begin(&self) {
-        self.under_way.fetch_add(1, Ordering::AcqRel);
-    }
-    pub(crate) fn end(&self) {
-        let left = self.under_way.fetch_sub(1, Ordering::AcqRel) - 1;
-        if self.is_virtual && left <= self.attempts.load(Ordering::Acquire) {
-            self.notify();
-        }
-    }
-    pub(crate) fn begin_attempt(&self) {
-        self.attempts.fetch_add(1, Ordering::AcqRel);
-        self.begin();
-    }
-    pub(crate) fn end_attempt(&self) {
-        self.attempts.fetch_sub(1, Ordering::AcqRel);
-        self.end();
-    }
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.under_way.load(Ordering::Acquire) == 0
-    }
-    /// Whether no more is under way than one step of one run: its message, its item, its attempt.
-    pub(crate) fn is_nearly(&self) -> bool {
-        self.under_way.load(Ordering::Acquire) <= 4
-    }
-    pub(crate) fn notify(&self) {
-        self.news.fetch_add(1, Ordering::AcqRel);
-        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
-        self.changed.notify_all();
-    }
-    fn hurry(&self) {
-        self.hurried.fetch_add(1, Ordering::AcqRel);
-    }
-    pub(crate) fn stop_hurrying(&self) {
-        self.hurried.fetch_sub(1, Ordering::AcqRel);
-    }
-    /// Waits until nothing is under way and somebody wants time to pass, or `stopped` says so; for somebody whose moment
-    /// `has_come`, attempts that run need not have ended. Gives what [`Idle::wait_news`] wants.
-    pub(crate) fn wait_quiet(&self, stopped: &dyn Fn() -> bool, has_come: &dyn Fn() -> bool) -> u64 {
-        let quiet = || {
-            let under_way = self.under_way.load(Ordering::Acquire);
-            under_way == 0 || (under_way <= self.attempts.load(Ordering::Acquire) && has_come())
-        };
-        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while !stopped() && (self.hurried.load(Ordering::Acquire) == 0 || !quiet()) {
-            guard = self.changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
-        }
-        self.news.load(Ordering::Acquire)
-    }
-    /// Waits for anything to have happened since. Used when there is no deadline to move the clock to.
-    pub(crate) fn wait_news(&self, seen: u64, stopped: &dyn Fn() -> bool) {
-        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while !stopped() && self.news.load(Ordering::Acquire) == seen {
-            guard = self.changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
-        }
     }
 }

@@ -223,7 +223,7 @@ impl Stepped {
 
     /// The next moment at which something is due, by the deadlines of runs or the pace of attempts.
     pub fn next_moment(&self) -> Option<Timestamp> {
-        self.shared.next_deadline().into_iter().chain(self.alarms.next()).min()
+        self.shared.time.next_deadline().into_iter().chain(self.alarms.next()).min()
     }
     /// Moves the clock. What is due then are steps to take.
     pub fn advance_to(&self, at: Timestamp) {

@@ -37,7 +37,7 @@ impl TurnThread {
         crate::workflow::leave_when(self.in_hand.abandoned());
         self.publish_wake();
         // Begun where the thread was made: a virtual clock must not move before the deadlines are known.
-        self.shared.idle.end();
+        self.shared.time.end();
         while !self.in_hand.is_replaced() {
             self.publish_wake();
             let deadline = self.shard.next_deadline();
@@ -89,7 +89,7 @@ impl TurnThread {
     /// With nothing else under way, this thread commits itself; otherwise it goes on deciding while the committer
     /// collects a larger group.
     fn commit(&self) {
-        let alone = self.shared.idle.is_nearly() && self.shared.mailboxes[self.shard.number].is_empty();
+        let alone = self.shared.time.is_one_step() && self.shared.mailboxes[self.shard.number].is_empty();
         self.shared.committer.kick(&self.shared, alone);
     }
 
@@ -97,7 +97,7 @@ impl TurnThread {
     fn finish_message(&self) {
         if self.in_hand.finish_message() {
             self.publish_wake();
-            self.shared.idle.end();
+            self.shared.time.end();
         }
     }
 
@@ -107,15 +107,13 @@ impl TurnThread {
 
     /// A virtual clock looks at this as soon as nothing is under way.
     pub(crate) fn publish_wake(&self) {
-        let deadline = self.shard.next_deadline();
-        self.shared.wake_at[self.shard.number]
-            .store(deadline.map_or(i64::MAX, Timestamp::as_micros), Ordering::Release);
+        self.shared.time.wake_shard_at(self.shard.number, self.shard.next_deadline());
     }
 
     /// Wakes a bounded number of runs whose deadline has come, so that messages get their turn too. What one has decided
     /// need not wait for the others: `decided` is called between them.
     pub(crate) fn fire_due(&mut self, decided: impl Fn(&Self)) {
-        self.shared.idle.begin();
+        self.shared.time.begin();
         self.in_hand.take_message();
         let now = self.shared.clock.now();
         for _ in 0..256 {

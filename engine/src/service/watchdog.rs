@@ -156,7 +156,7 @@ fn spawn(
         turn_thread(shared, number, generation, known, hand).run();
     };
     let name = format!("bosun-turn-{number}");
-    counted.idle.begin();
+    counted.time.begin();
     Ok((std::thread::Builder::new().name(name).stack_size(TURN_STACK).spawn(run)?, in_hand))
 }
 
@@ -181,7 +181,7 @@ fn replace(
     let new = spawn(shared, number, generation, known);
     if message {
         // The message the old thread had in hand counts as ended.
-        shared.idle.end();
+        shared.time.end();
     }
     new
 }
@@ -189,7 +189,7 @@ fn replace(
 /// Everything the old thread submitted must be durable before the new one reads the log.
 fn wait_for_commits(shared: &Arc<Shared>, number: usize, generation: u64) {
     let (done, wait) = std::sync::mpsc::channel();
-    shared.idle.begin();
+    shared.time.begin();
     let barrier = Item {
         shard: number,
         generation,
@@ -226,7 +226,7 @@ fn hold(shared: &Arc<Shared>, number: usize, doing: Doing, why: String) {
             workflow_id: name.workflow_id.clone(),
             run_id: Some(name.run_id),
         };
-        shared.idle.begin();
+        shared.time.begin();
         shared.mailboxes[number].deliver_first(Message::Input { run: RunRef::Target(target), input, reply });
     }
 }

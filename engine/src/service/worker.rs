@@ -4,7 +4,7 @@
 //! bounded time, and whatever it leaves undone is found again by the next start.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -20,7 +20,8 @@ use super::pace::Pace;
 use super::quarantine::Quarantine;
 use super::retention::SeenTime;
 use super::runner::Runner;
-use super::shared::{Idle, Shared};
+use super::shared::Shared;
+use super::time_skipping::TimeSkipping;
 use super::waiters::Waiters;
 use super::watchdog::TurnThreads;
 use crate::client::Client;
@@ -133,7 +134,7 @@ impl Worker {
         self.turns.join(Duration::from_secs(1));
         self.shared.committer.stop();
         self.housekeeping.stop();
-        self.shared.idle.notify();
+        self.shared.time.notify();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let first = !threads.is_empty();
         for thread in threads {
@@ -142,7 +143,7 @@ impl Worker {
         }
         self.shared.runner.cancel_all();
         self.shared.waiters.abandon(&Rejection::ShuttingDown);
-        self.shared.wake_all_sleepers();
+        self.shared.time.wake_all_sleepers();
         let failed = self.shared.health.storage_failure();
         if first {
             self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner).note(self.shared.clock.now(), true);
@@ -195,7 +196,7 @@ pub(super) fn open(
         runner: Runner::new(options.activities.clone(), handle, pace),
         waiters: Waiters::default(),
         health: HealthCell::new(),
-        idle: Idle::new(options.clock.as_virtual().is_some()),
+        time: Arc::new(TimeSkipping::new(options.clock.as_virtual().is_some(), shards)),
         committed: broadcast::Sender::new(1_024),
         held: Mutex::new(held),
         salvaged,
@@ -203,9 +204,6 @@ pub(super) fn open(
         quarantine,
         lost: Mutex::default(),
         recovering: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
-        wake_at: (0..shards).map(|_| AtomicI64::new(i64::MAX)).collect(),
-        run_ids: AtomicU64::new(0),
-        sleepers: Mutex::default(),
         journal,
         options,
     }))
@@ -320,23 +318,24 @@ pub(crate) fn housekeep(shared: &Shared) -> Result<crate::log::Housekeeping, Sto
 /// Moves a virtual clock to the next deadline whenever nothing is under way and somebody waits for time to pass.
 fn skip_time(shared: &Arc<Shared>, housekeeping: &Housekeeping) {
     let Some(clock) = shared.clock.as_virtual() else { return };
+    let time = &shared.time;
     let stopped = || housekeeping.is_stopped();
     loop {
-        let has_come = || shared.has_come(clock.now());
-        let seen = shared.idle.wait_quiet(&stopped, &has_come);
+        let has_come = || time.has_come(clock.now());
+        let seen = time.wait_quiet(&stopped, &has_come);
         if stopped() {
             return;
         }
-        let due_now = shared.next_deadline().is_some_and(|deadline| deadline <= clock.now());
+        let due_now = time.next_deadline().is_some_and(|deadline| deadline <= clock.now());
         if has_come() && !due_now {
-            shared.wake_sleepers(clock.now());
+            time.wake_sleepers(clock.now());
             continue;
         }
-        match (shared.next_deadline(), shared.next_sleeper()) {
+        match (time.next_deadline(), time.next_sleeper()) {
             // Who waits for a moment finds everything done that was due by then.
             (deadline, Some(moment)) if deadline.is_none_or(|deadline| deadline > moment) => {
                 clock.advance_to(moment);
-                shared.wake_sleepers(moment);
+                time.wake_sleepers(moment);
             }
             (Some(deadline), _) => {
                 clock.advance_to(deadline);
@@ -344,7 +343,7 @@ fn skip_time(shared: &Arc<Shared>, housekeeping: &Housekeeping) {
                     shared.deliver_to(shard, Message::Wake);
                 }
             }
-            (None, _) => shared.idle.wait_news(seen, &stopped),
+            (None, _) => time.wait_for_change(seen, &stopped),
         }
     }
 }

@@ -208,3 +208,21 @@ async fn a_restart_with_work_under_way_arms_no_timer_again() {
     let events = history(&client, "f").await;
     assert_eq!((count(&events, "TimerStarted"), count(&events, "TimerFired")), (1, 1));
 }
+
+/// E40: an update finds the run as it stands: the clock does not run past a timer of thirty days before the request counts.
+#[tokio::test]
+async fn no_time_passes_before_a_request_counts() {
+    let month = |ctx: WfContext, (): ()| async move {
+        ctx.on_update("ask", |_: &()| Ok(()), |_, ()| async { Ok(7) });
+        ctx.timer(30 * 24 * HOUR).await
+    };
+    let environment = environment_with(WorkflowRegistry::new().workflow("month", month), ActivityRegistry::new());
+    let client = environment.client();
+    for n in 0..200 {
+        let id = format!("m{n}");
+        client.start(start("month", &id, &())).await.unwrap();
+        let answer = client.update(&target(&id), update("u", "ask", &(), UpdateWait::Completed)).await;
+        assert!(answer.is_ok(), "{id}: {answer:?}");
+        assert_eq!(environment.now(), TestEnvironment::EPOCH, "{id}");
+    }
+}
