@@ -14,6 +14,8 @@ use crate::capability::http::HTTP;
 use crate::capability::model::MODEL;
 use crate::capability::process::PROCESS;
 use crate::capability::scripted::SCRIPTED;
+use crate::supervisor::core::key::GraphKey;
+use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Call, Purpose};
 use crate::supervisor::spec::SupervisorSpec;
 
@@ -192,7 +194,8 @@ fn scripted(answer: &Value) -> Option<Result<Value, String>> {
 
 /// What is no call of a supervisor has a prompt too: its input as text, or what a model is told.
 fn raw(task: &ActivityTask, input: &Value) -> Call {
-    let mut call = Call::new("", Purpose::ExecuteWorker, input.clone()).attempt(task.attempt.0);
+    let key = GraphKey::Execute { task: TaskId::from(task.seq.0), attempt: task.attempt.0 };
+    let mut call = Call::new(key, Purpose::ExecuteWorker, input.clone()).attempt(task.attempt.0);
     call.prompt = models::told(input).unwrap_or_else(|| input.to_string());
     call
 }

@@ -4,7 +4,7 @@
 //! [`Outbox`]; it changes its state and leaves asks and notes there. The workflow turns asks into commands and gives
 //! each answer back under the same key.
 //!
-//! Invariant: a key is used for one ask only (it names what is asked for, such as `execute/t1/2`), asks are carried out
+//! Invariant: a key is used for one ask only, asks are carried out
 //! in the order they were left, and nothing here happens before the turn is durable. It decides nothing.
 
 use std::time::Duration;
@@ -14,11 +14,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::core::account::Balance;
+use super::core::key::Key;
 use super::journal::{Note, NoteKind};
 use super::model::TaskId;
-
-/// Names one ask of a run, for good: `plan/1`, `decide/4`, `execute/t1/2`, `approval/ap-3`.
-pub type Key = String;
 
 /// What a call is for: the activity's name (supervisors.md §5.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]

@@ -7,7 +7,7 @@
 //! dropped. While paused nothing starts: what comes in is kept, in order, and used at `resume`. It routes: the turn of a
 //! session is in `turn`, its tool calls are in `dispatch`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -21,14 +21,13 @@ use super::rules::{AgentDef, AgentRules};
 use super::session::{Doing, Place, Session};
 use super::steps::StepsRun;
 use crate::supervisor::core::account::Exhausted;
+use crate::supervisor::core::key::{AgentsKey, CrewAsk, SessionAsk};
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Ask, Key, Outbox};
+use crate::supervisor::outbox::{Answer, Ask, Outbox};
 
 /// Agents that take turns and call tools, until there is an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentLoop {
-    /// Begins every key, so that several loops fit into one run.
-    pub(super) name: String,
     pub(super) rules: AgentRules,
     /// In the order of the spec.
     pub(super) agents: Vec<AgentDef>,
@@ -38,8 +37,9 @@ pub struct AgentLoop {
     pub(super) processes: BTreeMap<u32, Process>,
     pub(super) processes_started: u32,
     pub(super) memories: BTreeMap<String, Memory>,
-    pub(super) waits: BTreeMap<Key, Wait>,
-    pub(super) humans: BTreeMap<Key, HumanNeeded>,
+    /// What is waited for, and by whom: the number of a session, or the item of a crew.
+    pub(super) waits: BTreeMap<AgentsKey, u32>,
+    pub(super) humans: BTreeMap<AgentsKey, HumanNeeded>,
     /// What a person said while the root was at work: it is told before its next step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) words: Vec<String>,
@@ -61,47 +61,11 @@ pub struct AgentLoop {
     pub(super) outcome: Option<AgentOutcome>,
 }
 
-/// What an outstanding key is for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) enum Wait {
-    Step {
-        session: u32,
-    },
-    Format {
-        session: u32,
-    },
-    Function {
-        session: u32,
-        index: usize,
-    },
-    /// The caller of this session waits no longer.
-    Deadline {
-        session: u32,
-    },
-    Sleep {
-        session: u32,
-        index: usize,
-    },
-    Guard {
-        item: usize,
-    },
-    Approval {
-        session: u32,
-        index: usize,
-    },
-    Feedback {
-        item: usize,
-    },
-    Question {
-        session: u32,
-    },
-}
-
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Held {
-    Answer(Key, Answer),
-    Fired(Key),
-    Human(Key, Result<HumanAnswer, String>),
+    Answer(AgentsKey, Answer),
+    Fired(AgentsKey),
+    Human(AgentsKey, Result<HumanAnswer, String>),
 }
 
 /// What the loop works off.
@@ -142,9 +106,7 @@ impl AgentLoop {
         work: Work,
     ) -> Result<AgentLoop, AgentsRefused> {
         super::toolbox::check(&rules, &agents)?;
-        let name = if input.name.is_empty() { "agents".to_owned() } else { input.name.clone() };
         Ok(AgentLoop {
-            name,
             rules,
             agents,
             thread: input.thread.clone(),
@@ -171,65 +133,47 @@ impl AgentLoop {
     }
 
     /// A call was answered.
-    pub fn answered(&mut self, key: &str, answer: Answer, out: &mut Outbox) {
+    pub fn answered(&mut self, key: &AgentsKey, answer: Answer, out: &mut Outbox) {
         if self.paused {
-            self.hold(key, Held::Answer(key.to_owned(), answer));
+            self.hold(key, Held::Answer(key.clone(), answer));
             return;
         }
-        match self.waits.get(key).cloned() {
-            Some(Wait::Step { session }) => {
-                self.waits.remove(key);
-                self.step_answered(session, answer, out);
-            }
-            Some(Wait::Format { session }) => {
-                self.waits.remove(key);
-                self.formatted(session, answer, out);
-            }
-            Some(Wait::Function { session, index }) => {
-                self.waits.remove(key);
-                self.function_answered(session, index, answer, out);
-            }
-            Some(Wait::Guard { item }) => {
-                self.waits.remove(key);
-                self.guard_answered(item, answer, out);
-            }
-            Some(
-                Wait::Deadline { .. }
-                | Wait::Sleep { .. }
-                | Wait::Approval { .. }
-                | Wait::Feedback { .. }
-                | Wait::Question { .. },
-            )
-            | None => out.note(NoteKind::AttemptDropped, json!({"key": key})),
+        match self.waits.remove(key) {
+            Some(asker) => match key {
+                AgentsKey::Session { ask: SessionAsk::Step { .. }, .. } => self.step_answered(asker, answer, out),
+                AgentsKey::Session { ask: SessionAsk::Format { .. }, .. } => self.formatted(asker, answer, out),
+                AgentsKey::Session { ask: SessionAsk::Tool { call, .. }, .. } => {
+                    self.function_answered(asker, *call, answer, out);
+                }
+                AgentsKey::Crew { ask: CrewAsk::Guard(_), .. } => self.guard_answered(asker as usize, answer, out),
+                // These are timers, and questions to people.
+                AgentsKey::Session {
+                    ask:
+                        SessionAsk::Approve { .. }
+                        | SessionAsk::Deadline
+                        | SessionAsk::Question { .. }
+                        | SessionAsk::Sleep { .. },
+                    ..
+                }
+                | AgentsKey::Crew { ask: CrewAsk::Feedback(_), .. } => {}
+            },
+            None => out.note(NoteKind::AttemptDropped, json!({"key": key})),
         }
         self.keep_time(out);
     }
 
-    /// A timer fired.
-    pub fn fired(&mut self, key: &str, out: &mut Outbox) {
+    /// A timer fired. One that nobody waits for was cancelled too late.
+    pub fn fired(&mut self, key: &AgentsKey, out: &mut Outbox) {
         if self.paused {
-            self.hold(key, Held::Fired(key.to_owned()));
+            self.hold(key, Held::Fired(key.clone()));
             return;
         }
-        match self.waits.get(key).cloned() {
-            Some(Wait::Deadline { session }) => {
-                self.waits.remove(key);
-                self.timed_out(session, out);
+        match (self.waits.remove(key), key) {
+            (Some(session), AgentsKey::Session { ask: SessionAsk::Deadline, .. }) => self.timed_out(session, out),
+            (Some(session), AgentsKey::Session { ask: SessionAsk::Sleep { call, .. }, .. }) => {
+                self.woke(session, *call, out);
             }
-            Some(Wait::Sleep { session, index }) => {
-                self.waits.remove(key);
-                self.woke(session, index, out);
-            }
-            Some(
-                Wait::Step { .. }
-                | Wait::Format { .. }
-                | Wait::Function { .. }
-                | Wait::Guard { .. }
-                | Wait::Approval { .. }
-                | Wait::Feedback { .. }
-                | Wait::Question { .. },
-            )
-            | None => {} // a timer that was cancelled too late
+            _ => {}
         }
         self.keep_time(out);
     }
@@ -237,35 +181,51 @@ impl AgentLoop {
     /// A person answered. The question is off the list from now on, while paused too: the run asks whatever is on it, and
     /// would ask again what was answered.
     pub fn human(&mut self, key: &str, answer: HumanAnswer, out: &mut Outbox) -> Result<(), NotWaiting> {
-        self.heard(key, Ok(answer), out)
+        self.heard(&self.asked(key)?, Ok(answer), out);
+        Ok(())
     }
 
     /// Nobody answered the question of an agent in time: its session fails. `false`: no agent asked under this key.
     pub fn unanswered(&mut self, key: &str, why: &str, out: &mut Outbox) -> bool {
-        let is_question = matches!(self.waits.get(key), Some(Wait::Question { .. }));
-        is_question && self.heard(key, Err(why.to_owned()), out).is_ok()
+        match self.asked(key) {
+            Ok(key @ AgentsKey::Session { ask: SessionAsk::Question { .. }, .. }) => {
+                self.heard(&key, Err(why.to_owned()), out);
+                true
+            }
+            _ => false,
+        }
     }
 
-    fn heard(&mut self, key: &str, answer: Result<HumanAnswer, String>, out: &mut Outbox) -> Result<(), NotWaiting> {
-        if self.humans.remove(key).is_none() {
-            return Err(NotWaiting(key.to_owned()));
-        }
+    /// The question to people that is shown by this text.
+    fn asked(&self, text: &str) -> Result<AgentsKey, NotWaiting> {
+        let asked = self.humans.keys().find(|key| key.to_string() == text);
+        asked.cloned().ok_or_else(|| NotWaiting(text.to_owned()))
+    }
+
+    fn heard(&mut self, key: &AgentsKey, answer: Result<HumanAnswer, String>, out: &mut Outbox) {
+        self.humans.remove(key);
         if self.paused {
-            self.held.push(Held::Human(key.to_owned(), answer));
+            self.held.push(Held::Human(key.clone(), answer));
         } else {
             self.person_answered(key, answer, out);
         }
         self.keep_time(out);
-        Ok(())
     }
 
-    fn person_answered(&mut self, key: &str, answer: Result<HumanAnswer, String>, out: &mut Outbox) {
-        match (self.waits.remove(key), answer) {
-            (Some(Wait::Approval { session, index }), Ok(answer)) => self.tool_decided(session, index, &answer, out),
-            (Some(Wait::Feedback { item }), Ok(answer)) => self.feedback_given(item, &answer, out),
-            (Some(Wait::Question { session }), Ok(answer)) => self.told_by_person(session, &answer.feedback, out),
-            (Some(Wait::Question { session }), Err(why)) => self.ended(session, Err(why), out),
-            // Nothing else is asked of people; none is left if what was asked about has ended since.
+    fn person_answered(&mut self, key: &AgentsKey, answer: Result<HumanAnswer, String>, out: &mut Outbox) {
+        let Some(asker) = self.waits.remove(key) else { return };
+        match (key, answer) {
+            (AgentsKey::Session { ask: SessionAsk::Approve { call, .. }, .. }, Ok(answer)) => {
+                self.tool_decided(asker, *call, &answer, out);
+            }
+            (AgentsKey::Session { ask: SessionAsk::Question { .. }, .. }, Ok(answer)) => {
+                self.told_by_person(asker, &answer.feedback, out);
+            }
+            (AgentsKey::Session { ask: SessionAsk::Question { .. }, .. }, Err(why)) => self.ended(asker, Err(why), out),
+            (AgentsKey::Crew { ask: CrewAsk::Feedback(_), .. }, Ok(answer)) => {
+                self.feedback_given(asker as usize, &answer, out);
+            }
+            // Nothing else is asked of people.
             _ => {}
         }
     }
@@ -313,7 +273,7 @@ impl AgentLoop {
 
     /// Ends everything that is under way, background processes too.
     pub fn cancel(&mut self, reason: &str, out: &mut Outbox) {
-        for key in std::mem::take(&mut self.waits) {
+        for key in std::mem::take(&mut self.waits).into_keys() {
             retract(key, out);
         }
         self.humans.clear();
@@ -331,20 +291,15 @@ impl AgentLoop {
     }
 
     /// Takes back what was asked under a key, if it is waited for.
-    pub(super) fn take_back(&mut self, key: &str, out: &mut Outbox) {
+    pub(super) fn take_back(&mut self, key: &AgentsKey, out: &mut Outbox) {
         self.humans.remove(key);
-        if let Some(wait) = self.waits.remove(key) {
-            retract((key.to_owned(), wait), out);
+        if self.waits.remove(key).is_some() {
+            retract(key.clone(), out);
         }
     }
 
     pub fn outcome(&self) -> Option<&AgentOutcome> {
         self.outcome.as_ref()
-    }
-
-    /// Whether this loop waits for that key.
-    pub fn awaits(&self, key: &str) -> bool {
-        self.waits.contains_key(key)
     }
 
     pub fn is_paused(&self) -> bool {
@@ -368,28 +323,31 @@ impl AgentLoop {
     }
 
     /// One input per key that is waited for: whatever else comes is dropped, so this list is bounded.
-    fn hold(&mut self, key: &str, held: Held) {
-        let keys: BTreeSet<&str> = self.held.iter().map(Held::key).collect();
-        if self.waits.contains_key(key) && !keys.contains(key) {
+    fn hold(&mut self, key: &AgentsKey, held: Held) {
+        if self.waits.contains_key(key) && !self.held.iter().any(|other| other.key() == key) {
             self.held.push(held);
         }
     }
 }
 
 impl Held {
-    fn key(&self) -> &str {
+    fn key(&self) -> &AgentsKey {
         match self {
             Held::Answer(key, _) | Held::Fired(key) | Held::Human(key, _) => key,
         }
     }
 }
 
-fn retract((key, wait): (Key, Wait), out: &mut Outbox) {
-    match wait {
-        Wait::Step { .. } | Wait::Format { .. } | Wait::Function { .. } | Wait::Guard { .. } => {
-            out.ask(Ask::CancelCall { key });
+fn retract(key: AgentsKey, out: &mut Outbox) {
+    match key {
+        AgentsKey::Session {
+            ask: SessionAsk::Step { .. } | SessionAsk::Format { .. } | SessionAsk::Tool { .. },
+            ..
         }
-        Wait::Deadline { .. } | Wait::Sleep { .. } => out.cancel_timer(key),
-        Wait::Approval { .. } | Wait::Feedback { .. } | Wait::Question { .. } => {} // the run asks people what the view still shows
+        | AgentsKey::Crew { ask: CrewAsk::Guard(_), .. } => out.ask(Ask::CancelCall { key: key.into() }),
+        AgentsKey::Session { ask: SessionAsk::Deadline | SessionAsk::Sleep { .. }, .. } => out.cancel_timer(key),
+        // The run asks people what the view still shows.
+        AgentsKey::Session { ask: SessionAsk::Approve { .. } | SessionAsk::Question { .. }, .. }
+        | AgentsKey::Crew { ask: CrewAsk::Feedback(_), .. } => {}
     }
 }

@@ -7,14 +7,11 @@ use serde_json::Value;
 
 use super::memory::Thread;
 use super::message::{Message, Role, Variables, text_of};
-use crate::supervisor::outbox::Key;
 
 /// What a loop is started with.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentInput {
-    /// Begins the keys; `agents` if it is empty.
-    pub name: String,
     /// Who begins; the first agent if nobody is named.
     pub agent: Option<String>,
     /// The conversation so far.
@@ -81,7 +78,8 @@ pub enum AgentsRefused {
 /// Something only a person can say. The run asks them, and gives the answer to [`super::AgentLoop::human`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HumanNeeded {
-    pub key: Key,
+    /// The text of its key: people answer by it.
+    pub key: String,
     pub kind: HumanKind,
     pub agent: String,
     /// What they are asked.
@@ -141,4 +139,4 @@ impl HumanAnswer {
 /// Nobody was asked under that key, or it is answered already.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("nothing waits for an answer under `{0}`")]
-pub struct NotWaiting(pub Key);
+pub struct NotWaiting(pub String);

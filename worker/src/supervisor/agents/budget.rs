@@ -6,12 +6,13 @@
 
 use serde_json::Value;
 
-use super::agent_loop::{AgentLoop, Wait, Work};
+use super::agent_loop::{AgentLoop, Work};
 use super::boundary::AgentOutcome;
 use super::counters::Refusal;
 use super::session::ToolAnswer;
 use crate::supervisor::core::account::{Exhausted, SPENT};
-use crate::supervisor::outbox::{Key, Outbox};
+use crate::supervisor::core::key::{AgentsKey, CrewAsk, SessionAsk};
+use crate::supervisor::outbox::Outbox;
 
 impl AgentLoop {
     /// Whether the budget has ended it, or left it one last word.
@@ -63,33 +64,27 @@ impl AgentLoop {
             return;
         }
         let out_of_time = out.budget().is_out_of_time();
-        let vain = |wait: &Wait| match wait {
-            Wait::Sleep { .. } | Wait::Approval { .. } | Wait::Question { .. } => true,
-            Wait::Feedback { .. } => out_of_time,
-            Wait::Step { .. }
-            | Wait::Format { .. }
-            | Wait::Function { .. }
-            | Wait::Deadline { .. }
-            | Wait::Guard { .. } => false,
-        };
-        let keys: Vec<Key> = self.waits.iter().filter(|(_, wait)| vain(wait)).map(|(key, _)| key.clone()).collect();
-        for key in keys {
-            let Some(wait) = self.waits.get(&key).cloned() else { continue };
-            self.take_back(&key, out);
-            match wait {
-                Wait::Sleep { session, index } | Wait::Approval { session, index } => {
+        for key in self.waits.keys().cloned().collect::<Vec<_>>() {
+            let Some(asker) = self.waits.get(&key).copied() else { continue };
+            match key {
+                AgentsKey::Session {
+                    ask: SessionAsk::Sleep { call, .. } | SessionAsk::Approve { call, .. }, ..
+                } => {
+                    self.take_back(&key, out);
                     if let Some(answer) = self.unpaid(out) {
-                        self.complete(session, index, answer, out);
+                        self.complete(asker, call, answer, out);
                     }
                 }
-                Wait::Question { session } => {
+                AgentsKey::Session { ask: SessionAsk::Question { .. }, .. } => {
+                    self.take_back(&key, out);
                     self.is_cut_by(out);
-                    self.ended(session, Err(SPENT.to_owned()), out);
+                    self.ended(asker, Err(SPENT.to_owned()), out);
                 }
-                Wait::Feedback { item } => {
-                    self.leave_task(Some(item), out);
+                AgentsKey::Crew { ask: CrewAsk::Feedback(_), .. } if out_of_time => {
+                    self.take_back(&key, out);
+                    self.leave_task(Some(asker as usize), out);
                 }
-                _ => {}
+                AgentsKey::Session { .. } | AgentsKey::Crew { .. } => {}
             }
         }
         self.keep_time(out);

@@ -6,12 +6,13 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::agent_loop::{AgentLoop, Wait, Work};
+use super::agent_loop::{AgentLoop, Work};
 use super::boundary::{AgentInput, AgentOutcome, AgentsRefused, HumanAnswer, HumanKind, HumanNeeded};
 use super::crew::{Crew, CrewCheckpoint, CrewRun, CrewStart, CrewTask, TaskOutput, TaskRun};
 use super::message::{Message, Variables};
 use super::rules::{AgentDef, AgentRules, CoworkerScope};
 use super::session::Place;
+use crate::supervisor::core::key::{AgentsKey, CrewAsk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 
@@ -141,15 +142,15 @@ impl AgentLoop {
         let Some(under_way) = run.running.get_mut(&at) else { return };
         under_way.validated = under_way.validated.saturating_add(1);
         let (time, text) = (under_way.validated, under_way.output.clone());
-        let key = format!("{}/task/{id}/guard/{time}", self.name);
+        let key = AgentsKey::Crew { task: id.clone(), ask: CrewAsk::Guard(time) };
         let mut context = json!({"task": id, "description": description, "output": text});
         let mut prompt = format!("Validate this output of the task \"{description}\":\n{text}");
         if let Some(wrong) = wrong {
             context["problem"] = json!(wrong);
             prompt.push_str(&format!("\n\nYour last answer could not be used: {wrong}"));
         }
-        out.call(Call::new(&key, Purpose::Review, context).agent(guardrail).attempt(time).prompt(prompt));
-        self.waits.insert(key, Wait::Guard { item: at });
+        out.call(Call::new(key.clone(), Purpose::Review, context).agent(guardrail).attempt(time).prompt(prompt));
+        self.waits.insert(key, at as u32);
     }
 
     pub(super) fn guard_answered(&mut self, at: usize, answer: Answer, out: &mut Outbox) {
@@ -212,16 +213,16 @@ impl AgentLoop {
             return;
         }
         let manager = run.manager.clone();
-        let key = format!("{}/task/{}/human/{}", self.name, task.id, under_way.attempt);
+        let key = AgentsKey::Crew { task: task.id.clone(), ask: CrewAsk::Feedback(under_way.attempt) };
         let needed = HumanNeeded {
-            key: key.clone(),
+            key: key.to_string(),
             kind: HumanKind::TaskFeedback { task: task.id.clone() },
             agent: manager,
             message: format!("Is this output of task '{}' right? What is to be changed?", task.id),
             about: under_way.output,
         };
         self.humans.insert(key.clone(), needed);
-        self.waits.insert(key, Wait::Feedback { item: at });
+        self.waits.insert(key, at as u32);
     }
 
     /// The person has looked at an output.

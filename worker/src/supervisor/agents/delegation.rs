@@ -191,7 +191,6 @@ impl AgentLoop {
     ) {
         self.select(seq, name);
         let place = self.below(seq, index, Home::Call { session: seq, index });
-        let key = format!("{}/{}/deadline", self.name, place.dotted());
         let child = self.open(name, place, vec![Message::user(text)], variables, out);
         self.set_running(seq, index, Running::Child { session: child, kind: ChildKind::Delegation });
         let rules = &self.rules.delegation;
@@ -199,7 +198,7 @@ impl AgentLoop {
             OnTimeout::Wait => timeout.max(rules.hard_timeout),
             OnTimeout::Background | OnTimeout::Kill | OnTimeout::Fail => timeout,
         };
-        self.expect_within(child, key, timeout, patience, out);
+        self.expect_within(child, timeout, patience, out);
         if let Some(session) = self.sessions.get_mut(&child) {
             task.clone_into(&mut session.task);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::agent_loop::{AgentLoop, Wait};
+use super::agent_loop::AgentLoop;
 use super::boundary::{HumanAnswer, HumanKind, HumanNeeded};
 use super::counters::Refusal;
 use super::message::{FunctionResult, Message, ToolCall, json_text};
@@ -16,6 +16,7 @@ use super::rules::{Builtin, ErrorStyle, ToolDef, ToolLimits};
 use super::session::{Batch, Doing, End, Progress, Running, ToolAnswer};
 use super::todos;
 use super::toolbox::Kind;
+use crate::supervisor::core::key::SessionAsk;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::spec::Span;
@@ -173,7 +174,7 @@ impl AgentLoop {
         out: &mut Outbox,
     ) -> Option<ToolAnswer> {
         let session = self.sessions.get(&seq)?;
-        let key = format!("{}/{}/tool/{}/{index}", self.name, session.place(), session.steps_total);
+        let key = session.key(SessionAsk::Tool { step: session.steps_total, call: index });
         let owner = tool.owner.clone().unwrap_or_else(|| session.agent.clone());
         let context = json!({
             "session": session.id,
@@ -182,9 +183,9 @@ impl AgentLoop {
             "context_variables": session.variables,
         });
         let prompt = call.as_code();
-        let asked = Call::new(&key, Purpose::ExecuteWorker, context).agent(owner).round(session.steps_total);
+        let asked = Call::new(key.clone(), Purpose::ExecuteWorker, context).agent(owner).round(session.steps_total);
         out.call(asked.prompt(prompt).tool());
-        self.waits.insert(key.clone(), Wait::Function { session: seq, index });
+        self.waits.insert(key.clone(), seq);
         self.set_running(seq, index, Running::Function { key });
         None
     }
@@ -234,9 +235,9 @@ impl AgentLoop {
                     Err(why) => return Some(self.failure(&why)),
                 };
                 let session = self.sessions.get(&seq)?;
-                let key = format!("{}/{}/sleep/{}/{index}", self.name, session.place(), session.steps_total);
-                out.timer(&key, out.now().plus(after), format!("sleep {seconds} s"));
-                self.waits.insert(key.clone(), Wait::Sleep { session: seq, index });
+                let key = session.key(SessionAsk::Sleep { step: session.steps_total, call: index });
+                out.timer(key.clone(), out.now().plus(after), format!("sleep {seconds} s"));
+                self.waits.insert(key.clone(), seq);
                 self.set_running(seq, index, Running::Sleep { key, seconds });
                 None
             }
@@ -252,16 +253,16 @@ impl AgentLoop {
 
     fn ask_approval(&mut self, seq: u32, index: usize, call: &ToolCall, policy: String, message: String) {
         let Some(session) = self.sessions.get(&seq) else { return };
-        let key = format!("{}/{}/approve/{}/{index}", self.name, session.place(), session.steps_total);
+        let key = session.key(SessionAsk::Approve { step: session.steps_total, call: index });
         let needed = HumanNeeded {
-            key: key.clone(),
+            key: key.to_string(),
             kind: HumanKind::ToolApproval { policy },
             agent: session.agent.clone(),
             message,
             about: call.as_code(),
         };
         self.humans.insert(key.clone(), needed);
-        self.waits.insert(key.clone(), Wait::Approval { session: seq, index });
+        self.waits.insert(key.clone(), seq);
         self.set_running(seq, index, Running::Human { key });
     }
 

@@ -65,7 +65,6 @@ fn input(spec: &SupervisorSpec, thread: Thread) -> Result<AgentInput, AgentsRefu
         context_variables: resumed("resume.context_variables", &resume.context_variables)?,
         charged_thread: resume.charged_thread,
         thread: fresh.thread,
-        name: fresh.name,
     })
 }
 

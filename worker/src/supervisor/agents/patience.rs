@@ -10,15 +10,16 @@ use std::time::Duration;
 use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::agent_loop::{AgentLoop, Wait};
+use super::agent_loop::AgentLoop;
 use super::rules::OnTimeout;
-use crate::supervisor::outbox::{Key, Outbox};
+use crate::supervisor::core::key::{AgentsKey, SessionAsk};
+use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::Span;
 
 /// When the caller of a session waits no longer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Deadline {
-    pub(crate) key: Key,
+    pub(crate) key: AgentsKey,
     /// How long its caller waits in all.
     pub(crate) waits: Span,
     due: Timestamp,
@@ -29,12 +30,13 @@ pub(crate) struct Deadline {
 
 impl AgentLoop {
     /// The caller of a session waits so long from now on.
-    pub(super) fn expect_within(&mut self, seq: u32, key: Key, waits: Span, patience: Span, out: &mut Outbox) {
+    pub(super) fn expect_within(&mut self, seq: u32, waits: Span, patience: Span, out: &mut Outbox) {
         let Some(session) = self.sessions.get_mut(&seq) else { return };
+        let key = session.key(SessionAsk::Deadline);
         let due = out.now().plus(patience.duration());
-        out.timer(&key, due, format!("delegation to {}", session.agent));
+        out.timer(key.clone(), due, format!("delegation to {}", session.agent));
         session.deadline = Some(Deadline { key: key.clone(), waits, due, left: None });
-        self.waits.insert(key, Wait::Deadline { session: seq });
+        self.waits.insert(key, seq);
     }
 
     /// Stops the time of those for whom it stands still, and lets that of the others go on.
@@ -50,12 +52,12 @@ impl AgentLoop {
                 (true, None) => {
                     deadline.left = Some(deadline.due.since(now));
                     self.waits.remove(&deadline.key);
-                    out.cancel_timer(&deadline.key);
+                    out.cancel_timer(deadline.key.clone());
                 }
                 (false, Some(left)) => {
                     (deadline.due, deadline.left) = (now.plus(left), None);
-                    self.waits.insert(deadline.key.clone(), Wait::Deadline { session: *seq });
-                    out.timer(&deadline.key, deadline.due, format!("delegation to {}", session.agent));
+                    self.waits.insert(deadline.key.clone(), *seq);
+                    out.timer(deadline.key.clone(), deadline.due, format!("delegation to {}", session.agent));
                 }
                 (true, Some(_)) | (false, None) => {}
             }
@@ -65,8 +67,8 @@ impl AgentLoop {
     /// The sessions that wait for a person, and those that wait for them.
     fn above_people(&self) -> BTreeSet<u32> {
         let mut above = BTreeSet::new();
-        for wait in self.humans.keys().filter_map(|key| self.waits.get(key)) {
-            let (Wait::Approval { session, .. } | Wait::Question { session }) = wait else { continue };
+        let of_sessions = self.humans.keys().filter(|key| matches!(key, AgentsKey::Session { .. }));
+        for session in of_sessions.filter_map(|key| self.waits.get(key)) {
             let mut next = Some(*session);
             while let Some(seq) = next.filter(|seq| above.insert(*seq)) {
                 next = self.sessions.get(&seq).and_then(|session| session.parent);

@@ -13,7 +13,7 @@ use super::counters::Counters;
 use super::message::{Message, Role, ToolCall, Variables};
 use super::patience::Deadline;
 use super::todos::Todo;
-use crate::supervisor::outbox::Key;
+use crate::supervisor::core::key::{AgentsKey, SessionAsk, SessionPath};
 
 /// One instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,9 +23,8 @@ pub(crate) struct Session {
     /// The active agent; a hand-off changes it.
     pub(crate) agent: String,
     pub(crate) parent: Option<u32>,
-    /// Where it stands in the tree: its root's numbers, then step and call of each caller. Keys and ids are made of it, so
-    /// that they do not depend on who was first.
-    pub(crate) path: Vec<u32>,
+    /// Where it stands in the tree. Keys and ids are made of it, so that they do not depend on who was first.
+    pub(crate) path: SessionPath,
     /// Root 0, a child its parent's and one.
     pub(crate) depth: u32,
     pub(crate) home: Home,
@@ -71,12 +70,12 @@ pub(crate) enum Doing {
     /// Another session uses the same memory.
     Waiting,
     Thinking {
-        key: Key,
+        key: AgentsKey,
     },
     Acting(Batch),
     /// The answer is there; one more call gives it its form.
     Formatting {
-        key: Key,
+        key: AgentsKey,
         answer: String,
     },
     Ended {
@@ -107,10 +106,10 @@ pub(crate) enum Progress {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Running {
-    Function { key: Key },
+    Function { key: AgentsKey },
     Child { session: u32, kind: ChildKind },
-    Sleep { key: Key, seconds: String },
-    Human { key: Key },
+    Sleep { key: AgentsKey, seconds: String },
+    Human { key: AgentsKey },
 }
 
 /// What a child was started for; it says how its result is told.
@@ -178,23 +177,15 @@ impl Batch {
 /// Where a new session stands.
 pub(crate) struct Place {
     pub(crate) parent: Option<u32>,
-    pub(crate) path: Vec<u32>,
+    pub(crate) path: SessionPath,
     pub(crate) home: Home,
 }
 
 impl Place {
     /// A root of the loop, by these numbers.
     pub(crate) fn root(item: usize, numbers: [u32; 2]) -> Place {
-        Place { parent: None, path: numbers.to_vec(), home: Home::Root { item } }
+        Place { parent: None, path: SessionPath(numbers.to_vec()), home: Home::Root { item } }
     }
-    pub(crate) fn dotted(&self) -> String {
-        dotted(&self.path)
-    }
-}
-
-/// `1.1.3.0`: in keys.
-fn dotted(path: &[u32]) -> String {
-    path.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
 }
 
 impl Session {
@@ -233,8 +224,8 @@ impl Session {
             doing: Doing::Waiting,
         }
     }
-    pub(crate) fn place(&self) -> String {
-        dotted(&self.path)
+    pub(crate) fn key(&self, ask: SessionAsk) -> AgentsKey {
+        AgentsKey::Session { path: self.path.clone(), ask }
     }
     pub(crate) fn batch(&mut self) -> Option<&mut Batch> {
         match &mut self.doing {

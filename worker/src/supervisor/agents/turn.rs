@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::agent_loop::{AgentLoop, Wait, Work};
+use super::agent_loop::{AgentLoop, Work};
 use super::boundary::{AgentOutcome, HumanKind, HumanNeeded};
 use super::message::{AgentAnswer, Message, Role, Tag, Variables, json_text, text_of};
 use super::policies;
@@ -13,6 +13,7 @@ use super::rules::{LoopCount, OnLimit};
 use super::session::{Batch, Doing, Home, Place, Session};
 use super::steps::filled_in;
 use super::todos;
+use crate::supervisor::core::key::SessionAsk;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 
@@ -29,7 +30,7 @@ impl AgentLoop {
         self.opened = self.opened.saturating_add(1);
         let seq = self.opened;
         let Place { parent, path, home } = place;
-        let hash = blake3::hash(format!("{}/{}/{path:?}", out.run(), self.name).as_bytes());
+        let hash = blake3::hash(format!("{}/agents/{:?}", out.run(), path.0).as_bytes());
         let id = hash.to_hex()[..8].to_owned();
         let above = parent.and_then(|seq| self.sessions.get(&seq));
         let depth = above.map_or(self.rules.delegation.base_depth, |above| above.depth.saturating_add(1));
@@ -50,8 +51,8 @@ impl AgentLoop {
     pub(super) fn below(&self, seq: u32, index: usize, home: Home) -> Place {
         let caller = self.sessions.get(&seq);
         let mut path = caller.map(|caller| caller.path.clone()).unwrap_or_default();
-        path.extend(caller.map(|caller| caller.steps_total));
-        path.push(u32::try_from(index).unwrap_or(u32::MAX));
+        path.0.extend(caller.map(|caller| caller.steps_total));
+        path.0.push(u32::try_from(index).unwrap_or(u32::MAX));
         Place { parent: Some(seq), path, home }
     }
 
@@ -147,7 +148,7 @@ impl AgentLoop {
 
     fn ask_model(&mut self, seq: u32, out: &mut Outbox) {
         let Some(session) = self.sessions.get(&seq) else { return };
-        let key = format!("{}/{}/step/{}", self.name, session.place(), session.steps_total);
+        let key = session.key(SessionAsk::Step { step: session.steps_total });
         let def = self.def(&session.agent);
         let model = def.and_then(|def| def.model.clone());
         let instructions = self.instructions_of(session);
@@ -170,14 +171,14 @@ impl AgentLoop {
             json!({"session": session.id, "agent": session.agent, "model": model, "step": session.steps_total,
                    "prompt_hash": hash}),
         );
-        let mut call = Call::new(&key, Purpose::ExecuteWorker, context)
+        let mut call = Call::new(key.clone(), Purpose::ExecuteWorker, context)
             .agent(&session.agent)
             .round(session.steps_total)
             .prompt(prompt);
         call.timeout = def.and_then(|def| def.timeout).map(crate::supervisor::spec::Span::duration);
         call.last = out.budget().exhausted().is_some();
         out.call(call);
-        self.waits.insert(key.clone(), Wait::Step { session: seq });
+        self.waits.insert(key.clone(), seq);
         if let Some(session) = self.sessions.get_mut(&seq) {
             session.doing = Doing::Thinking { key };
         }
@@ -200,7 +201,7 @@ impl AgentLoop {
     pub(super) fn step_answered(&mut self, seq: u32, answer: Answer, out: &mut Outbox) {
         let Some(session) = self.sessions.get(&seq) else { return };
         let (id, agent) = (session.id.clone(), session.agent.clone());
-        let prefix = format!("call_{}_{}", session.place().replace('.', "-"), session.steps_total);
+        let prefix = format!("call_{}_{}", session.path.to_string().replace('.', "-"), session.steps_total);
         let answer = match answer {
             Ok(value) => AgentAnswer::decode(value, &prefix, |to| self.handoff_tool(to)).map_err(|why| why.to_string()),
             Err(failure) => Err(failure.message),
@@ -236,14 +237,19 @@ impl AgentLoop {
         session.variables.extend(variables);
         let question = ["question", "message"].iter().find_map(|key| payload.get(*key)?.as_str().map(str::to_owned));
         let question = question.unwrap_or_else(|| text_of(&payload));
-        let key = format!("{}/{}/ask/{}", self.name, session.place(), session.steps_total);
+        let key = session.key(SessionAsk::Question { step: session.steps_total });
         session.messages.push(Message::assistant(agent, question.clone()));
         session.doing = Doing::Thinking { key: key.clone() };
         let kind = HumanKind::Question { payload };
-        let needed =
-            HumanNeeded { key: key.clone(), kind, agent: agent.to_owned(), message: question, about: String::new() };
+        let needed = HumanNeeded {
+            key: key.to_string(),
+            kind,
+            agent: agent.to_owned(),
+            message: question,
+            about: String::new(),
+        };
         self.humans.insert(key.clone(), needed);
-        self.waits.insert(key, Wait::Question { session: seq });
+        self.waits.insert(key, seq);
     }
 
     pub(super) fn told_by_person(&mut self, seq: u32, answer: &str, out: &mut Outbox) {
@@ -296,12 +302,12 @@ impl AgentLoop {
             self.is_cut_by(out);
             return Some(text);
         }
-        let key = format!("{}/{}/format/{}", self.name, session.place(), session.steps_total);
+        let key = session.key(SessionAsk::Format { step: session.steps_total });
         let prompt = format!("{instruction}\n\n{text}");
         let context = json!({"instructions": instruction, "answer": text});
-        let call = Call::new(&key, Purpose::Synthesize, context).round(session.steps_total).prompt(prompt);
+        let call = Call::new(key.clone(), Purpose::Synthesize, context).round(session.steps_total).prompt(prompt);
         session.doing = Doing::Formatting { key: key.clone(), answer: text };
-        self.waits.insert(key, Wait::Format { session: seq });
+        self.waits.insert(key, seq);
         out.call(call);
         None
     }

@@ -111,7 +111,7 @@ impl AgentLoop {
 
     /// What people are asked under that key.
     pub fn question(&self, key: &str) -> Result<&HumanNeeded, NotWaiting> {
-        self.humans.get(key).ok_or_else(|| NotWaiting(key.to_owned()))
+        self.humans.values().find(|asked| asked.key == key).ok_or_else(|| NotWaiting(key.to_owned()))
     }
 
     fn root(&self) -> Option<&super::session::Session> {

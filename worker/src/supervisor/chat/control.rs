@@ -100,7 +100,7 @@ impl GroupChat {
     fn drop_ask(&mut self, out: &mut Outbox) {
         // A call that is held back has not been asked yet.
         if let (Some(key), None) = (self.open.take(), self.held.take()) {
-            out.ask(Ask::CancelCall { key });
+            out.ask(Ask::CancelCall { key: key.into() });
         }
     }
 }

@@ -18,8 +18,9 @@ use super::rules::{ChatAgent, ChatError, ChatRules, OnSpeakerError, RoundCount, 
 use super::selecting::{Choosing, Selecting};
 use super::text;
 use super::view::{End, Stop};
+use crate::supervisor::core::key::{ChatAsk, ChatKey};
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Call, CallFailure, Key, Outbox, Purpose};
+use crate::supervisor::outbox::{Answer, Call, CallFailure, Outbox, Purpose};
 
 /// A chat and what it waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,7 +44,7 @@ pub struct GroupChat {
     pub(super) asks: u64,
     pub(super) stage: Stage,
     /// The key of the open call, and the call itself if a pause holds it back.
-    pub(super) open: Option<Key>,
+    pub(super) open: Option<ChatKey>,
     pub(super) held: Option<Call>,
     pub(super) paused: bool,
     pub(super) ledger: Ledger,
@@ -173,8 +174,8 @@ impl GroupChat {
     }
 
     /// The answer to a call. One that nobody waits for (a late or a strange one) changes nothing.
-    pub fn answered(&mut self, key: &str, answer: Answer, out: &mut Outbox) {
-        if self.open.as_deref() != Some(key) || self.held.is_some() {
+    pub fn answered(&mut self, key: ChatKey, answer: Answer, out: &mut Outbox) {
+        if self.open != Some(key) || self.held.is_some() {
             return;
         }
         self.open = None;
@@ -191,9 +192,6 @@ impl GroupChat {
         }
     }
 
-    /// A chat starts no timers.
-    pub fn fired(&mut self, _key: &str, _out: &mut Outbox) {}
-
     // What happens within a turn.
 
     /// Asks the speaker for what it says.
@@ -206,8 +204,8 @@ impl GroupChat {
         let context = json!({ "team": self.rules.team, "speaker": name, "messages": self.heard_by(name) });
         let prompt = text::conversation(self.seen());
         self.stage = Stage::Speaking { agent: name.to_owned(), tries };
-        let call = Call::new("", Purpose::ExecuteWorker, context).agent(name).attempt(tries).prompt(prompt);
-        self.ask("speak", call, out);
+        let key = self.next_key(ChatAsk::Speak);
+        self.ask(key, Call::new(key, Purpose::ExecuteWorker, context).agent(name).attempt(tries).prompt(prompt), out);
     }
 
     fn spoken(&mut self, name: &str, tries: u32, answer: Answer, out: &mut Outbox) {
@@ -309,12 +307,15 @@ impl GroupChat {
         }
     }
 
-    /// Leaves a call under a fresh key, or keeps it while paused. Every ask of a chat goes through here.
-    pub(super) fn ask(&mut self, what: &str, mut call: Call, out: &mut Outbox) {
+    pub(super) fn next_key(&mut self, ask: ChatAsk) -> ChatKey {
         self.asks += 1;
-        call.key = format!("chat/{what}/{}", self.asks);
+        ChatKey { ask, n: self.asks }
+    }
+
+    /// Leaves a call, or keeps it while paused. Every call of a chat goes through here.
+    pub(super) fn ask(&mut self, key: ChatKey, mut call: Call, out: &mut Outbox) {
         call.round = self.turn();
-        self.open = Some(call.key.clone());
+        self.open = Some(key);
         match self.paused {
             true => self.held = Some(call),
             false => self.send(call, out),

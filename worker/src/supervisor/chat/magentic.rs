@@ -18,6 +18,7 @@ use super::message::ChatMessage;
 use super::rules::ChatError;
 use super::text;
 use super::view::Stop;
+use crate::supervisor::core::key::ChatAsk;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::prompts::prompt_hash;
@@ -48,14 +49,14 @@ pub(super) enum Step {
 }
 
 impl Step {
-    fn name(&self) -> &'static str {
+    fn ask(&self) -> ChatAsk {
         match self {
-            Step::Facts => "facts",
-            Step::Plan => "plan",
-            Step::Progress { .. } => "progress_ledger",
-            Step::FactsUpdate => "facts_update",
-            Step::PlanUpdate => "plan_update",
-            Step::FinalAnswer { .. } => "final_answer",
+            Step::Facts => ChatAsk::Facts,
+            Step::Plan => ChatAsk::Plan,
+            Step::Progress { .. } => ChatAsk::ProgressLedger,
+            Step::FactsUpdate => ChatAsk::FactsUpdate,
+            Step::PlanUpdate => ChatAsk::PlanUpdate,
+            Step::FinalAnswer { .. } => ChatAsk::FinalAnswer,
         }
     }
     fn purpose(&self) -> Purpose {
@@ -148,15 +149,15 @@ impl GroupChat {
         let manager = &self.rules.manager;
         let messages: Vec<Value> = self.seen().iter().map(|message| message.for_reader(manager)).collect();
         let context = json!({
-            "team": self.rules.team, "step": step.name(), "task": task, "facts": facts, "plan": plan,
+            "team": self.rules.team, "step": step.ask().as_str(), "task": task, "facts": facts, "plan": plan,
             "agents": self.names(), "messages": messages, "attempt": attempt,
         });
-        let note = json!({ "by": step.name(), "attempt": attempt, "prompt_hash": prompt_hash(&prompt) });
+        let note = json!({ "by": step.ask().as_str(), "attempt": attempt, "prompt_hash": prompt_hash(&prompt) });
         out.note(NoteKind::DecisionRequested, note);
-        let call = Call::new("", step.purpose(), context).attempt(attempt).prompt(prompt);
-        let name = step.name();
+        let key = self.next_key(step.ask());
+        let call = Call::new(key, step.purpose(), context).attempt(attempt).prompt(prompt);
         self.stage = Stage::Ledger(step);
-        self.ask(name, call, out);
+        self.ask(key, call, out);
     }
 
     pub(super) fn ledger_answered(&mut self, step: Step, answer: Answer, out: &mut Outbox) {
@@ -168,8 +169,10 @@ impl GroupChat {
             return self.progress_answered(tries, &answer, out);
         }
         let Some(said) = answer.as_str().or_else(|| answer.get("content")?.as_str()).map(str::to_owned) else {
-            let error =
-                ChatError::Answer { speaker: step.name().to_owned(), why: "content: expected a text".to_owned() };
+            let error = ChatError::Answer {
+                speaker: step.ask().as_str().to_owned(),
+                why: "content: expected a text".to_owned(),
+            };
             return self.fail(&error.to_string(), out);
         };
         match step {

@@ -13,6 +13,7 @@ use super::names::mentioned;
 use super::rules::{ChatError, Fallback, Method, Team, listed};
 use super::text::{self, Hint};
 use super::view::{HumanNeeded, Stop};
+use crate::supervisor::core::key::{ChatAsk, ChatKey};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::prompts::prompt_hash;
@@ -28,7 +29,7 @@ pub(super) struct Selecting {
 /// A human is to choose.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Choosing {
-    pub(super) id: String,
+    pub(super) id: ChatKey,
     pub(super) candidates: Vec<String>,
     pub(super) attempt: u32,
 }
@@ -149,7 +150,8 @@ impl GroupChat {
             "team": self.rules.team, "method": by.method(), "candidates": candidates, "attempt": attempt,
             "last_speaker": self.last, "round": self.turn(),
         });
-        let mut call = Call::new("", Purpose::Decide, Value::Null).attempt(attempt);
+        let key = self.next_key(ChatAsk::Select);
+        let mut call = Call::new(key, Purpose::Decide, Value::Null).attempt(attempt);
         // A draw and a function are no calls of a model.
         call.tool = by != By::Auto;
         match by {
@@ -172,7 +174,7 @@ impl GroupChat {
             json!({ "by": by, "attempt": attempt, "candidates": candidates, "prompt_hash": prompt_hash(&call.prompt) }),
         );
         self.stage = Stage::Selecting(Selecting { by, candidates, attempt });
-        self.ask("select", call, out);
+        self.ask(key, call, out);
     }
 
     /// What a draw of this turn comes from.
@@ -305,8 +307,7 @@ impl GroupChat {
     // A human chooses.
 
     fn ask_human(&mut self, candidates: Vec<String>, attempt: u32, out: &mut Outbox) {
-        self.asks += 1;
-        let id = format!("chat/human/{}", self.asks);
+        let id = self.next_key(ChatAsk::Human);
         out.note(NoteKind::DecisionRequested, json!({ "by": "human", "id": id, "attempt": attempt }));
         self.stage = Stage::Choosing(Choosing { id, candidates, attempt });
     }
@@ -315,7 +316,7 @@ impl GroupChat {
     pub fn human_needed(&self) -> Option<HumanNeeded> {
         let Stage::Choosing(Choosing { id, candidates, attempt }) = &self.stage else { return None };
         let prompt = text::human_choice(candidates, *attempt > 1);
-        Some(HumanNeeded { id: id.clone(), prompt, candidates: candidates.clone(), attempt: *attempt })
+        Some(HumanNeeded { id: id.to_string(), prompt, candidates: candidates.clone(), attempt: *attempt })
     }
 
     /// A human's answer to the question of that id: the number of a candidate or its name. Nothing, or `q`, leaves the

@@ -23,16 +23,15 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::key::Key;
 use super::loans::{Available, Loans};
 use crate::agent::ledger::TopUp;
 use crate::agent::spec::Share;
-use crate::supervisor::outbox::{Call, Key, Weight};
+use crate::supervisor::outbox::{Call, Weight};
 use crate::supervisor::spec::OnExhausted;
 
 /// What is said of everything that the budget leaves undone.
 pub const SPENT: &str = "the budget of the run is spent";
-/// The timer of the run's time.
-pub const WALL: &str = "budget/wall";
 
 /// The most that may be spent; `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -265,7 +264,7 @@ impl Account {
     }
 
     /// The call is over, and has cost this. Of one that is not under way nothing is charged.
-    pub fn settle(&mut self, key: &str, cost: Spent) {
+    pub fn settle(&mut self, key: &Key, cost: Spent) {
         if self.under_way.remove(key) {
             self.balance.charge(cost);
         }
@@ -277,7 +276,7 @@ impl Account {
     }
 
     /// Nobody will hear what the call cost, or it has a bill that comes later.
-    pub fn given_up(&mut self, key: &str) {
+    pub fn given_up(&mut self, key: &Key) {
         self.under_way.remove(key);
     }
 
@@ -354,10 +353,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::supervisor::core::key::GraphKey;
     use crate::supervisor::outbox::Purpose;
 
-    fn call(key: impl ToString) -> Call {
-        Call::new(key.to_string(), Purpose::Review, Value::Null)
+    fn key(attempt: u32) -> Key {
+        GraphKey::Plan { attempt }.into()
+    }
+
+    fn call(attempt: u32) -> Call {
+        Call::new(key(attempt), Purpose::Review, Value::Null)
     }
 
     fn limits(tokens: u64, calls: Option<u64>) -> Allowance {
@@ -368,16 +372,16 @@ mod tests {
     fn a_call_counts_once_and_costs_once() {
         let mut account = Account::new(limits(10, Some(2)), OnExhausted::Stop);
         let cost = Spent { tokens: 4, calls: 1, ..Spent::default() };
-        assert_eq!((account.reserve(&call("a")), account.reserve(&call("a"))), (Ok(()), Ok(())));
+        assert_eq!((account.reserve(&call(1)), account.reserve(&call(1))), (Ok(()), Ok(())));
         assert_eq!(account.balance().spent.calls, 1, "sent twice, counted once");
-        account.settle("a", cost);
-        account.settle("a", cost);
-        account.settle("nobody", cost);
+        account.settle(&key(1), cost);
+        account.settle(&key(1), cost);
+        account.settle(&key(9), cost);
         assert_eq!(account.balance().spent, cost);
-        assert_eq!(account.reserve(&call("b")), Ok(()));
-        account.settle("b", Spent { calls: 5, ..cost });
+        assert_eq!(account.reserve(&call(2)), Ok(()));
+        account.settle(&key(2), Spent { calls: 5, ..cost });
         assert_eq!(account.balance().spent.calls, 6, "calls of an agent below are calls");
-        assert_eq!(account.reserve(&call("c")), Err(Withheld::ForGood));
+        assert_eq!(account.reserve(&call(3)), Err(Withheld::ForGood));
         assert_eq!(account.balance().used_up(), Some(UsedUp::Calls));
     }
 
@@ -392,10 +396,10 @@ mod tests {
             (Ask, Err(Withheld::UntilThereIsMore), Withheld::UntilThereIsMore),
         ] {
             let mut account = Account::new(limits(0, None), then);
-            assert_eq!(account.reserve(&call("a")), Err(other), "{then:?}");
-            assert_eq!(account.reserve(&call("b").last_word()), last, "{then:?}");
-            assert_eq!(account.reserve(&call("c").last_word()), Err(other), "once: {then:?}");
-            assert_eq!(account.reserve(&Call { purpose: Purpose::Compensate, ..call("d") }), Ok(()), "{then:?}");
+            assert_eq!(account.reserve(&call(1)), Err(other), "{then:?}");
+            assert_eq!(account.reserve(&call(2).last_word()), last, "{then:?}");
+            assert_eq!(account.reserve(&call(3).last_word()), Err(other), "once: {then:?}");
+            assert_eq!(account.reserve(&Call { purpose: Purpose::Compensate, ..call(4) }), Ok(()), "{then:?}");
             assert_eq!(account.balance().spent.calls, u64::from(last.is_ok()), "{then:?}");
         }
     }
@@ -404,13 +408,13 @@ mod tests {
     #[test]
     fn more_is_given_of_what_is_limited() {
         let mut account = Account::new(limits(5, None), OnExhausted::Ask);
-        account.reserve(&call("a")).unwrap();
-        account.settle("a", Spent { tokens: 5, calls: 1, ..Spent::default() });
+        account.reserve(&call(1)).unwrap();
+        account.settle(&key(1), Spent { tokens: 5, calls: 1, ..Spent::default() });
         assert!(account.balance().asks() && account.balance().exhausted().is_none());
         assert!(!account.top_up(&TopUp { cost_micros: Some(5), ..TopUp::default() }));
         assert!(account.balance().asks());
         assert!(account.top_up(&TopUp { tokens: Some(1), ..TopUp::default() }));
-        assert_eq!((account.balance().used_up(), account.reserve(&call("b"))), (None, Ok(())));
+        assert_eq!((account.balance().used_up(), account.reserve(&call(2))), (None, Ok(())));
         account.time_is_over();
         assert_eq!(account.balance().exhausted(), Some(Exhausted::Stop), "time cannot be given");
     }
@@ -429,7 +433,7 @@ mod tests {
             for (number, (begins, cost, which)) in ends.into_iter().enumerate() {
                 let exhausted = account.balance().used_up().is_some();
                 if begins || under_way.is_empty() {
-                    let call = call(number);
+                    let call = call(number as u32);
                     let call = if number % 7 == 0 { call.last_word() } else { call };
                     let sent = account.reserve(&call).is_ok();
                     prop_assert!(!exhausted || call.last || !sent, "nothing is sent of an exhausted account");
@@ -438,7 +442,7 @@ mod tests {
                 } else {
                     let number = under_way.remove(which.index(under_way.len()));
                     let before = account.balance().spent.tokens;
-                    account.settle(&number.to_string(), Spent { tokens: cost, calls: 1, ..Spent::default() });
+                    account.settle(&key(number as u32), Spent { tokens: cost, calls: 1, ..Spent::default() });
                     // Of the call that uses it up, only what goes beyond it.
                     late += cost.saturating_sub(tokens.saturating_sub(before));
                 }

@@ -41,11 +41,9 @@ impl Graph {
     /// What nobody will do or review any more. A supervisor that selects leaves its plan as it stands (PDT-09).
     fn undone(&self) -> Vec<TaskId> {
         let under_review = |id: &TaskId| {
-            self.calls.values().any(|pending| match pending {
-                Pending::Review { task, .. } => task == id,
-                Pending::ReviewIteration => true,
-                _ => false,
-            })
+            let reviews = |key: &GraphKey| matches!(key, GraphKey::Review { .. });
+            let whole = self.rules.review == ReviewScope::Iteration;
+            self.calls.iter().any(|key| reviews(key) && (whole || self.task_of(key) == Some(id)))
         };
         let undone = |task: &&Task| match task.status {
             TaskStatus::AwaitingReview => !under_review(&task.id),

@@ -83,9 +83,8 @@ impl Graph {
             "tokens_used": out.budget().spent.tokens,
         });
         let prompt = prompt_of(Purpose::Decide, &context);
-        let call =
-            Call::new(format!("decide/{}", self.cycle), Purpose::Decide, context).round(self.cycle).prompt(prompt);
-        self.call(Pending::Decide, call, out);
+        let key = GraphKey::Decide { cycle: self.cycle };
+        self.call(Call::new(key, Purpose::Decide, context).round(self.cycle).prompt(prompt), out);
     }
 
     pub(super) fn decided(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
@@ -271,14 +270,15 @@ impl Graph {
             context["refused"] = json!(refused);
         }
         let prompt = prompt_of(Purpose::Decide, &context);
-        let call =
-            Call::new(format!("decide/{}", self.cycle), Purpose::Decide, context).round(self.cycle).prompt(prompt);
-        let shown = self.plan.tasks.len();
-        self.call(Pending::Control { shown }, call.agent("controller"), out);
+        let key = GraphKey::Decide { cycle: self.cycle };
+        let call = Call::new(key, Purpose::Decide, context).round(self.cycle).prompt(prompt);
+        self.shown = self.plan.tasks.len();
+        self.call(call.agent("controller"), out);
     }
 
-    /// `length`: the sub-tasks that were shown; people may have added others since.
-    pub(super) fn controlled(&mut self, answer: Answer, length: usize, gates: &mut dyn Gates, out: &mut Outbox) {
+    /// About the sub-tasks that were shown; people may have added others since.
+    pub(super) fn controlled(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
+        let length = self.shown;
         let read = answer.map_err(|why| why.to_string()).and_then(|value| {
             let decision = read::<ControllerDecision>("controller's decision", &value)?;
             match decision.subtasks_progress.len() == length {

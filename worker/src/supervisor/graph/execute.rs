@@ -62,7 +62,7 @@ impl Graph {
         let position = self.task(id).map_or(0, |task| task.position);
         let waits = |task: &Task| {
             task.status == TaskStatus::AwaitingApproval
-                || self.timers.contains_key(&format!("retry/{}/{}", task.id, task.tries))
+                || self.timers.contains(&GraphKey::Retry { task: task.id.clone(), attempt: task.tries })
         };
         let earlier = self.stopped.iter().take_while(|(first, _)| *first < position);
         earlier.map(|(_, id)| id).find(|id| self.task(id).is_some_and(waits)).filter(|_| self.rules.sequential)
@@ -150,7 +150,7 @@ impl Graph {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         task.tries += 1;
         let attempt = task.tries;
-        let mut call = Call::new(format!("execute/{id}/{attempt}"), Purpose::ExecuteWorker, context)
+        let mut call = Call::new(GraphKey::Execute { task: id.clone(), attempt }, Purpose::ExecuteWorker, context)
             .task(id.clone(), attempt)
             .round(self.iteration.max(self.cycle));
         call.agent = agent;
@@ -160,7 +160,7 @@ impl Graph {
         task.attempts.push(record);
         let data = json!({ "task": id, "attempt": attempt, "agent": call.agent, "prompt_hash": prompt_hash(&call) });
         out.note(NoteKind::AttemptStarted, data);
-        self.call(Pending::Execute { task: id.clone(), attempt }, call, out);
+        self.call(call, out);
     }
 
     /// The end of an attempt.
@@ -277,11 +277,9 @@ impl Graph {
             if self.rules.retry_backoff_ms == 0 {
                 return self.retry(id, out);
             }
-            let key = format!("retry/{id}/{attempt}");
             let at = out.now().plus(Duration::from_millis(self.rules.retry_backoff_ms));
-            out.timer(key.clone(), at, format!("next try of task {id}"));
-            self.timers.insert(key, id.clone());
-            return;
+            let label = format!("next try of task {id}");
+            return self.timer(GraphKey::Retry { task: id.clone(), attempt }, at, label, out);
         }
         self.exhausted(id, why, gates, out);
     }

@@ -99,9 +99,9 @@ impl Graph {
         };
         let Some(task) = self.task(&id) else { return };
         let context = json!({ "id": id, "compensation": task.compensation, "result": task.result });
-        let mut call = Call::new(format!("compensate/{id}"), Purpose::Compensate, context).task(id.clone(), 1);
+        let mut call = Call::new(GraphKey::Compensate { task: id.clone() }, Purpose::Compensate, context).task(id, 1);
         call.agent.clone_from(&task.agent);
-        self.call(Pending::Compensate { task: id }, call, out);
+        self.call(call, out);
     }
 
     pub(super) fn compensated(&mut self, id: &TaskId, answer: Answer, out: &mut Outbox) {
@@ -113,25 +113,18 @@ impl Graph {
 
     /// Nobody waits any longer for what a task had asked for.
     pub(super) fn cancel_calls_of(&mut self, id: &TaskId, out: &mut Outbox) {
-        let of_task = |pending: &Pending| match pending {
-            Pending::Execute { task, .. }
-            | Pending::Review { task, .. }
-            | Pending::Consult { task, .. }
-            | Pending::Act { task, .. } => task == id,
-            _ => false,
-        };
-        let keys: Vec<Key> =
-            self.calls.iter().filter(|(_, pending)| of_task(pending)).map(|(key, _)| key.clone()).collect();
-        for key in keys {
+        let of_task = |key: &&GraphKey| self.task_of(key) == Some(id);
+        let calls: Vec<GraphKey> = self.calls.iter().filter(of_task).cloned().collect();
+        let timers: Vec<GraphKey> = self.timers.iter().filter(of_task).cloned().collect();
+        for key in calls {
             self.calls.remove(&key);
-            out.ask(Ask::CancelCall { key });
+            out.ask(Ask::CancelCall { key: key.into() });
         }
         if let Some(last) = self.plan.tasks.get_mut(id).and_then(|task| task.attempts.last_mut())
             && last.outcome == AttemptOutcome::Running
         {
             (last.outcome, last.ended_at) = (AttemptOutcome::Dropped, Some(out.now()));
         }
-        let timers: Vec<Key> = self.timers.iter().filter(|(_, task)| *task == id).map(|(key, _)| key.clone()).collect();
         for key in timers {
             self.timers.remove(&key);
             out.cancel_timer(key);
@@ -139,13 +132,12 @@ impl Graph {
     }
 
     fn give_up_all(&mut self, reason: CancelReason, text: &str, gates: &mut dyn Gates, out: &mut Outbox) {
-        for key in self.calls.keys() {
-            out.ask(Ask::CancelCall { key: key.clone() });
+        for key in std::mem::take(&mut self.calls) {
+            out.ask(Ask::CancelCall { key: key.into() });
         }
-        for key in std::mem::take(&mut self.timers).into_keys() {
+        for key in std::mem::take(&mut self.timers) {
             out.cancel_timer(key);
         }
-        self.calls.clear();
         self.chosen.clear();
         let open: Vec<TaskId> = self.open.iter().cloned().collect();
         for id in open {

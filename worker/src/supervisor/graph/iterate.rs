@@ -74,17 +74,15 @@ impl Graph {
             prompt += &format!("\n\nYour last review was not taken: {why}");
         }
         self.review_tries = if refused.is_some() { self.review_tries + 1 } else { 1 };
-        let key = match self.review_tries {
-            1 => format!("review/{}", self.iteration),
-            again => format!("review/{}/{again}", self.iteration),
-        };
+        let attempt = Some(self.review_tries).filter(|tries| *tries > 1);
+        let key = GraphKey::Review { of: u64::from(self.iteration).into(), attempt };
         let call =
             Call::new(key, Purpose::Review, context).attempt(self.review_tries).round(self.iteration).prompt(prompt);
         if refused.is_none() {
             self.snapshot_plan("results", out);
         }
         self.enter(Phase::Reviewing, out);
-        self.call(Pending::ReviewIteration, call, out);
+        self.call(call, out);
     }
 
     /// FSS-08, FSS-09: a review that conforms is applied task by task; one that does not is asked for again, and after
@@ -331,7 +329,7 @@ impl Graph {
         if may_ask && self.rules.evaluator && self.news && self.in_flight.is_empty() && self.calls.is_empty() {
             self.ask_evaluator(out);
         }
-        self.calls.values().any(|pending| *pending == Pending::Evaluate)
+        self.calls.iter().any(|key| matches!(key, GraphKey::Evaluate { .. }))
     }
 
     /// FSP-05: after every step somebody may say that the rest is not needed, or must be planned again.
@@ -344,9 +342,9 @@ impl Graph {
         let tasks: Map<String, Value> = self.plan.in_order().into_iter().map(view).collect();
         let context = json!({ "goal": self.plan.objective, "iteration": self.iteration, "tasks": tasks });
         let prompt = prompt_of(Purpose::Decide, &context);
-        let call =
-            Call::new(format!("evaluate/{}", self.cycle), Purpose::Decide, context).round(self.cycle).prompt(prompt);
-        self.call(Pending::Evaluate, call.agent("evaluator"), out);
+        let key = GraphKey::Evaluate { cycle: self.cycle };
+        let call = Call::new(key, Purpose::Decide, context).round(self.cycle).prompt(prompt);
+        self.call(call.agent("evaluator"), out);
     }
 
     pub(super) fn evaluated(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {

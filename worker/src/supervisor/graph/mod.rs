@@ -38,6 +38,7 @@ mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -59,46 +60,12 @@ pub use view::{TaskBoardLine, WhyNotRunning};
 pub use workers::{Wanted, Who, WorkerCard};
 
 use super::core::account::SPENT;
+use super::core::key::{GraphKey, Key};
 use super::journal::NoteKind;
 use super::model::{AttemptOutcome, Priority, Task, TaskId, TaskPlan};
-use super::outbox::{Answer, Ask, Call, Key, Outbox, Purpose};
+use super::outbox::{Answer, Ask, Call, Outbox, Purpose};
 use super::prompts::of as prompt_of;
 use super::task::{Actor, TaskStatus};
-
-/// What a call that is under way is for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Pending {
-    Plan,
-    Decide,
-    /// About so many sub-tasks, as they were shown.
-    Control {
-        shown: usize,
-    },
-    Evaluate,
-    Execute {
-        task: TaskId,
-        attempt: u32,
-    },
-    Review {
-        task: TaskId,
-        attempt: u32,
-    },
-    ReviewIteration,
-    Synthesize,
-    Format(Value),
-    Compensate {
-        task: TaskId,
-    },
-    Consult {
-        task: TaskId,
-        attempt: u32,
-    },
-    Act {
-        task: TaskId,
-        attempt: u32,
-    },
-}
 
 /// The machine and all it remembers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -126,8 +93,16 @@ pub struct Graph {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_plan: Option<Value>,
     pub complexity_bp: Option<u32>,
-    calls: BTreeMap<Key, Pending>,
-    timers: BTreeMap<Key, TaskId>,
+    /// Calls under way.
+    calls: BTreeSet<GraphKey>,
+    /// Retries, and waits for dependencies.
+    timers: BTreeSet<GraphKey>,
+    /// The sub-tasks that the controller was shown.
+    #[serde(default)]
+    shown: usize,
+    /// The result that is put into its form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    plain: Option<Value>,
     synthesis_tries: u32,
     /// Why the last synthesis was not taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -189,8 +164,10 @@ impl Graph {
             strategy: None,
             given_plan: None,
             complexity_bp: None,
-            calls: BTreeMap::new(),
-            timers: BTreeMap::new(),
+            calls: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            shown: 0,
+            plain: None,
             synthesis_tries: 0,
             synthesis_error: None,
             review_tries: 0,
@@ -220,40 +197,57 @@ impl Graph {
     }
 
     /// Takes the answer of a call. One that nobody waits for is dropped.
-    pub fn answered(&mut self, key: &str, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let Some(pending) = self.calls.remove(key) else { return };
-        if self.phase.is_terminal() {
+    pub fn answered(&mut self, key: &GraphKey, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
+        if !self.calls.remove(key) || self.phase.is_terminal() {
             return;
         }
-        match pending {
-            Pending::Plan => self.planned(answer, gates, out),
-            Pending::Decide => self.decided(answer, gates, out),
-            Pending::Control { shown } => self.controlled(answer, shown, gates, out),
-            Pending::Evaluate => self.evaluated(answer, gates, out),
-            Pending::Execute { task, attempt } => self.executed(&task, attempt, answer, gates, out),
-            Pending::Consult { task, attempt } => self.consulted(&task, attempt, answer, gates, out),
-            Pending::Act { task, attempt } => self.acted(&task, attempt, answer, gates, out),
-            Pending::Review { task, attempt } => self.reviewed(&task, attempt, answer, gates, out),
-            Pending::ReviewIteration => self.iteration_reviewed(answer, gates, out),
-            Pending::Synthesize => self.synthesized(answer, gates, out),
-            Pending::Format(plain) => self.formed(plain, answer, out),
-            Pending::Compensate { task } => self.compensated(&task, answer, out),
+        match key {
+            GraphKey::Plan { .. } => self.planned(answer, gates, out),
+            GraphKey::Decide { .. } if self.rules.selection == Selection::Controller => {
+                self.controlled(answer, gates, out);
+            }
+            GraphKey::Decide { .. } => self.decided(answer, gates, out),
+            GraphKey::Evaluate { .. } => self.evaluated(answer, gates, out),
+            GraphKey::Execute { task, attempt } => self.executed(task, *attempt, answer, gates, out),
+            GraphKey::Consult { task, attempt, .. } => self.consulted(task, *attempt, answer, gates, out),
+            GraphKey::Act { task, attempt } => self.acted(task, *attempt, answer, gates, out),
+            GraphKey::Review { of, attempt: Some(attempt) } if self.rules.review == ReviewScope::Task => {
+                self.reviewed(of, *attempt, answer, gates, out);
+            }
+            GraphKey::Review { .. } => self.iteration_reviewed(answer, gates, out),
+            GraphKey::Synthesize { .. } => self.synthesized(answer, gates, out),
+            GraphKey::Format => self.formed(answer, out),
+            GraphKey::Compensate { task } => self.compensated(task, answer, out),
+            // The first are timers; the run that a request was handed on to comes back through `handed_back`.
+            GraphKey::Dependencies { .. } | GraphKey::Retry { .. } | GraphKey::Routed => {}
         }
         self.advance(gates, out);
     }
 
     /// A timer has fired: a backoff or a wait for dependencies is over.
-    pub fn fired(&mut self, key: &str, gates: &mut dyn Gates, out: &mut Outbox) {
-        let Some(id) = self.timers.remove(key) else { return };
-        match key.starts_with("deps/") {
-            true => self.waited_too_long(&id, gates, out),
-            false => self.retry(&id, out),
+    pub fn fired(&mut self, key: &GraphKey, gates: &mut dyn Gates, out: &mut Outbox) {
+        if !self.timers.remove(key) {
+            return;
+        }
+        match key {
+            GraphKey::Dependencies { task } => self.waited_too_long(task, gates, out),
+            GraphKey::Retry { task, .. } => self.retry(task, out),
+            _ => {}
         }
         self.advance(gates, out);
     }
 
-    pub fn waits_for(&self, key: &str) -> bool {
-        self.calls.contains_key(key) || self.timers.contains_key(key)
+    /// The task that a call or timer is for.
+    fn task_of<'k>(&self, key: &'k GraphKey) -> Option<&'k TaskId> {
+        match key {
+            GraphKey::Act { task, .. }
+            | GraphKey::Consult { task, .. }
+            | GraphKey::Dependencies { task }
+            | GraphKey::Execute { task, .. }
+            | GraphKey::Retry { task, .. } => Some(task),
+            GraphKey::Review { of, .. } => Some(of).filter(|_| self.rules.review == ReviewScope::Task),
+            _ => None,
+        }
     }
 
     /// Does all that can be done now. Called after every change, also of what gates answer.
@@ -281,14 +275,22 @@ impl Graph {
         }
     }
 
-    /// Leaves a call, and remembers what it is for. The hash of what is asked is noted with it.
-    fn call(&mut self, pending: Pending, call: Call, out: &mut Outbox) {
+    /// Leaves a call, and waits for its answer. The hash of what is asked is noted with it.
+    fn call(&mut self, call: Call, out: &mut Outbox) {
         if matches!(call.purpose, Purpose::Decide | Purpose::Plan | Purpose::Review | Purpose::Synthesize) {
             let data = json!({ "key": call.key, "purpose": call.purpose, "prompt_hash": prompt_hash(&call) });
             out.note(NoteKind::DecisionRequested, data);
         }
-        self.calls.insert(call.key.clone(), pending);
+        if let Key::Graph(key) = &call.key {
+            self.calls.insert(key.clone());
+        }
         out.call(call);
+    }
+
+    /// Starts a timer, and waits for it.
+    fn timer(&mut self, key: GraphKey, at: Timestamp, label: String, out: &mut Outbox) {
+        out.timer(key.clone(), at, label);
+        self.timers.insert(key);
     }
 
     fn enter(&mut self, phase: Phase, out: &mut Outbox) {

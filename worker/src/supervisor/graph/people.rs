@@ -50,11 +50,11 @@ impl Graph {
         let context =
             json!({ "id": id, "goal": task.goal, "action": action, "result": task.result, "role": task.role });
         let prompt = prompt_of(Purpose::ExecuteWorker, &context);
-        let mut call = Call::new(format!("act/{id}/{attempt}"), Purpose::ExecuteWorker, context)
+        let mut call = Call::new(GraphKey::Act { task: id.clone(), attempt }, Purpose::ExecuteWorker, context)
             .task(id.clone(), attempt)
             .prompt(prompt);
         call.agent = self.who(task).name();
-        self.call(Pending::Act { task: id.clone(), attempt }, call, out);
+        self.call(call, out);
     }
 
     pub(super) fn acted(&mut self, id: &TaskId, attempt: u32, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
@@ -257,7 +257,7 @@ impl Graph {
 
     /// Whether people may change the plan: while one is made, reviewed or summed up, a change would be lost.
     pub(super) fn may_be_changed(&self) -> Result<(), String> {
-        let is_asked = self.calls.values().any(|pending| *pending == Pending::Plan);
+        let is_asked = self.calls.iter().any(|key| matches!(key, GraphKey::Plan { .. }));
         match self.phase {
             Phase::Executing | Phase::AwaitingPlanApproval if !is_asked => Ok(()),
             phase if phase.is_terminal() => Err(format!("the run is {phase}")),

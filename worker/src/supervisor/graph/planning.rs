@@ -105,10 +105,10 @@ impl Graph {
             context["guidance"] = json!(guidance);
         }
         let prompt = prompt_of(Purpose::Plan, &context);
-        let call = Call::new(format!("plan/{}", self.planning_tries), Purpose::Plan, context)
+        let call = Call::new(GraphKey::Plan { attempt: self.planning_tries }, Purpose::Plan, context)
             .round(self.iteration)
             .prompt(prompt);
-        self.call(Pending::Plan, call, out);
+        self.call(call, out);
     }
 
     /// Asks for the plan once more, with the conversation about the last one (SHH-21).

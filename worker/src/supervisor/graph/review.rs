@@ -20,11 +20,11 @@ impl Graph {
             "result": task.result, "criteria": self.rules.criteria,
         });
         let prompt = prompt_of(Purpose::Review, &context);
-        let call = Call::new(format!("review/{id}/{attempt}"), Purpose::Review, context)
+        let call = Call::new(GraphKey::Review { of: id.clone(), attempt: Some(attempt) }, Purpose::Review, context)
             .task(id.clone(), attempt)
             .round(self.iteration.max(self.cycle))
             .prompt(prompt);
-        self.call(Pending::Review { task: id.clone(), attempt }, call, out);
+        self.call(call, out);
     }
 
     pub(super) fn reviewed(

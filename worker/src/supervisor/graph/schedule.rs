@@ -284,18 +284,16 @@ impl Graph {
     /// Starts to count how long a task waits, if there is a limit.
     fn watch_wait(&mut self, id: &TaskId, out: &mut Outbox) {
         let Some(limit) = self.rules.dependency_timeout_ms else { return };
-        let key = format!("deps/{id}");
-        if self.timers.contains_key(&key) {
-            return;
+        let key = GraphKey::Dependencies { task: id.clone() };
+        if !self.timers.contains(&key) {
+            let at = out.now().plus(std::time::Duration::from_millis(limit));
+            self.timer(key, at, format!("dependencies of task {id}"), out);
         }
-        let at = out.now().plus(std::time::Duration::from_millis(limit));
-        out.timer(key.clone(), at, format!("dependencies of task {id}"));
-        self.timers.insert(key, id.clone());
     }
 
     pub(super) fn waits_no_more(&mut self, id: &TaskId, out: &mut Outbox) {
-        let key = format!("deps/{id}");
-        if self.timers.remove(&key).is_some() {
+        let key = GraphKey::Dependencies { task: id.clone() };
+        if self.timers.remove(&key) {
             out.cancel_timer(key);
         }
     }

@@ -107,14 +107,15 @@ impl Graph {
         }
         let prompt = format!("{instruction}\n\n{}", text_of(&result));
         let context = json!({ "instructions": instruction, "answer": result });
-        let call = Call::new("format/1", Purpose::Synthesize, context).round(self.iteration).prompt(prompt);
+        let call = Call::new(GraphKey::Format, Purpose::Synthesize, context).round(self.iteration).prompt(prompt);
         self.enter(Phase::Synthesizing, out);
-        self.call(Pending::Format(result), call, out);
+        self.plain = Some(result);
+        self.call(call, out);
     }
 
     /// The form came back. Without one the result stands as it was: it is there and it is right.
-    pub(super) fn formed(&mut self, plain: Value, answer: Answer, out: &mut Outbox) {
-        let formed = answer.ok().filter(|formed| !text_of(formed).trim().is_empty());
-        self.conclude(Some(formed.unwrap_or(plain)), out);
+    pub(super) fn formed(&mut self, answer: Answer, out: &mut Outbox) {
+        let (plain, formed) = (self.plain.take(), answer.ok().filter(|formed| !text_of(formed).trim().is_empty()));
+        self.conclude(formed.or(plain), out);
     }
 }

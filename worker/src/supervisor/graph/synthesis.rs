@@ -39,13 +39,13 @@ impl Graph {
             "error": self.synthesis_error,
         });
         let prompt = prompt_of(Purpose::Synthesize, &context);
-        let call = Call::new(format!("synthesize/{}", self.synthesis_tries), Purpose::Synthesize, context)
+        let call = Call::new(GraphKey::Synthesize { attempt: self.synthesis_tries }, Purpose::Synthesize, context)
             .attempt(self.synthesis_tries)
             .round(self.iteration)
             .prompt(prompt);
         let call = if out.budget().exhausted().is_some() { call.last_word() } else { call };
         self.enter(Phase::Synthesizing, out);
-        self.call(Pending::Synthesize, call, out);
+        self.call(call, out);
     }
 
     /// SHN-48: a task that is a synthesis itself, is long enough, cost tokens and cites nothing.

@@ -69,7 +69,7 @@ impl Graph {
             TaskStatus::AwaitingReview => reasons.push("waits for its review".to_owned()),
             TaskStatus::Errored => {
                 let error = task.error.as_ref().map(|error| error.message.as_str()).unwrap_or_default();
-                let waits = self.timers.values().any(|other| other == id);
+                let waits = self.timers.iter().any(|key| self.task_of(key) == Some(id));
                 reasons.push(match waits {
                     true => format!("errored ({error}); waits for its next try"),
                     false => format!("errored ({error}); waits for a repair"),

@@ -86,17 +86,17 @@ impl Graph {
             return self.errored(id, attempt, SPENT.to_owned(), gates, out);
         }
         list.push(json!({ "capability": capability, "question": question }));
-        let n = list.len();
+        let n = list.len() as u32;
         let context = json!({
             "question": question, "capability": capability, "for_task": id, "tools": [],
             "max_tokens": CONSULT_TOKENS_MAX,
         });
         let prompt = prompt_of(Purpose::ExecuteWorker, &context);
-        let call = Call::new(format!("consult/{id}/{attempt}/{n}"), Purpose::ExecuteWorker, context)
+        let call = Call::new(GraphKey::Consult { task: id.clone(), attempt, n }, Purpose::ExecuteWorker, context)
             .agent(capability)
             .task(id.clone(), attempt)
             .prompt(prompt);
-        self.call(Pending::Consult { task: id.clone(), attempt }, call, out);
+        self.call(call, out);
     }
 
     pub(super) fn consulted(

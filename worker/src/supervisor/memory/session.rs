@@ -12,13 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::advisor::{Advice, SessionMemory, suggest, warn};
+use crate::supervisor::core::key::MemoryKey;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::spec::{Memory as MemoryRules, Ratio};
-
-const FETCH: &str = "memory/fetch";
-const FETCH_BASIC: &str = "memory/fetch-basic";
-const ADVISE: &str = "memory/advise";
-const RECORD: &str = "memory/record";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -60,30 +56,27 @@ impl SessionMemoryPart {
             return;
         }
         self.stage = Stage::Fetching;
-        self.fetch(FETCH, "supervisor", out);
+        self.fetch(MemoryKey::Fetch, "supervisor", out);
     }
 
-    /// The answer to a call that was asked for here; `false` if the key is not one of ours. An answer that is not
-    /// waited for changes nothing.
-    pub fn answered(&mut self, key: &str, answer: &Answer, out: &mut Outbox) -> bool {
+    /// The answer to a call that was asked for here. One that is not waited for changes nothing.
+    pub fn answered(&mut self, key: MemoryKey, answer: &Answer, out: &mut Outbox) {
         match (key, self.stage) {
-            (FETCH, Stage::Fetching) => match remembered(answer) {
+            (MemoryKey::Fetch, Stage::Fetching) => match remembered(answer) {
                 Ok(memory) => self.fetched(answer, memory, out),
                 Err(()) => {
                     self.stage = Stage::FetchingBasic;
-                    self.fetch(FETCH_BASIC, "basic", out);
+                    self.fetch(MemoryKey::FetchBasic, "basic", out);
                 }
             },
-            (FETCH_BASIC, Stage::FetchingBasic) => match remembered(answer) {
+            (MemoryKey::FetchBasic, Stage::FetchingBasic) => match remembered(answer) {
                 Ok(memory) => self.fetched(answer, memory, out),
                 Err(()) => self.stage = Stage::Ready,
             },
-            (ADVISE, Stage::Advising) => self.advised(answer),
+            (MemoryKey::Advise, Stage::Advising) => self.advised(answer),
             // Fire and forget: whatever becomes of it.
-            (FETCH | FETCH_BASIC | ADVISE | RECORD, _) => {}
-            _ => return false,
+            (MemoryKey::Fetch | MemoryKey::FetchBasic | MemoryKey::Advise | MemoryKey::Record, _) => {}
         }
-        true
     }
 
     pub fn is_ready(&self) -> bool {
@@ -131,10 +124,10 @@ impl SessionMemoryPart {
             "session_id": self.session, "query_pattern": self.query, "strategy": strategy, "subtasks": subtasks,
             "success_rate": 1.0,
         });
-        out.call(Call::new(RECORD, Purpose::RecordDecomposition, context));
+        out.call(Call::new(MemoryKey::Record, Purpose::RecordDecomposition, context));
     }
 
-    fn fetch(&self, key: &str, level: &str, out: &mut Outbox) {
+    fn fetch(&self, key: MemoryKey, level: &str, out: &mut Outbox) {
         let context = json!({ "session_id": self.session, "query": self.query, "level": level });
         out.call(Call::new(key, Purpose::FetchMemory, context));
     }
@@ -148,7 +141,7 @@ impl SessionMemoryPart {
         self.memory = Some(memory);
         self.stage = Stage::Advising;
         let context = json!({ "query": self.query, "memory": self.fetched });
-        out.call(Call::new(ADVISE, Purpose::Advise, context));
+        out.call(Call::new(MemoryKey::Advise, Purpose::Advise, context));
     }
 
     fn advised(&mut self, answer: &Answer) {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::advisor::{Advice, Pattern, SessionMemory, similarity_bp};
 use super::*;
+use crate::supervisor::core::key::MemoryKey;
 use crate::supervisor::outbox::{Answer, Ask, CallFailure, Outbox};
 use crate::supervisor::spec::{Memory, Ratio};
 
@@ -38,8 +39,8 @@ fn memory(patterns: Vec<Value>, failures: Value) -> SessionMemory {
 fn advised(fetched: Value, advice: Answer) -> SessionMemoryPart {
     let (mut part, mut out) = (SessionMemoryPart::default(), outbox());
     part.start(Some("s-1"), QUERY, &mut out);
-    assert!(part.answered("memory/fetch", &Ok(fetched), &mut out));
-    assert!(part.answered("memory/advise", &advice, &mut out));
+    part.answered(MemoryKey::Fetch, &Ok(fetched), &mut out);
+    part.answered(MemoryKey::Advise, &advice, &mut out);
     assert!(part.is_ready());
     part
 }
@@ -71,20 +72,20 @@ fn a_failed_fetch_falls_back_and_never_fails() {
         let (mut part, mut out) = (SessionMemoryPart::default(), outbox());
         part.start(Some("s-1"), QUERY, &mut out);
         out.take();
-        part.answered("memory/fetch", &broken, &mut out);
+        part.answered(MemoryKey::Fetch, &broken, &mut out);
         assert_eq!(calls(&mut out), ["fetch_memory memory/fetch-basic"]);
         assert!(!part.is_ready());
         let mut lost = part.clone();
-        lost.answered("memory/fetch-basic", &broken, &mut out);
+        lost.answered(MemoryKey::FetchBasic, &broken, &mut out);
         assert!(lost.is_ready() && lost.advice().is_none() && out.asks().is_empty());
         assert_eq!(lost.with_memory(Some(json!({ "a": 1 }))), json!({ "a": 1 }));
-        part.answered("memory/fetch-basic", &Ok(json!({ "messages": ["hi"] })), &mut out);
+        part.answered(MemoryKey::FetchBasic, &Ok(json!({ "messages": ["hi"] })), &mut out);
         assert_eq!(calls(&mut out), ["advise memory/advise"]);
     }
     // Nothing remembered: nothing to advise on.
     let (mut part, mut out) = (SessionMemoryPart::default(), outbox());
     part.start(Some("s-1"), QUERY, &mut out);
-    part.answered("memory/fetch", &Ok(Value::Null), &mut out);
+    part.answered(MemoryKey::Fetch, &Ok(Value::Null), &mut out);
     assert!(part.is_ready());
 }
 
@@ -104,8 +105,8 @@ fn only_a_confidence_above_the_limit_overrides() {
     let (mut part, mut out) = (SessionMemoryPart::new(rules), outbox());
     part.start(Some("s-1"), QUERY, &mut out);
     let fetched = json!({ "decomposition_history": [pattern("Analyze the AI agent market", "hybrid", 0.71)] });
-    part.answered("memory/fetch", &Ok(fetched), &mut out);
-    part.answered("memory/advise", &Err(CallFailure::error("down")), &mut out);
+    part.answered(MemoryKey::Fetch, &Ok(fetched), &mut out);
+    part.answered(MemoryKey::Advise, &Err(CallFailure::error("down")), &mut out);
     assert_eq!(part.strategy_over("parallel"), "hybrid");
 }
 
@@ -194,12 +195,12 @@ fn the_advisor_is_a_call_and_needs_no_context() {
     let fetched = json!({ "decomposition_history": [pattern(QUERY, "hybrid", 0.95)],
                           "failure_patterns": [{ "pattern": "x", "indicators": ["market"], "mitigation": "look twice" }] });
     part.start(Some("s-1"), QUERY, &mut out);
-    part.answered("memory/fetch", &Ok(fetched.clone()), &mut out);
+    part.answered(MemoryKey::Fetch, &Ok(fetched.clone()), &mut out);
     let Some(Ask::Call(call)) = out.asks().last() else { panic!("{:?}", out.asks()) };
     assert_eq!(call.context, json!({ "query": QUERY, "memory": fetched }));
     for broken in [Err(CallFailure::error("down")), Ok(json!({ "confidence": 7 })), Ok(json!("hybrid"))] {
         let mut part = part.clone();
-        part.answered("memory/advise", &broken, &mut out);
+        part.answered(MemoryKey::Advise, &broken, &mut out);
         assert_eq!(part.strategy_over("parallel"), "hybrid");
         for nil in [None, Some(Value::Null), Some(json!("text"))] {
             let advice = json!({ "strategy": "hybrid", "confidence": 0.95 });
@@ -228,19 +229,18 @@ fn success_is_recorded_and_forgotten() {
         let learned: Pattern = serde_json::from_value(call.context.clone()).unwrap();
         assert_eq!((learned.success_bp, learned.strategy.as_str()), (10_000, "parallel"));
         let before = part.clone();
-        assert!(part.answered("memory/record", &answer, &mut out));
+        part.answered(MemoryKey::Record, &answer, &mut out);
         assert_eq!(part, before);
     }
 }
 
-/// Answers of others are not ours, and those nobody waits for change nothing.
+/// Answers that nobody waits for change nothing.
 #[test]
 fn strange_and_late_answers_change_nothing() {
     let (mut part, mut out) = (advised(json!({}), Ok(json!({ "confidence": 0.5 }))), outbox());
     let before = part.clone();
-    assert!(!part.answered("plan/1", &Ok(json!({})), &mut out));
-    for late in ["memory/fetch", "memory/fetch-basic", "memory/advise"] {
-        assert!(part.answered(late, &Ok(json!({ "strategy": "x", "confidence": 1.0 })), &mut out));
+    for late in [MemoryKey::Fetch, MemoryKey::FetchBasic, MemoryKey::Advise] {
+        part.answered(late, &Ok(json!({ "strategy": "x", "confidence": 1.0 })), &mut out);
     }
     assert_eq!((part.clone(), out.asks().len()), (before, 0));
     let text = serde_json::to_string(&part).unwrap();

@@ -19,8 +19,9 @@ use serde_json::{Value, json};
 
 use super::answer::{InvalidAnswer, decode};
 use super::takeover::HANDED_TO_HUMAN;
+use crate::supervisor::core::key::{Key, PeopleKey};
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Ask, Key, Outbox};
+use crate::supervisor::outbox::{Ask, Outbox};
 use crate::supervisor::spec::Span;
 
 pub const PAUSE: &str = "pause_v1";
@@ -160,7 +161,7 @@ impl Control {
         }
         let deadline = request.timeout.map(|timeout| out.now().plus(timeout.duration()));
         if let Some(deadline) = deadline {
-            out.timer(self.deadline_key(), deadline, "human control");
+            out.timer(PeopleKey::TakeoverDeadline(self.takeovers), deadline, "human control");
         }
         self.state = State::HumanControl { cause, deadline };
         true
@@ -179,8 +180,8 @@ impl Control {
     }
 
     /// A person has kept the run for too long. What they stopped does not go on by itself: the run is cancelled.
-    pub fn fired(&mut self, key: &str, out: &mut Outbox) -> bool {
-        let ours = matches!(self.state, State::HumanControl { deadline: Some(_), .. }) && key == self.deadline_key();
+    pub fn fired(&mut self, takeover: u64, out: &mut Outbox) -> bool {
+        let ours = matches!(self.state, State::HumanControl { deadline: Some(_), .. }) && takeover == self.takeovers;
         ours && self.cancel(ControlRequest::new("human control timed out", "deadline"), out)
     }
 
@@ -240,12 +241,12 @@ impl Control {
     }
 
     /// The child has closed, whether well or not.
-    pub fn unregister(&mut self, child: &str) {
+    pub fn unregister(&mut self, child: &Key) {
         self.children.remove(child);
     }
 
-    pub fn children(&self) -> impl Iterator<Item = &str> {
-        self.children.iter().map(String::as_str)
+    pub fn children(&self) -> impl Iterator<Item = &Key> {
+        self.children.iter()
     }
     /// A run completes only when every child has closed: one that is paused keeps it open (SHN-69).
     pub fn may_complete(&self) -> bool {
@@ -345,12 +346,8 @@ impl Control {
 
     fn cancel_deadline(&self, out: &mut Outbox) {
         if matches!(self.state, State::HumanControl { deadline: Some(_), .. }) {
-            out.cancel_timer(self.deadline_key());
+            out.cancel_timer(PeopleKey::TakeoverDeadline(self.takeovers));
         }
-    }
-
-    fn deadline_key(&self) -> Key {
-        format!("control/takeover/{}", self.takeovers)
     }
 }
 
@@ -359,7 +356,7 @@ fn cause(request: &ControlRequest, out: &Outbox) -> Cause {
 }
 
 /// A signal to a child that has closed meanwhile comes to nothing, which is as good.
-fn tell(child: &str, signal: &'static str, cause: &Cause, out: &mut Outbox) {
+fn tell(child: &Key, signal: &'static str, cause: &Cause, out: &mut Outbox) {
     let input = json!({ "reason": cause.reason, "requested_by": cause.by, "from_parent": true });
-    out.ask(Ask::SignalChild { key: child.to_owned(), signal, input });
+    out.ask(Ask::SignalChild { key: child.clone(), signal, input });
 }

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::answer::{InvalidAnswer, decode};
+use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
@@ -188,7 +189,7 @@ impl Interrupts {
         };
         out.note(NoteKind::InterruptRaised, json!(interrupt));
         if let Some(deadline) = deadline {
-            out.timer(key(n), deadline, format!("interrupt {id}"));
+            out.timer(PeopleKey::InterruptDeadline(n), deadline, format!("interrupt {id}"));
         }
         self.pending.insert(n, interrupt);
         Ok(id)
@@ -232,7 +233,7 @@ impl Interrupts {
         let n = self.accepts(&resume, out)?;
         let Some(interrupt) = self.pending.remove(&n) else { return Err(ResumeRefusal::NonePending) };
         if interrupt.deadline.is_some() {
-            out.cancel_timer(key(n));
+            out.cancel_timer(PeopleKey::InterruptDeadline(n));
         }
         let asked = self.tasks.entry(interrupt.task.clone()).or_default();
         asked.state.extend(resume.update.clone());
@@ -240,8 +241,7 @@ impl Interrupts {
     }
 
     /// The deadline of an interrupt has come.
-    pub fn fired(&mut self, key: &str, out: &mut Outbox) -> Option<Resumed> {
-        let n = key.strip_prefix("interrupt/in-")?.strip_suffix("/deadline")?.parse().ok()?;
+    pub fn fired(&mut self, n: u64, out: &mut Outbox) -> Option<Resumed> {
         let interrupt = self.pending.remove(&n)?;
         let outcome = match &interrupt.on_expiry {
             OnExpiry::Answer(value) => Ok(value.clone()),
@@ -288,7 +288,7 @@ impl Interrupts {
         self.pending.retain(|n, interrupt| {
             let goes = interrupt.task == *task;
             if goes && interrupt.deadline.is_some() {
-                out.cancel_timer(key(*n));
+                out.cancel_timer(PeopleKey::InterruptDeadline(*n));
             }
             !goes
         });
@@ -306,8 +306,4 @@ impl Interrupts {
     pub fn view(&self) -> Value {
         json!(self.pending.values().collect::<Vec<_>>())
     }
-}
-
-fn key(n: u64) -> String {
-    format!("interrupt/in-{n}/deadline")
 }

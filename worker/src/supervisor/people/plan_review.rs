@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::answer::{InvalidAnswer, decode, shown_hash};
+use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{PlanApproval, Span};
@@ -22,7 +23,6 @@ use crate::supervisor::spec::{PlanApproval, Span};
 pub const MESSAGE_MAX: usize = 10 * 1024;
 /// The longest wait for a review, whatever the spec says (SHH-25).
 pub const TIMEOUT_MAX: Span = Span::from_mins(15);
-const TIMER: &str = "plan_review/deadline";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -163,7 +163,7 @@ impl PlanReview {
             deadline,
             verdict: None,
         };
-        out.timer(TIMER, deadline, "plan review");
+        out.timer(PeopleKey::PlanReviewDeadline, deadline, "plan review");
         review.show(message, plan, out);
         review
     }
@@ -242,7 +242,7 @@ impl PlanReview {
         if self.status == ReviewStatus::Approved {
             return Ok(());
         }
-        out.cancel_timer(TIMER);
+        out.cancel_timer(PeopleKey::PlanReviewDeadline);
         let hash = self.plan.as_ref().map(|plan| plan.hash.as_str());
         let data = json!({ "version": self.version, "hash": hash, "by": verdict.approver, "comment": verdict.comment });
         let (status, kind) = if verdict.approved {
@@ -294,9 +294,8 @@ impl PlanReview {
     }
 
     /// The deadline of the review has come: whether it ended by that.
-    pub fn fired(&mut self, key: &str, out: &mut Outbox) -> bool {
-        let open = matches!(self.status, ReviewStatus::Reviewing | ReviewStatus::Regenerating);
-        if key != TIMER || !open {
+    pub fn fired(&mut self, out: &mut Outbox) -> bool {
+        if !matches!(self.status, ReviewStatus::Reviewing | ReviewStatus::Regenerating) {
             return false;
         }
         self.status = ReviewStatus::TimedOut;

@@ -23,8 +23,9 @@ use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
 use crate::capability::model::{self, MODEL};
 use crate::supervisor::core::account::{Account, SPENT, Withheld};
+use crate::supervisor::core::key::Key;
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Key, Purpose};
+use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Purpose};
 use crate::supervisor::spec::SupervisorSpec;
 
 /// How often a call is delivered whose worker was lost.
@@ -109,7 +110,7 @@ impl Ledger {
         self.bills.remove(&seq)
     }
 
-    pub(super) fn is_child(&self, key: &str) -> bool {
+    pub(super) fn is_child(&self, key: &Key) -> bool {
         let pending = self.keys.get(key).and_then(|seq| self.pending.get(seq));
         matches!(pending, Some(Pending::Child { .. }))
     }
@@ -307,8 +308,8 @@ impl SupervisorRun {
         self.ask_all(out, cx);
     }
 
-    fn cancel_key(&mut self, key: &str, reason: &str, cx: &mut Cx<'_>) {
-        self.ledger.refused.retain(|call| call.key != key);
+    fn cancel_key(&mut self, key: &Key, reason: &str, cx: &mut Cx<'_>) {
+        self.ledger.refused.retain(|call| call.key != *key);
         self.account.given_up(key);
         let Some(seq) = self.ledger.keys.get(key).copied() else { return };
         match self.ledger.take(seq) {
@@ -327,7 +328,7 @@ impl SupervisorRun {
     }
 
     fn start_child(&mut self, key: Key, kind: ChildKind, input: &Value, cx: &mut Cx<'_>) {
-        let call = Call::new(&key, Purpose::ExecuteWorker, Value::Null);
+        let call = Call::new(key.clone(), Purpose::ExecuteWorker, Value::Null);
         if self.account.reserve(&call).is_err() {
             return self.refused(key, SPENT.to_owned(), cx);
         }
@@ -344,7 +345,7 @@ impl SupervisorRun {
         }
     }
 
-    fn signal_child(&mut self, key: &str, signal: &'static str, input: &Value, cx: &mut Cx<'_>) {
+    fn signal_child(&mut self, key: &Key, signal: &'static str, input: &Value, cx: &mut Cx<'_>) {
         let pending = self.ledger.keys.get(key).and_then(|seq| self.ledger.pending.get(seq));
         if let Some(Pending::Child { workflow_id, .. }) = pending {
             let target = ExternalTarget { workflow_id: WorkflowId::of(workflow_id), run_id: None };
@@ -354,14 +355,14 @@ impl SupervisorRun {
 }
 
 /// A key as part of a workflow id: other keys give other words, also where ids of tasks hold `/` or `-`.
-fn word_of(key: &str) -> String {
-    key.replace('~', "~0").replace('-', "~1").replace('/', "-")
+fn word_of(key: &Key) -> String {
+    key.to_string().replace('~', "~0").replace('-', "~1").replace('/', "-")
 }
 
 fn summary(call: &Call) -> String {
     match &call.agent {
         Some(agent) => format!("{} ({agent})", call.key),
-        None => call.key.clone(),
+        None => call.key.to_string(),
     }
 }
 
@@ -396,10 +397,10 @@ mod tests {
     /// Children of the tasks `a/b` and `a-b` are two runs.
     #[test]
     fn keys_that_differ_give_ids_that_differ() {
-        let keys =
-            ["execute/a/b/1", "execute/a-b/1", "execute/a~1b/1", "execute/a~b/1", "execute/a/b-1", "execute-a/b/1"];
-        let words: BTreeSet<String> = keys.iter().map(|key| word_of(key)).collect();
+        let keys = ["execute/a/b/1", "execute/a-b/1", "execute/a~1b/1", "execute/a~b/1", "execute/a-b~1/1"];
+        let word = |key: &str| word_of(&key.parse().unwrap());
+        let words: BTreeSet<String> = keys.into_iter().map(word).collect();
         assert_eq!(words.len(), keys.len(), "{words:?}");
-        assert_eq!(word_of("execute/t1/2"), "execute-t1-2");
+        assert_eq!(word("execute/t1/2"), "execute-t1-2");
     }
 }

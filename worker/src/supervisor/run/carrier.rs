@@ -11,6 +11,7 @@ use super::parts::Parts;
 use super::rules;
 use crate::supervisor::agents::{AgentLoop, HumanAnswer, Thread};
 use crate::supervisor::chat::{ChatMessage, ChatRules, GroupChat};
+use crate::supervisor::core::key::Key;
 use crate::supervisor::graph::{Graph, Phase, Planning};
 use crate::supervisor::journal::Note;
 use crate::supervisor::outbox::{Answer, Outbox};
@@ -116,19 +117,21 @@ impl Carrier {
         }
     }
 
-    pub(super) fn answered(&mut self, key: &str, answer: Answer, parts: &mut Parts, out: &mut Outbox) {
-        match self {
-            Carrier::Graph(graph) => graph.answered(key, answer, parts, out),
-            Carrier::Chat(chat) => chat.answered(key, answer, out),
-            Carrier::Agents(agents) => agents.answered(key, answer, out),
+    pub(super) fn answered(&mut self, key: &Key, answer: Answer, parts: &mut Parts, out: &mut Outbox) {
+        match (self, key) {
+            (Carrier::Graph(graph), Key::Graph(key)) => graph.answered(key, answer, parts, out),
+            (Carrier::Chat(chat), Key::Chat(key)) => chat.answered(*key, answer, out),
+            (Carrier::Agents(agents), Key::Agents(key)) => agents.answered(key, answer, out),
+            _ => {}
         }
     }
 
-    pub(super) fn fired(&mut self, key: &str, parts: &mut Parts, out: &mut Outbox) {
-        match self {
-            Carrier::Graph(graph) => graph.fired(key, parts, out),
-            Carrier::Chat(chat) => chat.fired(key, out),
-            Carrier::Agents(agents) => agents.fired(key, out),
+    /// A chat starts no timers.
+    pub(super) fn fired(&mut self, key: &Key, parts: &mut Parts, out: &mut Outbox) {
+        match (self, key) {
+            (Carrier::Graph(graph), Key::Graph(key)) => graph.fired(key, parts, out),
+            (Carrier::Agents(agents), Key::Agents(key)) => agents.fired(key, out),
+            _ => {}
         }
     }
 

@@ -109,6 +109,7 @@ pub(super) fn is_used_up(output: &Value, lent: &[Resource]) -> bool {
 mod tests {
     use super::*;
     use crate::agent::spec::{Limits, Price};
+    use crate::supervisor::core::key::GraphKey;
     use crate::supervisor::outbox::Purpose;
 
     /// G41: a share is lent beside an agent's own limits and never raises them, to whoever is asked but for the last word;
@@ -122,7 +123,7 @@ mod tests {
             AgentSpec { price, ..AgentSpec::bounded(Vec::new(), limits) }
         };
         for purpose in [Purpose::ExecuteWorker, Purpose::Plan, Purpose::Review, Purpose::Synthesize] {
-            let call = Call::new("c", purpose, Value::Null);
+            let call = Call::new(GraphKey::Format, purpose, Value::Null);
             let mut unpriced = agent(None);
             let (lent, share) = lend(free, &call, &mut unpriced);
             assert_eq!(lent, [Resource::Tokens]);
@@ -135,7 +136,11 @@ mod tests {
             assert_eq!(lend(free, &call.last_word(), &mut last), (Vec::new(), None));
         }
         let mut unbounded = agent(None);
-        assert!(lend(Available::default(), &Call::new("c", Purpose::Plan, Value::Null), &mut unbounded).0.is_empty());
+        assert!(
+            lend(Available::default(), &Call::new(GraphKey::Format, Purpose::Plan, Value::Null), &mut unbounded)
+                .0
+                .is_empty()
+        );
     }
 
     #[test]

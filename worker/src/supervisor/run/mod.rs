@@ -24,6 +24,7 @@ mod parts;
 mod people;
 mod progress;
 mod queries;
+mod routes;
 mod rules;
 mod signals;
 mod spending;
@@ -50,10 +51,11 @@ pub(crate) use signals::signals;
 use self::asks::{Ledger, Pending, Whole};
 use self::carrier::Carrier;
 use self::parts::Parts;
-use super::core::account::{Account, WALL};
+use super::core::account::Account;
+use super::core::key::Key;
 use super::graph::Phase;
 use super::journal::{Note, NoteKind};
-use super::outbox::{Answer, Ask, Key, Outbox};
+use super::outbox::{Answer, Ask, Outbox};
 use super::people::control::ControlRequest;
 use super::routing::{CHILD_CHECKPOINTS, PRE_ROUTING};
 use super::spec::{Family, Preset, ProgressMessages, ResolvedSpec};
@@ -221,63 +223,18 @@ impl SupervisorRun {
     fn hear(&mut self, key: Key, answer: Answer, out: &mut Outbox) {
         self.parts.escalations.decision_ended(&key, out);
         if self.parts.control.is_running() || self.parts.control.is_cancelled() {
-            self.answered(&key, answer, out);
+            self.answered(key, answer, out);
         } else {
             self.held.push((key, answer));
         }
     }
 
-    fn answered(&mut self, key: &str, answer: Answer, out: &mut Outbox) {
-        if key.starts_with("approval/") {
-            return self.parts.approvals.answered(key, &answer, out);
-        }
-        if self.parts.memory.answered(key, &answer, out) {
-            return self.begin_if_ready(out);
-        }
-        if key == parts::HANDED_ON {
-            self.parts.handed_on = None;
-            if let Some(graph) = self.carrier.graph_mut() {
-                graph.handed_back(answer, &mut self.parts, out);
-            }
-            return;
-        }
-        if self.parts.team.asked(key) {
-            if let Some(heard) = self.parts.team.answered(key, answer, out) {
-                self.team_heard(heard, out);
-            }
-            return;
-        }
-        self.carrier.answered(key, answer, &mut self.parts, out);
-    }
-
     fn timer_fired(&mut self, seq: Seq, out: &mut Outbox, cx: &mut Cx<'_>) {
         match self.ledger.take(seq) {
             Some(Pending::Later { call, input, deliveries }) => self.ledger.start_now(call, input, deliveries, cx),
-            Some(Pending::Timer { key }) => self.fired(&key, out),
+            Some(Pending::Timer { key }) => self.fired(key, out),
             Some(Pending::Call { .. } | Pending::Child { .. }) | None => {}
         }
-    }
-
-    fn fired(&mut self, key: &str, out: &mut Outbox) {
-        if key == WALL {
-            return self.time_is_over(out);
-        }
-        if let Some(closed) = self.parts.approvals.fired(key, out) {
-            return self.approval_closed(closed, out);
-        }
-        if let Some(resumed) = self.parts.interrupts.fired(key, out) {
-            return self.interrupt_closed(resumed, out);
-        }
-        if self.parts.review.as_mut().is_some_and(|review| review.fired(key, out)) {
-            return self.review_ended(out);
-        }
-        if self.parts.team.fired(key, out).is_some() || self.parts.escalations.fired(key, out).is_some() {
-            return;
-        }
-        if self.parts.control.fired(key, out) {
-            return self.cancelled_by_control(out);
-        }
-        self.carrier.fired(key, &mut self.parts, out);
     }
 
     /// Memory first, then the carrier begins.
@@ -312,7 +269,7 @@ impl SupervisorRun {
                 out.ask(Ask::Call(call));
             }
             for (key, answer) in std::mem::take(&mut self.held) {
-                self.answered(&key, answer, out);
+                self.answered(key, answer, out);
             }
         } else {
             let checkpoint = self.checkpoint();

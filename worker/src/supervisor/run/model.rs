@@ -64,7 +64,7 @@ fn asked(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Result<Asked, St
             .ok_or_else(|| {
                 format!(
                     "no model is named for {}: give `via.model.name` or `model`",
-                    call.agent.as_deref().unwrap_or(&call.key)
+                    call.agent.clone().unwrap_or_else(|| call.key.to_string())
                 )
             })?,
         temperature: via.temperature.or_else(|| setting("temperature").and_then(Value::as_f64)),

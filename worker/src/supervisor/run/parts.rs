@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::progress::Progress;
+use crate::supervisor::core::key::GraphKey;
 use crate::supervisor::graph::{Gates, Moment, PlannedTask, PlannerOutput, Reply, Start, Take};
 use crate::supervisor::memory::SessionMemoryPart;
 use crate::supervisor::model::{Risk, Task, TaskId, TaskPlan};
@@ -24,9 +25,6 @@ use crate::supervisor::routing::{Route, Shape, is_simple, route};
 use crate::supervisor::spec::{PlanApproval, Preset, RiskLevel, Routing, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::{Teamwork, agent_of};
-
-/// The key of the graph that a simple request was handed on to.
-pub(super) const HANDED_ON: &str = "route/dag";
 
 /// Everything beside the carrier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -148,7 +146,7 @@ impl Gates for Parts {
             // What planning cost is paid here.
             input["plan"] = json!(PlannerOutput { tokens: 0, ..plan.clone() });
         }
-        out.ask(Ask::StartChild { key: HANDED_ON.to_owned(), kind, input });
+        out.ask(Ask::StartChild { key: GraphKey::Routed.into(), kind, input });
         true
     }
 

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::SupervisorRun;
 use super::parts::{Parts, level};
+use crate::supervisor::core::key::Key;
 use crate::supervisor::graph::{Reply, Start, TOOL_APPROVAL, Take};
 use crate::supervisor::model::{Task, TaskId, TaskPlan};
-use crate::supervisor::outbox::{Call, Key, Outbox, Purpose};
+use crate::supervisor::outbox::{Call, Outbox, Purpose};
 use crate::supervisor::people::approval::{Clearance, Closed, Consequence, OnReject, Proposal, Scope};
 use crate::supervisor::people::escalation::{Observed, PlanShape};
 use crate::supervisor::people::interrupts::{OnExpiry, Question};
@@ -197,7 +198,7 @@ impl SupervisorRun {
     }
 
     /// A decision that is not wanted any more is not slow.
-    pub(super) fn decision_over(&mut self, key: &str, cx: &mut Cx<'_>) {
+    pub(super) fn decision_over(&mut self, key: &Key, cx: &mut Cx<'_>) {
         let mut out = self.outbox(cx.now());
         self.parts.escalations.decision_ended(key, &mut out);
         self.ask_all(out, cx);

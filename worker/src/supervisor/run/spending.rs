@@ -11,7 +11,8 @@ use super::{RunContext, SupervisorRun};
 use crate::agent::ends::output_in;
 use crate::agent::spec::Share;
 use crate::capability::model::{Cost, ModelOutput};
-use crate::supervisor::core::account::{Account, Allowance, Spent, WALL};
+use crate::supervisor::core::account::{Account, Allowance, Spent};
+use crate::supervisor::core::key::{CoreKey, Key};
 use crate::supervisor::graph::Reply;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose, Weight};
@@ -127,14 +128,14 @@ impl SupervisorRun {
     }
 
     /// The call has ended, whoever hears of it and when.
-    pub(super) fn settle(&mut self, key: &str, cost: Spent, out: &mut Outbox) {
+    pub(super) fn settle(&mut self, key: &Key, cost: Spent, out: &mut Outbox) {
         self.account.settle(key, cost);
         out.set_budget(self.account.balance());
     }
 
     pub(super) fn start_clock(&mut self, out: &mut Outbox) {
         if let Some(ends) = self.account.start_clock(out.now()) {
-            out.timer(WALL, ends, "the time of the run");
+            out.timer(CoreKey::Wall, ends, "the time of the run");
         }
     }
 

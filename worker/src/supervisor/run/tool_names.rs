@@ -80,6 +80,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::supervisor::core::key::GraphKey;
     use crate::supervisor::outbox::Purpose;
 
     /// CRW-04: names of tools are sent in the form that providers take, each to one tool, and are read back.
@@ -89,7 +90,7 @@ mod tests {
         let names = ["Ask question to coworker", "Ask_question to coworker", "delegate_to_café", long.as_str(), "pay"];
         let tools: Vec<Value> = names.iter().map(|name| json!({ "name": name })).collect();
         let context = json!({ "tools": tools, "messages": [{ "tool_calls": [{ "name": "gone tool" }] }] });
-        let call = Call::new("k", Purpose::ExecuteWorker, context);
+        let call = Call::new(GraphKey::Format, Purpose::ExecuteWorker, context);
         let known = ToolNames::of(&call);
         let sent: Vec<String> = names.iter().map(|name| known.sent((*name).to_owned())).collect();
         let expected =

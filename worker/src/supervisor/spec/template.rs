@@ -95,7 +95,7 @@ fn look_up(name: &str, call: &Call) -> Value {
     match first {
         "agent" => call.agent.clone().into(),
         "attempt" => call.attempt.into(),
-        "key" => call.key.clone().into(),
+        "key" => call.key.to_string().into(),
         "prompt" => call.prompt.clone().into(),
         "purpose" => call.purpose.as_str().into(),
         "round" => call.round.into(),

@@ -14,6 +14,7 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::supervisor::core::key::TeamKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Ask, Outbox};
 use crate::supervisor::spec::Mailbox as MailboxRules;
@@ -188,7 +189,7 @@ impl Mailbox {
         })?;
         self.sent += 1;
         out.ask(Ask::SignalExternal {
-            key: format!("mailbox/send/{}", self.sent),
+            key: TeamKey::Mail(self.sent).into(),
             workflow_id: workflow_id.to_owned(),
             signal: SIGNAL_MAILBOX.to_owned(),
             input: json!(draft),

@@ -18,6 +18,7 @@ use super::registry::Registry;
 use super::roles::{GENERALIST, ROLE_ASSIGNED, assign};
 use super::topics::{TopicState, Topics};
 use crate::supervisor::TaskStatus;
+use crate::supervisor::core::key::TeamKey;
 use crate::supervisor::graph::Start;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::{Task, TaskId, TaskPlan};
@@ -239,27 +240,10 @@ impl Teamwork {
         })
     }
 
-    /// Whether the team asked under this key.
-    pub fn asked(&self, key: &str) -> bool {
-        ["recruit/", "retire/", "mailbox/send/"].iter().any(|start| key.starts_with(start))
-    }
-
     /// The answer to an ask of the team's, or the end of a child of it.
-    pub fn answered(&mut self, key: &str, answer: Answer, out: &mut Outbox) -> Option<Heard> {
-        // What became of a message to another run is of no consequence here.
-        if key.starts_with("mailbox/send/") {
-            return Some(Heard::Settled);
-        }
-        let outcome = self.members.answered(key, answer, out)?;
-        Some(self.heard(outcome, out))
-    }
-
-    /// A timer of the team's has fired.
-    pub fn fired(&mut self, key: &str, out: &mut Outbox) -> Option<Heard> {
-        key.starts_with("topic/").then(|| {
-            self.topics.fired(key, out);
-            Heard::Settled
-        })
+    pub fn answered(&mut self, key: &TeamKey, answer: Answer, out: &mut Outbox) -> Heard {
+        let outcome = self.members.answered(key, answer, out);
+        self.heard(outcome, out)
     }
 
     /// What must be over before the run may put its results together.

@@ -25,6 +25,7 @@ use request::{RetireRequest, allowed, applies, decode};
 use super::directory::{Directory, MemberStatus, Origin};
 use super::events::TeamEvent;
 use super::roles::GENERALIST;
+use crate::supervisor::core::key::TeamKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Ask, Call, ChildKind, Outbox, Purpose};
@@ -117,7 +118,7 @@ impl Team {
         let number = self.recruits_asked;
         self.recruits.insert(number, Recruit { request, stage: Stage::Authorizing });
         let prompt = format!("May a {} be recruited for this: {}", context["role"], context["description"]);
-        if self.asks_policy(format!("recruit/{number}/authorize"), context, prompt, out) {
+        if self.asks_policy(TeamKey::AuthorizeRecruit(number), context, prompt, out) {
             return Ok(None);
         }
         Ok(Some(self.recruit_authorized(number, Ok(()), out)))
@@ -166,23 +167,21 @@ impl Team {
         let number = self.retirements_asked;
         self.retirements.insert(number, agent);
         let prompt = format!("May the agent {} leave the team?", context["agent_id"]);
-        if self.asks_policy(format!("retire/{number}/authorize"), context, prompt, out) {
+        if self.asks_policy(TeamKey::AuthorizeRetirement(number), context, prompt, out) {
             return Ok(None);
         }
         Ok(Some(self.retirement_authorized(number, Ok(()), out)))
     }
 
-    /// The answer to a call or the end of a child that was asked for here; `None` if the key is not one of ours.
-    pub fn answered(&mut self, key: &str, answer: Answer, out: &mut Outbox) -> Option<TeamOutcome> {
-        let mut parts = key.split('/');
-        let (what, number, step) = (parts.next()?, parts.next()?, parts.next()?);
-        let number: u64 = number.parse().ok()?;
-        Some(match (what, step) {
-            ("recruit", "authorize") => self.recruit_authorized(number, allowed(&answer), out),
-            ("recruit", "child") => self.child_ended(number, answer, out),
-            ("retire", "authorize") => self.retirement_authorized(number, allowed(&answer), out),
-            _ => return None,
-        })
+    /// The answer to a call or the end of a child that was asked for here.
+    pub fn answered(&mut self, key: &TeamKey, answer: Answer, out: &mut Outbox) -> TeamOutcome {
+        match key {
+            TeamKey::AuthorizeRecruit(number) => self.recruit_authorized(*number, allowed(&answer), out),
+            TeamKey::AuthorizeRetirement(number) => self.retirement_authorized(*number, allowed(&answer), out),
+            TeamKey::Recruit(number) => self.child_ended(*number, answer, out),
+            // What became of a message to another run is of no consequence here.
+            TeamKey::Mail(_) | TeamKey::Topic { .. } => TeamOutcome::Dropped,
+        }
     }
 
     /// The results are being put together from now on.
@@ -228,7 +227,7 @@ impl Team {
     }
 
     /// Without a policy all is allowed, at once: `false`.
-    fn asks_policy(&self, key: String, context: Value, prompt: String, out: &mut Outbox) -> bool {
+    fn asks_policy(&self, key: TeamKey, context: Value, prompt: String, out: &mut Outbox) -> bool {
         let Some(policy) = &self.rules.policy else { return false };
         let call = Call::new(key, Purpose::AuthorizeTeamAction, context).prompt(prompt);
         // A policy by another name than the activity's is an agent of the spec.
@@ -282,7 +281,7 @@ impl Team {
         out.note(NoteKind::AgentRecruited, data);
         TeamEvent::Recruited { agent: agent_id.clone(), description: description.clone() }.emit(out);
         let input = json!({ "query": description, "context": { "role": role }, "agent_id": agent_id });
-        let key = format!("recruit/{number}/child");
+        let key = TeamKey::Recruit(number).into();
         out.ask(Ask::StartChild { key, kind: ChildKind::SimpleTask, input });
         TeamOutcome::Recruited { agent_id, role }
     }
@@ -317,7 +316,7 @@ impl Team {
         let working = Stage::Working { agent_id: agent_id.clone() };
         if let Some(number) = self.recruits.iter().find(|(_, recruit)| recruit.stage == working).map(|(n, _)| *n) {
             self.recruits.remove(&number);
-            let key = format!("recruit/{number}/child");
+            let key = TeamKey::Recruit(number).into();
             out.ask(Ask::CancelChild { key, reason: format!("{agent_id} was retired") });
         }
         let tasks = self.directory.retire(&agent_id);

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::events::TeamEvent;
+use crate::supervisor::core::key::TeamKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
@@ -96,32 +97,28 @@ impl Topics {
         TopicState::Wait
     }
 
-    /// The timer of a look fired; `None` if the key is not one of ours or its task waits no more.
-    pub fn fired(&mut self, key: &str, out: &mut Outbox) -> Option<(TaskId, TopicState)> {
-        let (task, look) = key.strip_prefix("topic/")?.rsplit_once('/')?;
-        let task = TaskId::new(task).ok()?;
-        self.waits.get(&task).filter(|wait| wait.looks.to_string() == look)?;
-        let mut wait = self.waits.remove(&task)?;
+    /// The timer of a look fired; `None` if its task waits no more.
+    pub fn fired(&mut self, task: &TaskId, look: u32, out: &mut Outbox) -> Option<TopicState> {
+        self.waits.get(task).filter(|wait| wait.looks == look)?;
+        let mut wait = self.waits.remove(task)?;
         let (waiting, settled): (BTreeSet<String>, BTreeSet<String>) =
-            wait.topics.iter().cloned().partition(|topic| self.is_to_come(topic, &task));
+            wait.topics.iter().cloned().partition(|topic| self.is_to_come(topic, task));
         for topic in settled.into_iter().filter(|topic| self.produced.contains(topic)) {
             TeamEvent::DependencySatisfied { agent: wait.agent.clone(), topic: Some(topic) }.emit(out);
         }
         wait.topics = waiting;
         if wait.topics.is_empty() {
-            let state = self.settle(&task, Vec::new());
-            return Some((task, state));
+            return Some(self.settle(task, Vec::new()));
         }
         if out.now() >= wait.until {
             let missing: Vec<String> = wait.topics.into_iter().collect();
             let warning = format!("topic {} did not come in time; going on without it", missing.join(", "));
             out.note(NoteKind::TimerFired, json!({ "task": task, "warning": warning, "missing": missing }));
-            let state = self.settle(&task, missing);
-            return Some((task, state));
+            return Some(self.settle(task, missing));
         }
-        wait.look_later(&task, &self.rules, out);
+        wait.look_later(task, &self.rules, out);
         self.waits.insert(task.clone(), wait);
-        Some((task, TopicState::Wait))
+        Some(TopicState::Wait)
     }
 
     /// What a task waits for, for `why_not_running`.
@@ -146,7 +143,8 @@ impl Wait {
         self.looks += 1;
         let at = out.now().plus(self.delay).min(self.until);
         let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();
-        out.timer(format!("topic/{task}/{}", self.looks), at, format!("wait for topic {}", topics.join(", ")));
+        let key = TeamKey::Topic { task: task.clone(), look: self.looks };
+        out.timer(key, at, format!("wait for topic {}", topics.join(", ")));
         self.delay = (self.delay * 2).min(rules.backoff_max.duration());
     }
 }

@@ -173,7 +173,7 @@ fn async_tasks_run_together_and_are_awaited_before_the_next_sync_task() {
         let prompts: Vec<String> =
             rig.calls.iter().map(|call| prompt_of(call).lines().next().unwrap().to_owned()).collect();
         assert_eq!(prompts, ["do b", "do c"]);
-        let mut keys: Vec<String> = rig.calls.iter().map(|call| call.key.clone()).collect();
+        let mut keys: Vec<_> = rig.calls.iter().map(|call| call.key.clone()).collect();
         let texts = if swap { ["C", "B"] } else { ["B", "C"] };
         if swap {
             keys.reverse();

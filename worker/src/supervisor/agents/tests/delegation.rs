@@ -1,6 +1,7 @@
 //! Delegation as supyagent does it: who may ask whom, how deep, what is told, and in which order answers are used.
 
 use super::*;
+use crate::supervisor::core::key::key;
 
 fn texts(call: &Call) -> String {
     sent(call).iter().map(|message| message.text().to_owned()).collect::<Vec<_>>().join("\n")
@@ -315,8 +316,8 @@ fn what_a_paused_loop_hears_is_used_when_it_goes_on() {
     rig.answer("assistant", delegate("coder", "code"));
     assert!(rig.awaited().is_empty() && rig.it.sessions_view().len() == 1);
     // Twice the same, and a stranger: the first counts.
-    rig.with(|it, out| it.answered("agents/1.1/step/1", Ok(says("no")), out));
-    rig.with(|it, out| it.answered("agents/9/step/1", Ok(says("no")), out));
+    rig.with(|it, out| it.answered(&key("agents/1.1/step/1"), Ok(says("no")), out));
+    rig.with(|it, out| it.answered(&key("agents/9/step/1"), Ok(says("no")), out));
     rig.with(|it, out| it.resume(out));
     assert_eq!(rig.awaited(), ["coder"]);
 }
@@ -338,7 +339,7 @@ fn a_cancelled_loop_takes_everything_back_and_hears_nothing_more() {
     assert_eq!(rig.outcome().error.as_deref(), Some("not needed"));
     assert!(rig.it.sessions_view().iter().all(|session| session.status == "failed"));
     let before = rig.it.clone();
-    rig.with(|it, out| it.answered("agents/1.1.1.0/step/1", Ok(says("late")), out));
+    rig.with(|it, out| it.answered(&key("agents/1.1.1.0/step/1"), Ok(says("late")), out));
     assert_eq!(rig.it, before);
     assert_eq!(rig.noted(NoteKind::AttemptDropped).len(), 1);
 }

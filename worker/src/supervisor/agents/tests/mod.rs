@@ -19,6 +19,7 @@ use bosun_engine::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::supervisor::core::key::Key;
 use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, Outbox};
 
@@ -29,7 +30,7 @@ struct Rig {
     it: AgentLoop,
     now: Timestamp,
     calls: Vec<Call>,
-    timers: BTreeMap<String, Timestamp>,
+    timers: BTreeMap<Key, Timestamp>,
     notes: Vec<Note>,
     /// The calls of models and functions, every one that was ever asked for.
     asked: Vec<Call>,
@@ -102,10 +103,11 @@ impl Rig {
     }
 
     #[track_caller]
-    fn reply_to(&mut self, key: &str, answer: Answer) {
-        let at = self.calls.iter().position(|call| call.key == key).expect("this key is awaited");
+    fn reply_to(&mut self, key: &Key, answer: Answer) {
+        let at = self.calls.iter().position(|call| call.key == *key).expect("this key is awaited");
         self.calls.remove(at);
-        self.with(|it, out| it.answered(key, answer, out));
+        let key = key.clone().try_into().unwrap();
+        self.with(|it, out| it.answered(&key, answer, out));
     }
 
     /// An agent, or the tool of a function, answers.
@@ -133,7 +135,7 @@ impl Rig {
         {
             self.timers.remove(&key);
             self.now = at;
-            self.with(|it, out| it.fired(&key, out));
+            self.with(|it, out| it.fired(&key.try_into().unwrap(), out));
         }
         self.now = until;
     }

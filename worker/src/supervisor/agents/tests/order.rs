@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::supervisor::core::key::key;
 
 /// A small generator of numbers with a seed, for orders.
 struct Seeded(u64);
@@ -40,7 +41,7 @@ fn script(call: &Call) -> Answer {
 fn digest(rig: &Rig) -> String {
     let mut prompts: Vec<(String, String)> = rig.asked.iter().map(|call| (who(call), call.prompt.clone())).collect();
     prompts.sort();
-    let mut keys: Vec<&str> = rig.asked.iter().map(|call| call.key.as_str()).collect();
+    let mut keys: Vec<_> = rig.asked.iter().map(|call| &call.key).collect();
     keys.sort_unstable();
     let text = json!([rig.it.outcome(), rig.it.messages(), rig.it.view(), prompts, keys]).to_string();
     blake3::hash(text.as_bytes()).to_hex().to_string()
@@ -227,7 +228,7 @@ fn step(rig: &mut Rig, event: Event) {
         }
         Event::Stranger(n) => {
             let before = rig.it.clone();
-            rig.with(|it, out| it.answered(&format!("agents/{n}/step/999"), Ok(says("?")), out));
+            rig.with(|it, out| it.answered(&key(&format!("agents/{n}/step/999")), Ok(says("?")), out));
             assert_eq!(rig.it, before);
         }
         Event::Time(seconds) => rig.after(Duration::from_secs(seconds)),

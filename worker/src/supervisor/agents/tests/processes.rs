@@ -156,7 +156,7 @@ fn a_killed_process_stays_killed() {
     let key = rig.pending("coder").key.clone();
     rig.answer("assistant", process("kill_process", "agent_1"));
     assert_eq!(rig.awaited(), ["assistant"], "its call was taken back");
-    rig.with(|it, out| it.answered(&key, Ok(says("I was done anyway")), out));
+    rig.with(|it, out| it.answered(&key.try_into().unwrap(), Ok(says("I was done anyway")), out));
     assert_eq!(rig.it.check_process("agent_1").unwrap()["status"], "killed");
     rig.answer("assistant", process("kill_process", "agent_1"));
     assert_eq!(last(&rig), json!({"ok": false, "error": "Process agent_1 is not running (status: killed)"}));

@@ -11,6 +11,7 @@ use bosun_engine::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::supervisor::core::key::Key;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, Outbox, Purpose};
 
@@ -19,7 +20,7 @@ struct World {
     chat: GroupChat,
     out: Outbox,
     calls: Vec<Call>,
-    cancelled: Vec<String>,
+    cancelled: Vec<Key>,
 }
 
 fn agents(names: &[&str]) -> Vec<ChatAgent> {
@@ -82,7 +83,7 @@ impl World {
     #[track_caller]
     fn answer_with(&mut self, answer: Answer) -> &mut World {
         let key = self.calls.last().expect("nothing was asked").key.clone();
-        self.chat.answered(&key, answer, &mut self.out);
+        self.chat.answered(key.try_into().unwrap(), answer, &mut self.out);
         self.collect();
         self
     }

@@ -100,7 +100,7 @@ proptest! {
         for (at, message) in world.chat.messages().iter().enumerate() {
             prop_assert_eq!(message.index as usize, at);
         }
-        let keys: std::collections::BTreeSet<&str> = world.calls.iter().map(|call| call.key.as_str()).collect();
+        let keys: std::collections::BTreeSet<_> = world.calls.iter().map(|call| &call.key).collect();
         prop_assert_eq!(keys.len(), world.calls.len(), "a key is used once");
         prop_assert!(world.chat.rounds() <= rules.max_round);
         held_to_transitions(&rules, &world)?;

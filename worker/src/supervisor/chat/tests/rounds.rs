@@ -199,7 +199,7 @@ fn an_interrupt_gives_the_word_to_the_admin() {
     assert_eq!(chat.cancelled, std::slice::from_ref(&open));
     assert_eq!(chat.speakers(), ["alice", "Admin"]);
     // What alice says too late is dropped.
-    chat.chat.answered(&open, Ok(json!("late")), &mut chat.out);
+    chat.chat.answered(open.clone().try_into().unwrap(), Ok(json!("late")), &mut chat.out);
     chat.answer(json!("do it so"));
     assert_eq!(chat.said(), [("user", "go"), ("Admin", "do it so")]);
     assert_eq!(chat.speakers(), ["alice", "Admin", "alice"]);
@@ -227,7 +227,7 @@ fn a_human_may_say_something_at_any_time() {
         chat.chat.say("look at page 7", &mut chat.out).unwrap();
         chat.collect();
         assert_eq!(chat.cancelled, std::slice::from_ref(&open));
-        chat.chat.answered(&open, Ok(json!("late")), &mut chat.out);
+        chat.chat.answered(open.clone().try_into().unwrap(), Ok(json!("late")), &mut chat.out);
         assert_eq!(chat.said(), [("user", "go"), ("Admin", "look at page 7")]);
         assert_eq!(chat.speakers(), ["alice", "alice"]);
         let outcome = chat.run(says_name);
@@ -313,7 +313,7 @@ fn a_cancelled_chat_drops_its_ask_and_ends() {
     assert_eq!(world.cancelled, std::slice::from_ref(&open));
     let outcome = world.chat.outcome().unwrap();
     assert_eq!((outcome.ok, outcome.stop, outcome.reason.as_str()), (false, Stop::Cancelled, "not needed"));
-    world.chat.answered(&open, Ok(json!("late")), &mut world.out);
+    world.chat.answered(open.clone().try_into().unwrap(), Ok(json!("late")), &mut world.out);
     world.chat.cancel("again", &mut world.out);
     assert_eq!(world.chat.outcome().unwrap(), outcome);
 }

@@ -381,7 +381,7 @@ fn a_decision_is_noted_with_the_hash_of_its_prompt() {
     let [Ask::Call(call)] = asks.as_slice() else { panic!("{asks:?}") };
     let requested = notes.iter().find(|note| note.kind == NoteKind::DecisionRequested).unwrap();
     assert_eq!(requested.data["prompt_hash"], crate::supervisor::prompts::prompt_hash(&call.prompt));
-    chat.answered(&call.key, Ok(json!("bob")), &mut out);
+    chat.answered(call.key.clone().try_into().unwrap(), Ok(json!("bob")), &mut out);
     let kinds: Vec<NoteKind> = out.notes().iter().map(|note| note.kind).collect();
     assert_eq!(kinds, [NoteKind::DecisionRecorded, NoteKind::SpeakerSelected]);
 }

@@ -372,7 +372,7 @@ fn delegations_are_a_plan() {
 #[test]
 fn a_loop_has_a_cap_of_turns() {
     let tasks: Vec<Value> = (1..=5).map(|n| json!({ "id": n, "goal": "g" })).collect();
-    let script = |call: &Call| match (call.purpose, call.key.as_str()) {
+    let script = |call: &Call| match (call.purpose, call.key.to_string().as_str()) {
         (_, "execute/1/1") => fails("once"),
         _ => says(json!("x")),
     };

@@ -417,7 +417,7 @@ fn plan_and_execute_goes_step_by_step() {
 /// inside the batch), or completes; after three plans in all it is made to complete.
 #[test]
 fn an_evaluator_may_replan() {
-    let script = |call: &Call| match (call.purpose, call.key.as_str()) {
+    let script = |call: &Call| match (call.purpose, call.key.to_string().as_str()) {
         (Purpose::Plan, _) => says(json!({ "tasks": [
             { "id": "a", "goal": "g" }, { "id": "b", "goal": "g", "deps": ["a"] }, { "id": "c", "goal": "g", "deps": ["b"] }] })),
         (Purpose::ExecuteWorker, "execute/a/1") => says(json!({ "success": false, "reason": "broken" })),

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::super::*;
 use super::stage::*;
 use crate::supervisor::core::account::Allowance;
+use crate::supervisor::core::key::key;
 use crate::supervisor::model::PlanOrigin;
 use crate::supervisor::spec::OnExhausted as WhenSpent;
 
@@ -23,7 +24,7 @@ fn given() -> GraphRules {
 /// FSP-06: tasks of an evaluator without ids get numbers that neither the plan nor the new tasks have.
 #[test]
 fn new_tasks_without_ids_get_numbers_of_their_own() {
-    let script = |call: &Call| match (call.purpose, call.key.as_str()) {
+    let script = |call: &Call| match (call.purpose, call.key.to_string().as_str()) {
         (Purpose::Decide, "evaluate/1") => says(json!({ "decision": "replan", "tokens": 7, "tasks": [
             { "goal": "first" }, { "id": 3, "goal": "named" }, { "goal": "second", "deps": [3] }] })),
         (Purpose::Decide, _) => says(json!({ "decision": "continue" })),
@@ -44,7 +45,7 @@ fn paid(played: &Played) -> u64 {
 /// PDT-49: a worker that only asks is stopped: it may not keep a task open for ever.
 #[test]
 fn the_questions_of_a_task_are_counted() {
-    let script = |call: &Call| match call.key.starts_with("consult/") {
+    let script = |call: &Call| match call.key.to_string().starts_with("consult/") {
         true => says(json!({ "result": "ask again", "tokens": 3 })),
         false => says(json!({ "consult": { "capability": "law", "question": "q".repeat(10_000) }, "tokens": 2 })),
     };
@@ -83,9 +84,9 @@ fn waiting(answer: &Value) -> (Graph, Outbox) {
     let mut out = Outbox::new("run", bosun_engine::Timestamp(0));
     let mut graph = Graph::new(given(), one(json!({})));
     graph.start(&mut Person, &mut out);
-    graph.answered("execute/a/1", Ok(json!({ "result": "text", "action": "publish" })), &mut Person, &mut out);
+    graph.answered(&key("execute/a/1"), Ok(json!({ "result": "text", "action": "publish" })), &mut Person, &mut out);
     graph.approved(&TaskId::of("a"), "publish", &mut Person, &mut out);
-    graph.answered("act/a/1", Ok(answer.clone()), &mut Person, &mut out);
+    graph.answered(&key("act/a/1"), Ok(answer.clone()), &mut Person, &mut out);
     (graph, out)
 }
 
@@ -152,7 +153,7 @@ fn a_plan_is_changed_only_when_the_change_can_count() {
     let why = graph.changed_by_person("add_task", add, &mut Open, &mut out).unwrap_err();
     assert!(why.starts_with("the run is planning: a plan is changed while"), "{why}");
     assert!(revise(&mut graph, json!([{ "goal": "new" }])).is_err() && graph.plan.tasks.is_empty());
-    graph.answered("plan/1", Ok(json!({ "tasks": [{ "id": 1, "goal": "g" }] })), &mut Open, &mut out);
+    graph.answered(&key("plan/1"), Ok(json!({ "tasks": [{ "id": 1, "goal": "g" }] })), &mut Open, &mut out);
     assert_eq!(graph.changed_by_person("add_task", add, &mut Open, &mut out), Ok(json!(2)));
     graph.cancel("enough".to_owned(), &mut Open, &mut out);
     assert_eq!(graph.changed_by_person("add_task", add, &mut Open, &mut out), Err("the run is cancelled".to_owned()));

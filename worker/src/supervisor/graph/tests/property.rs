@@ -159,8 +159,8 @@ struct Life {
     graph: Graph,
     people: People,
     now: Timestamp,
-    calls: BTreeMap<Key, Call>,
-    timers: BTreeMap<Key, Timestamp>,
+    calls: BTreeMap<GraphKey, Call>,
+    timers: BTreeMap<GraphKey, Timestamp>,
     seen: BTreeSet<Key>,
     ended: BTreeMap<TaskId, TaskStatus>,
     wrong: Option<String>,
@@ -192,11 +192,11 @@ impl Life {
             match ask {
                 Ask::Call(call) => {
                     self.starts(&call, held && self.people.held);
-                    self.calls.insert(call.key.clone(), call);
+                    self.calls.insert(call.key.clone().try_into().unwrap(), call);
                 }
-                Ask::CancelCall { key } => drop(self.calls.remove(&key)),
-                Ask::Timer { key, at, .. } => drop(self.timers.insert(key, at)),
-                Ask::CancelTimer { key } => drop(self.timers.remove(&key)),
+                Ask::CancelCall { key } => drop(self.calls.remove(&key.try_into().unwrap())),
+                Ask::Timer { key, at, .. } => drop(self.timers.insert(key.try_into().unwrap(), at)),
+                Ask::CancelTimer { key } => drop(self.timers.remove(&key.try_into().unwrap())),
                 other => panic!("a graph asks for nothing else: {other:?}"),
             }
         }
@@ -328,7 +328,7 @@ impl Life {
 
     fn check(&mut self) -> Result<(), TestCaseError> {
         prop_assert_eq!(&self.wrong, &None);
-        let working = self.calls.keys().filter(|key| key.starts_with("execute/")).count();
+        let working = self.calls.keys().filter(|key| matches!(key, GraphKey::Execute { .. })).count();
         prop_assert!(working <= self.graph.rules.slots(), "{} workers", working);
         let written: Graph = serde_json::from_value(json!(self.graph)).unwrap();
         prop_assert!(written == self.graph, "the state survives being written");

@@ -594,7 +594,7 @@ fn overflow_resumes_twice() {
 /// PDT-49: one bounded question to another capability; the answer is logged, and no task is made of it.
 #[test]
 fn a_worker_may_consult() {
-    let script = |call: &Call| match (call.purpose, call.key.as_str()) {
+    let script = |call: &Call| match (call.purpose, call.key.to_string().as_str()) {
         (Purpose::Decide, _) => decides(&[1], false),
         (_, "execute/1/1") => says(json!({ "consult": { "capability": "law", "question": "may we?" } })),
         (_, "consult/1/1/1") => says(json!("y".repeat(4_000))),
@@ -619,7 +619,7 @@ fn a_worker_may_consult() {
 #[test]
 fn soft_branches_cancel_the_losers() {
     let tasks = json!([{ "id": 1, "goal": "way a" }, { "id": 2, "goal": "way b" }, { "id": 3, "goal": "after a", "deps": [1] }, { "id": 4, "goal": "after b", "deps": [2], "is_final": true }]);
-    let script = |call: &Call| match (call.purpose, call.key.as_str()) {
+    let script = |call: &Call| match (call.purpose, call.key.to_string().as_str()) {
         (Purpose::Decide, "decide/1") => decides(&[1, 2], false),
         (Purpose::Decide, "decide/2") => decides(&[4], false),
         (Purpose::Decide, _) => decides(&[], true),

@@ -253,7 +253,7 @@ fn cancelling_compensates_in_reverse() {
     let tasks = json!([
         { "id": "a", "goal": "book", "compensation": "unbook" }, { "id": "b", "goal": "pay", "deps": ["a"], "compensation": "refund" },
         { "id": "c", "goal": "look", "deps": ["b"] }, { "id": "d", "goal": "send", "deps": ["c"], "compensation": "recall" }]);
-    let script = |call: &Call| match call.key.as_str() {
+    let script = |call: &Call| match call.key.to_string().as_str() {
         "compensate/b" => fails("bank closed"),
         "execute/d/1" => (50, Ok(json!(1))),
         _ => says(json!(1)),
@@ -295,7 +295,7 @@ fn progress(list: &[&str], next: &str, conclude: bool) -> (u64, Answer) {
 #[test]
 fn a_controller_drives_the_plan() {
     let tasks = json!([{ "id": "1", "goal": "first", "agent": "a" }, { "id": "2", "goal": "second", "agent": "b", "deps": ["1"] }]);
-    let script = |call: &Call| match call.key.as_str() {
+    let script = |call: &Call| match call.key.to_string().as_str() {
         "decide/1" => progress(&["not-started", "not-started"], "first", true),
         "decide/2" => progress(&["in-progress", "not-started"], "1", false),
         "decide/3" => progress(&["completed", "not-started"], "2", false),
@@ -305,7 +305,7 @@ fn a_controller_drives_the_plan() {
     let played = Stage::new(controller(), plan("i", tasks.clone()), &script).play();
     assert_eq!(played.keys(), ["decide/1", "execute/1/1", "decide/2", "execute/1/2", "decide/3", "execute/2/1"]);
     assert_eq!((played.statuses().as_str(), played.outcome().phase), ("1=completed 2=completed", Phase::Completed));
-    let script = |call: &Call| match call.key.as_str() {
+    let script = |call: &Call| match call.key.to_string().as_str() {
         "decide/1" => progress(&["not-started", "not-started"], "", true),
         other => panic!("{other}"),
     };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bosun_engine::Timestamp;
 
 use super::super::*;
-use crate::supervisor::core::account::{Allowance, Balance, Spent, WALL};
+use crate::supervisor::core::account::{Allowance, Balance, Spent};
 use crate::supervisor::outbox::CallFailure;
 use crate::supervisor::spec::OnExhausted as WhenSpent;
 
@@ -37,13 +37,15 @@ pub(super) fn workers(names: [&str; 2]) -> Vec<WorkerCard> {
 
 #[derive(Debug, Clone)]
 enum Happening {
-    Answer(Key, Answer),
-    Fired(Key),
+    Answer(GraphKey, Answer),
+    Fired(GraphKey),
+    TimeIsOver,
 }
 
 pub(super) struct Played {
     pub(super) graph: Graph,
     pub(super) calls: Vec<Call>,
+    keys: Vec<String>,
     pub(super) notes: Vec<crate::supervisor::journal::Note>,
     /// In seconds.
     pub(super) took: u64,
@@ -110,7 +112,7 @@ impl<'s> Stage<'s> {
         let mut state = seed.unwrap_or(0);
         let mut budget = self.budget;
         if let Some(wall) = budget.allowance.wall_ms {
-            pending.push((now.plus(Duration::from_millis(wall)), 0, Happening::Fired(WALL.to_owned())));
+            pending.push((now.plus(Duration::from_millis(wall)), 0, Happening::TimeIsOver));
         }
         let mut out = Outbox::new("run", now).with_budget(budget);
         graph.start(&mut Open, &mut out);
@@ -124,15 +126,15 @@ impl<'s> Stage<'s> {
                         budget.sent(&call);
                         let (after, answer) = (self.script)(&call);
                         let at = now.plus(Duration::from_secs(after));
-                        pending.push((at, order, Happening::Answer(call.key.clone(), answer)));
+                        pending.push((at, order, Happening::Answer(of_graph(&call.key), answer)));
                         calls.push(call);
                     }
-                    Ask::Timer { key, at, .. } => pending.push((at, order, Happening::Fired(key))),
+                    Ask::Timer { key, at, .. } => pending.push((at, order, Happening::Fired(of_graph(&key)))),
                     Ask::CancelTimer { key } => {
-                        pending.retain(|(_, _, what)| !matches!(what, Happening::Fired(k) if *k == key))
+                        pending.retain(|(_, _, what)| !matches!(what, Happening::Fired(k) if *k == of_graph(&key)))
                     }
                     Ask::CancelCall { key } => {
-                        pending.retain(|(_, _, what)| !matches!(what, Happening::Answer(k, _) if *k == key));
+                        pending.retain(|(_, _, what)| !matches!(what, Happening::Answer(k, _) if *k == of_graph(&key)));
                         canceled.push(key);
                     }
                     other => panic!("a graph asks for nothing else: {other:?}"),
@@ -141,7 +143,7 @@ impl<'s> Stage<'s> {
             at_once = at_once.max(
                 pending
                     .iter()
-                    .filter(|(_, _, what)| matches!(what, Happening::Answer(key, _) if key.starts_with("execute/")))
+                    .filter(|(_, _, what)| matches!(what, Happening::Answer(GraphKey::Execute { .. }, _)))
                     .count(),
             );
             if pending.is_empty() {
@@ -167,7 +169,7 @@ impl<'s> Stage<'s> {
             now = now.max(at);
             match &what {
                 Happening::Answer(_, answer) => budget.charge(cost_of(answer)),
-                Happening::Fired(key) if key == WALL => budget.time_is_over(),
+                Happening::TimeIsOver => budget.time_is_over(),
                 Happening::Fired(_) => {}
             }
             out = Outbox::new("run", now).with_budget(budget);
@@ -178,7 +180,7 @@ impl<'s> Stage<'s> {
             }
             match what {
                 Happening::Answer(key, answer) => graph.answered(&key, answer, &mut Open, &mut out),
-                Happening::Fired(key) if key == WALL => graph.advance(&mut Open, &mut out),
+                Happening::TimeIsOver => graph.advance(&mut Open, &mut out),
                 Happening::Fired(key) => graph.fired(&key, &mut Open, &mut out),
             }
             if written {
@@ -187,8 +189,13 @@ impl<'s> Stage<'s> {
             }
         }
         let took = now.since(begin).as_secs();
-        Played { graph, calls, notes, took, canceled, at_once, spent: budget.spent }
+        let keys = calls.iter().map(|call| call.key.to_string()).collect();
+        Played { graph, calls, keys, notes, took, canceled, at_once, spent: budget.spent }
     }
+}
+
+fn of_graph(key: &Key) -> GraphKey {
+    key.clone().try_into().unwrap()
 }
 
 fn cost_of(answer: &Answer) -> Spent {
@@ -215,7 +222,7 @@ impl Played {
         self.calls.iter().find(|call| call.key == key).unwrap_or_else(|| panic!("no call {key}: {:?}", self.keys()))
     }
     pub(super) fn keys(&self) -> Vec<&str> {
-        self.calls.iter().map(|call| call.key.as_str()).collect()
+        self.keys.iter().map(String::as_str).collect()
     }
     pub(super) fn noted(&self, kind: NoteKind) -> Vec<&Value> {
         self.notes.iter().filter(|note| note.kind == kind).map(|note| &note.data).collect()

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::answer::decode;
 use super::rules::{OnTimeout, Risk};
+use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
@@ -113,8 +114,9 @@ impl Approvals {
         };
         let shown = json!(request);
         out.note(NoteKind::ApprovalRequested, shown.clone());
-        out.call(call(n, "notify", Purpose::NotifyForApproval, request.task_id.as_ref(), shown));
-        out.timer(key(n, "deadline"), request.deadline, format!("approval {}", request.id));
+        let key = PeopleKey::ApprovalNotify(n);
+        out.call(call(key, Purpose::NotifyForApproval, request.task_id.as_ref(), shown));
+        out.timer(PeopleKey::ApprovalDeadline(n), request.deadline, format!("approval {}", request.id));
         let id = request.id.clone();
         self.entries.insert(n, Entry { request, state: State::Pending, used: false });
         id
@@ -144,7 +146,7 @@ impl Approvals {
             at: out.now(),
             source: ApprovalSource::Human,
         };
-        out.cancel_timer(key(n, "deadline"));
+        out.cancel_timer(PeopleKey::ApprovalDeadline(n));
         self.decide(n, decision, out).ok_or(Ignored::Unknown)
     }
 
@@ -168,8 +170,7 @@ impl Approvals {
     }
 
     /// The deadline of a request has come.
-    pub fn fired(&mut self, key: &str, out: &mut Outbox) -> Option<Closed> {
-        let (n, "deadline") = parse(key)? else { return None };
+    pub fn fired(&mut self, n: u64, out: &mut Outbox) -> Option<Closed> {
         let entry = self.entries.get(&n)?;
         if entry.state != State::Pending {
             return None;
@@ -196,7 +197,7 @@ impl Approvals {
         if approved && entry.request.risk == Risk::Critical {
             return None;
         }
-        out.cancel_timer(key(n, "deadline"));
+        out.cancel_timer(PeopleKey::ApprovalDeadline(n));
         let decision = ApprovalDecision {
             id: id.clone(),
             approved,
@@ -210,9 +211,8 @@ impl Approvals {
         self.decide(n, decision, out)
     }
 
-    /// The notification or the log entry was made, or not. The wait goes on either way: queries show the request.
-    pub fn answered(&mut self, key: &str, answer: &Answer, out: &mut Outbox) {
-        let Some((n, "notify")) = parse(key) else { return };
+    /// The notification was made, or not. The wait goes on either way: queries show the request.
+    pub fn notified(&mut self, n: u64, answer: &Answer, out: &mut Outbox) {
         let Some(entry) = self.entries.get_mut(&n) else { return };
         let error = match answer {
             Ok(said) if *said == told_nobody() => Some(NOBODY_TO_TELL.to_owned()),
@@ -270,7 +270,7 @@ impl Approvals {
                 continue;
             }
             if pending {
-                out.cancel_timer(key(*n, "deadline"));
+                out.cancel_timer(PeopleKey::ApprovalDeadline(*n));
             }
             entry.close(State::Voided { reason: reason.to_owned() });
             out.note(NoteKind::ApprovalVoided, json!({ "id": entry.request.id, "reason": reason }));
@@ -284,7 +284,7 @@ impl Approvals {
         let entry = self.entries.get_mut(&n)?;
         let data = json!({ "request": entry.request, "response": decision });
         out.note(NoteKind::ApprovalDecided, json!(decision));
-        out.call(call(n, "log", Purpose::LogApprovalResult, entry.request.task_id.as_ref(), data));
+        out.call(call(PeopleKey::ApprovalLog(n), Purpose::LogApprovalResult, entry.request.task_id.as_ref(), data));
         let closed = Closed::of(&entry.request, &decision);
         if let Some(action) = decision.modified_action.as_ref().filter(|_| decision.approved) {
             // Whoever writes the action has seen it: the approval is for what it says now.
@@ -356,18 +356,8 @@ fn ignored(id: Option<Value>, why: Ignored, out: &mut Outbox) -> Ignored {
     why
 }
 
-fn key(n: u64, what: &str) -> String {
-    format!("approval/ap-{n}/{what}")
-}
-
-/// The number and the end of a key of ours.
-fn parse(key: &str) -> Option<(u64, &str)> {
-    let (n, what) = key.strip_prefix("approval/ap-")?.split_once('/')?;
-    Some((n.parse().ok()?, what))
-}
-
-fn call(n: u64, what: &str, purpose: Purpose, task: Option<&TaskId>, context: Value) -> Call {
-    let call = Call::new(key(n, what), purpose, context);
+fn call(key: PeopleKey, purpose: Purpose, task: Option<&TaskId>, context: Value) -> Call {
+    let call = Call::new(key, purpose, context);
     match task {
         Some(task) => call.task(task.clone(), 1),
         None => call,

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{InvalidAnswer, decode};
 use super::rules::{HitlMode, Risk};
+use crate::supervisor::core::key::{Key, PeopleKey};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
@@ -49,7 +50,7 @@ pub struct Escalations {
     raised: BTreeMap<u64, Escalation>,
     consecutive_failures: u32,
     /// Decisions under way, by the key of their call.
-    deciding: BTreeMap<String, Deciding>,
+    deciding: BTreeMap<Key, Deciding>,
 }
 
 /// A decision that somebody waits for.
@@ -168,15 +169,15 @@ impl Escalations {
     }
 
     /// A decision of a model was asked for: its time runs.
-    pub fn decision_started(&mut self, key: &str, task: Option<TaskId>, out: &mut Outbox) {
+    pub fn decision_started(&mut self, key: &Key, task: Option<TaskId>, out: &mut Outbox) {
         let Some(limit) = self.hitl.triggers.decision_timeout else { return };
         let until = out.now().plus(limit.duration());
-        self.deciding.insert(key.to_owned(), Deciding { task, time: Time::Until(until) });
+        self.deciding.insert(key.clone(), Deciding { task, time: Time::Until(until) });
         out.timer(timer_key(key), until, label(key));
     }
 
     /// The decision has come, or is not waited for any more.
-    pub fn decision_ended(&mut self, key: &str, out: &mut Outbox) {
+    pub fn decision_ended(&mut self, key: &Key, out: &mut Outbox) {
         if let Some(Deciding { time: Time::Until(_), .. }) = self.deciding.remove(key) {
             out.cancel_timer(timer_key(key));
         }
@@ -201,8 +202,8 @@ impl Escalations {
     }
 
     /// A decision takes too long (SHH-16). There is nothing that could be approved: people are told, and it goes on.
-    pub fn fired(&mut self, key: &str, out: &mut Outbox) -> Option<&Escalation> {
-        let Deciding { task, .. } = self.deciding.remove(key.strip_prefix(TIMER)?)?;
+    pub fn fired(&mut self, key: &Key, out: &mut Outbox) -> Option<&Escalation> {
+        let Deciding { task, .. } = self.deciding.remove(key)?;
         // The limit has passed and there is still no answer: it takes longer than that.
         let limit = self.hitl.triggers.decision_timeout.map_or(0, Span::as_ms);
         let decision_took = Some(Span::from_ms(limit.saturating_add(1)));
@@ -272,12 +273,10 @@ impl Escalations {
     }
 }
 
-const TIMER: &str = "decision_timeout/";
-
-fn timer_key(key: &str) -> String {
-    format!("{TIMER}{key}")
+fn timer_key(key: &Key) -> PeopleKey {
+    PeopleKey::DecisionTimeout(Box::new(key.clone()))
 }
 
-fn label(key: &str) -> String {
+fn label(key: &Key) -> String {
     format!("decision {key}")
 }

@@ -63,7 +63,7 @@ fn a_request_notifies_waits_for_its_deadline_and_logs_the_result() {
     }
 
     let mut out = at(2_000);
-    approvals.answered("approval/ap-1/notify", &Ok(Value::Null), &mut out);
+    approvals.notified(1, &Ok(Value::Null), &mut out);
     assert_eq!(only_note(&out, NoteKind::ApprovalNotified)["ok"], true);
     assert_eq!(approvals.view()[0]["notified"], true);
 
@@ -86,7 +86,7 @@ fn a_failed_notification_does_not_end_the_wait_and_the_timeout_is_configurable()
     let id = approvals.request(publish(), &mut out);
     assert_eq!(asks(&out)[1], format!("timer approval/ap-1/deadline at {}", 60 * MINUTE));
     let mut out = at(1);
-    approvals.answered("approval/ap-1/notify", &Err(CallFailure::error("no slack")), &mut out);
+    approvals.notified(1, &Err(CallFailure::error("no slack")), &mut out);
     assert_eq!(only_note(&out, NoteKind::ApprovalNotified)["error"], "no slack");
     let mut out = at(2);
     assert!(approvals.respond_json(&answer(&id, true), &mut out).is_ok());
@@ -142,7 +142,7 @@ fn the_deadline_decides_as_configured_and_never_approves_what_is_critical() {
         let mut approvals = Approvals::new(rules);
         let id = approvals.request(Proposal { risk, on_timeout: own, ..publish() }, &mut at(0));
         let mut out = at(30 * MINUTE);
-        let closed = approvals.fired("approval/ap-1/deadline", &mut out).unwrap();
+        let closed = approvals.fired(1, &mut out).unwrap();
         assert_eq!(matches!(closed.consequence, Consequence::Proceed { .. }), approved);
         let (_, decision) = approvals.get(&id).unwrap();
         let decision = decision.unwrap();
@@ -197,7 +197,7 @@ fn a_denied_plan_ends_the_run() {
     let denied = |why: &str| Consequence::EndRun { error: format!("approval denied: {why}") };
     assert_eq!(approvals.respond_json(&no, &mut at(1)).unwrap().consequence, denied("too broad"));
     let (mut approvals, _) = asked(plan);
-    let closed = approvals.fired("approval/ap-1/deadline", &mut at(30 * MINUTE)).unwrap();
+    let closed = approvals.fired(1, &mut at(30 * MINUTE)).unwrap();
     assert_eq!(closed.consequence, denied("Approval timeout, auto-rejected"));
 }
 
@@ -219,7 +219,7 @@ fn answers_that_do_not_count_are_recorded_and_change_nothing() {
     let mut decided = pending.clone();
     decided.respond_json(&answer(&id, false), &mut at(1)).unwrap();
     let mut timed_out = pending.clone();
-    timed_out.fired("approval/ap-1/deadline", &mut at(30 * MINUTE)).unwrap();
+    timed_out.fired(1, &mut at(30 * MINUTE)).unwrap();
     let mut void = pending.clone();
     void.void(Some(&TaskId::of("t6")), "task cancelled", &mut at(1));
 
@@ -251,8 +251,8 @@ fn a_deadline_that_fires_after_the_decision_changes_nothing() {
     approvals.respond_json(&answer(&id, true), &mut at(1)).unwrap();
     let before = approvals.clone();
     let mut out = at(30 * MINUTE);
-    for key in ["approval/ap-1/deadline", "approval/ap-9/deadline", "approval/ap-1/notify", "interrupt/in-1/deadline"] {
-        assert_eq!(approvals.fired(key, &mut out), None);
+    for n in [1, 9] {
+        assert_eq!(approvals.fired(n, &mut out), None);
     }
     assert_eq!((approvals, notes(&out).len(), asks(&out).len()), (before, 0, 0));
 }

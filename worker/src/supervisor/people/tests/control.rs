@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::super::control::{CANCEL, Control, ControlRequest, Gate, PAUSE, RELEASE, RESUME, TAKEOVER};
 use super::super::takeover::{PlanStepView, TakeoverContext};
 use super::{MINUTE, Outbox, asks, at, notes, only_note};
+use crate::supervisor::core::key::{Key, key};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Ask;
@@ -18,7 +19,7 @@ fn by_ann(reason: &str) -> ControlRequest {
 fn with_children(children: &[&str]) -> Control {
     let mut control = Control::default();
     for child in children {
-        control.register(*child, &mut at(0));
+        control.register(key::<Key>(child), &mut at(0));
     }
     control
 }
@@ -41,11 +42,14 @@ fn told(out: &Outbox) -> Vec<String> {
 /// SHN-60: pausing stops at the next checkpoint and reaches every child in the same turn; a second pause is ignored.
 #[test]
 fn a_pause_holds_at_the_next_checkpoint_and_reaches_all_children() {
-    let mut control = with_children(&["child/1", "child/2", "child/3"]);
+    let mut control = with_children(&["recruit/1/child", "recruit/2/child", "recruit/3/child"]);
     let mut out = at(7_000);
     assert_eq!(control.checkpoint("pre_subtask_0", &mut out), Gate::Go);
     assert!(control.pause(by_ann("lunch"), &mut out));
-    assert_eq!(told(&out), ["child/1", "child/2", "child/3"].map(|child| format!("signal {child} pause_v1")));
+    assert_eq!(
+        told(&out),
+        ["recruit/1/child", "recruit/2/child", "recruit/3/child"].map(|child| format!("signal {child} pause_v1"))
+    );
     assert_eq!(control.checkpoint("pre_subtask_1", &mut out), Gate::Hold);
 
     let before = control.clone();
@@ -58,13 +62,13 @@ fn a_pause_holds_at_the_next_checkpoint_and_reaches_all_children() {
 /// SHN-60, SHN-05: a child that has closed is told nothing, and closing twice is no error.
 #[test]
 fn closed_children_are_told_nothing() {
-    let mut control = with_children(&["child/1", "child/2"]);
-    control.unregister("child/1");
-    control.unregister("child/1");
-    control.unregister("child/9");
+    let mut control = with_children(&["recruit/1/child", "recruit/2/child"]);
+    control.unregister(&key("recruit/1/child"));
+    control.unregister(&key("recruit/1/child"));
+    control.unregister(&key("recruit/9/child"));
     let mut out = at(1);
     control.pause(by_ann("x"), &mut out);
-    assert_eq!(told(&out), ["signal child/2 pause_v1"]);
+    assert_eq!(told(&out), ["signal recruit/2/child pause_v1"]);
 }
 
 /// SHN-05: a child is registered before its result is waited for and unregistered after, however it ends; one that is
@@ -72,19 +76,19 @@ fn closed_children_are_told_nothing() {
 #[test]
 fn a_child_is_told_from_its_registration_to_its_end() {
     for (name, expected) in [
-        (PAUSE, vec!["signal child/1 pause_v1"]),
-        (TAKEOVER, vec!["signal child/1 pause_v1"]),
-        (CANCEL, vec!["signal child/1 cancel_v1"]),
+        (PAUSE, vec!["signal recruit/1/child pause_v1"]),
+        (TAKEOVER, vec!["signal recruit/1/child pause_v1"]),
+        (CANCEL, vec!["signal recruit/1/child cancel_v1"]),
         (RESUME, vec![]),
     ] {
         let mut control = Control::default();
         control.signal(name, &json!({ "reason": "r", "requested_by": "ann" }), &mut at(1)).unwrap();
         let mut out = at(2);
-        control.register("child/1", &mut out);
-        control.register("child/1", &mut out);
+        control.register(key::<Key>("recruit/1/child"), &mut out);
+        control.register(key::<Key>("recruit/1/child"), &mut out);
         assert_eq!(told(&out), expected, "{name}");
-        assert_eq!(control.children().collect::<Vec<_>>(), ["child/1"]);
-        control.unregister("child/1");
+        assert_eq!(control.children().collect::<Vec<_>>(), [&key::<Key>("recruit/1/child")]);
+        control.unregister(&key("recruit/1/child"));
         assert_eq!(control.children().count(), 0);
     }
 }
@@ -92,7 +96,7 @@ fn a_child_is_told_from_its_registration_to_its_end() {
 /// SHN-61: resuming clears what the pause said and reaches the children; it is ignored when nothing is paused.
 #[test]
 fn a_resume_clears_the_pause() {
-    let mut control = with_children(&["child/1"]);
+    let mut control = with_children(&["recruit/1/child"]);
     let running = control.clone();
     let mut out = at(1);
     assert!(!control.resume(by_ann("x"), &mut out));
@@ -100,7 +104,7 @@ fn a_resume_clears_the_pause() {
     control.pause(by_ann("lunch"), &mut out);
     let mut out = at(2);
     assert!(control.resume(by_ann("back"), &mut out));
-    assert_eq!(told(&out), ["signal child/1 resume_v1"]);
+    assert_eq!(told(&out), ["signal recruit/1/child resume_v1"]);
     assert_eq!(events(&out), ["WORKFLOW_RESUMED"]);
     for key in ["paused_at", "pause_reason", "paused_by"] {
         assert_eq!(control.view()[key], Value::Null, "{key}");
@@ -116,13 +120,13 @@ fn a_cancel_ends_the_run_at_the_next_checkpoint() {
         (Some(PAUSE), "workflow cancelled while paused: enough"),
         (Some(TAKEOVER), "workflow cancelled: enough"),
     ] {
-        let mut control = with_children(&["child/1"]);
+        let mut control = with_children(&["recruit/1/child"]);
         if let Some(first) = first {
             control.signal(first, &json!({ "reason": "r", "requested_by": "bob" }), &mut at(1)).unwrap();
         }
         let mut out = at(2);
         assert!(control.cancel(by_ann("enough"), &mut out));
-        assert_eq!(told(&out), ["signal child/1 cancel_v1"]);
+        assert_eq!(told(&out), ["signal recruit/1/child cancel_v1"]);
         assert_eq!(control.checkpoint("pre_synthesis", &mut out), Gate::End(text.into()));
         assert_eq!(events(&out), ["WORKFLOW_CANCELLING", "WORKFLOW_CANCELLED"]);
         let before = control.clone();
@@ -217,10 +221,10 @@ fn plan() -> Vec<PlanStepView> {
 /// SHN-66: taking over pauses all children and hands the run to a person, with the context.
 #[test]
 fn a_takeover_pauses_the_children_and_hands_the_run_over() {
-    let mut control = with_children(&["child/1", "child/2"]);
+    let mut control = with_children(&["recruit/1/child", "recruit/2/child"]);
     let mut out = at(1);
     assert_eq!(control.signal(TAKEOVER, &json!({ "reason": "I know better" }), &mut out), Ok(true));
-    assert_eq!(told(&out), ["signal child/1 pause_v1", "signal child/2 pause_v1"]);
+    assert_eq!(told(&out), ["signal recruit/1/child pause_v1", "signal recruit/2/child pause_v1"]);
     assert_eq!(only_note(&out, NoteKind::HumanTookOver)["reason"], "I know better");
     assert_eq!((control.checkpoint("pre_subtask_2", &mut out), control.status()), (Gate::Handed, "handed_to_human"));
     let handed = TakeoverContext::of(&plan()).handed();
@@ -232,14 +236,14 @@ fn a_takeover_pauses_the_children_and_hands_the_run_over() {
 /// SHN-66: a paused run can be taken over too; its children are paused already.
 #[test]
 fn a_paused_run_can_be_taken_over() {
-    let mut control = with_children(&["child/1"]);
+    let mut control = with_children(&["recruit/1/child"]);
     control.pause(by_ann("x"), &mut at(0));
     let mut out = at(1);
     assert!(control.takeover(by_ann("y"), &mut out));
     assert!(told(&out).is_empty());
     let mut out = at(2);
     assert!(control.release(by_ann("z"), &mut out));
-    assert_eq!((told(&out), control.status()), (vec!["signal child/1 resume_v1".to_owned()], "RUNNING"));
+    assert_eq!((told(&out), control.status()), (vec!["signal recruit/1/child resume_v1".to_owned()], "RUNNING"));
 }
 
 /// SHN-67: the context has the seed's fields; completed and pending are all tasks, in plan order.
@@ -274,7 +278,7 @@ fn the_context_shows_every_task_once() {
 /// SHN-68: after a takeover the run goes on by a release or ends by a cancel; only then a person may edit.
 #[test]
 fn a_takeover_does_not_end_the_run() {
-    let mut control = with_children(&["child/1"]);
+    let mut control = with_children(&["recruit/1/child"]);
     assert!(!control.is_human() && !control.release(by_ann("x"), &mut at(0)));
     control.takeover(by_ann("mine"), &mut at(1));
     assert!(control.is_human() && !control.is_running());
@@ -282,7 +286,10 @@ fn a_takeover_does_not_end_the_run() {
     assert!(!control.pause(by_ann("x"), &mut out) && !control.resume(by_ann("x"), &mut out));
     assert!(control.is_human() && notes(&out).is_empty());
     assert!(control.release(by_ann("yours"), &mut out));
-    assert_eq!((told(&out), notes(&out)), (vec!["signal child/1 resume_v1".into()], vec![NoteKind::HumanReleased]));
+    assert_eq!(
+        (told(&out), notes(&out)),
+        (vec!["signal recruit/1/child resume_v1".into()], vec![NoteKind::HumanReleased])
+    );
     assert_eq!(control.checkpoint("pre_subtask_3", &mut out), Gate::Go);
     control.takeover(by_ann("again"), &mut at(3));
     control.cancel(by_ann("enough"), &mut at(4));
@@ -301,16 +308,16 @@ fn a_takeover_may_end_by_a_deadline() {
     control.release(by_ann("yours"), &mut out);
     assert_eq!(asks(&out), ["cancel timer control/takeover/1"]);
     control.takeover(request(), &mut at(2));
-    assert!(!control.fired("control/takeover/1", &mut at(3)), "the deadline of the first takeover");
+    assert!(!control.fired(1, &mut at(3)), "the deadline of the first takeover");
     let mut out = at(3);
-    assert!(control.fired("control/takeover/2", &mut out));
+    assert!(control.fired(2, &mut out));
     assert_eq!(control.cancelled_text().as_deref(), Some("workflow cancelled: human control timed out"));
 }
 
 /// SHN-69: any number of pauses and resumes; a child that is still there keeps the parent open.
 #[test]
 fn pauses_and_resumes_alternate_and_a_child_keeps_the_parent_open() {
-    let mut control = with_children(&["child/1"]);
+    let mut control = with_children(&["recruit/1/child"]);
     let mut out = at(0);
     for _ in 0..5 {
         assert!(control.pause(by_ann("x"), &mut out) && !control.may_complete());
@@ -319,7 +326,7 @@ fn pauses_and_resumes_alternate_and_a_child_keeps_the_parent_open() {
         assert_eq!(control.checkpoint("pre_completion", &mut out), Gate::Go);
     }
     assert_eq!(events(&out).iter().filter(|event| **event == "WORKFLOW_PAUSED").count(), 5);
-    control.unregister("child/1");
+    control.unregister(&key("recruit/1/child"));
     assert!(control.may_complete());
     control.pause(by_ann("x"), &mut out);
     assert!(!control.may_complete());

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::super::escalation::{Action, Escalations, Observed, PlanShape, Priority};
 use super::super::rules::{HitlMode, Risk};
 use super::{MINUTE, asks, at, notes, only_note};
+use crate::supervisor::core::key::key;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::spec::{
@@ -223,8 +224,8 @@ fn notify_only_escalations_do_not_block() {
 fn a_decision_that_takes_too_long_escalates() {
     let mut escalations = Escalations::default();
     let mut out = at(0);
-    escalations.decision_started("decide/1", Some(TaskId::of("2")), &mut out);
-    escalations.decision_started("decide/2", None, &mut out);
+    escalations.decision_started(&key("decide/1"), Some(TaskId::of("2")), &mut out);
+    escalations.decision_started(&key("decide/2"), None, &mut out);
     assert_eq!(
         asks(&out),
         [
@@ -233,19 +234,19 @@ fn a_decision_that_takes_too_long_escalates() {
         ]
     );
     let mut out = at(1);
-    escalations.decision_ended("decide/2", &mut out);
+    escalations.decision_ended(&key("decide/2"), &mut out);
     assert_eq!(asks(&out), ["cancel timer decision_timeout/decide/2"]);
     let mut out = at(5 * MINUTE);
-    let raised = escalations.fired("decision_timeout/decide/1", &mut out).unwrap();
+    let raised = escalations.fired(&key("decide/1"), &mut out).unwrap();
     assert_eq!((raised.primary.as_str(), raised.task.clone()), ("Decision timeout", Some(TaskId::of("2"))));
     assert!(!raised.waits(), "there is nothing to approve: the decision goes on");
-    for key in ["decision_timeout/decide/1", "decision_timeout/decide/2", "approval/ap-1/deadline"] {
-        assert_eq!(escalations.fired(key, &mut out), None, "{key}");
+    for late in ["decide/1", "decide/2"] {
+        assert_eq!(escalations.fired(&key(late), &mut out), None, "{late}");
     }
     let triggers = Triggers { decision_timeout: None, ..Triggers::default() };
     let mut off = Escalations::new(Hitl { triggers, ..Hitl::default() });
     let mut out = at(0);
-    off.decision_started("decide/1", None, &mut out);
+    off.decision_started(&key("decide/1"), None, &mut out);
     assert!(out.asks().is_empty());
 }
 
@@ -359,7 +360,7 @@ fn a_policy_may_be_set() {
 #[test]
 fn the_time_of_a_decision_stands_still_while_the_run_is_paused() {
     let mut escalations = Escalations::default();
-    escalations.decision_started("decide/1", None, &mut at(0));
+    escalations.decision_started(&key("decide/1"), None, &mut at(0));
     let mut out = at(2 * MINUTE);
     escalations.decisions_run(false, &mut out);
     escalations.decisions_run(false, &mut out);
@@ -370,6 +371,6 @@ fn the_time_of_a_decision_stands_still_while_the_run_is_paused() {
     assert_eq!(asks(&out), [format!("timer decision_timeout/decide/1 at {}", 63 * MINUTE)]);
     escalations.decisions_run(false, &mut at(61 * MINUTE));
     let mut out = at(62 * MINUTE);
-    escalations.decision_ended("decide/1", &mut out);
+    escalations.decision_ended(&key("decide/1"), &mut out);
     assert!(out.asks().is_empty(), "its timer has been cancelled already");
 }

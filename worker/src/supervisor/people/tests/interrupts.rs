@@ -167,9 +167,9 @@ fn a_deadline_is_optional() {
         let id = interrupts.raise(with(on_expiry), &mut out).unwrap();
         assert_eq!(asks(&out), [format!("timer interrupt/in-1/deadline at {}", 1_000 + 10 * MINUTE)]);
         let mut out = at(11 * MINUTE);
-        let resumed = interrupts.fired("interrupt/in-1/deadline", &mut out).unwrap();
+        let resumed = interrupts.fired(1, &mut out).unwrap();
         assert_eq!(resumed.outcome, outcome);
-        assert_eq!(interrupts.fired("interrupt/in-1/deadline", &mut out), None);
+        assert_eq!(interrupts.fired(1, &mut out), None);
         let late = interrupts.resume(Resume::to(&id, json!(1)), &mut out).unwrap_err();
         assert_eq!(late, ResumeRefusal::Answered { id });
     }
@@ -182,7 +182,7 @@ fn a_deadline_is_optional() {
     interrupts.raise(with(OnExpiry::Fail), &mut out).unwrap();
     let mut out = at(1);
     interrupts.resume(Resume::to("r1/in-2", json!(1)), &mut out).unwrap();
-    assert!(matches!(out.asks(), [Ask::CancelTimer { key }] if key == "interrupt/in-2/deadline"));
+    assert!(matches!(out.asks(), [Ask::CancelTimer { key }] if *key == "interrupt/in-2/deadline"));
 }
 
 /// LGI-08: a question is asked again until the answer will do; each ask is an interrupt of its own.

@@ -13,6 +13,7 @@ use super::super::interrupts::{Interrupts, Question, Resume};
 use super::super::plan_review::{PlanFeedback, PlanReview, PlanVerdict, ReviewStatus};
 use super::super::rules::{OnTimeout, Risk};
 use super::{MINUTE, at, golden, notes};
+use crate::supervisor::core::key::{Key, TeamKey};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::spec::PlanApproval;
 
@@ -61,9 +62,7 @@ fn the_table_of_approvals() {
     let inputs: [(&str, Step); 5] = [
         ("approve", |approvals, id, out| told(approvals.respond(response(id, true), out))),
         ("reject", |approvals, id, out| told(approvals.respond(response(id, false), out))),
-        ("deadline", |approvals, _, out| {
-            approvals.fired("approval/ap-1/deadline", out).map_or("-", |_| "decided").to_owned()
-        }),
+        ("deadline", |approvals, _, out| approvals.fired(1, out).map_or("-", |_| "decided").to_owned()),
         ("void", |approvals, _, out| if approvals.void(None, "gone", out).is_empty() { "-" } else { "voided" }.into()),
         ("unknown answer", |approvals, _, out| {
             told(approvals.respond(response(&ApprovalId::new("r1/ap-2"), true), out))
@@ -109,7 +108,7 @@ fn the_table_of_plan_reviews() {
             None
         }),
         ("deadline", |review, out| {
-            review.fired("plan_review/deadline", out);
+            review.fired(out);
             None
         }),
     ];
@@ -202,7 +201,7 @@ proptest! {
                     let id = if foreign { ApprovalId::new(format!("r2/ap-{n}")) } else { id(n) };
                     approvals.respond(response(&id, approved), &mut out).is_err()
                 }
-                Input::Deadline { n } => approvals.fired(&format!("approval/ap-{n}/deadline"), &mut out).is_none(),
+                Input::Deadline { n } => approvals.fired(n, &mut out).is_none(),
                 Input::Void { task } => {
                     approvals.void(Some(&TaskId::from(u64::from(task))), "gone", &mut out);
                     false
@@ -248,11 +247,11 @@ proptest! {
     #[test]
     fn control_and_its_children_agree(steps in prop::collection::vec((0_usize..8, 0_u8..3), 1..60)) {
         let mut control = Control::default();
-        let mut children: BTreeMap<String, Control> = BTreeMap::new();
+        let mut children: BTreeMap<Key, Control> = BTreeMap::new();
         for (step, child) in steps {
             let mut out = at(0);
             let was_cancelled = control.is_cancelled();
-            let child = format!("child/{child}");
+            let child: Key = TeamKey::Recruit(u64::from(child)).into();
             match step {
                 0..5 => {
                     let signal = [PAUSE, RESUME, CANCEL, TAKEOVER, RELEASE][step];

@@ -165,10 +165,9 @@ fn the_review_is_bounded_in_time() {
         let rules = PlanApproval { timeout, ..PlanApproval::default() };
         let mut review = PlanReview::open(rules, "plan", Some(plan(1)), &mut out);
         assert_eq!(asks(&out), [format!("timer plan_review/deadline at {}", 1_000 + ends * MINUTE)]);
-        assert!(!review.fired("approval/ap-1/deadline", &mut out));
-        assert!(review.fired("plan_review/deadline", &mut out));
+        assert!(review.fired(&mut out));
         assert_eq!(review.ending(), Some(Ending::Failed("research plan review timed out".into())));
-        assert!(!review.fired("plan_review/deadline", &mut out));
+        assert!(!review.fired(&mut out));
         refused(&review, |review, out| review.decide(verdict(1, true), out), "Review already closed: timed out");
     }
     let mut review = open();
@@ -176,7 +175,7 @@ fn the_review_is_bounded_in_time() {
     let stored = serde_json::to_string(&review).unwrap();
     assert_eq!(serde_json::from_str::<PlanReview>(&stored).unwrap(), review);
     review.decide(verdict(2, true), &mut at(3)).unwrap();
-    assert!(!review.fired("plan_review/deadline", &mut at(15 * MINUTE)));
+    assert!(!review.fired(&mut at(15 * MINUTE)));
     assert_eq!((review.status(), review.ending()), (ReviewStatus::Approved, None));
 }
 
@@ -185,7 +184,7 @@ fn the_review_is_bounded_in_time() {
 fn the_deadline_ends_a_regeneration() {
     let mut review = open();
     review.feedback(&feedback(1, "more"), &mut at(1)).unwrap();
-    assert!(review.fired("plan_review/deadline", &mut at(15 * MINUTE)));
+    assert!(review.fired(&mut at(15 * MINUTE)));
     let before = review.clone();
     review.regenerated(Ok(("late".into(), Some(plan(2)))), &mut at(16 * MINUTE));
     assert_eq!(review, before);

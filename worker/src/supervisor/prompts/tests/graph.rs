@@ -3,6 +3,7 @@
 use bosun_engine::Timestamp;
 use serde_json::{Value, json};
 
+use crate::supervisor::core::key::GraphKey;
 use crate::supervisor::graph::{
     Authority, Graph, GraphRules, OnExhausted, Open, Planning, ReviewScope, Selection, Synthesis,
 };
@@ -26,7 +27,7 @@ fn play(rules: GraphRules, goal: &str, begin: i64, script: impl Fn(&Call) -> Val
         }
         let Some(call) = calls.get(answered) else { return (calls, graph) };
         assert!(answered < 200, "the run does not end");
-        let (key, answer): (String, Answer) = (call.key.clone(), Ok(script(call)));
+        let (key, answer): (GraphKey, Answer) = (call.key.clone().try_into().unwrap(), Ok(script(call)));
         (answered, now) = (answered + 1, now + 1_000_000);
         out = Outbox::new("run", Timestamp(now));
         graph.answered(&key, answer, &mut Open, &mut out);
@@ -135,8 +136,8 @@ fn a_replay_builds_the_same_prompts() {
     };
     let (without, _) = play(pydantask(), "compare", begin, thoughtless);
     assert_eq!(live.len(), without.len());
-    let differ: Vec<&str> =
-        live.iter().zip(&without).filter(|(a, b)| a.prompt != b.prompt).map(|(a, _)| a.key.as_str()).collect();
+    let differ: Vec<String> =
+        live.iter().zip(&without).filter(|(a, b)| a.prompt != b.prompt).map(|(a, _)| a.key.to_string()).collect();
     assert_eq!(differ, ["decide/2"]);
     assert_eq!(
         prompt(&without, "decide/2"),

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::agent::ledger::Resource;
 use crate::agent::spec::AgentSpec;
+use crate::supervisor::core::key::{Key, key};
 use crate::supervisor::outbox::{Call, ChildKind, Purpose};
 use crate::supervisor::run::children::Part;
 use crate::supervisor::run::work::{Carried, answer_of, carried};
@@ -21,7 +22,7 @@ fn spec(more: &str) -> SupervisorSpec {
 }
 
 fn work(context: Value) -> Call {
-    Call::new("execute/t1/1", Purpose::ExecuteWorker, context)
+    Call::new(key::<Key>("execute/t1/1"), Purpose::ExecuteWorker, context)
 }
 
 #[track_caller]

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::supervisor::core::key::GraphKey;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Call, Purpose};
 use crate::supervisor::spec::{
@@ -14,11 +15,15 @@ fn script(rules: &str) -> Script {
 }
 
 fn work(task: &str, attempt: u32) -> Call {
-    Call::new(format!("execute/{task}/{attempt}"), Purpose::ExecuteWorker, json!({ "role": "analyst" }))
-        .agent("ann")
-        .task(TaskId::of(task), attempt)
-        .round(2)
-        .prompt("Please count the boats.".to_owned())
+    Call::new(
+        GraphKey::Execute { task: TaskId::of(task), attempt },
+        Purpose::ExecuteWorker,
+        json!({ "role": "analyst" }),
+    )
+    .agent("ann")
+    .task(TaskId::of(task), attempt)
+    .round(2)
+    .prompt("Please count the boats.".to_owned())
 }
 
 fn said(script: &Script, call: &Call) -> Value {
@@ -41,9 +46,9 @@ fn the_first_rule_that_fits_answers() {
     assert_eq!([work("7", 1), work("7", 2), work("8", 1)].map(|call| said(&script, &call)), [2, 3, 8]);
     assert_eq!(said(&script, &work("8", 1).round(9)), 4);
     assert_eq!(said(&script, &work("8", 1).agent("bob")), 1);
-    assert_eq!(said(&script, &Call::new("k", Purpose::ExecuteWorker, json!({ "role": "writer" }))), 5);
+    assert_eq!(said(&script, &Call::new(GraphKey::Format, Purpose::ExecuteWorker, json!({ "role": "writer" }))), 5);
     assert_eq!(said(&script, &work("8", 1).prompt("about trains".into())), 6);
-    assert_eq!(said(&script, &Call::new("k", Purpose::ExecuteWorker, Value::Null)), 9);
+    assert_eq!(said(&script, &Call::new(GraphKey::Format, Purpose::ExecuteWorker, Value::Null)), 9);
 }
 
 #[test]
@@ -83,7 +88,7 @@ fn without_a_rule_nothing_is_answered() {
     assert!(why.contains("(agent: ann, task: t1, attempt: 2, round: 2)"), "{why}");
     assert!(why.contains("such as `- { on: execute_worker, task: t1, say: { ... } }`"), "{why}");
     for purpose in Purpose::ALL {
-        let call = Call::new("k", purpose, Value::Null).round(4).agent("ann");
+        let call = Call::new(GraphKey::Format, purpose, Value::Null).round(4).agent("ann");
         let told = matches!(
             purpose,
             Purpose::RecordDecomposition
@@ -118,7 +123,7 @@ fn an_agents_own_script_comes_first_then_the_jobs_then_the_runs() {
     let spec: SupervisorSpec = read_spec("s", text).unwrap().spec;
     let said = |call: &Call| spec.scripted(call).result.unwrap();
     assert_eq!([said(&work("1", 1)), said(&work("2", 1))], ["own", "run"]);
-    let review = |task: &str| Call::new("r", Purpose::Review, Value::Null).task(TaskId::of(task), 1);
+    let review = |task: &str| Call::new(GraphKey::Format, Purpose::Review, Value::Null).task(TaskId::of(task), 1);
     assert_eq!([said(&review("1")), said(&review("2"))], ["job", "run"]);
 }
 

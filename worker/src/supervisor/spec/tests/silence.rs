@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::supervisor::core::key::MemoryKey;
 use crate::supervisor::outbox::{Call, Purpose};
 use crate::supervisor::spec::{HitlMode, SupervisorSpec, Via, read_spec};
 
@@ -122,9 +123,9 @@ fn a_via_that_stands_by_itself_stays() {
          agents: [{ name: a, via: scripted }, { name: b }, { name: c, via: { activity: own } }]",
     );
     let spec = spec.unwrap().spec;
-    let via = |purpose, agent: &str| spec.via(&Call::new("k", purpose, Value::Null).agent(agent)).clone();
+    let via = |purpose, agent: &str| spec.via(&Call::new(MemoryKey::Advise, purpose, Value::Null).agent(agent)).clone();
     assert_eq!(via(Purpose::ExecuteWorker, "a"), Via::Scripted);
     assert_eq!(via(Purpose::ExecuteWorker, "b"), Via::Activity("all".into()));
     assert_eq!(via(Purpose::Compensate, "c"), Via::Activity("undo".into()), "not by whom the task was done");
-    assert_eq!(spec.via(&Call::new("plan/1", Purpose::Plan, json!({}))), &Via::Scripted);
+    assert_eq!(spec.via(&Call::new(MemoryKey::Advise, Purpose::Plan, json!({}))), &Via::Scripted);
 }

@@ -142,12 +142,15 @@ fn another_run_is_signaled() {
     assert!(mailbox.send_elsewhere("other-run", &json!({ "Content": "to nobody" }), &mut out).is_err());
     assert_eq!(out.asks().len(), 2);
     let Ask::SignalExternal { key, workflow_id, signal, input } = &out.asks()[0] else { panic!("{:?}", out.asks()) };
-    assert_eq!((key.as_str(), workflow_id.as_str(), signal.as_str()), ("mailbox/send/1", "other-run", "mailbox_v1"));
+    assert_eq!(
+        (key.to_string().as_str(), workflow_id.as_str(), signal.as_str()),
+        ("mailbox/send/1", "other-run", "mailbox_v1")
+    );
     // The other run takes exactly what was sent.
     let mut other = Mailbox::default();
     other.received(input, &mut outbox(1)).unwrap();
     assert_eq!(other.view()[0].draft, draft);
-    assert!(matches!(&out.asks()[1], Ask::SignalExternal { key, .. } if key == "mailbox/send/2"));
+    assert!(matches!(&out.asks()[1], Ask::SignalExternal { key, .. } if *key == "mailbox/send/2"));
     assert!(mailbox.view().is_empty(), "it is not ours");
 }
 

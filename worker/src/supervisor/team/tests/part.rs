@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::supervisor::TaskStatus;
+use crate::supervisor::core::key::key;
 use crate::supervisor::graph::Start;
 use crate::supervisor::model::{Edge, Requires, Task, TaskId, TaskPlan};
 use crate::supervisor::spec::{Preset, SupervisorSpec};
@@ -108,10 +109,11 @@ fn dependents_and_the_run_wait_for_recruits() {
     ended(&mut team, &c, json!("done"), &mut out);
     assert_eq!(team.may_start(&e, &mut out), Start::Wait("waits for dynamic_pricing_analyst".into()));
     assert_eq!(team.busy(), Some("a recruit is at work".into()));
-    team.answered("recruit/1/authorize", Ok(json!({ "allow": true })), &mut out);
+    team.answered(&key("recruit/1/authorize"), Ok(json!({ "allow": true })), &mut out);
     assert_eq!(team.registry.list_active().last().unwrap().name, "dynamic_pricing_analyst");
-    let heard = team.answered("recruit/1/child", Ok(json!({ "status": "completed", "result": "cheap" })), &mut out);
-    assert_eq!(heard, Some(Heard::Recruit { agent_id: "dynamic_pricing_analyst".into(), succeeded: true }));
+    let heard =
+        team.answered(&key("recruit/1/child"), Ok(json!({ "status": "completed", "result": "cheap" })), &mut out);
+    assert_eq!(heard, Heard::Recruit { agent_id: "dynamic_pricing_analyst".into(), succeeded: true });
     assert_eq!((team.may_start(&e, &mut out), team.busy()), (Start::Go, None));
     assert_eq!(team.more_results(), [("dynamic_pricing_analyst".to_owned(), json!("cheap"))]);
     assert_eq!(team.registry.stats().completed, 2);
@@ -137,8 +139,8 @@ fn a_retired_agent_starts_nothing() {
     let c = task("c", &[]);
     team.context(&c, &mut out);
     team.signaled("retire_v1", &json!({ "AgentID": "agent-c" }), &mut out);
-    let heard = team.answered("retire/1/authorize", Ok(json!({ "allow": true })), &mut out);
-    assert_eq!(heard, Some(Heard::Retired { agent_id: "agent-c".into(), tasks: vec![TaskId::of("c")] }));
+    let heard = team.answered(&key("retire/1/authorize"), Ok(json!({ "allow": true })), &mut out);
+    assert_eq!(heard, Heard::Retired { agent_id: "agent-c".into(), tasks: vec![TaskId::of("c")] });
     assert_eq!(team.may_start(&c, &mut out), Start::Refused("agent-c has left the team".into()));
 }
 
@@ -154,13 +156,12 @@ fn a_consumer_waits_for_its_topic() {
     assert_eq!(team.may_start(&consumer, &mut out), Start::Wait("waits for topic prices".into()));
     let mut late = team.clone();
     ended(&mut team, &producer, json!("9.99"), &mut out);
-    assert_eq!(team.fired("topic/c/1", &mut outbox(1)), Some(Heard::Settled));
+    assert!(team.topics.fired(&consumer.id, 1, &mut outbox(1)).is_some());
     assert_eq!(team.may_start(&consumer, &mut outbox(1)), Start::Go);
     assert!(!team.context(&consumer, &mut outbox(1)).contains_key("missing_topics"));
-    assert_eq!(late.fired("topic/c/1", &mut outbox(360)), Some(Heard::Settled));
+    assert!(late.topics.fired(&consumer.id, 1, &mut outbox(360)).is_some());
     assert_eq!(late.may_start(&consumer, &mut outbox(360)), Start::Go);
     assert_eq!(late.context(&consumer, &mut outbox(360))["missing_topics"], json!(["prices"]));
-    assert_eq!(late.fired("approval/1", &mut outbox(360)), None);
 }
 
 /// SHD-07: without a team its three signals are refused with a record and change nothing; others are not the team's.

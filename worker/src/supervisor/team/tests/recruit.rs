@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::supervisor::core::key::{TeamKey, key};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, CallFailure, ChildKind, Purpose};
 use crate::supervisor::spec::{LateRecruits, RecruitJoin, RecruitRule, Team as TeamRules};
@@ -23,7 +24,7 @@ fn team_of(count: u64) -> Team {
     let mut team = Team::default();
     for n in 1..=count {
         ask_for(&mut team, "work", &format!("r{n}")).unwrap();
-        team.answered(&format!("recruit/{n}/authorize"), yes(), &mut outbox(0)).unwrap();
+        team.answered(&key(&format!("recruit/{n}/authorize")), yes(), &mut outbox(0));
     }
     team
 }
@@ -44,7 +45,7 @@ fn a_recruit_is_authorized_starts_and_brings_its_result() {
     let signal = json!({ "Description": "Deep analysis of each product's pricing", "Role": "pricing_analyst" });
     team.recruit_signal(&signal, &mut out).unwrap();
     let Ask::Call(call) = &out.asks()[0] else { panic!("{:?}", out.asks()) };
-    assert_eq!((call.purpose, call.key.as_str()), (Purpose::AuthorizeTeamAction, "recruit/1/authorize"));
+    assert_eq!((call.purpose, call.key.to_string().as_str()), (Purpose::AuthorizeTeamAction, "recruit/1/authorize"));
     assert_eq!(
         call.context,
         json!({ "action": "recruit", "source": "signal", "role": "pricing_analyst",
@@ -53,17 +54,17 @@ fn a_recruit_is_authorized_starts_and_brings_its_result() {
     assert!(team.directory.list().is_empty(), "nobody joins before the policy has spoken");
 
     let mut out = outbox(1);
-    let recruited = team.answered("recruit/1/authorize", yes(), &mut out).unwrap();
+    let recruited = team.answered(&key("recruit/1/authorize"), yes(), &mut out);
     let (agent_id, role) = ("dynamic_pricing_analyst".to_owned(), "pricing_analyst".to_owned());
     assert_eq!(recruited, TeamOutcome::Recruited { agent_id: agent_id.clone(), role: role.clone() });
-    let Ask::StartChild { key, kind, input } = &out.asks()[0] else { panic!("{:?}", out.asks()) };
-    assert_eq!((key.as_str(), *kind), ("recruit/1/child", ChildKind::SimpleTask));
+    let Ask::StartChild { key: child, kind, input } = &out.asks()[0] else { panic!("{:?}", out.asks()) };
+    assert_eq!((child.to_string().as_str(), *kind), ("recruit/1/child", ChildKind::SimpleTask));
     assert_eq!(input["query"], "Deep analysis of each product's pricing");
     assert_eq!(input["context"], json!({ "role": "pricing_analyst" }));
     assert_eq!(noted(&out), [NoteKind::AgentRecruited, NoteKind::ProgressEmitted]);
     assert_eq!(told(&out), ["TEAM_RECRUITED dynamic_pricing_analyst: Deep analysis of each product's pricing"]);
 
-    let ended = team.answered("recruit/1/child", Ok(json!({ "result": "cheap" })), &mut outbox(11)).unwrap();
+    let ended = team.answered(&key("recruit/1/child"), Ok(json!({ "result": "cheap" })), &mut outbox(11));
     assert_eq!(ended, TeamOutcome::Ended { agent_id: agent_id.clone(), succeeded: true });
     let result = &team.results()[0];
     assert_eq!((&result.agent_id, &result.role, result.success), (&agent_id, &role, true));
@@ -81,7 +82,7 @@ fn a_recruit_without_a_role_is_a_generalist() {
     ] {
         let mut team = Team::default();
         team.recruit_signal(&signal, &mut outbox(0)).unwrap();
-        team.answered("recruit/1/authorize", yes(), &mut outbox(0)).unwrap();
+        team.answered(&key("recruit/1/authorize"), yes(), &mut outbox(0));
         assert_eq!(agents(&team.directory.list()), ["dynamic_generalist generalist Running"]);
     }
 }
@@ -102,12 +103,12 @@ fn a_denied_recruit_is_recorded_and_later_ones_work() {
     ] {
         let (mut team, mut out) = (Team::default(), outbox(0));
         ask_for(&mut team, "a", "r").unwrap();
-        let denied = team.answered("recruit/1/authorize", answer, &mut out).unwrap();
+        let denied = team.answered(&key("recruit/1/authorize"), answer, &mut out);
         assert_eq!(denied, TeamOutcome::Denied { reason: reason.to_owned() });
         assert_eq!((asked(&out), refusals(&out)), (vec![], vec![reason]));
         assert_eq!((team.recruits_alive(), team.size()), (0, 0));
         ask_for(&mut team, "a", "r").unwrap();
-        team.answered("recruit/2/authorize", yes(), &mut out).unwrap();
+        team.answered(&key("recruit/2/authorize"), yes(), &mut out);
         assert_eq!(asked(&out), ["start SimpleTask recruit/2/child"]);
     }
 }
@@ -120,7 +121,7 @@ fn a_retired_recruit_is_cancelled_and_leaves() {
     team.retire_signal(&json!({ "AgentID": "dynamic_r1" }), &mut out).unwrap();
     assert_eq!(asked(&out), ["authorize_team_action retire/1/authorize"]);
     assert_eq!(team.directory.list().len(), 2, "nothing happens before the policy has spoken");
-    let retired = team.answered("retire/1/authorize", yes(), &mut out).unwrap();
+    let retired = team.answered(&key("retire/1/authorize"), yes(), &mut out);
     assert_eq!(retired, TeamOutcome::Retired { agent_id: "dynamic_r1".into(), tasks: vec![] });
     assert_eq!(asked(&out)[1..], ["cancel recruit/1/child"]);
     assert_eq!(agents(&team.directory.list()), ["dynamic_r2 r2 Running"]);
@@ -128,7 +129,7 @@ fn a_retired_recruit_is_cancelled_and_leaves() {
     assert_eq!(noted(&out), [NoteKind::AgentRetired, NoteKind::ProgressEmitted]);
     assert_eq!(told(&out), ["TEAM_RETIRED dynamic_r1: dynamic_r1 has left the team"]);
     let before = team.clone();
-    assert_eq!(team.answered("recruit/1/child", Ok(json!("late")), &mut out), Some(TeamOutcome::Dropped));
+    assert_eq!(team.answered(&key("recruit/1/child"), Ok(json!("late")), &mut out), TeamOutcome::Dropped);
     assert_eq!(team, before);
     assert!(noted(&out).contains(&NoteKind::AttemptDropped));
 }
@@ -139,7 +140,7 @@ fn a_retired_agent_of_the_plan_names_its_tasks() {
     let (mut team, mut out) = (Team::default(), outbox(0));
     assert!(team.directory.started("agent-1", "analyst", &TaskId::of("t1")));
     team.retire_signal(&json!({ "AgentID": "agent-1" }), &mut out).unwrap();
-    let retired = team.answered("retire/1/authorize", yes(), &mut out).unwrap();
+    let retired = team.answered(&key("retire/1/authorize"), yes(), &mut out);
     assert_eq!(retired, TeamOutcome::Retired { agent_id: "agent-1".into(), tasks: vec![TaskId::of("t1")] });
     assert!(!team.directory.started("agent-1", "analyst", &TaskId::of("t1")));
     assert!(!team.directory.ended("agent-1", Some(&TaskId::of("t1")), true));
@@ -149,16 +150,16 @@ fn a_retired_agent_of_the_plan_names_its_tasks() {
 #[test]
 fn a_retirement_of_nobody_changes_nothing() {
     let mut team = team_of(2);
-    team.answered("recruit/1/child", Ok(json!("done")), &mut outbox(0));
+    team.answered(&key("recruit/1/child"), Ok(json!("done")), &mut outbox(0));
     let mut out = outbox(0);
     team.retire_signal(&json!({ "AgentID": "dynamic_r1" }), &mut out).unwrap();
-    team.answered("retire/1/authorize", yes(), &mut out).unwrap();
+    team.answered(&key("retire/1/authorize"), yes(), &mut out);
     assert_eq!(asked(&out), ["authorize_team_action retire/1/authorize"], "there is nothing to cancel");
     assert_eq!(team.results().len(), 1, "what it brought back stays");
 
     team.retire_signal(&json!({ "agent_id": "dynamic_r2" }), &mut out).unwrap();
-    let denied = team.answered("retire/2/authorize", Ok(json!({ "allow": false, "reason": "needed" })), &mut out);
-    assert_eq!(denied, Some(TeamOutcome::Denied { reason: "needed".into() }));
+    let denied = team.answered(&key("retire/2/authorize"), Ok(json!({ "allow": false, "reason": "needed" })), &mut out);
+    assert_eq!(denied, TeamOutcome::Denied { reason: "needed".into() });
     let before = team.clone();
     for (signal, reason) in [
         (json!({ "AgentID": "dynamic_r1" }), "Agent 'dynamic_r1' is not in the team"),
@@ -179,13 +180,13 @@ fn a_retirement_of_nobody_changes_nothing() {
 fn the_eleventh_member_at_once_is_refused() {
     type Freeing = fn(&mut Team);
     let freed: [Freeing; 4] = [
-        |team| drop(team.answered("recruit/3/child", Ok(json!("done")), &mut outbox(0))),
-        |team| drop(team.answered("recruit/3/child", Err(CallFailure::error("broke")), &mut outbox(0))),
+        |team| drop(team.answered(&key("recruit/3/child"), Ok(json!("done")), &mut outbox(0))),
+        |team| drop(team.answered(&key("recruit/3/child"), Err(CallFailure::error("broke")), &mut outbox(0))),
         |team| {
             team.retire_signal(&json!({ "AgentID": "dynamic_r3" }), &mut outbox(0)).unwrap();
-            team.answered("retire/1/authorize", yes(), &mut outbox(0));
+            team.answered(&key("retire/1/authorize"), yes(), &mut outbox(0));
         },
-        |team| drop(team.answered("recruit/10/authorize", Ok(json!({ "allow": false })), &mut outbox(0))),
+        |team| drop(team.answered(&key("recruit/10/authorize"), Ok(json!({ "allow": false })), &mut outbox(0))),
     ];
     for free in freed {
         let mut team = team_of(9);
@@ -259,13 +260,13 @@ fn recruits_go_on_side_by_side_and_are_listed() {
     let (mut team, mut out) = (Team::default(), outbox(0));
     ask_for(&mut team, "a", "x").unwrap();
     ask_for(&mut team, "b", "x").unwrap();
-    team.answered("recruit/2/authorize", yes(), &mut out).unwrap();
-    team.answered("recruit/1/authorize", yes(), &mut out).unwrap();
+    team.answered(&key("recruit/2/authorize"), yes(), &mut out);
+    team.answered(&key("recruit/1/authorize"), yes(), &mut out);
     assert_eq!(asked(&out), ["start SimpleTask recruit/2/child", "start SimpleTask recruit/1/child"]);
     assert_eq!(agents(&team.directory.list()), ["dynamic_x x Running", "dynamic_x_2 x Running"]);
-    team.answered("recruit/1/child", Ok(json!("of a")), &mut out).unwrap();
+    team.answered(&key("recruit/1/child"), Ok(json!("of a")), &mut out);
     assert_eq!(agents(&team.directory.list()), ["dynamic_x x Running", "dynamic_x_2 x Completed"]);
-    team.answered("recruit/2/child", Err(CallFailure::error("broke")), &mut out).unwrap();
+    team.answered(&key("recruit/2/child"), Err(CallFailure::error("broke")), &mut out);
     assert_eq!(agents(&team.directory.list()), ["dynamic_x x Failed", "dynamic_x_2 x Completed"]);
     // Results are in the order of the requests, whoever came back first.
     let brought: Vec<(String, Value)> = team.results().into_iter().map(|r| (r.agent_id, r.response)).collect();
@@ -277,7 +278,7 @@ fn recruits_go_on_side_by_side_and_are_listed() {
 fn a_recruit_that_says_it_failed_has_failed() {
     let mut team = team_of(1);
     let said = json!({ "success": false, "error": "no data" });
-    let ended = team.answered("recruit/1/child", Ok(said), &mut outbox(0)).unwrap();
+    let ended = team.answered(&key("recruit/1/child"), Ok(said), &mut outbox(0));
     assert_eq!(ended, TeamOutcome::Ended { agent_id: "dynamic_r1".into(), succeeded: false });
     assert!(!team.results()[0].success);
 }
@@ -298,9 +299,9 @@ fn a_late_recruit_is_refused_or_waited_for() {
     team.synthesizing();
     team.recruit_signal(&signal, &mut out).unwrap();
     assert_eq!(team.recruits_alive(), 1);
-    team.answered("recruit/1/authorize", yes(), &mut out).unwrap();
+    team.answered(&key("recruit/1/authorize"), yes(), &mut out);
     assert_eq!(team.recruits_alive(), 1);
-    team.answered("recruit/1/child", Ok(json!("here")), &mut out).unwrap();
+    team.answered(&key("recruit/1/child"), Ok(json!("here")), &mut out);
     assert_eq!((team.recruits_alive(), team.results().len()), (0, 1));
     team.closed();
     assert_eq!(team.recruit_signal(&signal, &mut out), Err(TeamRefusal::Over));
@@ -318,9 +319,9 @@ fn dependents_join_the_recruits_of_what_they_depend_on() {
     assert_eq!(team.joins(&on(&["a", "b", "c", "d"])), ["dynamic_pricing_analyst"]);
     assert!(team.joins(&on(&["a", "b"])).is_empty());
     assert!(team.joins(&[]).is_empty());
-    team.answered("recruit/1/authorize", yes(), &mut outbox(0)).unwrap();
+    team.answered(&key("recruit/1/authorize"), yes(), &mut outbox(0));
     assert_eq!(team.joins(&on(&["c"])), ["dynamic_pricing_analyst"]);
-    team.answered("recruit/1/child", Ok(json!("done")), &mut outbox(0)).unwrap();
+    team.answered(&key("recruit/1/child"), Ok(json!("done")), &mut outbox(0));
     assert!(team.joins(&on(&["c"])).is_empty());
 
     ask_for(&mut team, "anything", "x").unwrap();
@@ -340,11 +341,11 @@ fn the_same_recruit_twice_is_refused_while_the_first_lives() {
     let twin = TeamRefusal::Duplicate { agent: "dynamic_x".into() };
     assert_eq!(twin.to_string(), "dynamic_x works on that already");
     assert_eq!(ask_for(&mut team, " pricing ", "x"), Err(twin.clone()));
-    team.answered("recruit/1/authorize", yes(), &mut outbox(0)).unwrap();
+    team.answered(&key("recruit/1/authorize"), yes(), &mut outbox(0));
     assert_eq!(ask_for(&mut team, "pricing", "x"), Err(twin));
     ask_for(&mut team, "pricing", "y").unwrap();
     ask_for(&mut team, "patents", "x").unwrap();
-    team.answered("recruit/1/child", Ok(json!("done")), &mut outbox(0)).unwrap();
+    team.answered(&key("recruit/1/child"), Ok(json!("done")), &mut outbox(0));
     ask_for(&mut team, "pricing", "x").unwrap();
 }
 
@@ -422,8 +423,7 @@ fn what_may_not_be_is_refused_with_a_record() {
         assert_eq!(refusals(&out).last(), Some(&reason));
     }
     assert_eq!(team, Team::default());
-    assert_eq!(team.answered("plan/1", yes(), &mut out), None);
-    assert_eq!(team.answered("recruit/1/authorize", yes(), &mut out), Some(TeamOutcome::Dropped));
+    assert_eq!(team.answered(&key("recruit/1/authorize"), yes(), &mut out), TeamOutcome::Dropped);
 }
 
 #[derive(Debug, Clone)]
@@ -464,12 +464,12 @@ proptest! {
                     let _ = team.retire_signal(&json!({ "AgentID": format!("dynamic_r{role}") }), &mut out);
                 }
                 Step::Authorized(recruit, n, allow) => {
-                    let key = format!("{}/{n}/authorize", if recruit { "recruit" } else { "retire" });
+                    let key = if recruit { TeamKey::AuthorizeRecruit(n) } else { TeamKey::AuthorizeRetirement(n) };
                     team.answered(&key, Ok(json!({ "allow": allow })), &mut out);
                 }
                 Step::Child(n, ok) => {
                     let answer = if ok { Ok(json!("x")) } else { Err(CallFailure::error("x")) };
-                    team.answered(&format!("recruit/{n}/child"), answer, &mut out);
+                    team.answered(&key(&format!("recruit/{n}/child")), answer, &mut out);
                 }
                 Step::Late => team.synthesizing(),
             }

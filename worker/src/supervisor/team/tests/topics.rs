@@ -1,6 +1,7 @@
 //! Waiting for topics.
 
 use super::*;
+use crate::supervisor::core::key::{Key, TeamKey};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::spec::{Span, Topics as TopicRules};
 use crate::supervisor::team::topics::*;
@@ -30,11 +31,13 @@ fn wait_out(waits: &mut Topics, mut meanwhile: impl FnMut(&mut Topics, i64)) -> 
     let mut looks = Vec::new();
     loop {
         let (asks, _) = out.take();
-        let [Ask::Timer { key, at, .. }] = &asks[..] else { panic!("{asks:?}") };
+        let [Ask::Timer { key: Key::Team(TeamKey::Topic { task, look }), at, .. }] = &asks[..] else {
+            panic!("{asks:?}")
+        };
         looks.push(at.as_micros() / 1_000_000);
         meanwhile(waits, looks[looks.len() - 1]);
         out = Outbox::new("run-1", *at);
-        let (task, state) = waits.fired(key, &mut out).unwrap();
+        let state = waits.fired(task, *look, &mut out).unwrap();
         assert_eq!(task.as_str(), "c");
         if state != TopicState::Wait {
             assert!(out.asks().is_empty());
@@ -59,9 +62,9 @@ fn going_on_without_a_topic_warns() {
     waits.plan(&task("p"), &topics(&["prices"]));
     waits.begin(&task("c"), "agent-c", &topics(&["prices"]), &mut out);
     let mut out = outbox(1);
-    waits.fired("topic/c/1", &mut out).unwrap();
+    waits.fired(&task("c"), 1, &mut out).unwrap();
     assert_eq!(out.notes()[0].data["warning"], "topic prices did not come in time; going on without it");
-    assert_eq!(waits.fired("topic/c/1", &mut out), None, "the wait is over");
+    assert_eq!(waits.fired(&task("c"), 1, &mut out), None, "the wait is over");
     let again = waits.begin(&task("c"), "agent-c", &topics(&["prices"]), &mut outbox(2));
     assert_eq!(again, TopicState::Go { missing: topics(&["prices"]) }, "it does not wait a second time");
 }
@@ -79,7 +82,7 @@ fn a_topic_that_comes_ends_the_wait_at_the_next_look() {
     waits.begin(&task("c"), "agent-c", &topics(&["prices", "patents"]), &mut out);
     assert_eq!(waits.waiting_for(&task("c")), ["patents", "prices"]);
     waits.ended(&task("p"), &topics(&["prices"]), true);
-    assert_eq!(waits.fired("topic/c/1", &mut out), Some((task("c"), TopicState::Wait)));
+    assert_eq!(waits.fired(&task("c"), 1, &mut out), Some(TopicState::Wait));
     assert_eq!(waits.waiting_for(&task("c")), ["patents"]);
     assert_eq!(told(&out), ["WAITING agent-c: Waiting for patents, prices", "DEPENDENCY_SATISFIED agent-c: prices"]);
 }
@@ -124,10 +127,10 @@ fn a_wait_has_one_timer_at_a_time() {
         assert_eq!(waits.begin(&task("c/1"), "a", &consumes, &mut out), TopicState::Wait);
     }
     assert_eq!(asked(&out), ["timer topic/c/1/1 1"]);
-    for stranger in ["topic/c/1/2", "topic/x/1", "approval/1", "topic/"] {
-        assert_eq!(waits.fired(stranger, &mut out), None);
+    for (stranger, look) in [("c/1", 2), ("x", 1), ("c", 1)] {
+        assert_eq!(waits.fired(&task(stranger), look, &mut out), None);
     }
-    assert_eq!(waits.fired("topic/c/1/1", &mut out), Some((task("c/1"), TopicState::Wait)));
-    assert_eq!(waits.fired("topic/c/1/1", &mut out), None);
+    assert_eq!(waits.fired(&task("c/1"), 1, &mut out), Some(TopicState::Wait));
+    assert_eq!(waits.fired(&task("c/1"), 1, &mut out), None);
     assert_eq!(waits.waiting_for(&task("c/1")), ["prices"]);
 }

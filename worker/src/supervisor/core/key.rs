@@ -1,0 +1,258 @@
+//! Names of what a run asks for: calls, timers, children, questions to people.
+//!
+//! A key says who is asked and which ask of theirs it is, so that an answer, or the end of a time, finds its way back by
+//! one exhaustive `match`. Its text is what histories, summaries of activities, ids of children and people show:
+//! `execute/t1/2`, `chat/speak/3`, `approval/ap-1/deadline`.
+//!
+//! Invariant: a key names one ask of a run for good, two keys never have one text, and a text is read back as the key
+//! that it was (ids of tasks may hold `/`). Texts are read where they come from outside only: a state that is loaded, what
+//! a person or a scene types. Nothing is decided by a text.
+
+mod text;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::text::UnknownKey;
+use crate::supervisor::model::TaskId;
+
+/// Names one ask, by who is asked.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    Graph(GraphKey),
+    Chat(ChatKey),
+    Agents(AgentsKey),
+    People(PeopleKey),
+    Team(TeamKey),
+    Memory(MemoryKey),
+    Core(CoreKey),
+}
+
+/// What a plan asks for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Key", into = "Key")]
+pub enum GraphKey {
+    /// What a person approved is carried out.
+    Act {
+        task: TaskId,
+        attempt: u32,
+    },
+    Compensate {
+        task: TaskId,
+    },
+    /// A worker asks a colleague.
+    Consult {
+        task: TaskId,
+        attempt: u32,
+        n: u32,
+    },
+    Decide {
+        cycle: u32,
+    },
+    /// The time of waiting for dependencies.
+    Dependencies {
+        task: TaskId,
+    },
+    Evaluate {
+        cycle: u32,
+    },
+    Execute {
+        task: TaskId,
+        attempt: u32,
+    },
+    /// The form of the result.
+    Format,
+    Plan {
+        attempt: u32,
+    },
+    /// The time before the next try of a task.
+    Retry {
+        task: TaskId,
+        attempt: u32,
+    },
+    /// Of an iteration as a whole its number stands for the task, and its first review goes without a number.
+    Review {
+        of: TaskId,
+        attempt: Option<u32>,
+    },
+    /// The child that a simple request was handed on to.
+    Routed,
+    Synthesize {
+        attempt: u32,
+    },
+}
+
+/// What a group chat asks for, the n-th time that it asks for anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Key", into = "Key")]
+pub struct ChatKey {
+    pub ask: ChatAsk,
+    pub n: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ChatAsk {
+    Facts,
+    FactsUpdate,
+    FinalAnswer,
+    /// A person chooses who speaks.
+    Human,
+    Plan,
+    PlanUpdate,
+    ProgressLedger,
+    Select,
+    Speak,
+}
+
+/// Where a session stands in the tree: its root's numbers, then step and call of each caller.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SessionPath(pub Vec<u32>);
+
+/// What agents that call tools ask for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Key", into = "Key")]
+pub enum AgentsKey {
+    Session {
+        path: SessionPath,
+        ask: SessionAsk,
+    },
+    /// For a task of a crew.
+    Crew {
+        task: String,
+        ask: CrewAsk,
+    },
+}
+
+/// What is asked for in a step of a session, and there for a call of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SessionAsk {
+    /// Whether a person lets a tool be called.
+    Approve {
+        step: u32,
+        call: usize,
+    },
+    /// The answer of a person.
+    Question {
+        step: u32,
+    },
+    /// The time after which the caller waits no longer.
+    Deadline,
+    Format {
+        step: u32,
+    },
+    Sleep {
+        step: u32,
+        call: usize,
+    },
+    Step {
+        step: u32,
+    },
+    Tool {
+        step: u32,
+        call: usize,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CrewAsk {
+    /// The guardrail looks at an output, so often.
+    Guard(u32),
+    /// A person looks at the output of an attempt.
+    Feedback(u32),
+}
+
+/// What is asked of people, and how long they have.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Key", into = "Key")]
+pub enum PeopleKey {
+    ApprovalDeadline(u64),
+    ApprovalLog(u64),
+    ApprovalNotify(u64),
+    /// The time of the decision that was asked for under that key.
+    DecisionTimeout(Box<Key>),
+    InterruptDeadline(u64),
+    PlanReviewDeadline,
+    TakeoverDeadline(u64),
+}
+
+/// What the team asks for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Key", into = "Key")]
+pub enum TeamKey {
+    /// A message to the mailbox of another run.
+    Mail(u64),
+    /// Whether the policy lets somebody be recruited, or leave.
+    AuthorizeRecruit(u64),
+    AuthorizeRetirement(u64),
+    /// The run of a recruit.
+    Recruit(u64),
+    /// The next look at the topics that a task waits for.
+    Topic {
+        task: TaskId,
+        look: u32,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MemoryKey {
+    Advise,
+    Fetch,
+    FetchBasic,
+    Record,
+}
+
+/// What the core asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CoreKey {
+    /// The time of the run.
+    Wall,
+}
+
+macro_rules! groups {
+    ($($group:ident($of:ident)),*) => {
+        $(impl From<$of> for Key {
+            fn from(key: $of) -> Key {
+                Key::$group(key)
+            }
+        }
+        impl TryFrom<Key> for $of {
+            type Error = UnknownKey;
+            fn try_from(key: Key) -> Result<$of, UnknownKey> {
+                match key {
+                    Key::$group(key) => Ok(key),
+                    other => Err(UnknownKey(other.to_string())),
+                }
+            }
+        })*
+    };
+}
+
+groups!(
+    Graph(GraphKey),
+    Chat(ChatKey),
+    Agents(AgentsKey),
+    People(PeopleKey),
+    Team(TeamKey),
+    Memory(MemoryKey),
+    Core(CoreKey)
+);
+
+impl From<&Key> for Key {
+    fn from(key: &Key) -> Key {
+        key.clone()
+    }
+}
+
+/// The key of this text, in tests.
+#[cfg(test)]
+pub(crate) fn key<K: TryFrom<Key>>(text: &str) -> K {
+    let key: Key = text.parse().unwrap_or_else(|why| panic!("{why}"));
+    key.try_into().unwrap_or_else(|_| panic!("{text} is of another group"))
+}
+
+#[cfg(test)]
+impl PartialEq<&str> for Key {
+    fn eq(&self, text: &&str) -> bool {
+        let shown = self.to_string();
+        shown == *text
+    }
+}

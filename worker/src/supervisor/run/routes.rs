@@ -1,0 +1,82 @@
+//! Whom an answer is for, and whom a timer: the one place where keys are told apart.
+//!
+//! Invariant: every key has its place in both, so that nothing that was asked for is heard by nobody without being said so
+//! here. It only routes.
+
+use super::SupervisorRun;
+use crate::supervisor::core::key::{CoreKey, GraphKey, Key, PeopleKey, TeamKey};
+use crate::supervisor::outbox::{Answer, Outbox};
+
+impl SupervisorRun {
+    /// Whoever asked hears the answer.
+    pub(super) fn answered(&mut self, key: Key, answer: Answer, out: &mut Outbox) {
+        match key {
+            Key::Graph(GraphKey::Routed) => {
+                self.parts.handed_on = None;
+                if let Some(graph) = self.carrier.graph_mut() {
+                    graph.handed_back(answer, &mut self.parts, out);
+                }
+            }
+            Key::Graph(_) | Key::Chat(_) | Key::Agents(_) => self.carrier.answered(&key, answer, &mut self.parts, out),
+            Key::People(PeopleKey::ApprovalNotify(n)) => self.parts.approvals.notified(n, &answer, out),
+            Key::Team(key) => {
+                let heard = self.parts.team.answered(&key, answer, out);
+                self.team_heard(heard, out);
+            }
+            Key::Memory(key) => {
+                self.parts.memory.answered(key, &answer, out);
+                self.begin_if_ready(out);
+            }
+            // Nobody waits for the log of approvals; the others are timers.
+            Key::People(
+                PeopleKey::ApprovalLog(_)
+                | PeopleKey::ApprovalDeadline(_)
+                | PeopleKey::DecisionTimeout(_)
+                | PeopleKey::InterruptDeadline(_)
+                | PeopleKey::PlanReviewDeadline
+                | PeopleKey::TakeoverDeadline(_),
+            )
+            | Key::Core(CoreKey::Wall) => {}
+        }
+    }
+
+    /// Whoever set the timer hears of it.
+    pub(super) fn fired(&mut self, key: Key, out: &mut Outbox) {
+        match key {
+            Key::Graph(_) | Key::Chat(_) | Key::Agents(_) => self.carrier.fired(&key, &mut self.parts, out),
+            Key::People(PeopleKey::ApprovalDeadline(n)) => {
+                if let Some(closed) = self.parts.approvals.fired(n, out) {
+                    self.approval_closed(closed, out);
+                }
+            }
+            Key::People(PeopleKey::InterruptDeadline(n)) => {
+                if let Some(resumed) = self.parts.interrupts.fired(n, out) {
+                    self.interrupt_closed(resumed, out);
+                }
+            }
+            Key::People(PeopleKey::PlanReviewDeadline) => {
+                if self.parts.review.as_mut().is_some_and(|review| review.fired(out)) {
+                    self.review_ended(out);
+                }
+            }
+            Key::People(PeopleKey::DecisionTimeout(of)) => {
+                self.parts.escalations.fired(&of, out);
+            }
+            Key::People(PeopleKey::TakeoverDeadline(n)) => {
+                if self.parts.control.fired(n, out) {
+                    self.cancelled_by_control(out);
+                }
+            }
+            Key::Team(TeamKey::Topic { task, look }) => {
+                self.parts.team.topics.fired(&task, look, out);
+            }
+            Key::Core(CoreKey::Wall) => self.time_is_over(out),
+            // These are calls and children.
+            Key::People(PeopleKey::ApprovalLog(_) | PeopleKey::ApprovalNotify(_))
+            | Key::Team(
+                TeamKey::Mail(_) | TeamKey::AuthorizeRecruit(_) | TeamKey::AuthorizeRetirement(_) | TeamKey::Recruit(_),
+            )
+            | Key::Memory(_) => {}
+        }
+    }
+}
