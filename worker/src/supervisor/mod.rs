@@ -1,7 +1,7 @@
 //! Supervisors: workflows that manage agents, commands and people.
 //!
 //! ```text
-//!   spec ──► run (the workflow, routes) ──► carrier: graph | chat | agents
+//!   spec ──► run (the workflow, routes) ──► strategy: graph | chat | agents
 //!                 │    ▲                         ▲ gates
 //!                 │    └── core (the account) ───┤ exhausted
 //!                 └──► people · team · memory ───┘        all speak through outbox (asks) and journal (notes)

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::graph::Phase;
+use super::core::phase::Phase;
 use super::model::{CancelReason, SkipReason, Task, TaskId, TaskPlan};
 use super::task::TaskStatus;
 

@@ -35,6 +35,7 @@ mod processes;
 mod rules;
 mod session;
 mod steps;
+mod strategy;
 #[cfg(test)]
 mod tests;
 mod todos;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::magentic::Ledger;
-use super::message::{ChatMessage, Said, failed_by_itself, read_history};
+use super::message::{ChatMessage, SpeakerAnswer, failed_by_itself, read_history};
 use super::rules::{ChatAgent, ChatError, ChatRules, OnSpeakerError, RoundCount, SPEAKER_TRIES, Team};
 use super::selecting::{Choosing, Selecting};
 use super::text;
@@ -216,7 +216,7 @@ impl GroupChat {
         if let Some(why) = failed_by_itself(&answer) {
             return self.speaker_failed(name, tries, &CallFailure::error(why), out);
         }
-        let said = match Said::read(name, &answer, self.rules.team == Team::Swarm) {
+        let said = match SpeakerAnswer::read(name, &answer, self.rules.team == Team::Swarm) {
             Ok(said) => said,
             // An answer that cannot be read is a failed turn like any other.
             Err(why) => return self.speaker_failed(name, tries, &CallFailure::error(why.to_string()), out),

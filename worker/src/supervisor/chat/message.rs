@@ -134,11 +134,11 @@ enum HandOff {
 
 /// A speaker's answer, decoded.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Said {
+pub(super) struct SpeakerAnswer {
     pub(super) message: Option<ChatMessage>,
 }
 
-impl Said {
+impl SpeakerAnswer {
     /// Reads the answer of `speaker`: a text, an object of [`Reply`], or null. Fields a chat has no use for are left
     /// alone, as agents add their own; an object with none of a message's fields is refused.
     ///
@@ -146,7 +146,7 @@ impl Said {
     pub(super) fn read(speaker: &str, answer: &Value, handing: bool) -> Result<Self, ChatError> {
         let refuse = |why: String| ChatError::Answer { speaker: speaker.to_owned(), why };
         let reply = match answer {
-            Value::Null => return Ok(Said::default()),
+            Value::Null => return Ok(SpeakerAnswer::default()),
             Value::String(text) => Reply { content: Some(text.clone()), ..Reply::default() },
             Value::Object(fields) => {
                 const KNOWN: [&str; 5] = ["content", "result", "function_call", "tool_calls", "handoff"];
@@ -170,7 +170,7 @@ pub(super) fn failed_by_itself(answer: &Value) -> Option<String> {
 }
 
 impl Reply {
-    fn said(mut self, speaker: &str, handing: bool) -> Said {
+    fn said(mut self, speaker: &str, handing: bool) -> SpeakerAnswer {
         if let Some(result) = self.result.take().filter(|result| !result.is_null()) {
             self.content.get_or_insert_with(|| text_of(&result));
         }
@@ -179,7 +179,7 @@ impl Reply {
         let by_tool = || tool_calls.iter().find_map(handed_to).filter(|_| handing).map(str::to_owned);
         let handoff = handoff.or_else(by_tool);
         if self.content.is_none() && self.function_call.is_none() && tool_calls.is_empty() && handoff.is_none() {
-            return Said { message: None };
+            return SpeakerAnswer { message: None };
         }
         let mut message = ChatMessage::new(speaker, self.content.unwrap_or_default());
         message.function_call = self.function_call;
@@ -195,7 +195,7 @@ impl Reply {
             }
             None => message.tool_calls = tool_calls,
         }
-        Said { message: Some(message) }
+        SpeakerAnswer { message: Some(message) }
     }
 }
 

@@ -21,6 +21,7 @@ mod message;
 mod names;
 mod rules;
 mod selecting;
+mod strategy;
 mod text;
 mod view;
 

@@ -314,9 +314,14 @@ impl GroupChat {
 
     /// The question to a human that is open now.
     pub fn human_needed(&self) -> Option<HumanNeeded> {
+        self.question().map(|(_, asked)| asked)
+    }
+
+    pub(super) fn question(&self) -> Option<(ChatKey, HumanNeeded)> {
         let Stage::Choosing(Choosing { id, candidates, attempt }) = &self.stage else { return None };
         let prompt = text::human_choice(candidates, *attempt > 1);
-        Some(HumanNeeded { id: id.to_string(), prompt, candidates: candidates.clone(), attempt: *attempt })
+        let asked = HumanNeeded { id: id.to_string(), prompt, candidates: candidates.clone(), attempt: *attempt };
+        Some((*id, asked))
     }
 
     /// A human's answer to the question of that id: the number of a candidate or its name. Nothing, or `q`, leaves the

@@ -60,6 +60,14 @@ impl Graph {
     }
 
     /// The run is cancelled (SHN-62): what was done is undone first, where tasks say how.
+    /// The same with an answer: what the person who denied it reads (CUG-32).
+    pub fn cancel_with_answer(&mut self, answer: String, gates: &mut dyn Gates, out: &mut Outbox) {
+        self.cancel(answer.clone(), gates, out);
+        if let Some(outcome) = &mut self.outcome {
+            outcome.final_result = Some(answer.into());
+        }
+    }
+
     pub fn cancel(&mut self, text: String, gates: &mut dyn Gates, out: &mut Outbox) {
         if self.phase.is_terminal() || self.phase == Phase::Compensating {
             return;

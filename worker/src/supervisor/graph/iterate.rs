@@ -325,8 +325,8 @@ impl Graph {
 
     /// Whether nothing may start because the evaluator has a word to say first.
     pub(super) fn evaluates(&mut self, out: &mut Outbox) -> bool {
-        let may_ask = out.budget().exhausted().is_none();
-        if may_ask && self.rules.evaluator && self.news && self.in_flight.is_empty() && self.calls.is_empty() {
+        let may_ask = out.budget().exhausted().is_none() && self.in_flight.is_empty() && self.calls.is_empty();
+        if may_ask && self.rules.evaluator && self.ended_since_asked {
             self.ask_evaluator(out);
         }
         self.calls.iter().any(|key| matches!(key, GraphKey::Evaluate { .. }))
@@ -334,7 +334,7 @@ impl Graph {
 
     /// FSP-05: after every step somebody may say that the rest is not needed, or must be planned again.
     fn ask_evaluator(&mut self, out: &mut Outbox) {
-        self.news = false;
+        self.ended_since_asked = false;
         self.cycle += 1;
         let view = |task: &Task| {
             (task.id.to_string(), json!({ "status": task.status, "result": task.result, "goal": task.goal }))
@@ -380,7 +380,7 @@ impl Graph {
         for id in ids {
             self.give_up(&id, SkipReason::NotNeeded, format!("Skipped: {why}"), gates, out);
         }
-        self.news = false; // the evaluator's own word is none
+        self.ended_since_asked = false; // the evaluator's own word is none
     }
 
     pub(super) fn take_replan(&mut self, tasks: Vec<PlannedTask>, gates: &mut dyn Gates, out: &mut Outbox) {
@@ -390,7 +390,7 @@ impl Graph {
             self.plan = before;
             return self.abort("planning_failed", format!("planning failed: {why}"), Value::Null, gates, out);
         }
-        self.news = false; // steps that were replaced are none
+        self.ended_since_asked = false; // steps that were replaced are none
         self.enter(Phase::Executing, out);
     }
 }

@@ -20,7 +20,6 @@ mod flow;
 mod gates;
 mod iterate;
 mod people;
-mod phase;
 mod planning;
 mod policies;
 mod reply;
@@ -28,6 +27,7 @@ mod review;
 mod rules;
 mod schedule;
 mod standing;
+mod strategy;
 mod synthesis;
 mod told;
 mod tools;
@@ -48,7 +48,6 @@ pub use finish::{GraphOutcome, final_result};
 pub use flow::*;
 pub use gates::{Gates, Moment, Open, Start, Take};
 pub use people::HUMAN;
-pub use phase::{IllegalPhase, Phase};
 pub use policies::*;
 pub use reply::*;
 pub use rules::*;
@@ -61,6 +60,7 @@ pub use workers::{Wanted, Who, WorkerCard};
 
 use super::core::account::SPENT;
 use super::core::key::{GraphKey, Key};
+use super::core::phase::Phase;
 use super::journal::NoteKind;
 use super::model::{AttemptOutcome, Priority, Task, TaskId, TaskPlan};
 use super::outbox::{Answer, Ask, Call, Outbox, Purpose};
@@ -70,29 +70,29 @@ use super::task::{Actor, TaskStatus};
 /// The machine and all it remembers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
-    pub rules: GraphRules,
-    pub phase: Phase,
-    pub plan: TaskPlan,
+    rules: GraphRules,
+    phase: Phase,
+    plan: TaskPlan,
     /// The planning round (FSS-11) it is in; from 1.
-    pub iteration: u32,
+    iteration: u32,
     /// Decisions asked for so far.
-    pub cycle: u32,
-    pub errors: Vec<String>,
+    cycle: u32,
+    errors: Vec<String>,
     /// What the scheduler changed since the last decision (PDT-04), and what the decider's own requests came to.
-    pub board_notes: Vec<String>,
-    pub tool_answers: Vec<ToolAnswer>,
+    board_notes: Vec<String>,
+    tool_answers: Vec<ToolAnswer>,
     /// The state that a custom planner keeps through iterations: the last review's overall words.
-    pub overall_assessment: Option<String>,
-    pub outcome: Option<GraphOutcome>,
-    pub deadlock_report: Option<String>,
+    overall_assessment: Option<String>,
+    outcome: Option<GraphOutcome>,
+    deadlock_report: Option<String>,
     /// The context the planner was given from outside: memory, advice.
-    pub planning_context: Value,
+    planning_context: Value,
     /// How the planner wants it done, its complexity, and the order it gave roles in.
-    pub strategy: Option<String>,
+    strategy: Option<String>,
     /// The answer of a planner, given from outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub given_plan: Option<Value>,
-    pub complexity_bp: Option<u32>,
+    given_plan: Option<Value>,
+    complexity_bp: Option<u32>,
     /// Calls under way.
     calls: BTreeSet<GraphKey>,
     /// Retries, and waits for dependencies.
@@ -142,7 +142,7 @@ pub struct Graph {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     cut: bool,
     /// Tasks that ended since the controller or evaluator was asked last.
-    news: bool,
+    ended_since_asked: bool,
 }
 
 impl Graph {
@@ -189,7 +189,7 @@ impl Graph {
             in_cycle: false,
             turns: 0,
             cut: false,
-            news: false,
+            ended_since_asked: false,
         };
         let ids: Vec<TaskId> = graph.plan.tasks.keys().cloned().collect();
         ids.iter().for_each(|id| graph.index(id));
@@ -331,7 +331,7 @@ impl Graph {
             let waiting = self.dependents.get(id).cloned().unwrap_or_default();
             self.dirty.extend(waiting);
         }
-        self.news |= over;
+        self.ended_since_asked |= over;
         if matches!(to, TaskStatus::Failed) {
             self.failed += 1;
         }
@@ -371,6 +371,10 @@ impl Graph {
         if !task.status.is_terminal() {
             self.dirty.insert(id.clone());
         }
+    }
+
+    pub fn plan(&self) -> &TaskPlan {
+        &self.plan
     }
 
     fn task(&self, id: &TaskId) -> Option<&Task> {

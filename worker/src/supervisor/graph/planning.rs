@@ -51,8 +51,22 @@ impl Graph {
         }
     }
 
-    /// One execution and no plan: by whom, and in which role.
-    pub fn simple_task(&mut self, role: Option<String>, agent: Option<String>) {
+    /// With a plan that was made elsewhere.
+    #[must_use]
+    pub fn given(mut self, plan: Option<Value>) -> Self {
+        self.given_plan = plan;
+        self
+    }
+
+    /// Where nothing is planned: who does the one task, and in which role.
+    pub fn without_plan(&mut self, role: Option<String>, agent: Option<String>) {
+        if self.rules.planning == Planning::None {
+            self.simple_task(role, agent);
+        }
+    }
+
+    /// One execution and no plan.
+    fn simple_task(&mut self, role: Option<String>, agent: Option<String>) {
         let id = TaskId::from(1);
         let task = Task {
             is_final: true,

@@ -158,16 +158,3 @@ impl Graph {
         json!({ "phase": self.phase, "iteration": self.iteration, "tasks": tasks, "outcome": self.outcome })
     }
 }
-
-impl Graph {
-    /// Whether a retry or a dependency's deadline goes on by itself.
-    pub fn waits_for_time(&self) -> bool {
-        !self.timers.is_empty()
-    }
-
-    /// The place in the plan, from 1, of the next task that is not over and does not run.
-    pub fn next_step(&self) -> Option<u32> {
-        let waiting = self.open.iter().filter_map(|id| self.task(id)).filter(|task| !task.is_in_flight());
-        waiting.map(|task| task.position + 1).min()
-    }
-}

@@ -44,8 +44,10 @@ impl TaskId {
     }
     /// The number, if the id is one in canonical form (no sign, no leading zero).
     pub fn number(&self) -> Option<u64> {
-        let number: u64 = self.0.parse().ok()?;
-        (number.to_string() == self.0).then_some(number)
+        // Ids are compared often: no copy is made to find out.
+        let digits = self.0.bytes().all(|byte| byte.is_ascii_digit());
+        let is_canonical = digits && (self.0 == "0" || !self.0.starts_with('0'));
+        if is_canonical { self.0.parse().ok() } else { None }
     }
 }
 

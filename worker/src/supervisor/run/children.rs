@@ -7,7 +7,6 @@ use bosun_engine::workflow::Cx;
 use bosun_engine::{Failure, Payload, Seq};
 use serde_json::{Map, Value, json};
 
-use super::asks::Pending;
 use super::lease::lower;
 use super::{RunContext, SupervisorInput, SupervisorRun};
 use super::{lease, model, spending};
@@ -15,22 +14,23 @@ use crate::agent::ends::output_in;
 use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
 use crate::supervisor::core::account::Account;
+use crate::supervisor::core::calls::UnderWay;
 use crate::supervisor::graph::text_of;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, Outbox, Purpose};
 use crate::supervisor::spec::{Money, PlanningMode, Preset, Span, SupervisorSpec, SynthesisMode, fill};
 
 /// What a run below gets of the budget of this one: shares of what is used up by spending, and what is left of the rest.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Part {
+pub(super) struct ChildBudget {
     pub(super) share: Option<Share>,
     pub(super) wall_ms: Option<u64>,
     pub(super) calls: Option<u64>,
 }
 
-impl Part {
-    pub(super) fn of(account: &Account, alone: bool, cx: &Cx<'_>) -> Part {
+impl ChildBudget {
+    pub(super) fn of(account: &Account, alone: bool, cx: &Cx<'_>) -> ChildBudget {
         let (wall_ms, calls) = account.left_for_child(cx.now());
-        Part { share: account.free(alone).share(true), wall_ms, calls }
+        ChildBudget { share: account.free(alone).share(true), wall_ms, calls }
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) fn spec_of(
     kind: ChildKind,
     input: &Value,
     depth: u32,
-    part: Part,
+    part: ChildBudget,
 ) -> Result<Value, String> {
     let preset = match kind {
         ChildKind::SimpleTask => Preset::ShannonSimple,
@@ -80,7 +80,7 @@ pub(super) fn spec_of(
 }
 
 /// The input of a supervisor that is an agent of another one: the task is its objective.
-pub(super) fn nested(spec: &Value, call: &Call, depth: u32, part: Part) -> Result<Value, String> {
+pub(super) fn nested(spec: &Value, call: &Call, depth: u32, part: ChildBudget) -> Result<Value, String> {
     let mut spec: SupervisorSpec = serde_json::from_value(spec.clone()).map_err(|why| why.to_string())?;
     spec.objective = objective(&spec.objective, call);
     bound(&mut spec, part);
@@ -116,7 +116,7 @@ fn objective(own: &str, call: &Call) -> String {
 }
 
 /// Its own budget may be less.
-fn bound(spec: &mut SupervisorSpec, part: Part) {
+fn bound(spec: &mut SupervisorSpec, part: ChildBudget) {
     let Share { tokens, cost_micros } = part.share.unwrap_or_default();
     lower(&mut spec.budget.tokens, tokens);
     lower(&mut spec.budget.llm_calls, part.calls);
@@ -135,8 +135,8 @@ impl SupervisorRun {
     pub(super) fn child_resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox) {
         let share = self.account.loans.returned(seq);
         let cost = spending::of_child(&result, share);
-        let Some(Pending::Child { key, agent, lent, .. }) = self.ledger.take(seq) else {
-            if self.ledger.take_bill(seq) {
+        let Some(UnderWay::Child { key, child }) = self.calls.ended(seq) else {
+            if self.calls.bill_came(seq) {
                 self.account.charge_late(cost);
                 out.set_budget(self.account.balance());
             }
@@ -144,8 +144,8 @@ impl SupervisorRun {
         };
         self.settle(&key, cost, out);
         self.parts.control.unregister(&key);
-        let answer = match (result, agent) {
-            (result, Some(purpose)) => self.agent_ended(purpose, &lent, &result, out),
+        let answer = match (result, child.agent) {
+            (result, Some(purpose)) => self.agent_ended(purpose, &child.lent, &result, out),
             (Ok(report), None) => match report.decode::<Value>() {
                 Ok(report) => Ok(given(report)),
                 Err(why) => Err(CallFailure::error(why.to_string())),

@@ -7,7 +7,7 @@ use bosun_engine::{Failure, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::carrier::Carrier;
+use super::strategy::RunStrategy;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{ResolvedSpec, SupervisorSpec, read_spec_value};
 
@@ -65,7 +65,7 @@ impl SupervisorInput {
         let resolved = self.resolved.as_ref()?;
         let spec = resolved.spec.for_request().map_or_else(|| resolved.spec.clone(), |(spec, _)| spec);
         let mut out = Outbox::new("trial", Timestamp(0));
-        Carrier::new(&spec, &self.context, &mut out).err().map(|why| why.message)
+        RunStrategy::new(&spec, &self.context, &mut out).err().map(|why| why.message)
     }
 
     /// The spec that the run has, whichever way it was given.

@@ -26,7 +26,7 @@ pub(super) fn lend(free: Available, call: &Call, agent: &mut AgentSpec) -> (Vec<
 impl SupervisorRun {
     /// What may be lent now.
     pub(super) fn available(&self) -> Available {
-        self.account.free(self.carrier.is_one_at_a_time())
+        self.account.free(self.strategy.is_one_at_a_time())
     }
 
     /// An agent asks for more of the budget.
@@ -54,23 +54,23 @@ impl SupervisorRun {
     /// Pauses a run that can only go on with more than it has, where its spec says so.
     pub(super) fn ask_for_budget(&mut self, out: &mut Outbox) {
         let free = self.available();
-        if !free.asks || !self.parts.control.is_running() || self.carrier.phase().is_terminal() {
+        if !free.asks || !self.parts.control.is_running() || self.strategy.phase().is_terminal() {
             return;
         }
         let in_vain = self.account.loans.waits_in_vain(free);
-        let waits = self.ledger.has_refused() || self.carrier.graph().is_some_and(|graph| graph.wants_more(out));
-        let short = self.account.balance().asks() && waits && self.ledger.is_idle();
+        let waits = self.calls.has_refused() || self.strategy.wants_more(out);
+        let short = self.account.balance().asks() && waits && self.calls.is_idle();
         if short || in_vain {
             let why = "the budget of the run is spent: `bosun budget top-up` gives it more";
             if self.parts.control.pause(ControlRequest::new(why, "budget"), out) {
-                self.carrier.pause(out);
+                self.strategy.pause(out);
             }
         }
     }
 
     /// The same when the account has held back the last of what was asked for.
     pub(super) fn ask_for_what_is_held(&mut self, cx: &mut Cx<'_>) {
-        if self.ledger.has_refused() {
+        if self.calls.has_refused() {
             let mut out = self.outbox(cx.now());
             self.ask_for_budget(&mut out);
             if !self.parts.control.is_running() {

@@ -1,7 +1,7 @@
 //! The supervisor as a workflow: it routes what happens to the parts of a run, and carries out what they ask for.
 //!
 //! ```text
-//!   engine event ──► people · team · memory · carrier (graph, chat, agents) ──► outbox ──► commands, notes
+//!   engine event ──► people · team · memory · strategy (graph, chat, agents) ──► outbox ──► commands, notes
 //! ```
 //!
 //! Invariant: the input holds the resolved spec with its hash, and nothing is read from anywhere later; every answer goes
@@ -12,7 +12,6 @@ pub mod again;
 mod answer_shapes;
 mod arguments;
 mod asks;
-mod carrier;
 mod children;
 mod input;
 mod lease;
@@ -28,6 +27,7 @@ mod routes;
 mod rules;
 mod signals;
 mod spending;
+mod strategy;
 #[cfg(test)]
 mod tests;
 mod tool_names;
@@ -42,18 +42,19 @@ use bosun_engine::{Failure, Payload, QueryName, Seq, UpdateName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use super::core::strategy::TaskReport;
 pub use answer_shapes::answer_shapes;
 pub use input::{INVALID_SPEC, RunContext, SupervisorInput};
-pub use output::{SUPERVISOR_FAILED, SupervisorOutput, TaskReport};
+pub use output::{SUPERVISOR_FAILED, SupervisorOutput};
 pub use progress::ProgressMessage;
 pub(crate) use signals::signals;
 
-use self::asks::{Ledger, Pending, Whole};
-use self::carrier::Carrier;
 use self::parts::Parts;
+use self::strategy::RunStrategy;
 use super::core::account::Account;
+use super::core::calls::{Calls, UnderWay};
 use super::core::key::Key;
-use super::graph::Phase;
+use super::core::phase::Phase;
 use super::journal::{Note, NoteKind};
 use super::outbox::{Answer, Ask, Outbox};
 use super::people::control::ControlRequest;
@@ -77,12 +78,13 @@ pub struct SupervisorRun {
     #[serde(default)]
     id: String,
     parts: Parts,
-    carrier: Carrier,
+    strategy: RunStrategy,
     /// What the run may spend: every call goes through it.
     account: Account,
-    ledger: Ledger,
-    /// Answers that came while the run was paused or in a person's hands: stored, not consumed (§4.4 no. 57).
-    held: Vec<(Key, Answer)>,
+    /// What was asked for and is not there yet.
+    calls: Calls,
+    /// The time of the last event.
+    now: bosun_engine::Timestamp,
     notes: VecDeque<Note>,
     noted: u64,
     started_at: bosun_engine::Timestamp,
@@ -119,17 +121,17 @@ impl StateMachine for SupervisorRun {
         if resolved.spec.family() != Family::Agents {
             parts.team.started(&resolved.spec.name, &mut out);
         }
-        let carrier = Carrier::new(&resolved.spec, &context, &mut out)?;
+        let strategy = RunStrategy::new(&resolved.spec, &context, &mut out)?;
         let mut run = SupervisorRun {
             resolved,
             context,
             run,
             id,
             parts,
-            carrier,
+            strategy,
             account,
-            ledger: Ledger::default(),
-            held: Vec::new(),
+            calls: Calls::default(),
+            now: cx.now(),
             notes: VecDeque::new(),
             noted: 0,
             started_at: cx.now(),
@@ -139,7 +141,7 @@ impl StateMachine for SupervisorRun {
         run.parts.memory.start(Some(&session), &run.resolved.spec.objective, &mut out);
         run.begin_if_ready(&mut out);
         run.end_for_budget(&mut out);
-        run.ask_people_for_the_carrier(&mut out);
+        run.ask_people_for_the_strategy(&mut out);
         run.carry_out(out, cx);
         Ok(run)
     }
@@ -186,7 +188,7 @@ impl StateMachine for SupervisorRun {
 
     fn validate_update(&self, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
         // Tried on a copy: what is refused leaves no trace.
-        let mut out = self.outbox(self.ledger.now);
+        let mut out = self.outbox(self.now);
         self.clone().update(name.as_str(), input, &mut out).map(|_| ())
     }
 }
@@ -194,12 +196,9 @@ impl StateMachine for SupervisorRun {
 impl SupervisorRun {
     /// An activity has ended: its answer goes to whoever asked, or waits until the run goes on.
     fn resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox, cx: &mut Cx<'_>) {
-        let Some(pending) = self.ledger.take(seq) else { return };
-        let Pending::Call { call, deliveries } = pending else { return };
-        let whole =
-            Whole { spec: &self.resolved.spec, depth: self.context.depth, alone: self.carrier.is_one_at_a_time() };
+        let Some(UnderWay::Call { call, deliveries }) = self.calls.ended(seq) else { return };
         if let Err(failure) = &result
-            && self.ledger.again(&call, deliveries, failure, &whole, &mut self.account, cx)
+            && self.is_sent_again(&call, deliveries, failure, cx)
         {
             return;
         }
@@ -209,12 +208,12 @@ impl SupervisorRun {
         {
             // Nothing is lost by waiting: the run is paused with the reason, and asks again when somebody resumes it.
             if self.parts.control.pause(ControlRequest::new(&failure.root().message, "model"), out) {
-                self.carrier.pause(out);
+                self.strategy.pause(out);
             }
-            return self.ledger.refuse(call);
+            return self.calls.refuse(call);
         }
         let known = spending::of_model(&self.resolved.spec, &call, &result);
-        let mut answer = asks::answer(&whole, &call, result);
+        let mut answer = self.answer_of(&call, result);
         let said = spending::taken_from(&self.resolved.spec, &call, &mut answer);
         self.settle(&call.key, known.unwrap_or(said), out);
         self.hear(call.key, answer, out);
@@ -225,39 +224,40 @@ impl SupervisorRun {
         if self.parts.control.is_running() || self.parts.control.is_cancelled() {
             self.answered(key, answer, out);
         } else {
-            self.held.push((key, answer));
+            self.calls.hold(key, answer);
         }
     }
 
     fn timer_fired(&mut self, seq: Seq, out: &mut Outbox, cx: &mut Cx<'_>) {
-        match self.ledger.take(seq) {
-            Some(Pending::Later { call, input, deliveries }) => self.ledger.start_now(call, input, deliveries, cx),
-            Some(Pending::Timer { key }) => self.fired(key, out),
-            Some(Pending::Call { .. } | Pending::Child { .. }) | None => {}
+        match self.calls.ended(seq) {
+            Some(UnderWay::Later { call, input, deliveries }) => self.say(call, &input, deliveries, cx),
+            Some(UnderWay::Timer { key }) => self.fired(key, out),
+            Some(UnderWay::Call { .. } | UnderWay::Child { .. }) | None => {}
         }
     }
 
-    /// Memory first, then the carrier begins.
+    /// Memory first, then the strategy begins.
     fn begin_if_ready(&mut self, out: &mut Outbox) {
         if self.parts.memory.is_ready() {
-            self.carrier.begin(&mut self.parts, out);
+            let known = self.parts.memory.with_memory(None);
+            self.strategy.begin(known, &mut self.parts, out);
         }
     }
 
     /// The next point where the run can stop: in a router and in a simple task names of their own (SHN-73).
     fn checkpoint(&self) -> String {
-        let Some(graph) = self.carrier.graph() else { return self.carrier.checkpoint() };
-        let planning = matches!(graph.phase, Phase::Created | Phase::Planning);
+        let phase = self.strategy.phase();
+        let planning = matches!(phase, Phase::Created | Phase::Planning);
         let [before, after, end] = CHILD_CHECKPOINTS;
         match (self.parts.handed_on, self.resolved.spec.preset) {
             (Some(route), _) => route.checkpoint().to_owned(),
             _ if planning && self.parts.is_router() => PRE_ROUTING.to_owned(),
-            (None, Some(Preset::ShannonSimple)) => match graph.next_step() {
-                _ if graph.phase == Phase::Synthesizing || graph.phase.is_terminal() => end.to_owned(),
+            (None, Some(Preset::ShannonSimple)) => match self.strategy.next_step() {
+                _ if phase == Phase::Synthesizing || phase.is_terminal() => end.to_owned(),
                 Some(_) => before.to_owned(),
                 None => after.to_owned(),
             },
-            _ => self.carrier.checkpoint(),
+            _ => self.strategy.checkpoint(),
         }
     }
 
@@ -265,25 +265,24 @@ impl SupervisorRun {
     fn go_on(&mut self, out: &mut Outbox) {
         self.parts.escalations.decisions_run(self.parts.control.is_running(), out);
         if self.parts.control.is_running() {
-            for call in self.ledger.take_refused() {
-                out.ask(Ask::Call(call));
-            }
-            for (key, answer) in std::mem::take(&mut self.held) {
+            let (again, heard) = self.calls.go_on();
+            again.into_iter().for_each(|call| out.ask(Ask::Call(call)));
+            for (key, answer) in heard {
                 self.answered(key, answer, out);
             }
         } else {
             let checkpoint = self.checkpoint();
             self.parts.control.checkpoint(&checkpoint, out);
         }
-        self.carrier.advance(&mut self.parts, out);
+        self.strategy.advance(&mut self.parts, out);
         self.end_for_budget(out);
-        self.ask_people_for_the_carrier(out);
+        self.ask_people_for_the_strategy(out);
         self.ask_for_budget(out);
     }
 
     /// The end of every turn: notes, commands, and the close if the run is over.
     fn carry_out(&mut self, mut out: Outbox, cx: &mut Cx<'_>) {
-        self.ledger.now = cx.now();
+        self.now = cx.now();
         self.ending(&mut out);
         let (asks, notes) = out.take();
         self.note(notes, cx);
@@ -316,7 +315,10 @@ impl SupervisorRun {
             "the run notes other facts than its history holds; first difference: {}",
             first_difference(&recorded, &notes)
         );
-        self.carrier.noted(&notes, &mut self.parts);
+        if self.strategy.registers_agents() {
+            let registry = &mut self.parts.team.registry;
+            *registry = registry.clone().rebuild(&notes);
+        }
         self.noted += notes.len() as u64;
         self.notes.extend(notes);
         let excess = self.notes.len().saturating_sub(NOTES_KEPT);

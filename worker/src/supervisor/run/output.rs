@@ -9,11 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::SupervisorRun;
-use super::carrier::Carrier;
-use crate::supervisor::agents::CrewLine;
-use crate::supervisor::graph::{Phase, text_of};
+use crate::supervisor::core::phase::Phase;
+use crate::supervisor::core::strategy::{Findings, TaskReport};
 use crate::supervisor::journal::{Note, NoteKind};
-use crate::supervisor::model::{Task, TaskId};
+use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::takeover::{HANDED_MESSAGE, HANDED_TO_HUMAN, TakeoverContext};
 use crate::supervisor::success;
@@ -21,19 +20,6 @@ use crate::supervisor::task::TaskStatus;
 
 /// The failure type of a run that failed; its details are the [`SupervisorOutput`].
 pub const SUPERVISOR_FAILED: &str = "SupervisorFailed";
-
-/// One task in a report.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TaskReport {
-    pub task_id: TaskId,
-    pub title: String,
-    pub status: TaskStatus,
-    pub agent: Option<String>,
-    pub attempts: u32,
-    pub error: Option<String>,
-    /// The beginning of the result.
-    pub brief: Option<String>,
-}
 
 /// What a run gives.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,11 +56,11 @@ pub struct SupervisorOutput {
 impl SupervisorRun {
     /// The run as it would be reported now.
     pub(super) fn output(&self) -> SupervisorOutput {
-        let (phase, spent) = (self.carrier.phase(), self.account.balance().spent);
+        let (phase, spent) = (self.strategy.phase(), self.account.balance().spent);
         let mut output = SupervisorOutput {
             objective: self.resolved.spec.objective.clone(),
             status: phase.as_str().to_owned(),
-            success: self.carrier.success(),
+            success: self.strategy.success(),
             summary: String::new(),
             error: None,
             message: None,
@@ -91,7 +77,7 @@ impl SupervisorRun {
             cost_micros: spent.cost_micros,
         };
         self.fill(&mut output);
-        if self.carrier.is_cut() {
+        if self.strategy.is_cut() {
             output.code.get_or_insert_with(|| "budget_exhausted".to_owned());
         }
         if self.parts.control.is_cancelled() {
@@ -104,46 +90,19 @@ impl SupervisorRun {
     /// The same for whoever looks while the run is open: one that is in a person's hands is theirs (SHN-66).
     pub(super) fn output_now(&self) -> SupervisorOutput {
         let mut output = self.output();
-        if self.parts.control.is_human() && !self.carrier.phase().is_terminal() {
+        if self.parts.control.is_human() && !self.strategy.phase().is_terminal() {
             (output.status, output.message) = (HANDED_TO_HUMAN.to_owned(), Some(HANDED_MESSAGE.to_owned()));
             output.context = Some(self.takeover_context());
         }
         output
     }
 
-    /// What the carrier knows of its outcome.
+    /// What the strategy knows of its outcome.
     fn fill(&self, output: &mut SupervisorOutput) {
-        match &self.carrier {
-            Carrier::Graph(graph) => {
-                output.tasks = graph.plan.in_order().into_iter().map(report).collect();
-                output.errors.clone_from(&graph.errors);
-                if let Some(outcome) = &graph.outcome {
-                    output.final_result.clone_from(&outcome.final_result);
-                    (output.error, output.code) = (outcome.error.clone(), outcome.code.clone());
-                    output.details.clone_from(&outcome.details);
-                }
-            }
-            Carrier::Chat(chat) => {
-                if let Some(outcome) = chat.outcome() {
-                    // What the run was told is no result of it, and neither is what an orchestrator told the team.
-                    let spoken = chat.has_spoken() && (outcome.ok || outcome.last_speaker.is_some());
-                    let last = outcome.messages.last().filter(|_| spoken);
-                    output.final_result = last.map(|message| json!(message.content));
-                    output.error.clone_from(&outcome.error);
-                    output.errors.extend(chat.is_cut().then(|| outcome.reason.clone()));
-                    output.details = json!(outcome);
-                }
-            }
-            Carrier::Agents(agents) => {
-                output.tasks = agents.crew_lines().into_iter().map(crew_report).collect();
-                if let Some(outcome) = agents.outcome() {
-                    output.final_result = (!outcome.result.is_null()).then(|| outcome.result.clone());
-                    output.error = outcome.error.clone().filter(|_| self.carrier.phase() == Phase::Failed);
-                    output.errors.extend(agents.is_cut().then(|| self.account.balance().text()));
-                    output.details = json!(outcome);
-                }
-            }
-        }
+        let Findings { tasks, errors, final_result, error, code, details } =
+            self.strategy.findings(&self.account.balance());
+        (output.tasks, output.errors, output.details) = (tasks, errors, details);
+        (output.final_result, output.error, output.code) = (final_result, error, code);
         if !output.tasks.is_empty() {
             let tasks: Vec<(&TaskId, TaskStatus)> =
                 output.tasks.iter().map(|task| (&task.task_id, task.status)).collect();
@@ -151,18 +110,14 @@ impl SupervisorRun {
         }
     }
 
-    /// What is to be done in the turn in which the carrier ends.
+    /// What is to be done in the turn in which the strategy ends.
     pub(super) fn ending(&mut self, out: &mut Outbox) {
-        let phase = self.carrier.phase();
+        let phase = self.strategy.phase();
         if !phase.is_terminal() {
             return;
         }
-        let success = self.carrier.success();
-        if success && let Carrier::Graph(graph) = &self.carrier {
-            let subtasks: Vec<Value> =
-                graph.plan.in_order().iter().map(|task| json!({ "id": task.id, "goal": task.goal })).collect();
-            let strategy = graph.strategy.clone().unwrap_or_else(|| "parallel".to_owned());
-            self.parts.memory.succeeded(&strategy, &json!(subtasks), out);
+        if let Some((strategy, subtasks)) = self.strategy.decomposition().filter(|_| self.strategy.success()) {
+            self.parts.memory.succeeded(&strategy, &subtasks, out);
         }
         self.nobody_is_asked(out);
         self.parts.team.closed(matches!(phase, Phase::Completed | Phase::Partial), out);
@@ -172,7 +127,7 @@ impl SupervisorRun {
 
     /// Closes the run when its work is done and nothing of it is under way.
     pub(super) fn close_if_over(&mut self, cx: &mut Cx<'_>) {
-        let phase = self.carrier.phase();
+        let phase = self.strategy.phase();
         if !phase.is_terminal() || cx.is_closed() {
             return;
         }
@@ -180,8 +135,8 @@ impl SupervisorRun {
         let held = self.parts.control.is_paused() || self.parts.control.is_human();
         let children = self.parts.control.children().next().is_some() && !self.parts.control.is_cancelled();
         // Who shares a budget tells all that it spent.
-        let unpaid = self.context.shared && !self.ledger.has_all_bills();
-        if held || children || unpaid || !self.ledger.is_idle() {
+        let unpaid = self.context.shared && !self.calls.has_all_bills();
+        if held || children || unpaid || !self.calls.is_idle() {
             return;
         }
         let output = self.output();
@@ -204,11 +159,11 @@ impl SupervisorRun {
         let control = self.parts.control.status();
         json!({
             "objective": output.objective, "status": output.status, "control": control,
-            "completed": done, "total": output.tasks.len(), "started_at": self.started_at, "tasks": self.rows(),
+            "completed": done, "total": output.tasks.len(), "started_at": self.started_at, "tasks": self.strategy.rows(),
             "pending_approvals": self.parts.approvals.view(), "pending_interrupts": self.parts.interrupts.view(),
             "waiting": self.waiting(), "undone": self.undone(),
             "team": self.parts.team.members.directory.list(), "handed": self.parts.control.is_human().then(|| self.takeover_context().handed()),
-            "carrier": match &self.carrier { Carrier::Graph(_) => Value::Null, other => other.view() },
+            "carrier": self.strategy.beside_rows(),
         })
     }
 
@@ -216,64 +171,5 @@ impl SupervisorRun {
     fn undone(&self) -> Vec<Value> {
         let of_it = |note: &&Note| note.kind == NoteKind::CompensationRun;
         self.notes.iter().filter(of_it).map(|note| note.data.clone()).collect()
-    }
-
-    /// What a live tree draws: tasks, or the sessions and turns of agents, one row each.
-    fn rows(&self) -> Vec<Value> {
-        let task = |task: &Task| {
-            let started = task.attempts.last().map(|attempt| attempt.started_at);
-            let report = report(task);
-            json!({ "task_id": report.task_id, "title": report.title, "status": report.status, "attempt": report.attempts,
-                "error_msg": report.error, "brief": report.brief, "started_at": started })
-        };
-        match &self.carrier {
-            Carrier::Graph(graph) => graph.plan.in_order().into_iter().map(task).collect(),
-            Carrier::Chat(chat) => chat
-                .messages()
-                .iter()
-                .enumerate()
-                .map(|(n, message)| json!({ "task_id": n + 1, "title": message.from, "status": "completed", "brief": message.content }))
-                .collect(),
-            Carrier::Agents(agents) => agents
-                .sessions_view()
-                .iter()
-                .map(|session| {
-                    let status = if session.status == "active" { "running" } else { session.status.as_str() };
-                    json!({ "task_id": session.id, "title": format!("{} {}", session.agent, session.task), "status": status, "attempt": 1 })
-                })
-                .collect(),
-        }
-    }
-}
-
-/// The beginning of a result.
-fn brief(text: &str) -> String {
-    text.lines().next().unwrap_or_default().chars().take(120).collect()
-}
-
-fn crew_report(line: CrewLine) -> TaskReport {
-    TaskReport {
-        task_id: TaskId::of(&line.id),
-        title: line.objective.lines().next().unwrap_or_default().to_owned(),
-        status: line.status,
-        agent: line.agent,
-        attempts: line.attempts,
-        error: line.error,
-        brief: line.output.as_deref().map(brief),
-    }
-}
-
-fn report(task: &Task) -> TaskReport {
-    TaskReport {
-        task_id: task.id.clone(),
-        title: task.goal.lines().next().unwrap_or_default().to_owned(),
-        status: task.status,
-        // Who did it, or, before anybody has, who is asked for.
-        agent: (task.attempts.last().and_then(|attempt| attempt.agent.clone()))
-            .or_else(|| task.agent.clone())
-            .or_else(|| task.capability.clone()),
-        attempts: task.tries,
-        error: task.error.as_ref().map(|error| error.message.clone()),
-        brief: task.result.as_ref().map(|result| brief(&text_of(result))),
     }
 }

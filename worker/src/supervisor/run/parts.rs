@@ -1,4 +1,4 @@
-//! The parts of a run beside its carrier, and the gates they are for the graph: people, team, memory, progress.
+//! The parts of a run beside its strategy, and the gates they are for the graph: people, team, memory, progress.
 //!
 //! Invariant: each part decides about its own matter only; here they are asked in one order (topics, recruits, people),
 //! and told what has ended. Nothing here moves a task.
@@ -26,7 +26,7 @@ use crate::supervisor::spec::{PlanApproval, Preset, RiskLevel, Routing, Supervis
 use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::{Teamwork, agent_of};
 
-/// Everything beside the carrier.
+/// Everything beside the strategy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Parts {
     pub(super) approvals: Approvals,

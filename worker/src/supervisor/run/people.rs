@@ -206,7 +206,7 @@ impl SupervisorRun {
 
     /// A call that became a run of its own is told what this run is told (SHN-05).
     pub(super) fn register_if_child(&mut self, key: Key, cx: &mut Cx<'_>) {
-        if self.ledger.is_child(&key) {
+        if self.calls.child(&key).is_some() {
             let mut out = self.outbox(cx.now());
             self.parts.control.register(key, &mut out);
             self.ask_all(out, cx);

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::signals::refusal;
 use super::{SupervisorRun, arguments, value_of};
-use crate::supervisor::graph::Graph;
 use crate::supervisor::model::{Task, TaskId};
 use crate::supervisor::people::plan_review::ReviewStatus;
 use crate::supervisor::people::takeover::{PlanStepView, TakeoverContext};
@@ -78,7 +77,7 @@ impl SupervisorRun {
             "spec" => json!(self.resolved),
             "notes" => json!({ "noted": self.noted, "last": self.notes }),
             "report" => json!(self.output_now()),
-            "digest" => self.carrier.view(),
+            "digest" => self.strategy.view(),
             "progress" => self.progress_view(),
             "control_state_v1" => parts.control.view(),
             "takeover_context" => json!(self.takeover_context()),
@@ -88,17 +87,17 @@ impl SupervisorRun {
             "plan_review" | "plan_review_state" => {
                 parts.review.as_ref().map(|review| review.view()).unwrap_or_default()
             }
-            "trust_level" => parts.autonomy.view(self.ledger.now),
+            "trust_level" => parts.autonomy.view(self.now),
             "progress_messages" => json!(parts.progress.messages()),
             "budget" => self.budget(),
             "parked" => self.parked(),
             "waiting" => json!(self.waiting()),
-            "resume_point" => self.carrier.resume_point(&self.run),
+            "resume_point" => self.strategy.resume_point(&self.run),
             "list_processes" | "check_process" | "get_process_output" => {
-                return Some(self.carrier.process_query(name, value).map_err(|why| refusal("UnknownProcess", why)));
+                return Some(self.strategy.process_query(name, value).map_err(|why| refusal("UnknownProcess", why)));
             }
             _ => {
-                return parts.team.query(name, value, self.ledger.now).map(Ok).or_else(|| self.plan_query(name, value));
+                return parts.team.query(name, value, self.now).map(Ok).or_else(|| self.plan_query(name, value));
             }
         }))
     }
@@ -117,24 +116,22 @@ impl SupervisorRun {
         {
             return None;
         }
-        let Some(graph) = self.carrier.graph() else { return Some(Ok(self.carrier.view())) };
+        let Some(plan) = self.strategy.plan() else { return Some(Ok(self.strategy.view())) };
         let task = || {
             let id = text(value, "task_id");
-            let found = TaskId::new(id.clone()).ok().and_then(|id| graph.plan.get(&id));
+            let found = TaskId::new(id.clone()).ok().and_then(|id| plan.get(&id));
             found.ok_or_else(|| refusal("UnknownTask", format!("No task with id {id}.")))
         };
         Some(match name {
-            "get_plan" => Ok(json!(graph.plan)),
-            "status_board" => {
-                Ok(json!(graph.plan.tasks.values().map(|task| graph.board_line(task)).collect::<Vec<_>>()))
-            }
+            "get_plan" => Ok(json!(plan)),
+            "status_board" => Ok(self.strategy.status_board()),
             "get_task" => task().map(|task| json!(task)),
             "view_qa_report" => task().map(|task| match task.feedback.last() {
                 Some(last) => json!(last),
                 None => format!("No QA feedback found for task {}.", task.id).into(),
             }),
             "why_not_running" => task().map(|task| self.why_not_running(&task.id)),
-            "deadlock_report" => Ok(json!(graph.deadlock_report)),
+            "deadlock_report" => Ok(json!(self.strategy.deadlock_report())),
             _ => self.native_view(value),
         })
     }
@@ -142,8 +139,8 @@ impl SupervisorRun {
     /// Asked on a copy: the gates answer as they would, and leave no trace.
     fn why_not_running(&self, id: &TaskId) -> Value {
         let mut parts = self.parts.clone();
-        let mut out = self.outbox(self.ledger.now);
-        json!(self.carrier.graph().and_then(|graph| graph.why_not_running(id, &mut parts, &mut out)))
+        let mut out = self.outbox(self.now);
+        self.strategy.why_not_running(id, &mut parts, &mut out)
     }
 
     /// The tasks in the words of a system: the run's own, or the one that is named.
@@ -154,8 +151,8 @@ impl SupervisorRun {
         let name = named.or(own).unwrap_or_else(|| "flow-supervisor".to_owned());
         let system =
             System::named(&name).ok_or_else(|| refusal("UnknownSystem", format!("there is no system named {name}")))?;
-        let graph = self.carrier.graph().ok_or_else(|| refusal("NoPlan", "this kind of run has no plan of tasks"))?;
-        let tasks = graph.plan.in_order();
+        let plan = self.strategy.plan().ok_or_else(|| refusal("NoPlan", "this kind of run has no plan of tasks"))?;
+        let tasks = plan.in_order();
         let shown = tasks.iter().map(|task| (task.id.clone(), task.status, Attributes::default()));
         let mut rows = native_view(system, shown);
         // In its own words, a run calls what was sent back as its spec does (§4.1 no. 1).
@@ -177,10 +174,10 @@ impl SupervisorRun {
         let review = review.map(|review| format!("plan version {}", review.version()));
         let held = parts.control.held_because().map(|why| format!("`bosun resume` or `release`: {why}"));
         let waits: Vec<String> = approvals.chain(interrupts).chain(review).chain(held).collect();
-        let retries = self.carrier.graph().is_some_and(Graph::waits_for_time);
+        let retries = self.strategy.waits_for_time();
         // Who holds a run holds its children.
-        let idle = self.ledger.is_idle() || (!parts.control.is_running() && self.ledger.only_children());
-        let parked = !waits.is_empty() && !retries && idle && !self.carrier.phase().is_terminal();
+        let idle = self.calls.is_idle() || (!parts.control.is_running() && self.calls.only_children());
+        let parked = !waits.is_empty() && !retries && idle && !self.strategy.phase().is_terminal();
         json!({
             "parked": parked, "reason": parked.then_some(PARKED), "waits": waits,
             "exit": parked && self.resolved.spec.review.park_exit,
@@ -202,7 +199,7 @@ impl SupervisorRun {
             error: task.error.as_ref().map(|error| error.message.clone()),
         };
         let steps: Vec<PlanStepView> =
-            self.carrier.graph().map(|graph| graph.plan.in_order().iter().map(step).collect()).unwrap_or_default();
+            self.strategy.plan().map(|plan| plan.in_order().iter().map(step).collect()).unwrap_or_default();
         TakeoverContext::of(&steps)
     }
 }

@@ -13,11 +13,11 @@ impl SupervisorRun {
         match key {
             Key::Graph(GraphKey::Routed) => {
                 self.parts.handed_on = None;
-                if let Some(graph) = self.carrier.graph_mut() {
+                if let Some(graph) = self.strategy.as_plan() {
                     graph.handed_back(answer, &mut self.parts, out);
                 }
             }
-            Key::Graph(_) | Key::Chat(_) | Key::Agents(_) => self.carrier.answered(&key, answer, &mut self.parts, out),
+            Key::Graph(_) | Key::Chat(_) | Key::Agents(_) => self.strategy.heard(&key, answer, &mut self.parts, out),
             Key::People(PeopleKey::ApprovalNotify(n)) => self.parts.approvals.notified(n, &answer, out),
             Key::Team(key) => {
                 let heard = self.parts.team.answered(&key, answer, out);
@@ -43,7 +43,7 @@ impl SupervisorRun {
     /// Whoever set the timer hears of it.
     pub(super) fn fired(&mut self, key: Key, out: &mut Outbox) {
         match key {
-            Key::Graph(_) | Key::Chat(_) | Key::Agents(_) => self.carrier.fired(&key, &mut self.parts, out),
+            Key::Graph(_) | Key::Chat(_) | Key::Agents(_) => self.strategy.fired(&key, &mut self.parts, out),
             Key::People(PeopleKey::ApprovalDeadline(n)) => {
                 if let Some(closed) = self.parts.approvals.fired(n, out) {
                     self.approval_closed(closed, out);

@@ -97,7 +97,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         compensate: spec.compensation.on_cancel,
         capabilities: capabilities(spec),
         workers: workers(spec),
-        boxed: super::work::IN_THE_BOX.map(str::to_owned).to_vec(),
+        boxed: super::work::BUILT_IN.map(str::to_owned).to_vec(),
         answers_anybody: answers_anybody(spec),
         escalates_unmatched: spec.hitl.enabled && spec.hitl.triggers.out_of_scope,
         policies: policies(&spec.planning.policies),
@@ -221,7 +221,7 @@ fn granted(authority: spec::Authority) -> Option<Authority> {
     })
 }
 
-/// The capabilities of the agents, and those in the box; none if there are no agents to speak of.
+/// The capabilities of the agents, and those that are built in; none if there are no agents to speak of.
 fn capabilities(spec: &SupervisorSpec) -> Vec<CapabilityCard> {
     if spec.agents.is_empty() || selection(spec) != Selection::Supervisor {
         return Vec::new();
@@ -238,7 +238,7 @@ fn capabilities(spec: &SupervisorSpec) -> Vec<CapabilityCard> {
     };
     let mut cards: Vec<CapabilityCard> = spec.agents.iter().map(card).collect();
     let known: Vec<&str> =
-        super::work::IN_THE_BOX.into_iter().filter(|name| !cards.iter().any(|card| card.name == *name)).collect();
+        super::work::BUILT_IN.into_iter().filter(|name| !cards.iter().any(|card| card.name == *name)).collect();
     cards.extend(known.iter().map(boxed));
     cards
 }

@@ -93,8 +93,8 @@ impl SupervisorRun {
             return;
         }
         match name {
-            control::PAUSE | control::TAKEOVER => self.carrier.pause(out),
-            control::RESUME | control::RELEASE => self.carrier.resume(out),
+            control::PAUSE | control::TAKEOVER => self.strategy.pause(out),
+            control::RESUME | control::RELEASE => self.strategy.resume(out),
             _ => self.cancelled_by_control(out),
         }
     }
@@ -102,7 +102,7 @@ impl SupervisorRun {
     /// What the team has made of a signal or an answer: who has left, leaves tasks that nobody works on.
     pub(super) fn team_heard(&mut self, heard: Heard, out: &mut Outbox) {
         let Heard::Retired { agent_id, tasks } = heard else { return };
-        let Some(graph) = self.carrier.graph_mut() else { return };
+        let Some(graph) = self.strategy.as_plan() else { return };
         for task in tasks {
             let reason = format!("{agent_id} was retired");
             graph.cancel_task(&task, &reason, Actor::Supervisor, &mut self.parts, out);
@@ -120,15 +120,15 @@ impl SupervisorRun {
         let text = self.parts.control.cancelled_text().unwrap_or_else(|| "workflow cancelled".to_owned());
         let checkpoint = self.checkpoint();
         self.parts.control.checkpoint(&checkpoint, out);
-        self.held.clear();
-        self.carrier.cancel(text, &mut self.parts, out);
+        self.calls.drop_held();
+        self.strategy.cancel(text, &mut self.parts, out);
     }
 
     /// What a decision about an approval means for the plan.
     pub(super) fn approval_closed(&mut self, closed: Closed, out: &mut Outbox) {
         self.parts.decided(&closed, out);
         let (parts, task) = (&mut self.parts, closed.task_id.clone());
-        let Some(graph) = self.carrier.graph_mut() else { return };
+        let Some(graph) = self.strategy.as_plan() else { return };
         let of_plan = matches!(closed.scope, Scope::Plan { .. });
         match (closed.consequence, task, closed.scope) {
             (Consequence::Proceed { action }, Some(task), Scope::Task | Scope::Action) => {
@@ -153,7 +153,7 @@ impl SupervisorRun {
         let resume = Resume::read(value).map_err(|why| why.to_string())?;
         // LGI-05: an answer that does not answer leaves the question as it is.
         let task = self.parts.interrupts.asked(&resume, out).map_err(|why| why.to_string())?.task.clone();
-        self.carrier.takes(task.as_str(), &resume.resume)?;
+        self.strategy.takes(task.as_str(), &resume.resume)?;
         let resumed = self.parts.interrupts.resume(resume, out).map_err(|why| why.to_string())?;
         let answer = json!({ "interrupt_id": resumed.id, "task": resumed.task });
         self.interrupt_closed(resumed, out);
@@ -164,8 +164,8 @@ impl SupervisorRun {
     pub(super) fn interrupt_closed(&mut self, resumed: Resumed, out: &mut Outbox) {
         let continuation = self.parts.interrupts.continuation(&resumed.task);
         let parts = &mut self.parts;
-        let Some(graph) = self.carrier.graph_mut() else {
-            return self.human_for_carrier(&resumed, out);
+        let Some(graph) = self.strategy.as_plan() else {
+            return self.human_for_strategy(&resumed, out);
         };
         match resumed.outcome {
             Ok(_) if resumed.task_may_continue => graph.answered_by_person(&resumed.task, continuation, parts, out),
@@ -189,17 +189,17 @@ impl SupervisorRun {
         if self.parts.interrupts.pending().count() == 1 {
             return self.resume_interrupt(&json!({ "resume": text }), out).map(|_| ());
         }
-        if self.carrier.say(&text, out) {
+        if self.strategy.say(&text, out) {
             return Ok(());
         }
-        if !self.carrier.has_mail() {
+        if !self.strategy.has_mail() {
             return Err("agents are at work, and nobody listens before they have ended: say it again then, or \
                         interrupt a group chat with `interrupt: true`"
                 .to_owned());
         }
         let message = json!({ "From": HUMAN, "To": "supervisor", "Role": HUMAN, "Content": text });
         self.parts.team.mailbox.received(&message, out).map_err(|why| why.to_string())?;
-        if let Some(graph) = self.carrier.graph_mut() {
+        if let Some(graph) = self.strategy.as_plan() {
             graph.told(&text);
         }
         Ok(())
@@ -207,7 +207,7 @@ impl SupervisorRun {
 
     /// A person takes the word in a chat: whatever was asked, also of people, is asked no longer.
     fn interrupted(&mut self, out: &mut Outbox) -> Result<(), String> {
-        self.carrier.interrupt(out)?;
+        self.strategy.interrupt(out)?;
         self.nobody_is_asked(out);
         Ok(())
     }
@@ -224,24 +224,20 @@ impl SupervisorRun {
     pub(super) fn review_ended(&mut self, out: &mut Outbox) {
         let ending = self.parts.review.as_ref().and_then(|review| review.ending());
         let parts = &mut self.parts;
-        let Some(graph) = self.carrier.graph_mut() else { return };
+        let Some(graph) = self.strategy.as_plan() else { return };
         match ending {
             Some(Ending::Failed(error)) => graph.abort("plan_review_timed_out", error, Value::Null, parts, out),
             Some(Ending::Cancelled(answer)) => {
-                graph.cancel(answer.clone(), parts, out);
-                // What the person who denied reads as the answer (CUG-32).
-                if let Some(outcome) = &mut graph.outcome {
-                    outcome.final_result = Some(answer.into());
-                }
+                graph.cancel_with_answer(answer, parts, out);
             }
             None => {}
         }
     }
 
-    /// A carrier other than the graph waits for people: they are asked as a task of that key would.
-    pub(super) fn ask_people_for_the_carrier(&mut self, out: &mut Outbox) {
-        for (key, question) in self.carrier.people_needed() {
-            let Ok(task) = TaskId::new(key) else { continue };
+    /// A strategy itself waits for people: they are asked as a task of that key would.
+    pub(super) fn ask_people_for_the_strategy(&mut self, out: &mut Outbox) {
+        for (key, question) in self.strategy.people_needed() {
+            let Ok(task) = TaskId::new(key.to_string()) else { continue };
             if self.parts.interrupts.pending().any(|interrupt| interrupt.task == task) {
                 continue;
             }
@@ -252,15 +248,15 @@ impl SupervisorRun {
         }
     }
 
-    fn human_for_carrier(&mut self, resumed: &Resumed, out: &mut Outbox) {
+    fn human_for_strategy(&mut self, resumed: &Resumed, out: &mut Outbox) {
         let task = resumed.task.clone();
         if let Err(why) = &resumed.outcome
-            && self.carrier.unanswered(task.as_str(), &why.to_string(), out)
+            && self.strategy.unanswered(task.as_str(), &why.to_string(), out)
         {
             return self.parts.interrupts.task_ended(&task, out);
         }
         let answer = resumed.outcome.clone().unwrap_or_else(|why| json!(why.to_string()));
-        if let Err(why) = self.carrier.human(task.as_str(), &answer, out) {
+        if let Err(why) = self.strategy.human(task.as_str(), &answer, out) {
             refuse(INTERRUPT_RESUME, &why, out);
         }
         self.parts.interrupts.task_ended(&task, out);

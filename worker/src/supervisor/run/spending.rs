@@ -147,9 +147,9 @@ impl SupervisorRun {
     /// Tells a family that its budget is spent as often as it goes on; what that leaves undone is noted once.
     pub(super) fn end_for_budget(&mut self, out: &mut Outbox) {
         if self.parts.control.is_running() && out.budget().exhausted().is_some() {
-            self.carrier.exhausted(out);
+            self.strategy.exhausted(out);
         }
-        if self.carrier.is_cut()
+        if self.strategy.is_cut()
             && let Some(note) = self.account.note_of_end()
         {
             out.note(NoteKind::BudgetExhausted, note);

@@ -83,7 +83,7 @@ impl SupervisorRun {
                 Ok(json!(rules))
             }
             "cleanup_agents" => self.cleanup_agents(&value, out).map_err(refused),
-            "kill_process" => self.carrier.kill_process(&value, out).map_err(refused),
+            "kill_process" => self.strategy.kill_process(&value, out).map_err(refused),
             other => Err(refusal(
                 "UnknownUpdate",
                 format!("a supervisor has no update named {other}; it has: {}", UPDATES.join(", ")),
@@ -94,7 +94,7 @@ impl SupervisorRun {
     fn tool(&mut self, name: &str, value: &Value, out: &mut Outbox) -> Result<Value, String> {
         let args: Map<String, Value> = decode("input", value)?;
         let parts = &mut self.parts;
-        let graph = self.carrier.graph_mut().ok_or_else(no_plan)?;
+        let graph = self.strategy.as_plan().ok_or_else(no_plan)?;
         graph.changed_by_person(name, &args, parts, out)
     }
 
@@ -105,7 +105,7 @@ impl SupervisorRun {
             return Err("tasks are completed by hand after a takeover: send human_takeover_v1 first".to_owned());
         }
         let parts = &mut self.parts;
-        let graph = self.carrier.graph_mut().ok_or_else(no_plan)?;
+        let graph = self.strategy.as_plan().ok_or_else(no_plan)?;
         graph.complete_manually(&task_id, result, parts, out)?;
         Ok(json!({ "task_id": task_id, "status": "completed", "origin": "human" }))
     }
@@ -114,11 +114,11 @@ impl SupervisorRun {
     fn revise_plan(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
         let RevisedPlan { version, tasks } = decode("input", value)?;
         let parts = &mut self.parts;
-        let graph = self.carrier.graph_mut().ok_or_else(no_plan)?;
+        let graph = self.strategy.as_plan().ok_or_else(no_plan)?;
         // What is up for review is called by the version that was shown.
         let latest = |parts: &Parts, graph: &Graph| match &parts.review {
             Some(review) if review.status() == ReviewStatus::Reviewing => review.version(),
-            _ => graph.plan.version,
+            _ => graph.plan().version,
         };
         let now = latest(parts, graph);
         if version != now {
@@ -132,7 +132,7 @@ impl SupervisorRun {
         let feedback = PlanFeedback::read(value).map_err(|why| why.to_string())?;
         let review = self.parts.review.as_mut().ok_or_else(no_review)?;
         let again = review.feedback(&feedback, out).map_err(|why| why.to_string())?;
-        let graph = self.carrier.graph_mut().ok_or_else(no_plan)?;
+        let graph = self.strategy.as_plan().ok_or_else(no_plan)?;
         graph.ask_plan_again(&json!(again.conversation), again.definitive, out);
         Ok(json!({ "round": again.round, "status": "regenerating" }))
     }
@@ -150,7 +150,7 @@ impl SupervisorRun {
             return Ok(view);
         }
         let parts = &mut self.parts;
-        let graph = self.carrier.graph_mut().ok_or_else(no_plan)?;
+        let graph = self.strategy.as_plan().ok_or_else(no_plan)?;
         graph.plan_approved(parts, out);
         Ok(view)
     }

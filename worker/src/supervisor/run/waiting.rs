@@ -36,7 +36,7 @@ impl SupervisorRun {
         let approvals = self.parts.approvals.pending().map(of_approval);
         let questions = self.parts.interrupts.pending().map(of_question);
         let all = approvals.chain(questions).chain(self.of_plan()).chain(self.of_hold());
-        if self.carrier.phase().is_terminal() { Vec::new() } else { all.collect() }
+        if self.strategy.phase().is_terminal() { Vec::new() } else { all.collect() }
     }
 
     fn of_plan(&self) -> Option<Waiting> {

@@ -1,4 +1,4 @@
-//! What a call becomes: an activity of an agent's own kind, a scripted answer, or a capability in the box.
+//! What a call becomes: an activity of an agent's own kind, a scripted answer, or a capability that is built in.
 //!
 //! Invariant: one call is one activity, once; the workflow counts tries, the activity layer has one. A scripted answer
 //! takes its time as a timer of the run, so that it takes it once, however often the process dies.
@@ -19,7 +19,7 @@ use crate::supervisor::spec::{Family, OnDelegationTimeout, Span, SupervisorSpec,
 use crate::supervisor::team::registry::DEPTH_VARIABLE;
 
 /// Capabilities that tasks may name without an agent.
-pub(super) const IN_THE_BOX: [&str; 5] = ["process", "http", "compose", "activity", "human"];
+pub(super) const BUILT_IN: [&str; 5] = ["process", "http", "compose", "activity", "human"];
 /// How long a call may take whose agent says nothing.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 const A_DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -96,8 +96,8 @@ fn is_delegation(spec: &SupervisorSpec, call: &Call) -> bool {
 pub(super) fn carried(spec: &SupervisorSpec, call: &Call, depth: u32) -> Carried {
     let timeout = time_of(spec, call).unwrap_or_else(|| usual_time(spec, call, depth));
     let input = json!(call);
-    if let Some(name) = boxed(spec, call) {
-        return in_the_box(name, call, timeout);
+    if let Some(name) = built_in_of(spec, call) {
+        return built_in(name, call, timeout);
     }
     if let Some(name) = by_chance(spec, call) {
         let mut input = said(call, json!({ "say": name }));
@@ -137,16 +137,16 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, depth: u32) -> Carried
     }
 }
 
-/// The capability of a task that is in the box, if the task is no agent's.
-fn boxed<'c>(spec: &SupervisorSpec, call: &'c Call) -> Option<&'c str> {
+/// The capability of a task that is built in, if the task is no agent's.
+fn built_in_of<'c>(spec: &SupervisorSpec, call: &'c Call) -> Option<&'c str> {
     let name = call.context.get("capability").and_then(Value::as_str)?;
     let work = call.purpose == Purpose::ExecuteWorker && spec.player(call).is_none();
     // A person is no activity.
-    (work && name != "human" && IN_THE_BOX.contains(&name)).then_some(name)
+    (work && name != "human" && BUILT_IN.contains(&name)).then_some(name)
 }
 
-/// A task whose capability is in the box is that: its parameters are the activity's input, with `{{context...}}` filled.
-fn in_the_box(name: &str, call: &Call, timeout: Duration) -> Carried {
+/// A task whose capability is built in is that: its parameters are the activity's input, with `{{context...}}` filled.
+fn built_in(name: &str, call: &Call, timeout: Duration) -> Carried {
     let parameters = call.context.get("parameters").cloned().unwrap_or_else(|| json!({}));
     let mut input = crate::supervisor::spec::fill(&parameters, call);
     let activity_type = match name {
@@ -213,7 +213,7 @@ pub(super) fn options(summary: &str, timeout: Duration) -> ActivityOptions {
 
 /// The answer in what a capability gave: what a program printed, what a service sent.
 pub(super) fn answer_of(spec: &SupervisorSpec, call: &Call, value: Value) -> Result<Value, String> {
-    if let Some(name) = boxed(spec, call) {
+    if let Some(name) = built_in_of(spec, call) {
         // Prompts are made of it: two equal runs ask a model the same. The history has the whole.
         return Ok(steady(name, value));
     }

@@ -8,7 +8,7 @@ use crate::agent::ledger::Resource;
 use crate::agent::spec::AgentSpec;
 use crate::supervisor::core::key::{Key, key};
 use crate::supervisor::outbox::{Call, ChildKind, Purpose};
-use crate::supervisor::run::children::Part;
+use crate::supervisor::run::children::ChildBudget;
 use crate::supervisor::run::work::{Carried, answer_of, carried};
 use crate::supervisor::run::{children, model};
 use crate::supervisor::spec::{Family, SupervisorSpec, Via, read_spec};
@@ -57,7 +57,7 @@ fn what_is_in_the_box_is_not_played_by_a_model() {
 fn children_are_played_as_their_parent_is() {
     let parent = spec(AGENTS);
     for kind in [ChildKind::SimpleTask, ChildKind::Dag, ChildKind::Supervisor] {
-        let input = children::spec_of(&parent, kind, &json!({ "query": "q" }), 0, Part::default()).unwrap();
+        let input = children::spec_of(&parent, kind, &json!({ "query": "q" }), 0, ChildBudget::default()).unwrap();
         let child: SupervisorSpec = serde_json::from_value(input["resolved"]["spec"].clone()).unwrap();
         assert_eq!(child.via, parent.via, "{kind:?}");
     }

@@ -1,0 +1,164 @@
+//! Agents that call tools as the strategy of a run.
+//!
+//! Invariant: it only hands on. Agents begin when they are made and are held by no gates; a background process outlives the
+//! answer of its parent, and the run waits for it.
+
+use serde_json::{Value, json};
+
+use super::agent_loop::AgentLoop;
+use super::boundary::HumanAnswer;
+use super::crew_report::CrewLine;
+use crate::supervisor::core::account::Balance;
+use crate::supervisor::core::key::Key;
+use crate::supervisor::core::phase::Phase;
+use crate::supervisor::core::strategy::{Asked, Findings, Strategy, TaskReport};
+use crate::supervisor::model::TaskId;
+use crate::supervisor::outbox::{Answer, Outbox};
+use crate::supervisor::success;
+
+/// Lines of a process' output that are shown if nobody says how many.
+const TAIL: u64 = 100;
+
+impl<G> Strategy<G> for AgentLoop {
+    fn begin(&mut self, _known: Value, _gates: &mut G, _out: &mut Outbox) {}
+    fn heard(&mut self, key: &Key, answer: Answer, _gates: &mut G, out: &mut Outbox) {
+        if let Key::Agents(key) = key {
+            self.answered(key, answer, out);
+        }
+    }
+    fn fired(&mut self, key: &Key, _gates: &mut G, out: &mut Outbox) {
+        if let Key::Agents(key) = key {
+            AgentLoop::fired(self, key, out);
+        }
+    }
+    fn cancel(&mut self, text: String, _gates: &mut G, out: &mut Outbox) {
+        AgentLoop::cancel(self, &text, out);
+    }
+    fn pause(&mut self, out: &mut Outbox) {
+        AgentLoop::pause(self, out);
+    }
+    fn resume(&mut self, out: &mut Outbox) {
+        AgentLoop::resume(self, out);
+    }
+
+    fn exhausted(&mut self, out: &mut Outbox) {
+        AgentLoop::exhausted(self, out);
+    }
+    fn is_cut(&self) -> bool {
+        AgentLoop::is_cut(self)
+    }
+    fn is_one_at_a_time(&self) -> bool {
+        false
+    }
+
+    fn phase(&self) -> Phase {
+        self.run_phase()
+    }
+    fn success(&self) -> bool {
+        self.run_phase().is_terminal()
+            && !AgentLoop::is_cut(self)
+            && self.outcome.as_ref().is_some_and(|outcome| {
+                success::of_talk(outcome.ok, !outcome.policy_blocked && outcome.has_something()).success
+            })
+    }
+    fn findings(&self, budget: &Balance) -> Findings {
+        let mut findings =
+            Findings { tasks: self.crew_lines().into_iter().map(report).collect(), ..Findings::default() };
+        if let Some(outcome) = &self.outcome {
+            findings.final_result = (!outcome.result.is_null()).then(|| outcome.result.clone());
+            findings.error = outcome.error.clone().filter(|_| self.run_phase() == Phase::Failed);
+            findings.errors.extend(AgentLoop::is_cut(self).then(|| budget.text()));
+            findings.details = json!(outcome);
+        }
+        findings
+    }
+    fn resume_point(&self, run: &str) -> Value {
+        match self.checkpoint() {
+            Some(crew) => json!(crew.fork(run)),
+            None => self.response(),
+        }
+    }
+
+    fn view(&self) -> Value {
+        json!({ "agents": AgentLoop::view(self), "messages": self.messages() })
+    }
+    fn rows(&self) -> Vec<Value> {
+        let row = |session: &super::SessionView| {
+            let status = if session.status == "active" { "running" } else { session.status.as_str() };
+            let title = format!("{} {}", session.agent, session.task);
+            json!({ "task_id": session.id, "title": title, "status": status, "attempt": 1 })
+        };
+        self.sessions_view().iter().map(row).collect()
+    }
+
+    fn people_needed(&self) -> Vec<Asked> {
+        self.humans.iter().map(|(key, asked)| (key.clone().into(), json!(asked))).collect()
+    }
+    fn takes(&self, key: &str, answer: &Value) -> Result<(), String> {
+        self.read_answer(key, answer).map(|_| ())
+    }
+    fn human(&mut self, key: &str, answer: &Value, out: &mut Outbox) -> Result<(), String> {
+        let answer = self.read_answer(key, answer)?;
+        AgentLoop::human(self, key, answer, out).map_err(|why| why.to_string())
+    }
+    fn unanswered(&mut self, key: &str, why: &str, out: &mut Outbox) -> bool {
+        AgentLoop::unanswered(self, key, why, out)
+    }
+    fn say(&mut self, text: &str, out: &mut Outbox) -> bool {
+        AgentLoop::say(self, text, out)
+    }
+    fn has_mail(&self) -> bool {
+        false
+    }
+    fn registers_agents(&self) -> bool {
+        true
+    }
+    fn process_query(&self, name: &str, value: &Value) -> Result<Value, String> {
+        let id = value.get("process_id").unwrap_or(value).as_str().unwrap_or_default();
+        match name {
+            "check_process" => self.check_process(id),
+            "get_process_output" => {
+                let tail = value.get("tail").and_then(Value::as_u64).unwrap_or(TAIL);
+                self.get_process_output(id, tail).map(Value::String)
+            }
+            _ => {
+                let all = value.get("include_completed").and_then(Value::as_bool).unwrap_or_default();
+                Ok(Value::Array(self.list_processes(all)))
+            }
+        }
+    }
+    fn kill_process(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
+        let id = value.get("process_id").unwrap_or(value).as_str().unwrap_or_default();
+        AgentLoop::kill_process(self, id, out).map(Value::String)
+    }
+}
+
+impl AgentLoop {
+    fn run_phase(&self) -> Phase {
+        match self.outcome() {
+            Some(outcome) if self.processes_running() == 0 => match (self.is_cut(), outcome.ok) {
+                (true, _) if self.shows_what_there_is() => Phase::Partial,
+                (false, true) => Phase::Completed,
+                _ => Phase::Failed,
+            },
+            _ => Phase::Executing,
+        }
+    }
+
+    fn read_answer(&self, key: &str, answer: &Value) -> Result<HumanAnswer, String> {
+        let asked = self.question(key).map_err(|why| why.to_string())?;
+        HumanAnswer::read(answer, &asked.kind)
+    }
+}
+
+fn report(line: CrewLine) -> TaskReport {
+    TaskReport {
+        task_id: TaskId::of(&line.id),
+        title: TaskReport::first_line(&line.objective).to_owned(),
+        status: line.status,
+        agent: line.agent,
+        attempts: line.attempts,
+        error: line.error,
+        brief: line.output.as_deref().map(TaskReport::brief),
+    }
+}

@@ -1,0 +1,91 @@
+//! A group chat as the strategy of a run.
+//!
+//! Invariant: it only hands on. A chat begins when it is made, starts no timers and is held by no gates.
+
+use serde_json::{Value, json};
+
+use super::machine::GroupChat;
+use crate::supervisor::core::account::Balance;
+use crate::supervisor::core::key::Key;
+use crate::supervisor::core::phase::Phase;
+use crate::supervisor::core::strategy::{Asked, Findings, Strategy};
+use crate::supervisor::outbox::{Answer, Outbox};
+use crate::supervisor::success;
+
+impl<G> Strategy<G> for GroupChat {
+    fn begin(&mut self, _known: Value, _gates: &mut G, _out: &mut Outbox) {}
+    fn heard(&mut self, key: &Key, answer: Answer, _gates: &mut G, out: &mut Outbox) {
+        if let Key::Chat(key) = key {
+            self.answered(*key, answer, out);
+        }
+    }
+    fn fired(&mut self, _key: &Key, _gates: &mut G, _out: &mut Outbox) {}
+    fn cancel(&mut self, text: String, _gates: &mut G, out: &mut Outbox) {
+        GroupChat::cancel(self, &text, out);
+    }
+    fn pause(&mut self, _out: &mut Outbox) {
+        GroupChat::pause(self);
+    }
+    fn resume(&mut self, out: &mut Outbox) {
+        self.unpause(out);
+    }
+
+    fn exhausted(&mut self, out: &mut Outbox) {
+        GroupChat::exhausted(self, out);
+    }
+    fn is_cut(&self) -> bool {
+        self.cut
+    }
+    fn is_one_at_a_time(&self) -> bool {
+        true
+    }
+
+    fn phase(&self) -> Phase {
+        match self.outcome() {
+            None => Phase::Executing,
+            Some(outcome) if outcome.ok => Phase::Completed,
+            Some(outcome) if self.cut && self.has_spoken() && outcome.error.is_none() => Phase::Partial,
+            Some(_) => Phase::Failed,
+        }
+    }
+    fn success(&self) -> bool {
+        !self.cut && self.outcome().is_some_and(|outcome| success::of_talk(outcome.ok, self.has_spoken()).success)
+    }
+    fn findings(&self, _budget: &Balance) -> Findings {
+        let Some(outcome) = self.outcome() else { return Findings::default() };
+        // What the run was told is no result of it, and neither is what an orchestrator told the team.
+        let spoken = self.has_spoken() && (outcome.ok || outcome.last_speaker.is_some());
+        let last = outcome.messages.last().filter(|_| spoken);
+        Findings {
+            final_result: last.map(|message| json!(message.content)),
+            error: outcome.error.clone(),
+            errors: self.cut.then(|| outcome.reason.clone()).into_iter().collect(),
+            details: json!(outcome),
+            ..Findings::default()
+        }
+    }
+    fn resume_point(&self, _run: &str) -> Value {
+        json!({ "messages": self.messages() })
+    }
+
+    fn view(&self) -> Value {
+        json!({ "chat": GroupChat::view(self), "messages": self.messages() })
+    }
+    fn rows(&self) -> Vec<Value> {
+        let row = |(n, message): (usize, &super::ChatMessage)| json!({ "task_id": n + 1, "title": message.from, "status": "completed", "brief": message.content });
+        self.messages().iter().enumerate().map(row).collect()
+    }
+
+    fn people_needed(&self) -> Vec<Asked> {
+        self.question().map(|(key, asked)| (key.into(), json!(asked))).into_iter().collect()
+    }
+    fn human(&mut self, key: &str, answer: &Value, out: &mut Outbox) -> Result<(), String> {
+        GroupChat::human(self, key, answer, out).map_err(|why| why.to_string())
+    }
+    fn say(&mut self, text: &str, out: &mut Outbox) -> bool {
+        GroupChat::say(self, text, out).is_ok()
+    }
+    fn interrupt(&mut self, out: &mut Outbox) -> Result<(), String> {
+        GroupChat::interrupt(self, out).map_err(|why| why.to_string())
+    }
+}

@@ -1,0 +1,258 @@
+//! What a run has asked for and does not have yet: calls, timers and children, from the ask to the answer.
+//!
+//! ```text
+//!   ask ──► under way ──► answered ──► heard                       its worker was lost: delivered again, same key
+//!    │          │            └──► held: the run stands still ──► heard when it goes on
+//!    │          └──► cancelled ──► a child that was lent something: its bill is to come
+//!    └──► refused: somebody has to give a key or money first ──► asked again when the run goes on
+//! ```
+//!
+//! Invariant: a key is under way at most once, under one number of the engine; what is not under way any more is not heard
+//! of; a worker that was lost is no fault of who asked, so that its call is delivered again, but not for ever. Pure: the
+//! workflow turns what is asked for into commands, and tells here the number of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bosun_engine::Seq;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::key::Key;
+use crate::agent::ledger::Resource;
+use crate::supervisor::outbox::{Answer, Call, Purpose};
+
+/// How often a call is delivered whose worker was lost.
+const DELIVERIES_MAX: u32 = 10;
+
+/// What a number of the engine stands for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnderWay {
+    Call {
+        call: Call,
+        /// How often it was delivered before.
+        deliveries: u32,
+    },
+    /// A scripted call that takes its time.
+    Later {
+        call: Call,
+        input: Value,
+        deliveries: u32,
+    },
+    Timer {
+        key: Key,
+    },
+    Child {
+        key: Key,
+        child: Child,
+    },
+}
+
+/// A run below.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Child {
+    pub workflow_id: String,
+    /// What an agent was asked for; absent for a supervisor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Purpose>,
+    /// Of what it may spend no more than what was left of the run's budget.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lent: Vec<Resource>,
+    /// What it spent is told at its end, also after it was cancelled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_bill: bool,
+}
+
+impl UnderWay {
+    fn key(&self) -> &Key {
+        match self {
+            UnderWay::Call { call, .. } | UnderWay::Later { call, .. } => &call.key,
+            UnderWay::Timer { key } | UnderWay::Child { key, .. } => key,
+        }
+    }
+}
+
+/// What the engine is told to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cancelled {
+    Activity(Seq),
+    Timer(Seq),
+    Child(Seq),
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Calls {
+    under_way: BTreeMap<Seq, UnderWay>,
+    numbers: BTreeMap<Key, Seq>,
+    /// Calls that somebody has to do something for first: a key, money.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<Call>,
+    /// Answers that came while the run stood still: stored, not consumed (§4.4 no. 57).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    held: Vec<(Key, Answer)>,
+    /// Children that were cancelled, and whose bill is still to come.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    bills: BTreeSet<Seq>,
+}
+
+impl Calls {
+    /// What was asked for is under way, under this number.
+    pub fn sent(&mut self, seq: Seq, what: UnderWay) {
+        self.numbers.insert(what.key().clone(), seq);
+        self.under_way.insert(seq, what);
+    }
+
+    /// It has ended: what it was, if anybody waits for it still.
+    pub fn ended(&mut self, seq: Seq) -> Option<UnderWay> {
+        let what = self.under_way.remove(&seq)?;
+        self.numbers.remove(what.key());
+        Some(what)
+    }
+
+    /// Whether a child that has ended was cancelled before, so that nobody but the account waits for it.
+    pub fn bill_came(&mut self, seq: Seq) -> bool {
+        self.bills.remove(&seq)
+    }
+
+    /// Nobody waits for it any more: what is to be ended.
+    pub fn cancel(&mut self, key: &Key) -> Option<Cancelled> {
+        self.refused.retain(|call| call.key != *key);
+        let seq = self.numbers.get(key).copied()?;
+        Some(match self.ended(seq)? {
+            UnderWay::Call { .. } => Cancelled::Activity(seq),
+            UnderWay::Later { .. } | UnderWay::Timer { .. } => Cancelled::Timer(seq),
+            UnderWay::Child { child, .. } => {
+                if child.has_bill {
+                    self.bills.insert(seq);
+                }
+                Cancelled::Child(seq)
+            }
+        })
+    }
+
+    /// Whether a call is delivered again that was delivered so often before, and whose worker was lost. `counts`: who
+    /// asked wants that to be a try like any other.
+    pub fn again(deliveries: u32, counts: bool) -> Option<u32> {
+        (!counts && deliveries < DELIVERIES_MAX).then_some(deliveries + 1)
+    }
+
+    /// The call waits for a person, and for the run to go on.
+    pub fn refuse(&mut self, call: Call) {
+        self.refused.push(call);
+    }
+
+    /// The answer waits for the run to go on.
+    pub fn hold(&mut self, key: Key, answer: Answer) {
+        self.held.push((key, answer));
+    }
+
+    /// The run goes on: what is asked for again, and what is heard now, each in order.
+    pub fn go_on(&mut self) -> (Vec<Call>, Vec<(Key, Answer)>) {
+        (std::mem::take(&mut self.refused), std::mem::take(&mut self.held))
+    }
+
+    /// The run is cancelled: what came while it stood still is heard by nobody.
+    pub fn drop_held(&mut self) {
+        self.held.clear();
+    }
+
+    pub fn has_refused(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    /// Whether nobody that was cancelled has still to say what it spent.
+    pub fn has_all_bills(&self) -> bool {
+        self.bills.is_empty()
+    }
+
+    /// Whether nothing but time is waited for.
+    pub fn is_idle(&self) -> bool {
+        self.under_way.values().all(|what| matches!(what, UnderWay::Timer { .. }))
+    }
+
+    /// Whether nothing of the run itself is under way.
+    pub fn only_children(&self) -> bool {
+        self.under_way.values().all(|what| matches!(what, UnderWay::Timer { .. } | UnderWay::Child { .. }))
+    }
+
+    /// The child that was started under this key.
+    pub fn child(&self, key: &Key) -> Option<&Child> {
+        match self.numbers.get(key).and_then(|seq| self.under_way.get(seq)) {
+            Some(UnderWay::Child { child, .. }) => Some(child),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervisor::core::key::key;
+
+    fn call(text: &str) -> Call {
+        Call::new(key::<Key>(text), Purpose::ExecuteWorker, Value::Null)
+    }
+
+    fn child(has_bill: bool) -> Child {
+        Child { workflow_id: "w".to_owned(), agent: None, lent: Vec::new(), has_bill }
+    }
+
+    /// Of every kind: what is ended when nobody waits any more, and whether a bill is to come. Once, and never twice.
+    #[test]
+    fn what_is_under_way_is_cancelled_once_in_its_own_way() {
+        let (a, input) = (key::<Key>("execute/t/1"), Value::Null);
+        let of_call = call("execute/t/1");
+        for (what, ended, bill) in [
+            (UnderWay::Call { call: of_call.clone(), deliveries: 0 }, Cancelled::Activity(Seq(7)), false),
+            (UnderWay::Later { call: of_call, input, deliveries: 0 }, Cancelled::Timer(Seq(7)), false),
+            (UnderWay::Timer { key: a.clone() }, Cancelled::Timer(Seq(7)), false),
+            (UnderWay::Child { key: a.clone(), child: child(true) }, Cancelled::Child(Seq(7)), true),
+            (UnderWay::Child { key: a.clone(), child: child(false) }, Cancelled::Child(Seq(7)), false),
+        ] {
+            let mut calls = Calls::default();
+            calls.sent(Seq(7), what);
+            assert_eq!((calls.cancel(&a), calls.cancel(&a), calls.ended(Seq(7))), (Some(ended), None, None));
+            assert_eq!((calls.has_all_bills(), calls.bill_came(Seq(7)), calls.bill_came(Seq(7))), (!bill, bill, false));
+            assert_eq!(calls, Calls::default(), "nothing is left");
+        }
+    }
+
+    /// A call that was refused, and an answer that came while the run stood still, wait for it to go on; each once.
+    #[test]
+    fn what_waits_for_the_run_is_used_once() {
+        let mut calls = Calls::default();
+        calls.refuse(call("execute/a/1"));
+        calls.refuse(call("execute/b/1"));
+        calls.hold(key("execute/c/1"), Ok(Value::Null));
+        assert_eq!(calls.cancel(&key("execute/a/1")), None, "it was never sent");
+        assert!(calls.has_refused() && calls.is_idle());
+        let (again, heard) = calls.go_on();
+        assert_eq!((again, heard), (vec![call("execute/b/1")], vec![(key("execute/c/1"), Ok(Value::Null))]));
+        assert_eq!(calls.go_on(), (Vec::new(), Vec::new()));
+        calls.hold(key("execute/c/1"), Ok(Value::Null));
+        calls.drop_held();
+        assert_eq!(calls, Calls::default());
+    }
+
+    #[test]
+    fn a_lost_worker_is_no_fault_of_who_asked_but_not_for_ever() {
+        assert_eq!(
+            [Calls::again(0, false), Calls::again(9, false), Calls::again(10, false)],
+            [Some(1), Some(10), None]
+        );
+        assert_eq!(Calls::again(0, true), None, "the spec counts it as a try");
+    }
+
+    #[test]
+    fn what_keeps_a_run_busy() {
+        let mut calls = Calls::default();
+        calls.sent(Seq(1), UnderWay::Timer { key: key("budget/wall") });
+        assert!(calls.is_idle() && calls.only_children());
+        calls.sent(Seq(2), UnderWay::Child { key: key("execute/t/1"), child: child(false) });
+        assert!(!calls.is_idle() && calls.only_children());
+        assert_eq!((calls.child(&key("execute/t/1")), calls.child(&key("budget/wall"))), (Some(&child(false)), None));
+        calls.sent(Seq(3), UnderWay::Call { call: call("review/t/1"), deliveries: 0 });
+        assert!(!calls.only_children());
+    }
+}

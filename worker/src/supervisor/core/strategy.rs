@@ -1,0 +1,168 @@
+//! What a run follows: given what was heard, a strategy chooses what is wanted next, and nothing else.
+//!
+//! Plans, chats and agents that call tools are strategies. What they want they leave in the outbox, and what became of it
+//! they hear by its key; the account, the calls under way, people and time are the core's and the run's.
+//!
+//! Invariant: the run treats all strategies alike, through this alone. `G` is what holds a strategy back before a step, and
+//! is the run's. What only some of them have is nothing by default.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::account::Balance;
+use super::key::Key;
+use super::phase::Phase;
+use crate::supervisor::model::{TaskId, TaskPlan};
+use crate::supervisor::outbox::{Answer, Outbox};
+use crate::supervisor::task::TaskStatus;
+
+/// One task in a report.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskReport {
+    pub task_id: TaskId,
+    pub title: String,
+    pub status: TaskStatus,
+    pub agent: Option<String>,
+    pub attempts: u32,
+    pub error: Option<String>,
+    /// The beginning of the result.
+    pub brief: Option<String>,
+}
+
+impl TaskReport {
+    /// The beginning of what a task is about, or of its result.
+    pub fn first_line(text: &str) -> &str {
+        text.lines().next().unwrap_or_default()
+    }
+    pub fn brief(text: &str) -> String {
+        TaskReport::first_line(text).chars().take(120).collect()
+    }
+}
+
+/// What has come of it so far.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Findings {
+    pub tasks: Vec<TaskReport>,
+    pub errors: Vec<String>,
+    pub final_result: Option<Value>,
+    pub error: Option<String>,
+    pub code: Option<String>,
+    pub details: Value,
+}
+
+/// A question to people that is open in a strategy itself, and what it is about.
+pub type Asked = (Key, Value);
+
+/// See the module.
+pub trait Strategy<G: ?Sized> {
+    /// The run begins, with what its memory knows.
+    fn begin(&mut self, known: Value, gates: &mut G, out: &mut Outbox);
+    /// The answer to what was asked for under this key. One that nobody waits for is dropped.
+    fn heard(&mut self, key: &Key, answer: Answer, gates: &mut G, out: &mut Outbox);
+    /// A timer has fired.
+    fn fired(&mut self, key: &Key, gates: &mut G, out: &mut Outbox);
+    /// After every event: what may start starts.
+    fn advance(&mut self, _gates: &mut G, _out: &mut Outbox) {}
+    /// Ends with this text.
+    fn cancel(&mut self, text: String, gates: &mut G, out: &mut Outbox);
+
+    /// Nothing starts before `resume`; a plan is held by its gates.
+    fn pause(&mut self, _out: &mut Outbox) {}
+    fn resume(&mut self, _out: &mut Outbox) {}
+
+    /// The budget is spent: nobody is waited for whose word would only cost more. A plan looks at it whenever it goes on.
+    fn exhausted(&mut self, _out: &mut Outbox) {}
+    /// Whether the budget has left anything undone: such a run is no success.
+    fn is_cut(&self) -> bool;
+    /// Whether one call at a time is made.
+    fn is_one_at_a_time(&self) -> bool;
+    /// Whether something waits for people to give the run more.
+    fn wants_more(&self, _out: &Outbox) -> bool {
+        false
+    }
+    /// Whether it goes on by itself after a time.
+    fn waits_for_time(&self) -> bool {
+        false
+    }
+
+    /// The phase in the words of the run machine.
+    fn phase(&self) -> Phase;
+    /// Whether the run may call its end a success (see `supervisor::success`).
+    fn success(&self) -> bool;
+    fn findings(&self, budget: &Balance) -> Findings;
+    /// The name of the next point where the run can stop (SHN-64).
+    fn checkpoint(&self) -> String {
+        "pre_turn".to_owned()
+    }
+    /// What another run needs to go on from here: the key `resume` of its spec. Null where nothing can be gone on from.
+    fn resume_point(&self, _run: &str) -> Value {
+        Value::Null
+    }
+
+    fn view(&self) -> Value;
+    /// What a live tree draws, one row each, and what it shows beside the rows.
+    fn rows(&self) -> Vec<Value>;
+    fn beside_rows(&self) -> Value {
+        self.view()
+    }
+
+    /// The plan, where there is one.
+    fn plan(&self) -> Option<&TaskPlan> {
+        None
+    }
+    /// The place in the plan, from 1, of the next task that is not over and does not run.
+    fn next_step(&self) -> Option<u32> {
+        None
+    }
+    fn status_board(&self) -> Value {
+        Value::Null
+    }
+    fn deadlock_report(&self) -> Option<&str> {
+        None
+    }
+    fn why_not_running(&self, _task: &TaskId, _gates: &mut G, _out: &mut Outbox) -> Value {
+        Value::Null
+    }
+    /// What memory learns of a success: how it was done, and in which parts.
+    fn decomposition(&self) -> Option<(String, Value)> {
+        None
+    }
+
+    fn people_needed(&self) -> Vec<Asked> {
+        Vec::new()
+    }
+    /// Whether an answer of a person is one to what they are asked under this key. Changes nothing.
+    fn takes(&self, _key: &str, _answer: &Value) -> Result<(), String> {
+        Ok(())
+    }
+    /// A person's answer to a question that is shown by this text.
+    fn human(&mut self, key: &str, _answer: &Value, _out: &mut Outbox) -> Result<(), String> {
+        Err(format!("nothing waits for an answer under `{key}`"))
+    }
+    /// Nobody answered in time. `false`: whoever asked takes the word for an answer.
+    fn unanswered(&mut self, _key: &str, _why: &str, _out: &mut Outbox) -> bool {
+        false
+    }
+    /// A person speaks up. Whether it is one that listens to them now.
+    fn say(&mut self, _text: &str, _out: &mut Outbox) -> bool {
+        false
+    }
+    /// A person takes the word (AGC-12).
+    fn interrupt(&mut self, _out: &mut Outbox) -> Result<(), String> {
+        Err("only a group chat can be interrupted".to_owned())
+    }
+    /// Whether somebody reads the mail of the run: tasks and chats do.
+    fn has_mail(&self) -> bool {
+        true
+    }
+    /// Whether its agents note themselves for the registry; tasks are registered by the team.
+    fn registers_agents(&self) -> bool {
+        false
+    }
+    fn process_query(&self, _name: &str, _value: &Value) -> Result<Value, String> {
+        Ok(json!([]))
+    }
+    fn kill_process(&mut self, _value: &Value, _out: &mut Outbox) -> Result<Value, String> {
+        Err("this kind of run has no processes".to_owned())
+    }
+}

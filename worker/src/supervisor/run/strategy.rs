@@ -1,0 +1,121 @@
+//! Which strategy a run follows: by its spec, for good.
+//!
+//! Invariant: the family is asked for here only, when a run begins and when its state is read; all that the run wants of a
+//! strategy goes through the trait. What people do to a plan is asked of the plan, by its methods.
+
+use std::ops::{Deref, DerefMut};
+
+use bosun_engine::Failure;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::input::{INVALID_SPEC, RunContext};
+use super::parts::Parts;
+use super::rules;
+use crate::supervisor::agents::{AgentLoop, Thread};
+use crate::supervisor::chat::{ChatMessage, ChatRules, GroupChat};
+use crate::supervisor::core::strategy::Strategy;
+use crate::supervisor::graph::Graph;
+use crate::supervisor::outbox::Outbox;
+use crate::supervisor::spec::{Family, SupervisorSpec};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RunStrategy {
+    Graph(Box<Graph>),
+    Chat(Box<GroupChat>),
+    Agents(Box<AgentLoop>),
+}
+
+impl Deref for RunStrategy {
+    type Target = dyn Strategy<Parts>;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            RunStrategy::Graph(graph) => &**graph,
+            RunStrategy::Chat(chat) => &**chat,
+            RunStrategy::Agents(agents) => &**agents,
+        }
+    }
+}
+
+impl DerefMut for RunStrategy {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            RunStrategy::Graph(graph) => &mut **graph,
+            RunStrategy::Chat(chat) => &mut **chat,
+            RunStrategy::Agents(agents) => &mut **agents,
+        }
+    }
+}
+
+/// Who does a task without a plan: whom the parent named; where no role is wanted, the first. Whom a role is for is found
+/// as for every task: a recruit never does the work of an agent of another role.
+fn simple_agent(spec: &SupervisorSpec, context: &RunContext) -> Option<String> {
+    let named = context.more.get("agent").and_then(Value::as_str).map(str::to_owned);
+    let first = || spec.agents.first().map(|agent| agent.name.clone()).filter(|_| context.role.is_none());
+    named.or_else(first)
+}
+
+/// Whose conversation the run belongs to (CUG-38).
+fn thread(context: &RunContext) -> Thread {
+    let text = |key: &str| context.more.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    Thread {
+        tenant: text("tenant"),
+        user: text("user"),
+        thread: context.session.clone().unwrap_or_default(),
+        ..Thread::default()
+    }
+}
+
+fn graph(spec: &SupervisorSpec, context: &RunContext) -> Result<Graph, String> {
+    let mut rules = rules::graph_rules(spec);
+    if let Some(policies) = context.more.get("policies") {
+        rules.policies = crate::supervisor::graph::read("policies", policies)?;
+    }
+    rules.follow_playbooks(&spec.objective);
+    let plan = rules::first_plan(spec, &rules)?;
+    let mut graph = Graph::new(rules, plan).given(context.more.get("plan").cloned());
+    graph.without_plan(context.role.clone(), simple_agent(spec, context));
+    Ok(graph)
+}
+
+fn chat(spec: &SupervisorSpec, context: &RunContext, out: &mut Outbox) -> Result<GroupChat, String> {
+    let chat_rules = ChatRules::from_spec(&spec.speaker, &spec.handoff, &spec.run_loop);
+    let agents = spec.agents.iter().map(Into::into).collect();
+    let opening = vec![ChatMessage::new(spec.speaker.admin.clone(), spec.objective.clone())];
+    // A chat that goes on from the messages of an earlier one (AGC-14). Nobody starts a run for a chat that ends before
+    // anybody speaks, so the text that ended the earlier one does not end this one.
+    let ended_by = chat_rules.termination.clone();
+    let said = |text: &String| json!({ "name": spec.speaker.admin, "content": text });
+    let resumed = spec.resume.as_ref().map(|resume| {
+        let earlier = resume.messages.iter().map(|message| json!(message));
+        earlier.chain(resume.message.as_ref().map(said)).collect::<Value>()
+    });
+    let chat = match context.more.get("messages").or(resumed.as_ref()) {
+        Some(history) => GroupChat::resume(chat_rules, agents, history, ended_by.as_deref(), out).map(|(chat, _)| chat),
+        None => GroupChat::start(chat_rules, agents, opening, out),
+    };
+    chat.map_err(|why| why.to_string())
+}
+
+impl RunStrategy {
+    pub(super) fn new(spec: &SupervisorSpec, context: &RunContext, out: &mut Outbox) -> Result<Self, Failure> {
+        let strategy = match spec.family() {
+            Family::Graph => graph(spec, context).map(|graph| RunStrategy::Graph(Box::new(graph))),
+            Family::Chat => chat(spec, context, out).map(|chat| RunStrategy::Chat(Box::new(chat))),
+            Family::Agents => AgentLoop::from_spec(spec, context.depth, thread(context), out)
+                .map(|agents| RunStrategy::Agents(Box::new(agents)))
+                .map_err(|why| why.to_string()),
+        };
+        strategy.map_err(|why| Failure::application(INVALID_SPEC, why).non_retryable())
+    }
+
+    /// The plan, for what people and the team do to it.
+    pub(super) fn as_plan(&mut self) -> Option<&mut Graph> {
+        match self {
+            RunStrategy::Graph(graph) => Some(graph),
+            RunStrategy::Chat(_) | RunStrategy::Agents(_) => None,
+        }
+    }
+}
