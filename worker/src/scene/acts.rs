@@ -7,6 +7,7 @@
 use bosun_engine::*;
 use serde_json::{Value, json};
 
+use super::addressed::PLAN;
 use super::life::{BEGIN, Life, Stuck};
 use super::matcher::{Matcher, check_at, shown, text};
 use super::names::or_near;
@@ -46,7 +47,7 @@ impl Life<'_> {
                 (CueState::Waits, when) => {
                     let Some(of) = self.holds(when) else { continue };
                     if let Some(name) = of["takes"].as_str() {
-                        self.outside.taken.insert(name.to_owned());
+                        self.outside.taken.push((name.to_owned(), of.clone()));
                     }
                     if !cue.after.is_zero() {
                         self.outside.cues[place] = CueState::Armed { due: now.plus(cue.after), of };
@@ -95,7 +96,7 @@ impl Life<'_> {
                 let run = target.run_id.map(|run| run.to_string()).unwrap_or_default();
                 let takes = format!("{run}/{}", text(&one["id"]));
                 let fits = named.is_none_or(|name| names(one, name));
-                if fits && !self.outside.taken.contains(&takes) {
+                if fits && !self.outside.is_taken(&takes) {
                     return Some(
                         json!({ "takes": takes, "target": target, "request": one, "agent": query == "approvals" }),
                     );
@@ -108,9 +109,9 @@ impl Life<'_> {
     fn plan_up(&mut self, version: Option<u64>) -> Option<Value> {
         for target in self.outside.open(SUPERVISOR) {
             let Ok(review) = self.query_of(target.clone(), "plan_review", Value::Null) else { continue };
-            let takes = format!("{}/plan/{}", target.workflow_id, review["version"]);
+            let takes = format!("{}{PLAN}{}", target.workflow_id, review["version"]);
             let fits = review["status"] == "reviewing" && version.is_none_or(|version| review["version"] == version);
-            if fits && !self.outside.taken.contains(&takes) {
+            if fits && !self.outside.is_taken(&takes) {
                 return Some(json!({ "takes": takes, "target": target, "request": review }));
             }
         }
@@ -119,8 +120,11 @@ impl Life<'_> {
 
     // long: one arm an act.
     fn act(&mut self, cue: &Cue, of: &Value) -> Result<Done, Stuck> {
-        let target: Option<Target> = serde_json::from_value(of["target"].clone()).ok();
-        let target = target.unwrap_or_else(|| Target::workflow(WorkflowId::of("scene")));
+        let of = &self.meant(cue, of)?;
+        let target = match self.addressee(cue, of) {
+            Ok(target) => target,
+            Err(why) => return Ok(Err(why)),
+        };
         let given = |key: &str| cue.with.get(key).cloned().unwrap_or_default();
         let reason = || cue.with.get("reason").map(text).unwrap_or_default();
         let steer =
@@ -133,19 +137,27 @@ impl Life<'_> {
             "signal" => self.signal(target, &text(&given("name")), given("input"), cue),
             "update" => self.update(target, &text(&given("name")), given("input"), cue),
             "approve" | "reject" | "modify" => match self.decision(cue, of) {
+                Some((_, input)) if cue.wants_word() && (of["agent"] != true || cue.to.is_some()) => {
+                    self.update(target, "respond_approval", input, cue)
+                }
                 Some((name, input)) => self.signal(target, name, input, cue),
                 None => Err("nobody waits for an approval".to_owned()),
             },
             "answer" => {
                 let id = self.request_id(of, "pending_interrupts");
-                let input = without_nulls(json!({ "interrupt_id": id, "resume": given("answer") }));
+                let input =
+                    without_nulls(json!({ "interrupt_id": id, "resume": given("answer"), "update": given("state"),
+                    "shown": given("shown") }));
                 match id.is_null() {
                     true => Err("nobody has asked a question".to_owned()),
+                    false if cue.wants_word() => self.update(target, "respond_interrupt", input, cue),
                     false => self.signal(target, "interrupt_resume_v1", input, cue),
                 }
             }
             "approve_plan" | "reject_plan" | "feedback" | "plan_feedback" | "revise" | "revise_plan" => {
-                let (name, input) = self.plan_act(cue, of);
+                let (name, mut input) = self.plan_act(cue, of);
+                input["of"] = self.plan_of(cue, of);
+                let input = without_nulls(input);
                 self.update(target, name, input, cue)
             }
             "pause" => self.steer(target, "pause_v1", steer(), cue),
@@ -194,20 +206,26 @@ impl Life<'_> {
             return None;
         }
         let given = |key: &str| cue.with.get(key).cloned().unwrap_or_default();
+        let shown = |key: &str| if given("shown").is_null() { request[key].clone() } else { given("shown") };
         let comment = if given("comment").is_null() { given("reason") } else { given("comment") };
         let approved = match cue.act.as_str() {
             "modify" => given("feedback").is_null(),
             act => act == "approve",
         };
-        if of["agent"] == true {
+        if of["agent"] == true && cue.to.is_none() {
             let reason = text(&if given("feedback").is_null() { comment } else { given("feedback") });
-            let input = json!({ "id": request["id"], "hash": request["hash"], "approved": approved, "reason": reason,
+            let input = json!({ "id": request["id"], "hash": shown("hash"), "approved": approved, "reason": reason,
                 "by": cue.by, "arguments": request["arguments"] });
             return Some((SIGNAL_APPROVAL, input));
         }
-        let input = json!({ "approval_id": request["id"], "approved": approved, "approver": cue.by,
+        let id = match (&of["agent"], &of["target"]["run_id"]) {
+            // Agents count their own approvals; the run makes the id one of all.
+            (Value::Bool(true), run) => json!(format!("{}/{}", text(run), text(&request["id"]))),
+            _ => request["id"].clone(),
+        };
+        let input = json!({ "approval_id": id, "approved": approved, "approver": cue.by,
             "comment": comment, "modified_action": given("action"), "feedback": given("feedback"),
-            "shown": request["shown"] });
+            "shown": shown("shown") });
         Some(("approval_response_v1", without_nulls(input)))
     }
 
@@ -215,7 +233,9 @@ impl Life<'_> {
     fn plan_act(&mut self, cue: &Cue, of: &Value) -> (&'static str, Value) {
         let mut review = of["request"].clone();
         if review.is_null() {
-            review = self.query("plan_review", Value::Null).unwrap_or_default();
+            let target = self.addressee(cue, of).ok();
+            let asked = target.and_then(|target| self.query_of(target, "plan_review", Value::Null).ok());
+            review = asked.unwrap_or_default();
         }
         let given = |key: &str| cue.with.get(key).cloned().unwrap_or_default();
         let version = cue.with.get("version").cloned().unwrap_or_else(|| review["version"].clone());
@@ -230,7 +250,7 @@ impl Life<'_> {
             (act, _) => {
                 let comment = if given("comment").is_null() { given("reason") } else { given("comment") };
                 let input = json!({ "version": version, "approved": act == "approve_plan", "approver": cue.by,
-                    "comment": comment, "shown": review["hash"] });
+                    "comment": comment, "shown": cue.with.get("shown").unwrap_or(&review["hash"]) });
                 ("approve_plan", without_nulls(input))
             }
         }
@@ -313,7 +333,7 @@ impl Life<'_> {
 }
 
 /// Whether a name means a request: by id, action, tool, task or scope, or by a part of what it is about.
-fn names(request: &Value, name: &str) -> bool {
+pub(super) fn names(request: &Value, name: &str) -> bool {
     let keys = ["id", "action", "tool", "task", "task_id", "agent"];
     let scope = || {
         request["scope"].as_str() == Some(name)
@@ -321,6 +341,7 @@ fn names(request: &Value, name: &str) -> bool {
             || request["scope"]["kind"] == name
     };
     keys.iter().any(|key| !request[*key].is_null() && text(&request[*key]) == name)
+        || request["payload"]["agent"].as_str() == Some(name)
         || scope()
         || text(&request["id"]).ends_with(&format!("/{name}"))
 }

@@ -22,10 +22,9 @@ use super::judge::query_name;
 use super::medium::Medium;
 use super::orders::Orders;
 use super::outside::{Made, Outside};
-use super::rule::{Answer, missing_rule};
-use super::world::{Said, answer_of};
+use super::rule::missing_rule;
+use super::world::answer_of;
 use crate::agent::AGENT_MODEL;
-use crate::capability::scripted::SCRIPTED_FAILURE;
 
 /// When a scene begins.
 pub(crate) const BEGIN: Timestamp = TestEnvironment::EPOCH;
@@ -278,7 +277,7 @@ impl<'s> Life<'s> {
         self.attempts[first].made.due = self.attempts[first].made.due.max(passed);
         let Attempt { staged, made } = self.attempts.remove(chosen);
         self.outside.end(&made.asked.id);
-        staged.end(outcome(&made));
+        staged.end(made.outcome());
         self.worker.tasks();
         true
     }
@@ -384,16 +383,4 @@ fn start(workflows: &WorkflowRegistry, log: &Medium, clock: &VirtualClock) -> Re
     options.clock = Clock::Virtual(clock.clone());
     options.shards = 1;
     Stepped::start_staging_all(options).map_err(|why| Stuck::Refused(why.to_string()))
-}
-
-fn outcome(made: &Made) -> Result<Payload, ActivityError> {
-    let Said { result, .. } = &*made.said;
-    match result {
-        Ok(said) => Ok(made.asked.payload(said)),
-        Err(Answer::Fail { message, retryable }) => {
-            let failure = Failure::application(SCRIPTED_FAILURE, message.clone());
-            Err(ActivityError::Failure(if *retryable { failure } else { failure.non_retryable() }))
-        }
-        Err(Answer::Say(_)) => Ok(Payload::null()),
-    }
 }

@@ -9,6 +9,7 @@
 //! but whom the scene or the spec names. No network, no sleep. How results are printed is in `cli::test`.
 
 mod acts;
+mod addressed;
 mod asked;
 mod counted;
 mod expect;

@@ -10,7 +10,10 @@ use bosun_engine::*;
 use serde_json::{Value, json};
 
 use super::asked::Asked;
+use super::rule::{Answer, Failing};
 use super::world::Said;
+use crate::capability::model::MODEL_NEEDS_HUMAN;
+use crate::capability::scripted::SCRIPTED_FAILURE;
 use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
 use crate::supervisor::spec::SupervisorSpec;
 
@@ -31,6 +34,26 @@ pub(crate) struct Made {
     pub(crate) said: Arc<Said>,
     /// When the answer arrives.
     pub(crate) due: Timestamp,
+}
+
+impl Made {
+    /// The answer in the form in which whoever was called gives it.
+    pub(crate) fn outcome(&self) -> Result<Payload, ActivityError> {
+        match &self.said.result {
+            Ok(said) => Ok(self.asked.payload(said)),
+            Err(Answer::Fail { message, how }) => Err(ActivityError::Failure(failure(message, *how))),
+            Err(Answer::Say(_)) => Ok(Payload::null()),
+        }
+    }
+}
+
+fn failure(message: &str, how: Failing) -> Failure {
+    let of = |kind: &str| Failure::application(kind, message.to_owned());
+    match how {
+        Failing::Retryable => of(SCRIPTED_FAILURE),
+        Failing::Final => of(SCRIPTED_FAILURE).non_retryable(),
+        Failing::NeedsPerson => of(MODEL_NEEDS_HUMAN).non_retryable(),
+    }
 }
 
 /// A note, with the run that noted it.
@@ -80,8 +103,8 @@ pub(crate) struct Outside {
     /// Calls that were under way when a worker died.
     lost: BTreeSet<String>,
     pub(crate) cues: Vec<CueState>,
-    /// Approvals, questions and plans that somebody sees to.
-    pub(crate) taken: BTreeSet<String>,
+    /// Approvals, questions and plans that somebody sees to, the first seen to first.
+    pub(crate) taken: Vec<(String, Value)>,
     pub(crate) kills: usize,
     pub(crate) commits: usize,
     /// The newest group of the log.
@@ -159,6 +182,10 @@ impl Outside {
         self.lost.extend(under_way.map(str::to_owned));
     }
 
+    /// Whether somebody sees to it.
+    pub(crate) fn is_taken(&self, takes: &str) -> bool {
+        self.taken.iter().any(|(name, _)| name == takes)
+    }
     pub(crate) fn root(&self) -> Option<&RunSeen> {
         self.root.and_then(|root| self.runs.get(&root))
     }

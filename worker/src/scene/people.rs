@@ -20,9 +20,9 @@ use super::rule::id;
 use crate::supervisor::FieldError;
 use crate::supervisor::fields::Fields;
 
-pub(super) const KEYS: [&str; 20] = [
-    "at", "when", "after", "do", "by", "name", "input", "comment", "feedback", "action", "answer", "message", "tasks",
-    "reason", "timeout", "task", "result", "version", "answers", "refused",
+pub(super) const KEYS: [&str; 24] = [
+    "at", "when", "after", "do", "by", "to", "which", "name", "input", "comment", "feedback", "action", "answer",
+    "state", "message", "tasks", "reason", "timeout", "task", "result", "version", "shown", "answers", "refused",
 ];
 
 /// The keys of a condition, beside what is said of the answer of a query.
@@ -69,18 +69,18 @@ pub(crate) const DOINGS: [&str; 22] = [
 ];
 
 /// What stands beside an act, besides what stands beside every one.
-const ALWAYS: [&str; 6] = ["at", "when", "after", "do", "by", "refused"];
+const ALWAYS: [&str; 7] = ["at", "when", "after", "do", "by", "to", "refused"];
 
 fn keys_of(act: &str) -> &'static [&'static str] {
     match act {
         "signal" => &["name", "input"],
         "update" => &["name", "input", "answers"],
-        "approve" => &["comment"],
-        "reject" => &["comment", "reason", "feedback"],
-        "modify" => &["action", "comment", "feedback"],
-        "answer" => &["answer"],
-        "approve_plan" => &["comment", "version", "answers"],
-        "reject_plan" => &["comment", "reason", "feedback", "message", "version", "answers"],
+        "approve" => &["comment", "which", "shown", "answers"],
+        "reject" => &["comment", "reason", "feedback", "which", "shown", "answers"],
+        "modify" => &["action", "comment", "feedback", "which", "shown", "answers"],
+        "answer" => &["answer", "state", "which", "shown", "answers"],
+        "approve_plan" => &["comment", "version", "shown", "answers"],
+        "reject_plan" => &["comment", "reason", "feedback", "message", "version", "shown", "answers"],
         "feedback" | "plan_feedback" => &["feedback", "message", "version", "answers"],
         "revise" | "revise_plan" => &["tasks", "version", "answers"],
         "pause" | "resume" | "takeover" | "release" => &["reason", "timeout"],
@@ -99,6 +99,10 @@ pub(crate) struct Cue {
     /// How long after the condition is true.
     pub(crate) after: Duration,
     pub(crate) by: String,
+    /// The run that it is sent to: `root`, or the name of a spec; whoever asks, if it says nothing.
+    pub(crate) to: Option<String>,
+    /// The request that is answered, also one that is over: not that of the condition, nor the oldest.
+    pub(crate) which: Option<String>,
     pub(crate) act: String,
     /// Everything that stands beside it.
     pub(crate) with: Value,
@@ -161,11 +165,23 @@ impl Cue {
             when,
             after: after.unwrap_or_default(),
             by: fields.text("by")?.unwrap_or_else(|| "somebody".to_owned()),
+            to: fields.text("to")?,
+            which: id(&fields, "which")?,
             act,
             with: value.clone(),
             answers: matcher("answers")?,
             refused,
         })
+    }
+
+    /// Whether something is said of a plan.
+    pub(crate) fn is_of_plan(&self) -> bool {
+        keys_of(&self.act).contains(&"version")
+    }
+
+    /// Whether it is sent as an update, which says what becomes of it; otherwise as a signal.
+    pub(crate) fn wants_word(&self) -> bool {
+        self.answers.is_some() || self.refused.is_some()
     }
 
     /// `people[0] (ann: approve)`.

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::asked::Asked;
 use super::file::moment;
+use super::life::BEGIN;
 use super::matcher::Matcher;
 use super::names::near;
 use crate::agent::AGENT_MODEL;
@@ -21,8 +22,8 @@ use crate::supervisor::FieldError;
 use crate::supervisor::fields::Fields;
 use crate::supervisor::outbox::Purpose;
 
-pub(super) const KEYS: [&str; 12] =
-    ["on", "agent", "tool", "task", "attempt", "round", "role", "contains", "with", "say", "fail", "after"];
+pub(super) const KEYS: [&str; 13] =
+    ["on", "agent", "tool", "task", "attempt", "round", "role", "contains", "with", "before", "say", "fail", "after"];
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -40,6 +41,8 @@ pub(crate) struct Rule {
     contains: Vec<String>,
     /// What the call carries as data.
     with: Option<Matcher>,
+    /// Only calls that are made before this time of the scene.
+    before: Option<Duration>,
     pub(crate) answer: Answer,
     pub(crate) after: Duration,
 }
@@ -47,7 +50,34 @@ pub(crate) struct Rule {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Answer {
     Say(Value),
-    Fail { message: String, retryable: bool },
+    Fail { message: String, how: Failing },
+}
+
+/// What a failure means to whoever called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failing {
+    /// Another try may do better.
+    Retryable,
+    Final,
+    /// A model that nobody can ask before a person has done something: given it a key, paid for it.
+    NeedsPerson,
+}
+
+impl Answer {
+    fn failing(failure: &Fields<'_>, on: &str) -> Result<Answer, FieldError> {
+        let needs_person = failure.boolean("needs_person")?.unwrap_or_default();
+        if needs_person && ![MODEL, AGENT_MODEL].contains(&on) {
+            return Err(
+                failure.error("needs_person", "only a model can want a person to do something first: `on: model`")
+            );
+        }
+        let how = match (needs_person, failure.boolean("retryable")?.unwrap_or(true)) {
+            (true, _) => Failing::NeedsPerson,
+            (false, true) => Failing::Retryable,
+            (false, false) => Failing::Final,
+        };
+        Ok(Answer::Fail { message: failure.required_text("message")?, how })
+    }
 }
 
 impl Rule {
@@ -61,12 +91,11 @@ impl Rule {
         }
         let answer = match (value.get("say"), value.get("fail")) {
             (Some(said), None) => Answer::Say(said.clone()),
-            (None, Some(Value::String(message))) => Answer::Fail { message: message.clone(), retryable: true },
-            (None, Some(failure)) => {
-                let failure = Fields::read(failure, &fields.path_of("fail"), &["message", "retryable"])?;
-                let retryable = failure.boolean("retryable")?.unwrap_or(true);
-                Answer::Fail { message: failure.required_text("message")?, retryable }
-            }
+            (None, Some(Value::String(message))) => Answer::Fail { message: message.clone(), how: Failing::Retryable },
+            (None, Some(failure)) => Answer::failing(
+                &Fields::read(failure, &fields.path_of("fail"), &["message", "retryable", "needs_person"])?,
+                &on,
+            )?,
             (Some(_), Some(_)) => return Err(fields.error("fail", "give either `say` or `fail`, not both")),
             (None, None) => return Err(fields.error("say", "a rule needs an answer: `say` or `fail`")),
         };
@@ -80,6 +109,7 @@ impl Rule {
             role: fields.text("role")?,
             contains: fields.one_or_more_texts("contains")?,
             with: fields.value("with").map(|with| Matcher::read(&fields.path_of("with"), with)).transpose()?,
+            before: fields.value("before").map(|before| moment(&fields.path_of("before"), before)).transpose()?,
             answer,
             after: fields
                 .value("after")
@@ -119,6 +149,7 @@ impl Rule {
             && self.round.is_none_or(|round| round == u64::from(call.round))
             && self.role.as_deref().is_none_or(|wanted| role() == Some(wanted))
             && self.contains.iter().all(|text| call.prompt.contains(text.as_str()))
+            && self.before.is_none_or(|before| asked.at < BEGIN.plus(before))
             && with()
     }
 }

@@ -13,7 +13,7 @@ use crate::supervisor::outbox::Purpose;
 const ID: &str = "https://bosun.invalid/scene.schema.json";
 
 /// What a key says.
-const TEXTS: [(&str, &str); 43] = [
+const TEXTS: [(&str, &str); 48] = [
     ("scene", "One sentence: what it shows."),
     ("rows", "Rows of the requirements that it closes."),
     ("spec", "A spec or a plan as `bosun run` takes it: inline, or a path beside the scene."),
@@ -37,12 +37,17 @@ const TEXTS: [(&str, &str); 43] = [
     ("contains", "A text of the prompt, or several."),
     ("with", "What the call carries as data."),
     ("say", "The answer; `{{task}}`, `{{attempt}}`, `{{context.x}}` ... are filled in."),
-    ("fail", "It fails with this message."),
+    ("fail", "It fails with this message; `needs_person`: no try helps before a person has done something."),
+    ("before", "Only calls that are made before this time of the scene."),
     ("after", "How long it takes."),
     ("at", "When: a time from the beginning."),
     ("when", "When something is true: approval, question, plan, task, call or query."),
     ("do", "What is done."),
     ("by", "Who does it."),
+    ("to", "The run that it is sent to: `root`, or the name of a spec below; the run that asks, if it says nothing."),
+    ("which", "The approval or question that is answered, also one that is over: not that of the condition."),
+    ("shown", "The hash of what the person saw, where it is not that of what they are asked."),
+    ("state", "What an answer changes in the state of its task."),
     ("refused", "It must be refused, for this reason."),
     ("answers", "What an update must answer."),
     ("outcome", "How the run ends."),
@@ -83,6 +88,7 @@ pub fn schema() -> Value {
     let mut rule = mapping(&rule::KEYS, &["on"]);
     set(&mut rule, "on", json!({ "anyOf": [{ "enum": purposes }, { "type": "string" }] }));
     set(&mut rule, "after", moment.clone());
+    set(&mut rule, "before", moment.clone());
     let mut act = mapping(&people::KEYS, &["do"]);
     set(&mut act, "do", json!({ "enum": DOINGS }));
     set(&mut act, "at", moment.clone());

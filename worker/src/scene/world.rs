@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::asked::{Asked, SCENE};
-use super::rule::{Answer, Rule};
+use super::rule::{Answer, Failing, Rule};
 use crate::supervisor::outbox::Purpose;
 use crate::supervisor::spec::{Family, Role, ScriptRule, SupervisorSpec, Via, answer, fill, told_nobody};
 
@@ -24,7 +24,7 @@ impl Said {
     pub(crate) fn in_time(self, patience: Option<(Duration, String)>) -> Said {
         match patience {
             Some((most, message)) if self.after > most => {
-                Said { after: most, result: Err(Answer::Fail { message, retryable: true }) }
+                Said { after: most, result: Err(Answer::Fail { message, how: Failing::Retryable }) }
             }
             _ => self,
         }
@@ -97,14 +97,14 @@ pub(crate) fn answer_of(world: &[Rule], spec: Option<&SupervisorSpec>, asked: &A
     if let Some(rule) = world.iter().find(|rule| rule.fits(asked)) {
         let result = match &rule.answer {
             Answer::Say(said) => Ok(fill(said, &asked.call)),
-            Answer::Fail { message, retryable } => {
+            Answer::Fail { message, how } => {
                 let message = super::matcher::text(&fill(&Value::String(message.clone()), &asked.call));
-                Err(Answer::Fail { message, retryable: *retryable })
+                Err(Answer::Fail { message, how: *how })
             }
         };
         return Some(Said { after: rule.after, result });
     }
-    let fail = |message: String| Answer::Fail { message, retryable: false };
+    let fail = |message: String| Answer::Fail { message, how: Failing::Final };
     // What a script has decided, the run has waited for itself.
     if asked.scripted.is_none()
         && let Some(scripted) = spec.and_then(|spec| scripted(spec, asked))
@@ -134,6 +134,7 @@ fn scripted(spec: &SupervisorSpec, asked: &Asked) -> Option<Said> {
     let job = spec.role(call.purpose).map(|role| &role.script);
     let script = own.into_iter().chain(job).chain([&spec.script]).find(|script| script.rule(call).is_some())?;
     let said = answer(script, call);
-    let result = said.result.map_err(|why| Answer::Fail { message: why.message, retryable: why.retryable });
+    let how = |retryable| if retryable { Failing::Retryable } else { Failing::Final };
+    let result = said.result.map_err(|why| Answer::Fail { message: why.message, how: how(why.retryable) });
     Some(Said { after: said.after.duration(), result })
 }
