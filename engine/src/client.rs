@@ -13,9 +13,9 @@ mod store;
 use std::sync::Arc;
 
 use crate::activity::TaskToken;
-use crate::machine::Fork;
+use crate::machine::PlannedFork;
 use crate::request::*;
-use crate::service::{Answered, Closed, Message, Reply, RunRef, Shared, StartThen, UnlockedTime};
+use crate::service::{Answered, ClosedRun, ReplySender, RunRef, ShardMessage, StartThen, UnlockedTime, WorkerShared};
 use crate::vocabulary::*;
 
 /// The most runs or events one page has (engine.md G34).
@@ -23,11 +23,11 @@ pub const PAGE_MAX: usize = 1_000;
 
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
 }
 
 impl Client {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<WorkerShared>) -> Self {
         Client { shared }
     }
 
@@ -37,7 +37,7 @@ impl Client {
         call: &'static str,
         namespace: &Namespace,
         workflow_id: &WorkflowId,
-        message: impl FnOnce(Reply<T>) -> Message,
+        message: impl FnOnce(ReplySender<T>) -> ShardMessage,
     ) -> Result<T, Rejection> {
         self.ask_with(call, namespace, workflow_id, false, message).await
     }
@@ -47,7 +47,7 @@ impl Client {
         &self,
         call: &'static str,
         target: &Target,
-        message: impl FnOnce(Reply<T>) -> Message,
+        message: impl FnOnce(ReplySender<T>) -> ShardMessage,
     ) -> Result<T, Rejection> {
         self.ask_with(call, &target.namespace, &target.workflow_id, true, message).await
     }
@@ -58,14 +58,14 @@ impl Client {
         namespace: &Namespace,
         workflow_id: &WorkflowId,
         in_time: bool,
-        message: impl FnOnce(Reply<T>) -> Message,
+        message: impl FnOnce(ReplySender<T>) -> ShardMessage,
     ) -> Result<T, Rejection> {
         self.admit(call, Some(workflow_id))?;
         // No time passes before the request itself counts as under way: it would be made of a run that is past it.
         let held = self.shared.time.hold();
         // Locked again with the answer, or when the caller goes away before.
         let unlocked = in_time.then(|| UnlockedTime::new(&self.shared.time));
-        let (reply, answer) = Reply::new(unlocked.clone());
+        let (reply, answer) = ReplySender::new(unlocked.clone());
         self.shared.request(namespace, workflow_id, message(reply))?;
         drop(held);
         self.received(answer).await
@@ -118,7 +118,7 @@ impl Client {
     pub async fn start(&self, start: StartWorkflow) -> Result<Started, Rejection> {
         self.check_start(&start)?;
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
-        self.ask("start", &namespace, &workflow_id, |reply| Message::Start {
+        self.ask("start", &namespace, &workflow_id, |reply| ShardMessage::Start {
             run_id: self.shared.new_run_id(),
             start: Box::new(start),
             then: StartThen::Nothing,
@@ -148,9 +148,9 @@ impl Client {
         let (run_id, now, dry_run) = (self.shared.new_run_id(), self.shared.clock.now(), request.dry_run);
         let (namespace, workflow_id) = (request.namespace.clone(), request.workflow_id.clone());
         // A long history takes a while to be looked through.
-        let planned = tokio::task::spawn_blocking(move || Fork::plan(&request, &turns, run_id, now)).await;
+        let planned = tokio::task::spawn_blocking(move || PlannedFork::plan(&request, &turns, run_id, now)).await;
         let fork = Box::new(planned.map_err(|why| Rejection::Held { why: format!("planning the fork: {why}") })??);
-        self.ask("fork", &namespace, &workflow_id, |reply| Message::Fork { fork, dry_run, reply }).await
+        self.ask("fork", &namespace, &workflow_id, |reply| ShardMessage::Fork { fork, dry_run, reply }).await
     }
 
     /// Signals the open run of the workflow id, or starts one and signals it, atomically (engine.md E12).
@@ -158,7 +158,7 @@ impl Client {
         self.check_start(&start)?;
         self.check_payload(&signal.input)?;
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
-        self.ask("signal-with-start", &namespace, &workflow_id, |reply| Message::Start {
+        self.ask("signal-with-start", &namespace, &workflow_id, |reply| ShardMessage::Start {
             run_id: self.shared.new_run_id(),
             start: Box::new(start),
             then: StartThen::Signal(signal),
@@ -179,9 +179,9 @@ impl Client {
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
         let held = self.shared.time.hold();
         let unlocked = UnlockedTime::new(&self.shared.time);
-        let (update_reply, update_answer) = Reply::new(Some(unlocked.clone()));
+        let (update_reply, update_answer) = ReplySender::new(Some(unlocked.clone()));
         let started = self
-            .ask("update-with-start", &namespace, &workflow_id, |reply| Message::Start {
+            .ask("update-with-start", &namespace, &workflow_id, |reply| ShardMessage::Start {
                 run_id: self.shared.new_run_id(),
                 start: Box::new(start),
                 then: StartThen::Update(update, update_reply),
@@ -194,7 +194,7 @@ impl Client {
 
     async fn input(&self, call: &'static str, target: &Target, input: Input) -> Result<(), Rejection> {
         let run = RunRef::Target(target.clone());
-        self.ask(call, &target.namespace, &target.workflow_id, |reply| Message::Input {
+        self.ask(call, &target.namespace, &target.workflow_id, |reply| ShardMessage::Input {
             run,
             input,
             reply: Some(reply),
@@ -254,7 +254,7 @@ impl Client {
         pause: Option<String>,
         identity: Option<Identity>,
     ) -> Result<(), Rejection> {
-        self.ask(call, &target.namespace, &target.workflow_id, |reply| Message::ActivityByName {
+        self.ask(call, &target.namespace, &target.workflow_id, |reply| ShardMessage::ActivityByName {
             target: target.clone(),
             activity_id: activity_id.clone(),
             pause,
@@ -291,7 +291,7 @@ impl Client {
 
     pub async fn query(&self, target: &Target, name: &QueryName, input: Payload) -> Result<Payload, Rejection> {
         self.check_payload(&input)?;
-        self.ask("query", &target.namespace, &target.workflow_id, |reply| Message::Query {
+        self.ask("query", &target.namespace, &target.workflow_id, |reply| ShardMessage::Query {
             target: target.clone(),
             name: name.clone(),
             input,
@@ -303,12 +303,13 @@ impl Client {
     /// Sends an update and waits until it is accepted or completed, as asked (engine.md E14).
     pub async fn update(&self, target: &Target, request: UpdateRequest) -> Result<UpdateOutcome, Rejection> {
         self.check_payload(&request.input)?;
-        self.ask_in_time("update", target, |reply| Message::Update { target: target.clone(), request, reply }).await
+        self.ask_in_time("update", target, |reply| ShardMessage::Update { target: target.clone(), request, reply })
+            .await
     }
 
     /// Waits for the answer of an update that was accepted before.
     pub async fn update_result(&self, target: &Target, update_id: &UpdateId) -> Result<UpdateOutcome, Rejection> {
-        self.ask_in_time("update-result", target, |reply| Message::UpdateResult {
+        self.ask_in_time("update-result", target, |reply| ShardMessage::UpdateResult {
             target: target.clone(),
             update_id: update_id.clone(),
             reply,
@@ -318,7 +319,7 @@ impl Client {
 
     pub async fn describe(&self, target: &Target) -> Result<Description, Rejection> {
         let described = self
-            .ask("describe", &target.namespace, &target.workflow_id, |reply| Message::Describe {
+            .ask("describe", &target.namespace, &target.workflow_id, |reply| ShardMessage::Describe {
                 target: target.clone(),
                 reply,
             })
@@ -341,8 +342,8 @@ impl Client {
 
     async fn follow_to_end(&self, mut target: Target, follow_runs: bool) -> Result<RunResult, Rejection> {
         loop {
-            let closed: Closed = self
-                .ask_in_time("result", &target, |reply| Message::AwaitClose { target: target.clone(), reply })
+            let closed: ClosedRun = self
+                .ask_in_time("result", &target, |reply| ShardMessage::AwaitClose { target: target.clone(), reply })
                 .await?;
             match closed.next_run {
                 Some(next) if follow_runs => target.run_id = Some(next),

@@ -29,8 +29,8 @@ mod parser;
 #[cfg(test)]
 mod tests;
 
-pub use condition::{Comparison, Condition, Literal};
-pub use field::{Builtin, Field};
+pub use condition::{Comparison, FilterCondition, Literal};
+pub use field::{BuiltinField, Field};
 
 /// The longest filter text, in bytes.
 pub const FILTER_LENGTH_MAX: usize = 4 * 1024;
@@ -41,7 +41,7 @@ pub const FILTER_DEPTH_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
     /// `None`: everything.
-    condition: Option<Condition>,
+    condition: Option<FilterCondition>,
     order: Vec<OrderBy>,
 }
 
@@ -49,11 +49,11 @@ pub struct Filter {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderBy {
     pub field: Field,
-    pub direction: Direction,
+    pub direction: SortDirection,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub enum SortDirection {
     Ascending,
     Descending,
 }
@@ -67,7 +67,7 @@ impl Filter {
     /// Only what both let through, in the order of this one.
     pub fn and(mut self, other: Filter) -> Filter {
         self.condition = match (self.condition, other.condition) {
-            (Some(one), Some(other)) => Some(Condition::All(vec![one, other])),
+            (Some(one), Some(other)) => Some(FilterCondition::All(vec![one, other])),
             (one, other) => one.or(other),
         };
         self
@@ -93,8 +93,8 @@ impl Filter {
         for OrderBy { field, direction } in &self.order {
             let ordering = match (field.value(a), field.value(b)) {
                 (Some(x), Some(y)) => match direction {
-                    Direction::Ascending => x.rank(&y),
-                    Direction::Descending => y.rank(&x),
+                    SortDirection::Ascending => x.rank(&y),
+                    SortDirection::Descending => y.rank(&x),
                 },
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
@@ -109,7 +109,7 @@ impl Filter {
 }
 
 fn default_order() -> Vec<OrderBy> {
-    vec![OrderBy { field: Field::Builtin(Builtin::StartTime), direction: Direction::Descending }]
+    vec![OrderBy { field: Field::Builtin(BuiltinField::StartTime), direction: SortDirection::Descending }]
 }
 
 impl Default for Filter {
@@ -138,8 +138,8 @@ impl fmt::Display for Filter {
         for (i, OrderBy { field, direction }) in self.order.iter().enumerate() {
             let comma = if i == 0 { "" } else { ", " };
             let direction = match direction {
-                Direction::Ascending => "ASC",
-                Direction::Descending => "DESC",
+                SortDirection::Ascending => "ASC",
+                SortDirection::Descending => "DESC",
             };
             write!(f, "{comma}{field} {direction}")?;
         }

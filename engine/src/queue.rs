@@ -10,7 +10,7 @@ use crate::vocabulary::*;
 
 /// An attempt that waits for a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitingAttempt {
     pub namespace: Namespace,
     pub workflow_id: WorkflowId,
     pub run_id: RunId,
@@ -24,7 +24,7 @@ pub struct TaskQueues {
     free: usize,
     /// `None`: every queue is served.
     served: Option<BTreeSet<TaskQueue>>,
-    waiting: BTreeMap<TaskQueue, VecDeque<(u64, Waiting)>>,
+    waiting: BTreeMap<TaskQueue, VecDeque<(u64, WaitingAttempt)>>,
     arrivals: u64,
 }
 
@@ -42,7 +42,7 @@ impl TaskQueues {
         can
     }
     /// Lets an attempt wait. Returns whoever can start now, with the slot taken for it.
-    pub fn enqueue(&mut self, queue: TaskQueue, waiting: Waiting) -> Option<Waiting> {
+    pub fn enqueue(&mut self, queue: TaskQueue, waiting: WaitingAttempt) -> Option<WaitingAttempt> {
         self.arrivals += 1;
         self.waiting.entry(queue).or_default().push_back((self.arrivals, waiting));
         if self.free == 0 {
@@ -53,7 +53,7 @@ impl TaskQueues {
         next
     }
     /// Gives a slot back. Returns whoever can start now; then the slot stays taken, for it.
-    pub fn release(&mut self) -> Option<Waiting> {
+    pub fn release(&mut self) -> Option<WaitingAttempt> {
         let next = self.pop();
         self.free += usize::from(next.is_none());
         next
@@ -70,7 +70,7 @@ impl TaskQueues {
             .min()
             .map(|(_, queue)| queue)
     }
-    fn pop(&mut self) -> Option<Waiting> {
+    fn pop(&mut self) -> Option<WaitingAttempt> {
         let queue = self.next_queue()?.clone();
         let waiting = self.waiting.get_mut(&queue)?;
         let next = waiting.pop_front().map(|(_, next)| next);
@@ -91,8 +91,8 @@ impl TaskQueues {
 mod tests {
     use super::*;
 
-    fn waiting(n: u64) -> Waiting {
-        Waiting {
+    fn waiting(n: u64) -> WaitingAttempt {
+        WaitingAttempt {
             namespace: Namespace::of("default"),
             workflow_id: WorkflowId::of("w"),
             run_id: RunId([0; 16]),

@@ -3,7 +3,7 @@
 //! Invariant: nothing runs but the code's replay of what would be copied; nothing is written. The plan is the engine's
 //! own, so a dry run, this and a fork say the same.
 
-use bosun_engine::machine::Fork;
+use bosun_engine::machine::PlannedFork;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 
@@ -22,7 +22,7 @@ pub fn plan_fork(
     }
     let now = history.turns().last().map_or(Timestamp::ZERO, |turn| turn.at);
     let run_id = history.run_id().derive("fork", 0);
-    let fork = Fork::plan(request, history.turns(), run_id, now)?;
+    let fork = PlannedFork::plan(request, history.turns(), run_id, now)?;
     if let Some(code) = code {
         fork.check(code, code.build_id())?;
     }

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::path::Path;
 
-use bosun_engine::workflow::{AlignedLine, NonDeterminism, ReplayError, Replayer, Step, WorkflowRegistry};
+use bosun_engine::workflow::{AlignedLine, NonDeterminism, ReplayError, ReplayStep, Replayer, WorkflowRegistry};
 use bosun_engine::*;
 use serde::Serialize;
 
@@ -145,7 +145,7 @@ impl Whole {
         let mut activations = Vec::new();
         let mut replayer = Replayer::new(registry);
         for turn in history.turns() {
-            let mut watch = |step: Step<'_>| {
+            let mut watch = |step: ReplayStep<'_>| {
                 run.activations += 1;
                 run.commands += step.commands.len() as u64;
                 activations.push(step.commands.to_vec());
@@ -163,7 +163,7 @@ impl Whole {
         let mut unstable = None;
         let mut replayer = Replayer::new(registry);
         for turn in history.prefix(prefix) {
-            let mut watch = |step: Step<'_>| {
+            let mut watch = |step: ReplayStep<'_>| {
                 let first = self.activations.get(seen).map_or(&[][..], Vec::as_slice);
                 if unstable.is_none() && first != step.commands {
                     let at = first.iter().zip(step.commands).take_while(|(a, b)| a == b).count();

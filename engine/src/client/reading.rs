@@ -13,7 +13,7 @@ use crate::filter::Filter;
 use crate::log::StorageError;
 use crate::request::*;
 use crate::seeded::{self, Bug};
-use crate::service::{Health, Shared, refusal_of_reading};
+use crate::service::{Health, WorkerShared, refusal_of_reading};
 use crate::vocabulary::*;
 
 impl Client {
@@ -41,7 +41,7 @@ impl Client {
     /// Reads in a thread that may block.
     pub(super) async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Shared) -> Result<T, StorageError> + Send + 'static,
+        read: impl FnOnce(&WorkerShared) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, Rejection> {
         let shared = self.shared.clone();
         match tokio::task::spawn_blocking(move || read(&shared)).await {

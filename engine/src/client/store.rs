@@ -5,14 +5,14 @@
 use std::path::Path;
 
 use super::Client;
-use crate::log::{BackupReport, Housekeeping, StoreInfo, VerifyReport};
+use crate::log::{BackupReport, HousekeepingReport, StoreInfo, VerifyReport};
 use crate::service::RetentionInfo;
 use crate::vocabulary::*;
 
 impl Client {
     /// Does now what a worker does now and then: checkpoints, archives, deletes runs past retention, collects blobs; a
     /// bounded piece of each (engine.md E32).
-    pub async fn housekeep(&self) -> Result<Housekeeping, Rejection> {
+    pub async fn housekeep(&self) -> Result<HousekeepingReport, Rejection> {
         self.read(crate::service::housekeep).await
     }
 

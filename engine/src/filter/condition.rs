@@ -12,15 +12,15 @@ use crate::vocabulary::{RunInfo, Timestamp, WorkflowStatus};
 
 /// One test or a combination of them.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Condition {
+pub enum FilterCondition {
     Compare { field: Field, comparison: Comparison, literal: Literal },
     Between { field: Field, negated: bool, low: Literal, high: Literal },
     In { field: Field, negated: bool, literals: Vec<Literal> },
     StartsWith { field: Field, negated: bool, prefix: String },
     IsNull { field: Field, negated: bool },
-    Not(Box<Condition>),
-    All(Vec<Condition>),
-    Any(Vec<Condition>),
+    Not(Box<FilterCondition>),
+    All(Vec<FilterCondition>),
+    Any(Vec<FilterCondition>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,32 +78,32 @@ impl Literal {
     }
 }
 
-impl Condition {
+impl FilterCondition {
     /// Whether the run meets the condition.
     pub(super) fn holds(&self, run: &RunInfo) -> bool {
         match self {
-            Condition::Compare { field, comparison: Comparison::NotEqual, literal } => {
+            FilterCondition::Compare { field, comparison: Comparison::NotEqual, literal } => {
                 ask(field, run, true, |value| value.compare(literal).map(Ordering::is_eq))
             }
-            Condition::Compare { field, comparison, literal } => {
+            FilterCondition::Compare { field, comparison, literal } => {
                 ask(field, run, false, |value| value.compare(literal).map(|ordering| comparison.accepts(ordering)))
             }
-            Condition::Between { field, negated, low, high } => {
+            FilterCondition::Between { field, negated, low, high } => {
                 ask(field, run, *negated, |value| Some(value.compare(low)?.is_ge() && value.compare(high)?.is_le()))
             }
-            Condition::In { field, negated, literals } => ask(field, run, *negated, |value| {
+            FilterCondition::In { field, negated, literals } => ask(field, run, *negated, |value| {
                 // Comparable with one of them is enough: `IN (1, 'one')` is about both types.
                 let answers = literals.iter().filter_map(|literal| value.compare(literal));
                 answers.map(Ordering::is_eq).reduce(|a, b| a || b)
             }),
-            Condition::StartsWith { field, negated, prefix } => ask(field, run, *negated, |value| match value {
+            FilterCondition::StartsWith { field, negated, prefix } => ask(field, run, *negated, |value| match value {
                 Value::Text(text) => Some(text.starts_with(prefix.as_str())),
                 _ => None,
             }),
-            Condition::IsNull { field, negated } => field.value(run).is_none() != *negated,
-            Condition::Not(condition) => !condition.holds(run),
-            Condition::All(conditions) => conditions.iter().all(|condition| condition.holds(run)),
-            Condition::Any(conditions) => conditions.iter().any(|condition| condition.holds(run)),
+            FilterCondition::IsNull { field, negated } => field.value(run).is_none() != *negated,
+            FilterCondition::Not(condition) => !condition.holds(run),
+            FilterCondition::All(conditions) => conditions.iter().all(|condition| condition.holds(run)),
+            FilterCondition::Any(conditions) => conditions.iter().any(|condition| condition.holds(run)),
         }
     }
 }
@@ -152,47 +152,49 @@ fn quote(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_char('\'')
 }
 
-impl fmt::Display for Condition {
+impl fmt::Display for FilterCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let not = |negated: &bool| if *negated { "NOT " } else { "" };
         match self {
-            Condition::Compare { field, comparison, literal } => write!(f, "{field} {} {literal}", comparison.sign()),
-            Condition::Between { field, negated, low, high } => {
+            FilterCondition::Compare { field, comparison, literal } => {
+                write!(f, "{field} {} {literal}", comparison.sign())
+            }
+            FilterCondition::Between { field, negated, low, high } => {
                 write!(f, "{field} {}BETWEEN {low} AND {high}", not(negated))
             }
-            Condition::In { field, negated, literals } => {
+            FilterCondition::In { field, negated, literals } => {
                 write!(f, "{field} {}IN (", not(negated))?;
                 for (i, literal) in literals.iter().enumerate() {
                     write!(f, "{}{literal}", if i == 0 { "" } else { ", " })?;
                 }
                 f.write_str(")")
             }
-            Condition::StartsWith { field, negated, prefix } => {
+            FilterCondition::StartsWith { field, negated, prefix } => {
                 write!(f, "{field} {}STARTS_WITH ", not(negated))?;
                 quote(f, prefix)
             }
-            Condition::IsNull { field, negated } => write!(f, "{field} IS {}NULL", not(negated)),
-            Condition::Not(inner) => {
+            FilterCondition::IsNull { field, negated } => write!(f, "{field} IS {}NULL", not(negated)),
+            FilterCondition::Not(inner) => {
                 f.write_str("NOT ")?;
-                grouped(f, inner, matches!(**inner, Condition::All(_) | Condition::Any(_)))
+                grouped(f, inner, matches!(**inner, FilterCondition::All(_) | FilterCondition::Any(_)))
             }
-            Condition::All(conditions) => {
-                joined(f, conditions, " AND ", |c| matches!(c, Condition::All(_) | Condition::Any(_)))
+            FilterCondition::All(conditions) => {
+                joined(f, conditions, " AND ", |c| matches!(c, FilterCondition::All(_) | FilterCondition::Any(_)))
             }
-            Condition::Any(conditions) => joined(f, conditions, " OR ", |c| matches!(c, Condition::Any(_))),
+            FilterCondition::Any(conditions) => joined(f, conditions, " OR ", |c| matches!(c, FilterCondition::Any(_))),
         }
     }
 }
 
-fn grouped(f: &mut fmt::Formatter<'_>, condition: &Condition, parentheses: bool) -> fmt::Result {
+fn grouped(f: &mut fmt::Formatter<'_>, condition: &FilterCondition, parentheses: bool) -> fmt::Result {
     if parentheses { write!(f, "({condition})") } else { write!(f, "{condition}") }
 }
 
 fn joined(
     f: &mut fmt::Formatter<'_>,
-    conditions: &[Condition],
+    conditions: &[FilterCondition],
     with: &str,
-    parentheses: impl Fn(&Condition) -> bool,
+    parentheses: impl Fn(&FilterCondition) -> bool,
 ) -> fmt::Result {
     for (i, condition) in conditions.iter().enumerate() {
         f.write_str(if i == 0 { "" } else { with })?;

@@ -14,13 +14,13 @@ use crate::vocabulary::{FieldName, RunId, RunInfo, SearchValue, Timestamp, Workf
 /// A built-in field or a search attribute by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Field {
-    Builtin(Builtin),
+    Builtin(BuiltinField),
     Attribute(FieldName),
 }
 
 /// The fields every run has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Builtin {
+pub enum BuiltinField {
     WorkflowId,
     RunId,
     WorkflowType,
@@ -40,7 +40,7 @@ pub enum Builtin {
 
 /// The types a built-in field can have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FieldKind {
     Keyword,
     RunId,
     Status,
@@ -48,55 +48,55 @@ enum Kind {
     Int,
 }
 
-impl Builtin {
-    pub const ALL: [Builtin; 14] = [
-        Builtin::WorkflowId,
-        Builtin::RunId,
-        Builtin::WorkflowType,
-        Builtin::TaskQueue,
-        Builtin::ExecutionStatus,
-        Builtin::StartTime,
-        Builtin::CloseTime,
-        Builtin::ExecutionTime,
-        Builtin::HistoryLength,
-        Builtin::HistorySizeBytes,
-        Builtin::ParentWorkflowId,
-        Builtin::ParentRunId,
-        Builtin::Namespace,
-        Builtin::BuildId,
+impl BuiltinField {
+    pub const ALL: [BuiltinField; 14] = [
+        BuiltinField::WorkflowId,
+        BuiltinField::RunId,
+        BuiltinField::WorkflowType,
+        BuiltinField::TaskQueue,
+        BuiltinField::ExecutionStatus,
+        BuiltinField::StartTime,
+        BuiltinField::CloseTime,
+        BuiltinField::ExecutionTime,
+        BuiltinField::HistoryLength,
+        BuiltinField::HistorySizeBytes,
+        BuiltinField::ParentWorkflowId,
+        BuiltinField::ParentRunId,
+        BuiltinField::Namespace,
+        BuiltinField::BuildId,
     ];
 
     pub fn name(self) -> &'static str {
         match self {
-            Builtin::WorkflowId => "WorkflowId",
-            Builtin::RunId => "RunId",
-            Builtin::WorkflowType => "WorkflowType",
-            Builtin::TaskQueue => "TaskQueue",
-            Builtin::ExecutionStatus => "ExecutionStatus",
-            Builtin::StartTime => "StartTime",
-            Builtin::CloseTime => "CloseTime",
-            Builtin::ExecutionTime => "ExecutionTime",
-            Builtin::HistoryLength => "HistoryLength",
-            Builtin::HistorySizeBytes => "HistorySizeBytes",
-            Builtin::ParentWorkflowId => "ParentWorkflowId",
-            Builtin::ParentRunId => "ParentRunId",
-            Builtin::Namespace => "Namespace",
-            Builtin::BuildId => "BuildId",
+            BuiltinField::WorkflowId => "WorkflowId",
+            BuiltinField::RunId => "RunId",
+            BuiltinField::WorkflowType => "WorkflowType",
+            BuiltinField::TaskQueue => "TaskQueue",
+            BuiltinField::ExecutionStatus => "ExecutionStatus",
+            BuiltinField::StartTime => "StartTime",
+            BuiltinField::CloseTime => "CloseTime",
+            BuiltinField::ExecutionTime => "ExecutionTime",
+            BuiltinField::HistoryLength => "HistoryLength",
+            BuiltinField::HistorySizeBytes => "HistorySizeBytes",
+            BuiltinField::ParentWorkflowId => "ParentWorkflowId",
+            BuiltinField::ParentRunId => "ParentRunId",
+            BuiltinField::Namespace => "Namespace",
+            BuiltinField::BuildId => "BuildId",
         }
     }
 
-    fn kind(self) -> Kind {
+    fn kind(self) -> FieldKind {
         match self {
-            Builtin::WorkflowId
-            | Builtin::WorkflowType
-            | Builtin::TaskQueue
-            | Builtin::ParentWorkflowId
-            | Builtin::Namespace
-            | Builtin::BuildId => Kind::Keyword,
-            Builtin::RunId | Builtin::ParentRunId => Kind::RunId,
-            Builtin::ExecutionStatus => Kind::Status,
-            Builtin::StartTime | Builtin::CloseTime | Builtin::ExecutionTime => Kind::Time,
-            Builtin::HistoryLength | Builtin::HistorySizeBytes => Kind::Int,
+            BuiltinField::WorkflowId
+            | BuiltinField::WorkflowType
+            | BuiltinField::TaskQueue
+            | BuiltinField::ParentWorkflowId
+            | BuiltinField::Namespace
+            | BuiltinField::BuildId => FieldKind::Keyword,
+            BuiltinField::RunId | BuiltinField::ParentRunId => FieldKind::RunId,
+            BuiltinField::ExecutionStatus => FieldKind::Status,
+            BuiltinField::StartTime | BuiltinField::CloseTime | BuiltinField::ExecutionTime => FieldKind::Time,
+            BuiltinField::HistoryLength | BuiltinField::HistorySizeBytes => FieldKind::Int,
         }
     }
 
@@ -105,19 +105,19 @@ impl Builtin {
         let printed = |text: String| Some(Value::Text(Cow::Owned(text)));
         let count = |n: u64| Some(Value::Int(i64::try_from(n).unwrap_or(i64::MAX)));
         match self {
-            Builtin::WorkflowId => keyword(run.workflow_id.as_str()),
-            Builtin::RunId => printed(run.run_id.to_string()),
-            Builtin::WorkflowType => keyword(run.workflow_type.as_str()),
-            Builtin::TaskQueue => keyword(run.task_queue.as_str()),
-            Builtin::ExecutionStatus => Some(Value::Status(run.status)),
-            Builtin::StartTime | Builtin::ExecutionTime => Some(Value::Time(run.started_at)),
-            Builtin::CloseTime => run.closed_at.map(Value::Time),
-            Builtin::HistoryLength => count(run.history.events),
-            Builtin::HistorySizeBytes => count(run.history.bytes),
-            Builtin::ParentWorkflowId => keyword(run.parent.as_ref()?.workflow_id.as_str()),
-            Builtin::ParentRunId => printed(run.parent.as_ref()?.run_id.to_string()),
-            Builtin::Namespace => keyword(run.namespace.as_str()),
-            Builtin::BuildId => printed(run.build.to_string()),
+            BuiltinField::WorkflowId => keyword(run.workflow_id.as_str()),
+            BuiltinField::RunId => printed(run.run_id.to_string()),
+            BuiltinField::WorkflowType => keyword(run.workflow_type.as_str()),
+            BuiltinField::TaskQueue => keyword(run.task_queue.as_str()),
+            BuiltinField::ExecutionStatus => Some(Value::Status(run.status)),
+            BuiltinField::StartTime | BuiltinField::ExecutionTime => Some(Value::Time(run.started_at)),
+            BuiltinField::CloseTime => run.closed_at.map(Value::Time),
+            BuiltinField::HistoryLength => count(run.history.events),
+            BuiltinField::HistorySizeBytes => count(run.history.bytes),
+            BuiltinField::ParentWorkflowId => keyword(run.parent.as_ref()?.workflow_id.as_str()),
+            BuiltinField::ParentRunId => printed(run.parent.as_ref()?.run_id.to_string()),
+            BuiltinField::Namespace => keyword(run.namespace.as_str()),
+            BuiltinField::BuildId => printed(run.build.to_string()),
         }
     }
 }
@@ -126,10 +126,10 @@ impl Field {
     /// The field of a name. A name in the wrong case is an error rather than an attribute no run has, unless it stands
     /// in backquotes.
     pub(super) fn named(name: &str, quoted: bool) -> Result<Field, String> {
-        if let Some(field) = Builtin::ALL.into_iter().find(|field| field.name() == name) {
+        if let Some(field) = BuiltinField::ALL.into_iter().find(|field| field.name() == name) {
             return Ok(Field::Builtin(field));
         }
-        let meant = Builtin::ALL.into_iter().find(|field| field.name().eq_ignore_ascii_case(name));
+        let meant = BuiltinField::ALL.into_iter().find(|field| field.name().eq_ignore_ascii_case(name));
         match meant {
             Some(meant) if !quoted => Err(format!(
                 "the field is spelled {}; for a search attribute of this name use backquotes: `{name}`",
@@ -160,20 +160,24 @@ impl Field {
         let Field::Builtin(field) = self else { return Ok(literal) };
         let name = field.name();
         match (field.kind(), literal) {
-            (Kind::Keyword, text @ Literal::Text { .. }) => Ok(text),
-            (Kind::Keyword, other) => Err(format!("{name} is a text: expected '{other}' in quotes, found {other}")),
-            (Kind::Time, time @ Literal::Text { time: Some(_), .. }) => Ok(time),
-            (Kind::Time, other) => Err(format!(
+            (FieldKind::Keyword, text @ Literal::Text { .. }) => Ok(text),
+            (FieldKind::Keyword, other) => {
+                Err(format!("{name} is a text: expected '{other}' in quotes, found {other}"))
+            }
+            (FieldKind::Time, time @ Literal::Text { time: Some(_), .. }) => Ok(time),
+            (FieldKind::Time, other) => Err(format!(
                 "{name} is a time: expected RFC 3339 in quotes, for example '2026-11-20T18:12:00Z', found {other}"
             )),
-            (Kind::Int, number @ (Literal::Int(_) | Literal::Float(_))) => Ok(number),
-            (Kind::Int, other) => Err(format!("{name} is a number: expected digits without quotes, found {other}")),
-            (Kind::RunId, Literal::Text { text, .. }) => match text.parse::<RunId>() {
+            (FieldKind::Int, number @ (Literal::Int(_) | Literal::Float(_))) => Ok(number),
+            (FieldKind::Int, other) => {
+                Err(format!("{name} is a number: expected digits without quotes, found {other}"))
+            }
+            (FieldKind::RunId, Literal::Text { text, .. }) => match text.parse::<RunId>() {
                 Ok(id) => Ok(Literal::text(id.to_string())),
                 Err(why) => Err(why.to_string()),
             },
-            (Kind::RunId, other) => Err(format!("{name} is a run id: expected it in quotes, found {other}")),
-            (Kind::Status, literal) => status(&literal).map(Literal::Status).ok_or_else(|| {
+            (FieldKind::RunId, other) => Err(format!("{name} is a run id: expected it in quotes, found {other}")),
+            (FieldKind::Status, literal) => status(&literal).map(Literal::Status).ok_or_else(|| {
                 let known: Vec<String> = WorkflowStatus::ALL.iter().map(|s| format!("'{s}'")).collect();
                 format!("{name} is a status: expected one of {}, found {literal}", known.join(", "))
             }),
@@ -182,14 +186,14 @@ impl Field {
 
     /// Whether the field has an order a filter may compare by; a status has none.
     pub(super) fn allows(&self, comparison: Comparison) -> bool {
-        let ordered = !matches!(self, Field::Builtin(field) if field.kind() == Kind::Status);
+        let ordered = !matches!(self, Field::Builtin(field) if field.kind() == FieldKind::Status);
         ordered || matches!(comparison, Comparison::Equal | Comparison::NotEqual)
     }
 
     /// Whether the field may hold text that can be asked for its beginning.
     pub(super) fn has_prefix(&self) -> bool {
         match self {
-            Field::Builtin(field) => matches!(field.kind(), Kind::Keyword | Kind::RunId),
+            Field::Builtin(field) => matches!(field.kind(), FieldKind::Keyword | FieldKind::RunId),
             Field::Attribute(_) => true,
         }
     }

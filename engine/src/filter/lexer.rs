@@ -7,7 +7,7 @@ use super::FilterError;
 use super::condition::{Comparison, Literal};
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Token {
+pub(super) enum FilterToken {
     /// A name or a key word.
     Word(String),
     /// A name in backquotes: never a key word.
@@ -20,31 +20,31 @@ pub(super) enum Token {
     End,
 }
 
-impl Token {
+impl FilterToken {
     /// How errors name it.
     pub(super) fn found(&self) -> String {
         match self {
-            Token::Word(word) => format!("`{word}`"),
-            Token::Quoted(name) => format!("the field `{name}`"),
-            Token::Literal(literal) => format!("the value {literal}"),
-            Token::Comparison(comparison) => format!("`{}`", comparison.sign()),
-            Token::Open => "`(`".into(),
-            Token::Close => "`)`".into(),
-            Token::Comma => "`,`".into(),
-            Token::End => "the end of the filter".into(),
+            FilterToken::Word(word) => format!("`{word}`"),
+            FilterToken::Quoted(name) => format!("the field `{name}`"),
+            FilterToken::Literal(literal) => format!("the value {literal}"),
+            FilterToken::Comparison(comparison) => format!("`{}`", comparison.sign()),
+            FilterToken::Open => "`(`".into(),
+            FilterToken::Close => "`)`".into(),
+            FilterToken::Comma => "`,`".into(),
+            FilterToken::End => "the end of the filter".into(),
         }
     }
 }
 
 /// Cuts the text; the last token is `End`.
-pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, FilterError> {
+pub(super) fn tokens(text: &str) -> Result<Vec<(usize, FilterToken)>, FilterError> {
     let mut lexer = Lexer { text, at: 0 };
     let mut tokens = Vec::new();
     loop {
         lexer.take_while(char::is_whitespace);
         let at = lexer.at;
         let token = lexer.token()?;
-        let end = token == Token::End;
+        let end = token == FilterToken::End;
         tokens.push((at, token));
         if end {
             return Ok(tokens);
@@ -85,31 +85,31 @@ impl<'a> Lexer<'a> {
         Err(FilterError::new(self.text, at, message))
     }
 
-    fn token(&mut self) -> Result<Token, FilterError> {
+    fn token(&mut self) -> Result<FilterToken, FilterError> {
         let start = self.at;
-        let Some(first) = self.peek() else { return Ok(Token::End) };
+        let Some(first) = self.peek() else { return Ok(FilterToken::End) };
         if first.is_alphabetic() || first == '_' {
-            return Ok(Token::Word(self.take_while(in_word).to_owned()));
+            return Ok(FilterToken::Word(self.take_while(in_word).to_owned()));
         }
         if first.is_ascii_digit() || matches!(first, '-' | '+') {
             return self.number();
         }
         self.bump();
         Ok(match first {
-            '(' => Token::Open,
-            ')' => Token::Close,
-            ',' => Token::Comma,
-            '=' => Token::Comparison(Comparison::Equal),
-            '!' if self.eat('=') => Token::Comparison(Comparison::NotEqual),
-            '<' if self.eat('=') => Token::Comparison(Comparison::LessOrEqual),
-            '<' if self.eat('>') => Token::Comparison(Comparison::NotEqual),
-            '<' => Token::Comparison(Comparison::Less),
-            '>' if self.eat('=') => Token::Comparison(Comparison::GreaterOrEqual),
-            '>' => Token::Comparison(Comparison::Greater),
-            '\'' | '"' => Token::Literal(Literal::text(self.quoted(start, first)?)),
+            '(' => FilterToken::Open,
+            ')' => FilterToken::Close,
+            ',' => FilterToken::Comma,
+            '=' => FilterToken::Comparison(Comparison::Equal),
+            '!' if self.eat('=') => FilterToken::Comparison(Comparison::NotEqual),
+            '<' if self.eat('=') => FilterToken::Comparison(Comparison::LessOrEqual),
+            '<' if self.eat('>') => FilterToken::Comparison(Comparison::NotEqual),
+            '<' => FilterToken::Comparison(Comparison::Less),
+            '>' if self.eat('=') => FilterToken::Comparison(Comparison::GreaterOrEqual),
+            '>' => FilterToken::Comparison(Comparison::Greater),
+            '\'' | '"' => FilterToken::Literal(Literal::text(self.quoted(start, first)?)),
             '`' => match self.quoted(start, '`')? {
                 name if name.is_empty() => return self.error(start, "a field name in backquotes is empty"),
-                name => Token::Quoted(name),
+                name => FilterToken::Quoted(name),
             },
             other => return self.error(start, format!("expected a field, a value or an operator, found {other:?}")),
         })
@@ -140,7 +140,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn number(&mut self) -> Result<Token, FilterError> {
+    fn number(&mut self) -> Result<FilterToken, FilterError> {
         let start = self.at;
         if !self.eat('-') {
             self.eat('+');
@@ -164,12 +164,12 @@ impl<'a> Lexer<'a> {
         let digits = &self.text[start..self.at];
         if whole {
             return match digits.parse() {
-                Ok(number) => Ok(Token::Literal(Literal::Int(number))),
+                Ok(number) => Ok(FilterToken::Literal(Literal::Int(number))),
                 Err(_) => self.error(start, "this whole number does not fit into 64 bits"),
             };
         }
         match digits.parse::<f64>() {
-            Ok(number) if number.is_finite() => Ok(Token::Literal(Literal::Float(number))),
+            Ok(number) if number.is_finite() => Ok(FilterToken::Literal(Literal::Float(number))),
             _ => self.error(start, "this number is too large"),
         }
     }

@@ -3,10 +3,10 @@
 //! Invariant: it recurses only for `NOT` and parentheses, and counts both; chains of `AND` and `OR` are loops. Every
 //! error names its place and what was expected there.
 
-use super::condition::Condition;
+use super::condition::FilterCondition;
 use super::field::Field;
-use super::lexer::{Token, tokens};
-use super::{Direction, FILTER_DEPTH_MAX, FILTER_LENGTH_MAX, Filter, FilterError, Literal, OrderBy};
+use super::lexer::{FilterToken, tokens};
+use super::{FILTER_DEPTH_MAX, FILTER_LENGTH_MAX, Filter, FilterError, Literal, OrderBy, SortDirection};
 
 const KEY_WORDS: [&str; 14] =
     ["AND", "OR", "NOT", "BETWEEN", "IN", "STARTS_WITH", "IS", "NULL", "ORDER", "BY", "ASC", "DESC", "TRUE", "FALSE"];
@@ -20,9 +20,9 @@ pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
         let message = format!("the filter is {} bytes long; at most {FILTER_LENGTH_MAX} are allowed", text.len());
         return Err(FilterError::new(text, 0, message));
     }
-    let mut parser = Parser { text, tokens: tokens(text)?, next: 0, depth: 0 };
+    let mut parser = FilterParser { text, tokens: tokens(text)?, next: 0, depth: 0 };
     let mut filter = Filter::default();
-    if *parser.peek() != Token::End && !parser.at_key("ORDER") {
+    if *parser.peek() != FilterToken::End && !parser.at_key("ORDER") {
         filter.condition = Some(parser.any()?);
     }
     if parser.eat_key("ORDER") {
@@ -30,34 +30,34 @@ pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
         filter.order = parser.order()?;
     }
     match parser.peek() {
-        Token::End => Ok(filter),
+        FilterToken::End => Ok(filter),
         _ => parser.expected("AND, OR, ORDER BY or the end of the filter"),
     }
 }
 
-struct Parser<'a> {
+struct FilterParser<'a> {
     text: &'a str,
     /// Ends with `End`, which is never taken.
-    tokens: Vec<(usize, Token)>,
+    tokens: Vec<(usize, FilterToken)>,
     next: usize,
     depth: usize,
 }
 
-impl Parser<'_> {
-    fn peek(&self) -> &Token {
+impl FilterParser<'_> {
+    fn peek(&self) -> &FilterToken {
         &self.tokens[self.next].1
     }
     fn at(&self) -> usize {
         self.tokens[self.next].0
     }
-    fn bump(&mut self) -> Token {
+    fn bump(&mut self) -> FilterToken {
         let token = self.peek().clone();
-        if token != Token::End {
+        if token != FilterToken::End {
             self.next += 1;
         }
         token
     }
-    fn eat(&mut self, wanted: &Token) -> bool {
+    fn eat(&mut self, wanted: &FilterToken) -> bool {
         let found = self.peek() == wanted;
         if found {
             self.bump();
@@ -65,7 +65,7 @@ impl Parser<'_> {
         found
     }
     fn at_key(&self, key: &str) -> bool {
-        matches!(self.peek(), Token::Word(word) if word.eq_ignore_ascii_case(key))
+        matches!(self.peek(), FilterToken::Word(word) if word.eq_ignore_ascii_case(key))
     }
     fn eat_key(&mut self, key: &str) -> bool {
         let found = self.at_key(key);
@@ -84,32 +84,32 @@ impl Parser<'_> {
         self.error(self.at(), format!("expected {what}, found {}", self.peek().found()))
     }
 
-    fn any(&mut self) -> Result<Condition, FilterError> {
+    fn any(&mut self) -> Result<FilterCondition, FilterError> {
         let mut conditions = vec![self.all()?];
         while self.eat_key("OR") {
             conditions.push(self.all()?);
         }
-        Ok(if conditions.len() == 1 { conditions.remove(0) } else { Condition::Any(conditions) })
+        Ok(if conditions.len() == 1 { conditions.remove(0) } else { FilterCondition::Any(conditions) })
     }
 
-    fn all(&mut self) -> Result<Condition, FilterError> {
+    fn all(&mut self) -> Result<FilterCondition, FilterError> {
         let mut conditions = vec![self.one()?];
         while self.eat_key("AND") {
             conditions.push(self.one()?);
         }
-        Ok(if conditions.len() == 1 { conditions.remove(0) } else { Condition::All(conditions) })
+        Ok(if conditions.len() == 1 { conditions.remove(0) } else { FilterCondition::All(conditions) })
     }
 
-    fn one(&mut self) -> Result<Condition, FilterError> {
+    fn one(&mut self) -> Result<FilterCondition, FilterError> {
         if self.depth == FILTER_DEPTH_MAX {
             return self.error(self.at(), format!("the filter is nested more than {FILTER_DEPTH_MAX} levels deep"));
         }
         self.depth += 1;
         let condition = if self.eat_key("NOT") {
-            Condition::Not(Box::new(self.one()?))
-        } else if self.eat(&Token::Open) {
+            FilterCondition::Not(Box::new(self.one()?))
+        } else if self.eat(&FilterToken::Open) {
             let inner = self.any()?;
-            if !self.eat(&Token::Close) {
+            if !self.eat(&FilterToken::Close) {
                 return self.expected("AND, OR or `)`");
             }
             inner
@@ -123,33 +123,33 @@ impl Parser<'_> {
     fn field(&mut self) -> Result<Field, FilterError> {
         let at = self.at();
         let named = match self.peek() {
-            Token::Word(word) if is_key_word(word) => {
+            FilterToken::Word(word) if is_key_word(word) => {
                 let message = format!("expected a field, found {word}; for a field of this name use backquotes");
                 return self.error(at, message);
             }
-            Token::Word(word) => Field::named(word, false),
-            Token::Quoted(name) => Field::named(name, true),
+            FilterToken::Word(word) => Field::named(word, false),
+            FilterToken::Quoted(name) => Field::named(name, true),
             _ => return self.expected("a field"),
         };
         self.bump();
         named.or_else(|why| self.error(at, why))
     }
 
-    fn test(&mut self) -> Result<Condition, FilterError> {
+    fn test(&mut self) -> Result<FilterCondition, FilterError> {
         let field = self.field()?;
         let at = self.at();
-        if let Token::Comparison(comparison) = *self.peek() {
+        if let FilterToken::Comparison(comparison) = *self.peek() {
             if !field.allows(comparison) {
                 return self.error(at, format!("{field} has no order: use =, !=, IN or NOT IN"));
             }
             self.bump();
             let literal = self.literal(&field)?;
-            return Ok(Condition::Compare { field, comparison, literal });
+            return Ok(FilterCondition::Compare { field, comparison, literal });
         }
         if self.eat_key("IS") {
             let negated = self.eat_key("NOT");
             self.expect_key("NULL")?;
-            return Ok(Condition::IsNull { field, negated });
+            return Ok(FilterCondition::IsNull { field, negated });
         }
         let negated = self.eat_key("NOT");
         if self.at_key("BETWEEN") {
@@ -165,7 +165,7 @@ impl Parser<'_> {
         }
     }
 
-    fn between(&mut self, field: Field, negated: bool) -> Result<Condition, FilterError> {
+    fn between(&mut self, field: Field, negated: bool) -> Result<FilterCondition, FilterError> {
         if !field.allows(super::Comparison::Less) {
             return self.error(self.at(), format!("{field} has no order: use =, !=, IN or NOT IN"));
         }
@@ -173,43 +173,43 @@ impl Parser<'_> {
         let low = self.literal(&field)?;
         self.expect_key("AND")?;
         let high = self.literal(&field)?;
-        Ok(Condition::Between { field, negated, low, high })
+        Ok(FilterCondition::Between { field, negated, low, high })
     }
 
-    fn list(&mut self, field: Field, negated: bool) -> Result<Condition, FilterError> {
-        if !self.eat(&Token::Open) {
+    fn list(&mut self, field: Field, negated: bool) -> Result<FilterCondition, FilterError> {
+        if !self.eat(&FilterToken::Open) {
             return self.expected("`(` and a list of values");
         }
         let mut literals = vec![self.literal(&field)?];
-        while self.eat(&Token::Comma) {
+        while self.eat(&FilterToken::Comma) {
             literals.push(self.literal(&field)?);
         }
-        if !self.eat(&Token::Close) {
+        if !self.eat(&FilterToken::Close) {
             return self.expected("`,` or `)`");
         }
-        Ok(Condition::In { field, negated, literals })
+        Ok(FilterCondition::In { field, negated, literals })
     }
 
-    fn starts_with(&mut self, field: Field, negated: bool) -> Result<Condition, FilterError> {
+    fn starts_with(&mut self, field: Field, negated: bool) -> Result<FilterCondition, FilterError> {
         if !field.has_prefix() {
             return self.error(self.at(), format!("{field} is not a text, so it cannot start with one"));
         }
         self.expect_key("STARTS_WITH")?;
-        let Token::Literal(Literal::Text { text: prefix, .. }) = self.peek().clone() else {
+        let FilterToken::Literal(Literal::Text { text: prefix, .. }) = self.peek().clone() else {
             return self.expected("a text in quotes");
         };
         self.bump();
-        Ok(Condition::StartsWith { field, negated, prefix })
+        Ok(FilterCondition::StartsWith { field, negated, prefix })
     }
 
     /// A value that fits the field.
     fn literal(&mut self, field: &Field) -> Result<Literal, FilterError> {
         let at = self.at();
         let literal = match self.peek() {
-            Token::Literal(literal) => literal.clone(),
-            Token::Word(_) if self.at_key("TRUE") => Literal::Bool(true),
-            Token::Word(_) if self.at_key("FALSE") => Literal::Bool(false),
-            Token::Word(word) => {
+            FilterToken::Literal(literal) => literal.clone(),
+            FilterToken::Word(_) if self.at_key("TRUE") => Literal::Bool(true),
+            FilterToken::Word(_) if self.at_key("FALSE") => Literal::Bool(false),
+            FilterToken::Word(word) => {
                 return self.error(at, format!("expected a value, found {word}; texts stand in quotes: '{word}'"));
             }
             _ => return self.expected("a value"),
@@ -223,10 +223,13 @@ impl Parser<'_> {
         loop {
             let field = self.field()?;
             // Temporal's default direction is ascending once a field is named.
-            let direction =
-                if !self.eat_key("ASC") && self.eat_key("DESC") { Direction::Descending } else { Direction::Ascending };
+            let direction = if !self.eat_key("ASC") && self.eat_key("DESC") {
+                SortDirection::Descending
+            } else {
+                SortDirection::Ascending
+            };
             order.push(OrderBy { field, direction });
-            if !self.eat(&Token::Comma) {
+            if !self.eat(&FilterToken::Comma) {
                 return Ok(order);
             }
         }

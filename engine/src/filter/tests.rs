@@ -288,7 +288,7 @@ fn literal() -> impl Strategy<Value = Literal> {
 /// A field with literals that fit it.
 fn field() -> impl Strategy<Value = (Field, Vec<Literal>)> {
     let attribute = "[A-Za-z_ ö`-][A-Za-z0-9_. `'-]{0,10}|and|In|NULL|workflowid|order"
-        .prop_filter("not a built-in field", |name| Builtin::ALL.iter().all(|field| field.name() != name))
+        .prop_filter("not a built-in field", |name| BuiltinField::ALL.iter().all(|field| field.name() != name))
         .prop_map(|name| Field::Attribute(FieldName::of(name)));
     let builtin = |field| Just(Field::Builtin(field));
     let status = prop::sample::select(WorkflowStatus::ALL.to_vec()).prop_map(Literal::Status);
@@ -298,15 +298,15 @@ fn field() -> impl Strategy<Value = (Field, Vec<Literal>)> {
     let run = any::<[u8; 16]>().prop_map(|id| Literal::text(RunId(id).to_string()));
     prop_oneof![
         4 => (attribute, prop::collection::vec(literal(), 3)),
-        1 => (builtin(Builtin::ExecutionStatus), prop::collection::vec(status, 3)),
-        1 => (builtin(Builtin::WorkflowType), prop::collection::vec(text, 3)),
-        1 => (builtin(Builtin::HistoryLength), prop::collection::vec(number, 3)),
-        1 => (builtin(Builtin::CloseTime), prop::collection::vec(time, 3)),
-        1 => (builtin(Builtin::ParentRunId), prop::collection::vec(run, 3)),
+        1 => (builtin(BuiltinField::ExecutionStatus), prop::collection::vec(status, 3)),
+        1 => (builtin(BuiltinField::WorkflowType), prop::collection::vec(text, 3)),
+        1 => (builtin(BuiltinField::HistoryLength), prop::collection::vec(number, 3)),
+        1 => (builtin(BuiltinField::CloseTime), prop::collection::vec(time, 3)),
+        1 => (builtin(BuiltinField::ParentRunId), prop::collection::vec(run, 3)),
     ]
 }
 
-fn test() -> impl Strategy<Value = Condition> {
+fn test() -> impl Strategy<Value = FilterCondition> {
     (field(), any::<bool>(), 0..10usize).prop_map(|((field, mut literals), negated, shape)| {
         let comparisons = [
             Comparison::Equal,
@@ -318,30 +318,30 @@ fn test() -> impl Strategy<Value = Condition> {
         ];
         let (high, low) = (literals[1].clone(), literals[0].clone());
         match shape {
-            6 if field.allows(Comparison::Less) => Condition::Between { field, negated, low, high },
-            7 => Condition::In { field, negated, literals: std::mem::take(&mut literals) },
-            8 if field.has_prefix() => Condition::StartsWith { field, negated, prefix: format!("{low}%") },
-            9 => Condition::IsNull { field, negated },
+            6 if field.allows(Comparison::Less) => FilterCondition::Between { field, negated, low, high },
+            7 => FilterCondition::In { field, negated, literals: std::mem::take(&mut literals) },
+            8 if field.has_prefix() => FilterCondition::StartsWith { field, negated, prefix: format!("{low}%") },
+            9 => FilterCondition::IsNull { field, negated },
             n if n < 6 && field.allows(comparisons[n]) => {
-                Condition::Compare { field, comparison: comparisons[n], literal: low }
+                FilterCondition::Compare { field, comparison: comparisons[n], literal: low }
             }
-            _ => Condition::Compare { field, comparison: Comparison::Equal, literal: low },
+            _ => FilterCondition::Compare { field, comparison: Comparison::Equal, literal: low },
         }
     })
 }
 
-fn condition() -> impl Strategy<Value = Condition> {
+fn condition() -> impl Strategy<Value = FilterCondition> {
     test().prop_recursive(4, 12, 3, |inner| {
         prop_oneof![
-            inner.clone().prop_map(|c| Condition::Not(Box::new(c))),
-            prop::collection::vec(inner.clone(), 2..4).prop_map(Condition::All),
-            prop::collection::vec(inner, 2..4).prop_map(Condition::Any),
+            inner.clone().prop_map(|c| FilterCondition::Not(Box::new(c))),
+            prop::collection::vec(inner.clone(), 2..4).prop_map(FilterCondition::All),
+            prop::collection::vec(inner, 2..4).prop_map(FilterCondition::Any),
         ]
     })
 }
 
 fn filter() -> impl Strategy<Value = Filter> {
-    let direction = prop_oneof![Just(Direction::Ascending), Just(Direction::Descending)];
+    let direction = prop_oneof![Just(SortDirection::Ascending), Just(SortDirection::Descending)];
     let by = (field(), direction).prop_map(|((field, _), direction)| OrderBy { field, direction });
     (prop::option::of(condition()), prop::collection::vec(by, 1..3))
         .prop_map(|(condition, order)| Filter { condition, order })

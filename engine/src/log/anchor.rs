@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::chain::ChainHash;
 use super::error::StorageError;
 use super::private;
-use super::sled_format::source::Source;
+use super::sled_format::source::ReadOnlyFile;
 use crate::vocabulary::GroupSeq;
 
 /// A place in the log: the last group and the chain up to it.
@@ -61,21 +61,21 @@ pub(crate) fn decode_slot(slot: &[u8]) -> Option<([u8; 16], Anchor)> {
 /// The anchor as a file.
 #[derive(Debug)]
 pub(crate) struct AnchorFile {
-    shared: Arc<Shared>,
+    shared: Arc<AnchorShared>,
     settler: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct AnchorShared {
     file: File,
     path: PathBuf,
     instance: [u8; 16],
-    state: Mutex<State>,
+    state: Mutex<AnchorState>,
     wake: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct AnchorState {
     newest: Option<Anchor>,
     writes: u64,
     dirty: bool,
@@ -97,7 +97,7 @@ impl AnchorFile {
     /// What it says, without opening it for writing.
     pub(crate) fn read(path: &Path, instance: [u8; 16]) -> Result<Anchor, StorageError> {
         let corrupt = |detail: &str| StorageError::corrupt("tail anchor", path, detail);
-        let file = Source::open(path)?;
+        let file = ReadOnlyFile::open(path)?;
         let (mut newest, mut foreign, mut slot) = (None::<Anchor>, false, Vec::new());
         for at in [0, SECOND_SLOT_AT] {
             // What cannot be read may be the newer one.
@@ -116,7 +116,7 @@ impl AnchorFile {
 
     /// What it says and whose it is, where nothing else tells.
     pub(crate) fn read_any(path: &Path) -> Result<([u8; 16], Anchor), StorageError> {
-        let (file, mut slot, mut newest) = (Source::open(path)?, Vec::new(), None::<([u8; 16], Anchor)>);
+        let (file, mut slot, mut newest) = (ReadOnlyFile::open(path)?, Vec::new(), None::<([u8; 16], Anchor)>);
         for at in [0, SECOND_SLOT_AT] {
             file.read(&mut slot, at, SLOT)?;
             if let Some(found) = decode_slot(&slot)
@@ -134,8 +134,8 @@ impl AnchorFile {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
         // Whatever is in the page cache from a killed process becomes durable before anything relies on it.
         file.sync_all().map_err(|why| StorageError::io("fsync", path, &why))?;
-        let state = Mutex::new(State { newest: Some(newest), writes: newest.last.0, ..State::default() });
-        let shared = Arc::new(Shared { file, path: path.to_owned(), instance, state, wake: Condvar::new() });
+        let state = Mutex::new(AnchorState { newest: Some(newest), writes: newest.last.0, ..AnchorState::default() });
+        let shared = Arc::new(AnchorShared { file, path: path.to_owned(), instance, state, wake: Condvar::new() });
         let settler = std::thread::Builder::new().name("bosun-anchor".into()).spawn({
             let shared = shared.clone();
             move || shared.settle_in_time()
@@ -174,18 +174,18 @@ impl AnchorFile {
     }
 }
 
-trait Newest {
+trait MaxByLast {
     fn max_by_last(self, other: Anchor) -> Option<Anchor>;
 }
 
-impl Newest for Option<Anchor> {
+impl MaxByLast for Option<Anchor> {
     fn max_by_last(self, other: Anchor) -> Option<Anchor> {
         Some(self.filter(|mine| mine.last >= other.last).unwrap_or(other))
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl AnchorShared {
+    fn lock(&self) -> MutexGuard<'_, AnchorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
     fn fsync(&self) -> Result<(), StorageError> {

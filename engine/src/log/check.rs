@@ -13,10 +13,10 @@ use super::group::Group;
 use super::parts::{PARTS_OF, further_parts, is_beside, part_key, place_in};
 use super::sled_format::tree::Tree;
 use super::values::ValueFiles;
-use super::wal::Ahead;
+use super::wal::AheadGroup;
 use crate::vocabulary::GroupSeq;
 
-struct Walk<'a> {
+struct ChainWalk<'a> {
     db: &'a Path,
     anchor: Anchor,
     /// The newest record of a trim names the last group that may be gone.
@@ -35,11 +35,11 @@ pub(crate) fn check_groups(
     files: &ValueFiles,
     db: &Path,
     (origin, anchor): (ChainHash, Anchor),
-    ahead: Vec<Ahead>,
-) -> Result<Vec<Ahead>, StorageError> {
+    ahead: Vec<AheadGroup>,
+) -> Result<Vec<AheadGroup>, StorageError> {
     let none = GroupSeq(0);
     let (chain, at_anchor, wrong) = (Some(origin), None, Vec::new());
-    let mut walk = Walk { db, anchor, through: none, first: None, last: none, chain, at_anchor, wrong };
+    let mut walk = ChainWalk { db, anchor, through: none, first: None, last: none, chain, at_anchor, wrong };
     groups.upwards(&[], &mut |key, entry| {
         let Ok(seq) = <[u8; 8]>::try_from(key).map(u64::from_be_bytes).map(GroupSeq) else {
             return Ok(key.first() != Some(&PARTS_OF));
@@ -49,14 +49,14 @@ pub(crate) fn check_groups(
         Ok(true)
     })?;
     let behind = walk.last;
-    let ahead: Vec<Ahead> = ahead.into_iter().filter(|group| group.seq > behind).collect();
-    for Ahead { seq, value, file } in &ahead {
+    let ahead: Vec<AheadGroup> = ahead.into_iter().filter(|group| group.seq > behind).collect();
+    for AheadGroup { seq, value, file } in &ahead {
         walk.group(*seq, Group::parse(*seq, value.clone(), file))?;
     }
     walk.end().map(|()| ahead)
 }
 
-impl Walk<'_> {
+impl ChainWalk<'_> {
     fn missing(&self, seq: GroupSeq) -> StorageError {
         StorageError::corrupt("commit group", self.db, "it is missing").at_group(seq)
     }

@@ -75,15 +75,15 @@ impl StoredRun {
 }
 
 /// Changes of one batch, and what they mean for the meta.
-pub(crate) struct Batch<'a> {
+pub(crate) struct CheckpointBatch<'a> {
     medium: &'a dyn Log,
     changes: Vec<ShelfChange>,
     meta: Meta,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> CheckpointBatch<'a> {
     pub(crate) fn new(medium: &'a dyn Log, meta: Meta) -> Self {
-        Batch { medium, changes: Vec::new(), meta }
+        CheckpointBatch { medium, changes: Vec::new(), meta }
     }
     pub(crate) fn put(&mut self, shelf: Shelf, key: Vec<u8>, content: &[u8]) -> SetHash {
         let value = seal(self.medium, shelf, &key, content);
@@ -203,13 +203,13 @@ impl Journal {
             let tail = writer.tail();
             self.medium.sync(tail).map_err(|why| writer.poison_unless_no_room(why))?;
         }
-        let written = Batch::new(&*self.medium, finished).write();
+        let written = CheckpointBatch::new(&*self.medium, finished).write();
         self.index_mut().meta = written.map_err(|why| self.poison(why))?;
         Ok(tail)
     }
 
     fn save_runs(&self, meta: Meta, runs: &[RunId]) -> Result<Meta, StorageError> {
-        let mut batch = Batch::new(&*self.medium, meta);
+        let mut batch = CheckpointBatch::new(&*self.medium, meta);
         let mut saved = Vec::new();
         {
             let mut index = self.index_mut();
@@ -244,7 +244,7 @@ impl Journal {
     }
 
     /// Adds a run to a batch. Answers the hash of its open entry, or nothing if it is closed.
-    fn save_run(&self, batch: &mut Batch<'_>, state: &RunState) -> Result<Option<SetHash>, StorageError> {
+    fn save_run(&self, batch: &mut CheckpointBatch<'_>, state: &RunState) -> Result<Option<SetHash>, StorageError> {
         let run = state.info.run_id;
         for (number, chunk) in state.refs.unsaved() {
             batch.put(Shelf::Refs, chunk_key(run, number), &chunk.to_bytes());
@@ -282,7 +282,7 @@ impl Journal {
         let Some(removed) = self.removed(run) else {
             return Ok(meta);
         };
-        let mut batch = Batch::new(&*self.medium, meta);
+        let mut batch = CheckpointBatch::new(&*self.medium, meta);
         if let Some(value) = self.medium.shelf_get(Shelf::Closed, &run.0)? {
             let state = StoredRun::decode(&*self.medium, &self.options, Shelf::Closed, run, &value)?;
             batch.meta.closed_hash = batch.meta.closed_hash.minus(SetHash::of(&run.0, &value));
@@ -314,7 +314,7 @@ impl Journal {
     fn save_blob_refs(&self, meta: Meta) -> Result<(), StorageError> {
         let refs: Vec<(BlobHash, RunId)> = self.index().blob_refs.iter().copied().collect();
         for part in refs.chunks(1_024) {
-            let mut batch = Batch::new(&*self.medium, meta);
+            let mut batch = CheckpointBatch::new(&*self.medium, meta);
             for (hash, run) in part {
                 batch.put(Shelf::BlobRefs, blob_key(hash, *run), &[]);
             }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use super::*;
 
 /// A medium under test and how to reopen it.
-pub(crate) trait Bench {
+pub(crate) trait MediumUnderTest {
     fn open(&self) -> Arc<dyn Log>;
     fn reopen(&self, medium: Arc<dyn Log>) -> Arc<dyn Log>;
 }
 
 struct InMemory;
 
-impl Bench for InMemory {
+impl MediumUnderTest for InMemory {
     fn open(&self) -> Arc<dyn Log> {
         Arc::new(MemoryLog::new([1; 16]))
     }
@@ -33,7 +33,7 @@ impl OnSled {
     }
 }
 
-impl Bench for OnSled {
+impl MediumUnderTest for OnSled {
     fn open(&self) -> Arc<dyn Log> {
         Self::at(self.0.path())
     }
@@ -52,7 +52,7 @@ impl OnDisk {
     }
 }
 
-impl Bench for OnDisk {
+impl MediumUnderTest for OnDisk {
     fn open(&self) -> Arc<dyn Log> {
         Self::at(self.0.path())
     }
@@ -93,7 +93,7 @@ fn tail(last: u64) -> Anchor {
     Anchor { last: GroupSeq(last), chain: ChainHash([last as u8; 32]) }
 }
 
-fn a_commit_is_a_group_and_the_anchor(bench: &dyn Bench) {
+fn a_commit_is_a_group_and_the_anchor(bench: &dyn MediumUnderTest) {
     let mut medium = bench.open();
     for seq in 1..=40 {
         let value = value(seq, (seq as usize * 997) % 30_000);
@@ -139,7 +139,7 @@ fn keys(medium: &dyn Log, shelf: Shelf, prefix: &[u8], from: ScanFrom<'_>, limit
     medium.shelf_scan(shelf, prefix, from, limit).unwrap().into_iter().map(|(key, _)| key).collect()
 }
 
-fn a_new_log_is_empty(bench: &dyn Bench) {
+fn a_new_log_is_empty(bench: &dyn MediumUnderTest) {
     let medium = bench.open();
     assert_eq!(medium.instance(), [1; 16]);
     assert_eq!(medium.anchor(), Ok(None));
@@ -148,7 +148,7 @@ fn a_new_log_is_empty(bench: &dyn Bench) {
     assert_eq!(all(&*medium, 0), []);
 }
 
-fn groups_come_back_in_order_and_survive_a_reopen(bench: &dyn Bench) {
+fn groups_come_back_in_order_and_survive_a_reopen(bench: &dyn MediumUnderTest) {
     let mut medium = bench.open();
     for seq in 1..=300 {
         append(&*medium, seq, seq as usize);
@@ -162,7 +162,7 @@ fn groups_come_back_in_order_and_survive_a_reopen(bench: &dyn Bench) {
     }
 }
 
-fn large_groups_come_back_whole(bench: &dyn Bench) {
+fn large_groups_come_back_whole(bench: &dyn MediumUnderTest) {
     let mut medium = bench.open();
     let lengths = [0, 1, 12_287, 12_288, 12_289, 49_152, 300_000, 2_000_000];
     for (seq, length) in (1..).zip(lengths) {
@@ -175,7 +175,7 @@ fn large_groups_come_back_whole(bench: &dyn Bench) {
     assert_eq!(medium.bounds(), Ok(Some((GroupSeq(1), GroupSeq(8)))));
 }
 
-fn removed_groups_are_gone_and_the_rest_stays(bench: &dyn Bench) {
+fn removed_groups_are_gone_and_the_rest_stays(bench: &dyn MediumUnderTest) {
     let mut medium = bench.open();
     (1..=600).for_each(|seq| append(&*medium, seq, 20_000 / seq as usize));
     medium.remove_groups(1..=550).unwrap();
@@ -188,7 +188,7 @@ fn removed_groups_are_gone_and_the_rest_stays(bench: &dyn Bench) {
     assert_eq!(medium.bounds(), Ok(Some((GroupSeq(551), GroupSeq(599)))));
 }
 
-fn the_anchor_names_the_last_sync(bench: &dyn Bench) {
+fn the_anchor_names_the_last_sync(bench: &dyn MediumUnderTest) {
     let mut medium = bench.open();
     for seq in 1..=5 {
         medium.append(GroupSeq(seq), b"x", 1).unwrap();
@@ -201,7 +201,7 @@ fn the_anchor_names_the_last_sync(bench: &dyn Bench) {
     assert_eq!(medium.anchor(), Ok(Some(tail(5))));
 }
 
-fn shelves_are_separate_and_scan_in_key_order(bench: &dyn Bench) {
+fn shelves_are_separate_and_scan_in_key_order(bench: &dyn MediumUnderTest) {
     let medium = bench.open();
     for shelf in Shelf::ALL {
         for key in ["a", "b1", "b2", "b3", "c"] {
@@ -226,7 +226,7 @@ fn shelves_are_separate_and_scan_in_key_order(bench: &dyn Bench) {
     }
 }
 
-fn shelf_batches_replace_and_remove(bench: &dyn Bench) {
+fn shelf_batches_replace_and_remove(bench: &dyn MediumUnderTest) {
     let mut medium = bench.open();
     put(&*medium, Shelf::Open, b"k", Some(b"old"));
     put(&*medium, Shelf::Closed, b"gone", Some(b"x"));
@@ -242,7 +242,7 @@ fn shelf_batches_replace_and_remove(bench: &dyn Bench) {
     assert_eq!(medium.shelf_get(Shelf::Closed, b"gone"), Ok(None));
 }
 
-fn large_shelf_values_leave_nothing_behind(bench: &dyn Bench) {
+fn large_shelf_values_leave_nothing_behind(bench: &dyn MediumUnderTest) {
     let medium = bench.open();
     for length in [200_000, 3, 70_000, 0] {
         put(&*medium, Shelf::Archive, b"k", Some(&value(1, length)));
@@ -253,7 +253,7 @@ fn large_shelf_values_leave_nothing_behind(bench: &dyn Bench) {
     assert_eq!(keys(&*medium, Shelf::Archive, b"", ScanFrom::First, 99), Vec::<Vec<u8>>::new());
 }
 
-fn blobs_are_kept_by_hash(bench: &dyn Bench) {
+fn blobs_are_kept_by_hash(bench: &dyn MediumUnderTest) {
     let mut medium = bench.open();
     let (one, two) = (vec![1u8; 40_000], b"two".to_vec());
     for bytes in [&one, &two, &one] {

@@ -6,8 +6,8 @@
 //!
 //! What is done with whole directories: a backup, a restore and a compacted store keep instance and chain, so the copy is
 //! as old as its last group says; a sweep changes neither. A salvage (also in place) makes another instance, which
-//! notes in `bosun.format` what it comes from and how far that reached ([`Origin`]): it fits the epoch of its source, if
-//! that was not older, and the next write makes the epoch its own.
+//! notes in `bosun.format` what it comes from and how far that reached ([`StoreOrigin`]): it fits the epoch of its
+//! source, if that was not older, and the next write makes the epoch its own.
 //!
 //! Invariant: the epoch never claims more than what is durable, and is written whole or not at all, so neither a kill nor
 //! a power cut raises a false alarm. What was committed after the last write is not known to it: a copy from between is
@@ -40,7 +40,7 @@ pub struct Epoch {
 
 /// What a salvaged store comes from, and the last group that was known there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Origin {
+pub struct StoreOrigin {
     pub instance: [u8; 16],
     pub last: GroupSeq,
 }
@@ -53,10 +53,10 @@ pub struct EpochFile {
 }
 
 /// What of a store an epoch is compared with.
-pub(crate) struct Standing<'a> {
+pub(crate) struct StoreStanding<'a> {
     pub(crate) root: &'a Path,
     pub(crate) instance: [u8; 16],
-    pub(crate) origin: Option<Origin>,
+    pub(crate) origin: Option<StoreOrigin>,
     pub(crate) last: GroupSeq,
     /// A group that is still there.
     pub(crate) group: &'a dyn Fn(GroupSeq) -> Result<Option<Group>, StorageError>,
@@ -91,11 +91,11 @@ impl EpochFile {
         let last = log.bounds()?.map_or(GroupSeq(0), |(_, last)| last);
         let group = |seq| log.group(seq)?.map(|value| Group::parse(seq, value, &location)).transpose();
         let (instance, origin) = (log.instance(), log.origin());
-        self.compare(&epoch, &Standing { root, instance, origin, last, group: &group }).map(|()| Some(epoch))
+        self.compare(&epoch, &StoreStanding { root, instance, origin, last, group: &group }).map(|()| Some(epoch))
     }
 
     /// Before anything is written: a store that does not fit is refused, unless it was accepted.
-    pub(crate) fn check(&self, standing: &Standing<'_>) -> Result<(), StorageError> {
+    pub(crate) fn check(&self, standing: &StoreStanding<'_>) -> Result<(), StorageError> {
         let compared = self.read().and_then(|epoch| epoch.map_or(Ok(()), |epoch| self.compare(&epoch, standing)));
         self.unless_accepted(compared)
     }
@@ -143,8 +143,8 @@ impl EpochFile {
         }
     }
 
-    fn compare(&self, epoch: &Epoch, standing: &Standing<'_>) -> Result<(), StorageError> {
-        let Standing { root, instance, origin, .. } = *standing;
+    fn compare(&self, epoch: &Epoch, standing: &StoreStanding<'_>) -> Result<(), StorageError> {
+        let StoreStanding { root, instance, origin, .. } = *standing;
         let tail = epoch.tail;
         let rolled_back = |last: GroupSeq, detail: String| {
             let (root, epoch) = (root.to_owned(), self.path.clone());
@@ -199,7 +199,7 @@ impl EpochFile {
     }
 }
 
-impl Standing<'_> {
+impl StoreStanding<'_> {
     /// The chain behind a group; nothing if the group was trimmed.
     fn chain_at(&self, seq: GroupSeq) -> Result<Option<ChainHash>, StorageError> {
         if seq.0 == 0 {

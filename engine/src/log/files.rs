@@ -28,9 +28,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::epoch::Origin;
+use super::epoch::StoreOrigin;
 use super::error::StorageError;
-pub(crate) use super::format::Format;
+pub(crate) use super::format::StoreFormat;
 use super::format::{parse, print};
 use super::sled_format::source::read_whole;
 use super::{FORMAT_VERSION, private, swap};
@@ -79,7 +79,7 @@ impl DataDir {
     }
 
     /// Takes the directory for this process: its lock, and who it is. A fresh one becomes a new instance, not ready yet.
-    pub(crate) fn claim(&self, new_instance: impl FnOnce() -> [u8; 16]) -> Result<(File, Format), StorageError> {
+    pub(crate) fn claim(&self, new_instance: impl FnOnce() -> [u8; 16]) -> Result<(File, StoreFormat), StorageError> {
         // A newer format is refused before even the lock file is touched.
         if self.root.exists() && !swap::is_under_way(self) {
             self.identify()?;
@@ -89,7 +89,7 @@ impl DataDir {
         let Some(format) = self.identify()? else {
             let instance = new_instance();
             let format =
-                Format { instance, version: FORMAT_VERSION, wal: None, ready: false, held: false, origin: None };
+                StoreFormat { instance, version: FORMAT_VERSION, wal: None, ready: false, held: false, origin: None };
             self.write_format(format)?;
             return Ok((lock, format));
         };
@@ -102,7 +102,7 @@ impl DataDir {
 
     /// A directory that holds a store, to be looked at only: nothing is made or changed, not even the lock file. If
     /// there is one it is held meanwhile, so that no worker writes.
-    pub(crate) fn visit(&self) -> Result<(Option<File>, Format), StorageError> {
+    pub(crate) fn visit(&self) -> Result<(Option<File>, StoreFormat), StorageError> {
         let lock = self.hold_settled()?;
         let not = |detail: &str| StorageError::NotADatabase { dir: self.root.clone(), detail: detail.into() };
         match self.identify()? {
@@ -164,7 +164,7 @@ impl DataDir {
     }
 
     /// Who the directory is; `None` if it is fresh. A part that is missing is an error that names it.
-    pub(crate) fn identify(&self) -> Result<Option<Format>, StorageError> {
+    pub(crate) fn identify(&self) -> Result<Option<StoreFormat>, StorageError> {
         let parts = [self.sled(), self.anchor(), self.payloads(), self.groups(), self.values()];
         let path = self.format();
         match read_whole(&path) {
@@ -209,7 +209,7 @@ impl DataDir {
     }
 
     /// What it was salvaged from, whatever else is wrong with it.
-    pub(crate) fn origin(&self) -> Option<Origin> {
+    pub(crate) fn origin(&self) -> Option<StoreOrigin> {
         let path = self.format();
         parse(&path, &read_whole(&path).ok()?).ok()?.origin
     }
@@ -234,13 +234,13 @@ impl DataDir {
         let mut file = private::create(&path).map_err(io)?;
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
         sync_dir(&self.root)?;
-        self.write_format(Format { held: true, ..format })
+        self.write_format(StoreFormat { held: true, ..format })
     }
 
     /// Notes what a salvage made the directory from. Durable on return.
-    pub(crate) fn write_origin(&self, origin: Option<Origin>) -> Result<(), StorageError> {
+    pub(crate) fn write_origin(&self, origin: Option<StoreOrigin>) -> Result<(), StorageError> {
         match self.identify()?.filter(|format| format.origin != origin) {
-            Some(format) => self.write_format(Format { origin, ..format }),
+            Some(format) => self.write_format(StoreFormat { origin, ..format }),
             None => Ok(()),
         }
     }
@@ -282,7 +282,7 @@ impl DataDir {
     }
 
     /// Writes `bosun.format`, durably and at once.
-    pub(crate) fn write_format(&self, format: Format) -> Result<(), StorageError> {
+    pub(crate) fn write_format(&self, format: StoreFormat) -> Result<(), StorageError> {
         let (path, temporary) = (self.format(), self.root.join("bosun.format.new"));
         let io = |op| move |why: std::io::Error| StorageError::io(op, &self.format(), &why);
         let mut file = private::create(&temporary).map_err(io("create"))?;

@@ -5,14 +5,14 @@
 
 use std::path::Path;
 
-use super::epoch::Origin;
+use super::epoch::StoreOrigin;
 use super::error::StorageError;
 use super::{FORMAT_VERSION, WAL_FORMAT_VERSION};
 use crate::vocabulary::{GroupSeq, hex, unhex};
 
 /// What `bosun.format` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Format {
+pub(crate) struct StoreFormat {
     pub(crate) instance: [u8; 16],
     /// Without the write-ahead files.
     pub(crate) version: u32,
@@ -23,15 +23,15 @@ pub(crate) struct Format {
     /// Whether there is a list of runs that a salvage could not save whole.
     pub(crate) held: bool,
     /// What a salvage made it from.
-    pub(crate) origin: Option<Origin>,
+    pub(crate) origin: Option<StoreOrigin>,
 }
 
 /// Text, so that a person can read it: three lines and their CRC.
-pub(crate) fn print(format: Format) -> String {
+pub(crate) fn print(format: StoreFormat) -> String {
     let state = if format.ready { "ready" } else { "creating" };
     let held = if format.held { "held\n" } else { "" };
     let instance = hex(&format.instance);
-    let from = |from: Origin| format!("from {} {}\n", hex(&from.instance), from.last);
+    let from = |from: StoreOrigin| format!("from {} {}\n", hex(&from.instance), from.last);
     let from = format.origin.map_or(String::new(), from);
     let wal = format.wal.map_or(String::new(), |id| format!("wal {} over {}\n", hex(&id), format.version));
     let version = if format.wal.is_some() { WAL_FORMAT_VERSION } else { format.version };
@@ -39,7 +39,7 @@ pub(crate) fn print(format: Format) -> String {
     format!("{text}crc {:08x}\n", crc32fast::hash(text.as_bytes()))
 }
 
-pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Format, StorageError> {
+pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<StoreFormat, StorageError> {
     let corrupt = |detail: &str| StorageError::corrupt("data directory", path, detail);
     let text = std::str::from_utf8(bytes).map_err(|_| corrupt("it is not text"))?;
     let (content, crc) = text.rsplit_once("crc ").ok_or_else(|| corrupt("it has no CRC line"))?;
@@ -65,7 +65,8 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Format, StorageError> {
         held |= line == "held";
         if let Some((instance, last)) = line.strip_prefix("from ").and_then(|rest| rest.split_once(' ')) {
             let instance = unhex(instance).and_then(|id| id.try_into().ok());
-            origin = instance.zip(last.parse().ok()).map(|(instance, last)| Origin { instance, last: GroupSeq(last) });
+            origin =
+                instance.zip(last.parse().ok()).map(|(instance, last)| StoreOrigin { instance, last: GroupSeq(last) });
         }
         if let Some((id, over)) = line.strip_prefix("wal ").and_then(|rest| rest.split_once(" over ")) {
             wal = unhex(id).and_then(|id| id.try_into().ok());
@@ -76,7 +77,7 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Format, StorageError> {
     if version > FORMAT_VERSION {
         return Err(corrupt("it names no write-ahead files"));
     }
-    Ok(Format { instance, version, wal, ready, held, origin })
+    Ok(StoreFormat { instance, version, wal, ready, held, origin })
 }
 
 #[cfg(test)]
@@ -85,11 +86,11 @@ mod tests {
 
     #[test]
     fn the_format_file_reads_back_and_any_damage_is_noticed() {
-        let origin = Some(Origin { instance: [8; 16], last: GroupSeq(9) });
-        let format = Format { instance: [7; 16], version: 1, wal: None, ready: true, held: true, origin };
+        let origin = Some(StoreOrigin { instance: [8; 16], last: GroupSeq(9) });
+        let format = StoreFormat { instance: [7; 16], version: 1, wal: None, ready: true, held: true, origin };
         let text = print(format);
         assert_eq!(parse(Path::new("f"), text.as_bytes()), Ok(format));
-        let format = Format { wal: Some([0xa5; 16]), ..format };
+        let format = StoreFormat { wal: Some([0xa5; 16]), ..format };
         let text = print(format);
         assert_eq!(parse(Path::new("f"), text.as_bytes()), Ok(format));
         // What a program of format 2 looks at.

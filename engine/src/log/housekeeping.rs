@@ -27,7 +27,7 @@ const BLOB_LOOK: usize = 256;
 
 /// What one call did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Housekeeping {
+pub struct HousekeepingReport {
     /// Archive segments written.
     pub archived: u64,
     /// Runs deleted because their retention is over.
@@ -51,7 +51,7 @@ impl Journal {
         &self,
         now: Timestamp,
         retention: &dyn Fn(&Namespace) -> Option<Duration>,
-    ) -> Result<Housekeeping, StorageError> {
+    ) -> Result<HousekeepingReport, StorageError> {
         self.housekeep_until(&|namespace| retention(namespace).map(|keep| now.minus(keep)))
     }
 
@@ -59,10 +59,10 @@ impl Journal {
     pub fn housekeep_until(
         &self,
         closed_until: &dyn Fn(&Namespace) -> Option<Timestamp>,
-    ) -> Result<Housekeeping, StorageError> {
+    ) -> Result<HousekeepingReport, StorageError> {
         let mut maintenance = self.maintenance();
         self.checkpoint_now()?;
-        let mut done = Housekeeping::default();
+        let mut done = HousekeepingReport::default();
         let trimmed = self.trim(&mut done);
         if trimmed.as_ref().is_err_and(|why| !why.is_damage()) {
             return trimmed.map(|()| done);
@@ -78,9 +78,9 @@ impl Journal {
     pub fn give_back_until(
         &self,
         closed_until: &dyn Fn(&Namespace) -> Option<Timestamp>,
-    ) -> Result<Housekeeping, StorageError> {
+    ) -> Result<HousekeepingReport, StorageError> {
         let mut maintenance = self.maintenance();
-        let mut done = Housekeeping::default();
+        let mut done = HousekeepingReport::default();
         self.retire(&mut maintenance, closed_until, &mut done)?;
         self.collect_blobs(&mut maintenance, &mut done)?;
         Ok(done)
@@ -143,7 +143,7 @@ impl Journal {
         &self,
         maintenance: &mut Maintenance,
         closed_until: &dyn Fn(&Namespace) -> Option<Timestamp>,
-        done: &mut Housekeeping,
+        done: &mut HousekeepingReport,
     ) -> Result<(), StorageError> {
         let medium = &*self.medium;
         let after = maintenance.retention_after.take();
@@ -186,7 +186,7 @@ impl Journal {
     }
 
     /// Looks at the next blobs in order of their hash and removes those without a run.
-    fn collect_blobs(&self, maintenance: &mut Maintenance, done: &mut Housekeeping) -> Result<(), StorageError> {
+    fn collect_blobs(&self, maintenance: &mut Maintenance, done: &mut HousekeepingReport) -> Result<(), StorageError> {
         let mut looked = 0;
         for _ in 0..=u8::MAX {
             let after = maintenance.blob_after.take();

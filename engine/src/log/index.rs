@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::blob::BlobHash;
 use super::chain::{ChainHash, SetHash};
 use super::group::{RecordPlace, Trimmed};
-use super::journal::Snapshot;
+use super::journal::MachineSnapshot;
 use super::refs::{Refs, TurnRef};
 use crate::vocabulary::{
     EventId, EventKind, GroupSeq, Namespace, Outlook, RunId, RunInfo, TaskQueue, Timestamp, Turn, WorkflowId,
@@ -75,7 +75,7 @@ impl Meta {
 }
 
 #[derive(Debug, Default)]
-struct Names {
+struct InternedNames {
     namespaces: BTreeSet<Namespace>,
     types: BTreeSet<WorkflowType>,
     queues: BTreeSet<TaskQueue>,
@@ -100,10 +100,10 @@ pub(crate) struct Index {
     pub(crate) dirty: BTreeSet<RunId>,
     pub(crate) removed: BTreeMap<RunId, Removed>,
     pub(crate) blob_refs: BTreeSet<(BlobHash, RunId)>,
-    pub(crate) snapshots: BTreeMap<RunId, Snapshot>,
+    pub(crate) snapshots: BTreeMap<RunId, MachineSnapshot>,
     pub(crate) open: u64,
     /// Names that many runs share, kept once.
-    names: Names,
+    names: InternedNames,
     pub(crate) trimmed: Trimmed,
     /// What the last checkpoint wrote.
     pub(crate) meta: Meta,
@@ -120,7 +120,7 @@ impl Index {
             blob_refs: BTreeSet::new(),
             snapshots: BTreeMap::new(),
             open: 0,
-            names: Names::default(),
+            names: InternedNames::default(),
             trimmed: meta.trimmed,
             meta,
         }

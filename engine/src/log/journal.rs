@@ -60,7 +60,7 @@ pub struct RunEntry {
 
 /// The state of a state-machine workflow (engine.md E37), true when all events before `event` are applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct MachineSnapshot {
     pub event: EventId,
     pub build: BuildId,
     pub state: Vec<u8>,

@@ -19,20 +19,20 @@ use std::sync::Arc;
 use super::anchor::{Anchor, AnchorFile};
 use super::chain::ChainHash;
 use super::check::{check_groups, entry_value};
-use super::epoch::{EpochFile, Standing};
+use super::epoch::{EpochFile, StoreStanding};
 use super::error::StorageError;
-use super::files::{DataDir, Format, sync_dir, sync_tree};
+use super::files::{DataDir, StoreFormat, sync_dir, sync_tree};
 use super::group::Group;
 use super::parts::PARTS_OF;
 use super::private;
 use super::sled_format::pages::Pages;
-use super::sled_format::replay::{Replayed, replay};
-use super::sled_format::source::{Source, read_whole};
-use super::sled_format::table::Table;
+use super::sled_format::replay::{ReplayedLog, replay};
+use super::sled_format::source::{ReadOnlyFile, read_whole};
+use super::sled_format::table::PageTable;
 use super::sled_format::tree::Tree;
 use super::sled_format::{CONF, SEGMENT};
 use super::values::ValueFiles;
-use super::wal::{self, Ahead};
+use super::wal::{self, AheadGroup};
 use crate::vocabulary::GroupSeq;
 
 const DEFAULT_TREE: &[u8] = b"__sled__default";
@@ -44,16 +44,16 @@ pub(crate) struct Looked {
     pub(crate) pages: Arc<Pages>,
     pub(crate) groups: Tree,
     /// If there are write-ahead files, the groups in them that the database does not have.
-    pub(crate) ahead: Option<Vec<Ahead>>,
+    pub(crate) ahead: Option<Vec<AheadGroup>>,
     torn: Vec<u64>,
     /// The snapshot on the disk says all of this already.
     settled: bool,
 }
 
 /// The database as its own files tell, without a look at what it says.
-pub(crate) fn pages(dir: &DataDir) -> Result<(Pages, Replayed, bool), StorageError> {
+pub(crate) fn pages(dir: &DataDir) -> Result<(Pages, ReplayedLog, bool), StorageError> {
     let log = dir.sled();
-    let db = Source::open(&log.join("db"))?;
+    let db = ReadOnlyFile::open(&log.join("db"))?;
     let snapshot = newest_snapshot(&log)?;
     let known = snapshot.clone().unwrap_or_default();
     let replayed = replay(&db, known)?;
@@ -62,7 +62,7 @@ pub(crate) fn pages(dir: &DataDir) -> Result<(Pages, Replayed, bool), StorageErr
 }
 
 /// See the module.
-pub(crate) fn look(dir: &DataDir, format: Format) -> Result<Looked, StorageError> {
+pub(crate) fn look(dir: &DataDir, format: StoreFormat) -> Result<Looked, StorageError> {
     let anchor = AnchorFile::read(&dir.anchor(), format.instance)?;
     check_conf(&dir.sled().join("conf"))?;
     let (pages, replayed, settled) = pages(dir)?;
@@ -95,7 +95,7 @@ pub(crate) fn look(dir: &DataDir, format: Format) -> Result<Looked, StorageError
 
 /// A look that does not know what groups are.
 #[cfg(test)]
-pub(crate) fn look_at_pages(dir: &DataDir, format: Format) -> Result<Looked, StorageError> {
+pub(crate) fn look_at_pages(dir: &DataDir, format: StoreFormat) -> Result<Looked, StorageError> {
     let (pages, replayed, settled) = pages(dir)?;
     let pages = Arc::new(pages);
     let groups = check_pages(dir, format, &pages)?;
@@ -105,11 +105,11 @@ pub(crate) fn look_at_pages(dir: &DataDir, format: Format) -> Result<Looked, Sto
 
 fn judge(
     dir: &DataDir,
-    format: Format,
+    format: StoreFormat,
     anchor: Anchor,
     pages: &Arc<Pages>,
-    ahead: Vec<Ahead>,
-) -> Result<(Tree, Vec<Ahead>), StorageError> {
+    ahead: Vec<AheadGroup>,
+) -> Result<(Tree, Vec<AheadGroup>), StorageError> {
     let groups = check_pages(dir, format, pages)?;
     let files = ValueFiles::look(dir.groups(), format.instance)?;
     let ends = (ChainHash::origin(&format.instance), anchor);
@@ -118,7 +118,7 @@ fn judge(
 }
 
 /// Every page is whole, and it is the database of this directory. Answers the tree of groups.
-fn check_pages(dir: &DataDir, format: Format, pages: &Arc<Pages>) -> Result<Tree, StorageError> {
+fn check_pages(dir: &DataDir, format: StoreFormat, pages: &Arc<Pages>) -> Result<Tree, StorageError> {
     let mut first: Option<StorageError> = None;
     let mut count = 0;
     pages.check(&mut |_, _, why| {
@@ -168,12 +168,12 @@ fn snapshots(log: &Path) -> Result<Vec<PathBuf>, StorageError> {
     Ok(found)
 }
 
-fn newest_snapshot(log: &Path) -> Result<Option<Table>, StorageError> {
+fn newest_snapshot(log: &Path) -> Result<Option<PageTable>, StorageError> {
     let mut all = snapshots(log)?;
     all.retain(|path| path.extension().is_none_or(|extension| extension != "generating"));
     let Some(path) = all.pop() else { return Ok(None) };
     let bytes = read_whole(&path).map_err(|why| StorageError::io("read", &path, &why))?;
-    match Table::parse(&bytes) {
+    match PageTable::parse(&bytes) {
         Some(table) => Ok(Some(table)),
         None => Err(StorageError::corrupt("database", path, "at byte 0: its CRC is wrong")),
     }
@@ -181,7 +181,7 @@ fn newest_snapshot(log: &Path) -> Result<Option<Table>, StorageError> {
 
 impl Looked {
     /// What an epoch is compared with, before anything is changed.
-    pub(crate) fn fits(&self, epoch: &EpochFile, format: &Format) -> Result<(), StorageError> {
+    pub(crate) fn fits(&self, epoch: &EpochFile, format: &StoreFormat) -> Result<(), StorageError> {
         let files = ValueFiles::look(self.dir.groups(), format.instance)?;
         let ahead = self.ahead.as_deref().unwrap_or_default();
         let mut last = ahead.last().map(|group| group.seq);
@@ -200,9 +200,9 @@ impl Looked {
             let (value, file) = entry_value(&self.groups, &files, db, &key, &entry)?;
             Group::parse(seq, value, &file).map(Some)
         };
-        let Format { instance, origin, .. } = *format;
+        let StoreFormat { instance, origin, .. } = *format;
         let (root, last) = (&*self.dir.root, last.unwrap_or(GroupSeq(0)));
-        epoch.check(&Standing { root, instance, origin, last, group: &group })
+        epoch.check(&StoreStanding { root, instance, origin, last, group: &group })
     }
 
     /// Writes down what was found, so that sled finds nothing else: the first change of the directory.
@@ -224,7 +224,7 @@ pub(crate) fn settle_closed(dir: &DataDir) -> Result<(), StorageError> {
     write_snapshot(dir, pages.table(), &replayed.torn)
 }
 
-fn write_snapshot(dir: &DataDir, table: &Table, torn: &[u64]) -> Result<(), StorageError> {
+fn write_snapshot(dir: &DataDir, table: &PageTable, torn: &[u64]) -> Result<(), StorageError> {
     let log = dir.sled();
     let db = log.join("db");
     let unknown = || StorageError::corrupt("database", &db, "a page is nowhere");

@@ -13,7 +13,7 @@ use crate::vocabulary::{GroupSeq, RunId};
 
 /// How an injected failure looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum InjectedFault {
     /// An input/output error before anything was written.
     Eio,
     /// The disk is full.
@@ -31,7 +31,7 @@ struct Image {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Change {
+enum UnsyncedChange {
     Append(u64, Vec<u8>),
     Remove(std::ops::RangeInclusive<u64>),
     Shelves(Vec<ShelfChange>),
@@ -39,35 +39,35 @@ enum Change {
 }
 
 impl Image {
-    fn apply(&mut self, change: &Change) {
+    fn apply(&mut self, change: &UnsyncedChange) {
         match change {
-            Change::Append(seq, value) => {
+            UnsyncedChange::Append(seq, value) => {
                 self.groups.insert(*seq, value.clone());
             }
-            Change::Remove(range) => {
+            UnsyncedChange::Remove(range) => {
                 let inside: Vec<u64> = self.groups.range(range.clone()).map(|(seq, _)| *seq).collect();
                 inside.iter().for_each(|seq| drop(self.groups.remove(seq)));
             }
-            Change::Shelves(changes) => changes.iter().for_each(|change| {
+            UnsyncedChange::Shelves(changes) => changes.iter().for_each(|change| {
                 let key = (change.shelf, change.key.clone());
                 match &change.value {
                     Some(value) => drop(self.shelves.insert(key, value.clone())),
                     None => drop(self.shelves.remove(&key)),
                 }
             }),
-            Change::RemoveBlob(hash) => drop(self.blobs.remove(hash)),
+            UnsyncedChange::RemoveBlob(hash) => drop(self.blobs.remove(hash)),
         }
     }
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MemoryState {
     durable: Image,
     live: Image,
-    pending: Vec<Change>,
+    pending: Vec<UnsyncedChange>,
     writes: u64,
     calls: u64,
-    fail_at: Option<(u64, Fault)>,
+    fail_at: Option<(u64, InjectedFault)>,
     failed: Option<StorageError>,
     held: Vec<(RunId, String)>,
 }
@@ -76,7 +76,7 @@ struct State {
 #[derive(Debug)]
 pub struct MemoryLog {
     instance: [u8; 16],
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
 }
 
 impl MemoryLog {
@@ -87,30 +87,34 @@ impl MemoryLog {
     /// What a power cut at this moment leaves: everything synced, and of the rest what the seed picks.
     pub fn crash(&self, seed: u64) -> MemoryLog {
         let state = self.lock();
-        let mut dice = Dice(seed);
+        let mut dice = CrashRng(seed);
         let mut image = state.durable.clone();
         for change in &state.pending {
             match (dice.roll(4), change) {
                 (0, _) => {}
-                (1, Change::Append(seq, value)) => {
+                (1, UnsyncedChange::Append(seq, value)) => {
                     let cut = dice.roll(value.len() as u64 + 1) as usize;
-                    image.apply(&Change::Append(*seq, value[..cut].to_vec()));
+                    image.apply(&UnsyncedChange::Append(*seq, value[..cut].to_vec()));
                 }
                 (_, change) => image.apply(change),
             }
         }
-        let state = State { live: image.clone(), durable: image, ..State::default() };
+        let state = MemoryState { live: image.clone(), durable: image, ..MemoryState::default() };
         MemoryLog { instance: self.instance, state: Mutex::new(state) }
     }
     /// What kill -9 at this moment leaves: everything written. What was not synced is not durable by that.
     pub fn kill(&self) -> MemoryLog {
-        let State { durable, live, pending, .. } = &*self.lock();
-        let state =
-            State { durable: durable.clone(), live: live.clone(), pending: pending.clone(), ..State::default() };
+        let MemoryState { durable, live, pending, .. } = &*self.lock();
+        let state = MemoryState {
+            durable: durable.clone(),
+            live: live.clone(),
+            pending: pending.clone(),
+            ..MemoryState::default()
+        };
         MemoryLog { instance: self.instance, state: Mutex::new(state) }
     }
     /// Makes the n-th call from now that changes or syncs anything fail (the first is 1), and all after it.
-    pub fn fail_at(&self, n: u64, fault: Fault) {
+    pub fn fail_at(&self, n: u64, fault: InjectedFault) {
         let mut state = self.lock();
         state.fail_at = Some((state.writes + n, fault));
     }
@@ -129,20 +133,20 @@ impl MemoryLog {
     /// Damages a stored group in place, for tests of what is noticed. Returns false if there is no such group.
     pub fn damage_group(&self, seq: GroupSeq, change: impl Fn(&mut Vec<u8>)) -> bool {
         let mut state = self.lock();
-        let State { live, durable, .. } = &mut *state;
+        let MemoryState { live, durable, .. } = &mut *state;
         let groups = [live, durable].into_iter().filter_map(|image| image.groups.get_mut(&seq.0));
         groups.map(change).count() > 0
     }
     /// Damages or removes shelf entries in place, for tests of what is noticed.
     pub fn damage_shelf(&self, shelf: Shelf, change: impl Fn(&[u8], &mut Vec<u8>) -> bool) {
         let mut state = self.lock();
-        let State { live, durable, .. } = &mut *state;
+        let MemoryState { live, durable, .. } = &mut *state;
         for image in [live, durable] {
             image.shelves.retain(|(s, key), value| *s != shelf || change(key, value));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
     fn read<T>(&self, read: impl FnOnce(&Image) -> T) -> Result<T, StorageError> {
@@ -150,7 +154,7 @@ impl MemoryLog {
         state.calls += 1;
         Ok(read(&state.live))
     }
-    fn write(&self, op: &'static str, write: impl FnOnce(&mut State)) -> Result<(), StorageError> {
+    fn write(&self, op: &'static str, write: impl FnOnce(&mut MemoryState)) -> Result<(), StorageError> {
         let mut state = self.lock();
         state.calls += 1;
         state.writes += 1;
@@ -162,17 +166,17 @@ impl MemoryLog {
             return Ok(());
         };
         let kind = match fault {
-            Fault::Eio | Fault::EioAfter => std::io::Error::from_raw_os_error(5),
-            Fault::Enospc => std::io::Error::from_raw_os_error(28),
+            InjectedFault::Eio | InjectedFault::EioAfter => std::io::Error::from_raw_os_error(5),
+            InjectedFault::Enospc => std::io::Error::from_raw_os_error(28),
         };
-        if fault == Fault::EioAfter {
+        if fault == InjectedFault::EioAfter {
             write(&mut state);
         }
         let failed = StorageError::io(op, Path::new("memory"), &kind);
         state.failed = Some(failed.clone());
         Err(failed)
     }
-    fn change(&self, op: &'static str, change: Change) -> Result<(), StorageError> {
+    fn change(&self, op: &'static str, change: UnsyncedChange) -> Result<(), StorageError> {
         self.write(op, |state| {
             state.live.apply(&change);
             state.pending.push(change);
@@ -182,9 +186,9 @@ impl MemoryLog {
 
 /// A small generator (splitmix64): the crash of a seed is the same for ever.
 #[derive(Debug)]
-struct Dice(u64);
+struct CrashRng(u64);
 
-impl Dice {
+impl CrashRng {
     fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -218,7 +222,7 @@ impl Log for MemoryLog {
         self.read(|image| image.anchor)
     }
     fn append(&self, seq: GroupSeq, value: &[u8], _longest: usize) -> Result<(), StorageError> {
-        self.change("append", Change::Append(seq.0, value.to_vec()))
+        self.change("append", UnsyncedChange::Append(seq.0, value.to_vec()))
     }
     fn sync(&self, tail: Anchor) -> Result<(), StorageError> {
         self.write("sync", |state| {
@@ -233,7 +237,7 @@ impl Log for MemoryLog {
     fn commit(&self, seq: GroupSeq, value: &[u8], longest: usize, tail: Anchor) -> Result<(), StorageError> {
         self.append(seq, value, longest)?;
         self.write("sync", |state| {
-            let group = Change::Append(seq.0, value.to_vec());
+            let group = UnsyncedChange::Append(seq.0, value.to_vec());
             state.pending.retain(|change| *change != group);
             state.durable.apply(&group);
             state.durable.anchor = Some(tail);
@@ -269,10 +273,10 @@ impl Log for MemoryLog {
         }
     }
     fn remove_groups(&self, range: std::ops::RangeInclusive<u64>) -> Result<(), StorageError> {
-        self.change("remove", Change::Remove(range))
+        self.change("remove", UnsyncedChange::Remove(range))
     }
     fn change_shelves(&self, changes: &[ShelfChange]) -> Result<(), StorageError> {
-        self.change("write", Change::Shelves(changes.to_vec()))
+        self.change("write", UnsyncedChange::Shelves(changes.to_vec()))
     }
     fn shelf_get(&self, shelf: Shelf, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
         self.read(|image| image.shelves.get(&(shelf, key.to_vec())).cloned())
@@ -312,7 +316,7 @@ impl Log for MemoryLog {
     }
     fn put_blob(&self, hash: &BlobHash, bytes: &[u8]) -> Result<(), StorageError> {
         self.write("write", |state| {
-            state.pending.retain(|change| !matches!(change, Change::RemoveBlob(gone) if gone == hash));
+            state.pending.retain(|change| !matches!(change, UnsyncedChange::RemoveBlob(gone) if gone == hash));
             state.live.blobs.insert(*hash, bytes.to_vec());
             state.durable.blobs.insert(*hash, bytes.to_vec());
         })
@@ -324,7 +328,7 @@ impl Log for MemoryLog {
         self.read(|image| image.blobs.keys().filter(|hash| hash.0[0] == first_byte).copied().collect())
     }
     fn remove_blob(&self, hash: &BlobHash) -> Result<(), StorageError> {
-        self.change("remove", Change::RemoveBlob(*hash))
+        self.change("remove", UnsyncedChange::RemoveBlob(*hash))
     }
     fn bytes_on_disk(&self) -> Result<u64, StorageError> {
         self.read(|image| {

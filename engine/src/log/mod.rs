@@ -78,12 +78,12 @@ pub use blob::BlobHash;
 pub use chain::ChainHash;
 pub use codec::{CodecChain, CodecError, Compression, Encryption, PayloadCodec, PayloadPlace};
 pub use copies::{SpaceReport, collect_garbage, compact, compact_to, restore};
-pub use epoch::{Epoch, EpochFile, Origin};
+pub use epoch::{Epoch, EpochFile, StoreOrigin};
 pub use error::StorageError;
 pub use group::GROUP_VERSION;
-pub use housekeeping::Housekeeping;
-pub use journal::{Committed, Journal, JournalOptions, RunEntry, Snapshot, StoreInfo};
-pub use memory::{Fault, MemoryLog};
+pub use housekeeping::HousekeepingReport;
+pub use journal::{Committed, Journal, JournalOptions, MachineSnapshot, RunEntry, StoreInfo};
+pub use memory::{InjectedFault, MemoryLog};
 pub use reader::StoreReader;
 pub use salvage::{COPIES_MAX, SalvageReport, assess, isolate, salvage};
 pub use verify::{Finding, FindingClass, VerifyReport};
@@ -255,7 +255,7 @@ pub trait Log: Send + Sync + std::fmt::Debug {
         self.location().join(hash.to_string())
     }
     /// What it was salvaged from.
-    fn origin(&self) -> Option<Origin> {
+    fn origin(&self) -> Option<StoreOrigin> {
         None
     }
     /// Notes a tail that is durable where a copy of the medium does not reach, if there is such a place; see [`Epoch`].

@@ -4,7 +4,7 @@
 //! else, in directories of format 1, that many further parts lie under keys that sort behind all others. Invariant: parts
 //! are removed in one batch with the first, so a value is there whole or not at all. Only reads are left of parts.
 
-use super::values::Place;
+use super::values::ValuePlace;
 
 /// A group with a longer record lies beside the database. Many short records do not pay for a second sync.
 pub(crate) const LONG_RECORD: usize = 512;
@@ -28,7 +28,7 @@ pub(crate) fn whole(value: &[u8]) -> Vec<u8> {
 }
 
 /// The entry of a value that lies beside the database.
-pub(crate) fn beside(place: Place) -> Vec<u8> {
+pub(crate) fn beside(place: ValuePlace) -> Vec<u8> {
     [BESIDE.as_slice(), &place.to_bytes()].concat()
 }
 
@@ -42,8 +42,8 @@ pub(crate) fn is_beside(entry: &[u8]) -> bool {
 }
 
 /// The place in such an entry.
-pub(crate) fn place_in(entry: &[u8]) -> Option<Place> {
-    entry.strip_prefix(&BESIDE).and_then(Place::from_bytes)
+pub(crate) fn place_in(entry: &[u8]) -> Option<ValuePlace> {
+    entry.strip_prefix(&BESIDE).and_then(ValuePlace::from_bytes)
 }
 
 /// How many further parts the value has that begins with `first`.

@@ -16,19 +16,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::anchor::{Anchor, AnchorFile};
 use super::blob::{BlobFiles, BlobHash};
 use super::check::entry_value;
-use super::files::{DataDir, Format, tree_bytes};
+use super::files::{DataDir, StoreFormat, tree_bytes};
 use super::look::look;
 use super::parts::{PARTS_OF, end_of};
 use super::sled_format::tree::Tree;
 use super::values::ValueFiles;
-use super::{Log, Origin, ScanFrom, Shelf, ShelfChange, StorageError, WAL_FORMAT_VERSION};
+use super::{Log, ScanFrom, Shelf, ShelfChange, StorageError, StoreOrigin, WAL_FORMAT_VERSION};
 use crate::vocabulary::{GroupSeq, RunId};
 
 /// See the module.
 #[derive(Debug)]
 pub struct StoreReader {
     dir: DataDir,
-    format: Format,
+    format: StoreFormat,
     anchor: Anchor,
     groups: Tree,
     shelves: Tree,
@@ -115,7 +115,7 @@ impl StoreReader {
         prefix: &[u8],
         from: ScanFrom<'_>,
         limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Entry)>, StorageError> {
+    ) -> Result<Vec<(Vec<u8>, ShelfEntry)>, StorageError> {
         let start = shelf_key(shelf, prefix);
         let end = end_of(&start);
         let (low, high, upwards) = match from {
@@ -125,17 +125,17 @@ impl StoreReader {
             ScanFrom::Before(key) => (start.clone(), Some(shelf_key(shelf, key).max(start)), false),
         };
         let changed = self.changed();
-        let mut found: BTreeMap<Vec<u8>, Entry> = BTreeMap::new();
+        let mut found: BTreeMap<Vec<u8>, ShelfEntry> = BTreeMap::new();
         let above = high.clone().map_or(Unbounded, Excluded);
         let here = changed.shelves.range::<Vec<u8>, _>((Included(low.clone()), above));
-        found.extend(here.filter_map(|(key, value)| Some((key.clone(), Entry::Changed(value.clone()?)))));
+        found.extend(here.filter_map(|(key, value)| Some((key.clone(), ShelfEntry::Changed(value.clone()?)))));
         let mut taken = 0;
         let mut visit = |key: &[u8], entry: &[u8]| {
             if key < low.as_slice() || high.as_ref().is_some_and(|high| key >= high.as_slice()) {
                 return Ok(false);
             }
             if !changed.shelves.contains_key(key) {
-                found.insert(key.to_vec(), Entry::Stored(entry.to_vec()));
+                found.insert(key.to_vec(), ShelfEntry::Stored(entry.to_vec()));
                 taken += 1;
             }
             Ok(taken < limit)
@@ -150,7 +150,7 @@ impl StoreReader {
     }
 }
 
-enum Entry {
+enum ShelfEntry {
     Stored(Vec<u8>),
     Changed(Vec<u8>),
 }
@@ -275,8 +275,8 @@ impl Log for StoreReader {
         let mut found = Vec::new();
         for (key, entry) in self.entries(shelf, prefix, from, limit)? {
             let value = match entry {
-                Entry::Changed(value) => value,
-                Entry::Stored(entry) => self.shelf_value(shelf, &key, &entry)?,
+                ShelfEntry::Changed(value) => value,
+                ShelfEntry::Stored(entry) => self.shelf_value(shelf, &key, &entry)?,
             };
             found.push((key[1..].to_vec(), value));
         }
@@ -314,7 +314,7 @@ impl Log for StoreReader {
     fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
         self.dir.read_held()
     }
-    fn origin(&self) -> Option<Origin> {
+    fn origin(&self) -> Option<StoreOrigin> {
         self.format.origin
     }
     fn format(&self) -> u32 {

@@ -37,11 +37,11 @@ pub(crate) struct Room {
     root: PathBuf,
     db: PathBuf,
     reserve: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<RoomState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RoomState {
     /// How long `log/db` was, up to where it was allocated, and how many blocks it had then.
     length: u64,
     allocated: u64,
@@ -67,7 +67,7 @@ impl Room {
         Room { root: root.to_owned(), db: db.to_owned(), reserve, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RoomState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -76,7 +76,7 @@ impl Room {
     }
 
     /// Gives back the blocks of the reserve. Says whether there were any.
-    fn release(&self, state: &mut State) -> bool {
+    fn release(&self, state: &mut RoomState) -> bool {
         state.reserved = false;
         let had_some = fs::metadata(&self.reserve).is_ok_and(|found| found.blocks() > 0);
         if !had_some {
@@ -99,7 +99,7 @@ impl Room {
     }
 
     /// Allocates, with the reserve if need be. False: there is no room.
-    fn allocate(&self, state: &mut State, file: &File, at: u64, bytes: u64) -> bool {
+    fn allocate(&self, state: &mut RoomState, file: &File, at: u64, bytes: u64) -> bool {
         let allocate = || fallocate(file, FallocateFlags::KEEP_SIZE, at, bytes);
         match allocate() {
             Err(Errno::NOSPC | Errno::DQUOT) => {

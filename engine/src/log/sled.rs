@@ -35,12 +35,12 @@ use self::guard::guard;
 use super::anchor::AnchorFile;
 use super::blob::BlobFiles;
 use super::epoch::{EpochFile, EpochKeeper};
-use super::files::{DataDir, Format, sync_dir, sync_tree};
+use super::files::{DataDir, StoreFormat, sync_dir, sync_tree};
 use super::look::{Looked, look, settle_closed};
 use super::room::Room;
 use super::sweep::Sweep;
 use super::values::ValueFiles;
-use super::wal::{Ahead, Back, Pending};
+use super::wal::{AheadGroup, Back, PendingGroup};
 use super::{FORMAT_VERSION, StorageError, private, wal};
 
 const INSTANCE_KEY: &[u8] = b"instance";
@@ -90,7 +90,7 @@ pub struct SledLog {
     /// Groups were removed since the last sync.
     removed_groups: AtomicBool,
     /// What `bosun.format` says.
-    format: Mutex<Format>,
+    format: Mutex<StoreFormat>,
     wal_bytes: u64,
     epoch: Option<EpochKeeper>,
     failed: AtomicBool,
@@ -117,7 +117,7 @@ impl SledLog {
     pub(crate) fn open(dir: &Path, options: SledOptions) -> Result<SledLog, StorageError> {
         let (log, ahead) = Self::open_checked(dir, options, look)?;
         let Some(ahead) = ahead else { return Ok(log) };
-        let pending = |Ahead { seq, value, .. }| (seq, Arc::new(Pending::of_unknown(value)));
+        let pending = |AheadGroup { seq, value, .. }| (seq, Arc::new(PendingGroup::of_unknown(value)));
         log.feed(&ahead.into_iter().map(pending).collect::<Vec<_>>(), &AtomicBool::new(false))?;
         log.flush()?;
         log.mark(None)?;
@@ -126,7 +126,10 @@ impl SledLog {
     }
 
     /// The same, but for what is written ahead and has to be taken.
-    pub(crate) fn open_ahead(dir: &Path, options: SledOptions) -> Result<(SledLog, Option<Vec<Ahead>>), StorageError> {
+    pub(crate) fn open_ahead(
+        dir: &Path,
+        options: SledOptions,
+    ) -> Result<(SledLog, Option<Vec<AheadGroup>>), StorageError> {
         Self::open_checked(dir, options, look)
     }
 
@@ -139,8 +142,8 @@ impl SledLog {
     fn open_checked(
         dir: &Path,
         options: SledOptions,
-        look: fn(&DataDir, Format) -> Result<Looked, StorageError>,
-    ) -> Result<(SledLog, Option<Vec<Ahead>>), StorageError> {
+        look: fn(&DataDir, StoreFormat) -> Result<Looked, StorageError>,
+    ) -> Result<(SledLog, Option<Vec<AheadGroup>>), StorageError> {
         let dir = DataDir::new(dir);
         options.epoch.as_ref().map_or(Ok(()), |epoch| epoch.check_before(&dir))?;
         let (lock, format) = dir.claim(|| options.instance.unwrap_or_else(|| *uuid::Uuid::now_v7().as_bytes()))?;
@@ -252,9 +255,9 @@ impl SledLog {
         self.write_format(&mut format, |format| format.version = FORMAT_VERSION)
     }
 
-    fn write_format(&self, known: &mut Format, change: impl FnOnce(&mut Format)) -> Result<(), StorageError> {
+    fn write_format(&self, known: &mut StoreFormat, change: impl FnOnce(&mut StoreFormat)) -> Result<(), StorageError> {
         // A list of held runs may have been made since.
-        let mut format = Format { held: self.dir.held_list().exists(), ..*known };
+        let mut format = StoreFormat { held: self.dir.held_list().exists(), ..*known };
         change(&mut format);
         self.dir.write_format(format)?;
         *known = format;
@@ -294,7 +297,7 @@ fn settle_files(dir: &DataDir) -> Result<(), StorageError> {
 }
 
 /// The database must be the one that belongs to `bosun.format`.
-fn check_instance(dir: &DataDir, handles: &Handles, format: Format) -> Result<(), StorageError> {
+fn check_instance(dir: &DataDir, handles: &Handles, format: StoreFormat) -> Result<(), StorageError> {
     match guard(dir, "read", || handles.db.get(INSTANCE_KEY))? {
         Some(found) if *found == format.instance => Ok(()),
         Some(_) => Err(StorageError::corrupt("data directory", dir.sled(), "it belongs to another data directory")),
@@ -306,7 +309,7 @@ fn check_instance(dir: &DataDir, handles: &Handles, format: Format) -> Result<()
 }
 
 /// Completes a new directory; everything is durable before `bosun.format` says that it is ready.
-fn finish_creation(dir: &DataDir, format: Format, db: &Db) -> Result<Format, StorageError> {
+fn finish_creation(dir: &DataDir, format: StoreFormat, db: &Db) -> Result<StoreFormat, StorageError> {
     guard(dir, "write", || db.insert(INSTANCE_KEY, &format.instance))?;
     guard(dir, "write", || db.flush())?;
     sync_tree(&dir.sled())?;
@@ -317,7 +320,7 @@ fn finish_creation(dir: &DataDir, format: Format, db: &Db) -> Result<Format, Sto
         AnchorFile::create(&dir.anchor(), format.instance)?;
     }
     sync_dir(&dir.root)?;
-    let format = Format { ready: true, version: FORMAT_VERSION, ..format };
+    let format = StoreFormat { ready: true, version: FORMAT_VERSION, ..format };
     dir.write_format(format)?;
     Ok(format)
 }

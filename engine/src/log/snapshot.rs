@@ -5,9 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::checkpoint::Batch;
+use super::checkpoint::CheckpointBatch;
 use super::index::Meta;
-use super::journal::{Journal, Snapshot};
+use super::journal::{Journal, MachineSnapshot};
 use super::shelf::{decode, encode, unseal};
 use super::{Shelf, StorageError};
 use crate::vocabulary::{BuildId, EventId, Payload, RunId};
@@ -23,7 +23,7 @@ impl Journal {
     pub(crate) fn save_snapshots(&self, meta: Meta) -> Result<(), StorageError> {
         let mut runs: Vec<RunId> = self.index().snapshots.keys().copied().collect();
         while !runs.is_empty() {
-            let (mut batch, mut saved, mut bytes) = (Batch::new(&*self.medium, meta), Vec::new(), 0);
+            let (mut batch, mut saved, mut bytes) = (CheckpointBatch::new(&*self.medium, meta), Vec::new(), 0);
             while bytes < BATCH
                 && let Some(run) = runs.pop()
             {
@@ -48,7 +48,7 @@ impl Journal {
     }
 
     /// Keeps a state to resume from. It becomes durable some time after the next checkpoint; a crash may lose it.
-    pub fn put_snapshot(&self, run: RunId, snapshot: Snapshot) -> Result<(), StorageError> {
+    pub fn put_snapshot(&self, run: RunId, snapshot: MachineSnapshot) -> Result<(), StorageError> {
         self.writer().check()?;
         let mut index = self.index_mut();
         if index.get(run).is_some_and(|state| snapshot.event <= state.next_event) {
@@ -58,20 +58,20 @@ impl Journal {
     }
 
     /// The newest snapshot of a run. One that is damaged, or ahead of the log, is none.
-    pub fn snapshot(&self, run: RunId) -> Option<Snapshot> {
+    pub fn snapshot(&self, run: RunId) -> Option<MachineSnapshot> {
         let next_event = self.run(run)?.next_event;
         if let Some(snapshot) = self.index().snapshots.get(&run) {
             return Some(snapshot.clone());
         }
         let medium = &*self.medium;
-        let read = || -> Result<Option<Snapshot>, StorageError> {
+        let read = || -> Result<Option<MachineSnapshot>, StorageError> {
             let Some(value) = medium.shelf_get(Shelf::Snapshots, &run.0)? else {
                 return Ok(None);
             };
             let content = unseal(medium, Shelf::Snapshots, &run.0, &value)?;
             let StoredSnapshot(event, build, mut state) = decode(medium, Shelf::Snapshots, content)?;
             self.options.unseal(run, &mut state)?;
-            Ok(Some(Snapshot { event, build, state: state.data.to_vec() }))
+            Ok(Some(MachineSnapshot { event, build, state: state.data.to_vec() }))
         };
         match read() {
             Ok(snapshot) => snapshot.filter(|snapshot| snapshot.event <= next_event),

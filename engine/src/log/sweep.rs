@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::values::Place;
+use super::values::ValuePlace;
 
 /// Files looked at, at a time.
 const FILES: usize = 2;
@@ -14,11 +14,11 @@ const FILES: usize = 2;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Sweep {
-    files: BTreeMap<u64, Seen>,
+    files: BTreeMap<u64, FileUsage>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct FileUsage {
     /// The change that last took something from it.
     at: u64,
     /// Bytes that do not count any more; unknown until the file was looked at.
@@ -29,21 +29,21 @@ struct Seen {
 impl Sweep {
     /// The files that a former process left: nobody knows what counts in them.
     pub(crate) fn of(files: &[u64]) -> Sweep {
-        let unknown = Seen { at: 0, dead: None, length: 0 };
+        let unknown = FileUsage { at: 0, dead: None, length: 0 };
         Sweep { files: files.iter().map(|file| (*file, unknown)).collect() }
     }
 
     /// An entry names this place no more.
-    pub(crate) fn replaced(&mut self, place: Place, length: u64, at: u64) {
+    pub(crate) fn replaced(&mut self, place: ValuePlace, length: u64, at: u64) {
         // A file that is not known was made by this process, and everything in it counted.
-        let seen = self.files.entry(place.file).or_insert(Seen { at, dead: Some(0), length });
+        let seen = self.files.entry(place.file).or_insert(FileUsage { at, dead: Some(0), length });
         (seen.at, seen.length) = (at, length);
         seen.dead = seen.dead.map(|dead| dead + place.bytes());
     }
 
     /// The files to look at: finished ones, by what is durable.
     pub(crate) fn ready(&self, durable: u64, finished: &[u64]) -> Vec<u64> {
-        let worth = |seen: &Seen| seen.dead.is_none_or(|dead| dead * 2 > seen.length);
+        let worth = |seen: &FileUsage| seen.dead.is_none_or(|dead| dead * 2 > seen.length);
         let ready = self
             .files
             .iter()
@@ -53,13 +53,13 @@ impl Sweep {
 
     pub(crate) fn looked_at(&mut self, file: u64, length: u64, dead: u64) {
         // Asked for again when more is dead than now.
-        let seen = self.files.entry(file).or_insert(Seen { at: 0, dead: None, length });
+        let seen = self.files.entry(file).or_insert(FileUsage { at: 0, dead: None, length });
         (seen.dead, seen.length) = (Some(dead), length);
     }
 
     /// What counted in it was written elsewhere.
     pub(crate) fn emptied(&mut self, file: u64, length: u64, at: u64) {
-        self.files.insert(file, Seen { at, dead: Some(length), length });
+        self.files.insert(file, FileUsage { at, dead: Some(length), length });
     }
 
     /// It is gone, or is left alone until the next open.
@@ -72,8 +72,8 @@ impl Sweep {
 mod tests {
     use super::*;
 
-    fn place(file: u64, length: u32) -> Place {
-        Place::at(file, 32, length)
+    fn place(file: u64, length: u32) -> ValuePlace {
+        ValuePlace::at(file, 32, length)
     }
 
     #[test]

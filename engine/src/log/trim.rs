@@ -13,7 +13,7 @@ use std::path::Path;
 use super::archive::{Segment, SegmentBuilder};
 use super::chain::{ChainHash, SetHash};
 use super::group::{Group, Record, Trimmed};
-use super::housekeeping::Housekeeping;
+use super::housekeeping::HousekeepingReport;
 use super::journal::Journal;
 use super::shelf::{damaged, seal, unseal};
 use super::{ScanFrom, Shelf, ShelfChange, StorageError};
@@ -24,7 +24,7 @@ use crate::vocabulary::{GroupSeq, RunId};
 const ARCHIVE_BATCH: usize = 1024 * 1024;
 
 /// The oldest groups of the log, sorted by run.
-struct Window {
+struct TrimWindow {
     through: GroupSeq,
     chain: ChainHash,
     bytes: u64,
@@ -34,12 +34,12 @@ struct Window {
 
 impl Journal {
     /// Archives and removes a piece of the log, if it holds more than it should.
-    pub(crate) fn trim(&self, done: &mut Housekeeping) -> Result<(), StorageError> {
+    pub(crate) fn trim(&self, done: &mut HousekeepingReport) -> Result<(), StorageError> {
         let Some(window) = self.oldest_groups()? else {
             return Ok(());
         };
         let (first, through) = (self.index().trimmed.through.next(), window.through);
-        let Window { chain, bytes, segments, full, .. } = window;
+        let TrimWindow { chain, bytes, segments, full, .. } = window;
         let runs: Vec<RunId> = segments.keys().copied().collect();
         let builders = full.into_iter().chain(segments.into_values().flatten());
         let archives = self.write_archive(builders, done)?;
@@ -71,7 +71,7 @@ impl Journal {
     }
 
     /// The groups to trim now, if the log holds more than it should.
-    fn oldest_groups(&self) -> Result<Option<Window>, StorageError> {
+    fn oldest_groups(&self) -> Result<Option<TrimWindow>, StorageError> {
         let log_bytes = self.writer().log_bytes;
         let (trimmed, checkpoint) = {
             let index = self.index();
@@ -84,7 +84,7 @@ impl Journal {
         }
         let file = self.medium.location();
         let Trimmed { through, chain, .. } = trimmed;
-        let mut window = Window { through, chain, bytes: 0, segments: BTreeMap::new(), full: Vec::new() };
+        let mut window = TrimWindow { through, chain, bytes: 0, segments: BTreeMap::new(), full: Vec::new() };
         self.medium.groups_from(through.next(), &mut |seq, value| {
             if seq != window.through.next() {
                 return Err(
@@ -106,7 +106,13 @@ impl Journal {
         Ok((window.bytes > 0).then_some(window))
     }
 
-    fn sort_group(&self, window: &mut Window, seq: GroupSeq, group: &Group, file: &Path) -> Result<(), StorageError> {
+    fn sort_group(
+        &self,
+        window: &mut TrimWindow,
+        seq: GroupSeq,
+        group: &Group,
+        file: &Path,
+    ) -> Result<(), StorageError> {
         for (place, record) in group.records(file)? {
             // Other records have done their work once everything before them is trimmed.
             let Record::Turn(turn) = record else { continue };
@@ -166,7 +172,7 @@ impl Journal {
     fn write_archive(
         &self,
         builders: impl Iterator<Item = SegmentBuilder>,
-        done: &mut Housekeeping,
+        done: &mut HousekeepingReport,
     ) -> Result<SetHash, StorageError> {
         let (medium, mut archives) = (&*self.medium, self.index().trimmed.archives);
         let (mut changes, mut bytes) = (Vec::new(), 0);

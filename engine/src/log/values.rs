@@ -2,7 +2,7 @@
 //!
 //! sled writes a value again whenever it consolidates or splits the leaf it lies in: measured, one of some 2 KiB cost two
 //! to four times its length, and one above 128 KiB leaves its log altogether. So long values are appended to the newest
-//! file here, and the database keeps a [`Place`] of a few bytes.
+//! file here, and the database keeps a [`ValuePlace`] of a few bytes.
 //!
 //! ```text
 //! file  = "bosun values 1\n\0" | instance [16] | frame*
@@ -35,7 +35,7 @@ use super::room::Room;
 use super::sled_format::source::reading;
 use crate::seeded::{self, Bug};
 
-pub(crate) use place::{Frame, Place};
+pub(crate) use place::{ValueFrame, ValuePlace};
 
 const MAGIC: [u8; 16] = *b"bosun values 1\n\0";
 const HEADER: u64 = 32;
@@ -50,14 +50,14 @@ pub(crate) struct ValueFiles {
     /// A file that has reached this length gets a successor.
     file_bytes: u64,
     writing: Mutex<Writing>,
-    reading: Mutex<Reading>,
+    reading: Mutex<ReadCache>,
     room: Option<Arc<Room>>,
 }
 
 #[derive(Debug, Default)]
 struct Writing {
     files: BTreeSet<u64>,
-    newest: Option<Newest>,
+    newest: Option<CurrentFile>,
     /// The last file is not to be written to.
     sealed: bool,
     dirty: bool,
@@ -68,14 +68,14 @@ struct Writing {
 
 /// The file that is written to.
 #[derive(Debug, Clone)]
-struct Newest {
+struct CurrentFile {
     name: u64,
     file: Arc<File>,
     length: u64,
 }
 
 #[derive(Debug, Default)]
-struct Reading {
+struct ReadCache {
     /// The file read last: histories are read in order.
     file: Option<(u64, Arc<File>)>,
     unpacker: Unpacker,
@@ -114,7 +114,7 @@ impl ValueFiles {
     fn writing(&self) -> MutexGuard<'_, Writing> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn reading(&self) -> MutexGuard<'_, Reading> {
+    fn reading(&self) -> MutexGuard<'_, ReadCache> {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
     pub(crate) fn path(&self, file: u64) -> PathBuf {
@@ -140,7 +140,7 @@ impl ValueFiles {
 
     /// Appends a value; durable after the next [`ValueFiles::sync`]. If it needs a new file, that is called `name`, or
     /// the number behind the last one if that is higher.
-    pub(crate) fn write(&self, name: Option<u64>, key: &[u8], value: &[u8]) -> Result<Place, StorageError> {
+    pub(crate) fn write(&self, name: Option<u64>, key: &[u8], value: &[u8]) -> Result<ValuePlace, StorageError> {
         self.write_as(true, name, key, value)
     }
 
@@ -151,7 +151,7 @@ impl ValueFiles {
         name: Option<u64>,
         key: &[u8],
         value: &[u8],
-    ) -> Result<Place, StorageError> {
+    ) -> Result<ValuePlace, StorageError> {
         let mut writing = self.writing();
         let packed = if pack { writing.packer.pack(value) } else { None };
         let unpacked = packed.as_ref().map_or(0, |_| value.len());
@@ -165,19 +165,19 @@ impl ValueFiles {
         head.extend_from_slice(key);
         let frame = [crc32fast::hash(&head).to_be_bytes().as_slice(), &head, body].concat();
         let newest = self.newest(&mut writing, name)?;
-        let place = Place { file: newest.name, offset: newest.length, length };
+        let place = ValuePlace { file: newest.name, offset: newest.length, length };
         if let Some(room) = &self.room {
             room.claim(&newest.file, &self.path(newest.name), newest.length, frame.len() as u64)?;
         }
         let written = newest.file.write_all_at(&frame, newest.length);
         written.map_err(|why| StorageError::io("write", &self.path(place.file), &why))?;
-        writing.newest = Some(Newest { length: newest.length + frame.len() as u64, ..newest });
+        writing.newest = Some(CurrentFile { length: newest.length + frame.len() as u64, ..newest });
         writing.dirty = true;
         Ok(place)
     }
 
     /// The file that takes the next frame.
-    fn newest(&self, writing: &mut Writing, name: Option<u64>) -> Result<Newest, StorageError> {
+    fn newest(&self, writing: &mut Writing, name: Option<u64>) -> Result<CurrentFile, StorageError> {
         // Never the name of one that is there, nor a lower one: what is removed is removed by these numbers.
         let name = name.unwrap_or(1).max(writing.files.last().map_or(1, |last| last + 1));
         if writing.newest.is_none()
@@ -202,14 +202,14 @@ impl ValueFiles {
         file.write_all_at(&[MAGIC, self.instance].concat(), 0).map_err(io)?;
         writing.files.insert(name);
         (writing.dirty, writing.new_entry, writing.sealed) = (true, true, false);
-        let newest = Newest { name, file: Arc::new(file), length: HEADER };
+        let newest = CurrentFile { name, file: Arc::new(file), length: HEADER };
         // Known from here on, so that what asks again for want of room writes to this one.
         writing.newest = Some(newest.clone());
         Ok(newest)
     }
 
     /// A file of a former process, if it can be appended to: frames from its start to its end.
-    fn whole(&self, name: u64) -> Result<Option<Newest>, StorageError> {
+    fn whole(&self, name: u64) -> Result<Option<CurrentFile>, StorageError> {
         let path = self.path(name);
         let file = private::open(&path, OpenOptions::new().read(true).write(true));
         let file = file.map(Arc::new).map_err(|why| StorageError::io("open", &path, &why))?;
@@ -224,7 +224,7 @@ impl ValueFiles {
         let length = self.length(name, &file)?;
         let (frames, _) = self.frames_of(name, &file)?;
         let end = frames.last().map_or(HEADER, |frame| frame.end);
-        Ok((end == length).then_some(Newest { name, file, length }))
+        Ok((end == length).then_some(CurrentFile { name, file, length }))
     }
 
     /// Makes everything durable that was written.
@@ -246,7 +246,7 @@ impl ValueFiles {
     }
 
     /// The value at a place; nothing if the file is gone.
-    pub(crate) fn read(&self, key: &[u8], place: Place) -> Result<Option<Vec<u8>>, StorageError> {
+    pub(crate) fn read(&self, key: &[u8], place: ValuePlace) -> Result<Option<Vec<u8>>, StorageError> {
         let path = self.path(place.file);
         let corrupt =
             |detail: &str| StorageError::corrupt("value", &path, format!("at byte {}: {detail}", place.offset));
@@ -372,7 +372,7 @@ mod tests {
         (0..600).map(|_| next()).collect()
     }
 
-    fn write(files: &ValueFiles, n: u64) -> Place {
+    fn write(files: &ValueFiles, n: u64) -> ValuePlace {
         files.write(None, &n.to_be_bytes(), &value(n)).unwrap()
     }
 
@@ -390,7 +390,7 @@ mod tests {
         files.sync().unwrap();
         for (n, place) in (0..).zip(&places) {
             assert_eq!(files.read(&u64::to_be_bytes(n), *place), Ok(Some(value(n))));
-            assert_eq!(Place::from_bytes(&place.to_bytes()), Some(*place));
+            assert_eq!(ValuePlace::from_bytes(&place.to_bytes()), Some(*place));
         }
         let names: BTreeSet<u64> = places.iter().map(|place| place.file).collect();
         assert_eq!(names.len(), 5, "four values fill a file: {names:?}");

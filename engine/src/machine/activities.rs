@@ -20,7 +20,7 @@ pub(super) struct Activity {
     pub(super) scheduled_at: Timestamp,
     /// The attempt that runs, or the next one to start.
     pub(super) attempt: Attempt,
-    pub(super) state: State,
+    pub(super) state: ActivityState,
     pub(super) cancel_requested: bool,
     pub(super) paused: bool,
     pub(super) last_failure: Option<Failure>,
@@ -28,7 +28,7 @@ pub(super) struct Activity {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum State {
+pub(super) enum ActivityState {
     /// Wants a slot since then.
     Queued {
         since: Timestamp,
@@ -51,10 +51,10 @@ impl Activity {
     #[cfg(test)]
     pub(super) fn shown(&self) -> String {
         let state = match self.state {
-            State::Queued { .. } => "queued",
-            State::Running { .. } => "running",
-            State::Awaiting { .. } => "awaiting",
-            State::BackingOff { .. } => "backing off",
+            ActivityState::Queued { .. } => "queued",
+            ActivityState::Running { .. } => "running",
+            ActivityState::Awaiting { .. } => "awaiting",
+            ActivityState::BackingOff { .. } => "backing off",
         };
         let marks = [(self.paused, " paused"), (self.cancel_requested, " canceling")];
         std::iter::once(state).chain(marks.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark)).collect()
@@ -66,7 +66,7 @@ impl Activity {
         self.options().retry_policy.clone().unwrap_or_default()
     }
     pub(super) fn is_under_way(&self) -> bool {
-        matches!(self.state, State::Running { .. } | State::Awaiting { .. })
+        matches!(self.state, ActivityState::Running { .. } | ActivityState::Awaiting { .. })
     }
     pub(super) fn close_deadline(&self) -> Option<Timestamp> {
         self.options().schedule_to_close.map(|limit| self.scheduled_at.plus(limit))
@@ -79,15 +79,15 @@ impl Activity {
             state: match &self.state {
                 _ if self.paused && !self.is_under_way() => PendingActivityState::Paused,
                 _ if self.cancel_requested => PendingActivityState::CancelRequested,
-                State::Queued { .. } => PendingActivityState::Scheduled,
-                State::Running { .. } | State::Awaiting { .. } => PendingActivityState::Started,
-                State::BackingOff { .. } => PendingActivityState::BackingOff,
+                ActivityState::Queued { .. } => PendingActivityState::Scheduled,
+                ActivityState::Running { .. } | ActivityState::Awaiting { .. } => PendingActivityState::Started,
+                ActivityState::BackingOff { .. } => PendingActivityState::BackingOff,
             },
             attempt: self.attempt,
             scheduled_at: self.scheduled_at,
             next_attempt_at: match self.state {
-                State::BackingOff { until } => Some(until),
-                State::Queued { .. } | State::Running { .. } | State::Awaiting { .. } => None,
+                ActivityState::BackingOff { until } => Some(until),
+                ActivityState::Queued { .. } | ActivityState::Running { .. } | ActivityState::Awaiting { .. } => None,
             },
             last_failure: self.last_failure.clone(),
             heartbeat_details: self.heartbeat_details.clone(),
@@ -102,17 +102,17 @@ impl Activity {
             self.close_deadline().map(|at| (at, Due::ScheduleToClose(seq))).into_iter().collect();
         match &self.state {
             // A paused activity is not waiting for a slot.
-            State::Queued { .. } if self.paused => {}
-            State::Queued { since } => {
+            ActivityState::Queued { .. } if self.paused => {}
+            ActivityState::Queued { since } => {
                 due.extend(
                     self.options().schedule_to_start.map(|limit| (since.plus(limit), Due::ScheduleToStart(seq))),
                 );
             }
-            State::Running { since, beat_at } | State::Awaiting { since, beat_at } => {
+            ActivityState::Running { since, beat_at } | ActivityState::Awaiting { since, beat_at } => {
                 due.extend(self.options().start_to_close.map(|limit| (since.plus(limit), Due::StartToClose(seq))));
                 due.extend(self.options().heartbeat.map(|limit| (beat_at.plus(limit), Due::Heartbeat(seq))));
             }
-            State::BackingOff { until } => due.push((*until, Due::ActivityRetry(seq))),
+            ActivityState::BackingOff { until } => due.push((*until, Due::ActivityRetry(seq))),
         }
         due
     }
@@ -147,31 +147,34 @@ impl Activities {
             ActivityEvent::Scheduled(scheduled) => self.scheduled(at, scheduled, due),
             ActivityEvent::Started(attempt) => self.change(seq, due, |activity| {
                 activity.attempt = attempt;
-                activity.state = State::Running { since: at, beat_at: at };
+                activity.state = ActivityState::Running { since: at, beat_at: at };
             }),
             ActivityEvent::AttemptFailed { attempt, failure, next_attempt_at } => self.change(seq, due, |activity| {
                 activity.attempt = attempt.next();
                 activity.last_failure = Some(failure.clone());
                 let is_due = activity.paused || next_attempt_at <= at;
-                activity.state =
-                    if is_due { State::Queued { since: at } } else { State::BackingOff { until: next_attempt_at } };
+                activity.state = if is_due {
+                    ActivityState::Queued { since: at }
+                } else {
+                    ActivityState::BackingOff { until: next_attempt_at }
+                };
             }),
             ActivityEvent::AwaitingCompletion => self.change(seq, due, |activity| {
-                if let State::Running { since, beat_at } = activity.state {
-                    activity.state = State::Awaiting { since, beat_at };
+                if let ActivityState::Running { since, beat_at } = activity.state {
+                    activity.state = ActivityState::Awaiting { since, beat_at };
                 }
             }),
             ActivityEvent::CancelRequested => self.change(seq, due, |activity| activity.cancel_requested = true),
             ActivityEvent::Paused => self.change(seq, due, |activity| {
                 activity.paused = true;
-                if let State::BackingOff { .. } = activity.state {
-                    activity.state = State::Queued { since: at };
+                if let ActivityState::BackingOff { .. } = activity.state {
+                    activity.state = ActivityState::Queued { since: at };
                 }
             }),
             ActivityEvent::Unpaused => self.change(seq, due, |activity| {
                 activity.paused = false;
-                if let State::Queued { .. } = activity.state {
-                    activity.state = State::Queued { since: at };
+                if let ActivityState::Queued { .. } = activity.state {
+                    activity.state = ActivityState::Queued { since: at };
                 }
             }),
             ActivityEvent::Ended => {
@@ -187,7 +190,7 @@ impl Activities {
             scheduled: scheduled.clone(),
             scheduled_at: at,
             attempt: Attempt(1),
-            state: State::Queued { since: at },
+            state: ActivityState::Queued { since: at },
             cancel_requested: false,
             paused: false,
             last_failure: None,
@@ -212,7 +215,9 @@ impl Activities {
     pub(super) fn beat(&mut self, at: Timestamp, beat: &Heartbeat, due: &mut Deadlines) {
         self.change(beat.seq, due, |activity| {
             activity.heartbeat_details = beat.details.clone();
-            if let State::Running { beat_at, .. } | State::Awaiting { beat_at, .. } = &mut activity.state {
+            if let ActivityState::Running { beat_at, .. } | ActivityState::Awaiting { beat_at, .. } =
+                &mut activity.state
+            {
                 *beat_at = at;
             }
         });
@@ -222,10 +227,10 @@ impl Activities {
     /// when the next event of the activity is applied, so that a rebuilt run does not differ.
     pub(super) fn backoff_over(&mut self, seq: Seq, at: Timestamp, due: &mut Deadlines) {
         self.change(seq, due, |activity| {
-            if let State::BackingOff { until } = activity.state
+            if let ActivityState::BackingOff { until } = activity.state
                 && until <= at
             {
-                activity.state = State::Queued { since: until };
+                activity.state = ActivityState::Queued { since: until };
             }
         });
     }
@@ -234,7 +239,7 @@ impl Activities {
     pub(super) fn restart_waiting(&mut self, at: Timestamp, due: &mut Deadlines) {
         for seq in self.seqs() {
             self.change(seq, due, |activity| {
-                if let State::Queued { since } = &mut activity.state {
+                if let ActivityState::Queued { since } = &mut activity.state {
                     *since = at;
                 }
             });
@@ -247,7 +252,7 @@ impl Activities {
         for activity in self.0.values_mut() {
             activity.scheduled_at = at;
             activity.attempt = Attempt(1);
-            activity.state = State::Queued { since: at };
+            activity.state = ActivityState::Queued { since: at };
             activity.last_failure = None;
             activity.heartbeat_details = None;
             activity.paused = false;

@@ -9,19 +9,20 @@
 //! Invariant: an attempt is recorded as started before it starts, so the number of attempts that may have run is always
 //! known and never exceeds `maximum_attempts`, whatever crashes; an attempt that is over can change nothing any more
 //! (its number no longer fits). Exactly one terminal event per activity. Here is what is decided about activities; what
-//! their events add up to is [`super::activities`]. Who has a free slot is asked through the [`Draft`]; nothing is run here.
+//! their events add up to is [`super::activities`]. Who has a free slot is asked through the [`TurnDraft`]; nothing is
+//! run here.
 
 use std::time::Duration;
 
-use super::activities::{Activity, State};
-use super::decision::{Draft, Effect, FollowUp};
+use super::activities::{Activity, ActivityState};
+use super::decision::{Effect, FollowUp, TurnDraft};
 use super::run::Run;
 use crate::activity::{ActivityTask, TaskToken};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
 
 impl Run {
-    pub(super) fn schedule_activity(&mut self, draft: &mut Draft<'_, '_>, scheduled: ActivityTaskScheduled) {
+    pub(super) fn schedule_activity(&mut self, draft: &mut TurnDraft<'_, '_>, scheduled: ActivityTaskScheduled) {
         let seq = scheduled.seq;
         let wrong = self.wrong_with(&scheduled);
         draft.push(self, EventKind::ActivityTaskScheduled(Box::new(scheduled)));
@@ -51,9 +52,9 @@ impl Run {
     }
 
     /// Starts the attempt at once if there is a free slot, so that one commit records both; else it waits in the queue.
-    fn start_or_queue(&mut self, draft: &mut Draft<'_, '_>, seq: Seq) {
+    fn start_or_queue(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq) {
         let Some(activity) = self.activities.get(seq).filter(|activity| !activity.paused) else { return };
-        if self.paused || !matches!(activity.state, State::Queued { .. }) {
+        if self.paused || !matches!(activity.state, ActivityState::Queued { .. }) {
             return;
         }
         let (attempt, queue) = (activity.attempt, self.queue_of(activity));
@@ -68,7 +69,7 @@ impl Run {
         activity.options().task_queue.clone().unwrap_or_else(|| self.info.task_queue.clone())
     }
 
-    fn start_attempt(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, attempt: Attempt) {
+    fn start_attempt(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq, attempt: Attempt) {
         draft.push(self, EventKind::ActivityTaskStarted { seq, attempt });
         if let Some(activity) = self.activities.get(seq) {
             let starts_to_close = activity.options().start_to_close.map(|limit| draft.at().plus(limit));
@@ -93,10 +94,12 @@ impl Run {
     }
 
     /// A slot was found for a queued attempt.
-    pub(super) fn slot_granted(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, attempt: Attempt) {
+    pub(super) fn slot_granted(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq, attempt: Attempt) {
         let fits = !self.paused
             && self.activities.get(seq).is_some_and(|activity| {
-                activity.attempt == attempt && !activity.paused && matches!(activity.state, State::Queued { .. })
+                activity.attempt == attempt
+                    && !activity.paused
+                    && matches!(activity.state, ActivityState::Queued { .. })
             });
         if fits {
             self.start_attempt(draft, seq, attempt);
@@ -116,7 +119,7 @@ impl Run {
 
     pub(super) fn activity_outcome(
         &mut self,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut TurnDraft<'_, '_>,
         seq: Seq,
         outcome: ActivityOutcome,
         identity: Option<Identity>,
@@ -142,7 +145,7 @@ impl Run {
     }
 
     /// An attempt ended badly: another one follows, or the activity has failed.
-    fn attempt_failed(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, failure: Failure, delay: Option<Duration>) {
+    fn attempt_failed(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq, failure: Failure, delay: Option<Duration>) {
         let Some(activity) = self.activities.get(seq) else { return };
         let attempt = activity.attempt;
         let mut next = activity.retry_policy().next(attempt, &failure);
@@ -169,7 +172,7 @@ impl Run {
         }
     }
 
-    pub(super) fn activity_due(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, timeout: TimeoutType) {
+    pub(super) fn activity_due(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq, timeout: TimeoutType) {
         let Some(activity) = self.activities.get(seq) else { return };
         let (attempt, under_way) = (activity.attempt, activity.is_under_way());
         let mut failure = Failure::timeout(timeout, activity.heartbeat_details.clone());
@@ -183,12 +186,12 @@ impl Run {
         self.attempt_failed(draft, seq, failure, None);
     }
 
-    pub(super) fn activity_retry_due(&mut self, draft: &mut Draft<'_, '_>, seq: Seq) {
+    pub(super) fn activity_retry_due(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq) {
         self.activities.backoff_over(seq, draft.at(), &mut self.due);
         self.start_or_queue(draft, seq);
     }
 
-    pub(super) fn request_cancel_activity(&mut self, draft: &mut Draft<'_, '_>, seq: Seq) {
+    pub(super) fn request_cancel_activity(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq) {
         let Some(activity) = self.activities.get(seq).filter(|activity| !activity.cancel_requested) else { return };
         let (attempt, under_way) = (activity.attempt, activity.is_under_way());
         draft.push(self, EventKind::ActivityTaskCancelRequested { seq });
@@ -211,7 +214,7 @@ impl Run {
 
     pub(super) fn pause_activity(
         &mut self,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut TurnDraft<'_, '_>,
         seq: Seq,
         reason: String,
         identity: Option<Identity>,
@@ -221,7 +224,7 @@ impl Run {
         }
     }
 
-    pub(super) fn unpause_activity(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, identity: Option<Identity>) {
+    pub(super) fn unpause_activity(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq, identity: Option<Identity>) {
         if self.activities.get(seq).is_some_and(|activity| activity.paused) {
             draft.push(self, EventKind::ActivityTaskUnpaused { seq, identity });
             self.start_or_queue(draft, seq);
@@ -229,7 +232,7 @@ impl Run {
     }
 
     /// Asks for slots again after a pause, in which they were not taken. One asked for twice is given back.
-    pub(super) fn queue_waiting(&mut self, draft: &mut Draft<'_, '_>) {
+    pub(super) fn queue_waiting(&mut self, draft: &mut TurnDraft<'_, '_>) {
         for seq in self.activities.seqs() {
             self.start_or_queue(draft, seq);
         }
@@ -246,23 +249,23 @@ impl Run {
 
     /// After a restart: an attempt that ran is lost, a queued one waits for a slot again. An attempt whose end is known
     /// and only waits to be told is not lost.
-    pub(super) fn recover_activity(&mut self, draft: &mut Draft<'_, '_>, seq: Seq) {
+    pub(super) fn recover_activity(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq) {
         let Some(activity) = self.activities.get(seq) else { return };
         let told = self.inbox.iter().any(|input| {
             matches!(input, Input::ActivityOutcome { seq: s, attempt, .. } if (*s, *attempt) == (seq, activity.attempt))
         });
         match Some(&activity.state).filter(|_| !told) {
-            Some(State::Running { .. }) => {
+            Some(ActivityState::Running { .. }) => {
                 let failure = lost("the worker that ran the attempt is gone");
                 self.attempt_failed(draft, seq, failure, Some(Duration::ZERO));
             }
-            Some(State::Queued { .. }) => self.start_or_queue(draft, seq),
-            Some(State::Awaiting { .. } | State::BackingOff { .. }) | None => {}
+            Some(ActivityState::Queued { .. }) => self.start_or_queue(draft, seq),
+            Some(ActivityState::Awaiting { .. } | ActivityState::BackingOff { .. }) | None => {}
         }
     }
 
     /// The attempts that run now; their functions are told to stop when the run closes.
-    pub(super) fn stop_attempts(&self, draft: &mut Draft<'_, '_>) {
+    pub(super) fn stop_attempts(&self, draft: &mut TurnDraft<'_, '_>) {
         for (seq, attempt) in self.activities.under_way() {
             draft.effect(Effect::CancelActivity { seq, attempt });
         }

@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::decision::{Draft, Effect};
+use super::decision::{Effect, TurnDraft};
 use super::family::ChildEvent;
 use super::run::Run;
 use crate::request::PendingChild;
@@ -52,7 +52,7 @@ impl Run {
                     started: false,
                     cancel: None,
                     cancel_delivered: false,
-                    run_id: self.seen_as.derive("child", seq.0),
+                    run_id: self.visible_run_id.derive("child", seq.0),
                 };
                 self.children.insert(seq, child);
             }
@@ -72,20 +72,20 @@ impl Run {
         }
     }
 
-    pub(super) fn start_child(&mut self, draft: &mut Draft<'_, '_>, initiated: ChildWorkflowInitiated) {
+    pub(super) fn start_child(&mut self, draft: &mut TurnDraft<'_, '_>, initiated: ChildWorkflowInitiated) {
         let seq = initiated.seq;
         draft.push(self, EventKind::StartChildWorkflowExecutionInitiated(Box::new(initiated)));
         self.redrive_child(draft, seq);
     }
 
-    pub(super) fn cancel_child(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, reason: String) {
+    pub(super) fn cancel_child(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq, reason: String) {
         if self.children.get(&seq).is_some_and(|child| child.cancel.is_none()) {
             draft.push(self, EventKind::ChildWorkflowExecutionCancelRequested { seq, reason });
             self.deliver_child_cancel(draft, seq);
         }
     }
 
-    fn deliver_child_cancel(&self, draft: &mut Draft<'_, '_>, seq: Seq) {
+    fn deliver_child_cancel(&self, draft: &mut TurnDraft<'_, '_>, seq: Seq) {
         let Some(child) = self.children.get(&seq).filter(|child| child.started && !child.cancel_delivered) else {
             return;
         };
@@ -93,7 +93,7 @@ impl Run {
     }
 
     /// Sends the cancel request of a child, if there is one.
-    pub(super) fn send_child_cancel(&self, draft: &mut Draft<'_, '_>, seq: Seq, child: &Child) {
+    pub(super) fn send_child_cancel(&self, draft: &mut TurnDraft<'_, '_>, seq: Seq, child: &Child) {
         if let Some(reason) = child.cancel.as_ref().filter(|_| !self.of_source.contains(&seq)) {
             draft.effect(Effect::CancelChild {
                 seq,
@@ -106,7 +106,7 @@ impl Run {
     }
 
     /// Asks for what the child needs next, for the first time or after a restart.
-    pub(super) fn redrive_child(&self, draft: &mut Draft<'_, '_>, seq: Seq) {
+    pub(super) fn redrive_child(&self, draft: &mut TurnDraft<'_, '_>, seq: Seq) {
         let Some(child) = self.children.get(&seq).filter(|_| !self.of_source.contains(&seq)) else { return };
         if child.started {
             draft.effect(Effect::WatchChild {
@@ -138,7 +138,7 @@ impl Run {
         draft.effect(Effect::StartChild { seq, run_id: child.run_id, start: Box::new(start) });
     }
 
-    pub(super) fn child_started(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, result: Result<RunId, Failure>) {
+    pub(super) fn child_started(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq, result: Result<RunId, Failure>) {
         if self.children.get(&seq).is_none_or(|child| child.started) {
             return;
         }
@@ -152,14 +152,19 @@ impl Run {
     }
 
     /// A child that could not be reached has ended; its end is told by itself.
-    pub(super) fn child_cancel_delivered(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, result: &Result<(), Failure>) {
+    pub(super) fn child_cancel_delivered(
+        &mut self,
+        draft: &mut TurnDraft<'_, '_>,
+        seq: Seq,
+        result: &Result<(), Failure>,
+    ) {
         let waits = self.children.get(&seq).is_some_and(|child| child.cancel.is_some() && !child.cancel_delivered);
         if waits && result.is_ok() {
             draft.push(self, EventKind::ExternalWorkflowExecutionCancelRequested { seq });
         }
     }
 
-    pub(super) fn child_closed(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, outcome: CloseOutcome) {
+    pub(super) fn child_closed(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq, outcome: CloseOutcome) {
         let Some(child) = self.children.get(&seq) else { return };
         if !child.started {
             // The close overtook the answer to the start; the start is a fact all the same.
@@ -181,7 +186,7 @@ impl Run {
     }
 
     /// What the close of this run means for the children that are open (engine.md E15).
-    pub(super) fn close_children(&self, draft: &mut Draft<'_, '_>) {
+    pub(super) fn close_children(&self, draft: &mut TurnDraft<'_, '_>) {
         for (_, child) in self.children.iter().filter(|(seq, _)| !self.of_source.contains(seq)) {
             let policy = child.initiated.options.parent_close_policy;
             if policy != ParentClosePolicy::Abandon {

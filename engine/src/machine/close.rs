@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::decision::{Draft, Effect, NextRun};
+use super::decision::{Effect, NextRun, TurnDraft};
 use super::run::Run;
 use super::signal::{RequestIds, request_id};
 use crate::seeded::{self, Bug};
@@ -14,7 +14,7 @@ use crate::vocabulary::*;
 
 impl Run {
     /// Pushes the closing event, and asks for everything the end of the run means to others.
-    fn close(&mut self, draft: &mut Draft<'_, '_>, event: EventKind) {
+    fn close(&mut self, draft: &mut TurnDraft<'_, '_>, event: EventKind) {
         self.stop_attempts(draft);
         self.close_children(draft);
         let open_updates = self.pending_updates();
@@ -35,7 +35,7 @@ impl Run {
 
     pub(super) fn complete(
         &mut self,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut TurnDraft<'_, '_>,
         result: Payload,
         mut unhandled_signals: Vec<SignalName>,
     ) {
@@ -58,7 +58,12 @@ impl Run {
         self.inbox.iter().filter(moves).cloned().collect()
     }
 
-    pub(super) fn fail(&mut self, draft: &mut Draft<'_, '_>, failure: Failure, mut unhandled_signals: Vec<SignalName>) {
+    pub(super) fn fail(
+        &mut self,
+        draft: &mut TurnDraft<'_, '_>,
+        failure: Failure,
+        mut unhandled_signals: Vec<SignalName>,
+    ) {
         let next = match &self.started.retry_policy {
             Some(policy) => policy.next(self.started.attempt, &failure),
             None => Err(RetryState::RetryPolicyNotSet),
@@ -80,7 +85,7 @@ impl Run {
         self.close(draft, EventKind::WorkflowExecutionFailed { failure, new_run, retry_state, unhandled_signals });
     }
 
-    pub(super) fn time_out(&mut self, draft: &mut Draft<'_, '_>, timeout: WorkflowTimeout) {
+    pub(super) fn time_out(&mut self, draft: &mut TurnDraft<'_, '_>, timeout: WorkflowTimeout) {
         let failure = Failure::timeout(TimeoutType::StartToClose, None);
         let next = match (&self.started.retry_policy, timeout) {
             (Some(policy), WorkflowTimeout::Run) => policy.next(self.started.attempt, &failure).ok(),
@@ -95,7 +100,7 @@ impl Run {
     }
 
     /// The run that tries again from the beginning.
-    fn retry_at(&self, draft: &mut Draft<'_, '_>, at: Timestamp, failure: &Failure) -> RunId {
+    fn retry_at(&self, draft: &mut TurnDraft<'_, '_>, at: Timestamp, failure: &Failure) -> RunId {
         let new_run = self.id().derive("retry", u64::from(self.started.attempt.0));
         let mut started = self.started.clone();
         started.attempt = self.started.attempt.next();
@@ -126,7 +131,7 @@ impl Run {
     /// denied its plan). An async workflow that was not asked and ends in a cancellation has failed; its driver says that.
     pub(super) fn end_canceled(
         &mut self,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut TurnDraft<'_, '_>,
         details: Option<Payload>,
         mut unhandled_signals: Vec<SignalName>,
     ) {
@@ -134,13 +139,13 @@ impl Run {
         self.close(draft, EventKind::WorkflowExecutionCanceled { details, unhandled_signals });
     }
 
-    pub(super) fn terminate(&mut self, draft: &mut Draft<'_, '_>, reason: String, identity: Option<Identity>) {
+    pub(super) fn terminate(&mut self, draft: &mut TurnDraft<'_, '_>, reason: String, identity: Option<Identity>) {
         self.close(draft, EventKind::WorkflowExecutionTerminated { reason, identity });
     }
 
     pub(super) fn continue_as_new(
         &mut self,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut TurnDraft<'_, '_>,
         workflow_type: Option<WorkflowType>,
         input: Payload,
         options: ContinueAsNewOptions,

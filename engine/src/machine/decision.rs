@@ -193,7 +193,7 @@ pub(super) enum FollowUp {
 const TURN_EVENTS: usize = 10_000;
 
 /// A turn in the making. Every pushed event is applied to the run at once.
-pub(super) struct Draft<'a, 'b> {
+pub(super) struct TurnDraft<'a, 'b> {
     environment: &'a mut Environment<'b>,
     at: Timestamp,
     first_event: EventId,
@@ -212,9 +212,9 @@ pub(super) struct Draft<'a, 'b> {
     next_run: Option<NextRun>,
 }
 
-impl<'a, 'b> Draft<'a, 'b> {
+impl<'a, 'b> TurnDraft<'a, 'b> {
     pub(super) fn new(run: &Run, environment: &'a mut Environment<'b>) -> Self {
-        Draft {
+        TurnDraft {
             at: environment.now.max(run.last_at()),
             environment,
             first_event: run.next_event(),

@@ -10,11 +10,11 @@
 
 use std::collections::BTreeMap;
 
-use super::decision::{Decision, Draft, Environment, FollowUp, NextRun};
+use super::decision::{Decision, Environment, FollowUp, NextRun, TurnDraft};
 use super::held::Held;
-use super::replay::{LoadError, Walk, fold_run};
+use super::replay::{LoadError, TurnWalk, fold_run};
 use super::routes::waits;
-use super::run::{Phase, Run};
+use super::run::{Run, RunPhase};
 use super::signal::RequestIds;
 use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
@@ -90,7 +90,7 @@ impl Execution {
         code: Box<dyn Driver>,
         side_effects: BTreeMap<Seq, Payload>,
         environment: &mut Environment<'_>,
-        tell: impl FnOnce(&mut Execution, &mut Draft<'_, '_>),
+        tell: impl FnOnce(&mut Execution, &mut TurnDraft<'_, '_>),
     ) -> (Execution, Decision) {
         Self::first_turn_with(first, Code::Live(code), side_effects, environment, tell)
     }
@@ -104,12 +104,12 @@ impl Execution {
         code: Code,
         side_effects: BTreeMap<Seq, Payload>,
         environment: &mut Environment<'_>,
-        tell: impl FnOnce(&mut Execution, &mut Draft<'_, '_>),
+        tell: impl FnOnce(&mut Execution, &mut TurnDraft<'_, '_>),
     ) -> (Execution, Decision) {
         let NextRun { run_id, started, inbox } = next;
         let run = Run::new(run_id, environment.now, environment.build, &started);
         let mut execution = Execution { run, code };
-        let mut draft = Draft::new(&execution.run, environment);
+        let mut draft = TurnDraft::new(&execution.run, environment);
         draft.side_effects = side_effects;
         for input in inbox {
             execution.run.note_request(&input);
@@ -127,7 +127,7 @@ impl Execution {
     ///
     /// Fails only when the turns are not a history at all.
     pub fn load(turns: &[Turn], registry: &WorkflowRegistry, build: BuildId) -> Result<Execution, LoadError> {
-        match Self::walk(Walk::begin(turns, registry), turns, build) {
+        match Self::walk(TurnWalk::begin(turns, registry), turns, build) {
             Ok(walk) => Ok(Execution { run: walk.run, code: Code::Live(walk.driver) }),
             Err(error @ LoadError::NotAHistory { .. }) => Err(error),
             Err(error) => Ok(Execution { run: fold_run(turns)?, code: Code::Held(Held::Load(error)) }),
@@ -136,7 +136,7 @@ impl Execution {
 
     /// As [`Execution::load`], from a snapshot and the turns after it.
     pub fn resume(run: Run, driver: Box<dyn Driver>, turns: &[Turn], build: BuildId) -> Result<Execution, LoadError> {
-        let walk = Self::walk(Ok(Walk { run, driver }), turns, build)?;
+        let walk = Self::walk(Ok(TurnWalk { run, driver }), turns, build)?;
         Ok(Execution { run: walk.run, code: Code::Live(walk.driver) })
     }
 
@@ -145,7 +145,7 @@ impl Execution {
         Ok(Execution { run: fold_run(turns)?, code: Code::Unneeded })
     }
 
-    fn walk(begun: Result<Walk, LoadError>, turns: &[Turn], build: BuildId) -> Result<Walk, LoadError> {
+    fn walk(begun: Result<TurnWalk, LoadError>, turns: &[Turn], build: BuildId) -> Result<TurnWalk, LoadError> {
         let mut walk = begun?;
         for turn in turns {
             walk.turn(turn, build)?;
@@ -222,7 +222,7 @@ impl Execution {
     }
 
     fn decide_input(&mut self, input: Input, environment: &mut Environment<'_>) -> Result<Decision, Rejection> {
-        let mut draft = Draft::new(&self.run, environment);
+        let mut draft = TurnDraft::new(&self.run, environment);
         if self.run.is_repeated(&input) {
             return Ok(draft.finish(&mut self.run));
         }
@@ -259,14 +259,14 @@ impl Execution {
 
     /// Decides what waits in the inbox of a run that is neither paused nor held any more.
     pub fn decide_inbox(&mut self, environment: &mut Environment<'_>) -> Decision {
-        let mut draft = Draft::new(&self.run, environment);
+        let mut draft = TurnDraft::new(&self.run, environment);
         self.drain_inbox(&mut draft, usize::MAX);
         draft.finish(&mut self.run)
     }
 
     /// Decides what was kept, in order, when nothing keeps it waiting any more; at most so many inputs, and says how many
     /// it were. A restart that was kept comes first: what is decided after it may start attempts, and those are not lost.
-    pub(super) fn drain_inbox(&mut self, draft: &mut Draft<'_, '_>, most: usize) -> usize {
+    pub(super) fn drain_inbox(&mut self, draft: &mut TurnDraft<'_, '_>, most: usize) -> usize {
         let decides =
             |this: &Self| !this.run.is_buffering() && matches!(this.code, Code::Live(_)) && !this.run.is_closed();
         if most > 0 && decides(self) && self.run.inbox.contains(&Input::WorkerRestarted) {
@@ -288,7 +288,7 @@ impl Execution {
     }
 
     fn refuse_if_closed(&self, input: &Input) -> Result<(), Rejection> {
-        let Phase::Closed(outcome) = &self.run.phase else { return Ok(()) };
+        let RunPhase::Closed(outcome) = &self.run.phase else { return Ok(()) };
         if let Input::ActivityOutcome { seq, attempt, .. } | Input::Heartbeat { seq, attempt, .. } = input {
             return Err(Rejection::StaleAttempt { seq: *seq, attempt: *attempt, current: *attempt });
         }
@@ -297,7 +297,7 @@ impl Execution {
     }
 
     /// Puts an input into the inbox, durably.
-    fn keep(&mut self, draft: &mut Draft<'_, '_>, input: Input) -> Result<(), Rejection> {
+    fn keep(&mut self, draft: &mut TurnDraft<'_, '_>, input: Input) -> Result<(), Rejection> {
         match &input {
             Input::ActivityOutcome { seq, attempt, .. } => {
                 self.run.check_attempt(*seq, *attempt)?;
@@ -325,7 +325,7 @@ impl Execution {
     }
 
     /// Lets the code hear what was pushed, and does what follows from that, until nothing is left.
-    pub(super) fn settle(&mut self, draft: &mut Draft<'_, '_>) {
+    pub(super) fn settle(&mut self, draft: &mut TurnDraft<'_, '_>) {
         loop {
             self.activate_pending(draft);
             let Some(follow_up) = draft.follow_ups.pop_front() else { break };
@@ -341,7 +341,7 @@ impl Execution {
         }
     }
 
-    pub(super) fn activate_pending(&mut self, draft: &mut Draft<'_, '_>) {
+    pub(super) fn activate_pending(&mut self, draft: &mut TurnDraft<'_, '_>) {
         while let Some(job) = draft.jobs.pop_front() {
             if self.run.is_closed() {
                 continue;
@@ -349,7 +349,7 @@ impl Execution {
             let Code::Live(driver) = &mut self.code else { continue };
             let commands = driver.activate(Activation {
                 at: draft.at(),
-                run_id: self.run.seen_as,
+                run_id: self.run.visible_run_id,
                 history: self.run.info.history,
                 job,
                 markers: draft.take_markers(),

@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::decision::{Draft, Effect};
+use super::decision::{Effect, TurnDraft};
 use super::family::ExternalEvent;
 use super::run::Run;
 use crate::vocabulary::*;
@@ -45,7 +45,7 @@ impl Run {
         }
     }
 
-    pub(super) fn signal_external(&mut self, draft: &mut Draft<'_, '_>, initiated: SignalExternalInitiated) {
+    pub(super) fn signal_external(&mut self, draft: &mut TurnDraft<'_, '_>, initiated: SignalExternalInitiated) {
         let seq = initiated.seq;
         draft.push(self, EventKind::SignalExternalWorkflowExecutionInitiated(Box::new(initiated)));
         self.redeliver(draft, seq);
@@ -53,7 +53,7 @@ impl Run {
 
     pub(super) fn cancel_external(
         &mut self,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut TurnDraft<'_, '_>,
         seq: Seq,
         target: ExternalTarget,
         reason: String,
@@ -72,11 +72,11 @@ impl Run {
     }
 
     /// Asks for the delivery of a request under way, for the first time or after a restart.
-    pub(super) fn redeliver(&self, draft: &mut Draft<'_, '_>, seq: Seq) {
+    pub(super) fn redeliver(&self, draft: &mut TurnDraft<'_, '_>, seq: Seq) {
         self.deliver(draft, seq, request_id(self.id(), seq));
     }
 
-    pub(super) fn deliver(&self, draft: &mut Draft<'_, '_>, seq: Seq, request_id: RequestId) {
+    pub(super) fn deliver(&self, draft: &mut TurnDraft<'_, '_>, seq: Seq, request_id: RequestId) {
         if self.of_source.contains(&seq) {
             return;
         }
@@ -99,7 +99,7 @@ impl Run {
         draft.effect(effect);
     }
 
-    pub(super) fn signal_delivered(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, result: Result<(), Failure>) {
+    pub(super) fn signal_delivered(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq, result: Result<(), Failure>) {
         if !matches!(self.externals.get(&seq), Some(External::Signal(_))) {
             return;
         }
@@ -112,7 +112,7 @@ impl Run {
         );
     }
 
-    pub(super) fn cancel_delivered(&mut self, draft: &mut Draft<'_, '_>, seq: Seq, result: Result<(), Failure>) {
+    pub(super) fn cancel_delivered(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq, result: Result<(), Failure>) {
         if self.children.contains_key(&seq) {
             return self.child_cancel_delivered(draft, seq, &result);
         }

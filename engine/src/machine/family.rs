@@ -7,7 +7,7 @@
 use crate::vocabulary::*;
 
 /// An event as its family sees it.
-pub(super) enum Family<'a> {
+pub(super) enum FamilyEvent<'a> {
     Lifecycle(LifecycleEvent<'a>),
     Signal(&'a WorkflowExecutionSignaled),
     Update(UpdateEvent<'a>),
@@ -71,11 +71,11 @@ pub(super) enum ExternalEvent<'a> {
     Ended,
 }
 
-impl<'a> Family<'a> {
+impl<'a> FamilyEvent<'a> {
     // long: one exhaustive match; a variant more is a line more.
-    pub(super) fn of(event: &'a EventKind) -> Family<'a> {
+    pub(super) fn of(event: &'a EventKind) -> FamilyEvent<'a> {
         use EventKind::*;
-        use Family::*;
+        use FamilyEvent::*;
         match event {
             WorkflowExecutionStarted(started) => Lifecycle(LifecycleEvent::Started(started)),
             FirstWorkflowTaskScheduled => Lifecycle(LifecycleEvent::BackoffOver),

@@ -5,9 +5,9 @@
 //! no attempt starts and no timer fires. Attempts that run already may go on, and their outcomes are kept.
 //! A cancel request is an event that the code hears; what it does with it is the code's affair.
 
-use super::decision::{Draft, FollowUp};
+use super::decision::{FollowUp, TurnDraft};
 use super::family::LifecycleEvent;
-use super::run::{Due, Phase, Run};
+use super::run::{Due, Run, RunPhase};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
 
@@ -16,7 +16,7 @@ impl Run {
         match event {
             LifecycleEvent::Started(started) => self.apply_started(at, started),
             LifecycleEvent::BackoffOver => {
-                self.phase = Phase::Open;
+                self.phase = RunPhase::Open;
                 self.due.retain(|(_, due)| *due != Due::Start);
             }
             LifecycleEvent::Paused => self.paused = true,
@@ -50,14 +50,14 @@ impl Run {
             self.due.insert((begins.plus(timeout), Due::RunTimeout));
         }
         if let Some(start_at) = started.start_at {
-            self.phase = Phase::Backoff;
+            self.phase = RunPhase::Backoff;
             self.due.insert((start_at, Due::Start));
         }
     }
 
     /// The run has been forked: the time since the last copied event does not count, and no attempt is under way.
     fn begin_again(&mut self, at: Timestamp, run_id: RunId) {
-        self.seen_as = run_id;
+        self.visible_run_id = run_id;
         self.of_source.extend(self.children.keys().chain(self.externals.keys()));
         let idle = at.since(self.last_at);
         self.started.execution_deadline = self.started.execution_deadline.map(|deadline| deadline.plus(idle));
@@ -68,7 +68,7 @@ impl Run {
 
     pub(super) fn request_cancel(
         &mut self,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut TurnDraft<'_, '_>,
         reason: String,
         identity: Option<Identity>,
         request_id: Option<RequestId>,
@@ -78,7 +78,7 @@ impl Run {
 
     pub(super) fn pause(
         &mut self,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut TurnDraft<'_, '_>,
         reason: String,
         identity: Option<Identity>,
     ) -> Result<(), Rejection> {
@@ -91,7 +91,7 @@ impl Run {
 
     pub(super) fn unpause(
         &mut self,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut TurnDraft<'_, '_>,
         reason: String,
         identity: Option<Identity>,
     ) -> Result<(), Rejection> {
@@ -104,7 +104,7 @@ impl Run {
 
     /// Does one thing that is due, if any is; says whether there was one. A run that is paused, or whose code is held,
     /// only hears its own timeouts.
-    pub(super) fn do_next_due(&mut self, draft: &mut Draft<'_, '_>, held: bool) -> bool {
+    pub(super) fn do_next_due(&mut self, draft: &mut TurnDraft<'_, '_>, held: bool) -> bool {
         let frozen = self.paused || held;
         let next = self.due.iter().find(|(_, due)| !frozen || due.ignores_pause()).copied();
         let Some((_, due)) = next.filter(|(at, _)| *at <= draft.at()) else { return false };
@@ -123,7 +123,7 @@ impl Run {
     }
 
     /// After a restart: whatever was under way outside the log is asked for again.
-    pub(super) fn recover(&mut self, draft: &mut Draft<'_, '_>) {
+    pub(super) fn recover(&mut self, draft: &mut TurnDraft<'_, '_>) {
         for seq in self.activities.seqs() {
             draft.follow_ups.push_back(FollowUp::RecoverActivity(seq));
         }

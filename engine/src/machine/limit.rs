@@ -4,7 +4,7 @@
 //! to another run) is recorded as asked for and fails by name; anything else fails the run by name. Replay accepts the
 //! latter whatever its own limit is, since history says how it went.
 
-use super::decision::Draft;
+use super::decision::TurnDraft;
 use super::run::Run;
 use crate::vocabulary::*;
 
@@ -53,7 +53,7 @@ pub(super) fn too_large(command: &Command, limit: usize) -> Option<Failure> {
 
 impl Run {
     /// Records a command that is not carried out, with its failure.
-    pub(super) fn refuse_command(&mut self, draft: &mut Draft<'_, '_>, command: Command, failure: Failure) {
+    pub(super) fn refuse_command(&mut self, draft: &mut TurnDraft<'_, '_>, command: Command, failure: Failure) {
         match command {
             Command::ScheduleActivity { seq, activity_id, activity_type, input, options } => {
                 let scheduled = ActivityTaskScheduled { seq, activity_id, activity_type, input, options };

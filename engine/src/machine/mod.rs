@@ -34,7 +34,7 @@ mod update;
 
 pub use decision::{Decision, Durable, Effect, Environment, Limits, NextRun, SealedEffects};
 pub use execution::Execution;
-pub use fork::Fork;
+pub use fork::PlannedFork;
 pub use held::Held;
 pub use replay::{LoadError, fold_run};
 pub use run::Run;

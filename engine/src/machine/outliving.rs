@@ -11,7 +11,7 @@
 //! Children with another parent close policy need nothing: they find out for themselves that their parent has closed.
 
 use super::child_workflow::Child;
-use super::decision::Draft;
+use super::decision::TurnDraft;
 use super::run::Run;
 use crate::vocabulary::*;
 
@@ -36,7 +36,7 @@ impl Run {
     }
 
     /// Takes in what concerns messages of a closed run. Says whether the input was about that.
-    pub(super) fn hears_after_its_end(&mut self, draft: &mut Draft<'_, '_>, input: &Input) -> bool {
+    pub(super) fn hears_after_its_end(&mut self, draft: &mut TurnDraft<'_, '_>, input: &Input) -> bool {
         match input {
             Input::WorkerRestarted => self.recover(draft),
             Input::SignalDelivered { seq, .. } | Input::CancelDelivered { seq, .. } => self.arrived(draft, *seq),
@@ -50,7 +50,7 @@ impl Run {
     }
 
     /// What a run that was paused or held has heard about its messages, and could not take in before its end.
-    pub(super) fn hear_what_waits(&mut self, draft: &mut Draft<'_, '_>) {
+    pub(super) fn hear_what_waits(&mut self, draft: &mut TurnDraft<'_, '_>) {
         let heard = self.inbox.iter().filter(|input| {
             let of_messages = matches!(input, Input::SignalDelivered { .. } | Input::CancelDelivered { .. });
             of_messages || matches!(input, Input::ChildStarted { .. } | Input::WorkerRestarted)
@@ -61,7 +61,7 @@ impl Run {
     }
 
     /// The message needs nothing more, whether it arrived or cannot.
-    fn arrived(&mut self, draft: &mut Draft<'_, '_>, seq: Seq) {
+    fn arrived(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq) {
         if self.externals.contains_key(&seq) || self.children.contains_key(&seq) {
             self.forget_message(seq);
             draft.delivered.push(seq);

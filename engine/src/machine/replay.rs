@@ -68,17 +68,17 @@ fn begin(turns: &[Turn]) -> Result<Run, LoadError> {
 }
 
 /// A run and its code, walking through turns together.
-pub(super) struct Walk {
+pub(super) struct TurnWalk {
     pub(super) run: Run,
     pub(super) driver: Box<dyn Driver>,
 }
 
-impl Walk {
+impl TurnWalk {
     /// Begins at the first of these turns.
-    pub(super) fn begin(turns: &[Turn], registry: &WorkflowRegistry) -> Result<Walk, LoadError> {
+    pub(super) fn begin(turns: &[Turn], registry: &WorkflowRegistry) -> Result<TurnWalk, LoadError> {
         let run = begin(turns)?;
         let driver = registry.create(run.started(), run.id()).map_err(LoadError::UnknownWorkflowType)?;
-        Ok(Walk { run, driver })
+        Ok(TurnWalk { run, driver })
     }
 
     /// Folds one turn and gives its activating events to the code, whose commands must be the recorded ones.
@@ -96,7 +96,7 @@ impl Walk {
             let recorded = &rest[..end];
             let produced = self.driver.activate(Activation {
                 at: turn.at,
-                run_id: self.run.seen_as,
+                run_id: self.run.visible_run_id,
                 history: self.run.info.history,
                 job,
                 markers: markers_of(recorded.iter().map(|event| &event.kind)),

@@ -3,14 +3,14 @@
 //! Invariant: one arm an input and one a command, and no arm does more than hand over; what follows is the family's. The
 //! matches are exhaustive, so that a new input or command finds its family or does not compile.
 
-use super::decision::Draft;
+use super::decision::TurnDraft;
 use super::execution::{Code, Execution};
 use super::limit::too_large;
 use crate::vocabulary::*;
 
 impl Execution {
     /// Routes an input to its family. No arm does more.
-    pub(super) fn accept(&mut self, draft: &mut Draft<'_, '_>, input: Input) -> Result<(), Rejection> {
+    pub(super) fn accept(&mut self, draft: &mut TurnDraft<'_, '_>, input: Input) -> Result<(), Rejection> {
         let run = &mut self.run;
         match input {
             Input::Signal(signal) => draft.push(run, EventKind::WorkflowExecutionSignaled(signal)),
@@ -54,7 +54,7 @@ impl Execution {
 
     fn accept_update(
         &mut self,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut TurnDraft<'_, '_>,
         update_id: UpdateId,
         name: UpdateName,
         input: Payload,
@@ -73,7 +73,7 @@ impl Execution {
     }
 
     /// Routes a command to its family. No arm does more.
-    pub(super) fn command(&mut self, draft: &mut Draft<'_, '_>, command: Command) {
+    pub(super) fn command(&mut self, draft: &mut TurnDraft<'_, '_>, command: Command) {
         let run = &mut self.run;
         if let Some(failure) = too_large(&command, draft.limits().payload_max) {
             return run.refuse_command(draft, command, failure);

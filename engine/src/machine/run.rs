@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::activities::Activities;
 use super::child_workflow::Child;
 use super::external::External;
-use super::family::Family;
+use super::family::FamilyEvent;
 use super::signal::RequestIds;
 use super::timer::Timers;
 use super::update::Update;
@@ -24,7 +24,7 @@ pub struct Run {
     pub(super) started: WorkflowExecutionStarted,
     pub(super) next_event: EventId,
     pub(super) last_at: Timestamp,
-    pub(super) phase: Phase,
+    pub(super) phase: RunPhase,
     pub(super) paused: bool,
     pub(super) cancel_requested: Option<String>,
     pub(super) activities: Activities,
@@ -36,7 +36,7 @@ pub struct Run {
     pub(super) inbox: VecDeque<Input>,
     pub(super) due: Deadlines,
     /// Whose ids the code sees and derives others from: this run, unless the events are a copy of another one's.
-    pub(super) seen_as: RunId,
+    pub(super) visible_run_id: RunId,
     /// Children and messages that were under way when this run was forked: they are another run's to drive. Nothing is
     /// sent for them; what became of them is told.
     pub(super) of_source: BTreeSet<Seq>,
@@ -44,7 +44,7 @@ pub struct Run {
 
 /// Where the run is in its life.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) enum Phase {
+pub(super) enum RunPhase {
     /// Waits for the first activation of a retried run.
     Backoff,
     Open,
@@ -76,7 +76,7 @@ impl Run {
             started: started.clone(),
             next_event: EventId(1),
             last_at: at,
-            phase: Phase::Open,
+            phase: RunPhase::Open,
             paused: false,
             cancel_requested: None,
             activities: Activities::default(),
@@ -87,7 +87,7 @@ impl Run {
             request_ids: RequestIds::default(),
             inbox: VecDeque::new(),
             due: BTreeSet::new(),
-            seen_as: started.original_run(run_id),
+            visible_run_id: started.original_run(run_id),
             of_source: BTreeSet::new(),
         }
     }
@@ -108,12 +108,12 @@ impl Run {
         self.last_at
     }
     pub fn is_closed(&self) -> bool {
-        matches!(self.phase, Phase::Closed(_))
+        matches!(self.phase, RunPhase::Closed(_))
     }
     pub fn outcome(&self) -> Option<&CloseOutcome> {
         match &self.phase {
-            Phase::Closed(outcome) => Some(outcome),
-            Phase::Backoff | Phase::Open => None,
+            RunPhase::Closed(outcome) => Some(outcome),
+            RunPhase::Backoff | RunPhase::Open => None,
         }
     }
     pub fn is_paused(&self) -> bool {
@@ -130,7 +130,7 @@ impl Run {
     }
     /// Inputs are kept in the inbox instead of being decided.
     pub(super) fn is_buffering(&self) -> bool {
-        self.paused || self.phase == Phase::Backoff
+        self.paused || self.phase == RunPhase::Backoff
     }
 
     /// When the run must be woken at the latest. A paused run only hears its own timeouts.
@@ -175,15 +175,15 @@ impl Run {
 
     /// Gives the event to the family it belongs to. No arm does more.
     pub(super) fn route(&mut self, at: Timestamp, event: &EventKind) {
-        match Family::of(event) {
-            Family::Lifecycle(event) => self.apply_lifecycle(at, event),
-            Family::Signal(signal) => self.apply_signal(signal),
-            Family::Update(event) => self.apply_update(event),
-            Family::Activity(seq, event) => self.activities.apply(at, seq, event, &mut self.due),
-            Family::Timer(seq, event) => self.timers.apply(seq, event, &mut self.due),
-            Family::Child(seq, event) => self.apply_child(seq, event),
-            Family::External(seq, event) => self.apply_external(seq, event),
-            Family::Closed(outcome) => self.phase = Phase::Closed(outcome),
+        match FamilyEvent::of(event) {
+            FamilyEvent::Lifecycle(event) => self.apply_lifecycle(at, event),
+            FamilyEvent::Signal(signal) => self.apply_signal(signal),
+            FamilyEvent::Update(event) => self.apply_update(event),
+            FamilyEvent::Activity(seq, event) => self.activities.apply(at, seq, event, &mut self.due),
+            FamilyEvent::Timer(seq, event) => self.timers.apply(seq, event, &mut self.due),
+            FamilyEvent::Child(seq, event) => self.apply_child(seq, event),
+            FamilyEvent::External(seq, event) => self.apply_external(seq, event),
+            FamilyEvent::Closed(outcome) => self.phase = RunPhase::Closed(outcome),
         }
     }
 
@@ -210,7 +210,7 @@ impl Run {
         for (at, due) in &self.due {
             let known = match due {
                 Due::ExecutionTimeout | Due::RunTimeout => true,
-                Due::Start => self.phase == Phase::Backoff,
+                Due::Start => self.phase == RunPhase::Backoff,
                 Due::Timer(seq) => self.timers.fires_at(*seq) == Some(*at),
                 Due::ActivityRetry(seq)
                 | Due::ScheduleToStart(seq)

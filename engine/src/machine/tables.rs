@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::family::Family;
-use super::run::{Phase, Run};
+use super::family::FamilyEvent;
+use super::run::{Run, RunPhase};
 use super::update::Update;
 use crate::vocabulary::*;
 
@@ -249,13 +249,13 @@ fn run_events() -> Vec<(&'static str, EventKind)> {
 #[test]
 fn the_run() {
     let mut first = run();
-    first.phase = Phase::Backoff;
+    first.phase = RunPhase::Backoff;
     let shown = |run: &Run| {
         let phase = match &run.phase {
-            Phase::Backoff => "backoff",
-            Phase::Open => "open",
-            Phase::Closed(CloseOutcome::Completed(_)) => "completed",
-            Phase::Closed(_) => "terminated",
+            RunPhase::Backoff => "backoff",
+            RunPhase::Open => "open",
+            RunPhase::Closed(CloseOutcome::Completed(_)) => "completed",
+            RunPhase::Closed(_) => "terminated",
         };
         let marks = [(run.paused, " paused"), (run.cancel_requested(), " canceling")];
         let marks = marks.into_iter().filter(|(is, _)| *is && !run.is_closed()).map(|(_, mark)| mark);
@@ -268,6 +268,6 @@ fn the_run() {
 #[test]
 fn what_closes_a_run_is_of_one_family() {
     for (name, event) in run_events().into_iter().chain(activity_events()) {
-        assert_eq!(event.closes().is_some(), matches!(Family::of(&event), Family::Closed(_)), "{name}");
+        assert_eq!(event.closes().is_some(), matches!(FamilyEvent::of(&event), FamilyEvent::Closed(_)), "{name}");
     }
 }

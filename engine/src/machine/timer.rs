@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::decision::Draft;
+use super::decision::TurnDraft;
 use super::family::TimerEvent;
 use super::run::{Deadlines, Due, Run};
 use crate::request::PendingTimer;
@@ -69,7 +69,7 @@ impl Timers {
 impl Run {
     pub(super) fn start_timer(
         &mut self,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut TurnDraft<'_, '_>,
         seq: Seq,
         fire_at: Timestamp,
         summary: Option<String>,
@@ -80,13 +80,13 @@ impl Run {
         }
     }
 
-    pub(super) fn cancel_timer(&mut self, draft: &mut Draft<'_, '_>, seq: Seq) {
+    pub(super) fn cancel_timer(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq) {
         if self.timers.is_pending(seq) {
             draft.push(self, EventKind::TimerCanceled { seq });
         }
     }
 
-    pub(super) fn timer_due(&mut self, draft: &mut Draft<'_, '_>, seq: Seq) {
+    pub(super) fn timer_due(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq) {
         if self.timers.is_pending(seq) {
             draft.push(self, EventKind::TimerFired { seq });
         }

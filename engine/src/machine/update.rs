@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::decision::{Draft, Effect};
+use super::decision::{Effect, TurnDraft};
 use super::family::UpdateEvent;
 use super::run::Run;
 use crate::request::UpdateOutcome;
@@ -34,7 +34,7 @@ impl Run {
 
     pub(super) fn complete_update(
         &mut self,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut TurnDraft<'_, '_>,
         update_id: UpdateId,
         result: Result<Payload, Failure>,
     ) {

@@ -14,17 +14,17 @@ const SHARE: usize = 4;
 
 /// How a budget is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Budget {
+pub(super) struct MemoryBudget {
     /// Bytes of the loaded runs of one shard.
     pub(super) runs: usize,
     /// Bytes of the requests that wait for one shard.
     pub(super) requests: usize,
 }
 
-impl Budget {
+impl MemoryBudget {
     /// Half of it is for runs and an eighth for requests, the same for each shard.
-    pub(super) fn of(memory: usize, shards: usize) -> Budget {
-        Budget { runs: memory / 2 / shards.max(1), requests: (memory / 8 / shards.max(1)).max(4 * 1024 * 1024) }
+    pub(super) fn of(memory: usize, shards: usize) -> MemoryBudget {
+        MemoryBudget { runs: memory / 2 / shards.max(1), requests: (memory / 8 / shards.max(1)).max(4 * 1024 * 1024) }
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     fn the_default_is_a_share_of_what_there_is() {
         let machine = machine().map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap());
         assert!((1024 * 1024..=machine / SHARE).contains(&default_memory()));
-        assert_eq!(Budget::of(320 << 20, 2).runs, 80 << 20);
+        assert_eq!(MemoryBudget::of(320 << 20, 2).runs, 80 << 20);
         assert!(bytes_of_run(1_900_000) > 1_900_000);
     }
     const MOUNTS: &str = "\

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::health;
-use super::shared::Shared;
+use super::shared::WorkerShared;
 use crate::log::{Committed, StorageError};
 use crate::machine::{Durable, SealedEffects};
 use crate::seeded::{self, Bug};
@@ -20,7 +20,7 @@ use crate::vocabulary::*;
 pub(crate) type Answer = Box<dyn FnOnce(Result<(), &Rejection>) + Send>;
 
 /// A run's turn with everything that waits for it.
-pub(crate) struct Item {
+pub(crate) struct CommitItem {
     pub(crate) shard: usize,
     pub(crate) generation: u64,
     pub(crate) turns: Vec<Turn>,
@@ -45,8 +45,8 @@ const BACKLOG_MAX: usize = 8_192;
 const ROOM_LOOKS: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
-struct Queue {
-    items: VecDeque<Item>,
+struct CommitQueue {
+    items: VecDeque<CommitItem>,
     /// Which generation of each shard may submit; an abandoned thread may not.
     generations: Vec<u64>,
     stopped: bool,
@@ -56,7 +56,7 @@ struct Queue {
 }
 
 pub(crate) struct Committer {
-    queue: Mutex<Queue>,
+    queue: Mutex<CommitQueue>,
     arrived: Condvar,
     space: Condvar,
     /// Held by whoever commits and releases.
@@ -68,18 +68,18 @@ pub(crate) struct Committer {
 impl Committer {
     pub(crate) fn new(shards: usize) -> Self {
         Committer {
-            queue: Mutex::new(Queue { generations: vec![0; shards], ..Queue::default() }),
+            queue: Mutex::new(CommitQueue { generations: vec![0; shards], ..CommitQueue::default() }),
             arrived: Condvar::new(),
             space: Condvar::new(),
             role: Mutex::new(()),
             released: (0..shards).map(|_| AtomicU64::new(0)).collect(),
         }
     }
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, CommitQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Hands an item over. Says whether it was taken: the thread of an abandoned generation has nothing to say.
-    pub(crate) fn submit(&self, item: Item) -> bool {
+    pub(crate) fn submit(&self, item: CommitItem) -> bool {
         let mut queue = self.lock();
         while queue.items.len() >= BACKLOG_MAX && !queue.stopped {
             if queue.committer_waits {
@@ -98,7 +98,7 @@ impl Committer {
     }
     /// Sees to it that what was submitted is committed: by this thread if it has nothing better to do and nobody else
     /// is at it, which saves a lone step two changes of thread; otherwise by the committer's own.
-    pub(crate) fn kick(&self, shared: &Arc<Shared>, has_time: bool) {
+    pub(crate) fn kick(&self, shared: &Arc<WorkerShared>, has_time: bool) {
         let waits = {
             let queue = self.lock();
             if queue.items.is_empty() {
@@ -129,7 +129,7 @@ impl Committer {
     }
 
     /// The committer's thread. Ends when stopped and everything submitted is released.
-    pub(crate) fn run(&self, shared: &Arc<Shared>) {
+    pub(crate) fn run(&self, shared: &Arc<WorkerShared>) {
         while self.wait_for_items() {
             self.commit_all(shared, self.role.lock().unwrap_or_else(PoisonError::into_inner));
         }
@@ -149,7 +149,7 @@ impl Committer {
     }
 
     /// Commits and releases batch after batch. Whoever holds the role does both, so that the order holds.
-    fn commit_all(&self, shared: &Arc<Shared>, role: MutexGuard<'_, ()>) {
+    fn commit_all(&self, shared: &Arc<WorkerShared>, role: MutexGuard<'_, ()>) {
         while let Some(mut batch) = self.take_batch() {
             let outcome = self.commit(shared, &mut batch);
             self.release(shared, batch, &outcome);
@@ -158,7 +158,7 @@ impl Committer {
     }
 
     /// The first of three steps that only one at a time may take, in this order: what belongs into one group.
-    pub(super) fn take_batch(&self) -> Option<Vec<Item>> {
+    pub(super) fn take_batch(&self) -> Option<Vec<CommitItem>> {
         let mut queue = self.lock();
         if queue.items.is_empty() {
             return None;
@@ -181,7 +181,7 @@ impl Committer {
     }
 
     /// The second step: the group becomes durable, or the worker has failed.
-    pub(super) fn commit(&self, shared: &Shared, batch: &mut [Item]) -> Result<Durable, Rejection> {
+    pub(super) fn commit(&self, shared: &WorkerShared, batch: &mut [CommitItem]) -> Result<Durable, Rejection> {
         if let Some(failed) = shared.health.storage_failure() {
             return Err(failed.refusal().unwrap_or(Rejection::ShuttingDown));
         }
@@ -207,7 +207,7 @@ impl Committer {
     }
 
     /// A full disk is waited for: what was decided is written when there is room, and nothing is acknowledged before.
-    fn commit_with_room(&self, shared: &Shared, turns: &[Turn]) -> Result<Committed, StorageError> {
+    fn commit_with_room(&self, shared: &WorkerShared, turns: &[Turn]) -> Result<Committed, StorageError> {
         let mut waits = false;
         loop {
             match shared.journal.commit(turns) {
@@ -228,7 +228,12 @@ impl Committer {
     }
 
     /// The third step: effects and answers go out.
-    pub(super) fn release(&self, shared: &Arc<Shared>, batch: Vec<Item>, outcome: &Result<Durable, Rejection>) {
+    pub(super) fn release(
+        &self,
+        shared: &Arc<WorkerShared>,
+        batch: Vec<CommitItem>,
+        outcome: &Result<Durable, Rejection>,
+    ) {
         for item in batch {
             // Durable, hence readable: that is what eviction waits for.
             self.released[item.shard].fetch_add(1, Ordering::AcqRel);
@@ -242,7 +247,7 @@ impl Committer {
     }
 }
 
-fn release_item(shared: &Arc<Shared>, item: Item, outcome: &Result<Durable, Rejection>) {
+fn release_item(shared: &Arc<WorkerShared>, item: CommitItem, outcome: &Result<Durable, Rejection>) {
     match outcome {
         Ok(durable) => {
             for (name, sealed) in item.effects {

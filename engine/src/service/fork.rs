@@ -5,15 +5,15 @@
 //! made. A dry run does everything up to the decision and writes nothing.
 
 use super::committer::{Answer, RunName};
-use super::in_hand::{Caller, SharedReply};
+use super::current_turn::{SharedReply, TurnCaller};
 use super::shard::{Shard, decide_with};
 use super::turn::{TurnThread, when_durable};
-use crate::machine::Fork;
+use crate::machine::PlannedFork;
 use crate::request::Forked;
 use crate::vocabulary::*;
 
 impl TurnThread {
-    pub(super) fn fork(&mut self, fork: Fork, dry_run: bool, reply: SharedReply<Forked>) {
+    pub(super) fn fork(&mut self, fork: PlannedFork, dry_run: bool, reply: SharedReply<Forked>) {
         match self.found_or_free(&fork) {
             Ok(None) => {}
             Ok(Some(found)) => return self.answer(reply, Ok(found)),
@@ -22,24 +22,24 @@ impl TurnThread {
         let name = name_of(&fork);
         let mut forked = answer_of(&fork);
         let first = reply.clone();
-        let caller = Caller::Refused(Box::new(move |why| first.send(Err(why))));
-        self.in_hand.begin(&name, None, caller);
+        let caller = TurnCaller::Refused(Box::new(move |why| first.send(Err(why))));
+        self.current_turn.begin(&name, None, caller);
         if dry_run {
             let options = &self.shared.options;
             let fits = fork.check(&options.workflows, self.shared.build).map(|_| forked);
-            self.in_hand.end();
+            self.current_turn.end();
             return self.answer(reply, fits);
         }
         (forked.run_id, forked.newly_started) = (Some(name.run_id), true);
         let begun = self.shard.begin_fork(&name, fork, vec![when_durable(reply, forked)]);
-        self.in_hand.end();
+        self.current_turn.end();
         if let Err((why, answers)) = begun {
             self.refuse_in_order(answers, why);
         }
     }
 
     /// The run that the same request made before; or nothing, if the workflow id was never used.
-    fn found_or_free(&mut self, fork: &Fork) -> Result<Option<Forked>, Rejection> {
+    fn found_or_free(&mut self, fork: &PlannedFork) -> Result<Option<Forked>, Rejection> {
         let started = fork.started();
         let Some(newest) = self.shard.newest(&started.namespace, &started.workflow_id) else { return Ok(None) };
         let Some(info) = self.shard.info(newest) else { return Ok(None) };
@@ -55,12 +55,12 @@ impl TurnThread {
     }
 }
 
-fn name_of(fork: &Fork) -> RunName {
+fn name_of(fork: &PlannedFork) -> RunName {
     let started = fork.started();
     RunName { namespace: started.namespace.clone(), workflow_id: started.workflow_id.clone(), run_id: fork.run_id() }
 }
 
-fn answer_of(fork: &Fork) -> Forked {
+fn answer_of(fork: &PlannedFork) -> Forked {
     Forked {
         workflow_id: fork.started().workflow_id.clone(),
         run_id: None,
@@ -72,13 +72,18 @@ fn answer_of(fork: &Fork) -> Forked {
 }
 
 impl Shard {
-    fn begin_fork(&mut self, name: &RunName, fork: Fork, answers: Vec<Answer>) -> Result<(), (Rejection, Vec<Answer>)> {
-        let (shared, in_hand) = (self.shared.clone(), self.in_hand.clone());
+    fn begin_fork(
+        &mut self,
+        name: &RunName,
+        fork: PlannedFork,
+        answers: Vec<Answer>,
+    ) -> Result<(), (Rejection, Vec<Answer>)> {
+        let (shared, current_turn) = (self.shared.clone(), self.current_turn.clone());
         let now = shared.clock.now();
         let info = shared.is_intercepted().then(|| RunInfo::started(name.run_id, now, shared.build, fork.started()));
         info.iter().for_each(|info| shared.turn_begins(info));
         let begun =
-            decide_with(&shared, &in_hand, now, |environment| fork.begin(&shared.options.workflows, environment));
+            decide_with(&shared, &current_turn, now, |environment| fork.begin(&shared.options.workflows, environment));
         let events = begun.as_ref().map_or(0, |(_, _, decision)| decision.turn().events.len());
         info.iter().for_each(|info| shared.turn_ends(info, events));
         match begun {

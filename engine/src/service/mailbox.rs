@@ -14,7 +14,7 @@ use crate::request::*;
 use crate::vocabulary::*;
 
 /// Where an answer goes, after the commit.
-pub(crate) struct Reply<T> {
+pub(crate) struct ReplySender<T> {
     sender: oneshot::Sender<Result<T, Rejection>>,
     unlocked: Option<UnlockedTime>,
 }
@@ -22,11 +22,11 @@ pub(crate) struct Reply<T> {
 /// Where the answer comes out.
 pub(crate) type Answered<T> = oneshot::Receiver<Result<T, Rejection>>;
 
-impl<T> Reply<T> {
+impl<T> ReplySender<T> {
     /// With time unlocked, a virtual clock may move until the answer is given, and no further.
     pub(crate) fn new(unlocked: Option<UnlockedTime>) -> (Self, Answered<T>) {
         let (sender, answered) = oneshot::channel();
-        (Reply { sender, unlocked }, answered)
+        (ReplySender { sender, unlocked }, answered)
     }
     /// Whoever asked may have gone away; that is no concern.
     pub(crate) fn send(self, answer: Result<T, Rejection>) {
@@ -42,7 +42,7 @@ impl<T> Reply<T> {
 pub(crate) enum StartThen {
     Nothing,
     Signal(SignalRequest),
-    Update(UpdateRequest, Reply<UpdateOutcome>),
+    Update(UpdateRequest, ReplySender<UpdateOutcome>),
 }
 
 /// Which run an input is for.
@@ -64,57 +64,57 @@ impl RunRef {
 }
 
 /// One thing asked of a shard.
-pub(crate) enum Message {
+pub(crate) enum ShardMessage {
     Start {
         run_id: RunId,
         start: Box<StartWorkflow>,
         then: StartThen,
-        reply: Reply<Started>,
+        reply: ReplySender<Started>,
     },
     /// A fork that has been planned.
     Fork {
-        fork: Box<crate::machine::Fork>,
+        fork: Box<crate::machine::PlannedFork>,
         dry_run: bool,
-        reply: Reply<Forked>,
+        reply: ReplySender<Forked>,
     },
     Input {
         run: RunRef,
         input: Input,
-        reply: Option<Reply<()>>,
+        reply: Option<ReplySender<()>>,
     },
     /// A slot was taken for an attempt that waited.
-    SlotGranted(crate::queue::Waiting),
+    SlotGranted(crate::queue::WaitingAttempt),
     Update {
         target: Target,
         request: UpdateRequest,
-        reply: Reply<UpdateOutcome>,
+        reply: ReplySender<UpdateOutcome>,
     },
     UpdateResult {
         target: Target,
         update_id: UpdateId,
-        reply: Reply<UpdateOutcome>,
+        reply: ReplySender<UpdateOutcome>,
     },
     ActivityByName {
         target: Target,
         activity_id: ActivityId,
         pause: Option<String>,
         identity: Option<Identity>,
-        reply: Reply<()>,
+        reply: ReplySender<()>,
     },
     Query {
         target: Target,
         name: QueryName,
         input: Payload,
-        reply: Reply<Payload>,
+        reply: ReplySender<Payload>,
     },
     Describe {
         target: Target,
-        reply: Reply<Box<Description>>,
+        reply: ReplySender<Box<Description>>,
     },
     /// Answers when the run (exactly this one) has ended.
     AwaitClose {
         target: Target,
-        reply: Reply<Closed>,
+        reply: ReplySender<ClosedRun>,
     },
     WatchChild {
         namespace: Namespace,
@@ -130,14 +130,14 @@ pub(crate) enum Message {
     Wake,
 }
 
-impl Message {
+impl ShardMessage {
     /// What its payload takes; messages of the engine's own are small, or bounded by what was started.
     fn bytes(&self) -> usize {
         match self {
-            Message::Start { start, .. } => start.input.len(),
-            Message::Input { input: Input::Signal(signal), .. } => signal.input.len(),
-            Message::Update { request, .. } => request.input.len(),
-            Message::Query { input, .. } => input.len(),
+            ShardMessage::Start { start, .. } => start.input.len(),
+            ShardMessage::Input { input: Input::Signal(signal), .. } => signal.input.len(),
+            ShardMessage::Update { request, .. } => request.input.len(),
+            ShardMessage::Query { input, .. } => input.len(),
             _ => 0,
         }
     }
@@ -145,15 +145,15 @@ impl Message {
 
 /// How a run ended, and which run goes on.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Closed {
+pub(crate) struct ClosedRun {
     pub(crate) run_id: RunId,
     pub(crate) outcome: CloseOutcome,
     pub(crate) next_run: Option<RunId>,
 }
 
 #[derive(Default)]
-struct Queue {
-    messages: VecDeque<Message>,
+struct MessageQueue {
+    messages: VecDeque<ShardMessage>,
     /// The payloads of these messages.
     bytes: usize,
     stopped: bool,
@@ -164,8 +164,8 @@ struct Queue {
 }
 
 /// The queue of one shard.
-pub(crate) struct Mailbox {
-    queue: Mutex<Queue>,
+pub(crate) struct ShardMailbox {
+    queue: Mutex<MessageQueue>,
     arrived: Condvar,
     limit: usize,
     bytes_max: usize,
@@ -173,21 +173,21 @@ pub(crate) struct Mailbox {
 
 /// What a turn thread gets.
 pub(crate) enum Arrival {
-    Message(Message),
+    Message(ShardMessage),
     /// Nothing came before the deadline.
     Deadline,
     Stopped,
 }
 
-impl Mailbox {
+impl ShardMailbox {
     pub(crate) fn new(limit: usize, bytes_max: usize) -> Self {
-        Mailbox { queue: Mutex::new(Queue::default()), arrived: Condvar::new(), limit, bytes_max }
+        ShardMailbox { queue: Mutex::new(MessageQueue::default()), arrived: Condvar::new(), limit, bytes_max }
     }
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, MessageQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Ends a change of the queue.
-    fn wake(&self, queue: MutexGuard<'_, Queue>) {
+    fn wake(&self, queue: MutexGuard<'_, MessageQueue>) {
         let waiting = queue.waiting > 0;
         drop(queue);
         if waiting {
@@ -195,7 +195,7 @@ impl Mailbox {
         }
     }
     /// A request of a client: refused when too many wait.
-    pub(crate) fn request(&self, message: Message) -> Result<(), Rejection> {
+    pub(crate) fn request(&self, message: ShardMessage) -> Result<(), Rejection> {
         let mut queue = self.lock();
         if queue.stopped {
             return Err(Rejection::ShuttingDown);
@@ -211,14 +211,14 @@ impl Mailbox {
         Ok(())
     }
     /// Something that the worker itself caused: always taken.
-    pub(crate) fn deliver(&self, message: Message) {
+    pub(crate) fn deliver(&self, message: ShardMessage) {
         let mut queue = self.lock();
         queue.bytes += message.bytes();
         queue.messages.push_back(message);
         self.wake(queue);
     }
-    /// As [`Mailbox::deliver`], before everything that waits: for what was in hand already.
-    pub(crate) fn deliver_first(&self, message: Message) {
+    /// As [`ShardMailbox::deliver`], before everything that waits: for what was being worked on already.
+    pub(crate) fn deliver_first(&self, message: ShardMessage) {
         let mut queue = self.lock();
         queue.bytes += message.bytes();
         queue.messages.push_front(message);
@@ -261,7 +261,7 @@ impl Mailbox {
         self.lock().messages.is_empty()
     }
     /// Everything that waits, for whoever ends a worker at once.
-    pub(crate) fn clear(&self) -> VecDeque<Message> {
+    pub(crate) fn clear(&self) -> VecDeque<ShardMessage> {
         std::mem::take(&mut self.lock().messages)
     }
     /// No more than what is here now: an outcome that was delivered before the stop is not lost.

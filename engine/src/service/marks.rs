@@ -150,23 +150,23 @@ impl Marks {
     }
 
     /// A place for one thread or attempt. Without one it goes unmarked.
-    pub(super) fn slot(self: &Arc<Self>) -> Option<Slot> {
+    pub(super) fn slot(self: &Arc<Self>) -> Option<MarkSlot> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let number = free.given_back.pop().or_else(|| {
             free.used += u32::from(free.used < SLOTS_MAX);
             (free.used < SLOTS_MAX).then_some(free.used)
         })?;
-        Some(Slot { number, marks: self.clone() })
+        Some(MarkSlot { number, marks: self.clone() })
     }
 }
 
 /// A place for one mark at a time.
-pub(super) struct Slot {
+pub(super) struct MarkSlot {
     number: u32,
     marks: Arc<Marks>,
 }
 
-impl Slot {
+impl MarkSlot {
     fn write(&self, bytes: &[u8]) {
         // A mark that cannot be written is missed only if the process dies in it.
         let _ = self.marks.file.write_at(bytes, u64::from(self.number) * SLOT_BYTES as u64);
@@ -195,7 +195,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for MarkSlot {
     fn drop(&mut self) {
         self.write(&[0]);
         self.marks.free.lock().unwrap_or_else(PoisonError::into_inner).given_back.push(self.number);

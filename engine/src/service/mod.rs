@@ -20,9 +20,9 @@
 mod abort;
 mod budget;
 mod committer;
+mod current_turn;
 mod fork;
 mod health;
-mod in_hand;
 mod mailbox;
 mod marks;
 mod options;
@@ -49,7 +49,7 @@ pub use retention::{Retention, RetentionInfo};
 pub use stepped::{Staged, Stepped, WorkerStep};
 pub use worker::{StartError, Worker};
 
-pub(crate) use mailbox::{Answered, Closed, Message, Reply, RunRef, StartThen};
-pub(crate) use shared::{CommittedGroup, Shared};
+pub(crate) use mailbox::{Answered, ClosedRun, ReplySender, RunRef, ShardMessage, StartThen};
+pub(crate) use shared::{CommittedGroup, WorkerShared};
 pub(crate) use time_skipping::UnlockedTime;
 pub(crate) use worker::housekeep;

@@ -17,7 +17,7 @@ use crate::clock::VirtualClock;
 use crate::vocabulary::Timestamp;
 
 /// See the module.
-pub(crate) enum Pace {
+pub(crate) enum AttemptClock {
     /// Since when time is measured.
     Real(Instant),
     Stepped(Arc<Alarms>),
@@ -61,21 +61,21 @@ impl Alarms {
     }
 }
 
-impl Pace {
+impl AttemptClock {
     pub(crate) fn real() -> Self {
-        Pace::Real(Instant::now())
+        AttemptClock::Real(Instant::now())
     }
     /// How much time has passed, from a beginning that is the same for all.
     pub(crate) fn now(&self) -> Duration {
         match self {
-            Pace::Real(begin) => begin.elapsed(),
-            Pace::Stepped(alarms) => alarms.clock.now().since(Timestamp::ZERO),
+            AttemptClock::Real(begin) => begin.elapsed(),
+            AttemptClock::Stepped(alarms) => alarms.clock.now().since(Timestamp::ZERO),
         }
     }
     pub(crate) fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         match self {
-            Pace::Real(_) => tokio::time::sleep(duration).boxed(),
-            Pace::Stepped(alarms) => {
+            AttemptClock::Real(_) => tokio::time::sleep(duration).boxed(),
+            AttemptClock::Stepped(alarms) => {
                 let woken = alarms.sleep(duration);
                 // Alarms that are gone wake nobody.
                 async move {

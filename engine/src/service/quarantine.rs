@@ -55,7 +55,7 @@ impl Suspect {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Entry {
+struct QuarantineEntry {
     who: Suspect,
     /// Deaths that are its doing.
     certain: u32,
@@ -67,11 +67,11 @@ struct Entry {
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Table {
+struct QuarantineTable {
     version: u32,
     /// What was held under one build is tried once more under another.
     build: u64,
-    entries: Vec<Entry>,
+    entries: Vec<QuarantineEntry>,
 }
 
 /// See the module.
@@ -80,7 +80,7 @@ pub(super) struct Quarantine {
     build: BuildId,
     look: bool,
     pub(super) marks: Arc<Marks>,
-    entries: Mutex<BTreeMap<Suspect, Entry>>,
+    entries: Mutex<BTreeMap<Suspect, QuarantineEntry>>,
     any: AtomicBool,
 }
 
@@ -98,7 +98,8 @@ impl Quarantine {
         let (marks, found) = if look { Marks::look(directory)? } else { Marks::open(directory)? };
         let table = read(&path)?;
         let mut changed = table.build != build.0 && !table.entries.is_empty();
-        let mut entries: BTreeMap<Suspect, Entry> = table.entries.into_iter().map(|entry| (entry.who, entry)).collect();
+        let mut entries: BTreeMap<Suspect, QuarantineEntry> =
+            table.entries.into_iter().map(|entry| (entry.who, entry)).collect();
         if changed {
             tracing::info!(runs = entries.len(), "another build: what was held for ending workers is tried once more");
             entries.values_mut().for_each(forgive);
@@ -121,13 +122,13 @@ impl Quarantine {
         Ok(quarantine)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Suspect, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Suspect, QuarantineEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The runs whose code must not run, and why. A `visit` of a command leaves those alone that ended a process at all.
     pub(super) fn held(&self, visit: bool) -> Vec<(RunId, String)> {
-        let held = |entry: &Entry| {
+        let held = |entry: &QuarantineEntry| {
             let run = entry.who.run()?;
             let why = match (entry.held, visit) {
                 (true, _) => why(entry),
@@ -151,7 +152,7 @@ impl Quarantine {
     pub(super) fn hold(&self, run: RunId, because_of: RunId) {
         let mut entries = self.lock();
         if let Some(entry) = entries.get(&Suspect::Start(because_of)).cloned() {
-            entries.insert(Suspect::Turn(run), Entry { who: Suspect::Turn(run), ..entry });
+            entries.insert(Suspect::Turn(run), QuarantineEntry { who: Suspect::Turn(run), ..entry });
             self.keep(&entries);
         }
     }
@@ -188,18 +189,18 @@ impl Quarantine {
         }
     }
 
-    fn keep(&self, entries: &BTreeMap<Suspect, Entry>) {
+    fn keep(&self, entries: &BTreeMap<Suspect, QuarantineEntry>) {
         self.any.store(!entries.is_empty(), Ordering::Release);
         if let Err(error) = self.write(entries) {
             tracing::warn!(%error, "the table of runs that ended workers cannot be written");
         }
     }
 
-    fn write(&self, entries: &BTreeMap<Suspect, Entry>) -> io::Result<()> {
+    fn write(&self, entries: &BTreeMap<Suspect, QuarantineEntry>) -> io::Result<()> {
         if self.look {
             return Ok(());
         }
-        let table = Table { version: 1, build: self.build.0, entries: entries.values().cloned().collect() };
+        let table = QuarantineTable { version: 1, build: self.build.0, entries: entries.values().cloned().collect() };
         let fresh = self.path.with_extension("json.new");
         let mut file = crate::log::private_file(&fresh)?;
         file.write_all(&serde_json::to_vec_pretty(&table)?)?;
@@ -221,24 +222,24 @@ fn unless_full(written: io::Result<()>) -> io::Result<bool> {
 }
 
 /// A table that cannot be read costs deaths that are counted again, and nothing else.
-fn read(path: &Path) -> io::Result<Table> {
+fn read(path: &Path) -> io::Result<QuarantineTable> {
     match fs::read(path) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_else(|error| {
             tracing::warn!(%error, file = %path.display(), "the table of held runs cannot be read; it begins anew");
-            Table::default()
+            QuarantineTable::default()
         })),
-        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Table::default()),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(QuarantineTable::default()),
         Err(why) => Err(why),
     }
 }
 
 /// One death less than it takes.
-fn forgive(entry: &mut Entry) {
+fn forgive(entry: &mut QuarantineEntry) {
     (entry.certain, entry.unknown, entry.held) = (CERTAIN_MAX - 1, 0, false);
 }
 
 /// Counts one death against whoever was at work. Says whether it did.
-fn count(entries: &mut BTreeMap<Suspect, Entry>, mark: Mark, death: Death, now: Timestamp) -> bool {
+fn count(entries: &mut BTreeMap<Suspect, QuarantineEntry>, mark: Mark, death: Death, now: Timestamp) -> bool {
     let is_attempt = matches!(mark, Mark::Attempt(_));
     let certain = match death {
         Death::Aborted { by_this } if !by_this => return false,
@@ -249,7 +250,7 @@ fn count(entries: &mut BTreeMap<Suspect, Entry>, mark: Mark, death: Death, now: 
         Death::Killed => false,
     };
     let who = Suspect::of(mark);
-    let fresh = Entry { who, certain: 0, unknown: 0, last_at: now, last: String::new(), held: false };
+    let fresh = QuarantineEntry { who, certain: 0, unknown: 0, last_at: now, last: String::new(), held: false };
     let entry = entries.entry(who).or_insert(fresh);
     if !entry.held && now.since(entry.last_at) > STORY {
         (entry.certain, entry.unknown) = (0, 0);
@@ -273,7 +274,7 @@ fn count(entries: &mut BTreeMap<Suspect, Entry>, mark: Mark, death: Death, now: 
     true
 }
 
-fn told(entry: &Entry) -> String {
+fn told(entry: &QuarantineEntry) -> String {
     let deaths = entry.certain + entry.unknown;
     let times = if deaths == 1 { "once".to_owned() } else { format!("{deaths} times") };
     let what = match entry.who {
@@ -287,7 +288,7 @@ fn told(entry: &Entry) -> String {
     )
 }
 
-fn why(entry: &Entry) -> String {
+fn why(entry: &QuarantineEntry) -> String {
     format!("quarantined: {}; `bosun unpause` lets it try once more, `bosun terminate` ends it", told(entry))
 }
 
@@ -304,7 +305,7 @@ mod tests {
         let mut entries = BTreeMap::new();
         let held = |(i, death): (usize, &Death)| {
             count(&mut entries, mark, *death, Timestamp::from_millis(i as i64));
-            entries.values().any(|entry: &Entry| entry.held)
+            entries.values().any(|entry: &QuarantineEntry| entry.held)
         };
         deaths.iter().enumerate().map(held).collect()
     }

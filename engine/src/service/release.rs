@@ -6,20 +6,20 @@
 use std::sync::Arc;
 
 use super::committer::RunName;
-use super::mailbox::{Closed, Message, Reply, RunRef, StartThen};
-use super::shared::Shared;
+use super::mailbox::{ClosedRun, ReplySender, RunRef, ShardMessage, StartThen};
+use super::shared::WorkerShared;
 use crate::activity::TaskToken;
 use crate::machine::Effect;
-use crate::queue::Waiting;
+use crate::queue::WaitingAttempt;
 use crate::request::{Started, Target};
 use crate::vocabulary::*;
 
-pub(crate) fn release(shared: &Arc<Shared>, name: &RunName, effect: Effect) {
+pub(crate) fn release(shared: &Arc<WorkerShared>, name: &RunName, effect: Effect) {
     match effect {
         Effect::RunActivity(task) => shared.runner.run(shared, *task),
         Effect::QueueActivity { seq, attempt, queue } => shared.enqueue(
             queue,
-            Waiting {
+            WaitingAttempt {
                 namespace: name.namespace.clone(),
                 workflow_id: name.workflow_id.clone(),
                 run_id: name.run_id,
@@ -57,18 +57,18 @@ pub(crate) fn release(shared: &Arc<Shared>, name: &RunName, effect: Effect) {
             shared.waiters.update_completed(name.run_id, update_id, &result);
         }
         Effect::Closed { outcome, next_run } => {
-            shared.waiters.closed(&Closed { run_id: name.run_id, outcome, next_run });
+            shared.waiters.closed(&ClosedRun { run_id: name.run_id, outcome, next_run });
         }
     }
 }
 
 /// Gives the answer to a question asked of another shard back to the run as an input.
 fn answer_with<T: Send + 'static>(
-    shared: &Arc<Shared>,
+    shared: &Arc<WorkerShared>,
     name: &RunName,
     input: impl FnOnce(Result<T, Rejection>) -> Option<Input> + Send + 'static,
-) -> Reply<T> {
-    let (reply, answered) = Reply::new(None);
+) -> ReplySender<T> {
+    let (reply, answered) = ReplySender::new(None);
     let (shared, name) = (shared.clone(), name.clone());
     // Counted as under way, so that a virtual clock waits for it.
     shared.time.begin();
@@ -96,7 +96,7 @@ fn is_passing(why: &Rejection) -> bool {
     )
 }
 
-fn start_child(shared: &Arc<Shared>, name: &RunName, seq: Seq, run_id: RunId, start: Box<StartWorkflow>) {
+fn start_child(shared: &Arc<WorkerShared>, name: &RunName, seq: Seq, run_id: RunId, start: Box<StartWorkflow>) {
     let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
     let reply = answer_with(shared, name, move |started: Result<Started, Rejection>| match started {
         Ok(started) => Some(Input::ChildStarted { seq, result: Ok(started.run_id) }),
@@ -106,11 +106,11 @@ fn start_child(shared: &Arc<Shared>, name: &RunName, seq: Seq, run_id: RunId, st
             Some(Input::ChildStarted { seq, result: Err(failure) })
         }
     });
-    let message = Message::Start { run_id, start, then: StartThen::Nothing, reply };
+    let message = ShardMessage::Start { run_id, start, then: StartThen::Nothing, reply };
     shared.deliver(&namespace, &workflow_id, message);
 }
 
-fn watch_child(shared: &Arc<Shared>, name: &RunName, seq: Seq, workflow_id: WorkflowId, first_run: RunId) {
+fn watch_child(shared: &Arc<WorkerShared>, name: &RunName, seq: Seq, workflow_id: WorkflowId, first_run: RunId) {
     let parent = Parent {
         workflow_id: name.workflow_id.clone(),
         run_id: name.run_id,
@@ -119,26 +119,26 @@ fn watch_child(shared: &Arc<Shared>, name: &RunName, seq: Seq, workflow_id: Work
     };
     let namespace = name.namespace.clone();
     let message =
-        Message::WatchChild { namespace: namespace.clone(), workflow_id: workflow_id.clone(), first_run, parent };
+        ShardMessage::WatchChild { namespace: namespace.clone(), workflow_id: workflow_id.clone(), first_run, parent };
     shared.deliver(&namespace, &workflow_id, message);
 }
 
 fn to_chain(
-    shared: &Arc<Shared>,
+    shared: &Arc<WorkerShared>,
     name: &RunName,
     workflow_id: WorkflowId,
     first_run: RunId,
     input: Input,
-    reply: Option<Reply<()>>,
+    reply: Option<ReplySender<()>>,
 ) {
     let namespace = name.namespace.clone();
     let run = RunRef::Chain { namespace: namespace.clone(), workflow_id: workflow_id.clone(), first_run };
-    shared.deliver(&namespace, &workflow_id, Message::Input { run, input, reply });
+    shared.deliver(&namespace, &workflow_id, ShardMessage::Input { run, input, reply });
 }
 
 /// Applies a parent close policy to a child (engine.md E15).
 pub(crate) fn parent_closed(
-    shared: &Arc<Shared>,
+    shared: &Arc<WorkerShared>,
     name: &RunName,
     workflow_id: WorkflowId,
     first_run: RunId,
@@ -159,10 +159,10 @@ pub(crate) fn parent_closed(
 
 /// Tells the run whether its message has reached the other one, durably.
 fn delivery(
-    shared: &Arc<Shared>,
+    shared: &Arc<WorkerShared>,
     name: &RunName,
     answer: impl FnOnce(Result<(), Failure>) -> Input + Send + 'static,
-) -> Reply<()> {
+) -> ReplySender<()> {
     answer_with(shared, name, move |result: Result<(), Rejection>| match result {
         Ok(()) => Some(answer(Ok(()))),
         Err(why) if is_passing(&why) => None,
@@ -171,7 +171,7 @@ fn delivery(
 }
 
 fn to_other_run(
-    shared: &Arc<Shared>,
+    shared: &Arc<WorkerShared>,
     name: &RunName,
     target: ExternalTarget,
     input: Input,
@@ -180,6 +180,6 @@ fn to_other_run(
     let reply = delivery(shared, name, answer);
     let target = Target { namespace: name.namespace.clone(), workflow_id: target.workflow_id, run_id: target.run_id };
     let (namespace, workflow_id) = (target.namespace.clone(), target.workflow_id.clone());
-    let message = Message::Input { run: RunRef::Target(target), input, reply: Some(reply) };
+    let message = ShardMessage::Input { run: RunRef::Target(target), input, reply: Some(reply) };
     shared.deliver(&namespace, &workflow_id, message);
 }

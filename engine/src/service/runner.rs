@@ -16,10 +16,10 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 
 use super::committer::RunName;
-use super::marks::{Mark, Slot};
-use super::pace::Pace;
+use super::marks::{Mark, MarkSlot};
+use super::pace::AttemptClock;
 use super::quarantine::{Quarantine, Suspect};
-use super::shared::Shared;
+use super::shared::WorkerShared;
 use crate::activity::*;
 use crate::vocabulary::*;
 
@@ -27,7 +27,7 @@ use crate::vocabulary::*;
 const HEARTBEAT_INTERVAL_DEFAULT: Duration = Duration::from_secs(30);
 const HEARTBEAT_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
-struct Running {
+struct RunningAttempt {
     name: RunName,
     cancel: watch::Sender<bool>,
     interval: Duration,
@@ -41,15 +41,15 @@ struct Running {
 pub(crate) struct Runner {
     registry: ActivityRegistry,
     handle: tokio::runtime::Handle,
-    pace: Pace,
-    running: Arc<Mutex<BTreeMap<TaskToken, Running>>>,
+    pace: AttemptClock,
+    running: Arc<Mutex<BTreeMap<TaskToken, RunningAttempt>>>,
     finished: watch::Sender<usize>,
     /// Where all attempts send their heartbeats.
     sink: OnceLock<Arc<Sink>>,
 }
 
 impl Runner {
-    pub(crate) fn new(registry: ActivityRegistry, handle: tokio::runtime::Handle, pace: Pace) -> Self {
+    pub(crate) fn new(registry: ActivityRegistry, handle: tokio::runtime::Handle, pace: AttemptClock) -> Self {
         Runner {
             registry,
             handle,
@@ -62,7 +62,7 @@ impl Runner {
     pub(crate) fn handle(&self) -> &tokio::runtime::Handle {
         &self.handle
     }
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskToken, Running>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskToken, RunningAttempt>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
     pub(crate) fn running(&self) -> usize {
@@ -74,7 +74,7 @@ impl Runner {
     }
 
     /// Starts an attempt. A slot has been taken for it and is given back at its end.
-    pub(crate) fn run(&self, shared: &Arc<Shared>, task: ActivityTask) {
+    pub(crate) fn run(&self, shared: &Arc<WorkerShared>, task: ActivityTask) {
         let token = TaskToken { run_id: task.run_id, seq: task.seq, attempt: task.attempt };
         let name =
             RunName { namespace: task.namespace.clone(), workflow_id: task.workflow_id.clone(), run_id: task.run_id };
@@ -83,8 +83,14 @@ impl Runner {
             .heartbeat_timeout
             .map_or(HEARTBEAT_INTERVAL_DEFAULT, |timeout| timeout.mul_f64(0.8))
             .min(HEARTBEAT_INTERVAL_MAX);
-        let running =
-            Running { name: name.clone(), cancel, interval, last_beat: None, pending: None, flush_planned: false };
+        let running = RunningAttempt {
+            name: name.clone(),
+            cancel,
+            interval,
+            last_beat: None,
+            pending: None,
+            flush_planned: false,
+        };
         self.lock().insert(token, running);
         let task = Arc::new(task);
         let sink = self.sink.get_or_init(|| Arc::new(Sink { shared: Arc::downgrade(shared) })).clone();
@@ -96,7 +102,7 @@ impl Runner {
             // Made here, not on the committer's thread: making it runs user code.
             let function = Box::pin(async { shared.runner.future(&shared, &task, context).await });
             let grace = || shared.runner.pace.sleep(shared.options.cancel_grace);
-            let running = Marked { slot, running: Box::pin(attempt(function, canceled, grace)) };
+            let running = MarkedAttempt { slot, running: Box::pin(attempt(function, canceled, grace)) };
             // Dropping what a panic or a cancellation left of the function may panic too.
             let ended = AssertUnwindSafe(running).catch_unwind().await;
             let outcome = ended.unwrap_or_else(|panic| ActivityOutcome::Failed(panicked(panic.as_ref())));
@@ -108,7 +114,7 @@ impl Runner {
         });
     }
 
-    fn future(&self, shared: &Shared, task: &ActivityTask, context: ActivityContext) -> ActivityFuture {
+    fn future(&self, shared: &WorkerShared, task: &ActivityTask, context: ActivityContext) -> ActivityFuture {
         let future = match self.registry.get(&task.activity_type) {
             Some(function) => function(context),
             None => {
@@ -121,7 +127,7 @@ impl Runner {
         shared.options.interceptors.iter().rev().fold(future, |next, interceptor| interceptor.activity(task, next))
     }
 
-    fn end(&self, shared: &Arc<Shared>, token: TaskToken, name: &RunName, outcome: ActivityOutcome) {
+    fn end(&self, shared: &Arc<WorkerShared>, token: TaskToken, name: &RunName, outcome: ActivityOutcome) {
         let pending = self.lock().remove(&token).and_then(|running| running.pending);
         let TaskToken { seq, attempt, .. } = token;
         if let Some(details) = pending {
@@ -151,7 +157,7 @@ impl Runner {
     }
 
     /// Writes a heartbeat now, or remembers it for the end of the throttling interval.
-    fn heartbeat(&self, shared: &Arc<Shared>, token: TaskToken, details: Option<Payload>) {
+    fn heartbeat(&self, shared: &Arc<WorkerShared>, token: TaskToken, details: Option<Payload>) {
         let mut all = self.lock();
         let Some(running) = all.get_mut(&token) else { return };
         let now = self.pace.now();
@@ -179,7 +185,7 @@ impl Runner {
         }
     }
 
-    fn flush(&self, shared: &Arc<Shared>, token: TaskToken) {
+    fn flush(&self, shared: &Arc<WorkerShared>, token: TaskToken) {
         let mut all = self.lock();
         let Some(running) = all.get_mut(&token) else { return };
         running.flush_planned = false;
@@ -192,7 +198,7 @@ impl Runner {
     }
 }
 
-fn marked(quarantine: &Quarantine, token: TaskToken) -> Option<Slot> {
+fn marked(quarantine: &Quarantine, token: TaskToken) -> Option<MarkSlot> {
     let slot = quarantine.marks.slot()?;
     slot.write_only(Mark::Attempt(token));
     Some(slot)
@@ -200,16 +206,16 @@ fn marked(quarantine: &Quarantine, token: TaskToken) -> Option<Slot> {
 
 /// An attempt whose thread is known while it is polled, in case the process aborts there (engine.md G23). Dropping what is
 /// left of it counts, too.
-struct Marked<F> {
-    slot: Option<Slot>,
+struct MarkedAttempt<F> {
+    slot: Option<MarkSlot>,
     running: Pin<Box<F>>,
 }
 
-impl<F: Future> Future for Marked<F> {
+impl<F: Future> Future for MarkedAttempt<F> {
     type Output = F::Output;
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = &mut *self;
-        let _entered = this.slot.as_ref().map(Slot::enter);
+        let _entered = this.slot.as_ref().map(MarkSlot::enter);
         this.running.as_mut().poll(cx)
     }
 }
@@ -262,7 +268,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
 }
 
 struct Sink {
-    shared: Weak<Shared>,
+    shared: Weak<WorkerShared>,
 }
 
 impl HeartbeatSink for Sink {

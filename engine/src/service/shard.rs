@@ -11,10 +11,10 @@ mod names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::committer::{Answer, Item, RunName};
-use super::in_hand::InHand;
+use super::committer::{Answer, CommitItem, RunName};
+use super::current_turn::CurrentTurn;
 use super::quarantine::Suspect;
-use super::shared::Shared;
+use super::shared::WorkerShared;
 use crate::machine::{Decision, Environment, Execution, Held, NextRun};
 use crate::vocabulary::*;
 
@@ -24,10 +24,10 @@ const SNAPSHOT_EVENTS: u64 = 512;
 const LOOKS: usize = 256;
 
 pub(crate) struct Shard {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<WorkerShared>,
     pub(super) number: usize,
     pub(super) generation: u64,
-    loaded: BTreeMap<RunId, Loaded>,
+    loaded: BTreeMap<RunId, LoadedRun>,
     /// Order of use, oldest first, for eviction.
     uses: BTreeMap<u64, RunId>,
     clock_of_use: u64,
@@ -40,10 +40,10 @@ pub(crate) struct Shard {
     submitted: u64,
     /// Runs that were put out of memory before all of theirs was durable, with the item that is to be waited for.
     unread: BTreeMap<RunId, u64>,
-    pub(super) in_hand: Arc<InHand>,
+    pub(super) current_turn: Arc<CurrentTurn>,
 }
 
-struct Loaded {
+struct LoadedRun {
     execution: Execution,
     last_use: u64,
     /// The number of the last item of this run; it must be released before the run may be put out of memory.
@@ -54,7 +54,12 @@ struct Loaded {
 }
 
 impl Shard {
-    pub(crate) fn new(shared: Arc<Shared>, number: usize, generation: u64, in_hand: Arc<InHand>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<WorkerShared>,
+        number: usize,
+        generation: u64,
+        current_turn: Arc<CurrentTurn>,
+    ) -> Self {
         Shard {
             submitted: shared.committer.released(number),
             shared,
@@ -68,7 +73,7 @@ impl Shard {
             deadlines: BTreeSet::new(),
             deadline_of: BTreeMap::new(),
             unread: BTreeMap::new(),
-            in_hand,
+            current_turn,
         }
     }
 
@@ -126,9 +131,9 @@ impl Shard {
         (started, at, what): (WorkflowExecutionStarted, Timestamp, Option<RunId>),
         more: impl FnOnce(&mut Execution, &mut Environment<'_>) -> Result<Option<Decision>, Rejection>,
     ) -> Result<(Execution, Vec<Decision>), Rejection> {
-        let (shared, in_hand) = (self.shared.clone(), self.in_hand.clone());
+        let (shared, current_turn) = (self.shared.clone(), self.current_turn.clone());
         let refused = self.start_refused(run_id, what);
-        let begun = first_turn(&shared, &in_hand, at, started, refused, |started, refused, environment| {
+        let begun = first_turn(&shared, &current_turn, at, started, refused, |started, refused, environment| {
             let registry = &shared.options.workflows;
             match refused {
                 None => Execution::start(run_id, started, registry, environment),
@@ -136,7 +141,7 @@ impl Shard {
             }
         });
         let begun = begun.and_then(|(mut execution, first)| {
-            let second = decide_with(&shared, &in_hand, at, |environment| more(&mut execution, environment))?;
+            let second = decide_with(&shared, &current_turn, at, |environment| more(&mut execution, environment))?;
             Ok((execution, std::iter::once(first).chain(second).collect::<Vec<Decision>>()))
         });
         self.ended(what.map(Suspect::Start), true);
@@ -172,11 +177,11 @@ impl Shard {
     }
 
     fn decide_once(&mut self, name: &RunName, input: Input) -> Result<Decision, Rejection> {
-        let (shared, in_hand) = (self.shared.clone(), self.in_hand.clone());
+        let (shared, current_turn) = (self.shared.clone(), self.current_turn.clone());
         let execution = self.load(name)?;
         shared.turn_begins(execution.run().info());
         let decided =
-            decide_with(&shared, &in_hand, shared.clock.now(), |environment| execution.decide(input, environment));
+            decide_with(&shared, &current_turn, shared.clock.now(), |environment| execution.decide(input, environment));
         let events = decided.as_ref().map_or(&[][..], |decision| &decision.turn().events);
         shared.turn_ends(execution.run().info(), events.len());
         let got_on = events.iter().any(|event| event.origin() == Origin::Activating);
@@ -241,13 +246,13 @@ impl Shard {
 
     /// Begins the next run of a chain, in the same commit as the end of the one before.
     fn begin_next(&mut self, before: &RunName, next: NextRun) -> Vec<(RunName, Decision)> {
-        let (shared, in_hand) = (self.shared.clone(), self.in_hand.clone());
+        let (shared, current_turn) = (self.shared.clone(), self.current_turn.clone());
         let name = RunName { run_id: next.run_id, ..before.clone() };
         let at = newer_than(self.info(before.run_id).map(|info| info.started_at), shared.clock.now());
         if shared.is_intercepted() {
             shared.turn_begins(&RunInfo::started(next.run_id, at, shared.build, &next.started));
         }
-        let decided = first_turn(&shared, &in_hand, at, next, None, |next, overran, environment| match overran {
+        let decided = first_turn(&shared, &current_turn, at, next, None, |next, overran, environment| match overran {
             None => Ok(Execution::start_or_hold(next, &shared.options.workflows, environment)),
             Some(held) => {
                 let NextRun { run_id, started, inbox } = next;
@@ -256,7 +261,7 @@ impl Shard {
         });
         let decided = decided.map(|(mut execution, first)| {
             let second = (execution.run().inbox_len() > 0 && execution.held().is_none()).then(|| {
-                decide_with(&shared, &in_hand, at, |environment| {
+                decide_with(&shared, &current_turn, at, |environment| {
                     Ok::<_, Rejection>(execution.decide_inbox(environment))
                 })
             });
@@ -279,7 +284,7 @@ impl Shard {
         effects: Vec<(RunName, crate::machine::SealedEffects)>,
         answers: Vec<Answer>,
     ) {
-        if !self.in_hand.decided() {
+        if !self.current_turn.decided() {
             // The shard was given to another thread meanwhile, and the input with it.
             self.give_back_slots(usize::MAX);
             return;
@@ -291,14 +296,14 @@ impl Shard {
             }
         }
         self.shared.time.begin();
-        let item = Item { shard: self.number, generation: self.generation, turns, effects, answers };
+        let item = CommitItem { shard: self.number, generation: self.generation, turns, effects, answers };
         if !self.shared.committer.submit(item) {
             self.shared.time.end();
         }
     }
 
     fn give_back_slots(&self, wanted: usize) {
-        for _ in 0..self.in_hand.give_back(wanted) {
+        for _ in 0..self.current_turn.give_back(wanted) {
             self.shared.release_slot();
         }
     }
@@ -313,8 +318,8 @@ impl Shard {
 
 /// Decides with the worker's time, build and slots. Slots taken for a decision that fails are given back.
 pub(super) fn decide_with<T>(
-    shared: &Shared,
-    in_hand: &InHand,
+    shared: &WorkerShared,
+    current_turn: &CurrentTurn,
     now: Timestamp,
     decide: impl FnOnce(&mut Environment<'_>) -> Result<T, Rejection>,
 ) -> Result<T, Rejection> {
@@ -323,7 +328,7 @@ pub(super) fn decide_with<T>(
         let took = shared.take_slot(queue);
         if took {
             taken += 1;
-            in_hand.took_slot();
+            current_turn.took_slot();
         }
         took
     };
@@ -331,7 +336,7 @@ pub(super) fn decide_with<T>(
         Environment { now, build: shared.build, limits: &shared.options.limits, take_slot: &mut take_slot };
     let decided = decide(&mut environment);
     if decided.is_err() {
-        for _ in 0..in_hand.give_back(taken) {
+        for _ in 0..current_turn.give_back(taken) {
             shared.release_slot();
         }
     }
@@ -340,15 +345,15 @@ pub(super) fn decide_with<T>(
 
 /// Takes the first turn of a run. If its code asks for more than a turn may hold, the run begins without it, held.
 fn first_turn<S: Clone>(
-    shared: &Shared,
-    in_hand: &InHand,
+    shared: &WorkerShared,
+    current_turn: &CurrentTurn,
     at: Timestamp,
     start: S,
     held: Option<Held>,
     begin: impl Fn(S, Option<Held>, &mut Environment<'_>) -> Result<(Execution, Decision), Rejection>,
 ) -> Result<(Execution, Decision), Rejection> {
     let mut overran = None;
-    let begun = decide_with(shared, in_hand, at, |environment| {
+    let begun = decide_with(shared, current_turn, at, |environment| {
         let (execution, first) = begin(start.clone(), held, environment)?;
         overran = execution.overran().cloned();
         match &overran {
@@ -358,7 +363,7 @@ fn first_turn<S: Clone>(
     });
     match overran {
         None => begun,
-        Some(held) => decide_with(shared, in_hand, at, |environment| begin(start, Some(held), environment)),
+        Some(held) => decide_with(shared, current_turn, at, |environment| begin(start, Some(held), environment)),
     }
 }
 

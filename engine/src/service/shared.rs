@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::broadcast;
 
-use super::budget::Budget;
+use super::budget::MemoryBudget;
 use super::committer::{Committer, RunName};
 use super::health::{Health, HealthCell};
-use super::mailbox::{Mailbox, Message};
+use super::mailbox::{ShardMailbox, ShardMessage};
 use super::options::WorkerOptions;
 use super::quarantine::Quarantine;
 use super::retention::{RetentionInfo, SeenTime};
@@ -21,7 +21,7 @@ use super::time_skipping::TimeSkipping;
 use super::waiters::Waiters;
 use crate::clock::Clock;
 use crate::log::Journal;
-use crate::queue::{TaskQueues, Waiting};
+use crate::queue::{TaskQueues, WaitingAttempt};
 use crate::request::Target;
 use crate::vocabulary::*;
 
@@ -31,14 +31,14 @@ pub(crate) struct CommittedGroup {
     pub(crate) turns: Vec<Turn>,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct WorkerShared {
     pub(crate) options: WorkerOptions,
     pub(crate) journal: Arc<Journal>,
     pub(crate) clock: Clock,
     pub(crate) build: BuildId,
-    pub(crate) mailboxes: Vec<Mailbox>,
+    pub(crate) mailboxes: Vec<ShardMailbox>,
     pub(crate) committer: Committer,
-    pub(super) budget: Budget,
+    pub(super) budget: MemoryBudget,
     pub(crate) queues: Mutex<TaskQueues>,
     pub(crate) runner: Runner,
     pub(crate) waiters: Waiters,
@@ -61,7 +61,7 @@ pub(crate) struct Shared {
     pub(crate) recovering: Vec<AtomicUsize>,
 }
 
-impl Shared {
+impl WorkerShared {
     /// Run ids sort by the time of their start. With a virtual clock they follow from what happened before, so that the
     /// same test gives the same ids, and the same random numbers (engine.md E40).
     pub(crate) fn new_run_id(&self) -> RunId {
@@ -95,7 +95,7 @@ impl Shared {
         &self,
         namespace: &Namespace,
         workflow_id: &WorkflowId,
-        message: Message,
+        message: ShardMessage,
     ) -> Result<(), Rejection> {
         self.time.begin();
         let taken = self.mailboxes[self.shard_of(namespace, workflow_id)].request(message);
@@ -105,25 +105,25 @@ impl Shared {
         taken
     }
     /// Something the worker caused itself: never refused.
-    pub(crate) fn deliver(&self, namespace: &Namespace, workflow_id: &WorkflowId, message: Message) {
+    pub(crate) fn deliver(&self, namespace: &Namespace, workflow_id: &WorkflowId, message: ShardMessage) {
         self.deliver_to(self.shard_of(namespace, workflow_id), message);
     }
-    pub(crate) fn deliver_to(&self, shard: usize, message: Message) {
+    pub(crate) fn deliver_to(&self, shard: usize, message: ShardMessage) {
         self.time.begin();
         self.mailboxes[shard].deliver(message);
     }
-    /// As [`Shared::deliver`], to a named run, with nobody waiting for the answer.
+    /// As [`WorkerShared::deliver`], to a named run, with nobody waiting for the answer.
     pub(crate) fn deliver_input(&self, to: &RunName, input: Input) {
         let target =
             Target { namespace: to.namespace.clone(), workflow_id: to.workflow_id.clone(), run_id: Some(to.run_id) };
-        let message = Message::Input { run: super::mailbox::RunRef::Target(target), input, reply: None };
+        let message = ShardMessage::Input { run: super::mailbox::RunRef::Target(target), input, reply: None };
         self.deliver(&to.namespace, &to.workflow_id, message);
     }
     /// Asks for a look at a run, before anything else is done with it.
     pub(crate) fn recover(&self, namespace: Namespace, workflow_id: WorkflowId, run: RunId) {
         let shard = self.shard_of(&namespace, &workflow_id);
         self.recovering[shard].fetch_add(1, Ordering::AcqRel);
-        self.deliver_to(shard, Message::Recover { target: Target { namespace, workflow_id, run_id: Some(run) } });
+        self.deliver_to(shard, ShardMessage::Recover { target: Target { namespace, workflow_id, run_id: Some(run) } });
     }
     pub(crate) fn take_slot(&self, queue: &TaskQueue) -> bool {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).take(queue)
@@ -132,14 +132,14 @@ impl Shared {
         let next = self.queues.lock().unwrap_or_else(PoisonError::into_inner).release();
         self.grant(next);
     }
-    pub(crate) fn enqueue(&self, queue: TaskQueue, waiting: Waiting) {
+    pub(crate) fn enqueue(&self, queue: TaskQueue, waiting: WaitingAttempt) {
         let next = self.queues.lock().unwrap_or_else(PoisonError::into_inner).enqueue(queue, waiting);
         self.grant(next);
     }
-    fn grant(&self, waiting: Option<Waiting>) {
+    fn grant(&self, waiting: Option<WaitingAttempt>) {
         if let Some(waiting) = waiting {
             let shard = self.shard_of(&waiting.namespace, &waiting.workflow_id);
-            self.deliver_to(shard, Message::SlotGranted(waiting));
+            self.deliver_to(shard, ShardMessage::SlotGranted(waiting));
         }
     }
     /// Tells subscribers of a group that is durable.

@@ -5,7 +5,7 @@
 //! same run id, finds the run it started. All starts of an id are decided by one shard, one after the other.
 
 use super::committer::{Answer, RunName};
-use super::in_hand::{Caller, SharedReply};
+use super::current_turn::{SharedReply, TurnCaller};
 use super::mailbox::{RunRef, StartThen};
 use super::shard::newer_than;
 use super::turn::{TurnThread, when_durable};
@@ -13,7 +13,7 @@ use crate::request::{Started, Target, UpdateOutcome, UpdateRequest, UpdateWait};
 use crate::vocabulary::*;
 
 /// What to do about the run that has the workflow id.
-enum Verdict {
+enum StartVerdict {
     /// `after` is when the newest run of the id started; the new one is newer.
     StartNew {
         after: Option<Timestamp>,
@@ -33,15 +33,15 @@ impl TurnThread {
     pub(super) fn start(&mut self, run_id: RunId, start: StartWorkflow, then: StartThen, reply: SharedReply<Started>) {
         let verdict = self.verdict(run_id, &start, &then);
         // On a full disk nothing new is begun (engine.md G5). What runs may go on, and begin children.
-        if let Verdict::StartNew { .. } | Verdict::TerminateFirst { .. } = verdict
+        if let StartVerdict::StartNew { .. } | StartVerdict::TerminateFirst { .. } = verdict
             && start.parent.is_none()
             && let Some(why) = self.shared.journal.low_on_space()
         {
             return self.answer(reply, Err(Rejection::StorageFull { why }));
         }
         match verdict {
-            Verdict::StartNew { after } => self.start_new(run_id, start, (None, after), then, reply),
-            Verdict::Use { run_id, newly_started } => {
+            StartVerdict::StartNew { after } => self.start_new(run_id, start, (None, after), then, reply),
+            StartVerdict::Use { run_id, newly_started } => {
                 let child =
                     start.parent.clone().map(|parent| (start.namespace.clone(), start.workflow_id.clone(), parent));
                 self.use_run(run_id, newly_started, start, then, reply);
@@ -50,7 +50,7 @@ impl TurnThread {
                     self.watch_child(namespace, workflow_id, run_id, parent);
                 }
             }
-            Verdict::TerminateFirst { open, after } => {
+            StartVerdict::TerminateFirst { open, after } => {
                 let name = RunName {
                     namespace: start.namespace.clone(),
                     workflow_id: start.workflow_id.clone(),
@@ -62,32 +62,32 @@ impl TurnThread {
                     Err(why) => self.answer(reply, Err(why)),
                 }
             }
-            Verdict::Refuse(why) => self.answer(reply, Err(why)),
+            StartVerdict::Refuse(why) => self.answer(reply, Err(why)),
         }
     }
 
-    fn verdict(&mut self, run_id: RunId, start: &StartWorkflow, then: &StartThen) -> Verdict {
+    fn verdict(&mut self, run_id: RunId, start: &StartWorkflow, then: &StartThen) -> StartVerdict {
         if start.parent.is_some() && self.shard.info(run_id).is_some() {
-            return Verdict::Use { run_id, newly_started: true };
+            return StartVerdict::Use { run_id, newly_started: true };
         }
         let Some(newest) = self.shard.newest(&start.namespace, &start.workflow_id) else {
-            return Verdict::StartNew { after: None };
+            return StartVerdict::StartNew { after: None };
         };
-        let Some(info) = self.shard.info(newest) else { return Verdict::StartNew { after: None } };
+        let Some(info) = self.shard.info(newest) else { return StartVerdict::StartNew { after: None } };
         let after = Some(info.started_at);
         if self.started_by(&info, start.request_id.as_ref()) {
-            return Verdict::Use { run_id: newest, newly_started: false };
+            return StartVerdict::Use { run_id: newest, newly_started: false };
         }
         let workflow_id = start.workflow_id.clone();
         if info.status.is_open() {
             // Signal-with-start means the open run, if there is one (engine.md E12).
             if matches!(then, StartThen::Signal(_)) && start.id_conflict_policy == IdConflictPolicy::Fail {
-                return Verdict::Use { run_id: newest, newly_started: false };
+                return StartVerdict::Use { run_id: newest, newly_started: false };
             }
             return match start.id_conflict_policy {
-                IdConflictPolicy::Fail => Verdict::Refuse(Rejection::AlreadyOpen { workflow_id, run_id: newest }),
-                IdConflictPolicy::UseExisting => Verdict::Use { run_id: newest, newly_started: false },
-                IdConflictPolicy::TerminateExisting => Verdict::TerminateFirst { open: newest, after },
+                IdConflictPolicy::Fail => StartVerdict::Refuse(Rejection::AlreadyOpen { workflow_id, run_id: newest }),
+                IdConflictPolicy::UseExisting => StartVerdict::Use { run_id: newest, newly_started: false },
+                IdConflictPolicy::TerminateExisting => StartVerdict::TerminateFirst { open: newest, after },
             };
         }
         let allowed = match start.id_reuse_policy {
@@ -96,10 +96,10 @@ impl TurnThread {
             IdReusePolicy::RejectDuplicate => false,
         };
         if allowed {
-            return Verdict::StartNew { after };
+            return StartVerdict::StartNew { after };
         }
         let (status, policy) = (info.status, start.id_reuse_policy);
-        Verdict::Refuse(Rejection::IdReused { workflow_id, run_id: newest, status, policy })
+        StartVerdict::Refuse(Rejection::IdReused { workflow_id, run_id: newest, status, policy })
     }
 
     /// Whether this run, or the first of its chain, came from this request.
@@ -128,13 +128,13 @@ impl TurnThread {
             Some(Input::Update { update_id, .. }) => Some(update_id.clone()),
             _ => None,
         };
-        let caller = Caller::Refused(Box::new(move |why| {
+        let caller = TurnCaller::Refused(Box::new(move |why| {
             first.send(Err(why.clone()));
             second.refuse(why);
         }));
         let ends = ends.map(|name| (name, start.identity.clone()));
         let what = self.shared.quarantine.is_some().then(|| what_is_started(&start));
-        self.in_hand.begin_start(what, &name, caller);
+        self.current_turn.begin_start(what, &name, caller);
         let begun = self.shard.begin(
             run_id,
             (start.first_event(run_id, now), now, what),
@@ -142,7 +142,7 @@ impl TurnThread {
             |execution, environment| then.map(|input| execution.decide(input, environment)).transpose(),
             answers,
         );
-        self.in_hand.end();
+        self.current_turn.end();
         if let Err((why, answers)) = begun {
             if let Some(update_id) = waiting_update {
                 self.shared.waiters.refuse_update(run_id, update_id, &why);
@@ -152,10 +152,10 @@ impl TurnThread {
     }
 
     /// The input that belongs to the start, with whoever waits for it.
-    fn before_start(&mut self, name: &RunName, then: StartThen) -> (Option<Input>, Vec<Answer>, Caller) {
+    fn before_start(&mut self, name: &RunName, then: StartThen) -> (Option<Input>, Vec<Answer>, TurnCaller) {
         match then {
-            StartThen::Nothing => (None, Vec::new(), Caller::Nobody),
-            StartThen::Signal(signal) => (Some(Input::Signal(signal.into())), Vec::new(), Caller::Nobody),
+            StartThen::Nothing => (None, Vec::new(), TurnCaller::Nobody),
+            StartThen::Signal(signal) => (Some(Input::Signal(signal.into())), Vec::new(), TurnCaller::Nobody),
             StartThen::Update(UpdateRequest { update_id, name: update, input, identity, wait }, reply) => {
                 let reply = SharedReply::new(reply);
                 let (answers, caller) = match wait {
@@ -188,10 +188,10 @@ impl TurnThread {
             StartThen::Signal(signal) => {
                 let name = RunName { namespace: target.namespace, workflow_id: target.workflow_id, run_id };
                 let caller = reply.caller();
-                self.in_hand.begin(&name, None, caller);
+                self.current_turn.begin(&name, None, caller);
                 let decided =
                     self.shard.decide(&name, Input::Signal(signal.into()), vec![when_durable(reply, started)]);
-                self.in_hand.end();
+                self.current_turn.end();
                 if let Err((why, answers)) = decided {
                     self.refuse_in_order(answers, why);
                 }

@@ -14,13 +14,13 @@ use std::sync::{Arc, PoisonError};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::committer::Item;
+use super::committer::CommitItem;
+use super::current_turn::CurrentTurn;
 use super::health::Health;
-use super::in_hand::InHand;
 use super::mailbox::Arrival;
 use super::options::WorkerOptions;
-use super::pace::{Alarms, Pace};
-use super::shared::Shared;
+use super::pace::{Alarms, AttemptClock};
+use super::shared::WorkerShared;
 use super::turn::TurnThread;
 use super::watchdog::{known_runs, turn_thread};
 use super::worker::{StartError, housekeep_or_fail, open, recover};
@@ -64,8 +64,8 @@ impl Staged {
 }
 
 /// A group on its way.
-struct Batch {
-    items: Vec<Item>,
+struct CommitBatch {
+    items: Vec<CommitItem>,
     outcome: Option<Result<Durable, Rejection>>,
 }
 
@@ -74,10 +74,10 @@ pub struct Stepped {
     // Dropped first, so that nobody hears of the end.
     runtime: Option<tokio::runtime::Runtime>,
     threads: Vec<TurnThread>,
-    batch: Option<Batch>,
+    batch: Option<CommitBatch>,
     staged: mpsc::UnboundedReceiver<Staged>,
     alarms: Arc<Alarms>,
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
 }
 
 impl Stepped {
@@ -110,11 +110,11 @@ impl Stepped {
         let clock = options.clock.as_virtual().cloned();
         let clock = clock.ok_or_else(|| std::io::Error::other("a stepped worker needs a virtual clock"))?;
         let alarms = Alarms::new(clock);
-        let shared = open(options, runtime.handle().clone(), Pace::Stepped(alarms.clone()))?;
+        let shared = open(options, runtime.handle().clone(), AttemptClock::Stepped(alarms.clone()))?;
         recover(&shared);
         let threads = known_runs(&shared).into_iter().enumerate();
         let threads = threads.map(|(number, known)| {
-            let thread = turn_thread(shared.clone(), number, 0, known, Arc::new(InHand::new(None)));
+            let thread = turn_thread(shared.clone(), number, 0, known, Arc::new(CurrentTurn::new(None)));
             thread.publish_wake();
             thread
         });
@@ -159,7 +159,7 @@ impl Stepped {
             }
         }
         steps.extend(match &self.batch {
-            Some(Batch { outcome: None, .. }) => Some(WorkerStep::Write),
+            Some(CommitBatch { outcome: None, .. }) => Some(WorkerStep::Write),
             Some(_) => Some(WorkerStep::Release),
             None => (!self.shared.committer.is_empty()).then_some(WorkerStep::Take),
         });
@@ -177,15 +177,17 @@ impl Stepped {
             }
             WorkerStep::Deadline(number) => self.threads[number].fire_due(|_| ()),
             WorkerStep::Take if self.batch.is_none() => {
-                self.batch = self.shared.committer.take_batch().map(|items| Batch { items, outcome: None });
+                self.batch = self.shared.committer.take_batch().map(|items| CommitBatch { items, outcome: None });
             }
             WorkerStep::Write => {
-                if let Some(Batch { items, outcome: outcome @ None }) = &mut self.batch {
+                if let Some(CommitBatch { items, outcome: outcome @ None }) = &mut self.batch {
                     *outcome = Some(self.shared.committer.commit(&self.shared, items));
                 }
             }
             WorkerStep::Release => {
-                if let Some(Batch { items, outcome: Some(outcome) }) = self.batch.take_if(|it| it.outcome.is_some()) {
+                if let Some(CommitBatch { items, outcome: Some(outcome) }) =
+                    self.batch.take_if(|it| it.outcome.is_some())
+                {
                     self.shared.committer.release(&self.shared, items, &outcome);
                 }
             }

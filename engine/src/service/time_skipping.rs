@@ -73,9 +73,9 @@ impl TimeSkipping {
         }
     }
     /// Holds a virtual clock until it is dropped: whoever unlocks time for a request holds it until the request counts.
-    pub(crate) fn hold(&self) -> UnderWay<'_> {
+    pub(crate) fn hold(&self) -> UnderWayGuard<'_> {
         self.begin();
-        UnderWay(self)
+        UnderWayGuard(self)
     }
     pub(crate) fn begin_attempt(&self) {
         self.attempts.fetch_add(1, Ordering::AcqRel);
@@ -214,9 +214,9 @@ impl Drop for UnlockedTime {
 }
 
 /// What is under way for as long as this lives.
-pub(crate) struct UnderWay<'t>(&'t TimeSkipping);
+pub(crate) struct UnderWayGuard<'t>(&'t TimeSkipping);
 
-impl Drop for UnderWay<'_> {
+impl Drop for UnderWayGuard<'_> {
     fn drop(&mut self) {
         self.0.end();
     }

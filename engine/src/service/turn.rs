@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::committer::{Answer, RunName};
+use super::current_turn::{CurrentTurn, SharedReply, TurnCaller};
 use super::health::Health;
-use super::in_hand::{Caller, InHand, SharedReply};
-use super::mailbox::{Arrival, Closed, Message, RunRef};
+use super::mailbox::{Arrival, ClosedRun, RunRef, ShardMessage};
 use super::release::parent_closed;
 use super::shard::Shard;
-use super::shared::Shared;
+use super::shared::WorkerShared;
 use crate::machine::Execution;
 use crate::request::*;
 use crate::seeded::{self, Bug};
@@ -23,22 +23,22 @@ use crate::vocabulary::*;
 /// A shard with its thread's loop.
 pub(crate) struct TurnThread {
     pub(super) shard: Shard,
-    pub(super) shared: Arc<Shared>,
-    pub(super) in_hand: Arc<InHand>,
+    pub(super) shared: Arc<WorkerShared>,
+    pub(super) current_turn: Arc<CurrentTurn>,
 }
 
 impl TurnThread {
     pub(crate) fn new(shard: Shard) -> Self {
-        TurnThread { shared: shard.shared.clone(), in_hand: shard.in_hand.clone(), shard }
+        TurnThread { shared: shard.shared.clone(), current_turn: shard.current_turn.clone(), shard }
     }
 
     /// Until the worker stops, or the shard is given to another thread.
     pub(crate) fn run(mut self) {
-        crate::workflow::leave_when(self.in_hand.abandoned());
+        crate::workflow::leave_when(self.current_turn.abandoned());
         self.publish_wake();
         // Begun where the thread was made: a virtual clock must not move before the deadlines are known.
         self.shared.time.end();
-        while !self.in_hand.is_replaced() {
+        while !self.current_turn.is_replaced() {
             self.publish_wake();
             let deadline = self.shard.next_deadline();
             let due = self.is_due();
@@ -46,14 +46,14 @@ impl TurnThread {
             if due {
                 self.fire_due(|thread| thread.shared.committer.kick(&thread.shared, false));
                 self.commit();
-                if self.in_hand.is_replaced() {
+                if self.current_turn.is_replaced() {
                     // The next message is the new thread's.
                     break;
                 }
             }
             match self.shared.mailboxes[self.shard.number].next(wait) {
                 Arrival::Message(message) => {
-                    self.in_hand.take_message();
+                    self.current_turn.take_message();
                     self.handle(message);
                     self.commit();
                     self.finish_message();
@@ -69,13 +69,13 @@ impl TurnThread {
 
     /// The worker stops: what can be resumed from a snapshot is.
     pub(crate) fn leave(&mut self) {
-        self.in_hand.leave();
+        self.current_turn.leave();
         self.shard.forget_all();
     }
 
     /// One message, decided and handed to the committer; whoever calls this sees to the commit.
-    pub(crate) fn turn(&mut self, message: Message) {
-        self.in_hand.take_message();
+    pub(crate) fn turn(&mut self, message: ShardMessage) {
+        self.current_turn.take_message();
         self.handle(message);
         self.finish_message();
     }
@@ -95,7 +95,7 @@ impl TurnThread {
 
     /// Tells a virtual clock that one thing less is under way, unless the watchdog has seen to that.
     fn finish_message(&self) {
-        if self.in_hand.finish_message() {
+        if self.current_turn.finish_message() {
             self.publish_wake();
             self.shared.time.end();
         }
@@ -114,10 +114,10 @@ impl TurnThread {
     /// need not wait for the others: `decided` is called between them.
     pub(crate) fn fire_due(&mut self, decided: impl Fn(&Self)) {
         self.shared.time.begin();
-        self.in_hand.take_message();
+        self.current_turn.take_message();
         let now = self.shared.clock.now();
         for _ in 0..256 {
-            if self.in_hand.is_replaced() {
+            if self.current_turn.is_replaced() {
                 break;
             }
             let Some(name) = self.shard.pop_due(now) else { break };
@@ -127,39 +127,41 @@ impl TurnThread {
         self.finish_message();
     }
 
-    fn handle(&mut self, message: Message) {
+    fn handle(&mut self, message: ShardMessage) {
         match message {
-            Message::Start { run_id, start, then, reply } => self.start(run_id, *start, then, SharedReply::new(reply)),
-            Message::Fork { fork, dry_run, reply } => self.fork(*fork, dry_run, SharedReply::new(reply)),
-            Message::Input { run, input, reply } => match (self.shard.find(&run), reply.map(SharedReply::new)) {
+            ShardMessage::Start { run_id, start, then, reply } => {
+                self.start(run_id, *start, then, SharedReply::new(reply))
+            }
+            ShardMessage::Fork { fork, dry_run, reply } => self.fork(*fork, dry_run, SharedReply::new(reply)),
+            ShardMessage::Input { run, input, reply } => match (self.shard.find(&run), reply.map(SharedReply::new)) {
                 (Ok(name), reply) => self.input(&name, input, reply),
                 (Err(why), Some(reply)) => self.answer(reply, Err(why)),
                 (Err(_), None) => {}
             },
-            Message::SlotGranted(waiting) => self.slot_granted(waiting),
-            Message::Update { target, request, reply } => {
+            ShardMessage::SlotGranted(waiting) => self.slot_granted(waiting),
+            ShardMessage::Update { target, request, reply } => {
                 self.update(RunRef::Target(target), request, SharedReply::new(reply));
             }
-            Message::UpdateResult { target, update_id, reply } => {
+            ShardMessage::UpdateResult { target, update_id, reply } => {
                 self.update_result(target, update_id, SharedReply::new(reply));
             }
-            Message::ActivityByName { target, activity_id, pause, identity, reply } => {
+            ShardMessage::ActivityByName { target, activity_id, pause, identity, reply } => {
                 self.pause_activity(target, activity_id, pause, identity, SharedReply::new(reply));
             }
-            Message::Query { target, name, input, reply } => {
+            ShardMessage::Query { target, name, input, reply } => {
                 self.query(target, &name, &input, SharedReply::new(reply));
             }
-            Message::Describe { target, reply } => self.describe(target, SharedReply::new(reply)),
-            Message::AwaitClose { target, reply } => self.await_close(target, SharedReply::new(reply)),
-            Message::WatchChild { namespace, workflow_id, first_run, parent } => {
+            ShardMessage::Describe { target, reply } => self.describe(target, SharedReply::new(reply)),
+            ShardMessage::AwaitClose { target, reply } => self.await_close(target, SharedReply::new(reply)),
+            ShardMessage::WatchChild { namespace, workflow_id, first_run, parent } => {
                 self.watch_child(namespace, workflow_id, first_run, parent);
             }
-            Message::Recover { target } => {
+            ShardMessage::Recover { target } => {
                 // Counted first: if the code does not come back, the message is not handled a second time.
                 self.shared.recovering[self.shard.number].fetch_sub(1, Ordering::AcqRel);
                 self.recover(target);
             }
-            Message::Wake => {}
+            ShardMessage::Wake => {}
         }
     }
 
@@ -173,7 +175,7 @@ impl TurnThread {
         if drops && self.shard.has_turn_in_flight(name.run_id) {
             return reply.into_iter().for_each(|reply| self.answer(reply, Ok(())));
         }
-        let caller = reply.clone().map_or(Caller::Nobody, Caller::Kept);
+        let caller = reply.clone().map_or(TurnCaller::Nobody, TurnCaller::Kept);
         let input = match matches!(input, Input::Unpause { .. }).then(|| self.release_held(name)).flatten() {
             None => input,
             // What was kept while it was held is decided like what waits at a deadline.
@@ -181,9 +183,9 @@ impl TurnThread {
             Some(Err(why)) => return reply.into_iter().for_each(|reply| self.answer(reply, Err(why.clone()))),
         };
         let answers: Vec<Answer> = reply.into_iter().map(|reply| when_durable(reply, ())).collect();
-        self.in_hand.begin(name, Some(input.clone()), caller);
+        self.current_turn.begin(name, Some(input.clone()), caller);
         let decided = self.shard.decide(name, input, answers);
-        self.in_hand.end();
+        self.current_turn.end();
         if let Err((why, answers)) = decided {
             self.refuse_in_order(answers, why);
         }
@@ -193,7 +195,7 @@ impl TurnThread {
     /// because its code does not fit its history.
     fn release_held(&mut self, name: &RunName) -> Option<Result<(), Rejection>> {
         self.shared.held_why(name.run_id)?;
-        let paused = self.look(name, Caller::Nobody, |execution| execution.run().is_paused());
+        let paused = self.look(name, TurnCaller::Nobody, |execution| execution.run().is_paused());
         if !matches!(paused, Ok(false)) {
             return None;
         }
@@ -203,7 +205,7 @@ impl TurnThread {
         }
         self.shared.release(name.run_id);
         self.shard.read_again(name.run_id);
-        let held = self.look(name, Caller::Nobody, |execution| execution.held().map(ToString::to_string));
+        let held = self.look(name, TurnCaller::Nobody, |execution| execution.held().map(ToString::to_string));
         Some(held.and_then(|held| held.map_or(Ok(()), |why| Err(Rejection::Held { why }))))
     }
 
@@ -211,12 +213,12 @@ impl TurnThread {
     pub(super) fn look<T>(
         &mut self,
         name: &RunName,
-        caller: Caller,
+        caller: TurnCaller,
         look: impl FnOnce(&mut Execution) -> T,
     ) -> Result<T, Rejection> {
-        self.in_hand.begin(name, None, caller);
+        self.current_turn.begin(name, None, caller);
         let seen = self.shard.load(name).map(look);
-        self.in_hand.end();
+        self.current_turn.end();
         seen
     }
 
@@ -230,23 +232,24 @@ impl TurnThread {
         }
     }
 
-    fn slot_granted(&mut self, waiting: crate::queue::Waiting) {
+    fn slot_granted(&mut self, waiting: crate::queue::WaitingAttempt) {
         if *self.shared.health.peek() != Health::Ready {
             // Whoever leaves starts nothing; the next start of the worker queues the attempt again.
             return self.shared.release_slot();
         }
         let name = RunName { namespace: waiting.namespace, workflow_id: waiting.workflow_id, run_id: waiting.run_id };
         let token = crate::activity::TaskToken { run_id: name.run_id, seq: waiting.seq, attempt: waiting.attempt };
-        self.in_hand.took_slot();
-        let before = self.look(&name, Caller::Nobody, |execution| execution.run().is_under_way(token)).unwrap_or(true);
+        self.current_turn.took_slot();
+        let before =
+            self.look(&name, TurnCaller::Nobody, |execution| execution.run().is_under_way(token)).unwrap_or(true);
         if !before {
             let input = Input::StartActivity { seq: waiting.seq, attempt: waiting.attempt };
             self.input(&name, input, None);
         }
         let after = self.shard.loaded(name.run_id).is_some_and(|execution| execution.run().is_under_way(token));
-        if (before || !after) && !self.in_hand.is_replaced() {
+        if (before || !after) && !self.current_turn.is_replaced() {
             // The attempt is not wanted any more; the slot goes to somebody else.
-            self.in_hand.give_back(1);
+            self.current_turn.give_back(1);
             self.shared.release_slot();
         }
     }
@@ -288,7 +291,7 @@ impl TurnThread {
         self.answer(reply, described);
     }
 
-    fn await_close(&mut self, target: Target, reply: SharedReply<Closed>) {
+    fn await_close(&mut self, target: Target, reply: SharedReply<ClosedRun>) {
         let name = match self.shard.find(&RunRef::Target(target)) {
             Ok(name) => name,
             Err(why) => return self.answer(reply, Err(why)),
@@ -307,7 +310,7 @@ impl TurnThread {
             })
             .and_then(|(outcome, next_run)| {
                 let missing = Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(name.run_id) };
-                Ok(Closed { run_id: name.run_id, outcome: outcome.ok_or(missing)?, next_run })
+                Ok(ClosedRun { run_id: name.run_id, outcome: outcome.ok_or(missing)?, next_run })
             });
         self.answer(reply, closed);
     }
@@ -321,7 +324,7 @@ impl TurnThread {
     ) {
         let Some(last) = self.shard.last_of_chain(first_run) else { return };
         let name = RunName { namespace: namespace.clone(), workflow_id, run_id: last };
-        let outcome = self.look(&name, Caller::Nobody, |execution| execution.run().outcome().cloned());
+        let outcome = self.look(&name, TurnCaller::Nobody, |execution| execution.run().outcome().cloned());
         let Ok(Some(outcome)) = outcome else { return };
         let to = RunName { namespace, workflow_id: parent.workflow_id, run_id: parent.run_id };
         let shared = self.shared.clone();

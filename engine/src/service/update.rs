@@ -4,7 +4,7 @@
 //! before the decision that may complete it is submitted. Whether an update is accepted is decided by the run's code.
 
 use super::committer::RunName;
-use super::in_hand::{Caller, SharedReply};
+use super::current_turn::{SharedReply, TurnCaller};
 use super::mailbox::RunRef;
 use super::turn::{TurnThread, when_durable};
 use crate::request::{Target, UpdateOutcome, UpdateRequest, UpdateWait};
@@ -40,9 +40,9 @@ impl TurnThread {
             }
         };
         let caller = if waits { self.update_waiter(name.run_id, update_id.clone()) } else { reply.caller() };
-        self.in_hand.begin(&name, None, caller);
+        self.current_turn.begin(&name, None, caller);
         let decided = self.shard.decide(&name, input, answers);
-        self.in_hand.end();
+        self.current_turn.end();
         if let Err((why, answers)) = decided {
             if waits {
                 self.shared.waiters.refuse_update(name.run_id, update_id, &why);
@@ -58,9 +58,9 @@ impl TurnThread {
     }
 
     /// A caller who is among the waiters already.
-    pub(super) fn update_waiter(&self, run: RunId, update_id: UpdateId) -> Caller {
+    pub(super) fn update_waiter(&self, run: RunId, update_id: UpdateId) -> TurnCaller {
         let shared = self.shared.clone();
-        Caller::Refused(Box::new(move |why| shared.waiters.refuse_update(run, update_id, &why)))
+        TurnCaller::Refused(Box::new(move |why| shared.waiters.refuse_update(run, update_id, &why)))
     }
 
     pub(super) fn update_result(&mut self, target: Target, update_id: UpdateId, reply: SharedReply<UpdateOutcome>) {

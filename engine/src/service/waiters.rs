@@ -8,18 +8,18 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::health::HealthCell;
-use super::mailbox::{Closed, Reply};
+use super::mailbox::{ClosedRun, ReplySender};
 use crate::request::UpdateOutcome;
 use crate::vocabulary::*;
 
 #[derive(Default)]
 pub(crate) struct Waiters {
-    closes: Mutex<BTreeMap<RunId, Vec<Reply<Closed>>>>,
-    updates: Mutex<BTreeMap<(RunId, UpdateId), Vec<Reply<UpdateOutcome>>>>,
+    closes: Mutex<BTreeMap<RunId, Vec<ReplySender<ClosedRun>>>>,
+    updates: Mutex<BTreeMap<(RunId, UpdateId), Vec<ReplySender<UpdateOutcome>>>>,
 }
 
 impl Waiters {
-    pub(crate) fn await_close(&self, health: &HealthCell, run: RunId, reply: Reply<Closed>) {
+    pub(crate) fn await_close(&self, health: &HealthCell, run: RunId, reply: ReplySender<ClosedRun>) {
         let mut closes = self.closes.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = closes.entry(run).or_default();
         waiting.retain(|reply| !reply.is_closed());
@@ -27,7 +27,7 @@ impl Waiters {
         drop(closes);
         self.abandon_if_failed(health);
     }
-    pub(crate) fn closed(&self, closed: &Closed) {
+    pub(crate) fn closed(&self, closed: &ClosedRun) {
         let waiting = self.closes.lock().unwrap_or_else(PoisonError::into_inner).remove(&closed.run_id);
         for reply in waiting.into_iter().flatten() {
             reply.send(Ok(closed.clone()));
@@ -38,7 +38,7 @@ impl Waiters {
         health: &HealthCell,
         run: RunId,
         update_id: UpdateId,
-        reply: Reply<UpdateOutcome>,
+        reply: ReplySender<UpdateOutcome>,
     ) {
         let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = updates.entry((run, update_id)).or_default();

@@ -7,11 +7,11 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use super::committer::Item;
-use super::in_hand::{Caller, Doing, InHand, Taken};
-use super::mailbox::{Message, RunRef};
+use super::committer::CommitItem;
+use super::current_turn::{CurrentTurn, DecisionInProgress, Taken, TurnCaller};
+use super::mailbox::{RunRef, ShardMessage};
 use super::shard::Shard;
-use super::shared::Shared;
+use super::shared::WorkerShared;
 use super::turn::TurnThread;
 use crate::machine::Held;
 use crate::request::Target;
@@ -22,7 +22,7 @@ const TURN_STACK: usize = 64 * 1024 * 1024;
 
 /// The turn threads of a worker, and what each is doing.
 pub(crate) struct TurnThreads {
-    threads: Mutex<Vec<(JoinHandle<()>, Arc<InHand>)>>,
+    threads: Mutex<Vec<(JoinHandle<()>, Arc<CurrentTurn>)>>,
     /// Threads that did not come back, each with the run that keeps it.
     lost: Mutex<Vec<(JoinHandle<()>, RunId)>>,
     stopped: Mutex<bool>,
@@ -31,7 +31,7 @@ pub(crate) struct TurnThreads {
 
 impl TurnThreads {
     /// Starts a thread for every shard.
-    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Arc<Self>> {
+    pub(crate) fn start(shared: &Arc<WorkerShared>) -> std::io::Result<Arc<Self>> {
         let threads = known_runs(shared)
             .into_iter()
             .enumerate()
@@ -43,7 +43,7 @@ impl TurnThreads {
     }
 
     /// The watchdog's own thread. Looks twice within the time a turn may take.
-    pub(crate) fn watch(&self, shared: &Arc<Shared>) {
+    pub(crate) fn watch(&self, shared: &Arc<WorkerShared>) {
         let allowed = shared.options.limits.turn_deadline;
         let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         while !*stopped {
@@ -79,7 +79,7 @@ impl TurnThreads {
     }
 
     /// Whether threads that were lost have come back.
-    fn look_for_lost(&self, shared: &Shared) {
+    fn look_for_lost(&self, shared: &WorkerShared) {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         lost.retain(|(thread, run)| {
             if thread.is_finished() {
@@ -101,14 +101,14 @@ impl TurnThreads {
         self.stop.notify_all();
         let deadline = std::time::Instant::now() + patience * 10;
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for (thread, in_hand) in threads {
-            while !thread.is_finished() && !in_hand.is_overdue(patience) && std::time::Instant::now() < deadline {
+        for (thread, current_turn) in threads {
+            while !thread.is_finished() && !current_turn.is_overdue(patience) && std::time::Instant::now() < deadline {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             if thread.is_finished() {
                 // A thread that panicked was reported when it did.
                 let _ = thread.join();
-            } else if let Some(doing) = in_hand.take(std::time::Duration::ZERO).and_then(|taken| taken.doing) {
+            } else if let Some(doing) = current_turn.take(std::time::Duration::ZERO).and_then(|taken| taken.doing) {
                 tracing::error!(run = %doing.name.run_id, "the code of this run does not come back; left behind");
                 doing.caller.refuse(Rejection::ShuttingDown);
             }
@@ -120,7 +120,7 @@ impl TurnThreads {
 pub(super) type Known = Vec<(RunId, Namespace, WorkflowId, Outlook)>;
 
 /// The open runs of every shard.
-pub(super) fn known_runs(shared: &Shared) -> Vec<Known> {
+pub(super) fn known_runs(shared: &WorkerShared) -> Vec<Known> {
     let mut known: Vec<Known> = vec![Known::new(); shared.mailboxes.len()];
     for (run, namespace, workflow_id, outlook) in shared.journal.open_runs() {
         known[shared.shard_of(&namespace, &workflow_id)].push((run, namespace, workflow_id, outlook));
@@ -130,13 +130,13 @@ pub(super) fn known_runs(shared: &Shared) -> Vec<Known> {
 
 /// What runs the turns of a shard.
 pub(super) fn turn_thread(
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
     number: usize,
     generation: u64,
     known: Known,
-    in_hand: Arc<InHand>,
+    current_turn: Arc<CurrentTurn>,
 ) -> TurnThread {
-    let mut shard = Shard::new(shared, number, generation, in_hand);
+    let mut shard = Shard::new(shared, number, generation, current_turn);
     for (run, namespace, workflow_id, outlook) in known {
         shard.know(namespace, workflow_id, run, outlook);
     }
@@ -145,28 +145,28 @@ pub(super) fn turn_thread(
 
 /// The shard is made on its thread: loaded workflow code never leaves the thread it runs on.
 fn spawn(
-    shared: &Arc<Shared>,
+    shared: &Arc<WorkerShared>,
     number: usize,
     generation: u64,
     known: Known,
-) -> std::io::Result<(JoinHandle<()>, Arc<InHand>)> {
-    let in_hand = Arc::new(InHand::new(shared.quarantine.as_ref()));
-    let (counted, shared, hand) = (shared.clone(), shared.clone(), in_hand.clone());
+) -> std::io::Result<(JoinHandle<()>, Arc<CurrentTurn>)> {
+    let current_turn = Arc::new(CurrentTurn::new(shared.quarantine.as_ref()));
+    let (counted, shared, current) = (shared.clone(), shared.clone(), current_turn.clone());
     let run = move || {
-        turn_thread(shared, number, generation, known, hand).run();
+        turn_thread(shared, number, generation, known, current).run();
     };
     let name = format!("bosun-turn-{number}");
     counted.time.begin();
-    Ok((std::thread::Builder::new().name(name).stack_size(TURN_STACK).spawn(run)?, in_hand))
+    Ok((std::thread::Builder::new().name(name).stack_size(TURN_STACK).spawn(run)?, current_turn))
 }
 
 /// Gives a shard to a new thread; the run that kept the old one is held, and its input kept.
 fn replace(
-    shared: &Arc<Shared>,
+    shared: &Arc<WorkerShared>,
     number: usize,
     taken: Taken,
     why: String,
-) -> std::io::Result<(JoinHandle<()>, Arc<InHand>)> {
+) -> std::io::Result<(JoinHandle<()>, Arc<CurrentTurn>)> {
     let Taken { doing, slots, message } = taken;
     let generation = shared.committer.next_generation(number);
     wait_for_commits(shared, number, generation);
@@ -180,17 +180,17 @@ fn replace(
     known.retain(|(_, namespace, workflow_id, _)| shared.shard_of(namespace, workflow_id) == number);
     let new = spawn(shared, number, generation, known);
     if message {
-        // The message the old thread had in hand counts as ended.
+        // The message the old thread worked on counts as ended.
         shared.time.end();
     }
     new
 }
 
 /// Everything the old thread submitted must be durable before the new one reads the log.
-fn wait_for_commits(shared: &Arc<Shared>, number: usize, generation: u64) {
+fn wait_for_commits(shared: &Arc<WorkerShared>, number: usize, generation: u64) {
     let (done, wait) = std::sync::mpsc::channel();
     shared.time.begin();
-    let barrier = Item {
+    let barrier = CommitItem {
         shard: number,
         generation,
         turns: Vec::new(),
@@ -206,16 +206,16 @@ fn wait_for_commits(shared: &Arc<Shared>, number: usize, generation: u64) {
 }
 
 /// Holds the run whose code did not come back. Its input is the first thing the new thread sees, and is kept.
-fn hold(shared: &Arc<Shared>, number: usize, doing: Doing, why: String) {
-    let Doing { name, input, caller, .. } = doing;
+fn hold(shared: &Arc<WorkerShared>, number: usize, doing: DecisionInProgress, why: String) {
+    let DecisionInProgress { name, input, caller, .. } = doing;
     // A start whose code did not come back has left no run behind.
     if shared.journal.run(name.run_id).is_some() {
         shared.note_held(name.run_id, Some(why.clone()));
     }
     let reply = match caller {
-        Caller::Nobody => None,
-        Caller::Kept(reply) => reply.take(),
-        Caller::Refused(refuse) => {
+        TurnCaller::Nobody => None,
+        TurnCaller::Kept(reply) => reply.take(),
+        TurnCaller::Refused(refuse) => {
             refuse(Rejection::Held { why });
             None
         }
@@ -227,6 +227,6 @@ fn hold(shared: &Arc<Shared>, number: usize, doing: Doing, why: String) {
             run_id: Some(name.run_id),
         };
         shared.time.begin();
-        shared.mailboxes[number].deliver_first(Message::Input { run: RunRef::Target(target), input, reply });
+        shared.mailboxes[number].deliver_first(ShardMessage::Input { run: RunRef::Target(target), input, reply });
     }
 }

@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
-use super::budget::Budget;
+use super::budget::MemoryBudget;
 use super::committer::Committer;
 use super::health::{Health, HealthCell};
-use super::mailbox::{Mailbox, Message};
+use super::mailbox::{ShardMailbox, ShardMessage};
 use super::options::{DataDirectory, WorkerOptions};
-use super::pace::Pace;
+use super::pace::AttemptClock;
 use super::quarantine::Quarantine;
 use super::retention::SeenTime;
 use super::runner::Runner;
-use super::shared::Shared;
+use super::shared::WorkerShared;
 use super::time_skipping::TimeSkipping;
 use super::waiters::Waiters;
 use super::watchdog::TurnThreads;
@@ -44,7 +44,7 @@ pub enum StartError {
 
 /// A running worker. Dropping it stops it at once, as a crash would, minus the damage.
 pub struct Worker {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
     turns: Arc<TurnThreads>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     housekeeping: Arc<Housekeeping>,
@@ -54,7 +54,7 @@ impl Worker {
     /// Opens the log, recovers and begins to work. Must be called within a tokio runtime, on which activities run.
     pub fn start(options: WorkerOptions) -> Result<Worker, StartError> {
         let handle = tokio::runtime::Handle::try_current()?;
-        let shared = open(options, handle, Pace::real())?;
+        let shared = open(options, handle, AttemptClock::real())?;
         // What needs a look is put into the mailboxes before the first request can arrive.
         recover(&shared);
         let turns = TurnThreads::start(&shared)?;
@@ -165,15 +165,15 @@ impl Drop for Worker {
 pub(super) fn open(
     options: WorkerOptions,
     handle: tokio::runtime::Handle,
-    pace: Pace,
-) -> Result<Arc<Shared>, StartError> {
+    pace: AttemptClock,
+) -> Result<Arc<WorkerShared>, StartError> {
     let medium: Arc<dyn Log> = match &options.data {
         DataDirectory::Path(path) => Arc::new(DiskLog::open(path, SledOptions::default())?),
         DataDirectory::Log(log) => log.clone(),
     };
     let journal = Arc::new(Journal::open(medium, options.journal.clone())?);
     let shards = options.shards.max(1);
-    let budget = Budget::of(options.memory, shards);
+    let budget = MemoryBudget::of(options.memory, shards);
     let clock = options.clock.not_before(journal.last_at());
     let build = options.workflows.build_id();
     let is_open = |run| journal.run(run).is_some_and(|entry| entry.info.status.is_open());
@@ -186,10 +186,10 @@ pub(super) fn open(
     // Begins the reserve for a full disk, where there is space for it.
     let _ = journal.low_on_space();
     let seen = Mutex::new(SeenTime::begin(options.marks_directory().filter(|_| !options.look), clock.now()));
-    Ok(Arc::new(Shared {
+    Ok(Arc::new(WorkerShared {
         clock,
         build,
-        mailboxes: (0..shards).map(|_| Mailbox::new(options.mailbox_max, budget.requests)).collect(),
+        mailboxes: (0..shards).map(|_| ShardMailbox::new(options.mailbox_max, budget.requests)).collect(),
         committer: Committer::new(shards),
         budget,
         queues: Mutex::new(TaskQueues::new(options.slots, options.task_queues.clone())),
@@ -219,7 +219,7 @@ fn salvaged_why(why: &str) -> String {
 
 /// Asks the shards to look at runs that had something under way, at closed ones whose messages have not arrived, and at
 /// children whose parent may have closed.
-pub(super) fn recover(shared: &Arc<Shared>) {
+pub(super) fn recover(shared: &Arc<WorkerShared>) {
     let mut looked_at = 0;
     let open = shared.journal.open_runs();
     let known = open.len();
@@ -257,7 +257,7 @@ impl Housekeeping {
     fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
-    fn run(&self, shared: &Arc<Shared>) {
+    fn run(&self, shared: &Arc<WorkerShared>) {
         let (mut done_at, mut looked_at) = (GroupSeq(0), shared.clock.now());
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         // Looked at under the lock before every wait: a stop that comes before the first one is not missed.
@@ -281,7 +281,7 @@ impl Housekeeping {
 }
 
 /// Says whether the worker may go on: like every storage error, one of housekeeping is the last.
-pub(super) fn housekeep_or_fail(shared: &Shared) -> bool {
+pub(super) fn housekeep_or_fail(shared: &WorkerShared) -> bool {
     match housekeep(shared) {
         Ok(done) => tracing::debug!(?done, "housekeeping"),
         // One run cannot be read, or there was no room; nothing was written.
@@ -298,7 +298,7 @@ pub(super) fn housekeep_or_fail(shared: &Shared) -> bool {
 }
 
 /// Checkpoints, archives, deletes what is past retention: a bounded piece of each (engine.md E32).
-pub(crate) fn housekeep(shared: &Shared) -> Result<crate::log::Housekeeping, StorageError> {
+pub(crate) fn housekeep(shared: &WorkerShared) -> Result<crate::log::HousekeepingReport, StorageError> {
     let retention = &shared.options.retention;
     let now = shared.clock.now();
     // Others ask for it meanwhile.
@@ -316,7 +316,7 @@ pub(crate) fn housekeep(shared: &Shared) -> Result<crate::log::Housekeeping, Sto
 }
 
 /// Moves a virtual clock to the next deadline whenever nothing is under way and somebody waits for time to pass.
-fn skip_time(shared: &Arc<Shared>, housekeeping: &Housekeeping) {
+fn skip_time(shared: &Arc<WorkerShared>, housekeeping: &Housekeeping) {
     let Some(clock) = shared.clock.as_virtual() else { return };
     let time = &shared.time;
     let stopped = || housekeeping.is_stopped();
@@ -340,7 +340,7 @@ fn skip_time(shared: &Arc<Shared>, housekeeping: &Housekeeping) {
             (Some(deadline), _) => {
                 clock.advance_to(deadline);
                 for shard in 0..shared.mailboxes.len() {
-                    shared.deliver_to(shard, Message::Wake);
+                    shared.deliver_to(shard, ShardMessage::Wake);
                 }
             }
             (None, _) => time.wait_for_change(seen, &stopped),

@@ -139,27 +139,28 @@ pub fn unhex(text: &str) -> Option<Vec<u8>> {
 /// nested so deep that a reader of the whole history could refuse it, is written as base16 too.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Readable {
+enum ReadablePayload {
     Json { json: serde_json::Value },
     Raw { encoding: String, base16: String },
 }
 
 #[derive(Serialize, Deserialize)]
-struct Stored(Encoding, Bytes);
+struct StoredPayload(Encoding, Bytes);
 
 impl Serialize for Payload {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if !serializer.is_human_readable() {
-            return Stored(self.encoding.clone(), self.data.clone()).serialize(serializer);
+            return StoredPayload(self.encoding.clone(), self.data.clone()).serialize(serializer);
         }
         if self.encoding == ENCODING_JSON
             && let Ok(json) = serde_json::from_slice::<serde_json::Value>(&self.data)
             && serde_json::to_vec(&json).is_ok_and(|again| again == self.data)
             && !deeper_than(&json, READABLE_DEPTH)
         {
-            return Readable::Json { json }.serialize(serializer);
+            return ReadablePayload::Json { json }.serialize(serializer);
         }
-        Readable::Raw { encoding: self.encoding.clone().into_owned(), base16: hex(&self.data) }.serialize(serializer)
+        ReadablePayload::Raw { encoding: self.encoding.clone().into_owned(), base16: hex(&self.data) }
+            .serialize(serializer)
     }
 }
 
@@ -167,12 +168,14 @@ impl<'de> Deserialize<'de> for Payload {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;
         if !deserializer.is_human_readable() {
-            let Stored(encoding, data) = Stored::deserialize(deserializer)?;
+            let StoredPayload(encoding, data) = StoredPayload::deserialize(deserializer)?;
             return Ok(Payload { encoding: intern(encoding), data });
         }
-        match Readable::deserialize(deserializer)? {
-            Readable::Json { json } => Ok(Payload::raw_json(serde_json::to_vec(&json).map_err(D::Error::custom)?)),
-            Readable::Raw { encoding, base16 } => {
+        match ReadablePayload::deserialize(deserializer)? {
+            ReadablePayload::Json { json } => {
+                Ok(Payload::raw_json(serde_json::to_vec(&json).map_err(D::Error::custom)?))
+            }
+            ReadablePayload::Raw { encoding, base16 } => {
                 let data = unhex(&base16).ok_or_else(|| D::Error::custom("base16 text with other characters"))?;
                 Ok(Payload { encoding: intern(Cow::Owned(encoding)), data: data.into() })
             }

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use super::context::handlers::{PayloadFuture, UpdateHandler};
-use super::context::shared::{Phase, Shared};
+use super::context::shared::{CodePhase, ContextShared};
 use super::context::{WfContext, is_continue_as_new};
 use super::executor::Executor;
 use super::machine_driver::invalid_input;
@@ -23,7 +23,7 @@ pub(crate) type WorkflowFunction = Rc<dyn Fn(WfContext, &Payload) -> Result<Payl
 
 pub(crate) struct AsyncDriver {
     function: WorkflowFunction,
-    shared: Rc<Shared>,
+    shared: Rc<ContextShared>,
     executor: Executor,
     /// The code panicked or diverged; it runs no more.
     dead: bool,
@@ -37,12 +37,12 @@ impl AsyncDriver {
             carried_request_ids: Vec::new(),
             ..started.clone()
         };
-        let shared = Shared::new(run_id, started);
+        let shared = ContextShared::new(run_id, started);
         AsyncDriver { function, shared, executor: Executor::default(), dead: false }
     }
 
     /// What a job does to the context, before any code is polled.
-    fn apply(shared: &Rc<Shared>, function: &WorkflowFunction, job: Job) {
+    fn apply(shared: &Rc<ContextShared>, function: &WorkflowFunction, job: Job) {
         match job {
             Job::InitializeWorkflow(started) => Self::initialize(shared, function, *started),
             Job::SignalWorkflow(signal) => {
@@ -62,7 +62,7 @@ impl AsyncDriver {
         }
     }
 
-    fn initialize(shared: &Rc<Shared>, function: &WorkflowFunction, started: WorkflowExecutionStarted) {
+    fn initialize(shared: &Rc<ContextShared>, function: &WorkflowFunction, started: WorkflowExecutionStarted) {
         for signal in started.carried_signals {
             // Nobody receives yet.
             let _ = shared.signals.borrow_mut().push(signal);
@@ -84,7 +84,7 @@ impl AsyncDriver {
         }
     }
 
-    fn start_update(shared: &Rc<Shared>, update_id: UpdateId, name: &UpdateName, input: &Payload) {
+    fn start_update(shared: &Rc<ContextShared>, update_id: UpdateId, name: &UpdateName, input: &Payload) {
         let handler = shared.handlers.borrow().updates.get(name).cloned();
         shared.open_updates.borrow_mut().insert(update_id.clone());
         let future = match handler {
@@ -141,7 +141,7 @@ impl AsyncDriver {
 
     /// Drops what is left of the code. A panic in its `Drop`s is nobody's business: the run's fate is decided.
     fn drop_tasks(&mut self) {
-        let phase = self.shared.set_phase(Phase::Idle);
+        let phase = self.shared.set_phase(CodePhase::Idle);
         let executor = &mut self.executor;
         let _ = guard(|| {
             executor.clear();
@@ -152,7 +152,7 @@ impl AsyncDriver {
 
     /// Runs a handler that may only look.
     fn read<T>(&self, code: impl FnOnce() -> Result<T, Failure>) -> (Result<T, Failure>, Option<String>) {
-        let before = self.shared.set_phase(Phase::Idle);
+        let before = self.shared.set_phase(CodePhase::Idle);
         let read = guard(|| self.shared.reading(code));
         self.shared.set_phase(before);
         match read {
@@ -175,7 +175,7 @@ impl Driver for AsyncDriver {
         if self.dead || self.shared.ledger().is_closed() {
             return self.shared.ledger().finish();
         }
-        self.shared.set_phase(Phase::Activating);
+        self.shared.set_phase(CodePhase::Activating);
         if let Err(unwound) = guard(|| self.run(job)) {
             self.dead = true;
             if let Unwound::Panicked(message) = unwound {
@@ -186,7 +186,7 @@ impl Driver for AsyncDriver {
         if self.dead {
             self.drop_tasks();
         }
-        self.shared.set_phase(Phase::Idle);
+        self.shared.set_phase(CodePhase::Idle);
         self.shared.ledger().finish()
     }
 
@@ -240,13 +240,13 @@ impl Driver for AsyncDriver {
 
 impl Drop for AsyncDriver {
     fn drop(&mut self) {
-        self.shared.set_phase(Phase::Idle);
+        self.shared.set_phase(CodePhase::Idle);
         self.drop_tasks();
         let _ = guard(|| self.shared.release());
     }
 }
 
-impl Shared {
+impl ContextShared {
     fn cancel_root(&self, reason: &str) {
         let root = self.root.clone();
         self.cancel_scope(&root, reason, None);

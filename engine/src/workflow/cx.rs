@@ -11,17 +11,17 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::ledger::{Ledger, Place, SideEffect};
+use super::ledger::{CodePlace, CommandLedger, SideEffect};
 use super::panic::{diverge, recording};
-use super::pending::{Pending, check_activity, close_failed, workflow_closed};
+use super::pending::{PendingCommand, check_activity, close_failed, workflow_closed};
 use super::state_machine::WorkflowEvent;
 use crate::vocabulary::*;
 
 /// What the driver keeps for a state machine beside its state; part of the snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Desk {
-    pub(super) pending: BTreeMap<Seq, Pending>,
+pub(crate) struct DriverState {
+    pub(super) pending: BTreeMap<Seq, PendingCommand>,
     pub(super) open_updates: BTreeSet<UpdateId>,
     pub(super) deferred_signals: Vec<WorkflowExecutionSignaled>,
     /// Signals of the run before that this run has not heard yet; empty between activations.
@@ -30,15 +30,15 @@ pub(crate) struct Desk {
     #[serde(skip)]
     pub(super) resolved: VecDeque<WorkflowEvent>,
     #[serde(skip)]
-    pub(super) places: BTreeMap<Seq, Place>,
+    pub(super) places: BTreeMap<Seq, CodePlace>,
     /// Absent in snapshots of versions before 2026-11-22.
     pub(super) workflow_id: Option<WorkflowId>,
 }
 
 /// The run as a transition sees it: reads, and requests that become commands.
 pub struct Cx<'a> {
-    pub(super) ledger: &'a mut Ledger,
-    pub(super) desk: &'a mut Desk,
+    pub(super) ledger: &'a mut CommandLedger,
+    pub(super) driver: &'a mut DriverState,
 }
 
 /// What the run knows.
@@ -52,7 +52,7 @@ impl Cx<'_> {
     }
     /// The id of the run's workflow; absent only after a snapshot of an older build.
     pub fn workflow_id(&self) -> Option<&WorkflowId> {
-        self.desk.workflow_id.as_ref()
+        self.driver.workflow_id.as_ref()
     }
     pub fn history(&self) -> HistorySize {
         self.ledger.history()
@@ -98,7 +98,7 @@ impl Cx<'_> {
                 return seq;
             }
         };
-        let pending = Pending::Activity {
+        let pending = PendingCommand::Activity {
             activity_type: activity_type.clone(),
             cancellation: options.cancellation,
             cancel_requested: false,
@@ -127,9 +127,9 @@ impl Cx<'_> {
     pub fn start_labelled_timer(&mut self, fire_at: Timestamp, summary: impl Into<String>) -> Seq {
         self.timer(Location::caller(), fire_at, Some(summary.into()))
     }
-    fn timer(&mut self, place: Place, fire_at: Timestamp, summary: Option<String>) -> Seq {
+    fn timer(&mut self, place: CodePlace, fire_at: Timestamp, summary: Option<String>) -> Seq {
         let seq = self.ledger.next_seq();
-        self.ask(place, seq, Pending::Timer { fire_at }, Command::StartTimer { seq, fire_at, summary });
+        self.ask(place, seq, PendingCommand::Timer { fire_at }, Command::StartTimer { seq, fire_at, summary });
         seq
     }
     /// Cancels a timer; it is not heard of again. One that has fired already is left alone.
@@ -152,7 +152,7 @@ impl Cx<'_> {
         let (place, seq) = (Location::caller(), self.ledger.next_seq());
         let (workflow_type, workflow_id) = (workflow_type.into(), workflow_id.into());
         let Some(input) = self.encode(input) else { return seq };
-        let pending = Pending::Child {
+        let pending = PendingCommand::Child {
             workflow_type: workflow_type.clone(),
             workflow_id: workflow_id.clone(),
             run_id: None,
@@ -176,14 +176,14 @@ impl Cx<'_> {
     ) -> Seq {
         let (place, seq, name) = (Location::caller(), self.ledger.next_seq(), name.into());
         let Some(input) = self.encode(input) else { return seq };
-        let pending = Pending::SignalExternal { workflow_id: target.workflow_id.clone(), name: name.clone() };
+        let pending = PendingCommand::SignalExternal { workflow_id: target.workflow_id.clone(), name: name.clone() };
         self.ask(place, seq, pending, Command::SignalExternalWorkflow { seq, target, name, input });
         seq
     }
     #[track_caller]
     pub fn cancel_external(&mut self, target: ExternalTarget, reason: &str) -> Seq {
         let (place, seq) = (Location::caller(), self.ledger.next_seq());
-        let pending = Pending::CancelExternal { workflow_id: target.workflow_id.clone() };
+        let pending = PendingCommand::CancelExternal { workflow_id: target.workflow_id.clone() };
         let command = Command::RequestCancelExternalWorkflow { seq, target, reason: reason.to_owned() };
         self.ask(place, seq, pending, command);
         seq
@@ -234,12 +234,12 @@ impl Cx<'_> {
     }
     /// Leaves a signal for the next run of a continue-as-new. If the run closes instead, it is reported as unhandled.
     pub fn defer_signal(&mut self, signal: WorkflowExecutionSignaled) {
-        self.desk.deferred_signals.push(signal);
+        self.driver.deferred_signals.push(signal);
     }
     #[track_caller]
     pub fn complete_update<T: Serialize + ?Sized>(&mut self, update_id: UpdateId, result: Result<&T, Failure>) {
         let place = Location::caller();
-        if !self.desk.open_updates.remove(&update_id) {
+        if !self.driver.open_updates.remove(&update_id) {
             self.ledger.fault(Failure::application("UnknownUpdate", format!("no open update {update_id} to answer")));
             return;
         }
@@ -282,7 +282,7 @@ impl Cx<'_> {
     }
     fn continue_as<I: Serialize + ?Sized>(
         &mut self,
-        place: Place,
+        place: CodePlace,
         workflow_type: Option<WorkflowType>,
         input: &I,
         options: ContinueAsNewOptions,
@@ -300,24 +300,24 @@ impl Cx<'_> {
         self.close(None, |unhandled| close_failed(failure, canceled, unhandled));
     }
     /// Answers the updates that are still open, then asks for the end.
-    fn close(&mut self, place: impl Into<Option<Place>>, command: impl FnOnce(Vec<SignalName>) -> Command) {
+    fn close(&mut self, place: impl Into<Option<CodePlace>>, command: impl FnOnce(Vec<SignalName>) -> Command) {
         if self.ledger.is_closed() {
             return;
         }
         let place = place.into();
-        for update_id in std::mem::take(&mut self.desk.open_updates) {
+        for update_id in std::mem::take(&mut self.driver.open_updates) {
             self.ledger.ask(place, Command::CompleteUpdate { update_id, result: Err(workflow_closed()) });
         }
         let unhandled = self.unheard().into_iter().map(|signal| signal.name).collect();
         self.ledger.ask(place, command(unhandled));
-        self.desk.pending.clear();
-        self.desk.places.clear();
-        self.desk.resolved.clear();
-        self.desk.carried_signals.clear();
+        self.driver.pending.clear();
+        self.driver.places.clear();
+        self.driver.resolved.clear();
+        self.driver.carried_signals.clear();
     }
     /// Signals nobody has dealt with, in order.
     fn unheard(&self) -> Vec<WorkflowExecutionSignaled> {
-        self.desk.deferred_signals.iter().chain(&self.desk.carried_signals).cloned().collect()
+        self.driver.deferred_signals.iter().chain(&self.driver.carried_signals).cloned().collect()
     }
     fn encode<T: Serialize + ?Sized>(&mut self, value: &T) -> Option<Payload> {
         match Payload::encode(value) {
@@ -328,39 +328,43 @@ impl Cx<'_> {
             }
         }
     }
-    fn ask(&mut self, place: Place, seq: Seq, pending: Pending, command: Command) {
+    fn ask(&mut self, place: CodePlace, seq: Seq, pending: PendingCommand, command: Command) {
         if self.ledger.is_closed() {
             return;
         }
-        self.desk.pending.insert(seq, pending);
-        self.desk.places.insert(seq, place);
+        self.driver.pending.insert(seq, pending);
+        self.driver.places.insert(seq, place);
         self.ledger.ask(place, command);
     }
-    fn cancel_pending(&mut self, place: Place, seq: Seq, reason: &str) {
-        let Some(pending) = self.desk.pending.get_mut(&seq) else { return };
+    fn cancel_pending(&mut self, place: CodePlace, seq: Seq, reason: &str) {
+        let Some(pending) = self.driver.pending.get_mut(&seq) else { return };
         let reason = if reason.is_empty() { "by the workflow" } else { reason };
         let cancel = pending.cancel(seq, reason);
         if let Some(command) = cancel.command {
             self.ledger.ask(place, command);
         }
         if let Some(failure) = cancel.over {
-            match self.desk.forget(seq) {
-                Some(Pending::Activity { .. }) => {
-                    self.desk.resolved.push_back(WorkflowEvent::ActivityResolved { seq, result: Err(failure) });
+            match self.driver.forget(seq) {
+                Some(PendingCommand::Activity { .. }) => {
+                    self.driver.resolved.push_back(WorkflowEvent::ActivityResolved { seq, result: Err(failure) });
                 }
-                Some(Pending::Child { .. }) => {
-                    self.desk.resolved.push_back(WorkflowEvent::ChildResolved { seq, result: Err(failure) });
+                Some(PendingCommand::Child { .. }) => {
+                    self.driver.resolved.push_back(WorkflowEvent::ChildResolved { seq, result: Err(failure) });
                 }
-                Some(Pending::Timer { .. } | Pending::SignalExternal { .. } | Pending::CancelExternal { .. })
+                Some(
+                    PendingCommand::Timer { .. }
+                    | PendingCommand::SignalExternal { .. }
+                    | PendingCommand::CancelExternal { .. },
+                )
                 | None => {}
             }
         }
     }
 }
 
-impl Desk {
+impl DriverState {
     /// The end of something pending, if it is still waited for.
-    pub(super) fn forget(&mut self, seq: Seq) -> Option<Pending> {
+    pub(super) fn forget(&mut self, seq: Seq) -> Option<PendingCommand> {
         self.places.remove(&seq);
         self.pending.remove(&seq)
     }

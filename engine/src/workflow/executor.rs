@@ -12,21 +12,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::context::shared::Shared;
+use super::context::shared::ContextShared;
 use super::panic::leave_if_abandoned;
 
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 /// The number of a task in its run, in the order in which tasks began. The workflow function itself is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct TaskId(pub(crate) u64);
+pub(crate) struct CodeTaskId(pub(crate) u64);
 
 /// A round is one look at every task. More of them than this in one activation is a loop that never waits.
 const ROUNDS_MAX: u32 = 1_000_000;
 
 /// Why the tasks cannot be run to the point where they all wait for the workflow context.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Stuck {
+pub(crate) enum StuckReason {
     #[error(
         "foreign wake-up: a future of the workflow was woken from outside its activation (another thread, a runtime or \
          another run); only futures of the workflow context can be replayed"
@@ -42,19 +42,19 @@ pub(crate) enum Stuck {
 }
 
 thread_local! {
-    /// The run whose activation this thread is inside, by the address of its [`Home`]; null outside.
-    static ACTIVE: Cell<*const Home> = const { Cell::new(std::ptr::null()) };
+    /// The run whose activation this thread is inside, by the address of its [`WakerShared`]; null outside.
+    static ACTIVE: Cell<*const WakerShared> = const { Cell::new(std::ptr::null()) };
 }
 
 /// What all wakers of a run share.
 #[derive(Default)]
-struct Home {
+struct WakerShared {
     woken_from_elsewhere: AtomicBool,
 }
 
 struct WakeFlag {
     woken: AtomicBool,
-    home: Arc<Home>,
+    home: Arc<WakerShared>,
 }
 
 impl Wake for WakeFlag {
@@ -71,7 +71,7 @@ impl Wake for WakeFlag {
     }
 }
 
-struct Task {
+struct CodeTask {
     future: TaskFuture,
     flag: Arc<WakeFlag>,
     waker: Waker,
@@ -79,12 +79,12 @@ struct Task {
 
 #[derive(Default)]
 pub(crate) struct Executor {
-    tasks: BTreeMap<TaskId, Task>,
-    home: Arc<Home>,
+    tasks: BTreeMap<CodeTaskId, CodeTask>,
+    home: Arc<WakerShared>,
 }
 
 /// Marks the thread as being inside an activation of this run, and the end of it even when user code panics.
-struct Inside(*const Home);
+struct Inside(*const WakerShared);
 
 impl Drop for Inside {
     fn drop(&mut self) {
@@ -94,7 +94,7 @@ impl Drop for Inside {
 
 impl Executor {
     /// Runs `work` (a job's effect on the context) and then every task until all wait or the workflow is over.
-    pub(crate) fn run(&mut self, shared: &Shared, work: impl FnOnce()) -> Result<(), Stuck> {
+    pub(crate) fn run(&mut self, shared: &ContextShared, work: impl FnOnce()) -> Result<(), StuckReason> {
         let home = Arc::as_ptr(&self.home);
         let _inside = Inside(ACTIVE.with(|active| active.replace(home)));
         work();
@@ -106,13 +106,13 @@ impl Executor {
                 return Ok(());
             }
             if self.home.woken_from_elsewhere.load(Ordering::Acquire) {
-                return Err(Stuck::ForeignWake);
+                return Err(StuckReason::ForeignWake);
             }
             if !polled && !shared.wake_conditions() && !shared.has_spawned() {
                 return self.check_waits(shared);
             }
         }
-        Err(Stuck::NeverWaits)
+        Err(StuckReason::NeverWaits)
     }
 
     /// Drops every task, for a run that is over or evicted.
@@ -122,17 +122,17 @@ impl Executor {
         }
     }
 
-    fn adopt(&mut self, shared: &Shared) {
+    fn adopt(&mut self, shared: &ContextShared) {
         for (id, future) in shared.take_spawned() {
             let flag = Arc::new(WakeFlag { woken: AtomicBool::new(true), home: self.home.clone() });
             let waker = Waker::from(flag.clone());
-            self.tasks.insert(id, Task { future, flag, waker });
+            self.tasks.insert(id, CodeTask { future, flag, waker });
         }
     }
 
     /// Polls every woken task once, in order. Says whether there was any.
-    fn round(&mut self, shared: &Shared) -> bool {
-        let woken: Vec<TaskId> =
+    fn round(&mut self, shared: &ContextShared) -> bool {
+        let woken: Vec<CodeTaskId> =
             self.tasks.iter().filter(|(_, task)| task.flag.woken.load(Ordering::Relaxed)).map(|(id, _)| *id).collect();
         for id in &woken {
             let Some(task) = self.tasks.get_mut(id) else { continue };
@@ -150,9 +150,9 @@ impl Executor {
     }
 
     /// Every task that is left must wait for something that a job can resolve.
-    fn check_waits(&self, shared: &Shared) -> Result<(), Stuck> {
+    fn check_waits(&self, shared: &ContextShared) -> Result<(), StuckReason> {
         match self.tasks.keys().find(|id| !shared.waits_for_context(**id)) {
-            Some(id) => Err(Stuck::ForeignFuture { task: shared.task_name(*id) }),
+            Some(id) => Err(StuckReason::ForeignFuture { task: shared.task_name(*id) }),
             None => Ok(()),
         }
     }

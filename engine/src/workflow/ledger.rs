@@ -12,7 +12,7 @@ use super::panic::{leave, leave_if_abandoned};
 use crate::vocabulary::*;
 
 /// Where in user code something was asked for.
-pub(crate) type Place = &'static Location<'static>;
+pub(crate) type CodePlace = &'static Location<'static>;
 
 /// What one activation may ask for. The largest fan-outs that make sense are far below.
 const COMMANDS_MAX: usize = 50_000;
@@ -22,7 +22,7 @@ const COMMAND_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What must be the same after a restore as after a full replay; part of every snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Counters {
+pub(crate) struct LedgerCounters {
     seq: u64,
     random: u64,
     /// The first answer for a change holds for the whole run.
@@ -32,15 +32,15 @@ pub(crate) struct Counters {
 }
 
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct CommandLedger {
     run_id: RunId,
     at: Timestamp,
     history: HistorySize,
     markers: Markers,
-    counters: Counters,
+    counters: LedgerCounters,
     commands: Vec<Command>,
     /// `None` for commands that the driver adds by itself.
-    places: Vec<Option<Place>>,
+    places: Vec<Option<CodePlace>>,
     /// The first thing the code asked for that cannot be; it fails the run when the code returns.
     fault: Option<Failure>,
     bytes: usize,
@@ -58,12 +58,12 @@ pub(crate) enum SideEffect {
     Diverged,
 }
 
-impl Ledger {
+impl CommandLedger {
     pub(crate) fn new(run_id: RunId) -> Self {
-        Self::restored(run_id, Counters::default())
+        Self::restored(run_id, LedgerCounters::default())
     }
-    pub(crate) fn restored(run_id: RunId, counters: Counters) -> Self {
-        Ledger {
+    pub(crate) fn restored(run_id: RunId, counters: LedgerCounters) -> Self {
+        CommandLedger {
             run_id,
             at: Timestamp::ZERO,
             history: HistorySize::default(),
@@ -108,7 +108,7 @@ impl Ledger {
     pub(crate) fn history(&self) -> HistorySize {
         self.history
     }
-    pub(crate) fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &LedgerCounters {
         &self.counters
     }
     pub(crate) fn is_closed(&self) -> bool {
@@ -122,7 +122,7 @@ impl Ledger {
     }
 
     /// Enters a command. What is asked after the run has closed is not entered.
-    pub(crate) fn ask(&mut self, place: impl Into<Option<Place>>, command: Command) {
+    pub(crate) fn ask(&mut self, place: impl Into<Option<CodePlace>>, command: Command) {
         leave_if_abandoned();
         if self.counters.closed || self.overrun.is_some() {
             return;
@@ -180,7 +180,7 @@ impl Ledger {
     }
 
     /// Whether the new branch of a change is taken: always when fresh, in replay only if history says so.
-    pub(crate) fn patched(&mut self, place: Place, id: PatchId, deprecated: bool) -> bool {
+    pub(crate) fn patched(&mut self, place: CodePlace, id: PatchId, deprecated: bool) -> bool {
         if let Some(answer) = self.counters.patches.get(&id) {
             return *answer;
         }
@@ -199,7 +199,7 @@ impl Ledger {
         self.counters.patches.get(id).copied().unwrap_or(false)
     }
 
-    pub(crate) fn side_effect(&mut self, place: Place) -> SideEffect {
+    pub(crate) fn side_effect(&mut self, place: CodePlace) -> SideEffect {
         let seq = self.next_seq();
         let recorded = match &mut self.markers {
             Markers::InOrder { side_effects } => side_effects.pop_front(),
@@ -214,7 +214,7 @@ impl Ledger {
         self.ask(place, Command::RecordMarker(Marker::SideEffect { seq, value }));
         recorded.map_or(SideEffect::Diverged, SideEffect::Recorded)
     }
-    pub(crate) fn side_effect_ran(&mut self, place: Place, seq: Seq, value: Payload) {
+    pub(crate) fn side_effect_ran(&mut self, place: CodePlace, seq: Seq, value: Payload) {
         self.ask(place, Command::RecordMarker(Marker::SideEffect { seq, value }));
     }
 }

@@ -7,17 +7,17 @@ use std::marker::PhantomData;
 
 use serde::{Deserialize, Serialize};
 
-use super::cx::{Cx, Desk};
-use super::ledger::{Counters, Ledger};
+use super::cx::{Cx, DriverState};
+use super::ledger::{CommandLedger, LedgerCounters};
 use super::panic::{Unwound, guard};
-use super::pending::Pending;
+use super::pending::PendingCommand;
 use super::state_machine::{StateMachine, WorkflowEvent, unknown_update};
 use crate::vocabulary::*;
 
 pub(crate) struct MachineDriver<S> {
     state: Option<S>,
-    ledger: Ledger,
-    desk: Desk,
+    ledger: CommandLedger,
+    driver: DriverState,
     /// The code panicked or diverged; it runs no more.
     dead: bool,
     machine: PhantomData<S>,
@@ -27,17 +27,19 @@ pub(crate) struct MachineDriver<S> {
 #[derive(Serialize)]
 struct SnapshotRef<'a, S> {
     version: u32,
-    counters: &'a Counters,
-    desk: &'a Desk,
+    counters: &'a LedgerCounters,
+    #[serde(rename = "desk")]
+    driver: &'a DriverState,
     state: &'a S,
 }
 
 #[derive(Deserialize)]
 #[serde(bound = "S: serde::de::DeserializeOwned")]
-struct Snapshot<S> {
+struct DriverSnapshot<S> {
     version: u32,
-    counters: Counters,
-    desk: Desk,
+    counters: LedgerCounters,
+    #[serde(rename = "desk")]
+    driver: DriverState,
     state: S,
 }
 
@@ -58,8 +60,8 @@ impl<S: StateMachine> MachineDriver<S> {
     pub(crate) fn new(run_id: RunId) -> Self {
         MachineDriver {
             state: None,
-            ledger: Ledger::new(run_id),
-            desk: Desk::default(),
+            ledger: CommandLedger::new(run_id),
+            driver: DriverState::default(),
             dead: false,
             machine: PhantomData,
         }
@@ -67,14 +69,14 @@ impl<S: StateMachine> MachineDriver<S> {
 
     pub(crate) fn restore(run_id: RunId, bytes: &[u8]) -> Result<Self, RestoreError> {
         let unreadable = |why: String| RestoreError::Unreadable { workflow_type: WorkflowType::of(S::TYPE), why };
-        let snapshot: Snapshot<S> = rmp_serde::from_slice(bytes).map_err(|why| unreadable(why.to_string()))?;
+        let snapshot: DriverSnapshot<S> = rmp_serde::from_slice(bytes).map_err(|why| unreadable(why.to_string()))?;
         if snapshot.version != SNAPSHOT_VERSION {
             return Err(unreadable(format!("it has version {}, expected {SNAPSHOT_VERSION}", snapshot.version)));
         }
         Ok(MachineDriver {
             state: Some(snapshot.state),
-            ledger: Ledger::restored(run_id, snapshot.counters),
-            desk: snapshot.desk,
+            ledger: CommandLedger::restored(run_id, snapshot.counters),
+            driver: snapshot.driver,
             dead: false,
             machine: PhantomData,
         })
@@ -93,9 +95,9 @@ impl<S: StateMachine> MachineDriver<S> {
     }
 
     fn initialize(&mut self, started: WorkflowExecutionStarted) {
-        self.desk.carried_signals.extend(started.carried_signals);
-        self.desk.workflow_id = Some(started.workflow_id);
-        let mut cx = Cx { ledger: &mut self.ledger, desk: &mut self.desk };
+        self.driver.carried_signals.extend(started.carried_signals);
+        self.driver.workflow_id = Some(started.workflow_id);
+        let mut cx = Cx { ledger: &mut self.ledger, driver: &mut self.driver };
         match started.input.decode::<S::Input>() {
             Ok(input) => match S::start(input, &mut cx) {
                 Ok(state) => self.state = Some(state),
@@ -107,7 +109,7 @@ impl<S: StateMachine> MachineDriver<S> {
 
     fn transition(&mut self, event: WorkflowEvent) {
         let Some(state) = &mut self.state else { return };
-        let mut cx = Cx { ledger: &mut self.ledger, desk: &mut self.desk };
+        let mut cx = Cx { ledger: &mut self.ledger, driver: &mut self.driver };
         if let Err(failure) = state.on_event(event, &mut cx) {
             cx.close_in(failure);
         }
@@ -117,13 +119,14 @@ impl<S: StateMachine> MachineDriver<S> {
     fn settle(&mut self) {
         while self.state.is_some() {
             if let Some(failure) = self.ledger.take_fault() {
-                Cx { ledger: &mut self.ledger, desk: &mut self.desk }.close_in(failure);
+                Cx { ledger: &mut self.ledger, driver: &mut self.driver }.close_in(failure);
             }
             if self.ledger.is_closed() {
                 return;
             }
-            let next = self.desk.resolved.pop_front();
-            let Some(event) = next.or_else(|| self.desk.carried_signals.pop_front().map(WorkflowEvent::Signal)) else {
+            let next = self.driver.resolved.pop_front();
+            let Some(event) = next.or_else(|| self.driver.carried_signals.pop_front().map(WorkflowEvent::Signal))
+            else {
                 return;
             };
             self.transition(event);
@@ -139,40 +142,40 @@ impl<S: StateMachine> MachineDriver<S> {
             Job::SignalWorkflow(signal) => Some(WorkflowEvent::Signal(signal)),
             Job::CancelWorkflow { reason } => Some(WorkflowEvent::CancelRequested { reason }),
             Job::DoUpdate { update_id, name, input } => {
-                self.desk.open_updates.insert(update_id.clone());
+                self.driver.open_updates.insert(update_id.clone());
                 Some(WorkflowEvent::Update { update_id, name, input })
             }
             Job::ResolveActivity { seq, result } => {
-                self.desk.forget(seq).map(|_| WorkflowEvent::ActivityResolved { seq, result })
+                self.driver.forget(seq).map(|_| WorkflowEvent::ActivityResolved { seq, result })
             }
-            Job::FireTimer { seq } => self.desk.forget(seq).map(|_| WorkflowEvent::TimerFired { seq }),
-            Job::ResolveChildWorkflowStart { seq, result: Ok(started) } => match self.desk.pending.get_mut(&seq) {
-                Some(Pending::Child { run_id, .. }) => {
+            Job::FireTimer { seq } => self.driver.forget(seq).map(|_| WorkflowEvent::TimerFired { seq }),
+            Job::ResolveChildWorkflowStart { seq, result: Ok(started) } => match self.driver.pending.get_mut(&seq) {
+                Some(PendingCommand::Child { run_id, .. }) => {
                     *run_id = Some(started);
                     Some(WorkflowEvent::ChildStarted { seq, run_id: started })
                 }
                 _ => None,
             },
             Job::ResolveChildWorkflowStart { seq, result: Err(failure) } => {
-                self.desk.forget(seq).map(|_| WorkflowEvent::ChildResolved { seq, result: Err(failure) })
+                self.driver.forget(seq).map(|_| WorkflowEvent::ChildResolved { seq, result: Err(failure) })
             }
             Job::ResolveChildWorkflow { seq, result } => {
-                self.desk.forget(seq).map(|_| WorkflowEvent::ChildResolved { seq, result })
+                self.driver.forget(seq).map(|_| WorkflowEvent::ChildResolved { seq, result })
             }
             Job::ResolveSignalExternal { seq, result } => {
-                self.desk.forget(seq).map(|_| WorkflowEvent::SignalDelivered { seq, result })
+                self.driver.forget(seq).map(|_| WorkflowEvent::SignalDelivered { seq, result })
             }
             Job::ResolveCancelExternal { seq, result } => self.cancel_delivered(seq, result),
         }
     }
 
     fn cancel_delivered(&mut self, seq: Seq, result: Result<(), Failure>) -> Option<WorkflowEvent> {
-        if matches!(self.desk.pending.get(&seq), Some(Pending::Child { .. })) {
-            let failure = self.desk.pending.get(&seq).and_then(Pending::delivered)?;
-            self.desk.forget(seq);
+        if matches!(self.driver.pending.get(&seq), Some(PendingCommand::Child { .. })) {
+            let failure = self.driver.pending.get(&seq).and_then(PendingCommand::delivered)?;
+            self.driver.forget(seq);
             return Some(WorkflowEvent::ChildResolved { seq, result: Err(failure) });
         }
-        self.desk.forget(seq).map(|_| WorkflowEvent::CancelDelivered { seq, result })
+        self.driver.forget(seq).map(|_| WorkflowEvent::CancelDelivered { seq, result })
     }
 
     fn digest(&self) -> Option<Vec<u8>> {
@@ -191,7 +194,7 @@ impl<S: StateMachine> Driver for MachineDriver<S> {
             self.state = None;
             if let Unwound::Panicked(message) = unwound {
                 let failure = Failure::panic(message);
-                Cx { ledger: &mut self.ledger, desk: &mut self.desk }.close_in(failure);
+                Cx { ledger: &mut self.ledger, driver: &mut self.driver }.close_in(failure);
             }
         }
         self.ledger.finish()
@@ -240,7 +243,7 @@ impl<S: StateMachine> Driver for MachineDriver<S> {
     fn snapshot(&self) -> Option<Vec<u8>> {
         let state = self.state.as_ref()?;
         let counters = self.ledger.counters();
-        let snapshot = SnapshotRef { version: SNAPSHOT_VERSION, counters, desk: &self.desk, state };
+        let snapshot = SnapshotRef { version: SNAPSHOT_VERSION, counters, driver: &self.driver, state };
         rmp_serde::to_vec_named(&snapshot).ok()
     }
 
@@ -249,14 +252,14 @@ impl<S: StateMachine> Driver for MachineDriver<S> {
     }
 
     fn awaiting(&self) -> Vec<Awaited> {
-        let places = &self.desk.places;
-        let awaited = |(seq, pending): (&Seq, &Pending)| Awaited {
+        let places = &self.driver.places;
+        let awaited = |(seq, pending): (&Seq, &PendingCommand)| Awaited {
             what: pending.describe(*seq),
             location: places.get(seq).map(|place| place.to_string()),
         };
-        let updates = self.desk.open_updates.iter();
+        let updates = self.driver.open_updates.iter();
         let update = |id: &UpdateId| Awaited { what: format!("the answer to update {id}"), location: None };
-        self.desk.pending.iter().map(awaited).chain(updates.map(update)).collect()
+        self.driver.pending.iter().map(awaited).chain(updates.map(update)).collect()
     }
 
     fn command_location(&self, index: usize) -> Option<CodeLocation> {

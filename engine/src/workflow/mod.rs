@@ -47,6 +47,6 @@ pub use nondeterminism::{ActivatingEvent, AlignedLine, NearestMatch, NonDetermin
 pub use panic::inside_workflow_code;
 pub(crate) use panic::leave_when;
 pub use registry::WorkflowRegistry;
-pub use replayer::{ReplayError, Replayed, Replayer, Step, replay};
+pub use replayer::{ReplayError, ReplayStep, Replayed, Replayer, replay};
 pub use saga::{FAILURE_COMPENSATION, Saga};
 pub use state_machine::{StateMachine, WorkflowEvent};

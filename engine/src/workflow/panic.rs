@@ -19,7 +19,7 @@ pub(crate) enum Unwound {
 }
 
 /// The payload of an unwinding that is no panic.
-struct Divergence;
+struct DivergenceUnwind;
 
 thread_local! {
     /// How many guarded calls of user code this thread is inside.
@@ -38,9 +38,9 @@ pub fn inside_workflow_code() -> bool {
 }
 
 /// Ends the part in which the world may be looked at, even when user code panics.
-struct Recorded;
+struct RecordingGuard;
 
-impl Drop for Recorded {
+impl Drop for RecordingGuard {
     fn drop(&mut self) {
         RECORDED.with(|recorded| recorded.set(recorded.get() - 1));
     }
@@ -49,7 +49,7 @@ impl Drop for Recorded {
 /// Runs a side effect: its value is recorded, so it may look at the world.
 pub(crate) fn recording<T>(effect: impl FnOnce() -> T) -> T {
     RECORDED.with(|recorded| recorded.set(recorded.get() + 1));
-    let _ends = Recorded;
+    let _ends = RecordingGuard;
     effect()
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn guard<T>(code: impl FnOnce() -> T) -> Result<T, Unwound> {
     DEPTH.with(|depth| depth.set(depth.get() - 1));
     result.map_err(|payload| {
         let message = MESSAGE.with(|message| message.borrow_mut().take());
-        if payload.is::<Divergence>() {
+        if payload.is::<DivergenceUnwind>() {
             return Unwound::Diverged;
         }
         Unwound::Panicked(message.unwrap_or_else(|| text_of(payload.as_ref())))
@@ -70,7 +70,7 @@ pub(crate) fn guard<T>(code: impl FnOnce() -> T) -> Result<T, Unwound> {
 
 /// Leaves user code in the middle of a call that has no value to give.
 pub(crate) fn diverge() -> ! {
-    panic::resume_unwind(Box::new(Divergence))
+    panic::resume_unwind(Box::new(DivergenceUnwind))
 }
 
 /// From here on, workflow code on this thread leaves at its next call once the flag is set.

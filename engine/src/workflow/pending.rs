@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::vocabulary::*;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Pending {
+pub(crate) enum PendingCommand {
     Activity {
         activity_type: ActivityType,
         cancellation: CancellationType,
@@ -41,22 +41,22 @@ pub(crate) struct Cancel {
     pub(crate) over: Option<Failure>,
 }
 
-impl Pending {
+impl PendingCommand {
     /// Decides what canceling this means. A second call asks for nothing.
     pub(crate) fn cancel(&mut self, seq: Seq, reason: &str) -> Cancel {
         match self {
-            Pending::Activity { activity_type, cancellation, cancel_requested } => {
+            PendingCommand::Activity { activity_type, cancellation, cancel_requested } => {
                 let canceled = || Failure::canceled(format!("activity {activity_type} canceled: {reason}"));
                 let asks = *cancellation != CancellationType::Abandon && !*cancel_requested;
                 *cancel_requested |= asks;
                 let at_once = matches!(cancellation, CancellationType::TryCancel | CancellationType::Abandon);
                 Cancel { command: asks.then_some(Command::RequestCancelActivity { seq }), over: at_once.then(canceled) }
             }
-            Pending::Timer { .. } => Cancel {
+            PendingCommand::Timer { .. } => Cancel {
                 command: Some(Command::CancelTimer { seq }),
                 over: Some(Failure::canceled(format!("timer {seq} canceled: {reason}"))),
             },
-            Pending::Child { workflow_id, cancellation, cancel_requested, .. } => {
+            PendingCommand::Child { workflow_id, cancellation, cancel_requested, .. } => {
                 let canceled = || Failure::canceled(format!("child workflow {workflow_id} canceled: {reason}"));
                 let asks = *cancellation != CancellationType::Abandon && !*cancel_requested;
                 *cancel_requested |= asks;
@@ -67,36 +67,38 @@ impl Pending {
                 }
             }
             // Messages to other runs are short and have no cancel command; they end by themselves.
-            Pending::SignalExternal { .. } | Pending::CancelExternal { .. } => Cancel { command: None, over: None },
+            PendingCommand::SignalExternal { .. } | PendingCommand::CancelExternal { .. } => {
+                Cancel { command: None, over: None }
+            }
         }
     }
 
     /// A child whose cancel request has been delivered and that waits for no more than that.
     pub(crate) fn delivered(&self) -> Option<Failure> {
         match self {
-            Pending::Child {
+            PendingCommand::Child {
                 workflow_id,
                 cancellation: CancellationType::WaitCancellationRequested,
                 cancel_requested: true,
                 ..
             } => Some(Failure::canceled(format!("child workflow {workflow_id} was asked to cancel"))),
-            Pending::Activity { .. }
-            | Pending::Timer { .. }
-            | Pending::Child { .. }
-            | Pending::SignalExternal { .. }
-            | Pending::CancelExternal { .. } => None,
+            PendingCommand::Activity { .. }
+            | PendingCommand::Timer { .. }
+            | PendingCommand::Child { .. }
+            | PendingCommand::SignalExternal { .. }
+            | PendingCommand::CancelExternal { .. } => None,
         }
     }
 
     pub(crate) fn describe(&self, seq: Seq) -> String {
         match self {
-            Pending::Activity { activity_type, .. } => format!("activity {seq} {activity_type}"),
-            Pending::Timer { fire_at } => format!("timer {seq} until {fire_at}"),
-            Pending::Child { workflow_type, workflow_id, .. } => {
+            PendingCommand::Activity { activity_type, .. } => format!("activity {seq} {activity_type}"),
+            PendingCommand::Timer { fire_at } => format!("timer {seq} until {fire_at}"),
+            PendingCommand::Child { workflow_type, workflow_id, .. } => {
                 format!("child workflow {seq} {workflow_type} {workflow_id}")
             }
-            Pending::SignalExternal { workflow_id, name } => format!("signal {seq} {name} to {workflow_id}"),
-            Pending::CancelExternal { workflow_id } => format!("cancel request {seq} to {workflow_id}"),
+            PendingCommand::SignalExternal { workflow_id, name } => format!("signal {seq} {name} to {workflow_id}"),
+            PendingCommand::CancelExternal { workflow_id } => format!("cancel request {seq} to {workflow_id}"),
         }
     }
 }

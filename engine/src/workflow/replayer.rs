@@ -37,7 +37,7 @@ pub struct Replayed {
 }
 
 /// One activation, for those who watch: the debugger, the timeline.
-pub struct Step<'a> {
+pub struct ReplayStep<'a> {
     pub event: &'a Event,
     pub commands: &'a [Command],
     pub driver: &'a mut dyn Driver,
@@ -48,7 +48,7 @@ pub struct Replayer<'a> {
     registry: &'a WorkflowRegistry,
     run: Option<(RunIdentity, Box<dyn Driver>)>,
     /// Whose ids the code sees; another run's for events that a fork has copied.
-    seen_as: Option<RunId>,
+    visible_run_id: Option<RunId>,
     table: JobTable,
     history: HistorySize,
     next_event: EventId,
@@ -74,7 +74,7 @@ impl<'a> Replayer<'a> {
         Replayer {
             registry,
             run: None,
-            seen_as: None,
+            visible_run_id: None,
             table: JobTable::default(),
             history: HistorySize::default(),
             next_event: EventId(1),
@@ -87,7 +87,7 @@ impl<'a> Replayer<'a> {
     }
 
     /// Replays one turn; `watch` sees every activation after it was checked.
-    pub fn turn(&mut self, turn: &Turn, watch: &mut dyn FnMut(Step<'_>)) -> Result<(), ReplayError> {
+    pub fn turn(&mut self, turn: &Turn, watch: &mut dyn FnMut(ReplayStep<'_>)) -> Result<(), ReplayError> {
         if turn.first_event != self.next_event {
             return Err(ReplayError::Gap { expected: self.next_event, event_id: turn.first_event });
         }
@@ -131,7 +131,7 @@ impl<'a> Replayer<'a> {
         run_id: RunId,
         event: &Event,
         recorded: &[Event],
-        watch: &mut dyn FnMut(Step<'_>),
+        watch: &mut dyn FnMut(ReplayStep<'_>),
     ) -> Result<(), ReplayError> {
         // A start must be known before its job is made; ends must not be forgotten before theirs.
         if matches!(event.kind, EventKind::WorkflowExecutionStarted(_)) {
@@ -141,7 +141,7 @@ impl<'a> Replayer<'a> {
             .ok_or(ReplayError::NoJob { event_id: event.id, name: event.kind.name() })?;
         let (identity, driver) = self.run.as_mut().ok_or(ReplayError::NotStarted { found: event.kind.name() })?;
         let markers = markers_of(recorded.iter().map(|event| &event.kind));
-        let run_id = self.seen_as.unwrap_or(run_id);
+        let run_id = self.visible_run_id.unwrap_or(run_id);
         let activation = Activation { at: event.at, run_id, history: self.history, job, markers };
         self.produced = driver.activate(activation);
         let commands = &self.produced;
@@ -156,7 +156,7 @@ impl<'a> Replayer<'a> {
             self.hasher.update(&(self.encoded.len() as u64).to_be_bytes()).update(&self.encoded);
         }
         self.hasher.update(&u64::MAX.to_be_bytes());
-        watch(Step { event, commands, driver: driver.as_mut() });
+        watch(ReplayStep { event, commands, driver: driver.as_mut() });
         self.table.apply(&event.kind);
         Ok(())
     }
@@ -173,11 +173,11 @@ impl<'a> Replayer<'a> {
                     current_build: self.registry.build_id(),
                 };
                 self.run = Some((identity, driver));
-                self.seen_as = Some(started.original_run(run_id));
+                self.visible_run_id = Some(started.original_run(run_id));
                 Ok(())
             }
             (EventKind::WorkflowExecutionForked { run_id, .. }, Some(_)) => {
-                self.seen_as = Some(*run_id);
+                self.visible_run_id = Some(*run_id);
                 Ok(())
             }
             (_, Some(_)) => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bosun_engine::log::Fault;
+use bosun_engine::log::InjectedFault;
 use bosun_engine::workflow::{Cx, Either, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry, select};
 use bosun_engine::*;
 use serde::{Deserialize, Serialize};
@@ -181,7 +181,7 @@ async fn the_parent_close_policy_holds_over_a_crash_at_any_write() {
         let environment = environment(workflows());
         environment.client().start(start("parent", "p", &Plan::policy(policy))).await.unwrap();
         assert_eq!(status(&environment.client(), "child").await, WorkflowStatus::Running);
-        environment.log().fail_at(n, Fault::EioAfter);
+        environment.log().fail_at(n, InjectedFault::EioAfter);
         // Whether it was taken does not matter: it is sent again.
         let _ = environment.client().signal(&target("p"), signal("leave", &true)).await;
         settled(&environment).await;
@@ -333,7 +333,7 @@ async fn messages_to_other_runs_arrive_once_over_a_crash_at_any_write() {
         let client = environment.client();
         client.start(start("listener", "listener", &())).await.unwrap();
         client.start(start("sleeper", "victim", &0)).await.unwrap();
-        environment.log().fail_at(n, Fault::EioAfter);
+        environment.log().fail_at(n, InjectedFault::EioAfter);
         let mut messenger = start("messenger", "m", &());
         messenger.request_id = Some("once".into());
         let _ = client.start(messenger.clone()).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bosun_engine::log::Fault;
+use bosun_engine::log::InjectedFault;
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::{
     Cx, Saga, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry, branch, join_all, race,
@@ -129,7 +129,7 @@ const STEPS: usize = 5;
 
 /// Lets everything happen, with a storage fault at the n-th write and a crash after it, then with the next fault, as far
 /// as there are that many writes. Says what was seen, and how many faults came.
-async fn run(faults: &[(u64, Fault)]) -> (Seen, usize) {
+async fn run(faults: &[(u64, InjectedFault)]) -> (Seen, usize) {
     let (ledger, mut environment) = world();
     let (mut came, mut n) = (0, 0);
     let break_soon = |environment: &TestEnvironment, came: usize| {
@@ -210,7 +210,7 @@ async fn a_crash_after_any_write_changes_nothing_that_can_be_seen() {
     assert_eq!(undisturbed.said, ["helped", "Planned", "early", "late"]);
     assert_eq!(undisturbed.heard, ["from the sink"]);
     assert_eq!((undisturbed.effects.len(), undisturbed.completed), (9, 9));
-    for fault in [Fault::Eio, Fault::EioAfter, Fault::Enospc] {
+    for fault in [InjectedFault::Eio, InjectedFault::EioAfter, InjectedFault::Enospc] {
         let mut n = 1;
         loop {
             let (seen, came) = run(&[(n, fault)]).await;
@@ -229,8 +229,8 @@ async fn a_crash_after_any_write_changes_nothing_that_can_be_seen() {
 async fn a_second_crash_during_the_recovery_from_the_first_changes_nothing() {
     let (undisturbed, _) = run(&[]).await;
     for (first, second) in (1..30).flat_map(|first| (1..=8).map(move |second| (first, second))) {
-        let fault = if second % 2 == 0 { Fault::Eio } else { Fault::EioAfter };
-        let (seen, _) = run(&[(first, Fault::EioAfter), (second, fault)]).await;
+        let fault = if second % 2 == 0 { InjectedFault::Eio } else { InjectedFault::EioAfter };
+        let (seen, _) = run(&[(first, InjectedFault::EioAfter), (second, fault)]).await;
         assert_eq!(seen, undisturbed, "at write {first}, then at write {second}");
     }
 }

@@ -1,6 +1,6 @@
 //! Forks under storage faults and crashes: a fork is there with all of its history, or not at all.
 
-use bosun_engine::log::Fault;
+use bosun_engine::log::InjectedFault;
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::{WfContext, WorkflowRegistry, replay};
 use bosun_engine::*;
@@ -48,7 +48,7 @@ fn request() -> ForkRequest {
 
 /// Forks, with a fault at the n-th write from then on and a crash after it; asks again until there is an answer. Says
 /// whether the fault came.
-async fn run(n: u64, fault: Fault) -> bool {
+async fn run(n: u64, fault: InjectedFault) -> bool {
     let (ledger, mut environment) = world().await;
     let source = environment.client().turns(&target("source")).await.unwrap();
     environment.log().fail_at(n, fault);
@@ -114,7 +114,7 @@ async fn all_or_nothing(client: &Client, source: &[Turn]) {
 /// G1, G2, G11: a fault at every write of a fork and of what follows it, then a power cut.
 #[tokio::test]
 async fn a_crash_after_any_write_leaves_a_whole_fork_or_none() {
-    for fault in [Fault::Eio, Fault::EioAfter, Fault::Enospc] {
+    for fault in [InjectedFault::Eio, InjectedFault::EioAfter, InjectedFault::Enospc] {
         let mut n = 1;
         while run(n, fault).await {
             n += 1;

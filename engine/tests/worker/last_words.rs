@@ -1,6 +1,6 @@
 //! Messages that a run sends in the turn in which it ends: they arrive although nobody is left to wait for them.
 
-use bosun_engine::log::Fault;
+use bosun_engine::log::InjectedFault;
 use bosun_engine::workflow::{Cx, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry};
 use bosun_engine::*;
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ async fn what_a_run_says_as_it_ends_is_heard_once_over_a_crash_at_any_write() {
         let client = environment.client();
         client.start(start("listener", "listener", &())).await.unwrap();
         client.start(start("sleeper", "victim", &())).await.unwrap();
-        environment.log().fail_at(n, Fault::EioAfter);
+        environment.log().fail_at(n, InjectedFault::EioAfter);
         let mut parting = start(form, "p", &());
         parting.request_id = Some("once".into());
         let _ = client.start(parting.clone()).await;
@@ -118,7 +118,7 @@ async fn a_closed_run_needs_no_code_to_deliver_what_it_said() {
         client.start(start("listener", "listener", &())).await.unwrap();
         client.start(start("sleeper", "victim", &())).await.unwrap();
         // The first commit holds the end of the run; its sync is done and then reported as failed.
-        environment.log().fail_at(2, Fault::EioAfter);
+        environment.log().fail_at(2, InjectedFault::EioAfter);
         let _ = client.start(start(form, "p", &())).await;
         settled(&environment).await;
         let without = WorkflowRegistry::new().workflow("sleeper", sleeper).workflow("listener", listener);
@@ -138,7 +138,7 @@ async fn a_newer_run_of_the_id_stays_the_current_one() {
     let environment = environment(workflows());
     let client = environment.client();
     client.start(start("sleeper", "victim", &())).await.unwrap();
-    environment.log().fail_at(2, Fault::EioAfter);
+    environment.log().fail_at(2, InjectedFault::EioAfter);
     let _ = client.start(start("parting", "p", &())).await;
     let _ = client.start(start("sleeper", "p", &())).await;
     settled(&environment).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bosun_engine::log::Fault;
+use bosun_engine::log::InjectedFault;
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::{Cx, Either, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry, select};
 use bosun_engine::*;
@@ -235,7 +235,7 @@ async fn every_signal_is_delivered_once_and_in_order_of_its_sender() {
     for round in 1_u32.. {
         let done = next.iter().all(|sent| *sent == EACH);
         if !done && !round.is_multiple_of(4) {
-            let fault = if round.is_multiple_of(2) { Fault::Eio } else { Fault::EioAfter };
+            let fault = if round.is_multiple_of(2) { InjectedFault::Eio } else { InjectedFault::EioAfter };
             environment.log().fail_at(u64::from(10 + round * 7 % 40), fault);
         }
         let upto = (round * 10).min(EACH);
@@ -291,7 +291,9 @@ fn checked_environment() -> TestEnvironment {
 #[tokio::test]
 async fn signal_with_start_is_atomic_over_a_crash_at_any_write() {
     let mut fresh = 0;
-    for (fault, n) in [Fault::Eio, Fault::EioAfter].into_iter().flat_map(|fault| (1..=3).map(move |n| (fault, n))) {
+    for (fault, n) in
+        [InjectedFault::Eio, InjectedFault::EioAfter].into_iter().flat_map(|fault| (1..=3).map(move |n| (fault, n)))
+    {
         let environment = checked_environment();
         environment.log().fail_at(n, fault);
         let word = || signal_once("word", "hello", "word-1");
@@ -342,7 +344,9 @@ async fn what_comes_with_a_start_goes_to_the_open_run_and_a_refused_update_start
 /// E12: update-with-start is atomic over a crash at any write, and its repetition gets the first answer.
 #[tokio::test]
 async fn update_with_start_is_atomic_over_a_crash_at_any_write() {
-    for (fault, n) in [Fault::Eio, Fault::EioAfter].into_iter().flat_map(|fault| (1..=3).map(move |n| (fault, n))) {
+    for (fault, n) in
+        [InjectedFault::Eio, InjectedFault::EioAfter].into_iter().flat_map(|fault| (1..=3).map(move |n| (fault, n)))
+    {
         let environment = checked_environment();
         environment.log().fail_at(n, fault);
         let set = || update("set-1", "set", &5, UpdateWait::Completed);

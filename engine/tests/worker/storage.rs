@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bosun_engine::clock::{Clock, VirtualClock};
-use bosun_engine::log::{Fault, MemoryLog};
+use bosun_engine::log::{InjectedFault, MemoryLog};
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::{WfContext, WorkflowRegistry};
 use bosun_engine::*;
@@ -194,7 +194,7 @@ async fn event_time_never_decreases_when_the_clock_is_set_back() {
 /// heard and that is sent again is refused again, and so is a question. What the log has decides after the restart.
 #[tokio::test]
 async fn a_run_that_is_ahead_of_a_failed_log_acknowledges_nothing() {
-    for fault in [Fault::Eio, Fault::EioAfter, Fault::Enospc] {
+    for fault in [InjectedFault::Eio, InjectedFault::EioAfter, InjectedFault::Enospc] {
         let mut activities = ActivityRegistry::new();
         activities.register("echo", |_, word: String| async move { Ok(word) });
         let environment = environment_with(WorkflowRegistry::new().workflow("parrot", parrot), activities);

@@ -21,7 +21,7 @@ pub(super) struct World<'a> {
     started: WorkflowExecutionStarted,
     run: RunId,
     /// Whose ids the code sees; see forks.
-    seen_as: RunId,
+    visible_run_id: RunId,
     closing: Option<&'a EventKind>,
     recorded: Recorded,
     /// From numbers of the record to numbers of now.
@@ -67,7 +67,7 @@ impl<'a> World<'a> {
             record,
             driver,
             run: history.run_id(),
-            seen_as: started.original_run(history.run_id()),
+            visible_run_id: started.original_run(history.run_id()),
             closing: record.last().map(|event| &event.kind).filter(|event| event.closes().is_some()),
             recorded: Recorded::of(record),
             now_called: BTreeMap::new(),
@@ -143,7 +143,7 @@ impl<'a> World<'a> {
                 }
             }
             EventKind::WorkflowExecutionForked { run_id, .. } => {
-                self.seen_as = *run_id;
+                self.visible_run_id = *run_id;
                 self.happen(kind.clone());
             }
             other => self.happen(other.clone()),
@@ -186,7 +186,7 @@ impl<'a> World<'a> {
         self.write(kind.clone());
         let Some(job) = job else { return Vec::new() };
         let markers = Markers::InOrder { side_effects: self.side_effects.clone() };
-        let (at, run_id, history) = (self.at, self.seen_as, self.history);
+        let (at, run_id, history) = (self.at, self.visible_run_id, self.history);
         self.driver.activate(Activation { at, run_id, history, job, markers })
     }
 

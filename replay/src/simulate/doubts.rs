@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bosun_engine::machine::Execution;
-use bosun_engine::workflow::{ReplayError, Replayed, Replayer, Step, WorkflowRegistry, take_stray_request};
+use bosun_engine::workflow::{ReplayError, ReplayStep, Replayed, Replayer, WorkflowRegistry, take_stray_request};
 use bosun_engine::*;
 use serde_json::Value;
 
@@ -209,7 +209,7 @@ impl Doubts {
         &self,
         registry: &WorkflowRegistry,
         turns: &[Turn],
-        look: &mut dyn FnMut(Step<'_>),
+        look: &mut dyn FnMut(ReplayStep<'_>),
     ) -> Result<Replayed, Finding> {
         let mut replayer = Replayer::new(registry);
         let mut told = |why: ReplayError| match why {

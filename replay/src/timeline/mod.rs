@@ -17,7 +17,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use bosun_engine::machine::Run;
-use bosun_engine::workflow::{NonDeterminism, ReplayError, Replayer, Step, WorkflowRegistry};
+use bosun_engine::workflow::{NonDeterminism, ReplayError, ReplayStep, Replayer, WorkflowRegistry};
 use bosun_engine::*;
 use serde::Serialize;
 use serde_json::Value;
@@ -223,7 +223,7 @@ impl<'a> Timeline<'a> {
         let mut replayer = Replayer::new(self.registry);
         for turn in self.history.turns().iter().take_while(|turn| turn.first_event <= at) {
             let wanted = at < turn.next_event();
-            let mut watch = |step: Step<'_>| {
+            let mut watch = |step: ReplayStep<'_>| {
                 if !wanted || step.event.id > at {
                     return;
                 }
@@ -273,7 +273,7 @@ fn states_of(registry: &WorkflowRegistry, history: &History) -> (States, CodeFit
     }
     let mut replayer = Replayer::new(registry);
     for turn in history.turns() {
-        let mut watch = |step: Step<'_>| {
+        let mut watch = |step: ReplayStep<'_>| {
             if let Some(state) = step.driver.state_json() {
                 states.push(step.event.id, state);
             }

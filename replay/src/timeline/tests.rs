@@ -213,7 +213,7 @@ fn states_of_long_histories_are_exact() {
     let straight = RefCell::new(BTreeMap::new());
     let mut replayer = Replayer::new(&registry);
     for turn in history.turns() {
-        let note = |step: Step<'_>| drop(straight.borrow_mut().insert(step.event.id, step.driver.state_json()));
+        let note = |step: ReplayStep<'_>| drop(straight.borrow_mut().insert(step.event.id, step.driver.state_json()));
         replayer.turn(turn, &mut { note }).unwrap();
     }
     for (id, state) in straight.into_inner() {

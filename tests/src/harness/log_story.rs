@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bosun_engine::log::{DiskLog, Journal, JournalOptions, SledOptions, Snapshot, StorageError};
+use bosun_engine::log::{DiskLog, Journal, JournalOptions, MachineSnapshot, SledOptions, StorageError};
 use bosun_engine::*;
 
 use super::Chance;
@@ -32,7 +32,7 @@ enum Step {
     Commit(Vec<Turn>),
     Delete(RunId),
     Housekeep,
-    Snapshot(RunId, Snapshot),
+    Snapshot(RunId, MachineSnapshot),
 }
 
 pub fn open(dir: &Path) -> Result<Journal, StorageError> {
@@ -79,7 +79,7 @@ impl Told {
         if n.is_multiple_of(25) {
             let state = noise(&mut chance, 12_000).into_bytes();
             let event = self.runs.get(&LONG).and_then(|turns| turns.last()).map_or(EventId(1), Turn::next_event);
-            return Step::Snapshot(run_id(LONG), Snapshot { event, build: BuildId(1), state });
+            return Step::Snapshot(run_id(LONG), MachineSnapshot { event, build: BuildId(1), state });
         }
         let closed = self.runs.iter().find(|(run, turns)| **run != LONG && turns.len() as u64 == TURNS);
         if n.is_multiple_of(40)

@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::chain::Chosen;
-use super::find::{Found, FoundSegment};
+use super::chain::ChosenGroups;
+use super::find::{FoundSegment, Salvageable};
 use crate::log::archive::Segment;
 use crate::log::chain::SetHash;
 use crate::log::group::Record;
@@ -27,7 +27,7 @@ pub(super) struct Archive<'a> {
 
 impl<'a> Archive<'a> {
     /// Adds to the deleted runs those that only the sum tells.
-    pub(super) fn of(found: &'a Found, chosen: &Chosen, deleted: &mut BTreeSet<RunId>) -> Self {
+    pub(super) fn of(found: &'a Salvageable, chosen: &ChosenGroups, deleted: &mut BTreeSet<RunId>) -> Self {
         // A lost group may have held a newer record: then the index may know more.
         let by_index = chosen.meta.filter(|_| !chosen.archives_newest).map(|meta| meta.trimmed.archives);
         let expected: Vec<SetHash> = chosen.archives.into_iter().chain(by_index).collect();
@@ -50,8 +50,8 @@ impl<'a> Archive<'a> {
 }
 
 fn select<'a>(
-    found: &'a Found,
-    chosen: &Chosen,
+    found: &'a Salvageable,
+    chosen: &ChosenGroups,
     deleted: &BTreeSet<RunId>,
     which: impl Fn(&FoundSegment) -> bool,
 ) -> Vec<&'a FoundSegment> {
@@ -68,7 +68,7 @@ fn sum(segments: &[&FoundSegment]) -> SetHash {
 }
 
 /// The runs whose segments make up the difference. A deleted run has no turn in the log without the record of its end.
-fn too_many(kept: &[&FoundSegment], chosen: &Chosen, difference: SetHash) -> Option<BTreeSet<RunId>> {
+fn too_many(kept: &[&FoundSegment], chosen: &ChosenGroups, difference: SetHash) -> Option<BTreeSet<RunId>> {
     let groups = chosen.groups.range(chosen.through.0 + 1..).map(|(_, group)| group);
     let records = groups.flat_map(|group| group.records(std::path::Path::new("")).unwrap_or_default());
     let live: BTreeSet<RunId> = records

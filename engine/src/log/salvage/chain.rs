@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::find::Found;
+use super::find::Salvageable;
 use crate::log::anchor::Anchor;
 use crate::log::chain::{ChainHash, SetHash};
 use crate::log::checkpoint::meta_in;
@@ -16,7 +16,7 @@ use crate::log::group::{Deleted, Group, Record, Trimmed};
 use crate::log::index::Meta;
 use crate::vocabulary::{GroupSeq, RunId};
 
-pub(super) struct Chosen {
+pub(super) struct ChosenGroups {
     /// Everything up to here is in the archive.
     pub(super) through: GroupSeq,
     pub(super) last: GroupSeq,
@@ -34,12 +34,12 @@ pub(super) struct Chosen {
     pub(super) tail: Option<ChainHash>,
 }
 
-pub(super) fn choose(found: &Found, anchor: Option<Anchor>) -> Chosen {
+pub(super) fn choose(found: &Salvageable, anchor: Option<Anchor>) -> ChosenGroups {
     let meta = found.index.get([[crate::log::Shelf::Meta as u8].as_slice(), b"meta"].concat().as_slice());
     let meta = meta.and_then(|value| meta_in(value.get(4..)?));
     let highest = found.groups.last_key_value().map_or(0, |(seq, _)| *seq);
     let anchor = anchor.filter(|anchor| anchor.last.0 > 0);
-    let mut chosen = Chosen {
+    let mut chosen = ChosenGroups {
         through: meta.map_or(GroupSeq(0), |meta| meta.trimmed.through),
         last: anchor.map_or(GroupSeq(highest), |anchor| anchor.last),
         groups: BTreeMap::new(),
@@ -83,11 +83,11 @@ pub(super) fn choose(found: &Found, anchor: Option<Anchor>) -> Chosen {
     chosen
 }
 
-fn candidates(found: &Found, seq: GroupSeq) -> &[Group] {
+fn candidates(found: &Salvageable, seq: GroupSeq) -> &[Group] {
     found.groups.get(&seq.0).map_or(&[], Vec::as_slice)
 }
 
-fn pick(found: &Found, seq: GroupSeq, want: Option<ChainHash>) -> Option<Group> {
+fn pick(found: &Salvageable, seq: GroupSeq, want: Option<ChainHash>) -> Option<Group> {
     let all = candidates(found, seq);
     match want {
         Some(want) => all.iter().find(|group| group.chain() == want).cloned(),
@@ -104,10 +104,10 @@ fn pick(found: &Found, seq: GroupSeq, want: Option<ChainHash>) -> Option<Group> 
     }
 }
 
-impl Chosen {
+impl ChosenGroups {
     /// Groups that the anchor does not know yet count if they are whole: a power cut may have set it back, and one that
     /// was never acknowledged may have been written.
-    fn take_newer(&mut self, found: &Found, anchor: Anchor) {
+    fn take_newer(&mut self, found: &Salvageable, anchor: Anchor) {
         let (mut chain, mut newer) = (anchor.chain, Vec::new());
         let next =
             |last: GroupSeq, chain| candidates(found, last.next()).iter().find(|group| group.previous() == chain);

@@ -16,14 +16,14 @@ use crate::log::look;
 use crate::log::parts::{PARTS_OF, further_parts, is_beside, part_key, place_in, whole_value};
 use crate::log::shelf::crc_of;
 use crate::log::sled_format::node::Data;
-use crate::log::sled_format::source::Source;
+use crate::log::sled_format::source::ReadOnlyFile;
 use crate::log::sled_format::{SEGMENT, take_number};
 use crate::log::values::ValueFiles;
 use crate::log::wal;
 use crate::vocabulary::{GroupSeq, RunId};
 
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct Salvageable {
     pub(super) instance: [u8; 16],
     /// Different groups may say that they have the same place.
     pub(super) groups: BTreeMap<u64, Vec<Group>>,
@@ -54,11 +54,11 @@ pub(super) fn find(
     instance: [u8; 16],
     durable: GroupSeq,
     damage: &mut Vec<String>,
-) -> Result<Found, StorageError> {
-    let mut found = Found { instance, ..Found::default() };
+) -> Result<Salvageable, StorageError> {
+    let mut found = Salvageable { instance, ..Salvageable::default() };
     let db = dir.sled().join("db");
     for path in [vec![db.clone()], files_in(&dir.sled().join("blobs"))].concat() {
-        match Source::open(&path) {
+        match ReadOnlyFile::open(&path) {
             Ok(source) => found.scan(&source, damage),
             Err(why) => damage.push(why.to_string()),
         }
@@ -92,7 +92,7 @@ fn files_in(dir: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-impl Found {
+impl Salvageable {
     fn group(&mut self, seq: u64, value: Vec<u8>, file: &Path) {
         let Ok(group) = Group::parse(GroupSeq(seq), value, file) else { return };
         let known = self.groups.entry(seq).or_default();
@@ -122,7 +122,7 @@ impl Found {
     }
 
     /// Looks for groups and segments of the archive at every byte.
-    fn scan(&mut self, source: &Source, damage: &mut Vec<String>) {
+    fn scan(&mut self, source: &ReadOnlyFile, damage: &mut Vec<String>) {
         let mut bytes = Vec::new();
         for start in (0..source.length()).step_by(SEGMENT as usize) {
             let failed = source.read_around(&mut bytes, start, SEGMENT as usize);

@@ -23,7 +23,7 @@ mod write;
 use std::path::{Path, PathBuf};
 
 use super::anchor::AnchorFile;
-use super::epoch::{EpochFile, Origin, Standing};
+use super::epoch::{EpochFile, StoreOrigin, StoreStanding};
 use super::error::StorageError;
 use super::files::DataDir;
 use super::{look, swap};
@@ -89,8 +89,8 @@ pub fn isolate(dir: &Path, epoch: Option<&EpochFile>) -> Result<(SalvageReport, 
     if let Some(epoch) = epoch {
         epoch.check_outside(dir)?;
         let group = |seq: GroupSeq| Ok(found.chosen.groups.get(&seq.0).cloned());
-        let Origin { instance, last } = found.origin;
-        epoch.check(&Standing { root: dir, instance, origin: from.origin(), last, group: &group })?;
+        let StoreOrigin { instance, last } = found.origin;
+        epoch.check(&StoreStanding { root: dir, instance, origin: from.origin(), last, group: &group })?;
     }
     let report = save(&from, &swap::incoming(&from), None, &found).inspect_err(|_| {
         // Half a copy is of no use, and takes room.
@@ -100,10 +100,10 @@ pub fn isolate(dir: &Path, epoch: Option<&EpochFile>) -> Result<(SalvageReport, 
 }
 
 struct Analysed {
-    chosen: chain::Chosen,
-    saved: runs::Saved,
+    chosen: chain::ChosenGroups,
+    saved: runs::SavedRuns,
     damage: Vec<String>,
-    origin: Origin,
+    origin: StoreOrigin,
 }
 
 fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
@@ -148,7 +148,7 @@ fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
         Vec::new()
     }));
     let last = chosen.last.max(anchor.map_or(GroupSeq(0), |anchor| anchor.last));
-    Ok(Analysed { chosen, saved, damage, origin: Origin { instance: owner, last } })
+    Ok(Analysed { chosen, saved, damage, origin: StoreOrigin { instance: owner, last } })
 }
 
 /// Why nobody opens the directory.

@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::chain::Chosen;
-use super::find::Found;
+use super::chain::ChosenGroups;
+use super::find::Salvageable;
 use crate::log::chain::{ChainHash, SetHash};
 use crate::log::group::{Deleted, Group, GroupWriter, Record};
 use crate::vocabulary::{GroupSeq, RunId};
 
 /// Puts deletions of single runs back in their places, from the oldest lost group on.
-pub(super) fn find_deletions(found: &Found, chosen: &mut Chosen) {
+pub(super) fn find_deletions(found: &Salvageable, chosen: &mut ChosenGroups) {
     let mut runs = None;
     for seq in chosen.lost.clone() {
         let before = seq.0.checked_sub(1).and_then(|seq| chosen.groups.get(&seq).or(chosen.trimmed.get(&seq)));
@@ -31,7 +31,7 @@ pub(super) fn find_deletions(found: &Found, chosen: &mut Chosen) {
 }
 
 fn deletion(
-    chosen: &Chosen,
+    chosen: &ChosenGroups,
     runs: &BTreeMap<RunId, SetHash>,
     seq: GroupSeq,
     (before, after): (ChainHash, ChainHash),
@@ -47,7 +47,7 @@ fn deletion(
 }
 
 /// Every run that is known at all, with its part of the archive.
-fn candidates(found: &Found, chosen: &Chosen) -> BTreeMap<RunId, SetHash> {
+fn candidates(found: &Salvageable, chosen: &ChosenGroups) -> BTreeMap<RunId, SetHash> {
     let mut runs: BTreeMap<RunId, SetHash> = BTreeMap::new();
     for group in chosen.groups.values().chain(chosen.trimmed.values()) {
         for (_, record) in group.records(Path::new("")).unwrap_or_default() {
@@ -67,7 +67,7 @@ fn candidates(found: &Found, chosen: &Chosen) -> BTreeMap<RunId, SetHash> {
 }
 
 /// The sum over the archive as the newest record below says it.
-fn archives_before(chosen: &Chosen, seq: GroupSeq) -> SetHash {
+fn archives_before(chosen: &ChosenGroups, seq: GroupSeq) -> SetHash {
     let below = chosen.groups.range(..seq.0).rev().chain(chosen.trimmed.iter().rev());
     let told = below.flat_map(|(_, group)| group.records(Path::new("")).unwrap_or_default().into_iter().rev());
     let mut told = told.filter_map(|(_, record)| match record {

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::archive::Archive;
-use super::chain::Chosen;
-use super::find::Found;
+use super::chain::ChosenGroups;
+use super::find::Salvageable;
 use crate::log::Shelf;
 use crate::log::archive::Segment;
 use crate::log::blob::{BlobFiles, BlobHash};
@@ -23,7 +23,7 @@ use crate::log::stored::blobs_of;
 use crate::vocabulary::{EventId, GroupSeq, RunId, Turn};
 
 #[derive(Default)]
-pub(super) struct Saved {
+pub(super) struct SavedRuns {
     pub(super) runs: BTreeMap<RunId, SavedRun>,
     /// Known by name only.
     pub(super) nothing_left: BTreeSet<RunId>,
@@ -44,8 +44,8 @@ pub(super) struct SavedRun {
     pub(super) held: Option<String>,
 }
 
-pub(super) fn put_together(found: &Found, chosen: &Chosen, dir: &DataDir) -> Saved {
-    let mut saved = Saved::default();
+pub(super) fn put_together(found: &Salvageable, chosen: &ChosenGroups, dir: &DataDir) -> SavedRuns {
+    let mut saved = SavedRuns::default();
     let mut deleted: BTreeSet<RunId> = chosen.deleted.iter().copied().chain(removed(found)).collect();
     let archive = Archive::of(found, chosen, &mut deleted);
     saved.archive(&archive);
@@ -58,7 +58,7 @@ pub(super) fn put_together(found: &Found, chosen: &Chosen, dir: &DataDir) -> Sav
             }
         }
     }
-    let index = Index::of(found, chosen);
+    let index = SalvagedIndex::of(found, chosen);
     // Where the archive and the log are known to be all there is, the index has nothing to add.
     let is_proven = archive.adds_up && chosen.lost.is_empty();
     saved.compare(&index, found.all_pages || is_proven);
@@ -80,25 +80,25 @@ pub(super) fn put_together(found: &Found, chosen: &Chosen, dir: &DataDir) -> Sav
     saved
 }
 
-fn removed(found: &Found) -> impl Iterator<Item = RunId> {
+fn removed(found: &Salvageable) -> impl Iterator<Item = RunId> {
     shelf(found, Shelf::Deleted).filter_map(|(key, _)| key.try_into().ok().map(RunId))
 }
 
-fn shelf(found: &Found, shelf: Shelf) -> impl Iterator<Item = (&[u8], &[u8])> {
+fn shelf(found: &Salvageable, shelf: Shelf) -> impl Iterator<Item = (&[u8], &[u8])> {
     let (from, to) = (vec![shelf as u8], vec![shelf as u8 + 1]);
     found.index.range(from..to).map(|(key, value)| (&key[1..], value.as_slice()))
 }
 
 /// What the index says of each run, and whether all of it is there.
-struct Index {
+struct SalvagedIndex {
     at: GroupSeq,
     runs: BTreeMap<RunId, (EventId, u64)>,
     is_whole: bool,
 }
 
-impl Index {
-    fn of(found: &Found, chosen: &Chosen) -> Index {
-        let mut index = Index { at: GroupSeq(0), runs: BTreeMap::new(), is_whole: false };
+impl SalvagedIndex {
+    fn of(found: &Salvageable, chosen: &ChosenGroups) -> SalvagedIndex {
+        let mut index = SalvagedIndex { at: GroupSeq(0), runs: BTreeMap::new(), is_whole: false };
         let Some(meta) = chosen.meta else { return index };
         let mut sums = [(SetHash::default(), 0); 2];
         for (sum, which) in sums.iter_mut().zip([Shelf::Open, Shelf::Closed]) {
@@ -119,7 +119,7 @@ impl Index {
     }
 
     /// Takes up what happened since, as far as every group is there.
-    fn go_on(&mut self, chosen: &Chosen) {
+    fn go_on(&mut self, chosen: &ChosenGroups) {
         while let Some(group) = [&chosen.trimmed, &chosen.groups].iter().find_map(|all| all.get(&self.at.next().0)) {
             for (_, record) in group.records(Path::new("")).unwrap_or_default() {
                 match record {
@@ -136,7 +136,7 @@ impl Index {
     }
 }
 
-impl Saved {
+impl SavedRuns {
     /// What was held by an earlier salvage stays held: its history is no fuller than it was.
     pub(super) fn hold_before(&mut self, held: &[(RunId, String)]) {
         for (run, why) in held {
@@ -178,7 +178,7 @@ impl Saved {
 
     /// A run that the index knows further than it is here has lost its end; one that a whole index does not know was
     /// deleted.
-    fn compare(&mut self, index: &Index, all_pages: bool) {
+    fn compare(&mut self, index: &SalvagedIndex, all_pages: bool) {
         for (run, (next_event, turns)) in &index.runs {
             let state = self.runs.entry(*run).or_default();
             if state.turns < *turns || state.next_event.max(1) < next_event.0 {
@@ -211,7 +211,7 @@ impl Saved {
     }
 
     /// What no index covers: the runs that a lost group still names, or every run that may go on in it.
-    fn hold_for_lost_groups(&mut self, found: &Found, chosen: &Chosen, index: &Index) {
+    fn hold_for_lost_groups(&mut self, found: &Salvageable, chosen: &ChosenGroups, index: &SalvagedIndex) {
         let uncovered = chosen.lost.iter().filter(|seq| !(index.is_whole && **seq <= index.at));
         for seq in uncovered {
             let named = found.torn.get(&seq.0).filter(|runs| runs.iter().all(|run| self.runs.contains_key(run)));

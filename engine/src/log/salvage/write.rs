@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::chain::Chosen;
-use super::runs::Saved;
+use super::chain::ChosenGroups;
+use super::runs::SavedRuns;
 use super::{Analysed, SalvageReport};
 use crate::log::archive::Segment;
 use crate::log::blob::BlobHash;
@@ -68,7 +68,7 @@ fn copy_blobs(from: &DataDir, medium: &SledLog, report: &mut SalvageReport) -> R
 }
 
 /// Answers the sum over the new archive.
-fn write_archive(medium: &SledLog, saved: &Saved) -> Result<SetHash, StorageError> {
+fn write_archive(medium: &SledLog, saved: &SavedRuns) -> Result<SetHash, StorageError> {
     let mut sum = SetHash::default();
     for run in saved.runs.values() {
         let changes: Vec<ShelfChange> = run.archived.iter().filter_map(|segment| change(medium, segment)).collect();
@@ -86,7 +86,12 @@ fn change(medium: &SledLog, segment: &Segment) -> Option<ShelfChange> {
     Some(ShelfChange { shelf: Shelf::Archive, key, value: Some(value) })
 }
 
-fn write_groups(medium: &SledLog, chosen: &Chosen, saved: &Saved, archives: SetHash) -> Result<Anchor, StorageError> {
+fn write_groups(
+    medium: &SledLog,
+    chosen: &ChosenGroups,
+    saved: &SavedRuns,
+    archives: SetHash,
+) -> Result<Anchor, StorageError> {
     let mut left: BTreeMap<RunId, usize> = saved.runs.iter().map(|(run, state)| (*run, state.in_log)).collect();
     let base = ChainHash::origin(&medium.instance());
     let mut chain = base;

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use super::SledLog;
 use crate::log::anchor::Anchor;
 use crate::log::parts::{LONG_RECORD, WHOLE, beside, whole};
-use crate::log::wal::{Back, Pending};
+use crate::log::wal::{Back, PendingGroup};
 use crate::log::{Log, StorageError};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::GroupSeq;
@@ -40,14 +40,14 @@ impl Back for SledLog {
         self.file_work(|| self.anchor.note(tail))
     }
 
-    fn feed(&self, groups: &[(GroupSeq, Arc<Pending>)], hurry: &AtomicBool) -> Result<(), StorageError> {
-        let long = |group: &Pending| group.longest > LONG_RECORD || group.value.len() > WHOLE;
+    fn feed(&self, groups: &[(GroupSeq, Arc<PendingGroup>)], urgent: &AtomicBool) -> Result<(), StorageError> {
+        let long = |group: &PendingGroup| group.longest > LONG_RECORD || group.value.len() > WHOLE;
         let mut places = Vec::with_capacity(groups.len());
         for (seq, group) in groups {
             places.push(match long(group) {
                 true => Some(self.file_work(|| {
                     self.upgrade()?;
-                    let pack = !hurry.load(Ordering::Relaxed);
+                    let pack = !urgent.load(Ordering::Relaxed);
                     self.groups.write_as(pack, Some(seq.0), &seq.0.to_be_bytes(), &group.value)
                 })?),
                 false => None,

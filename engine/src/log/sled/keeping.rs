@@ -11,7 +11,7 @@ use super::entries::shelf_key;
 use super::{Batch, SledLog};
 use crate::log::anchor::Anchor;
 use crate::log::blob::BlobHash;
-use crate::log::epoch::{Epoch, Origin};
+use crate::log::epoch::{Epoch, StoreOrigin};
 use crate::log::files::tree_bytes;
 use crate::log::parts::{LONG_RECORD, LONG_SEGMENT, PARTS_OF, WHOLE, beside, further_parts, part_key, place_in, whole};
 use crate::log::wal::Back;
@@ -214,7 +214,7 @@ impl Log for SledLog {
     fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
         self.dir.read_held()
     }
-    fn origin(&self) -> Option<Origin> {
+    fn origin(&self) -> Option<StoreOrigin> {
         self.format.lock().unwrap_or_else(PoisonError::into_inner).origin
     }
     fn note_epoch(&self, tail: Anchor) -> Result<(), StorageError> {

@@ -9,7 +9,7 @@ use super::{Batch, SledLog};
 use crate::log::StorageError;
 use crate::log::parts::{PARTS_OF, beside, is_beside, place_in};
 use crate::log::sweep::Sweep;
-use crate::log::values::Frame;
+use crate::log::values::ValueFrame;
 
 /// Entries looked at for the first that needs a file of groups.
 const LOOK: usize = 1_024;
@@ -46,7 +46,7 @@ impl SledLog {
                     continue;
                 }
             };
-            let bytes: u64 = counting.iter().map(Frame::length).sum();
+            let bytes: u64 = counting.iter().map(ValueFrame::length).sum();
             if counting.is_empty() && is_named {
                 // What counts in it cannot be found: it stays as it is.
                 sweep.forget(file);
@@ -65,7 +65,7 @@ impl SledLog {
     }
 
     /// The frames of a file that an entry names, and whether all its frames could be read.
-    pub(super) fn counting(&self, file: u64) -> Result<(Vec<Frame>, bool), StorageError> {
+    pub(super) fn counting(&self, file: u64) -> Result<(Vec<ValueFrame>, bool), StorageError> {
         let (mut frames, all) = self.values.frames(file)?;
         let mut failed = None;
         frames.retain(|frame| match self.read(|| self.handles().shelves.get(&frame.key)) {
@@ -90,7 +90,7 @@ impl SledLog {
     }
 
     /// Writes values again, to the newest file. One that cannot be read stays where it is. Whether there is none.
-    pub(super) fn move_values(&self, frames: Vec<Frame>) -> Result<bool, StorageError> {
+    pub(super) fn move_values(&self, frames: Vec<ValueFrame>) -> Result<bool, StorageError> {
         let (mut batch, mut all) = (Batch::default(), true);
         for frame in frames {
             match self.values.read(&frame.key, frame.place) {

@@ -33,7 +33,7 @@ pub(crate) const META_PAGE: u64 = 0;
 
 /// What a message holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SledMessageKind {
     Canceled,
     /// Nothing more in this segment.
     Cap,
@@ -48,8 +48,8 @@ pub(crate) enum Kind {
 
 /// A message that proves itself by its CRC.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Message<'a> {
-    pub(crate) kind: Kind,
+pub(crate) struct SledMessage<'a> {
+    pub(crate) kind: SledMessageKind,
     /// The body is the number of a file under `blobs/`.
     pub(crate) is_blob: bool,
     pub(crate) segment: u64,
@@ -59,26 +59,26 @@ pub(crate) struct Message<'a> {
     pub(crate) length: usize,
 }
 
-impl Message<'_> {
+impl SledMessage<'_> {
     /// The number in the body of a manifest or a blob pointer.
     pub(crate) fn lsn(&self) -> Option<i64> {
         self.body.first_chunk().map(|bytes| i64::from_le_bytes(*bytes))
     }
 }
 
-fn kind_of(byte: u8) -> Option<(Kind, bool)> {
+fn kind_of(byte: u8) -> Option<(SledMessageKind, bool)> {
     Some(match byte {
-        1 => (Kind::Canceled, false),
-        2 => (Kind::Cap, false),
-        3 => (Kind::Manifest, false),
-        4 => (Kind::Free, false),
-        5 => (Kind::Counter, false),
-        6 => (Kind::Meta, false),
-        7 => (Kind::Meta, true),
-        8 => (Kind::Node, false),
-        9 => (Kind::Node, true),
-        10 => (Kind::Link, false),
-        11 => (Kind::Link, true),
+        1 => (SledMessageKind::Canceled, false),
+        2 => (SledMessageKind::Cap, false),
+        3 => (SledMessageKind::Manifest, false),
+        4 => (SledMessageKind::Free, false),
+        5 => (SledMessageKind::Counter, false),
+        6 => (SledMessageKind::Meta, false),
+        7 => (SledMessageKind::Meta, true),
+        8 => (SledMessageKind::Node, false),
+        9 => (SledMessageKind::Node, true),
+        10 => (SledMessageKind::Link, false),
+        11 => (SledMessageKind::Link, true),
         _ => return None,
     })
 }
@@ -89,7 +89,7 @@ pub(crate) fn has_room(at: usize) -> bool {
 }
 
 /// The message at `at` of a segment, if it is whole.
-pub(crate) fn message_at(segment: &[u8], at: usize) -> Option<Message<'_>> {
+pub(crate) fn message_at(segment: &[u8], at: usize) -> Option<SledMessage<'_>> {
     if !has_room(at) {
         return None;
     }
@@ -104,7 +104,7 @@ pub(crate) fn message_at(segment: &[u8], at: usize) -> Option<Message<'_>> {
     crc.update(body);
     crc.update(&bytes[4..header]);
     let stored = u32::from_le_bytes(*bytes.first_chunk()?);
-    (crc.finalize() ^ u32::MAX == stored).then_some(Message {
+    (crc.finalize() ^ u32::MAX == stored).then_some(SledMessage {
         kind,
         is_blob,
         segment: number,

@@ -7,7 +7,7 @@ use super::take_number;
 
 /// A node after all its changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Node {
+pub(crate) struct TreeNode {
     /// The node to the right, 0 if there is none.
     pub(crate) next: u64,
     /// A child that is being taken in by its neighbour.
@@ -43,8 +43,8 @@ fn byte(input: &mut &[u8]) -> Parsed<u8> {
     Ok(*byte)
 }
 
-impl Node {
-    pub(crate) fn parse(mut input: &[u8]) -> Parsed<Node> {
+impl TreeNode {
+    pub(crate) fn parse(mut input: &[u8]) -> Parsed<TreeNode> {
         let input = &mut input;
         let (next, merging_child) = (number(input)?, number(input)?);
         let (_merging, prefix_length) = (byte(input)?, byte(input)?);
@@ -69,7 +69,7 @@ impl Node {
         if !input.is_empty() {
             return Err("bytes follow its end");
         }
-        Ok(Node { next, merging_child, prefix, high: high.to_vec(), data })
+        Ok(TreeNode { next, merging_child, prefix, high: high.to_vec(), data })
     }
 
     /// Applies a change.

@@ -5,27 +5,27 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::node::{Node, parse_roots};
-use super::source::{Source, read_whole};
-use super::table::{Page, Part, Table};
-use super::{Kind, META_PAGE, Message, SEGMENT, message_at};
+use super::node::{TreeNode, parse_roots};
+use super::source::{ReadOnlyFile, read_whole};
+use super::table::{Page, PagePart, PageTable};
+use super::{META_PAGE, SEGMENT, SledMessage, SledMessageKind, message_at};
 use crate::log::StorageError;
 
 #[derive(Debug)]
 pub(crate) struct Pages {
-    db: Source,
+    db: ReadOnlyFile,
     blobs: PathBuf,
-    table: Table,
+    table: PageTable,
 }
 
 impl Pages {
-    pub(crate) fn new(db: Source, blobs: PathBuf, table: Table) -> Pages {
+    pub(crate) fn new(db: ReadOnlyFile, blobs: PathBuf, table: PageTable) -> Pages {
         Pages { db, blobs, table }
     }
     pub(crate) fn path(&self) -> &Path {
         self.db.path()
     }
-    pub(crate) fn table(&self) -> &Table {
+    pub(crate) fn table(&self) -> &PageTable {
         &self.table
     }
     fn corrupt(&self, at: u64, detail: &str) -> StorageError {
@@ -33,8 +33,8 @@ impl Pages {
     }
 
     /// Reads every part of every page once, in the order of the file, and hands over the damaged ones.
-    pub(crate) fn check(&self, damaged: &mut dyn FnMut(u64, &Part, StorageError)) -> Result<(), StorageError> {
-        let mut by_segment: BTreeMap<u64, Vec<(u64, Part)>> = BTreeMap::new();
+    pub(crate) fn check(&self, damaged: &mut dyn FnMut(u64, &PagePart, StorageError)) -> Result<(), StorageError> {
+        let mut by_segment: BTreeMap<u64, Vec<(u64, PagePart)>> = BTreeMap::new();
         for (page, state) in (0..).zip(&self.table.pages) {
             if *state == Page::Unknown {
                 return Err(self.corrupt(0, &format!("page {page} is nowhere")));
@@ -59,9 +59,15 @@ impl Pages {
     }
 
     /// The kind and the body of a part that lies in `bytes`.
-    fn part(&self, bytes: &[u8], at: usize, page: u64, part: &Part) -> Result<(Kind, Vec<u8>), StorageError> {
+    fn part(
+        &self,
+        bytes: &[u8],
+        at: usize,
+        page: u64,
+        part: &PagePart,
+    ) -> Result<(SledMessageKind, Vec<u8>), StorageError> {
         let message = message_at(bytes, at).ok_or_else(|| self.corrupt(part.at, "what lies there has a wrong CRC"))?;
-        let Message { kind, is_blob, segment, .. } = message;
+        let SledMessage { kind, is_blob, segment, .. } = message;
         if message.page != page || segment != part.lsn / SEGMENT || is_blob != part.blob.is_some() {
             return Err(self.corrupt(part.at, &format!("page {page} is expected there, and another lies there")));
         }
@@ -88,7 +94,7 @@ impl Pages {
         }
     }
 
-    fn read(&self, page: u64, part: &Part) -> Result<(Kind, Vec<u8>), StorageError> {
+    fn read(&self, page: u64, part: &PagePart) -> Result<(SledMessageKind, Vec<u8>), StorageError> {
         let mut buffer = Vec::new();
         let room = SEGMENT - part.at % SEGMENT;
         self.db.read(&mut buffer, part.at, part.length.min(room) as usize)?;
@@ -96,17 +102,17 @@ impl Pages {
     }
 
     /// A node; nothing if there is no such page now.
-    pub(crate) fn node(&self, page: u64) -> Result<Option<Node>, StorageError> {
+    pub(crate) fn node(&self, page: u64) -> Result<Option<TreeNode>, StorageError> {
         let state = usize::try_from(page).ok().and_then(|page| self.table.pages.get(page));
         let Some(Page::Present { base, changes }) = state else { return Ok(None) };
-        let wrong = |part: &Part, why: &str| self.corrupt(part.at, &format!("page {page}: {why}"));
+        let wrong = |part: &PagePart, why: &str| self.corrupt(part.at, &format!("page {page}: {why}"));
         let mut node = match self.read(page, base)? {
-            (Kind::Node, body) => Node::parse(&body).map_err(|why| wrong(base, why))?,
+            (SledMessageKind::Node, body) => TreeNode::parse(&body).map_err(|why| wrong(base, why))?,
             _ => return Err(wrong(base, "it is no node")),
         };
         for part in changes {
             match self.read(page, part)? {
-                (Kind::Link, body) => node.change(&body).map_err(|why| wrong(part, why))?,
+                (SledMessageKind::Link, body) => node.change(&body).map_err(|why| wrong(part, why))?,
                 _ => return Err(wrong(part, "it is no change of a node")),
             }
         }
@@ -117,7 +123,7 @@ impl Pages {
     pub(crate) fn root(&self, tree: &[u8]) -> Result<Option<u64>, StorageError> {
         let Some(Page::Present { base, .. }) = self.table.pages.get(META_PAGE as usize) else { return Ok(None) };
         match self.read(META_PAGE, base)? {
-            (Kind::Meta, body) => {
+            (SledMessageKind::Meta, body) => {
                 let roots = parse_roots(&body).map_err(|why| self.corrupt(base.at, why))?;
                 Ok(roots.into_iter().find(|(name, _)| name == tree).map(|(_, root)| root))
             }

@@ -9,25 +9,25 @@
 
 use std::collections::BTreeMap;
 
-use super::source::Source;
-use super::table::{Part, Table};
-use super::{HEADER, Kind, Message, SEGMENT, has_room, message_at, number_behind, segment_header};
+use super::source::ReadOnlyFile;
+use super::table::{PagePart, PageTable};
+use super::{HEADER, SEGMENT, SledMessage, SledMessageKind, has_room, message_at, number_behind, segment_header};
 use crate::log::StorageError;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Replayed {
+pub(crate) struct ReplayedLog {
     /// Begins a new segment behind what was found.
-    pub(crate) table: Table,
+    pub(crate) table: PageTable,
     /// Segments that could pass for the continuation of the log and are none, by place.
     pub(crate) torn: Vec<u64>,
     /// The place in the file where the log is not whole, if it does not just end.
     pub(crate) broken: Option<u64>,
 }
 
-struct Walk<'a> {
-    db: &'a Source,
-    table: Table,
+struct SegmentWalk<'a> {
+    db: &'a ReadOnlyFile,
+    table: PageTable,
     /// Segments by LSN: place, and whether the header is whole.
     order: BTreeMap<u64, (u64, bool)>,
     /// The LSN behind the last message.
@@ -37,24 +37,24 @@ struct Walk<'a> {
     /// Below it segments may be missing: they were reused.
     stable: u64,
     /// Messages of batches that are not complete yet, and what completes them.
-    pending: Vec<(Kind, u64, Part)>,
+    pending: Vec<(SledMessageKind, u64, PagePart)>,
     pending_from: u64,
     needs: Option<u64>,
     broken: Option<u64>,
 }
 
 /// How a segment ended.
-enum End {
+enum SegmentEnd {
     /// The next one may follow.
     Full,
     /// Not whole from here on.
     Broken(u64),
 }
 
-pub(crate) fn replay(db: &Source, snapshot: Table) -> Result<Replayed, StorageError> {
+pub(crate) fn replay(db: &ReadOnlyFile, snapshot: PageTable) -> Result<ReplayedLog, StorageError> {
     let from = snapshot.stable;
     let (order, stable) = segments(db, from / SEGMENT * SEGMENT)?;
-    let mut walk = Walk {
+    let mut walk = SegmentWalk {
         db,
         table: snapshot,
         order,
@@ -67,16 +67,16 @@ pub(crate) fn replay(db: &Source, snapshot: Table) -> Result<Replayed, StorageEr
         broken: None,
     };
     walk.run()?;
-    let Walk { mut table, order, end, broken, .. } = walk;
+    let SegmentWalk { mut table, order, end, broken, .. } = walk;
     table.stable = end.next_multiple_of(SEGMENT);
     table.active = None;
     let torn = order.range(table.stable..).filter(|(_, (_, whole))| *whole).map(|(_, (at, _))| *at).collect();
-    Ok(Replayed { table, torn, broken })
+    Ok(ReplayedLog { table, torn, broken })
 }
 
 /// The segments from an LSN on, and below which LSN one may be missing. One whose header is not whole is known by the
 /// messages in it.
-fn segments(db: &Source, from: u64) -> Result<(BTreeMap<u64, (u64, bool)>, u64), StorageError> {
+fn segments(db: &ReadOnlyFile, from: u64) -> Result<(BTreeMap<u64, (u64, bool)>, u64), StorageError> {
     let (mut order, mut buffer, mut headless, mut stable) = (BTreeMap::new(), Vec::new(), Vec::new(), from);
     for at in (0..db.length()).step_by(SEGMENT as usize) {
         db.read(&mut buffer, at, HEADER)?;
@@ -103,7 +103,7 @@ fn segments(db: &Source, from: u64) -> Result<(BTreeMap<u64, (u64, bool)>, u64),
     Ok((order, stable / SEGMENT * SEGMENT))
 }
 
-impl Walk<'_> {
+impl SegmentWalk<'_> {
     fn run(&mut self) -> Result<(), StorageError> {
         let (order, mut buffer, mut expected) = (self.order.clone(), Vec::new(), None);
         let newest = order.last_key_value().map_or(0, |(lsn, _)| *lsn);
@@ -118,9 +118,9 @@ impl Walk<'_> {
             }
             self.db.read(&mut buffer, at, SEGMENT as usize)?;
             match self.segment(&buffer, lsn, at) {
-                End::Full => {}
-                End::Broken(place) if self.is_reused(&buffer, place - at, newest) => {}
-                End::Broken(place) => {
+                SegmentEnd::Full => {}
+                SegmentEnd::Broken(place) if self.is_reused(&buffer, place - at, newest) => {}
+                SegmentEnd::Broken(place) => {
                     let more = number_behind(&buffer, (place - at) as usize) == Some(lsn / SEGMENT) || lsn < newest;
                     self.broken = more.then_some(place);
                     break;
@@ -140,17 +140,17 @@ impl Walk<'_> {
         number_behind(segment, place as usize).is_some_and(|number| number > newest / SEGMENT)
     }
 
-    fn segment(&mut self, bytes: &[u8], lsn: u64, at: u64) -> End {
+    fn segment(&mut self, bytes: &[u8], lsn: u64, at: u64) -> SegmentEnd {
         let mut place = HEADER;
         while has_room(place) {
             let here = lsn + place as u64;
             let Some(message) = message_at(bytes, place).filter(|message| message.segment == lsn / SEGMENT) else {
                 self.end = self.end.max(here);
-                return End::Broken(at + place as u64);
+                return SegmentEnd::Broken(at + place as u64);
             };
-            if message.kind == Kind::Cap {
+            if message.kind == SledMessageKind::Cap {
                 self.end = self.end.max(here);
-                return End::Full;
+                return SegmentEnd::Full;
             }
             if here >= self.from {
                 self.message(&message, here, at + place as u64);
@@ -161,15 +161,15 @@ impl Walk<'_> {
                 self.settle();
             }
         }
-        End::Full
+        SegmentEnd::Full
     }
 
-    fn message(&mut self, message: &Message<'_>, lsn: u64, at: u64) {
+    fn message(&mut self, message: &SledMessage<'_>, lsn: u64, at: u64) {
         let blob = if message.is_blob { message.lsn() } else { None };
-        let part = Part { lsn, at, blob, length: message.length as u64 };
+        let part = PagePart { lsn, at, blob, length: message.length as u64 };
         match message.kind {
-            Kind::Canceled | Kind::Cap => {}
-            Kind::Manifest => {
+            SledMessageKind::Canceled | SledMessageKind::Cap => {}
+            SledMessageKind::Manifest => {
                 let needs = message.lsn().and_then(|lsn| u64::try_from(lsn).ok()).unwrap_or(0);
                 if self.needs.is_none() {
                     self.pending_from = lsn;
@@ -188,12 +188,12 @@ impl Walk<'_> {
         }
     }
 
-    fn apply(&mut self, kind: Kind, page: u64, part: Part) {
+    fn apply(&mut self, kind: SledMessageKind, page: u64, part: PagePart) {
         match kind {
-            Kind::Counter | Kind::Meta | Kind::Node => self.table.replace(page, part),
-            Kind::Link => self.table.change(page, part),
-            Kind::Free => self.table.free(page, part),
-            Kind::Canceled | Kind::Cap | Kind::Manifest => {}
+            SledMessageKind::Counter | SledMessageKind::Meta | SledMessageKind::Node => self.table.replace(page, part),
+            SledMessageKind::Link => self.table.change(page, part),
+            SledMessageKind::Free => self.table.free(page, part),
+            SledMessageKind::Canceled | SledMessageKind::Cap | SledMessageKind::Manifest => {}
         }
     }
 }

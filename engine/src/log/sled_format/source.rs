@@ -10,18 +10,18 @@ use std::path::{Path, PathBuf};
 use crate::log::StorageError;
 
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct ReadOnlyFile {
     file: File,
     path: PathBuf,
     length: u64,
 }
 
-impl Source {
-    pub(crate) fn open(path: &Path) -> Result<Source, StorageError> {
+impl ReadOnlyFile {
+    pub(crate) fn open(path: &Path) -> Result<ReadOnlyFile, StorageError> {
         let io = |op| move |why: std::io::Error| StorageError::io(op, path, &why);
         let file = OpenOptions::new().read(true).open(path).map_err(io("open"))?;
         let length = file.metadata().map_err(io("look at"))?.len();
-        Ok(Source { file, path: path.to_owned(), length })
+        Ok(ReadOnlyFile { file, path: path.to_owned(), length })
     }
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -41,7 +41,7 @@ impl Source {
 /// Bytes that a disk gives or does not give as one.
 const BLOCK: usize = 4_096;
 
-impl Source {
+impl ReadOnlyFile {
     /// As `read`, with zeros for each block that cannot be read; answers where those are.
     pub(crate) fn read_around(&self, buffer: &mut Vec<u8>, at: u64, length: usize) -> Vec<StorageError> {
         if self.read(buffer, at, length).is_ok() {

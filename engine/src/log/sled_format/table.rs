@@ -6,7 +6,7 @@ use super::{put_number, take_number};
 
 /// A message that a page is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct PagePart {
     pub(crate) lsn: u64,
     /// Where it begins in `db`.
     pub(crate) at: u64,
@@ -19,16 +19,16 @@ pub(crate) struct Part {
 pub(crate) enum Page {
     /// A number that no page has had, as far as the log tells.
     Unknown,
-    Free(Part),
+    Free(PagePart),
     Present {
-        base: Part,
-        changes: Vec<Part>,
+        base: PagePart,
+        changes: Vec<PagePart>,
     },
 }
 
 impl Page {
     /// The messages it is made of; none that count for a free one.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &PagePart> {
         let (base, changes) = match self {
             Page::Present { base, changes } => (Some(base), changes.as_slice()),
             Page::Unknown | Page::Free(_) => (None, [].as_slice()),
@@ -39,7 +39,7 @@ impl Page {
 
 /// The pages up to a place in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Table {
+pub(crate) struct PageTable {
     /// The LSN of the first message that is not in it.
     pub(crate) stable: u64,
     /// The segment that goes on behind it.
@@ -47,7 +47,7 @@ pub(crate) struct Table {
     pub(crate) pages: Vec<Page>,
 }
 
-impl Table {
+impl PageTable {
     fn slot(&mut self, page: u64) -> Option<&mut Page> {
         let index = usize::try_from(page).ok().filter(|index| *index < 1 << 37)?;
         if self.pages.len() <= index {
@@ -55,18 +55,18 @@ impl Table {
         }
         self.pages.get_mut(index)
     }
-    pub(crate) fn replace(&mut self, page: u64, base: Part) {
+    pub(crate) fn replace(&mut self, page: u64, base: PagePart) {
         if let Some(slot) = self.slot(page) {
             *slot = Page::Present { base, changes: Vec::new() };
         }
     }
-    pub(crate) fn free(&mut self, page: u64, part: Part) {
+    pub(crate) fn free(&mut self, page: u64, part: PagePart) {
         if let Some(slot) = self.slot(page) {
             *slot = Page::Free(part);
         }
     }
     /// A change of a page whose base is not known was overtaken by a base further on.
-    pub(crate) fn change(&mut self, page: u64, part: Part) {
+    pub(crate) fn change(&mut self, page: u64, part: PagePart) {
         let known = usize::try_from(page).ok().and_then(|page| self.pages.get_mut(page));
         if let Some(Page::Present { base, changes }) = known
             && changes.last().map_or(base.lsn, |last| last.lsn) < part.lsn
@@ -103,7 +103,7 @@ impl Table {
     }
 
     /// The table in a snapshot file, if it is whole.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Table> {
+    pub(crate) fn parse(bytes: &[u8]) -> Option<PageTable> {
         let (content, end) = bytes.split_at_checked(bytes.len().checked_sub(12)?)?;
         if crc32fast::hash(content).to_le_bytes() != end[8..] {
             return None;
@@ -120,17 +120,17 @@ impl Table {
             }
             let mut part = || {
                 let part = take_place(&mut input)?;
-                Some(Part { length: take_number(&mut input)?, ..part })
+                Some(PagePart { length: take_number(&mut input)?, ..part })
             };
             let base = part()?;
-            let changes = (1..count).map(|_| part()).collect::<Option<Vec<Part>>>()?;
+            let changes = (1..count).map(|_| part()).collect::<Option<Vec<PagePart>>>()?;
             pages.push(Page::Present { base, changes });
         }
-        Some(Table { stable, active, pages })
+        Some(PageTable { stable, active, pages })
     }
 }
 
-fn put_place(out: &mut Vec<u8>, part: &Part) {
+fn put_place(out: &mut Vec<u8>, part: &PagePart) {
     out.extend_from_slice(&(part.lsn as i64).to_le_bytes());
     out.push(u8::from(part.blob.is_some()));
     put_number(out, part.at);
@@ -139,7 +139,7 @@ fn put_place(out: &mut Vec<u8>, part: &Part) {
     }
 }
 
-fn take_place(input: &mut &[u8]) -> Option<Part> {
+fn take_place(input: &mut &[u8]) -> Option<PagePart> {
     let lsn = u64::try_from(take_i64(input)?).ok()?;
     let (&kind, rest) = input.split_first()?;
     *input = rest;
@@ -149,7 +149,7 @@ fn take_place(input: &mut &[u8]) -> Option<Part> {
         1 => Some(take_i64(input)?),
         _ => return None,
     };
-    Some(Part { lsn, at, blob, length: 0 })
+    Some(PagePart { lsn, at, blob, length: 0 })
 }
 
 fn take_i64(input: &mut &[u8]) -> Option<i64> {
@@ -164,16 +164,16 @@ mod tests {
 
     #[test]
     fn a_table_comes_back_and_damage_is_noticed() {
-        let part = |lsn| Part { lsn, at: lsn + 7, blob: (lsn == 9).then_some(9), length: lsn * 300 };
-        let free = Part { length: 0, ..part(4) };
+        let part = |lsn| PagePart { lsn, at: lsn + 7, blob: (lsn == 9).then_some(9), length: lsn * 300 };
+        let free = PagePart { length: 0, ..part(4) };
         let pages = vec![Page::Present { base: part(1), changes: vec![part(9), part(10)] }, Page::Free(free)];
-        let table = Table { stable: 1 << 20, active: Some(1 << 19), pages };
+        let table = PageTable { stable: 1 << 20, active: Some(1 << 19), pages };
         let bytes = table.print().unwrap();
-        assert_eq!(Table::parse(&bytes), Some(table));
+        assert_eq!(PageTable::parse(&bytes), Some(table));
         for bit in 0..(bytes.len() - 12) * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Table::parse(&damaged), None);
+            assert_eq!(PageTable::parse(&damaged), None);
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::node::{Data, Node};
+use super::node::{Data, TreeNode};
 use super::pages::Pages;
 use crate::log::StorageError;
 
@@ -133,9 +133,9 @@ fn first_is_leaf(pages: &Pages, level: &[(Vec<u8>, u64)]) -> Result<bool, Storag
 }
 
 /// The node at a place of a level, and those to its right that begin before the next of the level does.
-fn chain(pages: &Pages, level: &[(Vec<u8>, u64)], at: usize) -> Result<Vec<Node>, StorageError> {
+fn chain(pages: &Pages, level: &[(Vec<u8>, u64)], at: usize) -> Result<Vec<TreeNode>, StorageError> {
     let end = level.get(at + 1).map(|(low, _)| low.as_slice());
-    let mut nodes: Vec<Node> = Vec::new();
+    let mut nodes: Vec<TreeNode> = Vec::new();
     let mut page = level[at].1;
     loop {
         let Some(node) = pages.node(page)? else {

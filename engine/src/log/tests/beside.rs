@@ -284,7 +284,7 @@ fn a_damaged_index_beside_the_database_is_rebuilt() {
     started.memo = memo;
     let journal = Journal::open(Arc::new(open(dir.path())), JournalOptions::default()).unwrap();
     journal.commit(std::slice::from_ref(&with_memo)).unwrap();
-    let snapshot = Snapshot { event: EventId(3), build: BuildId(7), state: noise(4, 20_000) };
+    let snapshot = MachineSnapshot { event: EventId(3), build: BuildId(7), state: noise(4, 20_000) };
     journal.put_snapshot(run_id(1), snapshot).unwrap();
     journal.close().unwrap();
     drop(journal);

@@ -52,7 +52,7 @@ proptest! {
 fn after_the_first_failed_call_nothing_is_acknowledged_and_nothing_is_lost() {
     let mut tried = 0;
     for seed in 1..=3u64 {
-        for fault in [Fault::Eio, Fault::Enospc, Fault::EioAfter] {
+        for fault in [InjectedFault::Eio, InjectedFault::Enospc, InjectedFault::EioAfter] {
             for n in 1.. {
                 let mut dice = Dice(seed * 7_919);
                 let medium = Arc::new(MemoryLog::new([3; 16]));
@@ -62,7 +62,7 @@ fn after_the_first_failed_call_nothing_is_acknowledged_and_nothing_is_lost() {
                 let failed = (0..45).find_map(|_| model.step(&journal, &mut dice).err());
                 let Some((why, doubt)) = failed else { break };
                 let context = format!("seed {seed} {fault:?} at call {n}: {why}");
-                assert_eq!(why.is_full(), fault == Fault::Enospc, "{context}");
+                assert_eq!(why.is_full(), fault == InjectedFault::Enospc, "{context}");
                 for _ in 0..3 {
                     let refused = journal.commit(&model.next_group(&mut dice));
                     assert!(matches!(refused, Err(StorageError::Poisoned { .. })), "{context}: {refused:?}");
@@ -112,7 +112,7 @@ fn recovery_can_be_cut_short_again_and_again() {
     let mut left = medium.crash(1);
     left.damage_shelf(Shelf::Meta, |_, _| false);
     for n in 1..30 {
-        left.fail_at(1 + n % 7, Fault::Eio);
+        left.fail_at(1 + n % 7, InjectedFault::Eio);
         let left_now = Arc::new(left);
         drop(Journal::open(left_now.clone(), small()));
         left = left_now.crash(n);

@@ -36,7 +36,8 @@ fn no_payload_reaches_the_disk_in_the_clear() {
     let tell = |journal: &Journal| {
         journal.commit(&[start_with(1, "a", secret.clone()), step_with(1, 4, secret.clone())]).unwrap();
         journal.commit(&[start_with(2, "b", secret.clone()), close(2, 4)]).unwrap();
-        let snapshot = Snapshot { event: EventId(4), build: BuildId(1), state: b"canary-in-a-snapshot".to_vec() };
+        let snapshot =
+            MachineSnapshot { event: EventId(4), build: BuildId(1), state: b"canary-in-a-snapshot".to_vec() };
         journal.put_snapshot(run_id(1), snapshot.clone()).unwrap();
         journal.checkpoint().unwrap();
         journal.commit(&[step_with(1, 6, large.clone())]).unwrap();

@@ -37,7 +37,7 @@ fn write(dir: &Path, version: u32) {
     }
     journal.commit(&[close(1, 6), close(2, 6), heartbeat(3, 6)]).unwrap();
     let state = b"state of run 3".iter().copied().cycle().take(STATE_LENGTH).collect();
-    journal.put_snapshot(run_id(3), Snapshot { event: EventId(6), build: BuildId(7), state }).unwrap();
+    journal.put_snapshot(run_id(3), MachineSnapshot { event: EventId(6), build: BuildId(7), state }).unwrap();
     journal.housekeep(Timestamp(0), KEEP).unwrap();
     journal.delete_run(run_id(2)).unwrap();
     journal.checkpoint().unwrap();

@@ -244,10 +244,10 @@ fn snapshots_are_kept_and_damaged_ones_are_none() {
     let medium = memory();
     let journal = open(&medium);
     journal.commit(&[start(1, "a")]).unwrap();
-    let snapshot = Snapshot { event: EventId(4), build: BuildId(7), state: vec![5; 100_000] };
+    let snapshot = MachineSnapshot { event: EventId(4), build: BuildId(7), state: vec![5; 100_000] };
     journal.put_snapshot(run_id(1), snapshot.clone()).unwrap();
     assert_eq!(journal.snapshot(run_id(1)), Some(snapshot.clone()));
-    journal.put_snapshot(run_id(1), Snapshot { event: EventId(9), ..snapshot.clone() }).unwrap();
+    journal.put_snapshot(run_id(1), MachineSnapshot { event: EventId(9), ..snapshot.clone() }).unwrap();
     assert_eq!(journal.snapshot(run_id(1)), Some(snapshot.clone()), "ahead of the history");
     journal.close().unwrap();
     assert_eq!(open(&medium).snapshot(run_id(1)), Some(snapshot));

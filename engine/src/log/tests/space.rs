@@ -68,7 +68,7 @@ fn a_blob_outlives_a_checkpoint_that_was_cut_short() {
         journal.commit(&[start(1, "a"), start(2, "b")]).unwrap();
         journal.checkpoint().unwrap();
         journal.commit(&[step_with(1, 4, large(1)), step_with(2, 4, large(2)), close(2, 6)]).unwrap();
-        medium.fail_at(n, Fault::Eio);
+        medium.fail_at(n, InjectedFault::Eio);
         let failed = journal.checkpoint().is_err();
         for medium in [medium.kill(), medium.crash(n)] {
             let again = Journal::open(Arc::new(medium), JournalOptions::default()).unwrap();

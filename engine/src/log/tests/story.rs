@@ -108,7 +108,7 @@ impl Model {
             3 => {
                 let Some((run, turns)) = self.runs.iter().next_back() else { return Ok(()) };
                 let event = turns.last().map_or(EventId(1), Turn::next_event);
-                let snapshot = Snapshot { event, build: BuildId(1), state: event.0.to_be_bytes().repeat(40) };
+                let snapshot = MachineSnapshot { event, build: BuildId(1), state: event.0.to_be_bytes().repeat(40) };
                 journal.put_snapshot(*run, snapshot).map_err(|why| (why, Doubt::None))
             }
             _ => {

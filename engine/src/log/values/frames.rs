@@ -7,13 +7,13 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 
-use super::{Frame, HEAD, HEADER, Place, ValueFiles, number};
+use super::{HEAD, HEADER, ValueFiles, ValueFrame, ValuePlace, number};
 use crate::log::error::StorageError;
-use crate::log::sled_format::source::Source;
+use crate::log::sled_format::source::ReadOnlyFile;
 
 impl ValueFiles {
     /// The frames of a file in order, and whether they are all: whether they reach to its end.
-    pub(crate) fn frames(&self, name: u64) -> Result<(Vec<Frame>, bool), StorageError> {
+    pub(crate) fn frames(&self, name: u64) -> Result<(Vec<ValueFrame>, bool), StorageError> {
         match self.existing(name) {
             Err(StorageError::Io { kind: ErrorKind::NotFound, .. }) => Ok((Vec::new(), true)),
             Err(why) => Err(why),
@@ -21,7 +21,7 @@ impl ValueFiles {
         }
     }
 
-    pub(super) fn frames_of(&self, name: u64, file: &File) -> Result<(Vec<Frame>, bool), StorageError> {
+    pub(super) fn frames_of(&self, name: u64, file: &File) -> Result<(Vec<ValueFrame>, bool), StorageError> {
         let length = self.length(name, file)?;
         let (mut frames, mut at) = (Vec::new(), HEADER);
         while at < length {
@@ -31,12 +31,12 @@ impl ValueFiles {
             let Some(rest) = head.get(4..key_end).filter(|rest| crc32fast::hash(rest) == number(&head, 0)) else {
                 break;
             };
-            let place = Place { file: name, offset: at, length: number(&head, 8) };
+            let place = ValuePlace { file: name, offset: at, length: number(&head, 8) };
             let end = at + key_end as u64 + u64::from(place.length);
             if end > length {
                 break;
             }
-            frames.push(Frame { key: rest[HEAD - 4..].to_vec(), place, end });
+            frames.push(ValueFrame { key: rest[HEAD - 4..].to_vec(), place, end });
             at = end;
         }
         Ok((frames, at == length))
@@ -44,7 +44,7 @@ impl ValueFiles {
 
     /// Every value of a file that is whole, with its key, also behind damage.
     pub(crate) fn salvage(&self, name: u64, damage: &mut Vec<String>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
-        let source = Source::open(&self.path(name))?;
+        let source = ReadOnlyFile::open(&self.path(name))?;
         let (mut bytes, mut found, mut at) = (Vec::new(), Vec::new(), HEADER as usize);
         let failed = source.read_around(&mut bytes, 0, usize::try_from(source.length()).unwrap_or(usize::MAX));
         damage.extend(failed.iter().map(ToString::to_string));

@@ -7,16 +7,16 @@ use crate::log::refs::{put_varint, take_varint};
 
 /// Where a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct ValuePlace {
     pub(crate) file: u64,
     pub(super) offset: u64,
     pub(super) length: u32,
 }
 
-impl Place {
+impl ValuePlace {
     #[cfg(test)]
-    pub(crate) fn at(file: u64, offset: u64, length: u32) -> Place {
-        Place { file, offset, length }
+    pub(crate) fn at(file: u64, offset: u64, length: u32) -> ValuePlace {
+        ValuePlace { file, offset, length }
     }
     /// About what it takes.
     pub(crate) fn bytes(self) -> u64 {
@@ -29,24 +29,24 @@ impl Place {
         }
         bytes
     }
-    pub(crate) fn from_bytes(mut bytes: &[u8]) -> Option<Place> {
+    pub(crate) fn from_bytes(mut bytes: &[u8]) -> Option<ValuePlace> {
         let file = take_varint(&mut bytes)?;
         let offset = take_varint(&mut bytes)?;
         let length = u32::try_from(take_varint(&mut bytes)?).ok()?;
-        bytes.is_empty().then_some(Place { file, offset, length })
+        bytes.is_empty().then_some(ValuePlace { file, offset, length })
     }
 }
 
 /// A frame as its head tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Frame {
+pub(crate) struct ValueFrame {
     pub(crate) key: Vec<u8>,
-    pub(crate) place: Place,
+    pub(crate) place: ValuePlace,
     /// Where the next one begins.
     pub(super) end: u64,
 }
 
-impl Frame {
+impl ValueFrame {
     pub(crate) fn length(&self) -> u64 {
         self.end - self.place.offset
     }

@@ -67,7 +67,7 @@ macro_rules! behind {
         fn file_of_blob(&$this, hash: &BlobHash) -> PathBuf {
             $back.file_of_blob(hash)
         }
-        fn origin(&$this) -> Option<Origin> {
+        fn origin(&$this) -> Option<StoreOrigin> {
             $back.origin()
         }
         fn note_epoch(&$this, tail: Anchor) -> Result<(), StorageError> {

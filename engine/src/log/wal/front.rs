@@ -20,7 +20,7 @@ use super::behind::behind;
 use super::segments::{Segments, path_of};
 use crate::log::blob::BlobHash;
 use crate::log::sled::{SledLog, SledOptions};
-use crate::log::{Anchor, Log, Origin, ScanFrom, Shelf, ShelfChange, StorageError};
+use crate::log::{Anchor, Log, ScanFrom, Shelf, ShelfChange, StorageError, StoreOrigin};
 use crate::vocabulary::{GroupSeq, RunId};
 
 /// What the log behind must be able to do.
@@ -35,9 +35,9 @@ pub(crate) trait Back: Log {
     fn mark(&self, id: Option<[u8; 16]>) -> Result<(), StorageError>;
     /// Notes a tail that is durable.
     fn note(&self, tail: Anchor) -> Result<(), StorageError>;
-    /// Takes groups that are durable elsewhere. In order, beside no append. Somebody waits for it once `hurry` says so:
-    /// then time counts more than space.
-    fn feed(&self, groups: &[(GroupSeq, Arc<Pending>)], hurry: &AtomicBool) -> Result<(), StorageError>;
+    /// Takes groups that are durable elsewhere. In order, beside no append. Somebody waits for it once `urgent` says
+    /// so: then time counts more than space.
+    fn feed(&self, groups: &[(GroupSeq, Arc<PendingGroup>)], urgent: &AtomicBool) -> Result<(), StorageError>;
     /// Makes everything durable that was written. Beside no append.
     fn flush(&self) -> Result<(), StorageError>;
     /// Writes nothing more, also not at its end.
@@ -46,7 +46,7 @@ pub(crate) trait Back: Log {
 
 /// A group that is not known to be in the database.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingGroup {
     pub(crate) value: Vec<u8>,
     pub(crate) longest: usize,
 }
@@ -54,28 +54,28 @@ pub(crate) struct Pending {
 /// See the module.
 #[derive(Debug)]
 pub struct DiskLog {
-    shared: Arc<Shared>,
+    shared: Arc<FrontShared>,
     feeder: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct FrontShared {
     back: Arc<dyn Back>,
     /// Held by whoever writes groups to the database or syncs it.
     feeding: Mutex<()>,
     /// Held by whoever writes ahead. Taken before `feeding`.
-    segments: Mutex<Ahead>,
-    state: Mutex<State>,
+    segments: Mutex<WriteAhead>,
+    state: Mutex<FrontState>,
     wake: Condvar,
     /// A commit waits for the feeder.
-    hurry: AtomicBool,
+    urgent: AtomicBool,
     /// Files may change.
     begun: AtomicBool,
 }
 
 /// What is written ahead.
 #[derive(Debug)]
-enum Ahead {
+enum WriteAhead {
     None,
     /// Files of a former process, of which the database does not have everything yet.
     Former,
@@ -83,8 +83,8 @@ enum Ahead {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    pending: BTreeMap<u64, Arc<Pending>>,
+struct FrontState {
+    pending: BTreeMap<u64, Arc<PendingGroup>>,
     /// The database has everything up to here, durably.
     fed: u64,
     /// And is to have everything up to here.
@@ -111,20 +111,20 @@ impl DiskLog {
     }
 
     /// `ahead`: if there are write-ahead files, the groups in them that the database does not have.
-    pub(crate) fn over(back: Arc<dyn Back>, ahead: Option<Vec<super::Ahead>>) -> Result<DiskLog, StorageError> {
-        let segments = if ahead.is_some() { Ahead::Former } else { Ahead::None };
+    pub(crate) fn over(back: Arc<dyn Back>, ahead: Option<Vec<super::AheadGroup>>) -> Result<DiskLog, StorageError> {
+        let segments = if ahead.is_some() { WriteAhead::Former } else { WriteAhead::None };
         let pending = ahead.into_iter().flatten();
-        let pending = pending.map(|group| (group.seq.0, Arc::new(Pending::of_unknown(group.value))));
-        let pending: BTreeMap<u64, Arc<Pending>> = pending.collect();
-        let state = State { pending, ..State::default() };
+        let pending = pending.map(|group| (group.seq.0, Arc::new(PendingGroup::of_unknown(group.value))));
+        let pending: BTreeMap<u64, Arc<PendingGroup>> = pending.collect();
+        let state = FrontState { pending, ..FrontState::default() };
         let (feeding, segments) = (Mutex::default(), Mutex::new(segments));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FrontShared {
             back,
             feeding,
             segments,
             state: Mutex::new(state),
             wake: Condvar::new(),
-            hurry: AtomicBool::new(false),
+            urgent: AtomicBool::new(false),
             begun: AtomicBool::new(false),
         });
         let feeder = std::thread::Builder::new().name("bosun-feeder".into()).spawn({
@@ -137,14 +137,14 @@ impl DiskLog {
     }
 }
 
-impl Pending {
+impl PendingGroup {
     /// A group of which nothing is known but its bytes.
-    pub(crate) fn of_unknown(value: Vec<u8>) -> Pending {
-        Pending { longest: value.len(), value }
+    pub(crate) fn of_unknown(value: Vec<u8>) -> PendingGroup {
+        PendingGroup { longest: value.len(), value }
     }
 }
 
-impl Shared {
+impl FrontShared {
     fn check(&self) -> Result<(), StorageError> {
         match &held(&self.state).failed {
             Some(first) => Err(StorageError::Poisoned { first: first.to_string() }),
@@ -157,7 +157,7 @@ impl Shared {
         if self.begun.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        if matches!(*held(&self.segments), Ahead::None) {
+        if matches!(*held(&self.segments), WriteAhead::None) {
             // They were never begun, or are done with, and a process died before it could remove them.
             super::remove(&self.back.wal_dir())?;
         }
@@ -188,7 +188,7 @@ impl Shared {
         let pending = held(&self.state).pending.clone();
         let Some(last) = pending.last_key_value().map(|(seq, _)| *seq) else { return Ok(()) };
         let groups: Vec<_> = pending.into_iter().map(|(seq, group)| (GroupSeq(seq), group)).collect();
-        self.back.feed(&groups, &self.hurry).map_err(|why| self.failed(why))?;
+        self.back.feed(&groups, &self.urgent).map_err(|why| self.failed(why))?;
         if !crate::seeded::on(crate::seeded::Bug::TrimBeforeSledSync) {
             self.back.flush().map_err(|why| self.failed(why))?;
         }
@@ -224,28 +224,28 @@ impl Shared {
     }
 
     /// Removes the write-ahead files, if the database has all that is in them.
-    fn retire(&self, ahead: &mut Ahead) -> Result<(), StorageError> {
-        if matches!(ahead, Ahead::None) || !held(&self.state).pending.is_empty() {
+    fn retire(&self, ahead: &mut WriteAhead) -> Result<(), StorageError> {
+        if matches!(ahead, WriteAhead::None) || !held(&self.state).pending.is_empty() {
             return Ok(());
         }
         self.back.mark(None).and_then(|()| super::remove(&self.back.wal_dir())).map_err(|why| self.failed(why))?;
-        *ahead = Ahead::None;
+        *ahead = WriteAhead::None;
         Ok(())
     }
 
     /// Segments with room for a group of this length; nothing if it must go to the database itself.
-    fn segments<'a>(&self, ahead: &'a mut Ahead, length: usize) -> Result<Option<&'a mut Segments>, StorageError> {
-        if matches!(ahead, Ahead::Former) {
+    fn segments<'a>(&self, ahead: &'a mut WriteAhead, length: usize) -> Result<Option<&'a mut Segments>, StorageError> {
+        if matches!(ahead, WriteAhead::Former) {
             self.feed()?;
             self.retire(ahead)?;
         }
-        if matches!(ahead, Ahead::None) {
+        if matches!(ahead, WriteAhead::None) {
             let Some(bytes) = self.back.segment_bytes() else { return Ok(None) };
             let id = *uuid::Uuid::now_v7().as_bytes();
             match Segments::create(&self.back.wal_dir(), id, bytes) {
                 Ok(made) => {
                     self.back.mark(Some(id)).map_err(|why| self.failed(why))?;
-                    *ahead = Ahead::To(made);
+                    *ahead = WriteAhead::To(made);
                 }
                 // Nothing relies on them yet.
                 Err(why) if why.is_full() => {
@@ -255,14 +255,14 @@ impl Shared {
                 Err(why) => return Err(self.failed(why)),
             }
         }
-        let Ahead::To(segments) = ahead else { return Ok(None) };
+        let WriteAhead::To(segments) = ahead else { return Ok(None) };
         if !segments.holds(length) {
             return Ok(None);
         }
         if held(&self.state).fed < segments.needs_fed(length) {
-            self.hurry.store(true, Ordering::Relaxed);
+            self.urgent.store(true, Ordering::Relaxed);
             let fed = self.feed();
-            self.hurry.store(false, Ordering::Relaxed);
+            self.urgent.store(false, Ordering::Relaxed);
             fed?;
         }
         Ok(Some(segments))
@@ -290,7 +290,7 @@ impl Shared {
         segments.write(seq, value).map_err(|why| self.failed(why))?;
         self.back.note(tail).map_err(|why| self.failed(why))?;
         let mut state = held(&self.state);
-        state.pending.insert(seq.0, Arc::new(Pending { value: value.to_vec(), longest }));
+        state.pending.insert(seq.0, Arc::new(PendingGroup { value: value.to_vec(), longest }));
         if turns_over {
             state.wanted = seq.0;
             self.wake.notify_one();
@@ -345,7 +345,7 @@ impl Log for DiskLog {
         visit: &mut dyn FnMut(GroupSeq, Vec<u8>) -> Result<bool, StorageError>,
     ) -> Result<(), StorageError> {
         // What is fed meanwhile is in both.
-        let ahead: Vec<(u64, Arc<Pending>)> =
+        let ahead: Vec<(u64, Arc<PendingGroup>)> =
             held(&self.shared.state).pending.range(from.0..).map(|(seq, group)| (*seq, group.clone())).collect();
         let (mut next, mut going) = (from.0, true);
         self.shared.back.groups_from(from, &mut |seq, value| {

@@ -11,9 +11,9 @@ mod record;
 mod segments;
 
 pub use front::DiskLog;
-pub(crate) use front::{Back, Pending};
+pub(crate) use front::{Back, PendingGroup};
 pub(crate) use record::BLOCK;
-pub(crate) use segments::{Ahead, Broken, blocks_around, read, remove};
+pub(crate) use segments::{AheadGroup, Broken, blocks_around, read, remove};
 
 #[cfg(test)]
 mod tests;

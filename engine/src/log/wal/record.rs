@@ -40,7 +40,7 @@ fn crc_of(id: &[u8; 16], head: &[u8], body: &[u8]) -> u32 {
 }
 
 /// What a block that begins a record says of it, whole or not.
-pub(crate) struct Claim<'a> {
+pub(crate) struct RecordClaim<'a> {
     pub(crate) seq: GroupSeq,
     /// As long as it says, or as what there is.
     pub(crate) body: &'a [u8],
@@ -49,16 +49,16 @@ pub(crate) struct Claim<'a> {
     crc: u32,
 }
 
-impl<'a> Claim<'a> {
+impl<'a> RecordClaim<'a> {
     /// Nothing: no record begins here.
-    pub(crate) fn at(bytes: &'a [u8]) -> Option<Claim<'a>> {
+    pub(crate) fn at(bytes: &'a [u8]) -> Option<RecordClaim<'a>> {
         let head = bytes.get(..HEAD).filter(|head| head[..MAGIC.len()] == MAGIC)?;
         let length = u32::from_be_bytes(*head[8..].first_chunk()?) as usize;
         let seq = GroupSeq(u64::from_be_bytes(*head[12..].first_chunk()?));
         let crc = u32::from_be_bytes(*head[20..].first_chunk()?);
         let rest = &bytes[HEAD..];
         let body = &rest[..length.min(rest.len())];
-        Some(Claim { seq, body, is_cut: body.len() < length, head: &head[MAGIC.len()..20], crc })
+        Some(RecordClaim { seq, body, is_cut: body.len() < length, head: &head[MAGIC.len()..20], crc })
     }
     pub(super) fn is_whole(&self, id: &[u8; 16]) -> bool {
         !self.is_cut && crc_of(id, self.head, self.body) == self.crc
@@ -77,13 +77,13 @@ mod tests {
         let (mut record, body) = (vec![1, 2, 3], vec![0x5a; 300]);
         encode(&mut record, &ID, GroupSeq(9), &body);
         assert_eq!((record.len(), room_for(body.len())), (BLOCK, BLOCK as u64));
-        let claim = Claim::at(&record).unwrap();
+        let claim = RecordClaim::at(&record).unwrap();
         assert!(claim.is_whole(&ID) && claim.seq == GroupSeq(9) && claim.body == body);
         assert!(!claim.is_whole(&[8; 16]), "a record of other files");
         for bit in 0..(HEAD + body.len()) * 8 {
             let mut damaged = record.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(Claim::at(&damaged).is_none_or(|claim| !claim.is_whole(&ID)), "bit {bit}");
+            assert!(RecordClaim::at(&damaged).is_none_or(|claim| !claim.is_whole(&ID)), "bit {bit}");
         }
     }
 
@@ -98,10 +98,10 @@ mod tests {
         for cut in [8, 12, 20, 24, 512, 4_096, 8_192, 9_000] {
             for below in [vec![0; old.len()], old.clone()] {
                 let torn = [&new[..cut], &below[cut..]].concat();
-                let is_new = |claim: Claim<'_>| claim.seq == GroupSeq(2) && claim.is_whole(&ID);
-                assert!(!Claim::at(&torn).is_some_and(is_new), "cut at {cut}");
+                let is_new = |claim: RecordClaim<'_>| claim.seq == GroupSeq(2) && claim.is_whole(&ID);
+                assert!(!RecordClaim::at(&torn).is_some_and(is_new), "cut at {cut}");
             }
         }
-        assert!(!Claim::at(&new[..8_192]).unwrap().is_whole(&ID));
+        assert!(!RecordClaim::at(&new[..8_192]).unwrap().is_whole(&ID));
     }
 }

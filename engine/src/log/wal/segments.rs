@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::record;
 use crate::log::files::sync_dir;
-use crate::log::sled_format::source::{Source, reading};
+use crate::log::sled_format::source::{ReadOnlyFile, reading};
 use crate::log::{StorageError, private};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::GroupSeq;
@@ -119,7 +119,7 @@ pub(crate) fn remove(dir: &Path) -> Result<(), StorageError> {
 
 /// A group that was read.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct AheadGroup {
     pub(crate) seq: GroupSeq,
     pub(crate) value: Vec<u8>,
     pub(crate) file: PathBuf,
@@ -136,21 +136,21 @@ pub(crate) struct Broken {
 
 /// What the files hold.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct WalContents {
     /// Every group that is whole, in order; those that the database has had for long too.
-    pub(crate) groups: Vec<Ahead>,
+    pub(crate) groups: Vec<AheadGroup>,
     /// Where a record begins that is not whole: torn, damaged, or one that the next lap has cut off.
     pub(crate) broken: Vec<Broken>,
 }
 
 /// Reads all of the files; changes nothing. A read that fails is an error.
-pub(crate) fn read(dir: &Path, id: &[u8; 16]) -> Result<Found, StorageError> {
-    let mut found = Found::default();
+pub(crate) fn read(dir: &Path, id: &[u8; 16]) -> Result<WalContents, StorageError> {
+    let mut found = WalContents::default();
     for segment in 0..SEGMENTS {
         let path = path_of(dir, segment);
         blocks(&path, &mut |at, claim| {
             if claim.is_whole(id) || seeded::on(Bug::JournalChecksumNotChecked) {
-                found.groups.push(Ahead { seq: claim.seq, value: claim.body.to_vec(), file: path.clone() });
+                found.groups.push(AheadGroup { seq: claim.seq, value: claim.body.to_vec(), file: path.clone() });
                 return record::room_for(claim.body.len());
             }
             found.broken.push(Broken { file: path.clone(), at, seq: claim.seq });
@@ -165,7 +165,10 @@ pub(crate) fn read(dir: &Path, id: &[u8; 16]) -> Result<Found, StorageError> {
 }
 
 /// Every place of a file that says that a record begins there; `visit` answers how far the next one is.
-pub(super) fn blocks(path: &Path, visit: &mut dyn FnMut(u64, record::Claim<'_>) -> u64) -> Result<(), StorageError> {
+pub(super) fn blocks(
+    path: &Path,
+    visit: &mut dyn FnMut(u64, record::RecordClaim<'_>) -> u64,
+) -> Result<(), StorageError> {
     let missing = |why: StorageError| match why {
         StorageError::Io { kind: ErrorKind::NotFound, .. } => {
             StorageError::corrupt("write-ahead file", path, "it is missing")
@@ -173,7 +176,7 @@ pub(super) fn blocks(path: &Path, visit: &mut dyn FnMut(u64, record::Claim<'_>) 
         why => why,
     };
     reading().map_err(|why| StorageError::io("open", path, &why))?;
-    let source = Source::open(path).map_err(missing)?;
+    let source = ReadOnlyFile::open(path).map_err(missing)?;
     let mut bytes = Vec::new();
     source.read(&mut bytes, 0, usize::try_from(source.length()).unwrap_or(usize::MAX))?;
     walk(&bytes, visit);
@@ -184,9 +187,9 @@ pub(super) fn blocks(path: &Path, visit: &mut dyn FnMut(u64, record::Claim<'_>) 
 pub(crate) fn blocks_around(
     path: &Path,
     damage: &mut Vec<String>,
-    visit: &mut dyn FnMut(u64, record::Claim<'_>) -> u64,
+    visit: &mut dyn FnMut(u64, record::RecordClaim<'_>) -> u64,
 ) -> Result<(), StorageError> {
-    let source = Source::open(path)?;
+    let source = ReadOnlyFile::open(path)?;
     let mut bytes = Vec::new();
     let failed = source.read_around(&mut bytes, 0, usize::try_from(source.length()).unwrap_or(usize::MAX));
     damage.extend(failed.iter().map(ToString::to_string));
@@ -194,10 +197,10 @@ pub(crate) fn blocks_around(
     Ok(())
 }
 
-fn walk(bytes: &[u8], visit: &mut dyn FnMut(u64, record::Claim<'_>) -> u64) {
+fn walk(bytes: &[u8], visit: &mut dyn FnMut(u64, record::RecordClaim<'_>) -> u64) {
     let mut at = 0;
     while at < bytes.len() as u64 {
-        at += match record::Claim::at(&bytes[at as usize..]) {
+        at += match record::RecordClaim::at(&bytes[at as usize..]) {
             Some(claim) => visit(at, claim),
             None => record::BLOCK as u64,
         };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::behind::behind;
-use super::{Back, DiskLog, Pending, read};
+use super::{Back, DiskLog, PendingGroup, read};
 use crate::log::tests::story::Dice;
 use crate::log::*;
 use crate::vocabulary::GroupSeq;
@@ -67,7 +67,7 @@ impl Back for Fake {
     fn note(&self, _tail: Anchor) -> Result<(), StorageError> {
         Ok(())
     }
-    fn feed(&self, groups: &[(GroupSeq, Arc<Pending>)], _hurry: &AtomicBool) -> Result<(), StorageError> {
+    fn feed(&self, groups: &[(GroupSeq, Arc<PendingGroup>)], _urgent: &AtomicBool) -> Result<(), StorageError> {
         groups.iter().try_for_each(|(seq, group)| self.append(*seq, &group.value, group.longest))
     }
     fn flush(&self) -> Result<(), StorageError> {

@@ -3,8 +3,8 @@
 //! Invariant: the code is checked against the copied events before anything is decided; code that does not fit refuses
 //! the fork, with the card. The copied turns and the turn decided here are written together or not at all.
 
-use super::{Fork, Tell};
-use crate::machine::decision::{Draft, FollowUp};
+use super::{PlannedFork, Tell};
+use crate::machine::decision::{FollowUp, TurnDraft};
 use crate::machine::execution::Execution;
 use crate::machine::run::Run;
 use crate::machine::{Decision, Environment, NextRun};
@@ -12,7 +12,7 @@ use crate::vocabulary::*;
 use crate::workflow::WorkflowRegistry;
 
 /// What a fork begins with once the code has been checked.
-enum Checked {
+enum CheckedFork {
     GoesOn(Execution),
     BeginsAnew(Box<dyn Driver>),
 }
@@ -26,28 +26,28 @@ impl Tell {
     }
 }
 
-impl Fork {
+impl PlannedFork {
     /// Checks the code against what would be copied.
     pub fn check(&self, registry: &WorkflowRegistry, build: BuildId) -> Result<(), Rejection> {
         self.checked(registry, build).map(|_| ())
     }
 
-    fn checked(&self, registry: &WorkflowRegistry, build: BuildId) -> Result<Checked, Rejection> {
+    fn checked(&self, registry: &WorkflowRegistry, build: BuildId) -> Result<CheckedFork, Rejection> {
         if self.prefix.is_empty() {
             // There is code for the type, at least.
-            return registry.create(&self.started, self.run_id).map(Checked::BeginsAnew);
+            return registry.create(&self.started, self.run_id).map(CheckedFork::BeginsAnew);
         }
         let execution = Execution::load(&self.prefix, registry, build)
             .map_err(|why| super::refused("the source", why.to_string()))?;
         match execution.held() {
             Some(held) => Err(Rejection::DoesNotFit { why: held.to_string() }),
-            None => Ok(Checked::GoesOn(execution)),
+            None => Ok(CheckedFork::GoesOn(execution)),
         }
     }
 
     /// Begins with nothing of the source but its input, or another one.
     fn begin_anew(self, code: Box<dyn Driver>, environment: &mut Environment<'_>) -> (Execution, Decision) {
-        let Fork { told, side_effects, run_id, started, .. } = self;
+        let PlannedFork { told, side_effects, run_id, started, .. } = self;
         let first = NextRun { run_id, started, inbox: Vec::new() };
         Execution::begin_with(first, code, side_effects, environment, |execution, draft| {
             execution.tell_in_order(draft, told)
@@ -61,15 +61,15 @@ impl Fork {
         environment: &mut Environment<'_>,
     ) -> Result<(Execution, Vec<Turn>, Decision), Rejection> {
         let mut execution = match self.checked(registry, environment.build)? {
-            Checked::GoesOn(execution) => execution,
-            Checked::BeginsAnew(code) => {
+            CheckedFork::GoesOn(execution) => execution,
+            CheckedFork::BeginsAnew(code) => {
                 let (execution, decision) = self.begin_anew(code, environment);
                 return fits(execution, Vec::new(), decision);
             }
         };
-        let Fork { prefix, told, side_effects, reason, run_id, point, started, .. } = self;
+        let PlannedFork { prefix, told, side_effects, reason, run_id, point, started, .. } = self;
         let identity = started.identity;
-        let mut draft = Draft::new(&execution.run, environment);
+        let mut draft = TurnDraft::new(&execution.run, environment);
         draft.side_effects = side_effects;
         let forked = EventKind::WorkflowExecutionForked { run_id, from: point, reason, identity: identity.clone() };
         draft.push(&mut execution.run, forked);
@@ -112,7 +112,7 @@ impl Run {
 
 impl Execution {
     /// Tells what is told, and lets everything that was under way go on.
-    fn tell(&mut self, draft: &mut Draft<'_, '_>, told: Vec<Tell>) {
+    fn tell(&mut self, draft: &mut TurnDraft<'_, '_>, told: Vec<Tell>) {
         self.tell_in_order(draft, told);
         if !self.run.is_closed() {
             for seq in self.run.canceled_activities() {
@@ -130,7 +130,7 @@ impl Execution {
 
     /// Tells everything, in order, and decides what was accepted before the fork. Signals stand in the inbox until they
     /// are told, so that a run that ends before reports them, or leaves them to the next of its chain, as any run does.
-    fn tell_in_order(&mut self, draft: &mut Draft<'_, '_>, told: Vec<Tell>) {
+    fn tell_in_order(&mut self, draft: &mut TurnDraft<'_, '_>, told: Vec<Tell>) {
         let mut accepted = self.run.inbox.len();
         for input in told.iter().filter_map(Tell::signal) {
             self.run.note_request(&input);
@@ -159,7 +159,7 @@ impl Execution {
     /// that signal takes. Says how many have left the inbox.
     fn decide_accepted(
         &mut self,
-        draft: &mut Draft<'_, '_>,
+        draft: &mut TurnDraft<'_, '_>,
         accepted: usize,
         replaced: Option<&WorkflowExecutionSignaled>,
     ) -> usize {

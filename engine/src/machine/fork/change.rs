@@ -5,29 +5,29 @@
 
 use std::collections::BTreeMap;
 
-use super::source::{Family, Placed, SIDE_EFFECT, Source, Subject};
-use super::{Fork, refused};
+use super::source::{ForkHistory, ForkedOperation, OperationFamily, Placed, SIDE_EFFECT};
+use super::{PlannedFork, refused};
 use crate::machine::run::Run;
 use crate::request::*;
 use crate::vocabulary::*;
 
 /// A change that was found in the history.
-pub(super) enum Change {
-    Outcome { subject: Subject, outcome: Result<Payload, Failure> },
-    SideEffect { subject: Subject, value: Payload, activating: EventId },
+pub(super) enum ResolvedChange {
+    Outcome { subject: ForkedOperation, outcome: Result<Payload, Failure> },
+    SideEffect { subject: ForkedOperation, value: Payload, activating: EventId },
     Signal { event: EventId, signal: WorkflowExecutionSignaled },
     Input,
 }
 
 pub(super) type Told = Vec<(EventId, EventKind, ForkTold)>;
 
-pub(super) fn changes(source: &Source<'_>, asked: &[ForkChange]) -> Result<Vec<Change>, Rejection> {
-    let mut found: Vec<Change> = Vec::new();
+pub(super) fn changes(source: &ForkHistory<'_>, asked: &[ForkChange]) -> Result<Vec<ResolvedChange>, Rejection> {
+    let mut found: Vec<ResolvedChange> = Vec::new();
     for change in asked {
         let change = match change {
             ForkChange::Outcome { of, outcome } => self::outcome(source, of, outcome)?,
             ForkChange::Signal { name, nth, input } => signal(source, name, *nth, input)?,
-            ForkChange::Input(_) => Change::Input,
+            ForkChange::Input(_) => ResolvedChange::Input,
         };
         if found.iter().any(|one| one.is_about_the_same(&change)) {
             return Err(refused(change.name(), "it is changed twice"));
@@ -37,23 +37,31 @@ pub(super) fn changes(source: &Source<'_>, asked: &[ForkChange]) -> Result<Vec<C
     Ok(found)
 }
 
-fn outcome(source: &Source<'_>, of: &ForkSubject, outcome: &Result<Payload, Failure>) -> Result<Change, Rejection> {
+fn outcome(
+    source: &ForkHistory<'_>,
+    of: &ForkSubject,
+    outcome: &Result<Payload, Failure>,
+) -> Result<ResolvedChange, Rejection> {
     let subject = find(source, of)?.clone();
     match (subject.family, outcome) {
-        (Family::Activity | Family::Child, _) => Ok(Change::Outcome { subject, outcome: outcome.clone() }),
-        (Family::SideEffect, Ok(value)) => {
+        (OperationFamily::Activity | OperationFamily::Child, _) => {
+            Ok(ResolvedChange::Outcome { subject, outcome: outcome.clone() })
+        }
+        (OperationFamily::SideEffect, Ok(value)) => {
             let before = source.events.iter().rev().skip_while(|event| event.id > subject.asked);
             let activating = before.into_iter().find(|event| event.kind.origin() == Origin::Activating);
             let activating = activating.map_or(EventId(1), |event| event.id);
-            Ok(Change::SideEffect { subject, value: value.clone(), activating })
+            Ok(ResolvedChange::SideEffect { subject, value: value.clone(), activating })
         }
-        (Family::SideEffect, Err(_)) => Err(refused(of, "a side effect has a value; it cannot fail")),
-        (Family::Signal | Family::CancelRequest, _) => Err(refused(of, "a message to another run has no result")),
+        (OperationFamily::SideEffect, Err(_)) => Err(refused(of, "a side effect has a value; it cannot fail")),
+        (OperationFamily::Signal | OperationFamily::CancelRequest, _) => {
+            Err(refused(of, "a message to another run has no result"))
+        }
     }
 }
 
 /// The one thing that is meant.
-fn find<'s>(source: &'s Source<'_>, of: &ForkSubject) -> Result<&'s Subject, Rejection> {
+fn find<'s>(source: &'s ForkHistory<'_>, of: &ForkSubject) -> Result<&'s ForkedOperation, Rejection> {
     match of {
         ForkSubject::Seq(seq) => source.subjects.get(seq).ok_or_else(|| {
             refused(of, "no activity, child workflow or side effect of the history has this command number")
@@ -72,8 +80,8 @@ fn find<'s>(source: &'s Source<'_>, of: &ForkSubject) -> Result<&'s Subject, Rej
             })
         }
         ForkSubject::Name { name, nth } => {
-            let fits = |one: &&Subject| one.type_name == *name || one.id_name == *name;
-            let candidates: Vec<&Subject> = source.subjects.values().filter(fits).collect();
+            let fits = |one: &&ForkedOperation| one.type_name == *name || one.id_name == *name;
+            let candidates: Vec<&ForkedOperation> = source.subjects.values().filter(fits).collect();
             match (candidates.as_slice(), nth) {
                 ([], _) => {
                     Err(refused(of, format!("the history has no such name; it has: {}", known(source).join(", "))))
@@ -89,11 +97,11 @@ fn find<'s>(source: &'s Source<'_>, of: &ForkSubject) -> Result<&'s Subject, Rej
     }
 }
 
-fn known(source: &Source<'_>) -> Vec<String> {
+fn known(source: &ForkHistory<'_>) -> Vec<String> {
     let mut names: Vec<String> = source
         .subjects
         .values()
-        .filter(|one| !matches!(one.family, Family::Signal | Family::CancelRequest))
+        .filter(|one| !matches!(one.family, OperationFamily::Signal | OperationFamily::CancelRequest))
         .map(|one| one.type_name.clone())
         .collect();
     names.sort();
@@ -101,8 +109,8 @@ fn known(source: &Source<'_>) -> Vec<String> {
     names
 }
 
-fn listed(name: &str, several: &[&Subject]) -> String {
-    let one = |(i, subject): (usize, &&Subject)| {
+fn listed(name: &str, several: &[&ForkedOperation]) -> String {
+    let one = |(i, subject): (usize, &&ForkedOperation)| {
         let summary = subject.summary.as_ref().map(|summary| format!(", {summary}")).unwrap_or_default();
         match subject.ended {
             Some(ended) => format!("{name}#{} (ended at event {ended}{summary})", i + 1),
@@ -112,7 +120,12 @@ fn listed(name: &str, several: &[&Subject]) -> String {
     several.iter().enumerate().map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn signal(source: &Source<'_>, name: &SignalName, nth: Option<usize>, input: &Payload) -> Result<Change, Rejection> {
+fn signal(
+    source: &ForkHistory<'_>,
+    name: &SignalName,
+    nth: Option<usize>,
+    input: &Payload,
+) -> Result<ResolvedChange, Rejection> {
     let found: Vec<(EventId, &WorkflowExecutionSignaled)> = source
         .events
         .iter()
@@ -134,40 +147,40 @@ fn signal(source: &Source<'_>, name: &SignalName, nth: Option<usize>, input: &Pa
             return Err(refused(what, format!("there are several: {}", list.join(", "))));
         }
     };
-    Ok(Change::Signal { event, signal: WorkflowExecutionSignaled { input: input.clone(), ..signal.clone() } })
+    Ok(ResolvedChange::Signal { event, signal: WorkflowExecutionSignaled { input: input.clone(), ..signal.clone() } })
 }
 
-impl Change {
+impl ResolvedChange {
     /// The event that is replaced; nothing from it on is kept.
     pub(super) fn cuts_before(&self) -> Option<EventId> {
         match self {
-            Change::Outcome { subject, .. } => subject.ended,
-            Change::SideEffect { activating, .. } => Some(*activating),
-            Change::Signal { event, .. } => Some(*event),
-            Change::Input => Some(EventId(1)),
+            ResolvedChange::Outcome { subject, .. } => subject.ended,
+            ResolvedChange::SideEffect { activating, .. } => Some(*activating),
+            ResolvedChange::Signal { event, .. } => Some(*event),
+            ResolvedChange::Input => Some(EventId(1)),
         }
     }
     pub(super) fn is_signal(&self, id: EventId) -> bool {
-        matches!(self, Change::Signal { event, .. } if *event == id)
+        matches!(self, ResolvedChange::Signal { event, .. } if *event == id)
     }
     pub(super) fn seq(&self) -> Option<Seq> {
         match self {
-            Change::Outcome { subject, .. } | Change::SideEffect { subject, .. } => Some(subject.seq),
-            Change::Signal { .. } | Change::Input => None,
+            ResolvedChange::Outcome { subject, .. } | ResolvedChange::SideEffect { subject, .. } => Some(subject.seq),
+            ResolvedChange::Signal { .. } | ResolvedChange::Input => None,
         }
     }
     fn name(&self) -> String {
         match self {
-            Change::Outcome { subject, .. } => subject.type_name.clone(),
-            Change::SideEffect { subject, .. } => format!("{SIDE_EFFECT} {}", subject.seq),
-            Change::Signal { signal, .. } => format!("signal {}", signal.name),
-            Change::Input => "the input".into(),
+            ResolvedChange::Outcome { subject, .. } => subject.type_name.clone(),
+            ResolvedChange::SideEffect { subject, .. } => format!("{SIDE_EFFECT} {}", subject.seq),
+            ResolvedChange::Signal { signal, .. } => format!("signal {}", signal.name),
+            ResolvedChange::Input => "the input".into(),
         }
     }
-    fn is_about_the_same(&self, other: &Change) -> bool {
+    fn is_about_the_same(&self, other: &ResolvedChange) -> bool {
         match (self, other) {
-            (Change::Input, Change::Input) => true,
-            (Change::Signal { event: one, .. }, Change::Signal { event: two, .. }) => one == two,
+            (ResolvedChange::Input, ResolvedChange::Input) => true,
+            (ResolvedChange::Signal { event: one, .. }, ResolvedChange::Signal { event: two, .. }) => one == two,
             _ => self.seq().is_some() && self.seq() == other.seq(),
         }
     }
@@ -175,14 +188,14 @@ impl Change {
     /// Says how the change is told at the fork, or why it cannot be.
     pub(super) fn apply(
         &self,
-        fork: &mut Fork,
-        source: &Source<'_>,
+        fork: &mut PlannedFork,
+        source: &ForkHistory<'_>,
         kept: Option<&Run>,
         told: &mut Told,
     ) -> Result<(), Rejection> {
         let at = fork.point.event;
         match self {
-            Change::Input => {
+            ResolvedChange::Input => {
                 let line = ForkTold {
                     event: Some(EventId(1)),
                     what: format!("the input = {}", short(&fork.started.input)),
@@ -190,19 +203,19 @@ impl Change {
                 };
                 fork.plan.told.push(line);
             }
-            Change::Signal { event, signal } => {
+            ResolvedChange::Signal { event, signal } => {
                 let what = format!("signal {} = {}", signal.name, short(&signal.input));
                 let line = ForkTold { event: Some(*event), what, why: ForkTelling::Changed };
                 told.push((*event, EventKind::WorkflowExecutionSignaled(signal.clone()), line));
             }
-            Change::Outcome { subject, outcome } => {
+            ResolvedChange::Outcome { subject, outcome } => {
                 if !subject.is_pending_at(at) {
                     let why = format!("it is asked for at event {}, after the fork (event {at})", subject.asked);
                     return Err(refused(self.name(), why));
                 }
                 tell_outcome(subject, outcome, kept, told);
             }
-            Change::SideEffect { subject, value, activating } => {
+            ResolvedChange::SideEffect { subject, value, activating } => {
                 if activating.0 != at.0 + 1 {
                     return Err(refused(
                         self.name(),
@@ -218,10 +231,10 @@ impl Change {
     /// The activation with the side effect happens again; its other side effects give what they gave.
     fn give_again(
         &self,
-        fork: &mut Fork,
-        source: &Source<'_>,
+        fork: &mut PlannedFork,
+        source: &ForkHistory<'_>,
         activating: EventId,
-        (subject, value): (&Subject, &Payload),
+        (subject, value): (&ForkedOperation, &Payload),
         told: &mut Told,
     ) {
         let answers = source.after(activating).iter().take_while(|event| event.kind.origin() != Origin::Activating);
@@ -250,7 +263,7 @@ fn recorded_value(event: &Placed<'_>) -> Option<(Seq, Payload)> {
     }
 }
 
-fn tell_outcome(subject: &Subject, outcome: &Result<Payload, Failure>, kept: Option<&Run>, told: &mut Told) {
+fn tell_outcome(subject: &ForkedOperation, outcome: &Result<Payload, Failure>, kept: Option<&Run>, told: &mut Told) {
     let seq = subject.seq;
     let place = subject.ended.unwrap_or(EventId(u64::MAX));
     let what = match outcome {
@@ -259,8 +272,12 @@ fn tell_outcome(subject: &Subject, outcome: &Result<Payload, Failure>, kept: Opt
     };
     let line = |what: String| ForkTold { event: subject.ended, what, why: ForkTelling::Changed };
     let event = match (subject.family, outcome) {
-        (Family::Child, Ok(result)) => EventKind::ChildWorkflowExecutionCompleted { seq, result: result.clone() },
-        (Family::Child, Err(failure)) => EventKind::ChildWorkflowExecutionFailed { seq, failure: failure.clone() },
+        (OperationFamily::Child, Ok(result)) => {
+            EventKind::ChildWorkflowExecutionCompleted { seq, result: result.clone() }
+        }
+        (OperationFamily::Child, Err(failure)) => {
+            EventKind::ChildWorkflowExecutionFailed { seq, failure: failure.clone() }
+        }
         (_, Ok(result)) => EventKind::ActivityTaskCompleted { seq, result: result.clone(), identity: None },
         (_, Err(failure)) => EventKind::ActivityTaskFailed {
             seq,
@@ -268,7 +285,7 @@ fn tell_outcome(subject: &Subject, outcome: &Result<Payload, Failure>, kept: Opt
             retry_state: RetryState::NonRetryableFailure,
         },
     };
-    if subject.family == Family::Child
+    if subject.family == OperationFamily::Child
         && let Some(run_id) = kept.and_then(|run| run.child_to_start(seq))
     {
         let started = EventKind::ChildWorkflowExecutionStarted { seq, run_id };

@@ -3,9 +3,9 @@
 //! Invariant: a cut lies between two turns, or right before an event that activates the code; never inside what the code
 //! asked for in one activation, and never after the end of the run. A cut that is not where it was asked for says why.
 
-use super::change::Change;
+use super::change::ResolvedChange;
 use super::refused;
-use super::source::{Source, ends};
+use super::source::{ForkHistory, ends};
 use crate::request::{ForkTelling, ForkTold};
 use crate::vocabulary::*;
 
@@ -18,16 +18,16 @@ pub(super) struct Cut {
 
 /// The place of the cut: the earliest that the request and the changes allow.
 pub(super) fn place(
-    source: &Source<'_>,
+    source: &ForkHistory<'_>,
     at: Option<EventId>,
-    changes: &[Change],
+    changes: &[ResolvedChange],
 ) -> Result<(Cut, Option<String>), Rejection> {
     let last = EventId(source.count() as u64);
     if let Some(at) = at.filter(|at| *at > last) {
         return Err(refused(format!("event {at}"), format!("the history has {last} events")));
     }
     let (mut cut, mut moved) = end_of_turn(source, at.unwrap_or(last));
-    let mut replaced = changes.iter().filter_map(Change::cuts_before);
+    let mut replaced = changes.iter().filter_map(ResolvedChange::cuts_before);
     if at.is_none() {
         // As much as there can be was asked for: up to what is replaced, even inside the turn that ends the run.
         let before = replaced.min().map(|before| before_event(source, before));
@@ -45,7 +45,7 @@ pub(super) fn place(
 }
 
 /// The last end of a turn that is not after the event, and not after the end of the run.
-fn end_of_turn(source: &Source<'_>, at: EventId) -> (Cut, Option<String>) {
+fn end_of_turn(source: &ForkHistory<'_>, at: EventId) -> (Cut, Option<String>) {
     let mut turns = 0;
     let mut moved = None;
     for (place, turn) in source.turns.iter().enumerate() {
@@ -72,7 +72,7 @@ fn end_of_turn(source: &Source<'_>, at: EventId) -> (Cut, Option<String>) {
     (Cut { turns, part: 0 }, moved)
 }
 
-fn before_event(source: &Source<'_>, event: EventId) -> Cut {
+fn before_event(source: &ForkHistory<'_>, event: EventId) -> Cut {
     let Some(placed) = source.event(event) else { return Cut { turns: 0, part: 0 } };
     let first = source.turns[placed.turn].first_event.0;
     Cut { turns: placed.turn, part: usize::try_from(event.0 - first).unwrap_or(0) }
@@ -115,7 +115,11 @@ impl Cut {
 
 /// What the engine refused at once (an activity that cannot be, a payload above the limit) failed later in the turn that
 /// is cut. It was never under way, and fails again.
-pub(super) fn refused_in_the_same_turn(source: &Source<'_>, cut: Cut, told: &mut Vec<(EventId, EventKind, ForkTold)>) {
+pub(super) fn refused_in_the_same_turn(
+    source: &ForkHistory<'_>,
+    cut: Cut,
+    told: &mut Vec<(EventId, EventKind, ForkTold)>,
+) {
     if cut.part == 0 {
         return;
     }

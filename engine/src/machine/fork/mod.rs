@@ -24,9 +24,9 @@ mod under_way;
 
 use std::collections::BTreeMap;
 
-use self::change::{Change, Told, changes};
+use self::change::{ResolvedChange, Told, changes};
 use self::cut::Cut;
-use self::source::Source;
+use self::source::ForkHistory;
 use super::replay::fold_run;
 use super::run::Run;
 use crate::request::*;
@@ -34,7 +34,7 @@ use crate::vocabulary::*;
 
 /// A fork that has been planned and not begun.
 #[derive(Debug, Clone)]
-pub struct Fork {
+pub struct PlannedFork {
     /// The start event of the new run.
     pub(super) started: WorkflowExecutionStarted,
     /// The copied turns, with the ids of the new run. Empty: the run begins anew.
@@ -61,13 +61,18 @@ pub(super) fn refused(what: impl ToString, why: impl Into<String>) -> Rejection 
     Rejection::Invalid { what: format!("fork: {}", what.to_string()), why: why.into() }
 }
 
-impl Fork {
+impl PlannedFork {
     /// Plans the fork of a run with these turns. `run_id` is the new run's.
-    pub fn plan(request: &ForkRequest, turns: &[Turn], run_id: RunId, now: Timestamp) -> Result<Fork, Rejection> {
+    pub fn plan(
+        request: &ForkRequest,
+        turns: &[Turn],
+        run_id: RunId,
+        now: Timestamp,
+    ) -> Result<PlannedFork, Rejection> {
         let not_a_history = |why: super::LoadError| refused("the source", why.to_string());
         // Says what is wrong with the history as a whole, before its parts are looked at.
         let whole = fold_run(turns).map_err(not_a_history)?;
-        let source = Source::of(turns)?;
+        let source = ForkHistory::of(turns)?;
         let changes = changes(&source, &request.changes)?;
         let (cut, moved) = cut::place(&source, request.at, &changes)?;
         let point =
@@ -75,7 +80,7 @@ impl Fork {
         let started = started(&source, request, &point, run_id, now);
         let prefix = cut.copy(turns, run_id, &started);
         let kept = if prefix.is_empty() { None } else { Some(fold_run(&prefix).map_err(not_a_history)?) };
-        let mut fork = Fork {
+        let mut fork = PlannedFork {
             plan: ForkPlan {
                 event: point.event,
                 moved,
@@ -115,19 +120,19 @@ impl Fork {
     /// Everything that the code is told at the fork, in the order in which it happened to the source.
     fn tell(
         &mut self,
-        source: &Source<'_>,
+        source: &ForkHistory<'_>,
         kept: Option<&Run>,
-        (changes, cut): (&[Change], Cut),
+        (changes, cut): (&[ResolvedChange], Cut),
         mut told: Told,
     ) -> Result<(), Rejection> {
         // Values of side effects last: the activation they belong to may be told already, in another way.
-        let (values, others): (Vec<&Change>, Vec<&Change>) =
-            changes.iter().partition(|change| matches!(change, Change::SideEffect { .. }));
+        let (values, others): (Vec<&ResolvedChange>, Vec<&ResolvedChange>) =
+            changes.iter().partition(|change| matches!(change, ResolvedChange::SideEffect { .. }));
         for change in others.into_iter().chain(values) {
             change.apply(self, source, kept, &mut told)?;
         }
         if let Some(run) = kept {
-            let decided: Vec<Seq> = changes.iter().filter_map(Change::seq).collect();
+            let decided: Vec<Seq> = changes.iter().filter_map(ResolvedChange::seq).collect();
             under_way::children(source, run, self.point.event, &decided, &mut told);
             under_way::messages(source, run, self.point.event, &mut told);
             cut::refused_in_the_same_turn(source, cut, &mut told);
@@ -147,7 +152,7 @@ impl Fork {
     }
 
     /// What happens in the world because of the fork.
-    fn effects(&mut self, source: &Source<'_>, kept: Option<&Run>) {
+    fn effects(&mut self, source: &ForkHistory<'_>, kept: Option<&Run>) {
         let at = self.point.event;
         if let Some(run) = kept {
             let ended: Vec<Seq> = self.told.iter().filter_map(|tell| source::ends(&tell.event)).collect();
@@ -165,7 +170,7 @@ fn count(event: EventId) -> usize {
 
 /// The start event of the fork: its own ids, and what the source's said.
 fn started(
-    source: &Source<'_>,
+    source: &ForkHistory<'_>,
     request: &ForkRequest,
     point: &ForkPoint,
     run_id: RunId,

@@ -3,8 +3,8 @@
 //! Invariant: a signal reaches the fork once. One that was accepted before the fork and decided after it waits in the
 //! inbox of what is copied, and is not told besides; one that the source never decided is told last.
 
-use super::change::{Change, Told, short};
-use super::source::Source;
+use super::change::{ResolvedChange, Told, short};
+use super::source::ForkHistory;
 use crate::machine::run::Run;
 use crate::request::{ForkReapply, ForkTelling, ForkTold};
 use crate::vocabulary::*;
@@ -12,9 +12,9 @@ use crate::vocabulary::*;
 /// Tells the signals after an event, or gives the names of those that are dropped. `whole` is the source at its end,
 /// `kept` what is copied.
 pub(super) fn later(
-    (source, whole): (&Source<'_>, &Run),
+    (source, whole): (&ForkHistory<'_>, &Run),
     (kept, at): (Option<&Run>, EventId),
-    changes: &[Change],
+    changes: &[ResolvedChange],
     reapply: ForkReapply,
     told: &mut Told,
 ) -> Vec<SignalName> {

@@ -8,13 +8,13 @@ use super::refused;
 use crate::request::ForkEffect;
 use crate::vocabulary::*;
 
-pub(super) struct Source<'a> {
+pub(super) struct ForkHistory<'a> {
     pub(super) turns: &'a [Turn],
     pub(super) run: RunId,
     pub(super) started: &'a WorkflowExecutionStarted,
     pub(super) events: Vec<Placed<'a>>,
     /// Activities, children and side effects by their command numbers.
-    pub(super) subjects: BTreeMap<Seq, Subject>,
+    pub(super) subjects: BTreeMap<Seq, ForkedOperation>,
 }
 
 /// An event with its place.
@@ -28,9 +28,9 @@ pub(super) struct Placed<'a> {
 
 /// Something that was asked for and has an outcome.
 #[derive(Debug, Clone)]
-pub(super) struct Subject {
+pub(super) struct ForkedOperation {
     pub(super) seq: Seq,
-    pub(super) family: Family,
+    pub(super) family: OperationFamily,
     pub(super) type_name: String,
     pub(super) id_name: String,
     /// What its code said it is for.
@@ -41,7 +41,7 @@ pub(super) struct Subject {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Family {
+pub(super) enum OperationFamily {
     Activity,
     Child,
     SideEffect,
@@ -52,7 +52,7 @@ pub(super) enum Family {
 /// The name by which all side effects of a run are known.
 pub(super) const SIDE_EFFECT: &str = "side-effect";
 
-impl<'a> Source<'a> {
+impl<'a> ForkHistory<'a> {
     pub(super) fn of(turns: &'a [Turn]) -> Result<Self, crate::vocabulary::Rejection> {
         let mut events = Vec::new();
         for (place, turn) in turns.iter().enumerate() {
@@ -65,7 +65,7 @@ impl<'a> Source<'a> {
             return Err(refused("the source", "its history does not begin with the start of a run"));
         };
         let (run, started) = (turns[*turn].run, &**started);
-        let mut source = Source { turns, run, started, events, subjects: BTreeMap::new() };
+        let mut source = ForkHistory { turns, run, started, events, subjects: BTreeMap::new() };
         source.collect();
         Ok(source)
     }
@@ -73,9 +73,10 @@ impl<'a> Source<'a> {
     fn collect(&mut self) {
         for event in &self.events {
             if let Some((seq, family, type_name, id_name)) = asks(event.kind) {
-                let ended = (family == Family::SideEffect).then_some(event.id);
+                let ended = (family == OperationFamily::SideEffect).then_some(event.id);
                 let summary = summary(event.kind);
-                let subject = Subject { seq, family, type_name, id_name, summary, asked: event.id, ended, attempts: 0 };
+                let subject =
+                    ForkedOperation { seq, family, type_name, id_name, summary, asked: event.id, ended, attempts: 0 };
                 self.subjects.insert(seq, subject);
             }
             match event.kind {
@@ -111,18 +112,18 @@ impl<'a> Source<'a> {
 
     pub(super) fn asked_after(&self, id: EventId) -> Vec<ForkEffect> {
         let later = self.subjects.values().filter(|subject| subject.asked > id);
-        later.filter(|subject| subject.family != Family::SideEffect).map(Subject::effect).collect()
+        later.filter(|subject| subject.family != OperationFamily::SideEffect).map(ForkedOperation::effect).collect()
     }
 }
 
-impl Subject {
+impl ForkedOperation {
     pub(super) fn effect(&self) -> ForkEffect {
         let kind = match self.family {
-            Family::Activity => "activity",
-            Family::Child => "child workflow",
-            Family::SideEffect => "side effect",
-            Family::Signal => "signal",
-            Family::CancelRequest => "cancel request",
+            OperationFamily::Activity => "activity",
+            OperationFamily::Child => "child workflow",
+            OperationFamily::SideEffect => "side effect",
+            OperationFamily::Signal => "signal",
+            OperationFamily::CancelRequest => "cancel request",
         };
         ForkEffect {
             kind: kind.into(),
@@ -138,23 +139,26 @@ impl Subject {
 }
 
 /// What an event asks for: its number, family, type and id.
-fn asks(event: &EventKind) -> Option<(Seq, Family, String, String)> {
+fn asks(event: &EventKind) -> Option<(Seq, OperationFamily, String, String)> {
     Some(match event {
-        EventKind::ActivityTaskScheduled(scheduled) => {
-            (scheduled.seq, Family::Activity, scheduled.activity_type.to_string(), scheduled.activity_id.to_string())
-        }
+        EventKind::ActivityTaskScheduled(scheduled) => (
+            scheduled.seq,
+            OperationFamily::Activity,
+            scheduled.activity_type.to_string(),
+            scheduled.activity_id.to_string(),
+        ),
         EventKind::StartChildWorkflowExecutionInitiated(child) => {
-            (child.seq, Family::Child, child.workflow_type.to_string(), child.workflow_id.to_string())
+            (child.seq, OperationFamily::Child, child.workflow_type.to_string(), child.workflow_id.to_string())
         }
         EventKind::MarkerRecorded(Marker::SideEffect { seq, .. }) => {
-            (*seq, Family::SideEffect, SIDE_EFFECT.to_owned(), SIDE_EFFECT.to_owned())
+            (*seq, OperationFamily::SideEffect, SIDE_EFFECT.to_owned(), SIDE_EFFECT.to_owned())
         }
         EventKind::SignalExternalWorkflowExecutionInitiated(signal) => {
             let name = format!("{} to {}", signal.name, signal.target.workflow_id);
-            (signal.seq, Family::Signal, name.clone(), name)
+            (signal.seq, OperationFamily::Signal, name.clone(), name)
         }
         EventKind::RequestCancelExternalWorkflowExecutionInitiated { seq, target, .. } => {
-            (*seq, Family::CancelRequest, target.workflow_id.to_string(), target.workflow_id.to_string())
+            (*seq, OperationFamily::CancelRequest, target.workflow_id.to_string(), target.workflow_id.to_string())
         }
         _ => return None,
     })

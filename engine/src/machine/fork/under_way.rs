@@ -5,13 +5,13 @@
 //! delivered by it.
 
 use super::change::Told;
-use super::source::{Source, ends};
+use super::source::{ForkHistory, ends};
 use crate::machine::run::Run;
 use crate::request::{ForkEffect, ForkTelling, ForkTold, PlannedTimer};
 use crate::vocabulary::*;
 
 /// Tells children as the source recorded; those without a recorded end are not shared.
-pub(super) fn children(source: &Source<'_>, run: &Run, at: EventId, decided: &[Seq], told: &mut Told) {
+pub(super) fn children(source: &ForkHistory<'_>, run: &Run, at: EventId, decided: &[Seq], told: &mut Told) {
     for child in run.pending_children() {
         let seq = child.seq;
         if decided.contains(&seq) {
@@ -47,7 +47,7 @@ pub(super) fn children(source: &Source<'_>, run: &Run, at: EventId, decided: &[S
 }
 
 /// Tells what became of messages to other runs; the source sends them, the fork does not.
-pub(super) fn messages(source: &Source<'_>, run: &Run, at: EventId, told: &mut Told) {
+pub(super) fn messages(source: &ForkHistory<'_>, run: &Run, at: EventId, told: &mut Told) {
     for (seq, is_signal, target) in run.pending_messages() {
         let ends_it = |event: &&super::source::Placed<'_>| match event.kind {
             EventKind::ExternalWorkflowExecutionCancelRequested { seq: other } => *other == seq,
@@ -70,12 +70,12 @@ pub(super) fn messages(source: &Source<'_>, run: &Run, at: EventId, told: &mut T
 }
 
 /// The activities that run again.
-pub(super) fn activities(source: &Source<'_>, run: &Run, ended: &[Seq]) -> Vec<ForkEffect> {
+pub(super) fn activities(source: &ForkHistory<'_>, run: &Run, ended: &[Seq]) -> Vec<ForkEffect> {
     run.activities_to_repeat()
         .into_iter()
         .filter(|seq| !ended.contains(seq))
         .filter_map(|seq| source.subjects.get(&seq))
-        .map(super::source::Subject::effect)
+        .map(super::source::ForkedOperation::effect)
         .collect()
 }
 

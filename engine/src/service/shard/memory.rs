@@ -3,8 +3,8 @@
 //! Invariant: a run is put out of memory only when everything it decided is durable, or is waited for before it is read
 //! again; so whoever loads it finds all of it. What runs take together is known by estimate at any time.
 
-use super::{LOOKS, Loaded, SNAPSHOT_EVENTS, Shard};
-use crate::log::{Snapshot, StorageError};
+use super::{LOOKS, LoadedRun, SNAPSHOT_EVENTS, Shard};
+use crate::log::{MachineSnapshot, StorageError};
 use crate::machine::{Execution, Held, LoadError, Run};
 use crate::service::budget::bytes_of_run;
 use crate::service::committer::RunName;
@@ -101,7 +101,7 @@ impl Shard {
 
     pub(in crate::service) fn keep(&mut self, run: RunId, execution: Execution, snapshot_at: EventId) {
         let snapshot_at = snapshot_at.0;
-        let loaded = Loaded { execution, last_use: 0, last_item: self.submitted, snapshot_at, bytes: 0 };
+        let loaded = LoadedRun { execution, last_use: 0, last_item: self.submitted, snapshot_at, bytes: 0 };
         if let Some(before) = self.loaded.insert(run, loaded) {
             self.bytes -= before.bytes;
             self.uses.remove(&before.last_use);
@@ -153,10 +153,10 @@ impl Shard {
     /// A closed run that was deleted, by a client or because its retention is over, is not there any more.
     pub(super) fn forget_if_deleted(&mut self, run: RunId) {
         let released = self.shared.committer.released(self.number);
-        let ended = |loaded: &Loaded| loaded.execution.run().is_closed() && loaded.last_item <= released;
+        let ended = |loaded: &LoadedRun| loaded.execution.run().is_closed() && loaded.last_item <= released;
         if self.loaded.get(&run).is_some_and(ended) && self.shared.journal.run(run).is_none() {
-            let in_hand = self.in_hand.clone();
-            in_hand.marked(run, || self.unload(run));
+            let current_turn = self.current_turn.clone();
+            current_turn.marked(run, || self.unload(run));
             self.shared.note_held(run, None);
         }
     }
@@ -164,8 +164,8 @@ impl Shard {
     /// Puts one run out of memory.
     pub(in crate::service) fn forget(&mut self, run: RunId) {
         // Both run code of the run, and deep state may be too deep for either.
-        let in_hand = self.in_hand.clone();
-        in_hand.marked(run, || {
+        let current_turn = self.current_turn.clone();
+        current_turn.marked(run, || {
             self.snapshot(run, 1);
             self.unload(run);
         });
@@ -200,7 +200,7 @@ impl Shard {
         }
         let Some(code) = loaded.execution.snapshot() else { return };
         if let Ok(state) = rmp_serde::to_vec(&(loaded.execution.run(), code)) {
-            let snapshot = Snapshot { event: EventId(next - 1), build: self.shared.build, state };
+            let snapshot = MachineSnapshot { event: EventId(next - 1), build: self.shared.build, state };
             match self.shared.journal.put_snapshot(run, snapshot) {
                 Ok(()) => loaded.snapshot_at = next,
                 Err(error) => tracing::warn!(%run, %error, "a snapshot could not be kept; the run is replayed instead"),

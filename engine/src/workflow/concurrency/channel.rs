@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::vocabulary::Failure;
 use crate::workflow::context::WfContext;
-use crate::workflow::context::leaf::{Leaf, What};
+use crate::workflow::context::leaf::{Leaf, WaitReason};
 use crate::workflow::context::slot::{keep_waker, wake_all};
 
 struct Pipe<T> {
@@ -93,7 +93,7 @@ impl<T> Pipe<T> {
             return Poll::Ready(Err(failure));
         }
         keep_waker(&self.wakers, cx);
-        leaf.wait(cx, || What::Channel);
+        leaf.wait(cx, || WaitReason::Channel);
         Poll::Pending
     }
 }

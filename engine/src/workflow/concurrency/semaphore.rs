@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::vocabulary::Failure;
 use crate::workflow::context::WfContext;
-use crate::workflow::context::leaf::{Leaf, What};
+use crate::workflow::context::leaf::{Leaf, WaitReason};
 
 struct Seats {
     free: usize,
@@ -113,7 +113,7 @@ impl Future for AcquireFuture {
         }
         seats.waiting.insert(ticket, cx.waker().clone());
         drop(seats);
-        this.leaf.wait(cx, || What::Permit);
+        this.leaf.wait(cx, || WaitReason::Permit);
         Poll::Pending
     }
 }

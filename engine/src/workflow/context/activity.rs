@@ -15,22 +15,22 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::WfContext;
-use super::leaf::{Leaf, What};
-use super::shared::{Asked, Shared};
-use super::slot::Slot;
+use super::leaf::{Leaf, WaitReason};
+use super::shared::{ContextShared, OperationSlots};
+use super::slot::OnceSlot;
 use crate::vocabulary::*;
-use crate::workflow::ledger::Place;
-use crate::workflow::pending::{Pending, check_activity};
+use crate::workflow::ledger::CodePlace;
+use crate::workflow::pending::{PendingCommand, check_activity};
 
 /// The end of an operation, as its payload.
 pub(crate) struct OperationFuture<T = Payload> {
     leaf: Leaf,
     seq: Seq,
-    slot: Rc<Slot<T>>,
+    slot: Rc<OnceSlot<T>>,
 }
 
 impl<T: Clone> OperationFuture<T> {
-    pub(super) fn new(leaf: Leaf, seq: Seq, slot: Rc<Slot<T>>) -> Self {
+    pub(super) fn new(leaf: Leaf, seq: Seq, slot: Rc<OnceSlot<T>>) -> Self {
         OperationFuture { leaf, seq, slot }
     }
     pub(super) fn poll_end(&mut self, cx: &Context<'_>) -> Poll<Result<T, Failure>> {
@@ -41,7 +41,7 @@ impl<T: Clone> OperationFuture<T> {
                 Poll::Ready(result)
             }
             Poll::Pending => {
-                self.leaf.wait(cx, || What::Operation(seq));
+                self.leaf.wait(cx, || WaitReason::Operation(seq));
                 Poll::Pending
             }
         }
@@ -51,7 +51,7 @@ impl<T: Clone> OperationFuture<T> {
 /// Cancels an operation that something else waits for.
 #[derive(Clone)]
 pub struct OperationHandle {
-    shared: Rc<Shared>,
+    shared: Rc<ContextShared>,
     seq: Seq,
 }
 
@@ -133,9 +133,9 @@ impl WfContext {
         let (place, activity_type) = (Location::caller(), activity_type.into());
         let encoded = Payload::encode(input).map_err(Failure::from);
         let asked = match check_activity(&activity_type, &options).and(encoded) {
-            Err(failure) => Asked::refused(failure),
+            Err(failure) => OperationSlots::refused(failure),
             Ok(input) => self.shared.operate(&self.scope, place, "an activity", |seq, _| {
-                let pending = Pending::Activity {
+                let pending = PendingCommand::Activity {
                     activity_type: activity_type.clone(),
                     cancellation: options.cancellation,
                     cancel_requested: false,
@@ -163,17 +163,17 @@ impl WfContext {
     }
     fn start_timer(
         &self,
-        place: Place,
+        place: CodePlace,
         summary: Option<String>,
         moment: impl FnOnce(Timestamp) -> Timestamp,
     ) -> TimerFuture {
         let asked = self.shared.operate(&self.scope, place, "a timer", |seq, now| {
             let fire_at = moment(now);
-            (Command::StartTimer { seq, fire_at, summary }, Pending::Timer { fire_at })
+            (Command::StartTimer { seq, fire_at, summary }, PendingCommand::Timer { fire_at })
         });
         TimerFuture { operation: self.operation(place, asked) }
     }
-    pub(super) fn operation(&self, place: Place, asked: Asked) -> OperationFuture {
+    pub(super) fn operation(&self, place: CodePlace, asked: OperationSlots) -> OperationFuture {
         OperationFuture::new(self.leaf(place), asked.seq, asked.result)
     }
 }

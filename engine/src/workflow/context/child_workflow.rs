@@ -15,11 +15,11 @@ use serde::de::DeserializeOwned;
 
 use super::WfContext;
 use super::activity::OperationFuture;
-use super::shared::Asked;
-use super::slot::Slot;
+use super::shared::OperationSlots;
+use super::slot::OnceSlot;
 use crate::vocabulary::*;
-use crate::workflow::ledger::Place;
-use crate::workflow::pending::Pending;
+use crate::workflow::ledger::CodePlace;
+use crate::workflow::pending::PendingCommand;
 
 /// A child workflow that has been asked for. Await it for its result.
 #[must_use = "the child is asked for already; await it, or keep the handle to signal and cancel it"]
@@ -27,9 +27,9 @@ pub struct ChildHandle<T> {
     context: WfContext,
     workflow_id: WorkflowId,
     seq: Seq,
-    start: Rc<Slot<RunId>>,
-    result: Rc<Slot<Payload>>,
-    place: Place,
+    start: Rc<OnceSlot<RunId>>,
+    result: Rc<OnceSlot<Payload>>,
+    place: CodePlace,
     output: PhantomData<fn() -> T>,
 }
 
@@ -51,7 +51,7 @@ impl<T: DeserializeOwned> ChildHandle<T> {
     pub fn result(&self) -> ChildFuture<T> {
         self.result_at(Location::caller())
     }
-    fn result_at(&self, place: Place) -> ChildFuture<T> {
+    fn result_at(&self, place: CodePlace) -> ChildFuture<T> {
         let leaf = self.context.leaf(place);
         ChildFuture { operation: OperationFuture::new(leaf, self.seq, self.result.clone()), output: PhantomData }
     }
@@ -126,9 +126,9 @@ impl WfContext {
     ) -> ChildHandle<T> {
         let (place, workflow_type, id) = (Location::caller(), workflow_type.into(), workflow_id.into());
         let asked = match Payload::encode(input) {
-            Err(why) => Asked::refused(why.into()),
+            Err(why) => OperationSlots::refused(why.into()),
             Ok(input) => self.shared.operate(&self.scope, place, "a child workflow", |seq, _| {
-                let pending = Pending::Child {
+                let pending = PendingCommand::Child {
                     workflow_type: workflow_type.clone(),
                     workflow_id: id.clone(),
                     run_id: None,
@@ -139,7 +139,7 @@ impl WfContext {
                 (Command::StartChildWorkflow { seq, workflow_id, workflow_type, input, options }, pending)
             }),
         };
-        let Asked { seq, result, start } = asked;
+        let OperationSlots { seq, result, start } = asked;
         ChildHandle { context: self.clone(), workflow_id: id, seq, start, result, place, output: PhantomData }
     }
     /// Sends a signal to another run; resolves when it is delivered, or cannot be.
@@ -157,22 +157,23 @@ impl WfContext {
     pub fn cancel_external(&self, target: ExternalTarget, reason: &str) -> MessageFuture {
         let place = Location::caller();
         let asked = self.shared.operate(&self.scope, place, "a cancel request", |seq, _| {
-            let pending = Pending::CancelExternal { workflow_id: target.workflow_id.clone() };
+            let pending = PendingCommand::CancelExternal { workflow_id: target.workflow_id.clone() };
             (Command::RequestCancelExternalWorkflow { seq, target, reason: reason.to_owned() }, pending)
         });
         MessageFuture { operation: self.operation(place, asked) }
     }
     fn send_signal(
         &self,
-        place: Place,
+        place: CodePlace,
         target: ExternalTarget,
         name: SignalName,
         input: &(impl Serialize + ?Sized),
     ) -> MessageFuture {
         let asked = match Payload::encode(input) {
-            Err(why) => Asked::refused(why.into()),
+            Err(why) => OperationSlots::refused(why.into()),
             Ok(input) => self.shared.operate(&self.scope, place, "a signal to another run", |seq, _| {
-                let pending = Pending::SignalExternal { workflow_id: target.workflow_id.clone(), name: name.clone() };
+                let pending =
+                    PendingCommand::SignalExternal { workflow_id: target.workflow_id.clone(), name: name.clone() };
                 (Command::SignalExternalWorkflow { seq, target, name, input }, pending)
             }),
         };

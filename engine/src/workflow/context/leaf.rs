@@ -6,26 +6,26 @@
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
-use super::scope::Scope;
-use super::shared::Shared;
+use super::scope::CancellationScope;
+use super::shared::ContextShared;
 use crate::vocabulary::*;
-use crate::workflow::executor::TaskId;
-use crate::workflow::ledger::Place;
+use crate::workflow::executor::CodeTaskId;
+use crate::workflow::ledger::CodePlace;
 
 /// The common part of every future that the context gives out: where it is, and that it waits.
 pub(crate) struct Leaf {
-    pub(crate) shared: Rc<Shared>,
-    pub(crate) scope: Rc<Scope>,
-    pub(crate) place: Place,
+    pub(crate) shared: Rc<ContextShared>,
+    pub(crate) scope: Rc<CancellationScope>,
+    pub(crate) place: CodePlace,
     wait: Option<u64>,
 }
 
 impl Leaf {
-    pub(crate) fn new(shared: &Rc<Shared>, scope: &Rc<Scope>, place: Place) -> Self {
+    pub(crate) fn new(shared: &Rc<ContextShared>, scope: &Rc<CancellationScope>, place: CodePlace) -> Self {
         Leaf { shared: shared.clone(), scope: scope.clone(), place, wait: None }
     }
     /// Says that this future waits, and how to wake it.
-    pub(crate) fn wait(&mut self, cx: &Context<'_>, what: impl FnOnce() -> What) {
+    pub(crate) fn wait(&mut self, cx: &Context<'_>, what: impl FnOnce() -> WaitReason) {
         let mut waits = self.shared.waits.borrow_mut();
         let task = self.shared.current_task.get();
         if let Some(wait) = self.wait.and_then(|id| waits.get_mut(&id)) {
@@ -40,13 +40,13 @@ impl Leaf {
         let id = self.shared.next_wait.get();
         self.shared.next_wait.set(id + 1);
         let (place, scope) = (self.place, self.scope.clone());
-        waits.insert(id, Wait { task, what: what(), place, scope, waker: cx.waker().clone() });
+        waits.insert(id, WaitPoint { task, what: what(), place, scope, waker: cx.waker().clone() });
         self.shared.count_wait(task);
         self.wait = Some(id);
     }
     /// As [`Self::wait`], and wakes when the condition holds.
     pub(crate) fn wait_until(&mut self, cx: &Context<'_>, condition: &Rc<dyn Fn() -> bool>) {
-        self.wait(cx, || What::Condition);
+        self.wait(cx, || WaitReason::Condition);
         if let Some(id) = self.wait {
             self.shared.conditions.borrow_mut().entry(id).or_insert_with(|| condition.clone());
         }
@@ -75,22 +75,22 @@ impl Drop for Leaf {
 }
 
 /// A place in user code that waits now.
-pub(crate) struct Wait {
-    pub(super) task: TaskId,
-    pub(super) what: What,
-    pub(super) place: Place,
-    pub(super) scope: Rc<Scope>,
+pub(crate) struct WaitPoint {
+    pub(super) task: CodeTaskId,
+    pub(super) what: WaitReason,
+    pub(super) place: CodePlace,
+    pub(super) scope: Rc<CancellationScope>,
     pub(super) waker: Waker,
 }
 
 /// What is waited for; made into text only when somebody asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum WaitReason {
     Operation(Seq),
     Signal(SignalName),
     Condition,
     Cancellation,
     Permit,
     Channel,
-    Task(TaskId),
+    Task(CodeTaskId),
 }

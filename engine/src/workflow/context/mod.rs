@@ -13,9 +13,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::leaf::Leaf;
-use self::scope::Scope;
-use self::shared::{NextRun, Shared};
-use super::ledger::{Place, SideEffect};
+use self::scope::CancellationScope;
+use self::shared::{ContextShared, ContinueAsNewRequest};
+use super::ledger::{CodePlace, SideEffect};
 use super::panic::{diverge, recording};
 use crate::vocabulary::*;
 
@@ -48,16 +48,16 @@ pub(crate) fn is_continue_as_new(failure: &Failure) -> bool {
 /// The run, as its workflow function sees it. Clones share the run; a clone from a scope works in that scope.
 #[derive(Clone)]
 pub struct WfContext {
-    pub(crate) shared: Rc<Shared>,
-    pub(crate) scope: Rc<Scope>,
+    pub(crate) shared: Rc<ContextShared>,
+    pub(crate) scope: Rc<CancellationScope>,
 }
 
 /// What the run knows.
 impl WfContext {
-    pub(crate) fn new(shared: &Rc<Shared>) -> Self {
+    pub(crate) fn new(shared: &Rc<ContextShared>) -> Self {
         WfContext { shared: shared.clone(), scope: shared.root.clone() }
     }
-    pub(crate) fn leaf(&self, place: Place) -> Leaf {
+    pub(crate) fn leaf(&self, place: CodePlace) -> Leaf {
         Leaf::new(&self.shared, &self.scope, place)
     }
 
@@ -182,14 +182,14 @@ impl WfContext {
     }
     fn next_run<T>(
         &self,
-        place: Place,
+        place: CodePlace,
         workflow_type: Option<WorkflowType>,
         input: &(impl Serialize + ?Sized),
         options: ContinueAsNewOptions,
     ) -> Result<T, Failure> {
         let input = Payload::encode(input)?;
         if self.shared.may_change("continue-as-new") {
-            *self.shared.next_run.borrow_mut() = Some(NextRun { workflow_type, input, options, place });
+            *self.shared.next_run.borrow_mut() = Some(ContinueAsNewRequest { workflow_type, input, options, place });
         }
         Err(Failure::application(FAILURE_CONTINUE_AS_NEW, "return this failure from the workflow function"))
     }

@@ -11,20 +11,20 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 
 use super::WfContext;
-use super::leaf::{Leaf, What};
+use super::leaf::{Leaf, WaitReason};
 
-pub(crate) struct Scope {
+pub(crate) struct CancellationScope {
     canceled: RefCell<Option<String>>,
-    nested: RefCell<Vec<Weak<Scope>>>,
+    nested: RefCell<Vec<Weak<CancellationScope>>>,
 }
 
-impl Scope {
+impl CancellationScope {
     /// A scope of its own: the run's, or a detached one.
     pub(crate) fn root() -> Rc<Self> {
-        Rc::new(Scope { canceled: RefCell::new(None), nested: RefCell::new(Vec::new()) })
+        Rc::new(CancellationScope { canceled: RefCell::new(None), nested: RefCell::new(Vec::new()) })
     }
     fn nest(self: &Rc<Self>) -> Rc<Self> {
-        let scope = Scope::root();
+        let scope = CancellationScope::root();
         *scope.canceled.borrow_mut() = self.canceled();
         let mut nested = self.nested.borrow_mut();
         // Scopes end without telling; now and then the dead ones are swept out.
@@ -44,7 +44,7 @@ impl Scope {
             return false;
         }
         *self.canceled.borrow_mut() = Some(reason.to_owned());
-        let nested: Vec<Rc<Scope>> = self.nested.borrow().iter().filter_map(Weak::upgrade).collect();
+        let nested: Vec<Rc<CancellationScope>> = self.nested.borrow().iter().filter_map(Weak::upgrade).collect();
         for scope in nested {
             scope.cancel(reason);
         }
@@ -59,7 +59,7 @@ impl WfContext {
     }
     /// A context whose work the cancellation of this scope, or of the run, does not reach: for cleanup.
     pub fn detached_scope(&self) -> WfContext {
-        WfContext { shared: self.shared.clone(), scope: Scope::root() }
+        WfContext { shared: self.shared.clone(), scope: CancellationScope::root() }
     }
     /// Runs cleanup to its end even when the run is being canceled.
     pub async fn shielded<T, F: Future<Output = T>>(&self, cleanup: impl FnOnce(WfContext) -> F) -> T {
@@ -92,7 +92,7 @@ impl Future for CancellationFuture {
             self.leaf.over();
             return Poll::Ready(reason);
         }
-        self.leaf.wait(cx, || What::Cancellation);
+        self.leaf.wait(cx, || WaitReason::Cancellation);
         Poll::Pending
     }
 }

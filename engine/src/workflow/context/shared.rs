@@ -10,19 +10,19 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use super::handlers::Handlers;
-use super::leaf::{Wait, What};
-use super::scope::Scope;
+use super::leaf::{WaitPoint, WaitReason};
+use super::scope::CancellationScope;
 use super::signal::SignalBuffer;
-use super::slot::Slot;
+use super::slot::OnceSlot;
 use super::state::Cells;
 use crate::vocabulary::*;
-use crate::workflow::executor::{TaskFuture, TaskId};
-use crate::workflow::ledger::{Ledger, Place};
-use crate::workflow::pending::Pending;
+use crate::workflow::executor::{CodeTaskId, TaskFuture};
+use crate::workflow::ledger::{CodePlace, CommandLedger};
+use crate::workflow::pending::PendingCommand;
 
 /// What user code may do at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum CodePhase {
     Activating,
     /// A query handler, a validator or a condition runs: look, don't touch.
     Reading,
@@ -30,29 +30,29 @@ pub(crate) enum Phase {
     Idle,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct ContextShared {
     pub(crate) started: WorkflowExecutionStarted,
     /// What the code of the runs saw whose events a fork has copied.
     before_forks: Vec<(RunId, WorkflowExecutionStarted)>,
-    pub(crate) root: Rc<Scope>,
-    ledger: RefCell<Ledger>,
-    phase: Cell<Phase>,
+    pub(crate) root: Rc<CancellationScope>,
+    ledger: RefCell<CommandLedger>,
+    phase: Cell<CodePhase>,
     mutated: RefCell<Option<String>>,
     operations: RefCell<BTreeMap<Seq, Operation>>,
-    pub(super) waits: RefCell<BTreeMap<u64, Wait>>,
+    pub(super) waits: RefCell<BTreeMap<u64, WaitPoint>>,
     /// How many waits each task has, for tasks that have any.
-    waits_of: RefCell<BTreeMap<TaskId, u32>>,
+    waits_of: RefCell<BTreeMap<CodeTaskId, u32>>,
     pub(super) next_wait: Cell<u64>,
     pub(super) conditions: RefCell<BTreeMap<u64, Rc<dyn Fn() -> bool>>>,
-    spawned: RefCell<Vec<(TaskId, TaskFuture)>>,
+    spawned: RefCell<Vec<(CodeTaskId, TaskFuture)>>,
     next_task: Cell<u64>,
-    pub(super) current_task: Cell<TaskId>,
-    task_names: RefCell<BTreeMap<TaskId, String>>,
+    pub(super) current_task: Cell<CodeTaskId>,
+    task_names: RefCell<BTreeMap<CodeTaskId, String>>,
     pub(crate) signals: RefCell<SignalBuffer>,
     pub(crate) handlers: RefCell<Handlers>,
     pub(crate) cells: RefCell<Cells>,
     pub(crate) open_updates: RefCell<BTreeSet<UpdateId>>,
-    pub(crate) next_run: RefCell<Option<NextRun>>,
+    pub(crate) next_run: RefCell<Option<ContinueAsNewRequest>>,
     pub(crate) outcome: RefCell<Option<Result<Payload, Failure>>>,
 }
 
@@ -73,31 +73,31 @@ pub fn take_stray_request() -> Option<String> {
 }
 
 /// What `continue_as_new` asked for; it counts when the workflow function returns the failure it got.
-pub(crate) struct NextRun {
+pub(crate) struct ContinueAsNewRequest {
     pub(crate) workflow_type: Option<WorkflowType>,
     pub(crate) input: Payload,
     pub(crate) options: ContinueAsNewOptions,
-    pub(crate) place: Place,
+    pub(crate) place: CodePlace,
 }
 
 /// Something that was asked for and has not ended.
 struct Operation {
-    pending: Pending,
-    scope: Rc<Scope>,
-    place: Place,
-    result: Rc<Slot<Payload>>,
+    pending: PendingCommand,
+    scope: Rc<CancellationScope>,
+    place: CodePlace,
+    result: Rc<OnceSlot<Payload>>,
     /// Children only.
-    start: Option<Rc<Slot<RunId>>>,
+    start: Option<Rc<OnceSlot<RunId>>>,
 }
 
-impl Shared {
+impl ContextShared {
     pub(crate) fn new(run_id: RunId, started: WorkflowExecutionStarted) -> Rc<Self> {
-        Rc::new(Shared {
+        Rc::new(ContextShared {
             before_forks: started.before_forks(),
             started,
-            root: Scope::root(),
-            ledger: RefCell::new(Ledger::new(run_id)),
-            phase: Cell::new(Phase::Idle),
+            root: CancellationScope::root(),
+            ledger: RefCell::new(CommandLedger::new(run_id)),
+            phase: Cell::new(CodePhase::Idle),
             mutated: RefCell::default(),
             operations: RefCell::default(),
             waits: RefCell::default(),
@@ -106,7 +106,7 @@ impl Shared {
             conditions: RefCell::default(),
             spawned: RefCell::default(),
             next_task: Cell::new(0),
-            current_task: Cell::new(TaskId(0)),
+            current_task: Cell::new(CodeTaskId(0)),
             task_names: RefCell::default(),
             signals: RefCell::default(),
             handlers: RefCell::default(),
@@ -125,7 +125,7 @@ impl Shared {
 
     /// Breaks the cycles between the run and the closures it keeps, for a driver that goes away.
     pub(crate) fn release(&self) {
-        self.phase.set(Phase::Idle);
+        self.phase.set(CodePhase::Idle);
         drop(self.conditions.take());
         drop(self.spawned.take());
         drop(self.operations.take());
@@ -135,16 +135,16 @@ impl Shared {
 }
 
 /// Entering commands.
-impl Shared {
-    pub(crate) fn ledger(&self) -> RefMut<'_, Ledger> {
+impl ContextShared {
+    pub(crate) fn ledger(&self) -> RefMut<'_, CommandLedger> {
         self.ledger.borrow_mut()
     }
-    pub(crate) fn set_phase(&self, phase: Phase) -> Phase {
+    pub(crate) fn set_phase(&self, phase: CodePhase) -> CodePhase {
         self.phase.replace(phase)
     }
     /// The ledger, if the code may ask for something now.
-    pub(crate) fn asking(&self, what: &str) -> Option<RefMut<'_, Ledger>> {
-        if self.phase.get() == Phase::Idle && what != CANCELLATION {
+    pub(crate) fn asking(&self, what: &str) -> Option<RefMut<'_, CommandLedger>> {
+        if self.phase.get() == CodePhase::Idle && what != CANCELLATION {
             STRAY.with(|stray| *stray.borrow_mut() = Some(what.to_owned()));
         }
         self.may_change(what).then(|| self.ledger.borrow_mut())
@@ -152,17 +152,17 @@ impl Shared {
     /// Whether the run may be changed now; an attempt by a reader is noted.
     pub(crate) fn may_change(&self, what: &str) -> bool {
         match self.phase.get() {
-            Phase::Activating => true,
-            Phase::Reading => {
+            CodePhase::Activating => true,
+            CodePhase::Reading => {
                 self.mutated.borrow_mut().get_or_insert_with(|| what.to_owned());
                 false
             }
-            Phase::Idle => false,
+            CodePhase::Idle => false,
         }
     }
     /// Runs code that may only look; also says what it tried to change.
     pub(crate) fn reading<T>(&self, code: impl FnOnce() -> T) -> (T, Option<String>) {
-        let before = self.set_phase(Phase::Reading);
+        let before = self.set_phase(CodePhase::Reading);
         let value = code();
         self.set_phase(before);
         (value, self.mutated.take())
@@ -174,28 +174,32 @@ impl Shared {
 }
 
 /// Operations: what was asked for, its end, and its cancellation.
-impl Shared {
+impl ContextShared {
     /// Asks for an operation in a scope. In a canceled scope nothing is asked for and the operation is canceled.
     pub(crate) fn operate(
         &self,
-        scope: &Rc<Scope>,
-        place: Place,
+        scope: &Rc<CancellationScope>,
+        place: CodePlace,
         what: &str,
-        make: impl FnOnce(Seq, Timestamp) -> (Command, Pending),
-    ) -> Asked {
+        make: impl FnOnce(Seq, Timestamp) -> (Command, PendingCommand),
+    ) -> OperationSlots {
         if let Some(reason) = scope.canceled() {
-            return Asked::refused(Failure::canceled(format!("{what} not started, its scope is canceled: {reason}")));
+            return OperationSlots::refused(Failure::canceled(format!(
+                "{what} not started, its scope is canceled: {reason}"
+            )));
         }
-        let result = Slot::empty();
-        let Some(mut ledger) = self.asking(what) else { return Asked { seq: Seq(0), result, start: Slot::empty() } };
+        let result = OnceSlot::empty();
+        let Some(mut ledger) = self.asking(what) else {
+            return OperationSlots { seq: Seq(0), result, start: OnceSlot::empty() };
+        };
         if ledger.is_closed() {
-            return Asked { seq: Seq(0), result, start: Slot::empty() };
+            return OperationSlots { seq: Seq(0), result, start: OnceSlot::empty() };
         }
         let seq = ledger.next_seq();
         let (command, pending) = make(seq, ledger.now());
         ledger.ask(place, command);
-        let start = Slot::empty();
-        let is_child = matches!(pending, Pending::Child { .. });
+        let start = OnceSlot::empty();
+        let is_child = matches!(pending, PendingCommand::Child { .. });
         let operation = Operation {
             pending,
             scope: scope.clone(),
@@ -204,7 +208,7 @@ impl Shared {
             start: is_child.then(|| start.clone()),
         };
         self.operations.borrow_mut().insert(seq, operation);
-        Asked { seq, result, start }
+        OperationSlots { seq, result, start }
     }
 
     /// The end of an operation, if anybody still waits for it.
@@ -221,7 +225,7 @@ impl Shared {
     }
     pub(crate) fn child_started(&self, seq: Seq, started: RunId) {
         let start = match self.operations.borrow_mut().get_mut(&seq) {
-            Some(Operation { pending: Pending::Child { run_id, .. }, start, .. }) => {
+            Some(Operation { pending: PendingCommand::Child { run_id, .. }, start, .. }) => {
                 *run_id = Some(started);
                 start.clone()
             }
@@ -233,16 +237,14 @@ impl Shared {
     }
     pub(crate) fn child_run(&self, seq: Seq) -> Option<RunId> {
         match self.operations.borrow().get(&seq) {
-            Some(Operation { pending: Pending::Child { run_id, .. }, .. }) => *run_id,
+            Some(Operation { pending: PendingCommand::Child { run_id, .. }, .. }) => *run_id,
             _ => None,
         }
     }
     pub(crate) fn cancel_delivered(&self, seq: Seq, result: Result<(), Failure>) {
-        let child = self
-            .operations
-            .borrow()
-            .get(&seq)
-            .map(|operation| (matches!(operation.pending, Pending::Child { .. }), operation.pending.delivered()));
+        let child = self.operations.borrow().get(&seq).map(|operation| {
+            (matches!(operation.pending, PendingCommand::Child { .. }), operation.pending.delivered())
+        });
         match child {
             Some((true, Some(failure))) => self.resolve(seq, Err(failure)),
             Some((true, None)) | None => {}
@@ -251,7 +253,7 @@ impl Shared {
     }
 
     /// Cancels one operation according to its cancellation type.
-    pub(crate) fn cancel_operation(&self, seq: Seq, reason: &str, place: Option<Place>) {
+    pub(crate) fn cancel_operation(&self, seq: Seq, reason: &str, place: Option<CodePlace>) {
         let Some(mut ledger) = self.asking(CANCELLATION) else { return };
         let cancel = match self.operations.borrow_mut().get_mut(&seq) {
             Some(operation) => (operation.pending.cancel(seq, reason), operation.place),
@@ -268,7 +270,7 @@ impl Shared {
     }
 
     /// Cancels a scope and everything nested in it, in the order in which the code asked for it.
-    pub(crate) fn cancel_scope(&self, scope: &Scope, reason: &str, place: Option<Place>) {
+    pub(crate) fn cancel_scope(&self, scope: &CancellationScope, reason: &str, place: Option<CodePlace>) {
         if !self.may_change(CANCELLATION) || !scope.cancel(reason) {
             return;
         }
@@ -290,56 +292,56 @@ impl Shared {
 }
 
 /// What an asked-for operation gives its futures.
-pub(crate) struct Asked {
+pub(crate) struct OperationSlots {
     pub(crate) seq: Seq,
-    pub(crate) result: Rc<Slot<Payload>>,
-    pub(crate) start: Rc<Slot<RunId>>,
+    pub(crate) result: Rc<OnceSlot<Payload>>,
+    pub(crate) start: Rc<OnceSlot<RunId>>,
 }
 
-impl Asked {
+impl OperationSlots {
     pub(crate) fn refused(failure: Failure) -> Self {
-        Asked { seq: Seq(0), result: Slot::refused(failure.clone()), start: Slot::refused(failure) }
+        OperationSlots { seq: Seq(0), result: OnceSlot::refused(failure.clone()), start: OnceSlot::refused(failure) }
     }
 }
 
 /// Tasks and waits.
-impl Shared {
-    pub(crate) fn spawn(&self, name: String, future: TaskFuture) -> TaskId {
+impl ContextShared {
+    pub(crate) fn spawn(&self, name: String, future: TaskFuture) -> CodeTaskId {
         if self.task_names.borrow().len() >= TASKS_MAX {
             self.ledger().overrun(format!("more than {TASKS_MAX} tasks"));
         }
-        let id = TaskId(self.next_task.get());
+        let id = CodeTaskId(self.next_task.get());
         self.next_task.set(id.0 + 1);
         self.task_names.borrow_mut().insert(id, name);
         self.spawned.borrow_mut().push((id, future));
         id
     }
-    pub(crate) fn take_spawned(&self) -> Vec<(TaskId, TaskFuture)> {
+    pub(crate) fn take_spawned(&self) -> Vec<(CodeTaskId, TaskFuture)> {
         self.spawned.take()
     }
     pub(crate) fn has_spawned(&self) -> bool {
         !self.spawned.borrow().is_empty()
     }
-    pub(crate) fn enter_task(&self, id: TaskId) {
+    pub(crate) fn enter_task(&self, id: CodeTaskId) {
         self.current_task.set(id);
     }
-    pub(crate) fn task_ended(&self, id: TaskId) {
+    pub(crate) fn task_ended(&self, id: CodeTaskId) {
         self.task_names.borrow_mut().remove(&id);
     }
-    pub(crate) fn task_name(&self, id: TaskId) -> String {
+    pub(crate) fn task_name(&self, id: CodeTaskId) -> String {
         self.task_names.borrow().get(&id).cloned().unwrap_or_else(|| format!("task {}", id.0))
     }
     pub(crate) fn is_over(&self) -> bool {
         self.outcome.borrow().is_some()
     }
-    pub(crate) fn waits_for_context(&self, task: TaskId) -> bool {
+    pub(crate) fn waits_for_context(&self, task: CodeTaskId) -> bool {
         self.waits_of.borrow().contains_key(&task)
     }
 
-    pub(super) fn count_wait(&self, task: TaskId) {
+    pub(super) fn count_wait(&self, task: CodeTaskId) {
         *self.waits_of.borrow_mut().entry(task).or_default() += 1;
     }
-    pub(super) fn uncount_wait(&self, task: TaskId) {
+    pub(super) fn uncount_wait(&self, task: CodeTaskId) {
         let mut counts = self.waits_of.borrow_mut();
         match counts.get_mut(&task) {
             Some(count) if *count > 1 => *count -= 1,
@@ -374,18 +376,18 @@ impl Shared {
 
     pub(crate) fn awaiting(&self) -> Vec<Awaited> {
         let operations = self.operations.borrow();
-        let describe = |wait: &Wait| match &wait.what {
-            What::Operation(seq) => operations
+        let describe = |wait: &WaitPoint| match &wait.what {
+            WaitReason::Operation(seq) => operations
                 .get(seq)
                 .map_or_else(|| format!("operation {seq}"), |operation| operation.pending.describe(*seq)),
-            What::Signal(name) => format!("signal {name}"),
-            What::Condition => "a condition".to_owned(),
-            What::Cancellation => "cancellation".to_owned(),
-            What::Permit => "a permit of a semaphore".to_owned(),
-            What::Channel => "a channel".to_owned(),
-            What::Task(id) => self.task_name(*id),
+            WaitReason::Signal(name) => format!("signal {name}"),
+            WaitReason::Condition => "a condition".to_owned(),
+            WaitReason::Cancellation => "cancellation".to_owned(),
+            WaitReason::Permit => "a permit of a semaphore".to_owned(),
+            WaitReason::Channel => "a channel".to_owned(),
+            WaitReason::Task(id) => self.task_name(*id),
         };
-        let awaited = |wait: &Wait| Awaited { what: describe(wait), location: Some(wait.place.to_string()) };
+        let awaited = |wait: &WaitPoint| Awaited { what: describe(wait), location: Some(wait.place.to_string()) };
         self.waits.borrow().values().map(awaited).collect()
     }
 }

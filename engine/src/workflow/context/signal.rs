@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use serde::de::DeserializeOwned;
 
 use super::WfContext;
-use super::leaf::{Leaf, What};
+use super::leaf::{Leaf, WaitReason};
 use crate::vocabulary::*;
 
 #[derive(Default)]
@@ -105,7 +105,7 @@ impl<T: DeserializeOwned> Future for SignalFuture<T> {
             this.leaf.over();
             return Poll::Ready(end);
         }
-        this.leaf.wait(cx, || What::Signal(this.name.clone()));
+        this.leaf.wait(cx, || WaitReason::Signal(this.name.clone()));
         this.leaf.shared.signals.borrow_mut().receive_later(&this.name, cx.waker());
         Poll::Pending
     }

@@ -10,17 +10,17 @@ use std::task::{Context, Poll, Waker};
 use crate::vocabulary::Failure;
 
 /// A value that a job will bring.
-pub(crate) struct Slot<T> {
+pub(crate) struct OnceSlot<T> {
     value: RefCell<Option<Result<T, Failure>>>,
     wakers: RefCell<Vec<Waker>>,
 }
 
-impl<T: Clone> Slot<T> {
+impl<T: Clone> OnceSlot<T> {
     pub(crate) fn empty() -> Rc<Self> {
-        Rc::new(Slot { value: RefCell::new(None), wakers: RefCell::new(Vec::new()) })
+        Rc::new(OnceSlot { value: RefCell::new(None), wakers: RefCell::new(Vec::new()) })
     }
     pub(crate) fn refused(failure: Failure) -> Rc<Self> {
-        Rc::new(Slot { value: RefCell::new(Some(Err(failure))), wakers: RefCell::new(Vec::new()) })
+        Rc::new(OnceSlot { value: RefCell::new(Some(Err(failure))), wakers: RefCell::new(Vec::new()) })
     }
     /// The first value stays.
     pub(super) fn resolve(&self, value: Result<T, Failure>) {

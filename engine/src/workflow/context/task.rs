@@ -11,9 +11,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use super::WfContext;
-use super::leaf::{Leaf, What};
+use super::leaf::{Leaf, WaitReason};
 use super::slot::{keep_waker, wake_all};
-use crate::workflow::executor::TaskId;
+use crate::workflow::executor::CodeTaskId;
 
 struct Joined<T> {
     value: RefCell<Option<T>>,
@@ -24,7 +24,7 @@ struct Joined<T> {
 pub struct JoinHandle<T> {
     leaf: Leaf,
     branch: WfContext,
-    task: TaskId,
+    task: CodeTaskId,
     joined: Rc<Joined<T>>,
 }
 
@@ -46,7 +46,7 @@ impl<T> Future for JoinHandle<T> {
         }
         keep_waker(&self.joined.wakers, cx);
         let task = self.task;
-        self.leaf.wait(cx, || What::Task(task));
+        self.leaf.wait(cx, || WaitReason::Task(task));
         Poll::Pending
     }
 }
@@ -71,7 +71,7 @@ impl WfContext {
         };
         let task = match self.shared.may_change("a branch") {
             true => self.shared.spawn(name, Box::pin(run)),
-            false => TaskId(0),
+            false => CodeTaskId(0),
         };
         JoinHandle { leaf, branch: context, task, joined }
     }

@@ -3,7 +3,7 @@
 //! Invariant: an explanation is only made after a mismatch was found; it never decides whether there is one. The lines
 //! hold every recorded event and every command of the activation, once.
 
-use super::key::{Entry, entry_of_command, entry_of_event, matches};
+use super::key::{RequestEntry, entry_of_command, entry_of_event, matches};
 use super::{Locate, RunIdentity, first_difference, is_deprecated_patch};
 use crate::vocabulary::*;
 use crate::workflow::asked::{Hint, RequestKind};
@@ -17,8 +17,8 @@ struct Sides<'a> {
     run: &'a RunIdentity,
     recorded: &'a [&'a Event],
     produced: &'a [Command],
-    held: Vec<Entry>,
-    asked: Vec<Entry>,
+    held: Vec<RequestEntry>,
+    asked: Vec<RequestEntry>,
     locate: &'a Locate<'a>,
 }
 
@@ -157,7 +157,7 @@ impl Sides<'_> {
     ) -> Vec<AlignedLine> {
         let mut lines: Vec<Option<AlignedLine>> = lines.into_iter().map(Some).collect();
         for (line, held) in missing {
-            let same = |entry: &Entry| {
+            let same = |entry: &RequestEntry| {
                 entry.request.is_alike(&self.held[*held].request) && entry.content == self.held[*held].content
             };
             let Some(found) = extra.iter().position(|(_, asked)| same(&self.asked[*asked])) else { continue };
@@ -174,7 +174,7 @@ impl Sides<'_> {
 }
 
 /// Pairs of indexes with equal keys, increasing on both sides, as many as possible.
-fn common_subsequence(held: &[Entry], asked: &[Entry]) -> Vec<(usize, usize)> {
+fn common_subsequence(held: &[RequestEntry], asked: &[RequestEntry]) -> Vec<(usize, usize)> {
     let same = |h: usize, a: usize| held[h].request.is_alike(&asked[a].request);
     let (rows, columns) = (held.len(), asked.len());
     if rows.saturating_mul(columns) > CELLS_MAX {
@@ -205,7 +205,7 @@ fn common_subsequence(held: &[Entry], asked: &[Entry]) -> Vec<(usize, usize)> {
 }
 
 /// What to do about it, from the lines and the first difference.
-fn hint_for(lines: &[AlignedLine], held: Option<&Entry>, asked: Option<&Entry>) -> Hint {
+fn hint_for(lines: &[AlignedLine], held: Option<&RequestEntry>, asked: Option<&RequestEntry>) -> Hint {
     let find = |wanted: fn(&AlignedLine) -> bool| lines.iter().any(wanted);
     let missing = find(|line| matches!(line, AlignedLine::Missing { .. }));
     let extra = find(|line| matches!(line, AlignedLine::Extra { .. }));

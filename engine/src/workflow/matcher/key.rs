@@ -123,14 +123,14 @@ fn same_failure(asked: &Failure, held: &Failure) -> bool {
 
 /// A request with its content, by which two that are alike are compared.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct RequestEntry {
     pub(super) request: Request,
     pub(super) content: Option<Payload>,
 }
 
-impl Entry {
+impl RequestEntry {
     fn new(kind: RequestKind) -> Self {
-        Entry { request: Request::new(kind), content: None }
+        RequestEntry { request: Request::new(kind), content: None }
     }
     fn named(mut self, name: impl ToString) -> Self {
         self.request.name = name.to_string();
@@ -166,83 +166,97 @@ impl Entry {
 }
 
 /// The command as an entry.
-pub(super) fn entry_of_command(command: &Command) -> Entry {
+pub(super) fn entry_of_command(command: &Command) -> RequestEntry {
     use RequestKind as K;
     match command {
         Command::ScheduleActivity { seq, activity_type, input, .. } => {
-            Entry::new(K::ScheduleActivity).named(activity_type).seq(*seq).content(Some(input))
+            RequestEntry::new(K::ScheduleActivity).named(activity_type).seq(*seq).content(Some(input))
         }
-        Command::RequestCancelActivity { seq } => Entry::new(K::RequestCancelActivity).seq(*seq),
-        Command::StartTimer { seq, fire_at, .. } => Entry::new(K::StartTimer).seq(*seq).detail(Detail::Until(*fire_at)),
-        Command::CancelTimer { seq } => Entry::new(K::CancelTimer).seq(*seq),
+        Command::RequestCancelActivity { seq } => RequestEntry::new(K::RequestCancelActivity).seq(*seq),
+        Command::StartTimer { seq, fire_at, .. } => {
+            RequestEntry::new(K::StartTimer).seq(*seq).detail(Detail::Until(*fire_at))
+        }
+        Command::CancelTimer { seq } => RequestEntry::new(K::CancelTimer).seq(*seq),
         Command::StartChildWorkflow { seq, workflow_id, workflow_type, input, .. } => {
-            Entry::new(K::StartChildWorkflow).named(workflow_type).about(workflow_id).seq(*seq).content(Some(input))
+            RequestEntry::new(K::StartChildWorkflow)
+                .named(workflow_type)
+                .about(workflow_id)
+                .seq(*seq)
+                .content(Some(input))
         }
-        Command::CancelChildWorkflow { seq, .. } => Entry::new(K::CancelChildWorkflow).seq(*seq),
-        Command::SignalExternalWorkflow { seq, target, name, input } => {
-            Entry::new(K::SignalExternalWorkflow).named(name).about(&target.workflow_id).seq(*seq).content(Some(input))
-        }
+        Command::CancelChildWorkflow { seq, .. } => RequestEntry::new(K::CancelChildWorkflow).seq(*seq),
+        Command::SignalExternalWorkflow { seq, target, name, input } => RequestEntry::new(K::SignalExternalWorkflow)
+            .named(name)
+            .about(&target.workflow_id)
+            .seq(*seq)
+            .content(Some(input)),
         Command::RequestCancelExternalWorkflow { seq, target, .. } => {
-            Entry::new(K::RequestCancelExternalWorkflow).about(&target.workflow_id).seq(*seq)
+            RequestEntry::new(K::RequestCancelExternalWorkflow).about(&target.workflow_id).seq(*seq)
         }
         Command::RecordMarker(marker) => marker_entry(marker),
         Command::UpsertSearchAttributes { attributes } => {
-            Entry::new(K::UpsertSearchAttributes).content(Payload::encode(attributes).ok().as_ref())
+            RequestEntry::new(K::UpsertSearchAttributes).content(Payload::encode(attributes).ok().as_ref())
         }
-        Command::ModifyMemo { memo } => Entry::new(K::ModifyMemo).content(Payload::encode(memo).ok().as_ref()),
-        Command::CompleteUpdate { update_id, result } => Entry::new(K::CompleteUpdate).named(update_id).ended(result),
-        Command::CompleteWorkflow { result, .. } => Entry::new(K::CompleteWorkflow).content(Some(result)),
-        Command::FailWorkflow { failure, .. } => Entry::new(K::FailWorkflow).failed(failure),
-        Command::CancelWorkflow { details, .. } => Entry::new(K::CancelWorkflow).content(details.as_ref()),
-        Command::ContinueAsNew { input, .. } => Entry::new(K::ContinueAsNew).content(Some(input)),
+        Command::ModifyMemo { memo } => RequestEntry::new(K::ModifyMemo).content(Payload::encode(memo).ok().as_ref()),
+        Command::CompleteUpdate { update_id, result } => {
+            RequestEntry::new(K::CompleteUpdate).named(update_id).ended(result)
+        }
+        Command::CompleteWorkflow { result, .. } => RequestEntry::new(K::CompleteWorkflow).content(Some(result)),
+        Command::FailWorkflow { failure, .. } => RequestEntry::new(K::FailWorkflow).failed(failure),
+        Command::CancelWorkflow { details, .. } => RequestEntry::new(K::CancelWorkflow).content(details.as_ref()),
+        Command::ContinueAsNew { input, .. } => RequestEntry::new(K::ContinueAsNew).content(Some(input)),
     }
 }
 
 /// The command that causes the event, as an entry. Events that no command causes have none.
-pub(super) fn entry_of_event(event: &EventKind) -> Option<Entry> {
+pub(super) fn entry_of_event(event: &EventKind) -> Option<RequestEntry> {
     use EventKind::*;
     use RequestKind as K;
     Some(match event {
         ActivityTaskScheduled(held) => {
-            Entry::new(K::ScheduleActivity).named(&held.activity_type).seq(held.seq).content(Some(&held.input))
+            RequestEntry::new(K::ScheduleActivity).named(&held.activity_type).seq(held.seq).content(Some(&held.input))
         }
-        ActivityTaskCancelRequested { seq } => Entry::new(K::RequestCancelActivity).seq(*seq),
-        TimerStarted { seq, fire_at, .. } => Entry::new(K::StartTimer).seq(*seq).detail(Detail::Until(*fire_at)),
-        TimerCanceled { seq } => Entry::new(K::CancelTimer).seq(*seq),
-        StartChildWorkflowExecutionInitiated(held) => Entry::new(K::StartChildWorkflow)
+        ActivityTaskCancelRequested { seq } => RequestEntry::new(K::RequestCancelActivity).seq(*seq),
+        TimerStarted { seq, fire_at, .. } => RequestEntry::new(K::StartTimer).seq(*seq).detail(Detail::Until(*fire_at)),
+        TimerCanceled { seq } => RequestEntry::new(K::CancelTimer).seq(*seq),
+        StartChildWorkflowExecutionInitiated(held) => RequestEntry::new(K::StartChildWorkflow)
             .named(&held.workflow_type)
             .about(&held.workflow_id)
             .seq(held.seq)
             .content(Some(&held.input)),
-        ChildWorkflowExecutionCancelRequested { seq, .. } => Entry::new(K::CancelChildWorkflow).seq(*seq),
-        SignalExternalWorkflowExecutionInitiated(held) => Entry::new(K::SignalExternalWorkflow)
+        ChildWorkflowExecutionCancelRequested { seq, .. } => RequestEntry::new(K::CancelChildWorkflow).seq(*seq),
+        SignalExternalWorkflowExecutionInitiated(held) => RequestEntry::new(K::SignalExternalWorkflow)
             .named(&held.name)
             .about(&held.target.workflow_id)
             .seq(held.seq)
             .content(Some(&held.input)),
         RequestCancelExternalWorkflowExecutionInitiated { seq, target, .. } => {
-            Entry::new(K::RequestCancelExternalWorkflow).about(&target.workflow_id).seq(*seq)
+            RequestEntry::new(K::RequestCancelExternalWorkflow).about(&target.workflow_id).seq(*seq)
         }
         MarkerRecorded(marker) => marker_entry(marker),
         UpsertWorkflowSearchAttributes { attributes } => {
-            Entry::new(K::UpsertSearchAttributes).content(Payload::encode(attributes).ok().as_ref())
+            RequestEntry::new(K::UpsertSearchAttributes).content(Payload::encode(attributes).ok().as_ref())
         }
-        WorkflowPropertiesModified { memo } => Entry::new(K::ModifyMemo).content(Payload::encode(memo).ok().as_ref()),
+        WorkflowPropertiesModified { memo } => {
+            RequestEntry::new(K::ModifyMemo).content(Payload::encode(memo).ok().as_ref())
+        }
         WorkflowExecutionUpdateCompleted { update_id, result } => {
-            Entry::new(K::CompleteUpdate).named(update_id).ended(result)
+            RequestEntry::new(K::CompleteUpdate).named(update_id).ended(result)
         }
-        WorkflowExecutionCompleted { result, .. } => Entry::new(K::CompleteWorkflow).content(Some(result)),
-        WorkflowExecutionFailed { failure, .. } => Entry::new(K::FailWorkflow).failed(failure),
-        WorkflowExecutionCanceled { details, .. } => Entry::new(K::CancelWorkflow).content(details.as_ref()),
-        WorkflowExecutionContinuedAsNew(held) => Entry::new(K::ContinueAsNew).content(Some(&held.input)),
+        WorkflowExecutionCompleted { result, .. } => RequestEntry::new(K::CompleteWorkflow).content(Some(result)),
+        WorkflowExecutionFailed { failure, .. } => RequestEntry::new(K::FailWorkflow).failed(failure),
+        WorkflowExecutionCanceled { details, .. } => RequestEntry::new(K::CancelWorkflow).content(details.as_ref()),
+        WorkflowExecutionContinuedAsNew(held) => RequestEntry::new(K::ContinueAsNew).content(Some(&held.input)),
         _ => return None,
     })
 }
 
-fn marker_entry(marker: &Marker) -> Entry {
+fn marker_entry(marker: &Marker) -> RequestEntry {
     match marker {
-        Marker::SideEffect { seq, .. } => Entry::new(RequestKind::SideEffect).seq(*seq),
-        Marker::Patch { id, deprecated: false } => Entry::new(RequestKind::Patch).named(id),
-        Marker::Patch { id, deprecated: true } => Entry::new(RequestKind::Patch).named(id).detail(Detail::Deprecated),
+        Marker::SideEffect { seq, .. } => RequestEntry::new(RequestKind::SideEffect).seq(*seq),
+        Marker::Patch { id, deprecated: false } => RequestEntry::new(RequestKind::Patch).named(id),
+        Marker::Patch { id, deprecated: true } => {
+            RequestEntry::new(RequestKind::Patch).named(id).detail(Detail::Deprecated)
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bosun_engine::clock::VirtualClock;
-use bosun_engine::log::{Fault, MemoryLog};
+use bosun_engine::log::{InjectedFault, MemoryLog};
 use bosun_engine::testing::WorkerStep;
 use bosun_engine::*;
 
@@ -69,11 +69,11 @@ impl World<'_> {
             }
             FaultAct::StorageError => {
                 let at = 1 + self.choices.below(6) as u64;
-                let fault = [Fault::Eio, Fault::EioAfter, Fault::Enospc][self.choices.below(3)];
+                let fault = [InjectedFault::Eio, InjectedFault::EioAfter, InjectedFault::Enospc][self.choices.below(3)];
                 self.rare.hit(match fault {
-                    Fault::Eio => "storage error before the write",
-                    Fault::EioAfter => "storage error after the write",
-                    Fault::Enospc => "disk full",
+                    InjectedFault::Eio => "storage error before the write",
+                    InjectedFault::EioAfter => "storage error after the write",
+                    InjectedFault::Enospc => "disk full",
                 });
                 self.log.fail_at(at, fault);
                 self.armed = true;

@@ -3,7 +3,7 @@
 //! Invariant: whatever was under way at the event, the fork is planned, begun, passes the check that guards imports, and
 //! replays at every prefix.
 
-use bosun_engine::machine::{Environment, Fork, Limits as MachineLimits};
+use bosun_engine::machine::{Environment, Limits as MachineLimits, PlannedFork};
 use bosun_engine::*;
 use bosun_replay::{History, Limits, Prefixes, diff, plan_fork, replay_history};
 
@@ -11,7 +11,7 @@ use super::live::code;
 use super::{index, read};
 
 /// Begins a planned fork without a worker: what would be written.
-fn begun(fork: Fork, slots: bool, now: Timestamp) -> Result<Vec<Turn>, Rejection> {
+fn begun(fork: PlannedFork, slots: bool, now: Timestamp) -> Result<Vec<Turn>, Rejection> {
     let limits = MachineLimits::default();
     let registry = code();
     let mut take_slot = |_: &TaskQueue| slots;
@@ -23,7 +23,7 @@ fn begun(fork: Fork, slots: bool, now: Timestamp) -> Result<Vec<Turn>, Rejection
 }
 
 /// What would be written, after everything that a history must stand.
-fn checked(fork: Fork, slots: bool, now: Timestamp) -> Result<History, String> {
+fn checked(fork: PlannedFork, slots: bool, now: Timestamp) -> Result<History, String> {
     let turns = begun(fork, slots, now).map_err(|why| why.to_string())?;
     let forked = History::from_turns(turns, &Limits::default()).map_err(|why| why.to_string())?;
     let report = replay_history(&code(), &forked, Prefixes::All);
@@ -94,8 +94,8 @@ fn a_fork_with_anything_replaced_is_a_history_that_replays() {
             let run_id = history.run_id().derive("replaced", number as u64);
             let request = ForkRequest::new(ForkSource::History(Vec::new()), "fork".into()).change(change.clone());
             let told = || format!("{} with {change:?}", entry.file);
-            let fork =
-                Fork::plan(&request, history.turns(), run_id, last).unwrap_or_else(|why| panic!("{}: {why}", told()));
+            let fork = PlannedFork::plan(&request, history.turns(), run_id, last)
+                .unwrap_or_else(|why| panic!("{}: {why}", told()));
             if let Some(replaced) = replaced {
                 assert_eq!(fork.point().event.next(), replaced, "{}", told());
             }
@@ -132,7 +132,8 @@ fn a_fork_at_any_event_of_any_history_is_a_history_that_replays() {
             let reapply = if at % 3 == 0 { ForkReapply::None } else { ForkReapply::Signals };
             let wish = ForkRequest::new(ForkSource::History(Vec::new()), "fork".into()).reapply(reapply);
             let request = wish.clone().at(EventId(at));
-            let fork = Fork::plan(&request, history.turns(), run_id, now).unwrap_or_else(|why| panic!("{at}: {why}"));
+            let fork =
+                PlannedFork::plan(&request, history.turns(), run_id, now).unwrap_or_else(|why| panic!("{at}: {why}"));
             let event = fork.point().event;
             assert!(event.0 <= at, "{} at {at}", entry.file);
             if seen == Some(event) {

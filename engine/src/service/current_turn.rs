@@ -1,22 +1,22 @@
-//! What a turn thread has in hand, so that the watchdog can take it away when workflow code does not come back
+//! What a turn thread works on, so that the watchdog can take it away when workflow code does not come back
 //! (engine.md G23).
 //!
-//! Invariant: what is in hand (the input, the caller who waits, the slots taken, the message) belongs to the thread or,
-//! after [`InHand::take`], to the watchdog, never to both. What was decided in time is the thread's to submit and is
-//! not taken. A thread that was replaced submits nothing any more.
+//! Invariant: what it works on (the input, the caller who waits, the slots taken, the message) belongs to the thread
+//! or, after [`CurrentTurn::take`], to the watchdog, never to both. What was decided in time is the thread's to submit
+//! and is not taken. A thread that was replaced submits nothing any more.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::committer::RunName;
-use super::mailbox::Reply;
-use super::marks::{Mark, Slot};
+use super::mailbox::ReplySender;
+use super::marks::{Mark, MarkSlot};
 use super::quarantine::Quarantine;
 use crate::vocabulary::*;
 
 /// A caller's reply that the thread and the watchdog can both reach. The first one to answer does.
-pub(crate) struct SharedReply<T>(Arc<Mutex<Option<Reply<T>>>>);
+pub(crate) struct SharedReply<T>(Arc<Mutex<Option<ReplySender<T>>>>);
 
 impl<T> Clone for SharedReply<T> {
     fn clone(&self) -> Self {
@@ -25,10 +25,10 @@ impl<T> Clone for SharedReply<T> {
 }
 
 impl<T: Send + 'static> SharedReply<T> {
-    pub(crate) fn new(reply: Reply<T>) -> Self {
+    pub(crate) fn new(reply: ReplySender<T>) -> Self {
         SharedReply(Arc::new(Mutex::new(Some(reply))))
     }
-    pub(crate) fn take(&self) -> Option<Reply<T>> {
+    pub(crate) fn take(&self) -> Option<ReplySender<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
     pub(crate) fn send(&self, answer: Result<T, Rejection>) {
@@ -37,14 +37,14 @@ impl<T: Send + 'static> SharedReply<T> {
         }
     }
     /// For a caller whose request is refused when its turn does not come back.
-    pub(crate) fn caller(&self) -> Caller {
+    pub(crate) fn caller(&self) -> TurnCaller {
         let reply = self.clone();
-        Caller::Refused(Box::new(move |why| reply.send(Err(why))))
+        TurnCaller::Refused(Box::new(move |why| reply.send(Err(why))))
     }
 }
 
-/// Who waits for what is in hand.
-pub(crate) enum Caller {
+/// Who waits for the current turn.
+pub(crate) enum TurnCaller {
     Nobody,
     /// The input is kept in the run's inbox, and this caller hears when it is.
     Kept(SharedReply<()>),
@@ -52,29 +52,29 @@ pub(crate) enum Caller {
     Refused(Box<dyn FnOnce(Rejection) + Send>),
 }
 
-impl Caller {
+impl TurnCaller {
     /// Refuses whoever waits, whatever could have been kept.
     pub(crate) fn refuse(self, why: Rejection) {
         match self {
-            Caller::Nobody => {}
-            Caller::Kept(reply) => reply.send(Err(why)),
-            Caller::Refused(refuse) => refuse(why),
+            TurnCaller::Nobody => {}
+            TurnCaller::Kept(reply) => reply.send(Err(why)),
+            TurnCaller::Refused(refuse) => refuse(why),
         }
     }
 }
 
 /// One decision in progress.
-pub(crate) struct Doing {
+pub(crate) struct DecisionInProgress {
     since: Instant,
     pub(crate) name: RunName,
     /// Kept so that the input is not lost when its turn does not come back.
     pub(crate) input: Option<Input>,
-    pub(crate) caller: Caller,
+    pub(crate) caller: TurnCaller,
 }
 
 /// What the watchdog has to see to after it took a shard away from its thread.
 pub(crate) struct Taken {
-    pub(crate) doing: Option<Doing>,
+    pub(crate) doing: Option<DecisionInProgress>,
     /// Slots that were taken for a decision that will never be submitted.
     pub(crate) slots: usize,
     /// A message counts as under way and will not be ended by its thread.
@@ -82,8 +82,8 @@ pub(crate) struct Taken {
 }
 
 #[derive(Default)]
-struct State {
-    doing: Option<Doing>,
+struct CurrentTurnState {
+    doing: Option<DecisionInProgress>,
     slots: usize,
     message: bool,
     replaced: bool,
@@ -91,17 +91,17 @@ struct State {
 }
 
 #[derive(Default)]
-pub(crate) struct InHand {
-    state: Mutex<State>,
+pub(crate) struct CurrentTurn {
+    state: Mutex<CurrentTurnState>,
     /// Where it stands on the disk what this thread is at, in case the process dies of it.
-    slot: Option<Slot>,
+    slot: Option<MarkSlot>,
     /// Set with `replaced`; workflow code that asks for anything sees it and leaves.
     abandoned: Arc<AtomicBool>,
 }
 
-impl InHand {
+impl CurrentTurn {
     pub(super) fn new(quarantine: Option<&Quarantine>) -> Self {
-        InHand { slot: quarantine.and_then(|quarantine| quarantine.marks.slot()), ..InHand::default() }
+        CurrentTurn { slot: quarantine.and_then(|quarantine| quarantine.marks.slot()), ..CurrentTurn::default() }
     }
     pub(super) fn abandoned(&self) -> Arc<AtomicBool> {
         self.abandoned.clone()
@@ -110,7 +110,7 @@ impl InHand {
         self.slot.iter().for_each(|slot| slot.begin(mark));
     }
     fn unmark(&self) {
-        self.slot.iter().for_each(Slot::end);
+        self.slot.iter().for_each(MarkSlot::end);
     }
     /// For code of a run that runs beside decisions: its state is written down or dropped.
     pub(super) fn marked<T>(&self, run: RunId, work: impl FnOnce() -> T) -> T {
@@ -119,20 +119,20 @@ impl InHand {
         self.unmark();
         worked
     }
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CurrentTurnState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From here on the code of a run may be running.
-    pub(crate) fn begin(&self, name: &RunName, input: Option<Input>, caller: Caller) {
+    pub(crate) fn begin(&self, name: &RunName, input: Option<Input>, caller: TurnCaller) {
         self.begin_at(Mark::Turn(name.run_id), name, input, caller);
     }
-    /// As [`InHand::begin`], for a run that is not in the log yet: a death is counted against `what` is started.
-    pub(super) fn begin_start(&self, what: Option<RunId>, name: &RunName, caller: Caller) {
+    /// As [`CurrentTurn::begin`], for a run that is not in the log yet: a death is counted against `what` is started.
+    pub(super) fn begin_start(&self, what: Option<RunId>, name: &RunName, caller: TurnCaller) {
         self.begin_at(Mark::Start(what.unwrap_or(name.run_id)), name, None, caller);
     }
-    fn begin_at(&self, mark: Mark, name: &RunName, input: Option<Input>, caller: Caller) {
-        let doing = Doing { since: Instant::now(), name: name.clone(), input, caller };
+    fn begin_at(&self, mark: Mark, name: &RunName, input: Option<Input>, caller: TurnCaller) {
+        let doing = DecisionInProgress { since: Instant::now(), name: name.clone(), input, caller };
         self.lock().doing = Some(doing);
         self.mark(mark);
     }
@@ -182,7 +182,7 @@ impl InHand {
         self.lock().left
     }
 
-    /// Whether something has been in hand for longer than allowed.
+    /// Whether something has been worked on for longer than allowed.
     pub(crate) fn is_overdue(&self, allowed: Duration) -> bool {
         self.lock().doing.as_ref().is_some_and(|doing| doing.since.elapsed() > allowed)
     }
@@ -196,7 +196,7 @@ impl InHand {
     pub(crate) fn take_from_dead(&self) -> Taken {
         self.take_all(&mut self.lock())
     }
-    fn take_all(&self, state: &mut State) -> Taken {
+    fn take_all(&self, state: &mut CurrentTurnState) -> Taken {
         state.replaced = true;
         self.abandoned.store(true, Ordering::Release);
         Taken {
