@@ -24,7 +24,7 @@ type Act = (u8, usize, Payload);
 pub(crate) fn histories(acts: usize) -> impl Strategy<Value = History> {
     let act = (any::<u8>(), any::<usize>(), payloads());
     (payloads(), prop::collection::vec(act, 0..acts)).prop_map(|(input, acts)| {
-        let mut story = Story::new(input);
+        let mut story = ArbitraryHistory::new(input);
         acts.into_iter().for_each(|act| story.act(act));
         History::new(story.builder.turns()).expect("the story is valid")
     })
@@ -41,7 +41,7 @@ pub(crate) fn payloads() -> impl Strategy<Value = Payload> {
     ]
 }
 
-struct Story {
+struct ArbitraryHistory {
     builder: HistoryBuilder,
     activities: BTreeMap<Seq, (u32, bool, bool)>,
     timers: Vec<Seq>,
@@ -55,9 +55,9 @@ struct Story {
     active: bool,
 }
 
-impl Story {
+impl ArbitraryHistory {
     fn new(input: Payload) -> Self {
-        Story {
+        ArbitraryHistory {
             builder: HistoryBuilder::started("story", "story-1", input),
             activities: BTreeMap::new(),
             timers: Vec::new(),

@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use crate::recording::{LoadHistoryError, Problem, read_file};
-use crate::{History, Limits, TemporalHistory};
+use crate::recording::{HistoryProblem, LoadHistoryError, read_file};
+use crate::{History, HistoryLimits, TemporalHistory};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum HistoryFile {
@@ -15,13 +15,13 @@ pub enum HistoryFile {
 }
 
 impl HistoryFile {
-    pub fn load(path: &Path, limits: &Limits) -> Result<Self, LoadHistoryError> {
+    pub fn load(path: &Path, limits: &HistoryLimits) -> Result<Self, LoadHistoryError> {
         let text =
             read_file(path, limits.json.bytes).map_err(|why| LoadHistoryError::File { path: path.to_owned(), why })?;
         match History::from_json(&text, limits) {
             Ok(history) => Ok(HistoryFile::Bosun(history)),
             Err(why) => match (&why.problem, TemporalHistory::from_json(&text, limits.json)) {
-                (Problem::NotAHistory { .. } | Problem::Malformed { .. }, Ok(history)) => {
+                (HistoryProblem::NotAHistory { .. } | HistoryProblem::Malformed { .. }, Ok(history)) => {
                     Ok(HistoryFile::Temporal(history))
                 }
                 _ => Err(LoadHistoryError::Invalid { path: path.to_owned(), why }),

@@ -95,16 +95,17 @@ fn reads(original: &History, damages: &[Damage]) -> Result<bool, TestCaseError> 
         damage(&mut value, &mut place, one);
     }
     let text = value.to_string();
-    let read = catch_unwind(AssertUnwindSafe(|| match History::from_json(text.as_bytes(), &Limits::default()) {
-        Ok(history) => {
-            read(&history, original);
-            true
-        }
-        Err(why) => {
-            assert!(!why.to_string().is_empty());
-            false
-        }
-    }));
+    let read =
+        catch_unwind(AssertUnwindSafe(|| match History::from_json(text.as_bytes(), &HistoryLimits::default()) {
+            Ok(history) => {
+                read(&history, original);
+                true
+            }
+            Err(why) => {
+                assert!(!why.to_string().is_empty());
+                false
+            }
+        }));
     read.map_err(|_| TestCaseError::fail(format!("a reader panics over {text}")))
 }
 

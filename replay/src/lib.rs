@@ -8,7 +8,7 @@
 //! ```
 //! use bosun_engine::workflow::{WfContext, WorkflowRegistry};
 //! use bosun_engine::{HistoryBuilder, Payload};
-//! use bosun_replay::{History, Limits, Prefixes, replay_history};
+//! use bosun_replay::{History, HistoryLimits, Prefixes, replay_history};
 //!
 //! let code = WorkflowRegistry::new()
 //!     .workflow("greet", |_: WfContext, name: String| async move { Ok(format!("hello {name}")) });
@@ -17,7 +17,7 @@
 //! recorded.completed(Payload::encode("hello ada")?);
 //! let file = History::new(recorded.turns())?.to_json();
 //!
-//! let history = History::from_json(file.as_bytes(), &Limits::default())?;
+//! let history = History::from_json(file.as_bytes(), &HistoryLimits::default())?;
 //! let report = replay_history(&code, &history, Prefixes::All);
 //! assert!(report.is_ok(), "{report}");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

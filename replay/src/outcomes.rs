@@ -1,7 +1,7 @@
 //! Events about something that was asked for: its number, and whether it is over.
 //!
-//! Invariant: what an event is about is said once, here; requests themselves are `Family::asked_for`'s. Nothing is looked
-//! up: whether such a request exists is for the reader of the history.
+//! Invariant: what an event is about is said once, here; requests themselves are `CommandFamily::asked_for`'s. Nothing
+//! is looked up: whether such a request exists is for the reader of the history.
 
 use bosun_engine::*;
 

@@ -11,7 +11,7 @@ use bosun_engine::workflow::{AlignedLine, NonDeterminism, ReplayError, ReplaySte
 use bosun_engine::*;
 use serde::Serialize;
 
-use crate::{History, HistoryFile, Limits, Redaction};
+use crate::{History, HistoryFile, HistoryLimits, Redaction};
 
 /// How many beginnings of a history are replayed on their own, beside the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -99,7 +99,12 @@ pub fn replay_history(registry: &WorkflowRegistry, history: &History, prefixes: 
 }
 
 /// Replays the history of a file, which may come from anywhere: it is checked before any code sees it.
-pub fn replay_file(registry: &WorkflowRegistry, path: &Path, limits: &Limits, prefixes: Prefixes) -> ReplayReport {
+pub fn replay_file(
+    registry: &WorkflowRegistry,
+    path: &Path,
+    limits: &HistoryLimits,
+    prefixes: Prefixes,
+) -> ReplayReport {
     match HistoryFile::load(path, limits) {
         Ok(HistoryFile::Bosun(history)) => replay_history(registry, &history, prefixes),
         Ok(HistoryFile::Temporal(_)) => ReplayReport { run: None, verdict: Verdict::Foreign },
@@ -116,7 +121,7 @@ fn judge(
     if history.redaction() != Redaction::None {
         return Err(Verdict::Redacted);
     }
-    let whole = Whole::replay(registry, history, run)?;
+    let whole = HistoryCommands::replay(registry, history, run)?;
     let turns = history.turns().len();
     for prefix in (1..=turns).filter(|prefix| prefixes.include(*prefix)) {
         whole.check_prefix(registry, history, prefix)?;
@@ -136,11 +141,11 @@ impl Prefixes {
 }
 
 /// What the code asked for over the whole history, activation by activation.
-struct Whole {
+struct HistoryCommands {
     activations: Vec<Vec<Command>>,
 }
 
-impl Whole {
+impl HistoryCommands {
     fn replay(registry: &WorkflowRegistry, history: &History, run: &mut ReplayedRun) -> Result<Self, Verdict> {
         let mut activations = Vec::new();
         let mut replayer = Replayer::new(registry);
@@ -154,7 +159,7 @@ impl Whole {
         }
         let replayed = replayer.finish().map_err(|why| verdict(why, history))?;
         run.digest = Some(hex(&replayed.digest));
-        Ok(Whole { activations })
+        Ok(HistoryCommands { activations })
     }
 
     /// Replays the first turns alone, with fresh code, and compares what it asks for with the whole replay.

@@ -49,9 +49,9 @@ pub(crate) fn read(bytes: &[u8], limits: JsonLimits) -> Result<Value, JsonRefuse
         return Err(JsonRefused::TooLarge { length: bytes.len(), limit: limits.bytes });
     }
     let limits = JsonLimits { depth: limits.depth.min(JsonLimits::DEPTH_MAX), ..limits };
-    let reader = Reader { limits, values: Cell::new(0), refused: Cell::new(None) };
+    let reader = JsonReader { limits, values: Cell::new(0), refused: Cell::new(None) };
     let mut parser = serde_json::Deserializer::from_slice(bytes);
-    let read = Node { reader: &reader, depth: 0 }.deserialize(&mut parser).and_then(|value| {
+    let read = JsonNode { reader: &reader, depth: 0 }.deserialize(&mut parser).and_then(|value| {
         parser.end()?;
         Ok(value)
     });
@@ -62,14 +62,14 @@ pub(crate) fn read(bytes: &[u8], limits: JsonLimits) -> Result<Value, JsonRefuse
     })
 }
 
-struct Reader {
+struct JsonReader {
     limits: JsonLimits,
     values: Cell<usize>,
     /// The parser carries only text errors; ours waits here.
     refused: Cell<Option<JsonRefused>>,
 }
 
-impl Reader {
+impl JsonReader {
     fn refuse<E: Error>(&self, why: JsonRefused) -> E {
         let error = E::custom(&why);
         self.refused.set(Some(why));
@@ -85,21 +85,21 @@ impl Reader {
 }
 
 #[derive(Clone, Copy)]
-struct Node<'a> {
-    reader: &'a Reader,
+struct JsonNode<'a> {
+    reader: &'a JsonReader,
     depth: usize,
 }
 
-impl Node<'_> {
+impl JsonNode<'_> {
     fn deeper<E: Error>(self) -> Result<Self, E> {
         if self.depth >= self.reader.limits.depth {
             return Err(self.reader.refuse(JsonRefused::TooDeep { limit: self.reader.limits.depth }));
         }
-        Ok(Node { depth: self.depth + 1, ..self })
+        Ok(JsonNode { depth: self.depth + 1, ..self })
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+impl<'de> DeserializeSeed<'de> for JsonNode<'_> {
     type Value = Value;
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         self.reader.count()?;
@@ -107,7 +107,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de> Visitor<'de> for JsonNode<'_> {
     type Value = Value;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use bosun_replay::simulate::engine::{
-    ENGINE_RARE, EngineFailure, EngineLife, EnginePlan, Faults, StepChoices, live_engine,
+    ENGINE_RARE, EngineFailure, EngineLife, EnginePlan, FaultProfile, StepChoices, live_engine,
 };
 use bosun_tests::harness::count_from_env;
 use bosun_tests::harness::simulated::plan;
@@ -161,12 +161,16 @@ fn smallest(cases: u32, holds: impl Fn(&EnginePlan) -> Result<(), String>) -> Op
 /// G16: each profile of faults alone; without any, no worker ever ends, and every run comes to rest all the same.
 #[test]
 fn every_profile_of_faults_is_survived() {
-    let profiles = [Faults::None, Faults::Crashes, Faults::Storage, Faults::Stalls];
+    let profiles = [FaultProfile::None, FaultProfile::Crashes, FaultProfile::Storage, FaultProfile::Stalls];
     for (faults, seed) in profiles.into_iter().flat_map(|faults| (0..60).map(move |seed| (faults, seed))) {
         let lived = live_engine(&EnginePlan { faults, ..plan_of(seed) });
         let life = lived.unwrap_or_else(|why| panic!("{faults:?}: {}", told(seed, &why)));
         // One restart at rest belongs to every life: it must change nothing.
-        assert!(faults != Faults::None || life.restarts == 1, "{faults:?}, seed {seed}: {} restarts", life.restarts);
+        assert!(
+            faults != FaultProfile::None || life.restarts == 1,
+            "{faults:?}, seed {seed}: {} restarts",
+            life.restarts
+        );
     }
 }
 

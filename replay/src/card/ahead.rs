@@ -21,32 +21,32 @@ const STEPS_MAX: usize = 100;
 pub(super) type Asked = (Command, Option<CodeLocation>);
 
 /// A request that history holds behind the mismatch.
-struct Held {
+struct HeldRequest {
     seq: Seq,
-    what: What,
+    what: RequestContent,
     fire_at: Option<Timestamp>,
 }
 
 /// What a request asks for, apart from its number.
 #[derive(Debug, Clone, PartialEq)]
-enum What {
+enum RequestContent {
     Activity(ActivityType, Payload),
     Timer(std::time::Duration),
     Child(WorkflowType, Payload),
 }
 
-impl What {
+impl RequestContent {
     /// The same request, or one of the same name with other content.
-    fn resembles(&self, other: &What) -> bool {
+    fn resembles(&self, other: &RequestContent) -> bool {
         match (self, other) {
-            (What::Activity(a, _), What::Activity(b, _)) => a == b,
-            (What::Child(a, _), What::Child(b, _)) => a == b,
+            (RequestContent::Activity(a, _), RequestContent::Activity(b, _)) => a == b,
+            (RequestContent::Child(a, _), RequestContent::Child(b, _)) => a == b,
             _ => false,
         }
     }
 }
 
-struct Ahead<'a> {
+struct LookAhead<'a> {
     driver: &'a mut dyn Driver,
     run_id: RunId,
     history: HistorySize,
@@ -54,7 +54,7 @@ struct Ahead<'a> {
     markers: Markers,
     /// What reached the run behind the mismatch, in order, and has not been told to the code yet.
     jobs: Vec<(Timestamp, Job)>,
-    held: Vec<Held>,
+    held: Vec<HeldRequest>,
     /// The code's own number of a recorded request.
     own: BTreeMap<Seq, Seq>,
     /// Timers of the code that history does not know.
@@ -67,7 +67,7 @@ pub(super) fn look_ahead(replayer: &mut Replayer<'_>, history: &History, from: E
     let first: Vec<Command> = replayer.produced().to_vec();
     let Some(driver) = replayer.driver() else { return Vec::new() };
     let first = located(driver, first);
-    let mut ahead = Ahead {
+    let mut ahead = LookAhead {
         driver,
         run_id: history.run_id(),
         history: HistorySize::default(),
@@ -89,7 +89,7 @@ fn located(driver: &dyn Driver, commands: Vec<Command>) -> Vec<Asked> {
     commands.into_iter().enumerate().map(|(at, command)| (command, driver.command_location(at))).collect()
 }
 
-impl Ahead<'_> {
+impl LookAhead<'_> {
     fn read(&mut self, history: &History, from: EventId) {
         let mut table = JobTable::default();
         let mut patches = BTreeSet::new();
@@ -134,7 +134,7 @@ impl Ahead<'_> {
                             *fire_at = recorded;
                         }
                     }
-                    None if matches!(what, What::Timer(_)) => drop(self.unknown_timers.insert(seq)),
+                    None if matches!(what, RequestContent::Timer(_)) => drop(self.unknown_timers.insert(seq)),
                     None => {}
                 }
             }
@@ -182,14 +182,14 @@ impl Ahead<'_> {
     }
 }
 
-fn held(event: &Event) -> Option<Held> {
+fn held(event: &Event) -> Option<HeldRequest> {
     let (seq, what) = match &event.kind {
         EventKind::ActivityTaskScheduled(held) => {
-            (held.seq, What::Activity(held.activity_type.clone(), held.input.clone()))
+            (held.seq, RequestContent::Activity(held.activity_type.clone(), held.input.clone()))
         }
-        EventKind::TimerStarted { seq, fire_at, .. } => (*seq, What::Timer(fire_at.since(event.at))),
+        EventKind::TimerStarted { seq, fire_at, .. } => (*seq, RequestContent::Timer(fire_at.since(event.at))),
         EventKind::StartChildWorkflowExecutionInitiated(held) => {
-            (held.seq, What::Child(held.workflow_type.clone(), held.input.clone()))
+            (held.seq, RequestContent::Child(held.workflow_type.clone(), held.input.clone()))
         }
         _ => return None,
     };
@@ -197,17 +197,17 @@ fn held(event: &Event) -> Option<Held> {
         EventKind::TimerStarted { fire_at, .. } => Some(*fire_at),
         _ => None,
     };
-    Some(Held { seq, what, fire_at })
+    Some(HeldRequest { seq, what, fire_at })
 }
 
-fn what_of(command: &Command, at: Timestamp) -> Option<(Seq, What)> {
+fn what_of(command: &Command, at: Timestamp) -> Option<(Seq, RequestContent)> {
     match command {
         Command::ScheduleActivity { seq, activity_type, input, .. } => {
-            Some((*seq, What::Activity(activity_type.clone(), input.clone())))
+            Some((*seq, RequestContent::Activity(activity_type.clone(), input.clone())))
         }
-        Command::StartTimer { seq, fire_at, .. } => Some((*seq, What::Timer(fire_at.since(at)))),
+        Command::StartTimer { seq, fire_at, .. } => Some((*seq, RequestContent::Timer(fire_at.since(at)))),
         Command::StartChildWorkflow { seq, workflow_type, input, .. } => {
-            Some((*seq, What::Child(workflow_type.clone(), input.clone())))
+            Some((*seq, RequestContent::Child(workflow_type.clone(), input.clone())))
         }
         _ => None,
     }

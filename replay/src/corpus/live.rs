@@ -33,11 +33,11 @@ fn signal(name: &str, input: Payload) -> SignalRequest {
     SignalRequest { name: SignalName::of(name), input, identity: None, request_id: None }
 }
 
-struct Live {
+struct LiveEnvironment {
     environment: TestEnvironment,
 }
 
-impl Live {
+impl LiveEnvironment {
     async fn start(&self, workflow_type: &str, id: &str, input: Payload) -> Target {
         let start = StartWorkflow::new(WorkflowType::of(workflow_type), WorkflowId::of(id)).input(input);
         self.environment.client().start(start).await.unwrap();
@@ -67,7 +67,7 @@ impl Live {
         let turns = client.turns(target).await.unwrap();
         let history = History::new(turns).unwrap_or_else(|why| panic!("{}: {why}", target.workflow_id));
         assert_eq!(history.status(), ends, "{}", target.workflow_id);
-        assert_eq!(History::from_json(history.to_json().as_bytes(), &Limits::default()), Ok(history.clone()));
+        assert_eq!(History::from_json(history.to_json().as_bytes(), &HistoryLimits::default()), Ok(history.clone()));
         let report = replay_history(&registry(), &history, Prefixes::All);
         assert!(report.is_ok(), "{report}");
         let temporal = TemporalHistory::from(&history).statistics();
@@ -79,7 +79,7 @@ async fn live_through_everything() {
     // In real time: nothing here takes longer than the second before a retry.
     let environment = TestEnvironment::start_with(registry(), activities(), |options| options.clock = Clock::system());
     let environment = environment.unwrap();
-    let live = Live { environment };
+    let live = LiveEnvironment { environment };
     let client = live.environment.client();
     let json = |value: u64| Payload::encode(&value).unwrap();
 

@@ -22,13 +22,13 @@ use crate::*;
 const INDEX: &str = "index.json";
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Index {
+struct CorpusIndex {
     schema: String,
-    histories: Vec<Entry>,
+    histories: Vec<CorpusEntry>,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Entry {
+struct CorpusEntry {
     file: String,
     shows: String,
     /// Of the bytes of the file.
@@ -41,11 +41,11 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fixtures/histories")
 }
 
-fn entry_of(story: &stories::Story, text: &str) -> Entry {
-    let history = History::from_json(text.as_bytes(), &Limits::default()).unwrap();
+fn entry_of(story: &stories::CorpusStory, text: &str) -> CorpusEntry {
+    let history = History::from_json(text.as_bytes(), &HistoryLimits::default()).unwrap();
     let report = replay_history(&registry(), &history, Prefixes::None);
     assert!(report.is_ok(), "{}: {report}", story.name);
-    Entry {
+    CorpusEntry {
         file: format!("{}.json", story.name),
         shows: story.shows.to_owned(),
         file_digest: digest(text.as_bytes()),
@@ -66,11 +66,11 @@ fn write_missing() {
         }
         entries.push(entry_of(story, &std::fs::read_to_string(&path).unwrap()));
     }
-    let index = Index { schema: "bosun.history-index/1".into(), histories: entries };
+    let index = CorpusIndex { schema: "bosun.history-index/1".into(), histories: entries };
     std::fs::write(folder().join(INDEX), serde_json::to_string_pretty(&index).unwrap() + "\n").unwrap();
 }
 
-fn index() -> Index {
+fn index() -> CorpusIndex {
     serde_json::from_str(&std::fs::read_to_string(folder().join(INDEX)).unwrap()).unwrap()
 }
 
@@ -87,10 +87,10 @@ fn every_history_of_the_corpus_reads_and_replays_as_it_always_did() {
         let text =
             std::fs::read_to_string(folder().join(&entry.file)).unwrap_or_else(|why| panic!("{}: {why}", entry.file));
         assert_eq!(entry_of(story, &text), *entry, "the file, its replay and the index agree");
-        let history = History::from_json(text.as_bytes(), &Limits::default()).unwrap();
+        let history = History::from_json(text.as_bytes(), &HistoryLimits::default()).unwrap();
         assert_eq!(history.to_json(), text, "{} encodes to the same bytes", entry.file);
         assert_eq!(history.turns(), (story.tell)(story.name), "{} tells its story", entry.file);
-        let report = replay_file(&registry(), &folder().join(&entry.file), &Limits::default(), Prefixes::All);
+        let report = replay_file(&registry(), &folder().join(&entry.file), &HistoryLimits::default(), Prefixes::All);
         assert!(report.is_ok(), "{}: {report}", entry.file);
         assert_eq!(report.run.unwrap().prefixes, history.turns().len());
     }
@@ -98,7 +98,7 @@ fn every_history_of_the_corpus_reads_and_replays_as_it_always_did() {
 
 #[test]
 fn every_file_of_the_corpus_is_listed() {
-    let listed: BTreeMap<String, Entry> = index().histories.into_iter().map(|e| (e.file.clone(), e)).collect();
+    let listed: BTreeMap<String, CorpusEntry> = index().histories.into_iter().map(|e| (e.file.clone(), e)).collect();
     for found in std::fs::read_dir(folder()).unwrap() {
         let name = found.unwrap().file_name().into_string().unwrap();
         // The engine's own histories have a folder and an index of their own; they are replayed where their code is.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bosun_engine::*;
 use serde::Serialize;
 
-pub(crate) struct Story {
+pub(crate) struct CorpusStory {
     /// The name of the file.
     pub(crate) name: &'static str,
     pub(crate) shows: &'static str,
@@ -37,8 +37,8 @@ fn started(workflow_type: &str, workflow_id: &str, input: Payload) -> (RunId, Wo
     (run, started_event(run, start))
 }
 
-pub(crate) const STORIES: &[Story] = &[
-    Story {
+pub(crate) const STORIES: &[CorpusStory] = &[
+    CorpusStory {
         name: "completed-at-once",
         shows: "a run of two events",
         tell: |id| {
@@ -47,7 +47,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "activity-completed",
         shows: "an activity that succeeds at its first attempt, with the identity of its worker",
         tell: |id| {
@@ -60,7 +60,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "activity-retried",
         shows: "two failed attempts with a heartbeat and a lost worker, then success",
         tell: |id| {
@@ -77,7 +77,7 @@ pub(crate) const STORIES: &[Story] = &[
             turns
         },
     },
-    Story {
+    CorpusStory {
         name: "activity-failed",
         shows: "an activity that fails for good and a run that fails because of it",
         tell: |id| {
@@ -89,7 +89,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "activity-timed-out",
         shows: "an activity that no worker took in time",
         tell: |id| {
@@ -102,7 +102,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "activity-completed-later",
         shows: "an activity whose function returned before its result was there (E09)",
         tell: |id| {
@@ -113,7 +113,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "fan-out",
         shows: "three activities at once that end in another order, two in one turn",
         tell: |id| {
@@ -127,7 +127,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "timer-fired",
         shows: "a timer that fires, and a run that ends because of it",
         tell: |id| {
@@ -137,7 +137,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "timer-canceled",
         shows: "a signal that comes before the timer, which is canceled",
         tell: |id| {
@@ -150,7 +150,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "signal-not-taken",
         shows: "a signal that nobody takes: reported at the end (E11)",
         tell: |id| {
@@ -164,7 +164,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "canceled-with-cleanup",
         shows: "a cancellation, cleanup out of its reach, and a run that ends as canceled (E17)",
         tell: |id| {
@@ -176,7 +176,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "child-completed",
         shows: "a child workflow from its start to its result",
         tell: |id| {
@@ -186,7 +186,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "child-open",
         shows: "a run that is open: its child has started",
         tell: |id| {
@@ -196,7 +196,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "messages",
         shows: "a signal to another run that is delivered, and a cancel request to it (E16)",
         tell: |id| {
@@ -208,7 +208,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "message-not-delivered",
         shows: "a signal to a run that does not exist",
         tell: |id| {
@@ -220,7 +220,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "notes",
         shows: "a side effect, search attributes, memo, and the new branch of a patch",
         tell: |id| {
@@ -231,7 +231,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "notes-before-the-patch",
         shows: "the same code over a history from before its patch: the old branch (E21)",
         tell: |id| {
@@ -242,7 +242,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "updates",
         shows: "updates that are accepted and answered, the second by the run that ends (E14)",
         tell: |id| {
@@ -252,7 +252,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "continued-as-new",
         shows: "a state machine that goes on in a new run",
         tell: |id| {
@@ -262,7 +262,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "counter-canceled",
         shows: "a state machine that is canceled with details, over two builds of the code",
         tell: |id| {
@@ -271,7 +271,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "paused",
         shows: "a pause, a signal that waits in the inbox meanwhile, and its delivery (E27)",
         tell: |id| {
@@ -290,7 +290,7 @@ pub(crate) const STORIES: &[Story] = &[
             turns
         },
     },
-    Story {
+    CorpusStory {
         name: "terminated",
         shows: "a run that was ended from outside: no result of its code",
         tell: |id| {
@@ -300,7 +300,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "timed-out",
         shows: "a run that reached its run timeout",
         tell: |id| {
@@ -312,7 +312,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "retried-run",
         shows: "the second attempt of a run: a delayed start with everything a start can carry",
         tell: |id| {
@@ -335,7 +335,7 @@ pub(crate) const STORIES: &[Story] = &[
             h.turns()
         },
     },
-    Story {
+    CorpusStory {
         name: "readable-and-raw",
         shows: "payloads of all spellings: JSON, JSON with unusual text, bytes, deep nesting",
         tell: |id| {

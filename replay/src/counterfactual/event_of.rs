@@ -6,13 +6,13 @@
 use bosun_engine::*;
 
 /// What the record says about ends of runs, for commands that end one.
-pub(super) struct Ends<'a> {
+pub(super) struct RecordedEnds<'a> {
     pub(super) started: &'a WorkflowExecutionStarted,
     pub(super) run: RunId,
     pub(super) recorded: Option<&'a EventKind>,
 }
 
-pub(super) fn event_of(command: Command, ends: &Ends<'_>) -> EventKind {
+pub(super) fn event_of(command: Command, ends: &RecordedEnds<'_>) -> EventKind {
     use EventKind::WorkflowExecutionFailed as Failed;
     let mut event = command.into_event(&ends.started.workflow_type, ends.run.derive("continue", 0));
     if let Failed { new_run, retry_state, .. } = &mut event

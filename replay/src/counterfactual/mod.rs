@@ -20,7 +20,7 @@ use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use serde::Serialize;
 
-use self::world::World;
+use self::world::CounterfactualWorld;
 use crate::{DiffLine, History, HistoryDiff, Redaction, diff_events};
 
 /// What is different from then.
@@ -101,7 +101,7 @@ pub fn what_if(
         started.input = input.clone();
     }
     let driver = registry.create(&started, history.run_id())?;
-    let lived = World::new(history, &recorded, driver, started).live();
+    let lived = CounterfactualWorld::new(history, &recorded, driver, started).live();
     let name = format!("{} ({})", history.started().workflow_id, history.run_id());
     let diff = diff_events((name, "what if".into()), &recorded, &lived.events);
     Ok(judge(diff, &recorded, lived))

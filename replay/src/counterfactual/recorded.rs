@@ -9,8 +9,8 @@ use bosun_engine::*;
 
 /// A request as far as it is matched.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Request {
-    family: crate::Family,
+pub(super) struct RecordedRequest {
+    family: crate::CommandFamily,
     type_name: String,
     /// A name that somebody gave; numbers that the driver gives do not count.
     id: Option<String>,
@@ -19,10 +19,10 @@ pub(super) struct Request {
     delay: Option<Duration>,
 }
 
-impl Request {
+impl RecordedRequest {
     /// The request that an event makes, with its number.
-    pub(super) fn of(event: &EventKind, at: Timestamp) -> Option<(Seq, Request)> {
-        let (seq, family) = crate::Family::asked_for(event)?;
+    pub(super) fn of(event: &EventKind, at: Timestamp) -> Option<(Seq, RecordedRequest)> {
+        let (seq, family) = crate::CommandFamily::asked_for(event)?;
         let (type_name, id, input, delay) = match event {
             EventKind::ActivityTaskScheduled(scheduled) => {
                 let id = scheduled.activity_id.to_string();
@@ -43,31 +43,33 @@ impl Request {
             }
             _ => return None,
         };
-        Some((seq, Request { family, type_name, id, input, delay }))
+        Some((seq, RecordedRequest { family, type_name, id, input, delay }))
     }
 
-    fn is_same_kind(&self, other: &Request) -> bool {
+    fn is_same_kind(&self, other: &RecordedRequest) -> bool {
         self.family == other.family && self.type_name == other.type_name && self.delay == other.delay
     }
 }
 
 /// The requests of the record that nobody has asked for again yet.
-pub(super) struct Recorded {
-    left: BTreeMap<Seq, Request>,
+pub(super) struct RecordedRequests {
+    left: BTreeMap<Seq, RecordedRequest>,
     fired: BTreeMap<Seq, Timestamp>,
 }
 
-impl Recorded {
+impl RecordedRequests {
     pub(super) fn of(events: &[Event]) -> Self {
         let fired = events.iter().filter_map(|event| match event.kind {
             EventKind::TimerFired { seq } => Some((seq, event.at)),
             _ => None,
         });
         let fired: BTreeMap<Seq, Timestamp> = fired.collect();
-        let asked = events.iter().filter_map(|event| Request::of(&event.kind, event.at));
+        let asked = events.iter().filter_map(|event| RecordedRequest::of(&event.kind, event.at));
         // A timer that did not fire then says nothing about one of now.
-        let tells = |(seq, request): &(Seq, Request)| request.family != crate::Family::Timer || fired.contains_key(seq);
-        Recorded { left: asked.filter(tells).collect(), fired }
+        let tells = |(seq, request): &(Seq, RecordedRequest)| {
+            request.family != crate::CommandFamily::Timer || fired.contains_key(seq)
+        };
+        RecordedRequests { left: asked.filter(tells).collect(), fired }
     }
 
     /// When a timer fired then.
@@ -76,8 +78,8 @@ impl Recorded {
     }
 
     /// The recorded request that is meant: the same id and input, else the same input, else the first of its type.
-    pub(super) fn take(&mut self, asked: &Request) -> Option<Seq> {
-        let by = |fits: &dyn Fn(&Request) -> bool| {
+    pub(super) fn take(&mut self, asked: &RecordedRequest) -> Option<Seq> {
+        let by = |fits: &dyn Fn(&RecordedRequest) -> bool| {
             self.left.iter().find(|(_, one)| one.is_same_kind(asked) && fits(one)).map(|(seq, _)| *seq)
         };
         let found = by(&|one| one.id == asked.id && one.input == asked.input)

@@ -8,7 +8,7 @@ use bosun_engine::*;
 use super::*;
 use crate::corpus::stories::STORIES;
 use crate::corpus::workflows::registry;
-use crate::{Cause, Redaction};
+use crate::{DivergenceCause, Redaction};
 
 fn quick() -> ActivityOptions {
     ActivityOptions::start_to_close(Duration::from_secs(10))
@@ -82,7 +82,7 @@ fn another_policy_shows_where_decisions_part_and_what_is_unknown_from_there() {
     assert_eq!(whats(&told.gone), ["ActivityTaskScheduled publish", "WorkflowExecutionCompleted"]);
     assert_eq!(told.same, 2);
     let first = told.diff.divergence.as_ref().unwrap();
-    assert_eq!(first.cause, Cause::Start, "the input was changed, which is where it begins: {told}");
+    assert_eq!(first.cause, DivergenceCause::Start, "the input was changed, which is where it begins: {told}");
     let decision = told.first.as_ref().unwrap().to_string();
     assert!(decision.ends_with("ActivityTaskScheduled publish"), "{decision}");
     assert_eq!(told.unknown.len(), 1);

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bosun_engine::workflow::{JobSources, JobTable, job_of};
 use bosun_engine::*;
 
-use super::event_of::{Ends, event_of};
-use super::recorded::{Recorded, Request};
+use super::event_of::{RecordedEnds, event_of};
+use super::recorded::{RecordedRequest, RecordedRequests};
 use super::{Unknown, Unused};
 use crate::History;
 use crate::outcomes::{about, ends, renumbered};
 
-pub(super) struct World<'a> {
+pub(super) struct CounterfactualWorld<'a> {
     record: &'a [Event],
     driver: Box<dyn Driver>,
     started: WorkflowExecutionStarted,
@@ -23,7 +23,7 @@ pub(super) struct World<'a> {
     /// Whose ids the code sees; see forks.
     visible_run_id: RunId,
     closing: Option<&'a EventKind>,
-    recorded: Recorded,
+    recorded: RecordedRequests,
     /// From numbers of the record to numbers of now.
     now_called: BTreeMap<Seq, Seq>,
     /// Recorded outcomes whose time has come and that nobody has asked for.
@@ -52,7 +52,7 @@ pub(super) struct Lived {
     pub(super) status: WorkflowStatus,
 }
 
-impl<'a> World<'a> {
+impl<'a> CounterfactualWorld<'a> {
     pub(super) fn new(
         history: &History,
         record: &'a [Event],
@@ -63,13 +63,13 @@ impl<'a> World<'a> {
             EventKind::MarkerRecorded(Marker::SideEffect { value, .. }) => Some(value.clone()),
             _ => None,
         };
-        World {
+        CounterfactualWorld {
             record,
             driver,
             run: history.run_id(),
             visible_run_id: started.original_run(history.run_id()),
             closing: record.last().map(|event| &event.kind).filter(|event| event.closes().is_some()),
-            recorded: Recorded::of(record),
+            recorded: RecordedRequests::of(record),
             now_called: BTreeMap::new(),
             early: BTreeMap::new(),
             side_effects: record.iter().filter_map(value).collect(),
@@ -222,9 +222,9 @@ impl<'a> World<'a> {
             }
             _ => {}
         }
-        let ends = Ends { started: &self.started, run: self.run, recorded: self.closing };
+        let ends = RecordedEnds { started: &self.started, run: self.run, recorded: self.closing };
         let kind = event_of(command, &ends);
-        let asked = Request::of(&kind, self.at);
+        let asked = RecordedRequest::of(&kind, self.at);
         self.table.apply(&kind);
         self.write(kind.clone());
         match asked {
@@ -233,7 +233,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn ask(&mut self, now: Seq, request: &Request, kind: &EventKind) -> Vec<EventKind> {
+    fn ask(&mut self, now: Seq, request: &RecordedRequest, kind: &EventKind) -> Vec<EventKind> {
         self.pending.insert(now, EventId(self.events.len() as u64));
         let fire_at = match kind {
             EventKind::TimerStarted { fire_at, .. } => Some(*fire_at),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use bosun_engine::{Payload, WorkflowType, hex};
 
 use super::DeterminismTest;
-use crate::simulate::{Finding, Plan, case_text};
+use crate::simulate::{LifePlan, Violation, case_text};
 
 impl DeterminismTest {
     /// The folder and the beginning of the names of this test's files, if its source can be found.
@@ -26,9 +26,9 @@ impl DeterminismTest {
     }
 
     /// The plans that are kept, in the order of their names.
-    pub(super) fn kept(&self) -> Result<Vec<(PathBuf, Plan)>, Finding> {
+    pub(super) fn kept(&self) -> Result<Vec<(PathBuf, LifePlan)>, Violation> {
         let Some((folder, prefix)) = self.case_files() else { return Ok(Vec::new()) };
-        let unreadable = |path: &Path, why: String| Finding::Setup { why: format!("{}: {why}", path.display()) };
+        let unreadable = |path: &Path, why: String| Violation::Setup { why: format!("{}: {why}", path.display()) };
         let entries = std::fs::read_dir(&folder).map_err(|why| unreadable(&folder, why.to_string()))?;
         let ours = |name: &str| name.starts_with(&prefix) && name.ends_with(".case");
         let mut paths: Vec<PathBuf> = entries
@@ -46,7 +46,7 @@ impl DeterminismTest {
     }
 
     /// Keeps a plan; says where.
-    pub(super) fn keep(&self, plan: &Plan, finding: &Finding) -> Option<PathBuf> {
+    pub(super) fn keep(&self, plan: &LifePlan, finding: &Violation) -> Option<PathBuf> {
         let (folder, prefix) = self.case_files()?;
         let text = case_text(plan, &format!("found: {}", finding.kind()));
         let name = &hex(&Payload::bytes(plan.to_string().into_bytes()).digest())[..8];

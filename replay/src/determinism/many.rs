@@ -18,14 +18,14 @@ use super::report::{Failed, Report};
 use super::search::{mix, tree};
 use super::steps::Possible;
 use crate::simulate::{
-    Doubts, Faults, Finding, Life, Plan, Versions, live, live_here, on_a_fresh_thread, order_independent,
+    Doubts, Life, LifePlan, PlanFaults, Versions, Violation, live, live_here, on_a_fresh_thread, order_independent,
 };
 
 /// Of so many lives with thrown steps one has every prefix replayed.
 const PREFIXES_EVERY: u32 = 16;
 
 /// What the threads that live need; strategies stay on the thread that draws.
-struct Lives<'a> {
+struct SearchContext<'a> {
     versions: &'a Versions,
     doubts: &'a Doubts,
     order_independent: bool,
@@ -35,19 +35,19 @@ struct Lives<'a> {
 }
 
 /// A plan, and what is wrong with it.
-type Wrong = Box<(Plan, Finding)>;
+type Wrong = Box<(LifePlan, Violation)>;
 
 /// A drawn plan on its way to whoever lives it.
-struct Task {
+struct DrawnPlan {
     number: u64,
     seed: u64,
-    plan: Plan,
+    plan: LifePlan,
 }
 
 impl DeterminismTest {
     /// Lives all seeds; the first failure is made small on this thread.
     pub(super) fn many(&self, seeds: impl Iterator<Item = u64>, report: &mut Report) -> Result<(), Box<Failed>> {
-        let lives = Lives {
+        let lives = SearchContext {
             versions: &self.versions,
             doubts: &self.doubts,
             order_independent: self.order_independent,
@@ -67,7 +67,7 @@ impl DeterminismTest {
                     without_values = Some(seed);
                     break;
                 };
-                let task = Task { number: number as u64, seed, plan };
+                let task = DrawnPlan { number: number as u64, seed, plan };
                 if stop.load(Ordering::Relaxed) || hand_out.send(task).is_err() {
                     break;
                 }
@@ -87,9 +87,9 @@ impl DeterminismTest {
     }
 }
 
-impl Lives<'_> {
+impl SearchContext<'_> {
     /// Lives what is handed out until there is no more, or something is wrong.
-    fn live(&self, waiting: &Mutex<Receiver<Task>>, stop: &AtomicBool) -> (Report, Option<(Task, Wrong)>) {
+    fn live(&self, waiting: &Mutex<Receiver<DrawnPlan>>, stop: &AtomicBool) -> (Report, Option<(DrawnPlan, Wrong)>) {
         let mut report = Report::default();
         loop {
             let task = waiting.lock().ok().and_then(|waiting| waiting.recv().ok());
@@ -107,8 +107,8 @@ impl Lives<'_> {
     }
 
     /// The plan as it was drawn, then with other steps.
-    fn all_of(&self, task: &Task, report: &mut Report) -> Result<(), Wrong> {
-        let wrong = |plan: &Plan, finding| Box::new((plan.clone(), finding));
+    fn all_of(&self, task: &DrawnPlan, report: &mut Report) -> Result<(), Wrong> {
+        let wrong = |plan: &LifePlan, finding| Box::new((plan.clone(), finding));
         let drawn = lived(&task.plan, self.versions, self.doubts, self.order_independent);
         report.add(&drawn.map_err(|finding| wrong(&task.plan, finding))?);
         report.drawn += 1;
@@ -118,7 +118,7 @@ impl Lives<'_> {
             for n in 0..self.schedules {
                 plan.steps = self.possible.thrown(mix(task.seed ^ mix(u64::from(n))), self.steps_max);
                 let doubts = if n.is_multiple_of(PREFIXES_EVERY) { &every_prefix } else { &light };
-                report.add(&live_here(&plan, self.versions, doubts, &Faults::default())?);
+                report.add(&live_here(&plan, self.versions, doubts, &PlanFaults::default())?);
             }
             Ok(())
         });
@@ -127,7 +127,12 @@ impl Lives<'_> {
 }
 
 /// One life with all doubts.
-pub(super) fn lived(plan: &Plan, versions: &Versions, doubts: &Doubts, in_any_order: bool) -> Result<Life, Finding> {
+pub(super) fn lived(
+    plan: &LifePlan,
+    versions: &Versions,
+    doubts: &Doubts,
+    in_any_order: bool,
+) -> Result<Life, Violation> {
     if in_any_order {
         order_independent(plan, versions, doubts)?;
     }

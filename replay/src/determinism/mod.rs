@@ -52,11 +52,11 @@ use proptest::prelude::*;
 use serde::Serialize;
 
 pub use report::{Failed, Report};
-pub use wires::{Call, Trip, armed};
+pub use wires::{ForbiddenCall, Trip, armed};
 pub(crate) use wires::{Perturbation, perturbed, take_trips};
 
 use self::strategies::{Drawn, any_json, with_failures};
-use crate::simulate::{Doubts, Versions, View};
+use crate::simulate::{Doubts, RunView, Versions};
 
 /// What a search that is no test is told: its seed, and whether to live only that one.
 #[derive(Debug, Clone, Copy)]
@@ -224,7 +224,7 @@ impl DeterminismTest {
     pub fn invariant(
         mut self,
         name: impl Into<String>,
-        holds: impl Fn(&View<'_>) -> Result<(), String> + Send + Sync + 'static,
+        holds: impl Fn(&RunView<'_>) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         self.doubts.invariants.push((name.into(), Arc::new(holds)));
         self
@@ -241,7 +241,7 @@ impl DeterminismTest {
         self
     }
     /// A call that the code may make after all.
-    pub fn allow(mut self, call: Call) -> Self {
+    pub fn allow(mut self, call: ForbiddenCall) -> Self {
         self.doubts.allowed.insert(call);
         self
     }

@@ -10,17 +10,17 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Mutex;
 
-use super::wires::Call;
+use super::wires::ForbiddenCall;
 
 unsafe extern "C" {
     fn backtrace(buffer: *mut *mut c_void, size: c_int) -> c_int;
 }
 
-type Cause = Option<(Call, Option<String>)>;
+type Cause = Option<(ForbiddenCall, Option<String>)>;
 
 /// Where a call came from, and what it was about; nothing if it is harmless. Remembered by the addresses on the stack:
 /// turning those into places is slow.
-pub(super) fn cause_of(call: Call, wire: &CStr) -> Cause {
+pub(super) fn cause_of(call: ForbiddenCall, wire: &CStr) -> Cause {
     static KNOWN: Mutex<BTreeMap<Vec<usize>, Cause>> = Mutex::new(BTreeMap::new());
     let mut frames = [std::ptr::null_mut::<c_void>(); 24];
     // SAFETY: glibc writes at most as many addresses as the array holds, and says how many.
@@ -40,7 +40,7 @@ pub(super) fn cause_of(call: Call, wire: &CStr) -> Cause {
 
 /// Reads a printed stack: `  5: name` and, below it, `at file:line:column`. It begins above the wire itself; names may
 /// be short, so that files tell what is whose where there are any.
-fn read_stack(call: Call, wire: &str, stack: &str) -> Cause {
+fn read_stack(call: ForbiddenCall, wire: &str, stack: &str) -> Cause {
     let mut call = call;
     let mut above = false;
     // Whose map a seed is for is told by the first function above the standard library.
@@ -52,9 +52,9 @@ fn read_stack(call: Call, wire: &str, stack: &str) -> Cause {
         }
         let is_seed =
             name.contains("std::hash::random::") || place.is_some_and(|at| at.contains("/std/src/hash/random.rs"));
-        if call == Call::Random && is_seed {
-            call = Call::HashSeed;
-        } else if call == Call::HashSeed && !is_told && !is_std(name, place) {
+        if call == ForbiddenCall::Random && is_seed {
+            call = ForbiddenCall::HashSeed;
+        } else if call == ForbiddenCall::HashSeed && !is_told && !is_std(name, place) {
             is_told = true;
             // The order of these maps is the order of insertion; serde_json's objects are made of them.
             let is_ordered = match place {
@@ -120,33 +120,33 @@ mod tests {
                      at ./tests/main.rs:3:1\n   2: now\n             at /rustc/abc/library/std/src/time.rs:9:9\n   \
                      3: flows::order::{{closure}}\n             at ./tests/flows.rs:12:9\n   4: bosun_engine::x\n";
         let place = Some("./tests/flows.rs:12:9".to_owned());
-        assert_eq!(read_stack(Call::Clock, "clock_gettime", stack), Some((Call::Clock, place)));
-        assert_eq!(read_stack(Call::Clock, "getenv", stack), Some((Call::Clock, None)));
+        assert_eq!(read_stack(ForbiddenCall::Clock, "clock_gettime", stack), Some((ForbiddenCall::Clock, place)));
+        assert_eq!(read_stack(ForbiddenCall::Clock, "getenv", stack), Some((ForbiddenCall::Clock, None)));
     }
 
     #[test]
     fn the_seed_of_a_hash_map_is_told_from_other_randomness_and_from_ordered_maps() {
         let read = |between: &str| {
             let stack = format!("  1: x::getrandom\n     at ./main.rs:1:1\n{between}  9: order\n     at ./a.rs:1:1\n");
-            read_stack(Call::Random, "getrandom", &stack)
+            read_stack(ForbiddenCall::Random, "getrandom", &stack)
         };
         let seed = "  2: new\n     at /rustc/x/library/std/src/hash/random.rs:1:1\n";
         let ordered = format!("{seed}  3: new\n     at /home/x/.cargo/registry/src/y/indexmap-2.0/src/map.rs:1:1\n");
         let random = "  2: u128\n     at /home/x/.cargo/registry/src/uuid/rng.rs:1:1\n";
         let place = Some("./a.rs:1:1".to_owned());
-        assert_eq!(read(seed), Some((Call::HashSeed, place.clone())));
+        assert_eq!(read(seed), Some((ForbiddenCall::HashSeed, place.clone())));
         assert_eq!(read(&ordered), None);
-        assert_eq!(read(random), Some((Call::Random, place.clone())));
+        assert_eq!(read(random), Some((ForbiddenCall::Random, place.clone())));
         // The same of libraries without line tables.
         let seed = "  2: <std::hash::random::RandomState>::new\n";
-        assert_eq!(read(seed), Some((Call::HashSeed, place.clone())));
+        assert_eq!(read(seed), Some((ForbiddenCall::HashSeed, place.clone())));
         let of_mine = format!("{seed}  3: <mine::Map<indexmap::Key> as Default>::default\n");
-        assert_eq!(read(&of_mine), Some((Call::HashSeed, place.clone())));
+        assert_eq!(read(&of_mine), Some((ForbiddenCall::HashSeed, place.clone())));
         // A hash map that serde makes is read out of a value with ordered maps.
         let between = "  3: <std::collections::hash::map::HashMap<K, V> as core::default::Default>::default\n  \
                        4: <serde_core::de::impls::MapVisitor<K, V> as serde_core::de::Visitor>::visit_map\n  \
                        5: serde_json::value::de::visit_object\n";
-        assert_eq!(read(&format!("{seed}{between}")), Some((Call::HashSeed, place)));
+        assert_eq!(read(&format!("{seed}{between}")), Some((ForbiddenCall::HashSeed, place)));
         for name in [
             "<indexmap::map::IndexMap<K, V> as core::default::Default>::default",
             "indexmap[0f]::map::new",

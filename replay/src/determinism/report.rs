@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use bosun_engine::WorkflowType;
 
-use crate::simulate::{Finding, Life, Plan, RARE};
+use crate::simulate::{Life, LifePlan, RARE, Violation};
 
 /// What was looked at, and nothing was wrong.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -87,9 +87,9 @@ impl fmt::Display for Report {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failed {
     pub workflow_type: WorkflowType,
-    pub finding: Box<Finding>,
+    pub finding: Box<Violation>,
     /// The smallest plan found that shows it.
-    pub plan: Box<Plan>,
+    pub plan: Box<LifePlan>,
     /// `None` for a case file.
     pub seed: Option<u64>,
     /// How many lives were tried before.
@@ -112,7 +112,7 @@ impl fmt::Display for Failed {
         writeln!(f, "workflow {} failed its determinism test after {} lives", self.workflow_type, self.after)?;
         writeln!(f, "{}", self.finding)?;
         // What the test itself lacks is shown by no life.
-        if !matches!(*self.finding, Finding::Setup { .. }) {
+        if !matches!(*self.finding, Violation::Setup { .. }) {
             writeln!(f, "the smallest life that shows it:")?;
             self.plan.to_string().lines().try_for_each(|line| writeln!(f, "  {line}"))?;
         }

@@ -14,7 +14,7 @@ use super::DeterminismTest;
 use super::many::lived;
 use super::report::{Failed, Report};
 use super::wires::armed;
-use crate::simulate::{Finding, Life, Plan, Step};
+use crate::simulate::{Life, LifePlan, LifeStep, Violation};
 
 /// Shrinking stops here: a failure that is told late is not told.
 const SHRINK_TIME: Duration = Duration::from_secs(4);
@@ -59,7 +59,7 @@ impl DeterminismTest {
     }
 
     /// What a seed stands for: the plan that is lived with all doubts. Nothing if the strategies give no values.
-    pub fn plan(&self, seed: u64) -> Option<Plan> {
+    pub fn plan(&self, seed: u64) -> Option<LifePlan> {
         tree(&self.drawn.plans(), seed).map(|tree| tree.current())
     }
 
@@ -73,7 +73,7 @@ impl DeterminismTest {
     }
 
     /// One life from one seed; a failure is made small.
-    fn try_seed(&self, plans: &BoxedStrategy<Plan>, seed: u64, report: &mut Report) -> Result<(), Box<Failed>> {
+    fn try_seed(&self, plans: &BoxedStrategy<LifePlan>, seed: u64, report: &mut Report) -> Result<(), Box<Failed>> {
         let Some(mut tree) = tree(plans, seed) else { return Err(self.no_values(seed, report)) };
         let plan = tree.current();
         match self.life(&plan) {
@@ -87,19 +87,19 @@ impl DeterminismTest {
 
     pub(super) fn no_values(&self, seed: u64, report: &Report) -> Box<Failed> {
         let why = "the strategies of the test give no values: too many are filtered out".into();
-        self.failed(Finding::Setup { why }, self.empty_plan(), Some(seed), report)
+        self.failed(Violation::Setup { why }, self.empty_plan(), Some(seed), report)
     }
 
     /// Makes a failure small, keeps it, and tells it. The plan may have other steps than the tree.
     pub(super) fn found(
         &self,
-        tree: &mut dyn ValueTree<Value = Plan>,
-        plan: Plan,
-        finding: Finding,
+        tree: &mut dyn ValueTree<Value = LifePlan>,
+        plan: LifePlan,
+        finding: Violation,
         seed: u64,
         report: &Report,
     ) -> Box<Failed> {
-        if let Finding::Setup { .. } = finding {
+        if let Violation::Setup { .. } = finding {
             return self.failed(finding, plan, Some(seed), report);
         }
         let (plan, finding) = self.shrink(tree, plan, finding);
@@ -108,11 +108,16 @@ impl DeterminismTest {
         failed
     }
 
-    fn life(&self, plan: &Plan) -> Result<Life, Finding> {
+    fn life(&self, plan: &LifePlan) -> Result<Life, Violation> {
         lived(plan, &self.versions, &self.doubts, self.order_independent)
     }
 
-    fn shrink(&self, tree: &mut dyn ValueTree<Value = Plan>, plan: Plan, finding: Finding) -> (Plan, Finding) {
+    fn shrink(
+        &self,
+        tree: &mut dyn ValueTree<Value = LifePlan>,
+        plan: LifePlan,
+        finding: Violation,
+    ) -> (LifePlan, Violation) {
         let (begun, mut tries) = (Instant::now(), 0);
         let goes_on = |tries: u32| tries < SHRINK_TRIES && begun.elapsed() < SHRINK_TIME;
         // Steps that were thrown are not the tree's: it makes the rest of the plan small.
@@ -141,13 +146,13 @@ impl DeterminismTest {
     }
 
     /// Drops steps one by one, also those that only make sense together, and ticks that one tick replaces.
-    fn drop_steps(&self, smallest: &mut (Plan, Finding), tries: &mut u32, goes_on: &dyn Fn(u32) -> bool) {
+    fn drop_steps(&self, smallest: &mut (LifePlan, Violation), tries: &mut u32, goes_on: &dyn Fn(u32) -> bool) {
         let mut at = 0;
         while at < smallest.0.steps.len() && goes_on(*tries) {
             *tries += 1;
             let mut plan = smallest.0.clone();
             let dropped = plan.steps.remove(at);
-            if let (Step::Tick { ms: a } | Step::Delay { ms: a }, Some(Step::Tick { ms: b })) =
+            if let (LifeStep::Tick { ms: a } | LifeStep::Delay { ms: a }, Some(LifeStep::Tick { ms: b })) =
                 (dropped, plan.steps.get_mut(at))
                 && *b != 0
             {
@@ -160,7 +165,7 @@ impl DeterminismTest {
         }
     }
 
-    fn failed(&self, finding: Finding, plan: Plan, seed: Option<u64>, report: &Report) -> Box<Failed> {
+    fn failed(&self, finding: Violation, plan: LifePlan, seed: Option<u64>, report: &Report) -> Box<Failed> {
         Box::new(Failed {
             workflow_type: self.drawn.workflow_type.clone(),
             finding: Box::new(finding),
@@ -172,8 +177,8 @@ impl DeterminismTest {
         })
     }
 
-    fn empty_plan(&self) -> Plan {
-        Plan::new(self.drawn.workflow_type.as_str(), bosun_engine::Payload::null())
+    fn empty_plan(&self) -> LifePlan {
+        LifePlan::new(self.drawn.workflow_type.as_str(), bosun_engine::Payload::null())
     }
 
     /// Drawn from the place and the workflow type, so that a test gives the same answer every time.
@@ -190,12 +195,12 @@ impl DeterminismTest {
         }
         let why =
             format!("the lives never met: {}; try more lives, or give the test what it needs", missing.join(", "));
-        Err(self.failed(Finding::Setup { why }, self.empty_plan(), None, report))
+        Err(self.failed(Violation::Setup { why }, self.empty_plan(), None, report))
     }
 }
 
 /// The plan of a seed, as something that can be made smaller.
-pub(super) fn tree(plans: &BoxedStrategy<Plan>, seed: u64) -> Option<Box<dyn ValueTree<Value = Plan>>> {
+pub(super) fn tree(plans: &BoxedStrategy<LifePlan>, seed: u64) -> Option<Box<dyn ValueTree<Value = LifePlan>>> {
     let mut bytes = [0; 32];
     for (n, part) in bytes.chunks_mut(8).enumerate() {
         part.copy_from_slice(&mix(seed.wrapping_add(n as u64)).to_le_bytes());

@@ -9,10 +9,10 @@ use proptest::sample::select;
 use proptest::strategy::Union;
 
 use super::search::mix;
-use crate::simulate::{Boundary, Step};
+use crate::simulate::{Boundary, LifeStep};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum StepKind {
     Deliver,
     ToDeadline,
     Duplicate,
@@ -34,25 +34,25 @@ enum Kind {
 }
 
 /// The weight of each kind. The first two are in every plan.
-const KINDS: [(u32, Kind); 18] = [
-    (10, Kind::Deliver),
-    (3, Kind::ToDeadline),
-    (2, Kind::Duplicate),
-    (1, Kind::Lose),
-    (2, Kind::Zombie),
-    (1, Kind::Heartbeat),
-    (4, Kind::Signal),
-    (1, Kind::Repeat),
-    (1, Kind::Cancel),
-    (2, Kind::Query),
-    (2, Kind::Update),
-    (1, Kind::Pause),
-    (2, Kind::Tick),
-    (2, Kind::Delay),
-    (1, Kind::WallJump),
-    (3, Kind::Crash),
-    (2, Kind::Evict),
-    (1, Kind::Deploy),
+const KINDS: [(u32, StepKind); 18] = [
+    (10, StepKind::Deliver),
+    (3, StepKind::ToDeadline),
+    (2, StepKind::Duplicate),
+    (1, StepKind::Lose),
+    (2, StepKind::Zombie),
+    (1, StepKind::Heartbeat),
+    (4, StepKind::Signal),
+    (1, StepKind::Repeat),
+    (1, StepKind::Cancel),
+    (2, StepKind::Query),
+    (2, StepKind::Update),
+    (1, StepKind::Pause),
+    (2, StepKind::Tick),
+    (2, StepKind::Delay),
+    (1, StepKind::WallJump),
+    (3, StepKind::Crash),
+    (2, StepKind::Evict),
+    (1, StepKind::Deploy),
 ];
 
 const PICKS: u16 = 4;
@@ -71,32 +71,32 @@ pub(super) struct Possible {
 }
 
 impl Possible {
-    fn allows(self, kind: Kind) -> bool {
+    fn allows(self, kind: StepKind) -> bool {
         match kind {
-            Kind::Signal => self.signals,
-            Kind::Query => self.queries,
-            Kind::Update => self.updates,
-            Kind::Deploy => self.deploys,
+            StepKind::Signal => self.signals,
+            StepKind::Query => self.queries,
+            StepKind::Update => self.updates,
+            StepKind::Deploy => self.deploys,
             _ => true,
         }
     }
-    fn kinds(self, mask: u32) -> impl Iterator<Item = (u32, Kind)> {
-        let passes = move |(bit, (_, kind)): &(usize, (u32, Kind))| {
+    fn kinds(self, mask: u32) -> impl Iterator<Item = (u32, StepKind)> {
+        let passes = move |(bit, (_, kind)): &(usize, (u32, StepKind))| {
             *bit < 2 || (self.allows(*kind) && mask & (1 << (bit - 2)) != 0)
         };
         KINDS.into_iter().enumerate().filter(passes).map(|(_, weighted)| weighted)
     }
 
     /// A step of one of the kinds that the mask lets through.
-    pub(super) fn strategy(self, mask: u32) -> BoxedStrategy<Step> {
+    pub(super) fn strategy(self, mask: u32) -> BoxedStrategy<LifeStep> {
         Union::new_weighted(self.kinds(mask).map(|(weight, kind)| (weight, strategy(kind))).collect()).boxed()
     }
 
     /// At most so many steps, from a seed.
-    pub(super) fn thrown(self, seed: u64, most: usize) -> Vec<Step> {
-        let mut dice = Dice(seed);
+    pub(super) fn thrown(self, seed: u64, most: usize) -> Vec<LifeStep> {
+        let mut dice = StepRng(seed);
         // Which bits are taken does not matter; half of the kinds are there.
-        let kinds: Vec<(u32, Kind)> = self.kinds(dice.throw() as u32).collect();
+        let kinds: Vec<(u32, StepKind)> = self.kinds(dice.throw() as u32).collect();
         let all: u32 = kinds.iter().map(|(weight, _)| weight).sum();
         let length = dice.below(most as u64 + 1);
         (0..length).map(|_| dice.step(&kinds, all)).collect()
@@ -104,36 +104,36 @@ impl Possible {
 }
 
 // long: one arm a kind.
-fn strategy(kind: Kind) -> BoxedStrategy<Step> {
+fn strategy(kind: StepKind) -> BoxedStrategy<LifeStep> {
     let pick = 0..PICKS;
     let both = (0..PICKS, 0..RESULTS);
     let ms = prop_oneof![SHORT_MS, Just(LONG_MS[0]), Just(LONG_MS[1])];
     match kind {
-        Kind::Deliver => both.prop_map(|(pick, result)| Step::Deliver { pick, result }).boxed(),
-        Kind::ToDeadline => Just(Step::Tick { ms: 0 }).boxed(),
-        Kind::Duplicate => both.prop_map(|(pick, result)| Step::Duplicate { pick, result }).boxed(),
-        Kind::Lose => pick.prop_map(|pick| Step::Lose { pick }).boxed(),
-        Kind::Zombie => both.prop_map(|(pick, result)| Step::Zombie { pick, result }).boxed(),
-        Kind::Heartbeat => pick.prop_map(|pick| Step::Heartbeat { pick }).boxed(),
-        Kind::Signal => (0..RESULTS).prop_map(|pick| Step::Signal { pick }).boxed(),
-        Kind::Repeat => Just(Step::Repeat).boxed(),
-        Kind::Cancel => Just(Step::Cancel).boxed(),
-        Kind::Query => pick.prop_map(|pick| Step::Query { pick }).boxed(),
-        Kind::Update => (0..RESULTS).prop_map(|pick| Step::Update { pick }).boxed(),
-        Kind::Pause => prop_oneof![Just(Step::Pause), Just(Step::Unpause)].boxed(),
-        Kind::Tick => ms.prop_map(|ms| Step::Tick { ms }).boxed(),
-        Kind::Delay => ms.prop_map(|ms| Step::Delay { ms }).boxed(),
-        Kind::WallJump => WALL_SECONDS.prop_map(|seconds| Step::WallJump { seconds }).boxed(),
-        Kind::Crash => select(&Boundary::ALL[..]).prop_map(|at| Step::Crash { at }).boxed(),
-        Kind::Evict => any::<bool>().prop_map(|snapshot| Step::Evict { snapshot }).boxed(),
-        Kind::Deploy => Just(Step::Deploy).boxed(),
+        StepKind::Deliver => both.prop_map(|(pick, result)| LifeStep::Deliver { pick, result }).boxed(),
+        StepKind::ToDeadline => Just(LifeStep::Tick { ms: 0 }).boxed(),
+        StepKind::Duplicate => both.prop_map(|(pick, result)| LifeStep::Duplicate { pick, result }).boxed(),
+        StepKind::Lose => pick.prop_map(|pick| LifeStep::Lose { pick }).boxed(),
+        StepKind::Zombie => both.prop_map(|(pick, result)| LifeStep::Zombie { pick, result }).boxed(),
+        StepKind::Heartbeat => pick.prop_map(|pick| LifeStep::Heartbeat { pick }).boxed(),
+        StepKind::Signal => (0..RESULTS).prop_map(|pick| LifeStep::Signal { pick }).boxed(),
+        StepKind::Repeat => Just(LifeStep::Repeat).boxed(),
+        StepKind::Cancel => Just(LifeStep::Cancel).boxed(),
+        StepKind::Query => pick.prop_map(|pick| LifeStep::Query { pick }).boxed(),
+        StepKind::Update => (0..RESULTS).prop_map(|pick| LifeStep::Update { pick }).boxed(),
+        StepKind::Pause => prop_oneof![Just(LifeStep::Pause), Just(LifeStep::Unpause)].boxed(),
+        StepKind::Tick => ms.prop_map(|ms| LifeStep::Tick { ms }).boxed(),
+        StepKind::Delay => ms.prop_map(|ms| LifeStep::Delay { ms }).boxed(),
+        StepKind::WallJump => WALL_SECONDS.prop_map(|seconds| LifeStep::WallJump { seconds }).boxed(),
+        StepKind::Crash => select(&Boundary::ALL[..]).prop_map(|at| LifeStep::Crash { at }).boxed(),
+        StepKind::Evict => any::<bool>().prop_map(|snapshot| LifeStep::Evict { snapshot }).boxed(),
+        StepKind::Deploy => Just(LifeStep::Deploy).boxed(),
     }
 }
 
 /// Numbers from a seed.
-struct Dice(u64);
+struct StepRng(u64);
 
-impl Dice {
+impl StepRng {
     fn throw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
@@ -154,35 +154,35 @@ impl Dice {
     }
 
     // long: one arm a kind.
-    fn step(&mut self, kinds: &[(u32, Kind)], all: u32) -> Step {
+    fn step(&mut self, kinds: &[(u32, StepKind)], all: u32) -> LifeStep {
         let mut left = self.below(u64::from(all)) as u32;
         let passed = kinds.iter().find(|(weight, _)| {
             let here = left < *weight;
             left = left.saturating_sub(*weight);
             here
         });
-        match passed.map_or(Kind::Deliver, |(_, kind)| *kind) {
-            Kind::Deliver => Step::Deliver { pick: self.pick(PICKS), result: self.pick(RESULTS) },
-            Kind::ToDeadline => Step::Tick { ms: 0 },
-            Kind::Duplicate => Step::Duplicate { pick: self.pick(PICKS), result: self.pick(RESULTS) },
-            Kind::Lose => Step::Lose { pick: self.pick(PICKS) },
-            Kind::Zombie => Step::Zombie { pick: self.pick(PICKS), result: self.pick(RESULTS) },
-            Kind::Heartbeat => Step::Heartbeat { pick: self.pick(PICKS) },
-            Kind::Signal => Step::Signal { pick: self.pick(RESULTS) },
-            Kind::Repeat => Step::Repeat,
-            Kind::Cancel => Step::Cancel,
-            Kind::Query => Step::Query { pick: self.pick(PICKS) },
-            Kind::Update => Step::Update { pick: self.pick(RESULTS) },
-            Kind::Pause => [Step::Pause, Step::Unpause][usize::from(self.pick(2))],
-            Kind::Tick => Step::Tick { ms: self.ms() },
-            Kind::Delay => Step::Delay { ms: self.ms() },
-            Kind::WallJump => {
+        match passed.map_or(StepKind::Deliver, |(_, kind)| *kind) {
+            StepKind::Deliver => LifeStep::Deliver { pick: self.pick(PICKS), result: self.pick(RESULTS) },
+            StepKind::ToDeadline => LifeStep::Tick { ms: 0 },
+            StepKind::Duplicate => LifeStep::Duplicate { pick: self.pick(PICKS), result: self.pick(RESULTS) },
+            StepKind::Lose => LifeStep::Lose { pick: self.pick(PICKS) },
+            StepKind::Zombie => LifeStep::Zombie { pick: self.pick(PICKS), result: self.pick(RESULTS) },
+            StepKind::Heartbeat => LifeStep::Heartbeat { pick: self.pick(PICKS) },
+            StepKind::Signal => LifeStep::Signal { pick: self.pick(RESULTS) },
+            StepKind::Repeat => LifeStep::Repeat,
+            StepKind::Cancel => LifeStep::Cancel,
+            StepKind::Query => LifeStep::Query { pick: self.pick(PICKS) },
+            StepKind::Update => LifeStep::Update { pick: self.pick(RESULTS) },
+            StepKind::Pause => [LifeStep::Pause, LifeStep::Unpause][usize::from(self.pick(2))],
+            StepKind::Tick => LifeStep::Tick { ms: self.ms() },
+            StepKind::Delay => LifeStep::Delay { ms: self.ms() },
+            StepKind::WallJump => {
                 let width = u64::from(WALL_SECONDS.start.abs_diff(WALL_SECONDS.end));
-                Step::WallJump { seconds: WALL_SECONDS.start + self.below(width) as i32 }
+                LifeStep::WallJump { seconds: WALL_SECONDS.start + self.below(width) as i32 }
             }
-            Kind::Crash => Step::Crash { at: Boundary::ALL[self.below(Boundary::ALL.len() as u64) as usize] },
-            Kind::Evict => Step::Evict { snapshot: self.pick(2) == 1 },
-            Kind::Deploy => Step::Deploy,
+            StepKind::Crash => LifeStep::Crash { at: Boundary::ALL[self.below(Boundary::ALL.len() as u64) as usize] },
+            StepKind::Evict => LifeStep::Evict { snapshot: self.pick(2) == 1 },
+            StepKind::Deploy => LifeStep::Deploy,
         }
     }
 }
@@ -199,7 +199,7 @@ mod tests {
     fn dice_throw_every_kind_of_step_and_only_what_is_possible() {
         let names = |possible: Possible| {
             let steps = (0..400).flat_map(move |seed| possible.thrown(seed, 30));
-            let name = |step: Step| step.to_string().split(' ').next().unwrap_or_default().to_owned();
+            let name = |step: LifeStep| step.to_string().split(' ').next().unwrap_or_default().to_owned();
             steps.map(name).collect::<BTreeSet<_>>()
         };
         let none = Possible { signals: false, queries: false, updates: false, deploys: false };

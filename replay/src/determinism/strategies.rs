@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::steps::Possible;
-use crate::simulate::{Plan, Step};
+use crate::simulate::{LifePlan, LifeStep};
 
 /// What is drawn for a plan.
 #[derive(Clone)]
@@ -61,7 +61,7 @@ pub(super) fn any_json() -> BoxedStrategy<Payload> {
 }
 
 impl Drawn {
-    pub(super) fn plans(&self) -> BoxedStrategy<Plan> {
+    pub(super) fn plans(&self) -> BoxedStrategy<LifePlan> {
         let workflow_type = self.workflow_type.clone();
         let queries = self.queries.clone();
         let slots = prop_oneof![3 => Just(0_u8), 1 => 1_u8..4];
@@ -74,7 +74,7 @@ impl Drawn {
         );
         (self.steps(), self.input.clone(), slots, values)
             .prop_map(move |(steps, input, slots, (results, other_results, children, signals, updates))| {
-                let mut plan = Plan::new(workflow_type.as_str(), input);
+                let mut plan = LifePlan::new(workflow_type.as_str(), input);
                 plan.results = results.into_iter().collect();
                 plan.other_results = other_results;
                 plan.children = children.into_iter().collect();
@@ -97,7 +97,7 @@ impl Drawn {
         }
     }
 
-    fn steps(&self) -> BoxedStrategy<Vec<Step>> {
+    fn steps(&self) -> BoxedStrategy<Vec<LifeStep>> {
         let (possible, most) = (self.possible(), self.steps_max);
         any::<u32>().no_shrink().prop_flat_map(move |mask| vec(possible.strategy(mask), 0..=most)).boxed()
     }

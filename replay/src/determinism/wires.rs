@@ -27,7 +27,7 @@ use super::place::cause_of;
 
 /// What a forbidden call was after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Call {
+pub enum ForbiddenCall {
     Clock,
     Random,
     /// The seed of a `HashMap` or `HashSet` of std, whose order differs from run to run.
@@ -45,26 +45,28 @@ pub enum Call {
 /// A forbidden call, caught in the act.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trip {
-    pub call: Call,
+    pub call: ForbiddenCall,
     /// The function of libc, and what it was asked, where that says something.
     pub function: String,
     /// Where in the code, as `file:line:column`, when known.
     pub place: Option<String>,
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for ForbiddenCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Call::Clock => "reads a clock; take the time from the workflow context",
-            Call::Random => "asks for randomness; take random values and ids from the workflow context",
-            Call::HashSeed => "makes a HashMap or HashSet of std, whose order differs from run to run; use a BTreeMap",
-            Call::Environment => "reads the environment; give it to the workflow as input",
-            Call::File => "touches the file system; do that in an activity",
-            Call::Socket => "opens a socket; do that in an activity",
-            Call::Thread => "uses threads; use the branches of the workflow context",
-            Call::Process => "starts or looks at a process; do that in an activity",
-            Call::Host => "asks for the host; give it to the workflow as input",
-            Call::FloatMath => {
+            ForbiddenCall::Clock => "reads a clock; take the time from the workflow context",
+            ForbiddenCall::Random => "asks for randomness; take random values and ids from the workflow context",
+            ForbiddenCall::HashSeed => {
+                "makes a HashMap or HashSet of std, whose order differs from run to run; use a BTreeMap"
+            }
+            ForbiddenCall::Environment => "reads the environment; give it to the workflow as input",
+            ForbiddenCall::File => "touches the file system; do that in an activity",
+            ForbiddenCall::Socket => "opens a socket; do that in an activity",
+            ForbiddenCall::Thread => "uses threads; use the branches of the workflow context",
+            ForbiddenCall::Process => "starts or looks at a process; do that in an activity",
+            ForbiddenCall::Host => "asks for the host; give it to the workflow as input",
+            ForbiddenCall::FloatMath => {
                 "computes a float whose last digits differ between machines and build profiles; do that in an activity"
             }
         })
@@ -135,7 +137,7 @@ impl Drop for Disturbed {
 }
 
 /// Notes a call, if workflow code made it.
-fn note(call: Call, function: &CStr, detail: Option<&CStr>) {
+fn note(call: ForbiddenCall, function: &CStr, detail: Option<&CStr>) {
     if !inside_workflow_code() || HANDLING.with(|handling| handling.replace(true)) {
         return;
     }
@@ -178,7 +180,7 @@ impl Real {
         Real { name, found: AtomicPtr::new(std::ptr::null_mut()) }
     }
     /// Notes the call, and gives the address of libc's function.
-    pub fn called(&self, call: Call) -> *mut c_void {
+    pub fn called(&self, call: ForbiddenCall) -> *mut c_void {
         note(call, self.name, None);
         self.address()
     }
@@ -186,7 +188,7 @@ impl Real {
     ///
     /// # Safety
     /// `detail` is null or a text that ends with a zero.
-    pub unsafe fn called_with(&self, call: Call, detail: *const c_char) -> *mut c_void {
+    pub unsafe fn called_with(&self, call: ForbiddenCall, detail: *const c_char) -> *mut c_void {
         // SAFETY: the caller says so.
         let detail = (!detail.is_null()).then(|| unsafe { CStr::from_ptr(detail) });
         note(call, self.name, detail);
@@ -243,7 +245,7 @@ macro_rules! trip_wires {
         #[cfg(all(target_os = "linux", target_env = "gnu"))]
         #[allow(unsafe_code, non_camel_case_types, clippy::missing_safety_doc)]
         mod __bosun_wires {
-            use $crate::determinism::wires::{Call, Real, Timespec, arm, disturb_clock};
+            use $crate::determinism::wires::{ForbiddenCall, Real, Timespec, arm, disturb_clock};
             use ::std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
             type text = *const c_char;
@@ -295,7 +297,7 @@ macro_rules! trip_wires {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int {
                 static REAL: Real = Real::named(c"clock_gettime");
-                let real = REAL.called(Call::Clock);
+                let real = REAL.called(ForbiddenCall::Clock);
                 // SAFETY: it is libc's function of this name, and has this signature.
                 let real: unsafe extern "C" fn(c_int, *mut Timespec) -> c_int = unsafe { ::std::mem::transmute(real) };
                 // SAFETY: the caller has called libc's function, which has written the time.
@@ -311,7 +313,7 @@ macro_rules! trip_wires {
             unsafe extern "C" fn statx(directory: c_int, path: text, flags: c_int, mask: c_uint, into: any) -> c_int {
                 static REAL: Real = Real::named(c"statx");
                 // SAFETY: libc wants a text there too.
-                let real = unsafe { REAL.called_with(Call::File, path) };
+                let real = unsafe { REAL.called_with(ForbiddenCall::File, path) };
                 // SAFETY: it is libc's function of this name, and has this signature.
                 let real: unsafe extern "C" fn(c_int, text, c_int, c_uint, any) -> c_int = unsafe { ::std::mem::transmute(real) };
                 // SAFETY: the caller has called libc's function.
@@ -341,7 +343,7 @@ macro_rules! __wires {
         }
     )*};
     // SAFETY: libc wants a text there too.
-    (@note Environment $real:ident $text:ident) => { unsafe { $real.called_with(Call::Environment, $text) } };
-    (@note File $real:ident $path:ident) => { unsafe { $real.called_with(Call::File, $path) } };
-    (@note $call:ident $real:ident $first:ident) => { $real.called(Call::$call) };
+    (@note Environment $real:ident $text:ident) => { unsafe { $real.called_with(ForbiddenCall::Environment, $text) } };
+    (@note File $real:ident $path:ident) => { unsafe { $real.called_with(ForbiddenCall::File, $path) } };
+    (@note $call:ident $real:ident $first:ident) => { $real.called(ForbiddenCall::$call) };
 }

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{DiffLine, FieldChange, Item};
+use super::{ComparedEvent, DiffLine, FieldChange};
 
 /// More cells would take more memory than a diff is worth.
 const CELLS_MAX: usize = 4_000_000;
@@ -14,7 +14,7 @@ pub(super) struct Aligned {
     pub(super) not_compared: (usize, usize),
 }
 
-pub(super) fn align(left: &[Item], right: &[Item]) -> Aligned {
+pub(super) fn align(left: &[ComparedEvent], right: &[ComparedEvent]) -> Aligned {
     let bound = if left.len().saturating_mul(right.len()) > CELLS_MAX { 2_000 } else { usize::MAX };
     let not_compared = (left.len().saturating_sub(bound), right.len().saturating_sub(bound));
     let (left, right) = (&left[..left.len() - not_compared.0], &right[..right.len() - not_compared.1]);
@@ -49,7 +49,7 @@ pub(super) fn align(left: &[Item], right: &[Item]) -> Aligned {
     Aligned { lines, not_compared }
 }
 
-fn score(left: &Item, right: &Item) -> u32 {
+fn score(left: &ComparedEvent, right: &ComparedEvent) -> u32 {
     match (left.what == right.what, left.content == right.content) {
         (true, true) => 3,
         (true, false) => 2,
@@ -57,7 +57,7 @@ fn score(left: &Item, right: &Item) -> u32 {
     }
 }
 
-fn pair(left: &Item, right: &Item) -> DiffLine {
+fn pair(left: &ComparedEvent, right: &ComparedEvent) -> DiffLine {
     let what = left.what.clone();
     if left.content == right.content {
         return DiffLine::Same { left: left.id, right: right.id, what };

@@ -36,12 +36,12 @@ pub struct HistoryDiff {
 /// The first difference and what caused it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Divergence {
-    pub cause: Cause,
+    pub cause: DivergenceCause,
     pub line: DiffLine,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Cause {
+pub enum DivergenceCause {
     /// The runs were started differently.
     Start,
     /// Something else happened to them: another result, signal, or order.
@@ -69,7 +69,7 @@ pub struct FieldChange {
 }
 
 /// An event as far as it is compared.
-struct Item {
+struct ComparedEvent {
     id: u64,
     /// The kind and what it is about.
     what: String,
@@ -115,11 +115,11 @@ pub fn diff_temporal(left: &TemporalHistory, right: &TemporalHistory) -> History
     compare(("left".into(), "right".into()), &temporal_items(left), &temporal_items(right))
 }
 
-fn items(history: &History) -> Vec<Item> {
+fn items(history: &History) -> Vec<ComparedEvent> {
     items_of(history.events())
 }
 
-fn items_of(events: impl Iterator<Item = Event>) -> Vec<Item> {
+fn items_of(events: impl Iterator<Item = Event>) -> Vec<ComparedEvent> {
     let mut names = BTreeMap::new();
     let mut items = Vec::new();
     for event in events {
@@ -138,7 +138,7 @@ fn items_of(events: impl Iterator<Item = Event>) -> Vec<Item> {
         let what =
             if about.is_empty() { event.kind.name().to_owned() } else { format!("{} {about}", event.kind.name()) };
         strip(&mut content, event.at);
-        items.push(Item { id: event.id.0, what, content, origin: event.kind.origin() });
+        items.push(ComparedEvent { id: event.id.0, what, content, origin: event.kind.origin() });
     }
     items
 }
@@ -209,7 +209,7 @@ fn strip(content: &mut Value, at: Timestamp) {
     }
 }
 
-fn temporal_items(history: &TemporalHistory) -> Vec<Item> {
+fn temporal_items(history: &TemporalHistory) -> Vec<ComparedEvent> {
     const VOLATILE: [&str; 9] = [
         "identity",
         "requestId",
@@ -237,13 +237,13 @@ fn temporal_items(history: &TemporalHistory) -> Vec<Item> {
         }
         let command = event.attributes.contains_key("workflowTaskCompletedEventId");
         let origin = if command { Origin::Command } else { Origin::Activating };
-        items.push(Item { id: event.id, what, content, origin });
+        items.push(ComparedEvent { id: event.id, what, content, origin });
     }
     items
 }
 
-fn compare((left_name, right_name): (String, String), left: &[Item], right: &[Item]) -> HistoryDiff {
-    let equal = |(l, r): &(&Item, &Item)| l.what == r.what && l.content == r.content;
+fn compare((left_name, right_name): (String, String), left: &[ComparedEvent], right: &[ComparedEvent]) -> HistoryDiff {
+    let equal = |(l, r): &(&ComparedEvent, &ComparedEvent)| l.what == r.what && l.content == r.content;
     let prefix = left.iter().zip(right).take_while(equal).count();
     let (left, right) = (&left[prefix..], &right[prefix..]);
     let suffix = left.iter().rev().zip(right.iter().rev()).take_while(equal).count();
@@ -265,29 +265,29 @@ fn compare((left_name, right_name): (String, String), left: &[Item], right: &[It
 }
 
 /// Judged by the first event on either side that the other does not have.
-fn cause(line: &DiffLine, left: &[Item], right: &[Item], suffix: usize) -> Cause {
+fn cause(line: &DiffLine, left: &[ComparedEvent], right: &[ComparedEvent], suffix: usize) -> DivergenceCause {
     if suffix == 0 && (left.is_empty() || right.is_empty()) {
-        return Cause::Ended;
+        return DivergenceCause::Ended;
     }
     let (left, right) = (left.first(), right.first());
     if let DiffLine::Changed { what, .. } = line
         && what.starts_with("WorkflowExecutionStarted")
     {
-        return Cause::Start;
+        return DivergenceCause::Start;
     }
     // Commands follow what happened: if either side goes on with a command and the other with something that happened,
     // one code asked for more than the other.
-    let decided = |item: Option<&Item>| item.is_some_and(|item| item.origin == Origin::Command);
-    if decided(left) || decided(right) { Cause::Decision } else { Cause::Outside }
+    let decided = |item: Option<&ComparedEvent>| item.is_some_and(|item| item.origin == Origin::Command);
+    if decided(left) || decided(right) { DivergenceCause::Decision } else { DivergenceCause::Outside }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for DivergenceCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Cause::Start => "they were started differently",
-            Cause::Outside => "something else happened to them",
-            Cause::Decision => "the same happened and the code asked for something else",
-            Cause::Ended => "one history ends here",
+            DivergenceCause::Start => "they were started differently",
+            DivergenceCause::Outside => "something else happened to them",
+            DivergenceCause::Decision => "the same happened and the code asked for something else",
+            DivergenceCause::Ended => "one history ends here",
         })
     }
 }

@@ -58,7 +58,7 @@ first difference: the same happened and the code asked for something else
 fn another_result_is_the_first_difference() {
     let told = diff(&order("a", "ok", false), &order("b", "no", false));
     let divergence = told.divergence.clone().unwrap();
-    assert_eq!(divergence.cause, Cause::Outside);
+    assert_eq!(divergence.cause, DivergenceCause::Outside);
     assert_eq!(
         divergence.line.to_string(),
         "~     4     4   ActivityTaskCompleted charge\n                  result.json: \"ok\" -> \"no\""
@@ -71,17 +71,17 @@ fn redacted_histories_are_compared_by_digest() {
     let (a, b) = (order("a", "ok", false), order("b", "no", false));
     assert!(diff(&a.redacted(Redaction::Payloads), &order("c", "ok", false)).is_same());
     let told = diff(&a.redacted(Redaction::Payloads), &b);
-    assert_eq!(told.divergence.unwrap().cause, Cause::Outside);
+    assert_eq!(told.divergence.unwrap().cause, DivergenceCause::Outside);
 }
 
 #[test]
 fn a_history_that_ends_early_and_another_start_are_named() {
     let whole = order("a", "ok", false);
     let part = History::new(whole.prefix(2).to_vec()).unwrap();
-    assert_eq!(diff(&whole, &part).divergence.unwrap().cause, Cause::Ended);
+    assert_eq!(diff(&whole, &part).divergence.unwrap().cause, DivergenceCause::Ended);
     let other = HistoryBuilder::started("order", "a", Payload::encode("pen").unwrap());
     let other = History::new(other.turns()).unwrap();
-    assert_eq!(diff(&whole, &other).divergence.unwrap().cause, Cause::Start);
+    assert_eq!(diff(&whole, &other).divergence.unwrap().cause, DivergenceCause::Start);
 }
 
 #[test]

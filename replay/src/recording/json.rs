@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::{History, InvalidHistory, Limits, Place, Problem, Redaction, SCHEMA};
+use super::{History, HistoryLimits, HistoryPlace, HistoryProblem, InvalidHistory, Redaction, SCHEMA};
 use crate::event_types::event_types;
 use crate::{rfc3339, strict_json};
 
@@ -86,14 +86,14 @@ fn plain<T: Serialize>(value: &T) -> Value {
 
 pub(super) type Header = Map<String, Value>;
 
-pub(super) fn read(text: &[u8], limits: &Limits) -> Result<(Vec<Turn>, Redaction, Header), InvalidHistory> {
-    let place = Place::default();
+pub(super) fn read(text: &[u8], limits: &HistoryLimits) -> Result<(Vec<Turn>, Redaction, Header), InvalidHistory> {
+    let place = HistoryPlace::default();
     let (turns, redaction, header) =
         read_frame(text, limits).map_err(|problem| InvalidHistory { place: place.clone(), problem })?;
     let mut read = Vec::with_capacity(turns.len());
     let mut next_event = EventId(1);
     for (index, turn) in turns.into_iter().enumerate() {
-        let mut place = Place { turn: Some(index + 1), event: None };
+        let mut place = HistoryPlace { turn: Some(index + 1), event: None };
         let turn = read_turn(turn, next_event, &mut place).map_err(|problem| InvalidHistory { place, problem })?;
         next_event = turn.next_event();
         read.push(turn);
@@ -101,22 +101,22 @@ pub(super) fn read(text: &[u8], limits: &Limits) -> Result<(Vec<Turn>, Redaction
     Ok((read, redaction, header))
 }
 
-fn read_frame(text: &[u8], limits: &Limits) -> Result<(Vec<Value>, Redaction, Header), Problem> {
-    let mut file = Fields::of("", strict_json::read(text, limits.json)?)?;
+fn read_frame(text: &[u8], limits: &HistoryLimits) -> Result<(Vec<Value>, Redaction, Header), HistoryProblem> {
+    let mut file = ObjectFields::of("", strict_json::read(text, limits.json)?)?;
     match file.take("schema") {
         Some(Value::String(schema)) if schema == SCHEMA => {}
         Some(Value::String(schema)) if schema.starts_with("bosun.history/") => {
-            return Err(Problem::UnknownSchema { found: schema });
+            return Err(HistoryProblem::UnknownSchema { found: schema });
         }
-        Some(found) => return Err(Problem::NotAHistory { found: found.to_string().chars().take(80).collect() }),
-        None => return Err(Problem::NotAHistory { found: "missing".into() }),
+        Some(found) => return Err(HistoryProblem::NotAHistory { found: found.to_string().chars().take(80).collect() }),
+        None => return Err(HistoryProblem::NotAHistory { found: "missing".into() }),
     }
     let redaction = match file.optional::<String>("redaction")?.as_deref() {
         None => Redaction::None,
         Some("payloads") => Redaction::Payloads,
         Some("payloads-and-texts") => Redaction::PayloadsAndTexts,
         Some(other) => {
-            return Err(Problem::Malformed {
+            return Err(HistoryProblem::Malformed {
                 path: "redaction".into(),
                 why: format!("no redaction is called {other:?}"),
             });
@@ -129,35 +129,34 @@ fn read_frame(text: &[u8], limits: &Limits) -> Result<(Vec<Value>, Redaction, He
 }
 
 /// The header is for people; it must not say anything else than the events.
-pub(super) fn check_header(found: &Header, history: &History) -> Result<(), Problem> {
+pub(super) fn check_header(found: &Header, history: &History) -> Result<(), HistoryProblem> {
     let Value::Object(told) = header(history) else { return Ok(()) };
     if let Some(unknown) = found.keys().find(|key| !told.contains_key(*key)) {
-        return Err(Problem::UnknownField { path: format!("run.{unknown}") });
+        return Err(HistoryProblem::UnknownField { path: format!("run.{unknown}") });
     }
     const FIELDS: [&str; 6] = ["namespace", "workflow_id", "run_id", "workflow_type", "status", "events"];
     for field in FIELDS {
-        let header = found.get(field).ok_or_else(|| Problem::MissingField { path: format!("run.{field}") })?;
+        let header = found.get(field).ok_or_else(|| HistoryProblem::MissingField { path: format!("run.{field}") })?;
         if told.get(field) != Some(header) {
             let events = told.get(field).map(Value::to_string).unwrap_or_default();
             let header = header.to_string().chars().take(300).collect();
-            return Err(Problem::HeaderMismatch { field, header, events });
+            return Err(HistoryProblem::HeaderMismatch { field, header, events });
         }
     }
     Ok(())
 }
 
-fn read_turn(turn: Value, next_event: EventId, place: &mut Place) -> Result<Turn, Problem> {
-    let mut fields = Fields::of("turn", turn)?;
+fn read_turn(turn: Value, next_event: EventId, place: &mut HistoryPlace) -> Result<Turn, HistoryProblem> {
+    let mut fields = ObjectFields::of("turn", turn)?;
     let at: String = fields.required("at")?;
-    let at = rfc3339::parse(&at).ok_or_else(|| Problem::Malformed {
+    let at = rfc3339::parse(&at).ok_or_else(|| HistoryProblem::Malformed {
         path: "turn.at".into(),
         why: format!("{:?} is not an RFC 3339 time", at.chars().take(40).collect::<String>()),
     })?;
     let build: String = fields.required("build")?;
     let digits = build.len() == 16 && build.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let build = digits.then(|| u64::from_str_radix(&build, 16).ok()).flatten().ok_or_else(|| Problem::Malformed {
-        path: "turn.build".into(),
-        why: "expected 16 hexadecimal digits".into(),
+    let build = digits.then(|| u64::from_str_radix(&build, 16).ok()).flatten().ok_or_else(|| {
+        HistoryProblem::Malformed { path: "turn.build".into(), why: "expected 16 hexadecimal digits".into() }
     })?;
     let run = fields.required("run_id")?;
     let listed = fields.array("events")?;
@@ -183,21 +182,21 @@ fn read_turn(turn: Value, next_event: EventId, place: &mut Place) -> Result<Turn
     };
     fields.end()?;
     if turn.first_event != next_event {
-        return Err(Problem::EventIdGap { expected: next_event, found: turn.first_event });
+        return Err(HistoryProblem::EventIdGap { expected: next_event, found: turn.first_event });
     }
     Ok(turn)
 }
 
-fn read_event(event: Value, expected: EventId, place: &mut Place) -> Result<EventKind, Problem> {
-    let mut fields = Fields::of("event", event)?;
+fn read_event(event: Value, expected: EventId, place: &mut HistoryPlace) -> Result<EventKind, HistoryProblem> {
+    let mut fields = ObjectFields::of("event", event)?;
     let found: EventId = fields.required("id")?;
     let name: String = fields.required("type")?;
     let Some(known) = event_types().iter().find(|known| **known == name) else {
-        return Err(Problem::UnknownEventType { name: name.chars().take(80).collect() });
+        return Err(HistoryProblem::UnknownEventType { name: name.chars().take(80).collect() });
     };
     place.event = Some((found, known));
     if found != expected {
-        return Err(Problem::EventIdGap { expected, found });
+        return Err(HistoryProblem::EventIdGap { expected, found });
     }
     // serde writes a kind without attributes as its name alone.
     let kind = match fields.take("attributes") {
@@ -210,16 +209,16 @@ fn read_event(event: Value, expected: EventId, place: &mut Place) -> Result<Even
 }
 
 /// The fields of an object, taken one by one; what is left at the end is unknown.
-struct Fields {
+struct ObjectFields {
     path: &'static str,
     fields: Map<String, Value>,
 }
 
-impl Fields {
-    fn of(path: &'static str, value: Value) -> Result<Self, Problem> {
+impl ObjectFields {
+    fn of(path: &'static str, value: Value) -> Result<Self, HistoryProblem> {
         match value {
-            Value::Object(fields) => Ok(Fields { path, fields }),
-            _ => Err(Problem::Malformed { path: path.into(), why: "expected an object".into() }),
+            Value::Object(fields) => Ok(ObjectFields { path, fields }),
+            _ => Err(HistoryProblem::Malformed { path: path.into(), why: "expected an object".into() }),
         }
     }
     fn path_of(&self, field: &str) -> String {
@@ -228,35 +227,35 @@ impl Fields {
     fn take(&mut self, field: &str) -> Option<Value> {
         self.fields.swap_remove(field)
     }
-    fn required<T: DeserializeOwned + Serialize>(&mut self, field: &'static str) -> Result<T, Problem> {
-        self.optional(field)?.ok_or_else(|| Problem::MissingField { path: self.path_of(field) })
+    fn required<T: DeserializeOwned + Serialize>(&mut self, field: &'static str) -> Result<T, HistoryProblem> {
+        self.optional(field)?.ok_or_else(|| HistoryProblem::MissingField { path: self.path_of(field) })
     }
-    fn optional<T: DeserializeOwned + Serialize>(&mut self, field: &'static str) -> Result<Option<T>, Problem> {
+    fn optional<T: DeserializeOwned + Serialize>(&mut self, field: &'static str) -> Result<Option<T>, HistoryProblem> {
         self.take(field).map(|value| understood(&self.path_of(field), value)).transpose()
     }
     /// An array whose items are looked at later, one by one.
-    fn array(&mut self, field: &'static str) -> Result<Vec<Value>, Problem> {
+    fn array(&mut self, field: &'static str) -> Result<Vec<Value>, HistoryProblem> {
         match self.take(field) {
             Some(Value::Array(items)) => Ok(items),
-            Some(_) => Err(Problem::Malformed { path: self.path_of(field), why: "expected an array".into() }),
-            None => Err(Problem::MissingField { path: self.path_of(field) }),
+            Some(_) => Err(HistoryProblem::Malformed { path: self.path_of(field), why: "expected an array".into() }),
+            None => Err(HistoryProblem::MissingField { path: self.path_of(field) }),
         }
     }
-    fn end(&self) -> Result<(), Problem> {
+    fn end(&self) -> Result<(), HistoryProblem> {
         match self.fields.keys().next() {
-            Some(field) => Err(Problem::UnknownField { path: self.path_of(field) }),
+            Some(field) => Err(HistoryProblem::UnknownField { path: self.path_of(field) }),
             None => Ok(()),
         }
     }
 }
 
 /// Reads a value and refuses it if it holds a field that the type does not know: written again, it would be missing.
-fn understood<T: DeserializeOwned + Serialize>(path: &str, value: Value) -> Result<T, Problem> {
-    let malformed = |why: serde_json::Error| Problem::Malformed { path: path.to_owned(), why: why.to_string() };
+fn understood<T: DeserializeOwned + Serialize>(path: &str, value: Value) -> Result<T, HistoryProblem> {
+    let malformed = |why: serde_json::Error| HistoryProblem::Malformed { path: path.to_owned(), why: why.to_string() };
     let read: T = T::deserialize(&value).map_err(malformed)?;
     let again = serde_json::to_value(&read).map_err(malformed)?;
     match unread(&value, &again, path) {
-        Some(path) => Err(Problem::UnknownField { path }),
+        Some(path) => Err(HistoryProblem::UnknownField { path }),
         None => Ok(read),
     }
 }

@@ -1,8 +1,8 @@
 //! History files: one run's history as readable, versioned JSON, written exactly and read as if it came from an enemy.
 //!
-//! Invariant: a [`History`] has been checked from its first event to its last ([`Problem`] lists how it can be wrong), so
-//! every reader may rely on it; and what is written is read back as the same turns, bit for bit. Reading runs no workflow
-//! code, makes no run, and takes over no id: what a history is used for is decided elsewhere.
+//! Invariant: a [`History`] has been checked from its first event to its last ([`HistoryProblem`] lists how it can be
+//! wrong), so every reader may rely on it; and what is written is read back as the same turns, bit for bit. Reading
+//! runs no workflow code, makes no run, and takes over no id: what a history is used for is decided elsewhere.
 //!
 //! ```json
 //! { "schema": "bosun.history/1",
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 use bosun_engine::*;
 
-pub use problem::{Family, InvalidHistory, Place, Problem};
+pub use problem::{CommandFamily, HistoryPlace, HistoryProblem, InvalidHistory};
 pub use redact::Redaction;
 
 use crate::strict_json::JsonLimits;
@@ -36,7 +36,7 @@ pub const SCHEMA: &str = "bosun.history/1";
 
 /// How much of a history from outside is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct HistoryLimits {
     pub json: JsonLimits,
     pub events: usize,
     pub payload_bytes: usize,
@@ -49,11 +49,11 @@ pub struct Limits {
 /// What the log's codecs call their wrappers.
 const STORAGE_ENCODINGS: [&str; 4] = [ENCODING_BLOB, "lz4", "xchacha20poly1305", "escaped"];
 
-impl Limits {
+impl HistoryLimits {
     /// The longest chain of causes that fits into readable JSON with everything around it.
     pub const CAUSES_MAX: usize = 50;
     /// For histories of our own log: only what could not be written and read back is refused.
-    pub const NONE: Limits = Limits {
+    pub const NONE: HistoryLimits = HistoryLimits {
         json: JsonLimits { bytes: usize::MAX, depth: JsonLimits::DEPTH_MAX, values: usize::MAX },
         events: usize::MAX >> 1,
         payload_bytes: usize::MAX,
@@ -62,9 +62,9 @@ impl Limits {
     };
 }
 
-impl Default for Limits {
+impl Default for HistoryLimits {
     fn default() -> Self {
-        Limits {
+        HistoryLimits {
             json: JsonLimits::default(),
             events: 1_000_000,
             // engine.md G34; a text is part of a request too, so it cannot be longer.
@@ -95,16 +95,16 @@ pub enum LoadHistoryError {
 impl History {
     /// A history from the log of this engine.
     pub fn new(turns: Vec<Turn>) -> Result<Self, InvalidHistory> {
-        Self::checked(turns, Redaction::None, &Limits::NONE)
+        Self::checked(turns, Redaction::None, &HistoryLimits::NONE)
     }
 
     /// Turns from elsewhere, which are checked like a file.
-    pub fn from_turns(turns: Vec<Turn>, limits: &Limits) -> Result<Self, InvalidHistory> {
+    pub fn from_turns(turns: Vec<Turn>, limits: &HistoryLimits) -> Result<Self, InvalidHistory> {
         Self::checked(turns, Redaction::None, limits)
     }
 
     /// Reads a history file's text. It may come from anywhere.
-    pub fn from_json(text: &[u8], limits: &Limits) -> Result<Self, InvalidHistory> {
+    pub fn from_json(text: &[u8], limits: &HistoryLimits) -> Result<Self, InvalidHistory> {
         let (turns, redaction, header) = json::read(text, limits)?;
         let history = Self::checked(turns, redaction, limits)?;
         json::check_header(&header, &history).map_err(anywhere)?;
@@ -112,13 +112,13 @@ impl History {
     }
 
     /// Reads a history file.
-    pub fn load(path: &Path, limits: &Limits) -> Result<Self, LoadHistoryError> {
+    pub fn load(path: &Path, limits: &HistoryLimits) -> Result<Self, LoadHistoryError> {
         let text =
             read_file(path, limits.json.bytes).map_err(|why| LoadHistoryError::File { path: path.to_owned(), why })?;
         Self::from_json(&text, limits).map_err(|why| LoadHistoryError::Invalid { path: path.to_owned(), why })
     }
 
-    fn checked(mut turns: Vec<Turn>, redaction: Redaction, limits: &Limits) -> Result<Self, InvalidHistory> {
+    fn checked(mut turns: Vec<Turn>, redaction: Redaction, limits: &HistoryLimits) -> Result<Self, InvalidHistory> {
         validate::validate(&mut turns, redaction, limits)?;
         let first = turns.iter().find_map(|turn| turn.events.first());
         match first {
@@ -126,7 +126,7 @@ impl History {
                 let started = (**started).clone();
                 Ok(History { turns, started, redaction })
             }
-            Some(_) | None => Err(anywhere(Problem::NotStarted)),
+            Some(_) | None => Err(anywhere(HistoryProblem::NotStarted)),
         }
     }
 
@@ -191,8 +191,8 @@ impl History {
     }
 }
 
-fn anywhere(problem: Problem) -> InvalidHistory {
-    InvalidHistory { place: Place::default(), problem }
+fn anywhere(problem: HistoryProblem) -> InvalidHistory {
+    InvalidHistory { place: HistoryPlace::default(), problem }
 }
 
 /// Reads at most one byte more than the limit, whatever the file says its size is.

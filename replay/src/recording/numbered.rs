@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use bosun_engine::*;
 
-use super::{Family, Problem};
+use super::{CommandFamily, HistoryProblem};
 
 /// Everything numbered in a run so far.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(super) struct Numbered {
 }
 
 struct Thing {
-    family: Family,
+    family: CommandFamily,
     over_since: Option<EventId>,
     cancel_requested: bool,
     /// Activities: the last attempt that was started, and whether it is under way.
@@ -36,7 +36,7 @@ struct Thing {
 }
 
 /// What an event does to a numbered thing.
-enum Step<'a> {
+enum Transition<'a> {
     Over,
     CancelRequested,
     CancelDelivered,
@@ -55,12 +55,12 @@ impl Numbered {
     /// No run can ask for more: a thousand commands every second for thirty years.
     const SEQ_MAX: Seq = Seq(1 << 40);
 
-    pub(super) fn event(&mut self, id: EventId, now: Timestamp, event: &EventKind) -> Result<(), Problem> {
+    pub(super) fn event(&mut self, id: EventId, now: Timestamp, event: &EventKind) -> Result<(), HistoryProblem> {
         if matches!(event, EventKind::WorkflowExecutionForked { .. }) {
             self.begin_again();
             return Ok(());
         }
-        if let Some((seq, family)) = Family::asked_for(event) {
+        if let Some((seq, family)) = CommandFamily::asked_for(event) {
             return self.ask(id, seq, family, event);
         }
         match self.cancel_of_child(event).or_else(|| step(event)) {
@@ -70,10 +70,10 @@ impl Numbered {
     }
 
     /// The event that says that another run was asked to cancel says it of children too.
-    fn cancel_of_child(&self, event: &EventKind) -> Option<(Seq, Family, Step<'static>)> {
+    fn cancel_of_child(&self, event: &EventKind) -> Option<(Seq, CommandFamily, Transition<'static>)> {
         let EventKind::ExternalWorkflowExecutionCancelRequested { seq } = event else { return None };
-        let is_child = self.things.get(seq).is_some_and(|thing| thing.family == Family::ChildWorkflow);
-        is_child.then_some((*seq, Family::ChildWorkflow, Step::CancelDelivered))
+        let is_child = self.things.get(seq).is_some_and(|thing| thing.family == CommandFamily::ChildWorkflow);
+        is_child.then_some((*seq, CommandFamily::ChildWorkflow, Transition::CancelDelivered))
     }
 
     /// A fork begins what was under way from the first attempt.
@@ -84,36 +84,36 @@ impl Numbered {
     }
 
     /// A heartbeat belongs to an attempt that was started; it may be told after the activity's end in the same turn.
-    pub(super) fn heartbeat(&self, beat: &Heartbeat) -> Result<(), Problem> {
+    pub(super) fn heartbeat(&self, beat: &Heartbeat) -> Result<(), HistoryProblem> {
         match self.things.get(&beat.seq) {
-            Some(thing) if thing.family != Family::Activity => {
-                Err(Problem::OtherFamily { seq: beat.seq, wanted: Family::Activity, found: thing.family })
+            Some(thing) if thing.family != CommandFamily::Activity => {
+                Err(HistoryProblem::OtherFamily { seq: beat.seq, wanted: CommandFamily::Activity, found: thing.family })
             }
             Some(thing) if beat.attempt.0 == 0 || beat.attempt > thing.attempt => {
-                Err(Problem::AttemptNotStarted { seq: beat.seq, attempt: beat.attempt })
+                Err(HistoryProblem::AttemptNotStarted { seq: beat.seq, attempt: beat.attempt })
             }
             Some(_) => Ok(()),
-            None => Err(Problem::UnknownSeq { seq: beat.seq, wanted: Family::Activity }),
+            None => Err(HistoryProblem::UnknownSeq { seq: beat.seq, wanted: CommandFamily::Activity }),
         }
     }
 
     /// A message of a closed run that has arrived: a start or cancel request of a child, or a request to another run, that
     /// was under way when the run ended at `closed_at`.
-    pub(super) fn delivered(&mut self, seq: Seq, closed_at: EventId) -> Result<(), Problem> {
+    pub(super) fn delivered(&mut self, seq: Seq, closed_at: EventId) -> Result<(), HistoryProblem> {
         let wanted = match self.things.get(&seq).map(|thing| thing.family) {
-            Some(family @ (Family::ChildWorkflow | Family::ExternalCancel)) => family,
-            Some(_) | None => Family::ExternalSignal,
+            Some(family @ (CommandFamily::ChildWorkflow | CommandFamily::ExternalCancel)) => family,
+            Some(_) | None => CommandFamily::ExternalSignal,
         };
         self.pending(seq, wanted)?.over_since = Some(closed_at);
         Ok(())
     }
 
-    fn ask(&mut self, id: EventId, seq: Seq, family: Family, event: &EventKind) -> Result<(), Problem> {
+    fn ask(&mut self, id: EventId, seq: Seq, family: CommandFamily, event: &EventKind) -> Result<(), HistoryProblem> {
         if seq <= self.last {
-            return Err(Problem::SeqOutOfOrder { last: self.last, found: seq });
+            return Err(HistoryProblem::SeqOutOfOrder { last: self.last, found: seq });
         }
         if seq > Self::SEQ_MAX {
-            return Err(Problem::SeqTooLarge { found: seq });
+            return Err(HistoryProblem::SeqTooLarge { found: seq });
         }
         self.last = seq;
         let fire_at = match event {
@@ -123,7 +123,7 @@ impl Numbered {
         let thing = Thing {
             family,
             // A side effect is over as soon as it is recorded.
-            over_since: (family == Family::SideEffect).then_some(id),
+            over_since: (family == CommandFamily::SideEffect).then_some(id),
             cancel_requested: false,
             attempt: Attempt(0),
             running: false,
@@ -137,12 +137,14 @@ impl Numbered {
     }
 
     /// The thing an event is about: it exists, is of that family, and is not over.
-    fn pending(&mut self, seq: Seq, wanted: Family) -> Result<&mut Thing, Problem> {
+    fn pending(&mut self, seq: Seq, wanted: CommandFamily) -> Result<&mut Thing, HistoryProblem> {
         match self.things.get_mut(&seq) {
-            None => Err(Problem::UnknownSeq { seq, wanted }),
-            Some(thing) if thing.family != wanted => Err(Problem::OtherFamily { seq, wanted, found: thing.family }),
+            None => Err(HistoryProblem::UnknownSeq { seq, wanted }),
+            Some(thing) if thing.family != wanted => {
+                Err(HistoryProblem::OtherFamily { seq, wanted, found: thing.family })
+            }
             Some(Thing { over_since: Some(since), .. }) => {
-                Err(Problem::AlreadyOver { seq, family: wanted, since: *since })
+                Err(HistoryProblem::AlreadyOver { seq, family: wanted, since: *since })
             }
             Some(thing) => Ok(thing),
         }
@@ -150,88 +152,104 @@ impl Numbered {
 }
 
 impl Thing {
-    fn take(&mut self, id: EventId, now: Timestamp, seq: Seq, step: Step<'_>) -> Result<(), Problem> {
+    fn take(&mut self, id: EventId, now: Timestamp, seq: Seq, step: Transition<'_>) -> Result<(), HistoryProblem> {
         let last = self.attempt;
         match step {
-            Step::CancelRequested if std::mem::replace(&mut self.cancel_requested, true) => {
-                return Err(Problem::CancelRequestedTwice { seq, family: self.family });
+            Transition::CancelRequested if std::mem::replace(&mut self.cancel_requested, true) => {
+                return Err(HistoryProblem::CancelRequestedTwice { seq, family: self.family });
             }
-            Step::TimerFired if now < self.fire_at => {
-                return Err(Problem::FiredEarly { seq, at: now, fire_at: self.fire_at });
+            Transition::TimerFired if now < self.fire_at => {
+                return Err(HistoryProblem::FiredEarly { seq, at: now, fire_at: self.fire_at });
             }
-            Step::ActivityCompleted if last == Attempt(0) && !self.forked => {
-                return Err(Problem::ResultWithoutAttempt { seq });
+            Transition::ActivityCompleted if last == Attempt(0) && !self.forked => {
+                return Err(HistoryProblem::ResultWithoutAttempt { seq });
             }
-            Step::ActivityCanceled | Step::CancelDelivered if !self.cancel_requested => {
-                return Err(Problem::CanceledUnasked { seq });
+            Transition::ActivityCanceled | Transition::CancelDelivered if !self.cancel_requested => {
+                return Err(HistoryProblem::CanceledUnasked { seq });
             }
-            Step::ActivityPaused(to) if std::mem::replace(&mut self.paused, to) == to => {
-                return Err(Problem::ActivityPause { seq });
+            Transition::ActivityPaused(to) if std::mem::replace(&mut self.paused, to) == to => {
+                return Err(HistoryProblem::ActivityPause { seq });
             }
-            Step::AttemptStarted(found) => {
-                if found.0 == 0 {
-                    return Err(Problem::AttemptZero);
-                }
-                if self.running {
-                    return Err(Problem::AttemptStillRunning { seq, attempt: last });
-                }
-                if last.0.checked_add(1) != Some(found.0) {
-                    return Err(Problem::AttemptOutOfOrder { seq, last, found });
-                }
-                (self.attempt, self.running) = (found, true);
+            Transition::AttemptStarted(found) => self.start_attempt(seq, found)?,
+            Transition::AttemptAwaits(attempt) | Transition::AttemptFailed(attempt, _)
+                if !self.running || attempt != last =>
+            {
+                return Err(HistoryProblem::AttemptNotStarted { seq, attempt });
             }
-            Step::AttemptAwaits(attempt) | Step::AttemptFailed(attempt, _) if !self.running || attempt != last => {
-                return Err(Problem::AttemptNotStarted { seq, attempt });
+            Transition::AttemptFailed(_, next_at) if *next_at < now => return Err(HistoryProblem::RetryInThePast),
+            Transition::AttemptFailed(..) => self.running = false,
+            Transition::ChildStarted if std::mem::replace(&mut self.started, true) => {
+                return Err(HistoryProblem::ChildStartedTwice { seq });
             }
-            Step::AttemptFailed(_, next_at) if *next_at < now => return Err(Problem::RetryInThePast),
-            Step::AttemptFailed(..) => self.running = false,
-            Step::ChildStarted if std::mem::replace(&mut self.started, true) => {
-                return Err(Problem::ChildStartedTwice { seq });
-            }
-            Step::ChildOver if !self.started => return Err(Problem::ChildNotStarted { seq }),
-            Step::Over | Step::TimerFired | Step::ActivityCompleted | Step::ActivityCanceled | Step::ChildOver => {
+            Transition::ChildOver if !self.started => return Err(HistoryProblem::ChildNotStarted { seq }),
+            Transition::Over
+            | Transition::TimerFired
+            | Transition::ActivityCompleted
+            | Transition::ActivityCanceled
+            | Transition::ChildOver => {
                 self.over_since = Some(id);
             }
-            Step::CancelRequested
-            | Step::CancelDelivered
-            | Step::ActivityPaused(_)
-            | Step::AttemptAwaits(_)
-            | Step::ChildStarted => {}
+            Transition::CancelRequested
+            | Transition::CancelDelivered
+            | Transition::ActivityPaused(_)
+            | Transition::AttemptAwaits(_)
+            | Transition::ChildStarted => {}
         }
+        Ok(())
+    }
+
+    fn start_attempt(&mut self, seq: Seq, found: Attempt) -> Result<(), HistoryProblem> {
+        let last = self.attempt;
+        if found.0 == 0 {
+            return Err(HistoryProblem::AttemptZero);
+        }
+        if self.running {
+            return Err(HistoryProblem::AttemptStillRunning { seq, attempt: last });
+        }
+        if last.0.checked_add(1) != Some(found.0) {
+            return Err(HistoryProblem::AttemptOutOfOrder { seq, last, found });
+        }
+        (self.attempt, self.running) = (found, true);
         Ok(())
     }
 }
 
 /// The numbered thing an event is about. Long because it is a list: every such event once.
-fn step(event: &EventKind) -> Option<(Seq, Family, Step<'_>)> {
+fn step(event: &EventKind) -> Option<(Seq, CommandFamily, Transition<'_>)> {
     use EventKind::*;
     let (seq, family, step) = match event {
-        ActivityTaskStarted { seq, attempt } => (seq, Family::Activity, Step::AttemptStarted(*attempt)),
-        ActivityTaskAwaitingCompletion { seq, attempt } => (seq, Family::Activity, Step::AttemptAwaits(*attempt)),
-        ActivityTaskAttemptFailed { seq, attempt, next_attempt_at, .. } => {
-            (seq, Family::Activity, Step::AttemptFailed(*attempt, next_attempt_at))
+        ActivityTaskStarted { seq, attempt } => (seq, CommandFamily::Activity, Transition::AttemptStarted(*attempt)),
+        ActivityTaskAwaitingCompletion { seq, attempt } => {
+            (seq, CommandFamily::Activity, Transition::AttemptAwaits(*attempt))
         }
-        ActivityTaskCompleted { seq, .. } => (seq, Family::Activity, Step::ActivityCompleted),
-        ActivityTaskFailed { seq, .. } | ActivityTaskTimedOut { seq, .. } => (seq, Family::Activity, Step::Over),
-        ActivityTaskCanceled { seq, .. } => (seq, Family::Activity, Step::ActivityCanceled),
-        ActivityTaskCancelRequested { seq } => (seq, Family::Activity, Step::CancelRequested),
-        ActivityTaskPaused { seq, .. } => (seq, Family::Activity, Step::ActivityPaused(true)),
-        ActivityTaskUnpaused { seq, .. } => (seq, Family::Activity, Step::ActivityPaused(false)),
-        TimerFired { seq } => (seq, Family::Timer, Step::TimerFired),
-        TimerCanceled { seq } => (seq, Family::Timer, Step::Over),
-        StartChildWorkflowExecutionFailed { seq, .. } => (seq, Family::ChildWorkflow, Step::Over),
-        ChildWorkflowExecutionStarted { seq, .. } => (seq, Family::ChildWorkflow, Step::ChildStarted),
-        ChildWorkflowExecutionCancelRequested { seq, .. } => (seq, Family::ChildWorkflow, Step::CancelRequested),
+        ActivityTaskAttemptFailed { seq, attempt, next_attempt_at, .. } => {
+            (seq, CommandFamily::Activity, Transition::AttemptFailed(*attempt, next_attempt_at))
+        }
+        ActivityTaskCompleted { seq, .. } => (seq, CommandFamily::Activity, Transition::ActivityCompleted),
+        ActivityTaskFailed { seq, .. } | ActivityTaskTimedOut { seq, .. } => {
+            (seq, CommandFamily::Activity, Transition::Over)
+        }
+        ActivityTaskCanceled { seq, .. } => (seq, CommandFamily::Activity, Transition::ActivityCanceled),
+        ActivityTaskCancelRequested { seq } => (seq, CommandFamily::Activity, Transition::CancelRequested),
+        ActivityTaskPaused { seq, .. } => (seq, CommandFamily::Activity, Transition::ActivityPaused(true)),
+        ActivityTaskUnpaused { seq, .. } => (seq, CommandFamily::Activity, Transition::ActivityPaused(false)),
+        TimerFired { seq } => (seq, CommandFamily::Timer, Transition::TimerFired),
+        TimerCanceled { seq } => (seq, CommandFamily::Timer, Transition::Over),
+        StartChildWorkflowExecutionFailed { seq, .. } => (seq, CommandFamily::ChildWorkflow, Transition::Over),
+        ChildWorkflowExecutionStarted { seq, .. } => (seq, CommandFamily::ChildWorkflow, Transition::ChildStarted),
+        ChildWorkflowExecutionCancelRequested { seq, .. } => {
+            (seq, CommandFamily::ChildWorkflow, Transition::CancelRequested)
+        }
         ChildWorkflowExecutionCompleted { seq, .. }
         | ChildWorkflowExecutionFailed { seq, .. }
         | ChildWorkflowExecutionCanceled { seq, .. }
         | ChildWorkflowExecutionTimedOut { seq }
-        | ChildWorkflowExecutionTerminated { seq, .. } => (seq, Family::ChildWorkflow, Step::ChildOver),
+        | ChildWorkflowExecutionTerminated { seq, .. } => (seq, CommandFamily::ChildWorkflow, Transition::ChildOver),
         ExternalWorkflowExecutionSignaled { seq } | SignalExternalWorkflowExecutionFailed { seq, .. } => {
-            (seq, Family::ExternalSignal, Step::Over)
+            (seq, CommandFamily::ExternalSignal, Transition::Over)
         }
         ExternalWorkflowExecutionCancelRequested { seq } | RequestCancelExternalWorkflowExecutionFailed { seq, .. } => {
-            (seq, Family::ExternalCancel, Step::Over)
+            (seq, CommandFamily::ExternalCancel, Transition::Over)
         }
         _ => return None,
     };

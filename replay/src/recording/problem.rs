@@ -13,19 +13,19 @@ use crate::strict_json::JsonRefused;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{place}{problem}")]
 pub struct InvalidHistory {
-    pub place: Place,
-    pub problem: Problem,
+    pub place: HistoryPlace,
+    pub problem: HistoryProblem,
 }
 
 /// Where in a history.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct HistoryPlace {
     /// Counted from 1.
     pub turn: Option<usize>,
     pub event: Option<(EventId, &'static str)>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for HistoryPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.turn, self.event) {
             (_, Some((id, name))) => write!(f, "event {id} ({name}): "),
@@ -37,7 +37,7 @@ impl fmt::Display for Place {
 
 /// The things with a command number of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub enum CommandFamily {
     Activity,
     Timer,
     ChildWorkflow,
@@ -46,21 +46,21 @@ pub enum Family {
     SideEffect,
 }
 
-impl fmt::Display for Family {
+impl fmt::Display for CommandFamily {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Family::Activity => "activity",
-            Family::Timer => "timer",
-            Family::ChildWorkflow => "child workflow",
-            Family::ExternalSignal => "signal to another run",
-            Family::ExternalCancel => "cancel request to another run",
-            Family::SideEffect => "side effect",
+            CommandFamily::Activity => "activity",
+            CommandFamily::Timer => "timer",
+            CommandFamily::ChildWorkflow => "child workflow",
+            CommandFamily::ExternalSignal => "signal to another run",
+            CommandFamily::ExternalCancel => "cancel request to another run",
+            CommandFamily::SideEffect => "side effect",
         })
     }
 }
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Problem {
+pub enum HistoryProblem {
     // The file.
     #[error(transparent)]
     Refused(#[from] JsonRefused),
@@ -115,11 +115,11 @@ pub enum Problem {
     #[error("the command number {found} is larger than any run can reach")]
     SeqTooLarge { found: Seq },
     #[error("nothing has the number {seq}; a {wanted} should")]
-    UnknownSeq { seq: Seq, wanted: Family },
+    UnknownSeq { seq: Seq, wanted: CommandFamily },
     #[error("number {seq} is a {found}, not a {wanted}")]
-    OtherFamily { seq: Seq, wanted: Family, found: Family },
+    OtherFamily { seq: Seq, wanted: CommandFamily, found: CommandFamily },
     #[error("the {family} {seq} is over since event {since}")]
-    AlreadyOver { seq: Seq, family: Family, since: EventId },
+    AlreadyOver { seq: Seq, family: CommandFamily, since: EventId },
     #[error("attempt {found} of activity {seq} follows attempt {last}; attempts count up by one")]
     AttemptOutOfOrder { seq: Seq, last: Attempt, found: Attempt },
     #[error("attempt {attempt} of activity {seq} is not under way")]
@@ -143,7 +143,7 @@ pub enum Problem {
     #[error("child workflow {seq} started twice")]
     ChildStartedTwice { seq: Seq },
     #[error("a cancellation of {family} {seq} was asked for twice")]
-    CancelRequestedTwice { seq: Seq, family: Family },
+    CancelRequestedTwice { seq: Seq, family: CommandFamily },
 
     // Named things.
     #[error("the update {update_id} was accepted twice")]
@@ -176,11 +176,11 @@ pub enum Problem {
     NotFinite { name: FieldName },
 }
 
-impl Problem {
+impl HistoryProblem {
     /// The name of the class, for tables and tests.
     pub fn class(&self) -> String {
         let inner = match self {
-            Problem::Refused(why) => format!("{why:?}"),
+            HistoryProblem::Refused(why) => format!("{why:?}"),
             own => format!("{own:?}"),
         };
         inner.chars().take_while(|c| c.is_ascii_alphanumeric()).collect()

@@ -31,8 +31,8 @@ fn sample_file() -> Value {
     serde_json::from_str(&History::new(h.turns()).unwrap().to_json()).unwrap()
 }
 
-fn limits() -> Limits {
-    Limits { payload_bytes: 1_000, text_bytes: 1_000, ..Limits::default() }
+fn limits() -> HistoryLimits {
+    HistoryLimits { payload_bytes: 1_000, text_bytes: 1_000, ..HistoryLimits::default() }
 }
 
 fn class_of(file: &str) -> String {
@@ -58,7 +58,7 @@ fn a_history_is_written_and_read_back_exactly() {
     turns.insert(6, empty);
 
     let history = History::new(turns.clone()).unwrap();
-    let read = History::from_json(history.to_json().as_bytes(), &Limits::default()).unwrap();
+    let read = History::from_json(history.to_json().as_bytes(), &HistoryLimits::default()).unwrap();
     assert_eq!(read.turns(), turns);
     assert_eq!(read, history);
     assert_eq!(read.status(), WorkflowStatus::Running);
@@ -68,7 +68,7 @@ fn a_history_is_written_and_read_back_exactly() {
 #[test]
 fn the_deepest_failure_and_payload_survive_json() {
     let deep = Payload::raw_json(format!("{}{}", "[".repeat(48), "]".repeat(48)));
-    let chain = (0..=Limits::CAUSES_MAX)
+    let chain = (0..=HistoryLimits::CAUSES_MAX)
         .map(|_| busy().with_details(deep.clone()))
         .reduce(|cause, failure| failure.because(cause))
         .unwrap();
@@ -80,7 +80,7 @@ fn the_deepest_failure_and_payload_survive_json() {
     turns[1].inbox_added.push(Input::ChildClosed { seq, run_id: RunId([0; 16]), outcome });
     let history = History::new(turns).unwrap();
     let text = history.to_json();
-    assert_eq!(History::from_json(text.as_bytes(), &Limits::default()), Ok(history));
+    assert_eq!(History::from_json(text.as_bytes(), &HistoryLimits::default()), Ok(history));
     assert!(serde_json::from_str::<Value>(&text).is_ok());
 }
 
@@ -420,7 +420,7 @@ fn every_impossible_history_is_refused_by_name() {
         assert_eq!(refused.err().unwrap_or("Valid".into()), *expected, "change {number}");
         classes.insert(*expected);
     }
-    let few = Limits { events: 3, ..limits() };
+    let few = HistoryLimits { events: 3, ..limits() };
     let refused = History::checked(sample().turns(), Redaction::None, &few).unwrap_err();
     assert_eq!(refused.to_string(), "event 4 (ActivityTaskStarted): more than 3 events");
     assert!(classes.len() > 36, "{} classes: {classes:?}", classes.len());
@@ -450,7 +450,7 @@ fn redaction_keeps_names_and_hides_contents() {
     let payloads = history.redacted(Redaction::Payloads);
     let text = payloads.to_json();
     assert!(!text.contains("s3cret") && text.contains("t3xt") && text.contains("Declined"), "{text}");
-    assert_eq!(History::from_json(text.as_bytes(), &Limits::default()).unwrap(), payloads);
+    assert_eq!(History::from_json(text.as_bytes(), &HistoryLimits::default()).unwrap(), payloads);
     assert_eq!(payloads.redacted(Redaction::Payloads), payloads, "a digest is not digested again");
 
     let all = history.redacted(Redaction::PayloadsAndTexts).to_json();
@@ -499,7 +499,7 @@ proptest! {
     /// E38: any history survives the journey through JSON.
     #[test]
     fn any_history_survives_json(history in arbitrary::histories(60)) {
-        let read = History::from_json(history.to_json().as_bytes(), &Limits::default());
+        let read = History::from_json(history.to_json().as_bytes(), &HistoryLimits::default());
         prop_assert_eq!(read, Ok(history));
     }
 
@@ -507,7 +507,7 @@ proptest! {
     #[test]
     fn any_redacted_history_is_valid(history in arbitrary::histories(40)) {
         let hidden = history.redacted(Redaction::PayloadsAndTexts);
-        prop_assert_eq!(History::from_json(hidden.to_json().as_bytes(), &Limits::default()), Ok(hidden));
+        prop_assert_eq!(History::from_json(hidden.to_json().as_bytes(), &HistoryLimits::default()), Ok(hidden));
     }
 
     /// G40: no mutant panics; one that is accepted means exactly what it says.

@@ -5,9 +5,9 @@
 
 use bosun_engine::*;
 
-use super::finding::Finding;
+use super::finding::Violation;
 use super::under_way::UnderWay;
-use super::world::{Answer, World};
+use super::world::{InputOutcome, World};
 
 impl World<'_> {
     pub(super) fn attempt_ends(
@@ -16,7 +16,7 @@ impl World<'_> {
         cancel: bool,
         result: usize,
         again: bool,
-    ) -> Result<(), Finding> {
+    ) -> Result<(), Violation> {
         if !again {
             self.running = self.running.saturating_sub(1);
         }
@@ -27,9 +27,9 @@ impl World<'_> {
         let late = wants.is_some_and(|execution| !execution.run().is_under_way(token));
         match self.input(task.run_id, input)? {
             // What a paused run keeps is an answer too, and it is kept once.
-            Answer::Accepted { events } if again && events > 0 => Err(twice(task)),
-            Answer::Accepted { .. } | Answer::Crashed => Ok(()),
-            Answer::Refused(_) => {
+            InputOutcome::Accepted { events } if again && events > 0 => Err(twice(task)),
+            InputOutcome::Accepted { .. } | InputOutcome::Crashed => Ok(()),
+            InputOutcome::Refused(_) => {
                 self.rare.hit(match (again, late) {
                     (true, _) => "duplicate completion refused",
                     (false, true) => "late completion refused",
@@ -46,14 +46,14 @@ impl World<'_> {
         task: &ActivityTask,
         cancel: bool,
         result: usize,
-    ) -> Result<Option<ActivityOutcome>, Finding> {
+    ) -> Result<Option<ActivityOutcome>, Violation> {
         let outcomes = self.plan.results_of(&task.activity_type);
         if outcomes.is_empty() {
             let why = format!(
                 "the workflow schedules the activity {}, and the test gives no results for it",
                 task.activity_type
             );
-            return Err(Finding::Setup { why });
+            return Err(Violation::Setup { why });
         }
         if cancel && result % 3 == 1 {
             self.rare.hit("activity stopped when it was canceled");
@@ -98,7 +98,7 @@ impl World<'_> {
     }
 
     /// An attempt whose worker is gone tells its end. It counts only while it is still the attempt under way (G20).
-    pub(super) fn zombie(&mut self, pick: u16, result: u16) -> Result<(), Finding> {
+    pub(super) fn zombie(&mut self, pick: u16, result: u16) -> Result<(), Violation> {
         if self.zombies.is_empty() {
             return Ok(());
         }
@@ -117,19 +117,19 @@ impl World<'_> {
         let outcome = results.get(usize::from(result) % results.len().max(1)).cloned();
         let outcome = outcome.unwrap_or(ActivityOutcome::Completed(Payload::null()));
         match self.input(run_id, Input::ActivityOutcome { seq, attempt, outcome, identity: None })? {
-            Answer::Accepted { events } if !current && !paused && events > 0 => Err(Finding::Guarantee {
+            InputOutcome::Accepted { events } if !current && !paused && events > 0 => Err(Violation::Guarantee {
                 id: "G20",
                 why: format!("attempt {attempt} of activity {seq} was over, and its completion was accepted"),
             }),
-            Answer::Refused(_) => {
+            InputOutcome::Refused(_) => {
                 self.rare.hit("zombie refused");
                 Ok(())
             }
-            Answer::Accepted { .. } | Answer::Crashed => Ok(()),
+            InputOutcome::Accepted { .. } | InputOutcome::Crashed => Ok(()),
         }
     }
 
-    pub(super) fn heartbeat(&mut self, pick: u16) -> Result<(), Finding> {
+    pub(super) fn heartbeat(&mut self, pick: u16) -> Result<(), Violation> {
         let Some(at) = self.pick(pick, |item| matches!(item, UnderWay::Attempt { .. })) else { return Ok(()) };
         let UnderWay::Attempt { task, .. } = &self.under_way[at] else { return Ok(()) };
         let input = Input::Heartbeat { seq: task.seq, attempt: task.attempt, details: Some(Payload::null()) };
@@ -138,7 +138,7 @@ impl World<'_> {
     }
 }
 
-fn twice(task: &ActivityTask) -> Finding {
+fn twice(task: &ActivityTask) -> Violation {
     let why = format!("the end of attempt {} of activity {} was accepted twice", task.attempt, task.seq);
-    Finding::Guarantee { id: "G12", why }
+    Violation::Guarantee { id: "G12", why }
 }

@@ -20,7 +20,7 @@ use bosun_engine::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::plan::{Boundary, Plan, Step};
+use super::plan::{Boundary, LifePlan, LifeStep};
 
 /// A case file that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +30,7 @@ pub struct CaseError {
     pub why: String,
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for LifePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "workflow {}", self.workflow_type)?;
         writeln!(f, "input {}", payload_text(&self.input))?;
@@ -51,10 +51,10 @@ impl fmt::Display for Plan {
     }
 }
 
-impl std::str::FromStr for Plan {
+impl std::str::FromStr for LifePlan {
     type Err = CaseError;
     fn from_str(text: &str) -> Result<Self, CaseError> {
-        let mut plan: Option<Plan> = None;
+        let mut plan: Option<LifePlan> = None;
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -65,7 +65,7 @@ impl std::str::FromStr for Plan {
             match &mut plan {
                 None if word == "workflow" => {
                     let name = WorkflowType::new(rest).map_err(|why| wrong(why.to_string()))?;
-                    plan = Some(Plan::new(name.as_str(), Payload::null()));
+                    plan = Some(LifePlan::new(name.as_str(), Payload::null()));
                 }
                 None => return Err(wrong("the first line must be `workflow TYPE`".into())),
                 Some(plan) => read_line(plan, word, rest).map_err(wrong)?,
@@ -78,7 +78,7 @@ impl std::str::FromStr for Plan {
     }
 }
 
-fn read_line(plan: &mut Plan, word: &str, rest: &str) -> Result<(), String> {
+fn read_line(plan: &mut LifePlan, word: &str, rest: &str) -> Result<(), String> {
     let (name, value) = split(rest);
     let text = |why: InvalidId| why.to_string();
     match word {
@@ -160,28 +160,28 @@ fn read_outcome(text: &str) -> Result<ActivityOutcome, String> {
     })
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for LifeStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Deliver { pick, result } => write!(f, "deliver {pick} {result}"),
-            Step::Duplicate { pick, result } => write!(f, "duplicate {pick} {result}"),
-            Step::Lose { pick } => write!(f, "lose {pick}"),
-            Step::Zombie { pick, result } => write!(f, "zombie {pick} {result}"),
-            Step::Heartbeat { pick } => write!(f, "heartbeat {pick}"),
-            Step::Signal { pick } => write!(f, "signal {pick}"),
-            Step::Repeat => f.write_str("repeat"),
-            Step::Cancel => f.write_str("cancel"),
-            Step::Query { pick } => write!(f, "query {pick}"),
-            Step::Update { pick } => write!(f, "update {pick}"),
-            Step::Pause => f.write_str("pause"),
-            Step::Unpause => f.write_str("unpause"),
-            Step::Tick { ms } => write!(f, "tick {ms}"),
-            Step::Delay { ms } => write!(f, "delay {ms}"),
-            Step::WallJump { seconds } => write!(f, "wall-jump {seconds}"),
-            Step::Crash { at } => write!(f, "crash {at}"),
-            Step::Evict { snapshot: false } => f.write_str("evict"),
-            Step::Evict { snapshot: true } => f.write_str("evict-to-snapshot"),
-            Step::Deploy => f.write_str("deploy"),
+            LifeStep::Deliver { pick, result } => write!(f, "deliver {pick} {result}"),
+            LifeStep::Duplicate { pick, result } => write!(f, "duplicate {pick} {result}"),
+            LifeStep::Lose { pick } => write!(f, "lose {pick}"),
+            LifeStep::Zombie { pick, result } => write!(f, "zombie {pick} {result}"),
+            LifeStep::Heartbeat { pick } => write!(f, "heartbeat {pick}"),
+            LifeStep::Signal { pick } => write!(f, "signal {pick}"),
+            LifeStep::Repeat => f.write_str("repeat"),
+            LifeStep::Cancel => f.write_str("cancel"),
+            LifeStep::Query { pick } => write!(f, "query {pick}"),
+            LifeStep::Update { pick } => write!(f, "update {pick}"),
+            LifeStep::Pause => f.write_str("pause"),
+            LifeStep::Unpause => f.write_str("unpause"),
+            LifeStep::Tick { ms } => write!(f, "tick {ms}"),
+            LifeStep::Delay { ms } => write!(f, "delay {ms}"),
+            LifeStep::WallJump { seconds } => write!(f, "wall-jump {seconds}"),
+            LifeStep::Crash { at } => write!(f, "crash {at}"),
+            LifeStep::Evict { snapshot: false } => f.write_str("evict"),
+            LifeStep::Evict { snapshot: true } => f.write_str("evict-to-snapshot"),
+            LifeStep::Deploy => f.write_str("deploy"),
         }
     }
 }
@@ -201,7 +201,7 @@ impl fmt::Display for Boundary {
     }
 }
 
-impl std::str::FromStr for Step {
+impl std::str::FromStr for LifeStep {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -212,27 +212,27 @@ impl std::str::FromStr for Step {
         let small = |at: usize| u16::try_from(number(at)?).map_err(|why| format!("step {text:?}: {why}"));
         let ms = |at: usize| u32::try_from(number(at)?).map_err(|why| format!("step {text:?}: {why}"));
         Ok(match words.first().copied().unwrap_or_default() {
-            "deliver" => Step::Deliver { pick: small(1)?, result: small(2)? },
-            "duplicate" => Step::Duplicate { pick: small(1)?, result: small(2)? },
-            "lose" => Step::Lose { pick: small(1)? },
-            "zombie" => Step::Zombie { pick: small(1)?, result: small(2)? },
-            "heartbeat" => Step::Heartbeat { pick: small(1)? },
-            "signal" => Step::Signal { pick: small(1)? },
-            "repeat" => Step::Repeat,
-            "cancel" => Step::Cancel,
-            "query" => Step::Query { pick: small(1)? },
-            "update" => Step::Update { pick: small(1)? },
-            "pause" => Step::Pause,
-            "unpause" => Step::Unpause,
-            "tick" => Step::Tick { ms: ms(1)? },
-            "delay" => Step::Delay { ms: ms(1)? },
-            "wall-jump" => {
-                Step::WallJump { seconds: i32::try_from(number(1)?).map_err(|why| format!("step {text:?}: {why}"))? }
-            }
-            "crash" => Step::Crash { at: boundary(words.get(1).copied().unwrap_or_default(), &small)? },
-            "evict" => Step::Evict { snapshot: false },
-            "evict-to-snapshot" => Step::Evict { snapshot: true },
-            "deploy" => Step::Deploy,
+            "deliver" => LifeStep::Deliver { pick: small(1)?, result: small(2)? },
+            "duplicate" => LifeStep::Duplicate { pick: small(1)?, result: small(2)? },
+            "lose" => LifeStep::Lose { pick: small(1)? },
+            "zombie" => LifeStep::Zombie { pick: small(1)?, result: small(2)? },
+            "heartbeat" => LifeStep::Heartbeat { pick: small(1)? },
+            "signal" => LifeStep::Signal { pick: small(1)? },
+            "repeat" => LifeStep::Repeat,
+            "cancel" => LifeStep::Cancel,
+            "query" => LifeStep::Query { pick: small(1)? },
+            "update" => LifeStep::Update { pick: small(1)? },
+            "pause" => LifeStep::Pause,
+            "unpause" => LifeStep::Unpause,
+            "tick" => LifeStep::Tick { ms: ms(1)? },
+            "delay" => LifeStep::Delay { ms: ms(1)? },
+            "wall-jump" => LifeStep::WallJump {
+                seconds: i32::try_from(number(1)?).map_err(|why| format!("step {text:?}: {why}"))?,
+            },
+            "crash" => LifeStep::Crash { at: boundary(words.get(1).copied().unwrap_or_default(), &small)? },
+            "evict" => LifeStep::Evict { snapshot: false },
+            "evict-to-snapshot" => LifeStep::Evict { snapshot: true },
+            "deploy" => LifeStep::Deploy,
             other => return Err(format!("unknown step {other:?}")),
         })
     }
@@ -253,7 +253,7 @@ fn boundary(word: &str, number: &dyn Fn(usize) -> Result<u16, String>) -> Result
 }
 
 /// A plan with the reason it is kept, as the text of a file.
-pub fn case_text(plan: &Plan, reason: &str) -> String {
+pub fn case_text(plan: &LifePlan, reason: &str) -> String {
     let mut text = String::new();
     for line in reason.lines() {
         // Writing to a String cannot fail.

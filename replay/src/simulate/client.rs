@@ -5,32 +5,32 @@
 
 use bosun_engine::*;
 
-use super::finding::Finding;
-use super::world::{Answer, Sent, World};
+use super::finding::Violation;
+use super::world::{InputOutcome, Sent, World};
 
 /// What the client does.
 impl World<'_> {
     /// A request that the client repeats until it is answered; what was answered is never lost (G1, G13).
-    fn send(&mut self, input: Input) -> Result<(), Finding> {
+    fn send(&mut self, input: Input) -> Result<(), Violation> {
         self.sent.push(Sent { input: input.clone(), answer: None });
         self.try_send(self.sent.len() - 1)
     }
 
-    fn try_send(&mut self, at: usize) -> Result<(), Finding> {
+    fn try_send(&mut self, at: usize) -> Result<(), Violation> {
         let (Some(run_id), Some(sent)) = (self.main_run(), self.sent.get(at)) else { return Ok(()) };
         let input = sent.input.clone();
         let answer = match self.input(run_id, input)? {
-            Answer::Accepted { .. } => Some(Ok(())),
-            Answer::Refused(why) => Some(Err(why)),
+            InputOutcome::Accepted { .. } => Some(Ok(())),
+            InputOutcome::Refused(why) => Some(Err(why)),
             // The restart sends it again by itself.
-            Answer::Crashed => return Ok(()),
+            InputOutcome::Crashed => return Ok(()),
         };
         self.sent[at].answer = answer;
         Ok(())
     }
 
     /// After a restart, what was not answered is sent again under the same request id.
-    pub(super) fn resend(&mut self) -> Result<(), Finding> {
+    pub(super) fn resend(&mut self) -> Result<(), Violation> {
         for at in 0..self.sent.len() {
             if self.sent[at].answer.is_none() {
                 self.rare.hit("request repeated after a crash");
@@ -44,7 +44,7 @@ impl World<'_> {
         RequestId::of(format!("client-{}", self.sent.len()))
     }
 
-    pub(super) fn signal(&mut self, pick: u16) -> Result<(), Finding> {
+    pub(super) fn signal(&mut self, pick: u16) -> Result<(), Violation> {
         if self.plan.signals.is_empty() {
             return Ok(());
         }
@@ -53,12 +53,12 @@ impl World<'_> {
         self.send(Input::Signal(WorkflowExecutionSignaled { name, input, identity: None, request_id }))
     }
 
-    pub(super) fn cancel(&mut self) -> Result<(), Finding> {
+    pub(super) fn cancel(&mut self) -> Result<(), Violation> {
         let request_id = Some(self.request_id());
         self.send(Input::RequestCancel { reason: "simulated".into(), identity: None, request_id })
     }
 
-    pub(super) fn update(&mut self, pick: u16) -> Result<(), Finding> {
+    pub(super) fn update(&mut self, pick: u16) -> Result<(), Violation> {
         if self.plan.updates.is_empty() {
             return Ok(());
         }
@@ -68,17 +68,17 @@ impl World<'_> {
     }
 
     /// The last request again: it must change nothing.
-    pub(super) fn repeat(&mut self) -> Result<(), Finding> {
+    pub(super) fn repeat(&mut self) -> Result<(), Violation> {
         let Some((run_id, sent)) = self.main_run().zip(self.sent.last().cloned()) else { return Ok(()) };
         // An update is known in its own run only, as in Temporal.
         if !matches!(sent.answer, Some(Ok(()))) || matches!(sent.input, Input::Update { .. }) {
             return Ok(());
         }
         match self.input(run_id, sent.input)? {
-            Answer::Accepted { events } if events > 0 => {
-                Err(Finding::Guarantee { id: "G13", why: "a repeated request was carried out again".into() })
+            InputOutcome::Accepted { events } if events > 0 => {
+                Err(Violation::Guarantee { id: "G13", why: "a repeated request was carried out again".into() })
             }
-            Answer::Accepted { .. } | Answer::Refused(_) | Answer::Crashed => {
+            InputOutcome::Accepted { .. } | InputOutcome::Refused(_) | InputOutcome::Crashed => {
                 self.rare.hit("repeated request recognised");
                 Ok(())
             }
@@ -86,7 +86,7 @@ impl World<'_> {
     }
 
     /// A query changes nothing, not even in a way that only shows later.
-    pub(super) fn query(&mut self, pick: u16) -> Result<(), Finding> {
+    pub(super) fn query(&mut self, pick: u16) -> Result<(), Violation> {
         let (Some(run_id), false) = (self.main_run(), self.plan.queries.is_empty()) else { return Ok(()) };
         let (name, input) = self.plan.queries[usize::from(pick) % self.plan.queries.len()].clone();
         let mut execution = self.load(run_id)?;
@@ -99,13 +99,13 @@ impl World<'_> {
         self.doubts.calls()?;
         match answer {
             Err(Rejection::Query(QueryError::Mutated { name, what })) => {
-                Err(Finding::QueryMutates { query: name, what })
+                Err(Violation::QueryMutates { query: name, what })
             }
             Err(Rejection::Query(QueryError::Unknown { name, known })) => {
                 let why = format!("the workflow does not answer the query {name}; it answers: {}", known.join(", "));
-                Err(Finding::Setup { why })
+                Err(Violation::Setup { why })
             }
-            _ if before != after => Err(Finding::QueryMutates { query: name, what: "its state".into() }),
+            _ if before != after => Err(Violation::QueryMutates { query: name, what: "its state".into() }),
             _ => {
                 self.rare.hit("query answered");
                 Ok(())

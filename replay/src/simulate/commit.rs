@@ -9,30 +9,30 @@ use std::collections::BTreeSet;
 use bosun_engine::machine::{self, Execution};
 use bosun_engine::*;
 
-use super::doubts::View;
-use super::finding::Finding;
+use super::doubts::RunView;
+use super::finding::Violation;
 use super::plan::Boundary;
 use super::watch;
-use super::world::{Answer, SimulatedRun, World, broken, run_is_closed, started_of};
+use super::world::{InputOutcome, SimulatedRun, World, broken, run_is_closed, started_of};
 
 /// Runs that one commit may begin, one after the other.
 const CHAIN_MAX: usize = 50;
 
-struct Decided {
+struct DecidedTurn {
     run: RunId,
     decision: machine::Decision,
     lived: Vec<Vec<Command>>,
 }
 
 impl World<'_> {
-    pub(super) fn start_run(&mut self, run_id: RunId, start: StartWorkflow) -> Result<Answer, Finding> {
+    pub(super) fn start_run(&mut self, run_id: RunId, start: StartWorkflow) -> Result<InputOutcome, Violation> {
         let workflow_id = start.workflow_id.clone();
         let started = start.first_event(run_id, self.now);
         let registry = self.registry();
         let begun = self.within(|environment| Execution::start(run_id, started, registry, environment));
         let (execution, decision) = match begun {
             Ok(begun) => begun,
-            Err(why) => return Ok(Answer::Refused(why)),
+            Err(why) => return Ok(InputOutcome::Refused(why)),
         };
         let before = self.newest.insert(workflow_id.clone(), run_id);
         self.keep(run_id, execution);
@@ -77,7 +77,7 @@ impl World<'_> {
     }
 
     /// Gives an input to a run, loading it if need be, and commits what it decides.
-    pub(super) fn input(&mut self, run_id: RunId, input: Input) -> Result<Answer, Finding> {
+    pub(super) fn input(&mut self, run_id: RunId, input: Input) -> Result<InputOutcome, Violation> {
         let mut execution = self.load(run_id)?;
         let decided = self.within(|environment| execution.decide(input, environment));
         self.keep(run_id, execution);
@@ -85,13 +85,13 @@ impl World<'_> {
             Ok(decision) => self.submit(run_id, decision),
             Err(why) => {
                 self.doubts.calls()?;
-                Ok(Answer::Refused(why))
+                Ok(InputOutcome::Refused(why))
             }
         }
     }
 
     /// Takes a run out of its place; whoever takes it puts it back.
-    pub(super) fn load(&mut self, run_id: RunId) -> Result<Execution, Finding> {
+    pub(super) fn load(&mut self, run_id: RunId) -> Result<Execution, Violation> {
         let run = self.runs.entry(run_id).or_default();
         if let Some(execution) = run.execution.take() {
             return Ok(execution);
@@ -102,7 +102,7 @@ impl World<'_> {
         self.replay_whole(run_id)
     }
 
-    pub(super) fn replay_whole(&mut self, run_id: RunId) -> Result<Execution, Finding> {
+    pub(super) fn replay_whole(&mut self, run_id: RunId) -> Result<Execution, Violation> {
         let registry = self.registry();
         let turns = self.runs.get(&run_id).map_or(&[][..], |run| &run.turns);
         let execution = Execution::load(turns, registry, registry.build_id()).map_err(broken)?;
@@ -113,40 +113,40 @@ impl World<'_> {
     }
 
     /// Code that does not fit its history any more.
-    pub(super) fn fits(&self, execution: &Execution) -> Result<(), Finding> {
+    pub(super) fn fits(&self, execution: &Execution) -> Result<(), Violation> {
         match execution.held() {
             Some(machine::Held::Load(machine::LoadError::NonDeterminism(card))) if self.version > 0 => {
-                Err(Finding::DeployMismatch(card.clone()))
+                Err(Violation::DeployMismatch(card.clone()))
             }
             Some(machine::Held::Load(machine::LoadError::NonDeterminism(card))) => {
                 // The cause, if it was caught in the act, says more than the difference.
                 self.doubts.calls()?;
-                Err(Finding::ReplayMismatch(card.clone()))
+                Err(Violation::ReplayMismatch(card.clone()))
             }
-            Some(held) => Err(Finding::Setup { why: held.to_string() }),
+            Some(held) => Err(Violation::Setup { why: held.to_string() }),
             None => Ok(()),
         }
     }
 
     /// Commits a decision, with the runs that begin in it.
-    fn submit(&mut self, run_id: RunId, decision: machine::Decision) -> Result<Answer, Finding> {
+    fn submit(&mut self, run_id: RunId, decision: machine::Decision) -> Result<InputOutcome, Violation> {
         let events = decision.turn().events.len();
-        let mut group = vec![Decided { run: run_id, decision, lived: take_lived(run_id) }];
+        let mut group = vec![DecidedTurn { run: run_id, decision, lived: take_lived(run_id) }];
         let mut next = 0;
         while next < group.len() {
             if let Some(following) = group[next].decision.take_next_run() {
                 if group.len() > CHAIN_MAX {
-                    return Err(Finding::Stuck { why: "it continues as new for ever without waiting".into() });
+                    return Err(Violation::Stuck { why: "it continues as new for ever without waiting".into() });
                 }
                 group.extend(self.begin_next(following));
             }
             next += 1;
         }
         let crashed = self.commit(group)?;
-        Ok(if crashed { Answer::Crashed } else { Answer::Accepted { events } })
+        Ok(if crashed { InputOutcome::Crashed } else { InputOutcome::Accepted { events } })
     }
 
-    fn begin_next(&mut self, next: machine::NextRun) -> Vec<Decided> {
+    fn begin_next(&mut self, next: machine::NextRun) -> Vec<DecidedTurn> {
         let (run, workflow_id) = (next.run_id, next.started.workflow_id.clone());
         let registry = self.registry();
         self.rare.note_next_run(&next);
@@ -159,19 +159,19 @@ impl World<'_> {
         });
         self.newest.insert(workflow_id, run);
         self.keep(run, execution);
-        let decided = |(decision, lived)| Decided { run, decision, lived };
+        let decided = |(decision, lived)| DecidedTurn { run, decision, lived };
         decisions.into_iter().flatten().map(decided).collect()
     }
 
     /// The model log: appends a group of turns, syncs, releases. Says whether the worker died on the way.
-    fn commit(&mut self, group: Vec<Decided>) -> Result<bool, Finding> {
+    fn commit(&mut self, group: Vec<DecidedTurn>) -> Result<bool, Violation> {
         let writes = group.iter().any(|one| !one.decision.is_empty());
         let boundary = if writes { self.boundary() } else { None };
         self.commits += u32::from(writes);
         let lost = matches!(boundary, Some(Boundary::BeforeAppend | Boundary::Unsynced { kept: false }));
         let mut changed = BTreeSet::new();
         let mut effects = Vec::new();
-        for Decided { run, decision, lived } in group {
+        for DecidedTurn { run, decision, lived } in group {
             let empty = decision.is_empty();
             let (turn, sealed) = decision.seal();
             if !lost {
@@ -215,7 +215,7 @@ impl World<'_> {
     }
 
     /// The worker dies, and another one starts on what is durable.
-    pub(super) fn crash(&mut self, boundary: Boundary) -> Result<(), Finding> {
+    pub(super) fn crash(&mut self, boundary: Boundary) -> Result<(), Violation> {
         self.rare.note_crash(boundary);
         if let Boundary::InSnapshot { kept } = boundary {
             self.snapshot_all(kept)?;
@@ -249,13 +249,13 @@ impl World<'_> {
         self.resend()
     }
 
-    fn recover(&mut self) -> Result<(), Finding> {
+    fn recover(&mut self) -> Result<(), Violation> {
         let attention: Vec<RunId> =
             self.runs.iter().filter(|(_, run)| needs_attention(run)).map(|(id, _)| *id).collect();
         for run_id in attention {
             self.adopt_orphan(run_id)?;
             // A crash in here has recovered everything again.
-            if let Answer::Crashed = self.input(run_id, Input::WorkerRestarted)? {
+            if let InputOutcome::Crashed = self.input(run_id, Input::WorkerRestarted)? {
                 return Ok(());
             }
         }
@@ -263,7 +263,7 @@ impl World<'_> {
     }
 
     /// Looks at a run after a commit: its prefix replayed, the invariants of the user.
-    fn doubt(&mut self, run_id: RunId) -> Result<(), Finding> {
+    fn doubt(&mut self, run_id: RunId) -> Result<(), Violation> {
         let registry = self.registry();
         let Some(run) = self.runs.get(&run_id) else { return Ok(()) };
         if self.version == 0 {
@@ -273,7 +273,7 @@ impl World<'_> {
             }
         }
         watch::take();
-        let view = View::new(&run.turns, run.execution.as_ref(), self.now);
+        let view = RunView::new(&run.turns, run.execution.as_ref(), self.now);
         self.doubts.invariants(&view)
     }
 }

@@ -12,12 +12,12 @@ use bosun_engine::workflow::{ReplayError, ReplayStep, Replayed, Replayer, Workfl
 use bosun_engine::*;
 use serde_json::Value;
 
-use super::finding::Finding;
-use super::watch::{self, Seen};
+use super::finding::Violation;
+use super::watch::{self, WatchedActivation};
 use super::world::{SimulatedRun, World};
-use crate::determinism::{Call, Perturbation, perturbed, take_trips};
+use crate::determinism::{ForbiddenCall, Perturbation, perturbed, take_trips};
 
-type InvariantCheck = Arc<dyn Fn(&View<'_>) -> Result<(), String> + Send + Sync>;
+type InvariantCheck = Arc<dyn Fn(&RunView<'_>) -> Result<(), String> + Send + Sync>;
 /// What an activity gives for its input.
 type Answers = Arc<dyn Fn(&Payload) -> ActivityOutcome + Send + Sync>;
 
@@ -28,7 +28,7 @@ pub struct Doubts {
     pub(crate) twins: u32,
     /// Activities whose result is a function of their input: where a plan says that one completes, it ends like this.
     pub(crate) answers: BTreeMap<ActivityType, Answers>,
-    pub(crate) allowed: BTreeSet<Call>,
+    pub(crate) allowed: BTreeSet<ForbiddenCall>,
     pub(crate) panics_allowed: bool,
     pub(crate) runs_for_ever: bool,
     pub(crate) heal_commits: Option<u32>,
@@ -73,15 +73,15 @@ impl fmt::Debug for Doubts {
 }
 
 /// A run as an invariant sees it, after a commit.
-pub struct View<'a> {
+pub struct RunView<'a> {
     turns: &'a [Turn],
     execution: Option<&'a Execution>,
     now: Timestamp,
 }
 
-impl<'a> View<'a> {
+impl<'a> RunView<'a> {
     pub(super) fn new(turns: &'a [Turn], execution: Option<&'a Execution>, now: Timestamp) -> Self {
-        View { turns, execution, now }
+        RunView { turns, execution, now }
     }
     /// The history so far.
     pub fn events(&self) -> impl Iterator<Item = &'a EventKind> {
@@ -124,9 +124,9 @@ const EVERY_PREFIX: usize = 40;
 
 impl Doubts {
     /// Calls that replay cannot repeat, caught in the act on this thread since the last look.
-    pub(super) fn calls(&self) -> Result<(), Finding> {
+    pub(super) fn calls(&self) -> Result<(), Violation> {
         match take_trips().into_iter().find(|trip| !self.allowed.contains(&trip.call)) {
-            Some(trip) => Err(Finding::ForbiddenCall(trip)),
+            Some(trip) => Err(Violation::ForbiddenCall(trip)),
             None => Ok(()),
         }
     }
@@ -135,19 +135,19 @@ impl Doubts {
         drop((take_trips(), take_stray_request()));
     }
     /// What the code asked for while it was dropped.
-    pub(super) fn stray(&self) -> Result<(), Finding> {
+    pub(super) fn stray(&self) -> Result<(), Violation> {
         self.calls()?;
-        take_stray_request().map_or(Ok(()), |what| Err(Finding::StrayRequest { what }))
+        take_stray_request().map_or(Ok(()), |what| Err(Violation::StrayRequest { what }))
     }
 
-    pub(super) fn invariants(&self, view: &View<'_>) -> Result<(), Finding> {
+    pub(super) fn invariants(&self, view: &RunView<'_>) -> Result<(), Violation> {
         self.invariants
             .iter()
-            .try_for_each(|(name, holds)| holds(view).map_err(|why| Finding::Invariant { name: name.clone(), why }))
+            .try_for_each(|(name, holds)| holds(view).map_err(|why| Violation::Invariant { name: name.clone(), why }))
     }
 
     /// Failures that no history explains: panics, and waiting for what is not of the workflow.
-    pub(super) fn ended_well(&self, turns: &[Turn]) -> Result<(), Finding> {
+    pub(super) fn ended_well(&self, turns: &[Turn]) -> Result<(), Violation> {
         let end = turns.last().and_then(|turn| turn.events.last());
         let Some(EventKind::WorkflowExecutionFailed { failure, .. }) = end else { return Ok(()) };
         let FailureKind::Application { failure_type, .. } = &failure.kind else { return Ok(()) };
@@ -155,32 +155,34 @@ impl Doubts {
         // The place of the call says more than the failure.
         self.calls()?;
         match failure_type.as_str() {
-            bosun_engine::workflow::FAILURE_FOREIGN_FUTURE => Err(Finding::ForeignFuture { message }),
+            bosun_engine::workflow::FAILURE_FOREIGN_FUTURE => Err(Violation::ForeignFuture { message }),
             FAILURE_PANIC if message.contains("no reactor running") || message.contains("Tokio") => {
-                Err(Finding::AmbientRuntime { message: format!("the workflow code needs a tokio runtime: {message}") })
+                Err(Violation::AmbientRuntime {
+                    message: format!("the workflow code needs a tokio runtime: {message}"),
+                })
             }
-            FAILURE_PANIC if !self.panics_allowed => Err(Finding::Panic { message }),
+            FAILURE_PANIC if !self.panics_allowed => Err(Violation::Panic { message }),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn same_state(&self, lived: &Option<Value>, again: &Option<Value>) -> Result<(), Finding> {
+    pub(super) fn same_state(&self, lived: &Option<Value>, again: &Option<Value>) -> Result<(), Violation> {
         if lived == again {
             return Ok(());
         }
         let text = |state: &Option<Value>| state.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string);
-        Err(Finding::Unstable { what: "state", event_id: None, first: text(lived), second: text(again) })
+        Err(Violation::Unstable { what: "state", event_id: None, first: text(lived), second: text(again) })
     }
 
     /// Compares what the code asked for when it was loaded with what it asked for when it lived.
-    pub(super) fn same_again(&self, lived: &[Vec<Command>], relived: Vec<Seen>) -> Result<(), Finding> {
+    pub(super) fn same_again(&self, lived: &[Vec<Command>], relived: Vec<WatchedActivation>) -> Result<(), Violation> {
         self.calls()?;
         let relived: Vec<Vec<Command>> = relived.into_iter().map(|seen| seen.commands).collect();
         compare(lived, &relived)
     }
 
     /// Replays a history with fresh code and compares everything that can be seen.
-    pub(super) fn replay(&self, registry: &WorkflowRegistry, run: &SimulatedRun) -> Result<(), Finding> {
+    pub(super) fn replay(&self, registry: &WorkflowRegistry, run: &SimulatedRun) -> Result<(), Violation> {
         let mut seen = 0;
         let mut differs = None;
         let replayed = self.relive(registry, &run.turns, &mut |step| {
@@ -210,11 +212,11 @@ impl Doubts {
         registry: &WorkflowRegistry,
         turns: &[Turn],
         look: &mut dyn FnMut(ReplayStep<'_>),
-    ) -> Result<Replayed, Finding> {
+    ) -> Result<Replayed, Violation> {
         let mut replayer = Replayer::new(registry);
         let mut told = |why: ReplayError| match why {
-            ReplayError::NonDeterminism(card) => self.calls().err().unwrap_or(Finding::ReplayMismatch(card)),
-            other => Finding::Guarantee { id: "G21", why: other.to_string() },
+            ReplayError::NonDeterminism(card) => self.calls().err().unwrap_or(Violation::ReplayMismatch(card)),
+            other => Violation::Guarantee { id: "G21", why: other.to_string() },
         };
         watch::unseen(|| {
             turns.iter().try_for_each(|turn| replayer.turn(turn, look)).map_err(&mut told)?;
@@ -223,16 +225,16 @@ impl Doubts {
     }
 }
 
-fn same_commands(lived: &[Command], again: &[Command]) -> Result<(), Finding> {
+fn same_commands(lived: &[Command], again: &[Command]) -> Result<(), Violation> {
     // Commands hold floats that are not equal to themselves; their text is.
     if lived == again || format!("{lived:?}") == format!("{again:?}") {
         return Ok(());
     }
     let text = |commands: &[Command]| format!("{commands:?}").chars().take(400).collect::<String>();
-    Err(Finding::Unstable { what: "commands", event_id: None, first: text(lived), second: text(again) })
+    Err(Violation::Unstable { what: "commands", event_id: None, first: text(lived), second: text(again) })
 }
 
-fn compare(lived: &[Vec<Command>], again: &[Vec<Command>]) -> Result<(), Finding> {
+fn compare(lived: &[Vec<Command>], again: &[Vec<Command>]) -> Result<(), Violation> {
     lived.iter().zip(again).try_for_each(|(lived, again)| same_commands(lived, again))
 }
 
@@ -251,7 +253,7 @@ impl Doubts {
         registry: &WorkflowRegistry,
         turns: &[Turn],
         queries: &[(QueryName, Payload)],
-    ) -> Result<Twin, Finding> {
+    ) -> Result<Twin, Violation> {
         let mut asked = Vec::new();
         let mut replayed = self.relive(registry, turns, &mut |step| asked.push(step.commands.to_vec()))?;
         let answers = queries.iter().map(|(name, input)| format!("{:?}", replayed.driver.query(name, input))).collect();
@@ -261,7 +263,7 @@ impl Doubts {
 
 impl World<'_> {
     /// Replays every history whole, if that was not done as it grew.
-    pub(super) fn whole(&mut self) -> Result<(), Finding> {
+    pub(super) fn whole(&mut self) -> Result<(), Violation> {
         if self.version > 0 || self.doubts.prefixes {
             return Ok(());
         }
@@ -269,7 +271,7 @@ impl World<'_> {
     }
 
     /// Runs the code over its histories again, on other threads, with other memory, clocks and hash keys.
-    pub(super) fn twins(&mut self) -> Result<(), Finding> {
+    pub(super) fn twins(&mut self) -> Result<(), Violation> {
         if self.version > 0 || self.doubts.twins == 0 {
             return Ok(());
         }
@@ -281,7 +283,7 @@ impl World<'_> {
             let doubts = self.doubts;
             let run = || {
                 let _disturbed = perturbed(Perturbation::of(number));
-                let seen: Result<Vec<Twin>, Finding> =
+                let seen: Result<Vec<Twin>, Violation> =
                     histories.iter().map(|turns| doubts.twin(registry, turns, &queries)).collect();
                 doubts.stray().and(seen)
             };
@@ -297,11 +299,11 @@ impl World<'_> {
     }
 }
 
-fn differs(first: &[Twin], second: &[Twin]) -> Result<(), Finding> {
+fn differs(first: &[Twin], second: &[Twin]) -> Result<(), Violation> {
     for (one, two) in first.iter().zip(second) {
         compare(&one.asked, &two.asked)?;
         let unstable =
-            |what, first: String, second: String| Err(Finding::Unstable { what, event_id: None, first, second });
+            |what, first: String, second: String| Err(Violation::Unstable { what, event_id: None, first, second });
         if one.digest != two.digest {
             return unstable("commands", hex(&one.digest), hex(&two.digest));
         }
@@ -317,10 +319,10 @@ fn differs(first: &[Twin], second: &[Twin]) -> Result<(), Finding> {
 
 /// Runs something on a thread that nothing has run on before: no runtime, and hash keys not drawn yet. A panic there is
 /// one of the engine or of the kit: those of workflow code are caught.
-pub(crate) fn on_a_fresh_thread<T: Send>(work: impl FnOnce() -> Result<T, Finding> + Send) -> Result<T, Finding> {
+pub(crate) fn on_a_fresh_thread<T: Send>(work: impl FnOnce() -> Result<T, Violation> + Send) -> Result<T, Violation> {
     std::thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Err(Finding::Guarantee { id: "G23", why: text.unwrap_or_else(|| "a panic without a message".into()) })
+        Err(Violation::Guarantee { id: "G23", why: text.unwrap_or_else(|| "a panic without a message".into()) })
     })
 }

@@ -12,7 +12,7 @@ use crate::determinism::Trip;
 
 /// The first thing that was wrong.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Finding {
+pub enum Violation {
     /// The code called something that replay cannot repeat.
     ForbiddenCall(Trip),
     /// The same code does not fit the history that it made.
@@ -70,79 +70,79 @@ pub enum Finding {
     },
 }
 
-impl Finding {
+impl Violation {
     /// The stable name of this kind of finding.
     pub fn kind(&self) -> &'static str {
         match self {
-            Finding::ForbiddenCall(_) => "forbidden-call",
-            Finding::ReplayMismatch(_) => "replay-mismatch",
-            Finding::DeployMismatch(_) => "deploy-mismatch",
-            Finding::Unstable { what, .. } => match *what {
+            Violation::ForbiddenCall(_) => "forbidden-call",
+            Violation::ReplayMismatch(_) => "replay-mismatch",
+            Violation::DeployMismatch(_) => "deploy-mismatch",
+            Violation::Unstable { what, .. } => match *what {
                 "state" => "unstable-state",
                 "query" => "unstable-query",
                 _ => "unstable-commands",
             },
-            Finding::QueryMutates { .. } => "query-mutates",
-            Finding::StrayRequest { .. } => "stray-request",
-            Finding::Panic { .. } => "panic",
-            Finding::ForeignFuture { .. } => "foreign-future",
-            Finding::AmbientRuntime { .. } => "ambient-runtime",
-            Finding::Invariant { .. } => "invariant",
-            Finding::Guarantee { .. } => "guarantee",
-            Finding::Stuck { .. } => "stuck",
-            Finding::OrderDependent { .. } => "order-dependent",
-            Finding::Setup { .. } => "setup",
+            Violation::QueryMutates { .. } => "query-mutates",
+            Violation::StrayRequest { .. } => "stray-request",
+            Violation::Panic { .. } => "panic",
+            Violation::ForeignFuture { .. } => "foreign-future",
+            Violation::AmbientRuntime { .. } => "ambient-runtime",
+            Violation::Invariant { .. } => "invariant",
+            Violation::Guarantee { .. } => "guarantee",
+            Violation::Stuck { .. } => "stuck",
+            Violation::OrderDependent { .. } => "order-dependent",
+            Violation::Setup { .. } => "setup",
         }
     }
     /// Whether the other finding is the same trouble, so that a smaller plan that shows it will do.
-    pub(crate) fn is_like(&self, other: &Finding) -> bool {
+    pub(crate) fn is_like(&self, other: &Violation) -> bool {
         match (self, other) {
-            (Finding::Invariant { name, .. }, Finding::Invariant { name: other, .. }) => name == other,
-            (Finding::Guarantee { id, .. }, Finding::Guarantee { id: other, .. }) => id == other,
-            (Finding::ForbiddenCall(trip), Finding::ForbiddenCall(other)) => trip.call == other.call,
+            (Violation::Invariant { name, .. }, Violation::Invariant { name: other, .. }) => name == other,
+            (Violation::Guarantee { id, .. }, Violation::Guarantee { id: other, .. }) => id == other,
+            (Violation::ForbiddenCall(trip), Violation::ForbiddenCall(other)) => trip.call == other.call,
             (one, other) => one.kind() == other.kind(),
         }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.kind())?;
         match self {
-            Finding::ForbiddenCall(trip) => trip.fmt(f),
-            Finding::ReplayMismatch(card) => write!(
+            Violation::ForbiddenCall(trip) => trip.fmt(f),
+            Violation::ReplayMismatch(card) => write!(
                 f,
                 "the code asks for other things when its own history is replayed; it depends on something outside \
                  history (clock, randomness, environment, a static, an address, an unordered map)\n{card}"
             ),
-            Finding::DeployMismatch(card) => write!(f, "the next version does not fit a history of this one\n{card}"),
-            Finding::Unstable { what, event_id, first, second } => {
+            Violation::DeployMismatch(card) => write!(f, "the next version does not fit a history of this one\n{card}"),
+            Violation::Unstable { what, event_id, first, second } => {
                 let at = event_id.map_or_else(String::new, |id| format!(" in answer to event {id}"));
                 write!(
                     f,
                     "two runs over the same history differ in their {what}{at}\n  first    {first}\n  second   {second}"
                 )
             }
-            Finding::QueryMutates { query, what } => {
+            Violation::QueryMutates { query, what } => {
                 write!(f, "the handler of query {query} changed the workflow: {what}; queries must only read")
             }
-            Finding::StrayRequest { what } => write!(
+            Violation::StrayRequest { what } => write!(
                 f,
                 "the code asked for {what} while it was being dropped (a `Drop` that gives commands); after an \
                  eviction that happens at another moment, or never"
             ),
-            Finding::Panic { message } => write!(f, "the workflow code panicked: {message}"),
-            Finding::ForeignFuture { message } | Finding::AmbientRuntime { message } => f.write_str(message),
-            Finding::Invariant { name, why } => write!(f, "{name}: {why}"),
-            Finding::Guarantee { id, why } => write!(f, "engine guarantee {id} is broken: {why}"),
-            Finding::Stuck { why } => f.write_str(why),
-            Finding::OrderDependent { first, second } => write!(
+            Violation::Panic { message } => write!(f, "the workflow code panicked: {message}"),
+            Violation::ForeignFuture { message } | Violation::AmbientRuntime { message } => f.write_str(message),
+            Violation::Invariant { name, why } => write!(f, "{name}: {why}"),
+            Violation::Guarantee { id, why } => write!(f, "engine guarantee {id} is broken: {why}"),
+            Violation::Stuck { why } => f.write_str(why),
+            Violation::OrderDependent { first, second } => write!(
                 f,
                 "the result depends on the order in which activities end\n  first    {first}\n  second   {second}"
             ),
-            Finding::Setup { why } => f.write_str(why),
+            Violation::Setup { why } => f.write_str(why),
         }
     }
 }
 
-impl std::error::Error for Finding {}
+impl std::error::Error for Violation {}

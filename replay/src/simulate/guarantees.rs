@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bosun_engine::*;
 
-use super::finding::Finding;
+use super::finding::Violation;
 use super::world::{Sent, SimulatedRun, World, run_is_closed, started_of};
 
-type Checked = Result<(), Finding>;
+type Checked = Result<(), Violation>;
 
 fn broken(id: &'static str, why: impl Into<String>) -> Checked {
-    Err(Finding::Guarantee { id, why: why.into() })
+    Err(Violation::Guarantee { id, why: why.into() })
 }
 
 /// Checks every history, and what they say together.

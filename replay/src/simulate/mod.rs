@@ -27,15 +27,15 @@ mod world;
 use bosun_engine::workflow::WorkflowRegistry;
 
 pub use case::{CaseError, case_text};
-pub use doubts::{Doubts, View};
-pub use finding::Finding;
-pub use plan::{Boundary, Faults, Plan, Step};
+pub use doubts::{Doubts, RunView};
+pub use finding::Violation;
+pub use plan::{Boundary, LifePlan, LifeStep, PlanFaults};
 pub use rare::RARE;
 pub use world::{Life, SIMULATED_ID};
 
 pub(crate) use doubts::on_a_fresh_thread;
 
-use self::world::{Order, World};
+use self::world::{DeliveryOrder, World};
 
 /// The code of a simulated life: the first version, and the ones that are deployed after it.
 #[derive(Clone)]
@@ -54,30 +54,40 @@ impl Versions {
 }
 
 /// Lives a plan on a fresh thread, crashing at the commits that are listed by number.
-pub fn live(plan: &Plan, versions: &Versions, doubts: &Doubts, crashes: &[(u32, Boundary)]) -> Result<Life, Finding> {
-    let faults = Faults { crashes: crashes.to_vec(), ..Faults::default() };
+pub fn live(
+    plan: &LifePlan,
+    versions: &Versions,
+    doubts: &Doubts,
+    crashes: &[(u32, Boundary)],
+) -> Result<Life, Violation> {
+    let faults = PlanFaults { crashes: crashes.to_vec(), ..PlanFaults::default() };
     on_a_fresh_thread(|| World::new(plan, &versions.0, doubts, &faults).live())
 }
 
 /// Lives a plan on this thread, which must not be within a runtime. Cheaper than [`live`] where many lives are lived.
-pub fn live_here(plan: &Plan, versions: &Versions, doubts: &Doubts, faults: &Faults) -> Result<Life, Finding> {
+pub fn live_here(
+    plan: &LifePlan,
+    versions: &Versions,
+    doubts: &Doubts,
+    faults: &PlanFaults,
+) -> Result<Life, Violation> {
     World::new(plan, &versions.0, doubts, faults).live()
 }
 
 /// Lives a plan without its steps twice, with everything arriving in opposite orders: the outcome must be the same.
-pub fn order_independent(plan: &Plan, versions: &Versions, doubts: &Doubts) -> Result<(), Finding> {
-    let plan = Plan { steps: Vec::new(), ..plan.clone() };
+pub fn order_independent(plan: &LifePlan, versions: &Versions, doubts: &Doubts) -> Result<(), Violation> {
+    let plan = LifePlan { steps: Vec::new(), ..plan.clone() };
     let lived = |order| {
         on_a_fresh_thread(|| {
-            let mut world = World::new(&plan, &versions.0, doubts, &Faults::default());
+            let mut world = World::new(&plan, &versions.0, doubts, &PlanFaults::default());
             world.order = order;
             world.live()
         })
     };
-    let (first, second) = (lived(Order::Fifo)?, lived(Order::Lifo)?);
+    let (first, second) = (lived(DeliveryOrder::Fifo)?, lived(DeliveryOrder::Lifo)?);
     if first.outcome == second.outcome {
         return Ok(());
     }
     let text = |life: &Life| format!("{:?}", life.outcome).chars().take(400).collect();
-    Err(Finding::OrderDependent { first: text(&first), second: text(&second) })
+    Err(Violation::OrderDependent { first: text(&first), second: text(&second) })
 }

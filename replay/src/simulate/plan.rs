@@ -10,10 +10,11 @@ use bosun_engine::*;
 
 /// What a workflow is given, and what happens to it, in order.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct LifePlan {
     pub workflow_type: WorkflowType,
     pub input: Payload,
-    /// How attempts of an activity can end; steps pick one. Types that are not listed end as [`Plan::other_results`] say.
+    /// How attempts of an activity can end; steps pick one. Types that are not listed end as
+    /// [`LifePlan::other_results`] say.
     pub results: BTreeMap<ActivityType, Vec<ActivityOutcome>>,
     /// Empty: an activity that is not in `results` is a mistake in the test.
     pub other_results: Vec<ActivityOutcome>,
@@ -24,12 +25,12 @@ pub struct Plan {
     pub queries: Vec<(QueryName, Payload)>,
     /// How many attempts can run at once; 0 is no limit.
     pub slots: u8,
-    pub steps: Vec<Step>,
+    pub steps: Vec<LifeStep>,
 }
 
 /// One thing that happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum LifeStep {
     /// Something under way arrives: the end of an attempt (with one of its results) or a message between runs.
     Deliver {
         pick: u16,
@@ -92,7 +93,7 @@ pub enum Step {
 
 /// What happens beside the plan, wherever it can: for those who go through all of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Faults {
+pub struct PlanFaults {
     /// Crashes at commits by number.
     pub crashes: Vec<(u32, Boundary)>,
     /// Every run leaves memory after every commit.
@@ -143,10 +144,10 @@ impl Boundary {
     }
 }
 
-impl Plan {
+impl LifePlan {
     /// A life in which nothing happens but what must.
     pub fn new(workflow_type: impl Into<WorkflowType>, input: Payload) -> Self {
-        Plan {
+        LifePlan {
             workflow_type: workflow_type.into(),
             input,
             results: BTreeMap::new(),

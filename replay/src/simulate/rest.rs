@@ -4,7 +4,7 @@
 
 use bosun_engine::*;
 
-use super::finding::Finding;
+use super::finding::Violation;
 use super::plan::Boundary;
 use super::world::World;
 
@@ -14,14 +14,14 @@ const HEAL_COMMITS: u32 = 2_000;
 const IDLE_MAX: u32 = 500;
 
 impl World<'_> {
-    pub(super) fn deploy(&mut self) -> Result<(), Finding> {
+    pub(super) fn deploy(&mut self) -> Result<(), Violation> {
         self.version = (self.version + 1).min(self.versions.len() - 1);
         self.rare.hit("deployed");
         self.crash(Boundary::AfterRelease)
     }
 
     /// Faults stop. Everything under way arrives and time passes until the world is at rest (engine.md §3, liveness).
-    pub(super) fn heal(&mut self) -> Result<(), Finding> {
+    pub(super) fn heal(&mut self) -> Result<(), Violation> {
         self.healing = true;
         if let Some(boundary) = self.armed.take() {
             // No commit came for it to strike at.
@@ -44,16 +44,16 @@ impl World<'_> {
             idle = if before == (self.commits, self.now) { idle + 1 } else { 0 };
             if idle > IDLE_MAX {
                 let why = "nothing moves although something is under way".into();
-                return Err(Finding::Guarantee { id: "G16", why });
+                return Err(Violation::Guarantee { id: "G16", why });
             }
         }
         if self.doubts.runs_for_ever {
             return Ok(());
         }
-        Err(Finding::Stuck { why: "faults have stopped, and after 2000 commits the run has neither ended nor come to rest; say `runs_for_ever` if it should not".into() })
+        Err(Violation::Stuck { why: "faults have stopped, and after 2000 commits the run has neither ended nor come to rest; say `runs_for_ever` if it should not".into() })
     }
 
-    fn at_rest(&mut self) -> Result<(), Finding> {
+    fn at_rest(&mut self) -> Result<(), Violation> {
         let Some(run_id) = self.main_run() else { return Ok(()) };
         let execution = self.load(run_id)?;
         let (closed, awaiting) = (execution.run().is_closed(), execution.awaiting());
@@ -63,7 +63,7 @@ impl World<'_> {
         if closed || !awaiting.is_empty() || (machine && can_be_told) {
             return Ok(());
         }
-        Err(Finding::Stuck {
+        Err(Violation::Stuck {
             why: "faults have stopped, and the run is open and waits for nothing that has a name".into(),
         })
     }

@@ -6,7 +6,7 @@
 use bosun_engine::machine::{Execution, Run};
 use bosun_engine::*;
 
-use super::finding::Finding;
+use super::finding::Violation;
 use super::watch;
 use super::world::{World, broken};
 
@@ -22,7 +22,7 @@ pub(super) struct Snapshot {
 
 impl World<'_> {
     /// All runs that are in memory leave it, and come back.
-    pub(super) fn evict(&mut self, snapshot: bool) -> Result<(), Finding> {
+    pub(super) fn evict(&mut self, snapshot: bool) -> Result<(), Violation> {
         self.loaded().into_iter().try_for_each(|run_id| self.evict_run(run_id, snapshot))
     }
 
@@ -30,7 +30,7 @@ impl World<'_> {
         self.runs.iter().filter(|(_, run)| run.execution.is_some()).map(|(id, _)| *id).collect()
     }
 
-    fn evict_run(&mut self, run_id: RunId, snapshot: bool) -> Result<(), Finding> {
+    fn evict_run(&mut self, run_id: RunId, snapshot: bool) -> Result<(), Violation> {
         let execution = self.load(run_id)?;
         let state = execution.state_json();
         if snapshot {
@@ -58,7 +58,7 @@ impl World<'_> {
     }
 
     /// The worker snapshots what it has in memory, and dies of it.
-    pub(super) fn snapshot_all(&mut self, kept: bool) -> Result<(), Finding> {
+    pub(super) fn snapshot_all(&mut self, kept: bool) -> Result<(), Violation> {
         for run_id in self.loaded() {
             let execution = self.load(run_id)?;
             let taken = self.snapshot_of(run_id, &execution);
@@ -74,14 +74,14 @@ impl World<'_> {
     }
 
     /// A run from its snapshot and the turns after it, compared with the replay of all turns.
-    pub(super) fn resume(&mut self, run_id: RunId) -> Result<Execution, Finding> {
+    pub(super) fn resume(&mut self, run_id: RunId) -> Result<Execution, Violation> {
         let whole = self.replay_whole(run_id)?;
         let registry = self.registry();
         let Some(run) = self.runs.get(&run_id) else { return Ok(whole) };
         let usable = run.snapshot.as_ref().filter(|snapshot| snapshot.build == registry.build_id());
         let Some(snapshot) = usable else { return Ok(whole) };
         let restored = registry.restore(&snapshot.facts.info().workflow_type, run_id, &snapshot.code);
-        let restored = restored.map_err(|why| Finding::Unstable {
+        let restored = restored.map_err(|why| Violation::Unstable {
             what: "state",
             event_id: None,
             first: "a snapshot".into(),
@@ -94,7 +94,7 @@ impl World<'_> {
         let (folded, facts) = (facts(whole.run()), facts(resumed.run()));
         if folded != facts {
             let why = format!("resumed from its snapshot the run is {facts:?}, and its events add up to {folded:?}");
-            return Err(Finding::Guarantee { id: "E37", why });
+            return Err(Violation::Guarantee { id: "E37", why });
         }
         let tail = !after.is_empty();
         self.rare.hit("resumed from a snapshot");

@@ -7,8 +7,8 @@
 use bosun_engine::machine::Effect;
 use bosun_engine::*;
 
-use super::finding::Finding;
-use super::world::{Answer, Order, World, run_is_closed, started_of};
+use super::finding::Violation;
+use super::world::{DeliveryOrder, InputOutcome, World, run_is_closed, started_of};
 
 /// Something that has been released and has not arrived.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ pub(super) enum UnderWay {
         workflow_id: WorkflowId,
         run_id: Option<RunId>,
         input: Input,
-        answer: Option<(RunId, Seq, Told)>,
+        answer: Option<(RunId, Seq, ExternalKind)>,
     },
     /// To exactly this run.
     ToRun {
@@ -66,7 +66,7 @@ impl UnderWay {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum ExternalKind {
     Signal,
     Cancel,
 }
@@ -93,7 +93,7 @@ impl World<'_> {
             Effect::WatchChild { seq, workflow_id, .. } => UnderWay::WatchChild { parent: run, seq, workflow_id },
             Effect::CancelChild { seq, workflow_id, reason, request_id, .. } => {
                 let input = Input::RequestCancel { reason, identity: None, request_id: Some(request_id) };
-                UnderWay::ToOther { workflow_id, run_id: None, input, answer: Some((run, seq, Told::Cancel)) }
+                UnderWay::ToOther { workflow_id, run_id: None, input, answer: Some((run, seq, ExternalKind::Cancel)) }
             }
             Effect::ParentClosed { workflow_id, policy, .. } => {
                 let Some(input) = close_input(run, policy) else { return };
@@ -103,13 +103,13 @@ impl World<'_> {
                 workflow_id: target.workflow_id,
                 run_id: target.run_id,
                 input: Input::Signal(signal),
-                answer: Some((run, seq, Told::Signal)),
+                answer: Some((run, seq, ExternalKind::Signal)),
             },
             Effect::CancelExternal { seq, target, reason, request_id } => UnderWay::ToOther {
                 workflow_id: target.workflow_id,
                 run_id: target.run_id,
                 input: Input::RequestCancel { reason, identity: None, request_id: Some(request_id) },
-                answer: Some((run, seq, Told::Cancel)),
+                answer: Some((run, seq, ExternalKind::Cancel)),
             },
             Effect::NotifyParent { parent, outcome } => {
                 let input = Input::ChildClosed { seq: parent.seq, run_id: run, outcome };
@@ -144,7 +144,7 @@ impl World<'_> {
     }
 
     /// A child whose parent has closed while nobody could tell it.
-    pub(super) fn adopt_orphan(&mut self, run_id: RunId) -> Result<(), Finding> {
+    pub(super) fn adopt_orphan(&mut self, run_id: RunId) -> Result<(), Violation> {
         let Some(started) = self.runs.get(&run_id).and_then(started_of) else { return Ok(()) };
         let (workflow_id, parent) = (started.workflow_id.clone(), started.parent.clone());
         let Some(parent) = parent else { return Ok(()) };
@@ -170,7 +170,7 @@ impl World<'_> {
     }
 
     /// Something arrives, `times` times.
-    pub(super) fn deliver(&mut self, pick: u16, result: u16, times: u8) -> Result<(), Finding> {
+    pub(super) fn deliver(&mut self, pick: u16, result: u16, times: u8) -> Result<(), Violation> {
         let free = self.has_slot();
         let Some(at) = self.pick(pick, |item| free || !matches!(item, UnderWay::Slot { .. })) else { return Ok(()) };
         if at > 0 {
@@ -184,11 +184,11 @@ impl World<'_> {
     }
 
     /// The next one in the order of the world, successfully. Says whether there was one.
-    pub(super) fn deliver_any(&mut self) -> Result<bool, Finding> {
+    pub(super) fn deliver_any(&mut self) -> Result<bool, Violation> {
         let mut can = (0..self.under_way.len()).filter(|at| self.may_arrive(*at));
         let at = match self.order {
-            Order::Fifo => can.next(),
-            Order::Lifo => can.next_back(),
+            DeliveryOrder::Fifo => can.next(),
+            DeliveryOrder::Lifo => can.next_back(),
         };
         let Some(at) = at else { return Ok(false) };
         let item = self.under_way.remove(at);
@@ -206,7 +206,7 @@ impl World<'_> {
     }
 
     // long: one arm for each thing that can be under way.
-    fn arrive(&mut self, item: UnderWay, result: usize, again: bool) -> Result<(), Finding> {
+    fn arrive(&mut self, item: UnderWay, result: usize, again: bool) -> Result<(), Violation> {
         match item {
             UnderWay::Attempt { task, cancel } => self.attempt_ends(&task, cancel, result, again),
             UnderWay::Slot { run, seq, attempt } => {
@@ -227,9 +227,9 @@ impl World<'_> {
                 let target = run_id.or_else(|| self.newest.get(&workflow_id).copied());
                 let reached = match (target.filter(|id| self.runs.contains_key(id)), self.mocks.get_mut(&workflow_id)) {
                     (Some(run), _) => match self.input(run, input)? {
-                        Answer::Accepted { .. } => Ok(()),
-                        Answer::Refused(why) => Err(why.to_string()),
-                        Answer::Crashed => return Ok(()),
+                        InputOutcome::Accepted { .. } => Ok(()),
+                        InputOutcome::Refused(why) => Err(why.to_string()),
+                        InputOutcome::Crashed => return Ok(()),
                     },
                     (None, Some(mock)) if mock.end.is_none() => {
                         mock.cancel |= !matches!(input, Input::Signal(_));
@@ -243,8 +243,8 @@ impl World<'_> {
                 if let Some((run, seq, told)) = answer {
                     let result = reached.map_err(|why| Failure::application("ExternalWorkflowNotReached", why));
                     let input = match told {
-                        Told::Signal => Input::SignalDelivered { seq, result },
-                        Told::Cancel => Input::CancelDelivered { seq, result },
+                        ExternalKind::Signal => Input::SignalDelivered { seq, result },
+                        ExternalKind::Cancel => Input::CancelDelivered { seq, result },
                     };
                     self.under_way.push(UnderWay::ToRun { run, input });
                 }
@@ -263,7 +263,7 @@ impl World<'_> {
         }
     }
 
-    fn start_child(&mut self, parent: RunId, seq: Seq, run_id: RunId, start: StartWorkflow) -> Result<(), Finding> {
+    fn start_child(&mut self, parent: RunId, seq: Seq, run_id: RunId, start: StartWorkflow) -> Result<(), Violation> {
         let workflow_id = start.workflow_id.clone();
         let mock = self.mocks.get(&workflow_id);
         let repeated = self.runs.contains_key(&run_id) || mock.is_some_and(|mock| mock.run_id == run_id);
@@ -278,9 +278,9 @@ impl World<'_> {
             Err(failure.non_retryable())
         } else if self.registry().contains(&start.workflow_type) {
             match self.start_run(run_id, start)? {
-                Answer::Accepted { .. } => Ok(run_id),
-                Answer::Refused(why) => Err(Failure::application("ChildWorkflowNotStarted", why.to_string())),
-                Answer::Crashed => return Ok(()),
+                InputOutcome::Accepted { .. } => Ok(run_id),
+                InputOutcome::Refused(why) => Err(Failure::application("ChildWorkflowNotStarted", why.to_string())),
+                InputOutcome::Crashed => return Ok(()),
             }
         } else {
             let workflow_type = start.workflow_type;

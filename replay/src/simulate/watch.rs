@@ -10,18 +10,18 @@ use bosun_engine::*;
 
 /// What the code asked for in one activation.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct WatchedActivation {
     pub(crate) run: RunId,
     pub(crate) commands: Vec<Command>,
 }
 
 thread_local! {
-    static SEEN: RefCell<Option<Vec<Seen>>> = const { RefCell::new(None) };
+    static SEEN: RefCell<Option<Vec<WatchedActivation>>> = const { RefCell::new(None) };
 }
 
 /// The same code, watched.
 pub(crate) fn watched(registry: WorkflowRegistry) -> WorkflowRegistry {
-    registry.watched(|_, inside| Box::new(Watched(inside)))
+    registry.watched(|_, inside| Box::new(WatchedDriver(inside)))
 }
 
 /// Begins to keep what is seen on this thread.
@@ -38,19 +38,19 @@ pub(crate) fn unseen<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// What was seen since the last time.
-pub(crate) fn take() -> Vec<Seen> {
+pub(crate) fn take() -> Vec<WatchedActivation> {
     SEEN.with(|seen| seen.borrow_mut().as_mut().map(std::mem::take).unwrap_or_default())
 }
 
-struct Watched(Box<dyn Driver>);
+struct WatchedDriver(Box<dyn Driver>);
 
-impl Driver for Watched {
+impl Driver for WatchedDriver {
     fn activate(&mut self, activation: Activation) -> Vec<Command> {
         let run = activation.run_id;
         let commands = self.0.activate(activation);
         SEEN.with(|seen| {
             if let Some(seen) = seen.borrow_mut().as_mut() {
-                seen.push(Seen { run, commands: commands.clone() });
+                seen.push(WatchedActivation { run, commands: commands.clone() });
             }
         });
         commands

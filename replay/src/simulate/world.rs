@@ -1,4 +1,4 @@
-//! A simulated world around one workflow: run machine, log, clock, attempts and messages, all driven by a [`Plan`].
+//! A simulated world around one workflow: run machine, log, clock, attempts and messages, all driven by a [`LifePlan`].
 //!
 //! ```text
 //!   step ──► input ──► Execution::decide ──► commit (a crash can strike at each boundary) ──► effects under way
@@ -7,8 +7,8 @@
 //!
 //! Invariant: the run machine and the drivers are the engine's own; only the shell around them is simulated, with the
 //! same rules (persist, then release; a restart recovers what needs attention; a client repeats what was not answered).
-//! One thread, no clock, no randomness: the same plan gives the same life. What is wrong is told as a [`Finding`], at the
-//! first moment it shows.
+//! One thread, no clock, no randomness: the same plan gives the same life. What is wrong is told as a [`Violation`], at
+//! the first moment it shows.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,8 +20,8 @@ use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 
 use super::doubts::Doubts;
-use super::finding::Finding;
-use super::plan::{Boundary, Faults, Plan, Step};
+use super::finding::Violation;
+use super::plan::{Boundary, LifePlan, LifeStep, PlanFaults};
 use super::rare::Rare;
 use super::snapshot::Snapshot;
 use super::under_way::{Mock, UnderWay};
@@ -49,14 +49,14 @@ pub(super) struct Sent {
 
 /// How deliveries that a plan does not pick are ordered when the world comes to rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum DeliveryOrder {
     Fifo,
     Lifo,
 }
 
 /// What became of an input.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum InputOutcome {
     Accepted {
         events: usize,
     },
@@ -90,7 +90,7 @@ impl Life {
 }
 
 pub(super) struct World<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) plan: &'a LifePlan,
     pub(super) versions: &'a [WorkflowRegistry],
     pub(super) version: usize,
     pub(super) doubts: &'a Doubts,
@@ -116,7 +116,7 @@ pub(super) struct World<'a> {
     pub(super) steps: DefaultHasher,
     pub(super) running: usize,
     pub(super) rare: Rare,
-    pub(super) order: Order,
+    pub(super) order: DeliveryOrder,
     pub(super) healing: bool,
 }
 
@@ -124,7 +124,12 @@ pub(super) struct World<'a> {
 pub const SIMULATED_ID: &str = "simulated";
 
 impl<'a> World<'a> {
-    pub(super) fn new(plan: &'a Plan, versions: &'a [WorkflowRegistry], doubts: &'a Doubts, faults: &Faults) -> Self {
+    pub(super) fn new(
+        plan: &'a LifePlan,
+        versions: &'a [WorkflowRegistry],
+        doubts: &'a Doubts,
+        faults: &PlanFaults,
+    ) -> Self {
         watch::begin();
         doubts.forget();
         World {
@@ -150,7 +155,7 @@ impl<'a> World<'a> {
             steps: DefaultHasher::new(),
             running: 0,
             rare: Rare::default(),
-            order: Order::Fifo,
+            order: DeliveryOrder::Fifo,
             healing: false,
         }
     }
@@ -166,7 +171,7 @@ impl<'a> World<'a> {
     }
 
     /// Lives the plan, then lets everything come to rest.
-    pub(super) fn live(mut self) -> Result<Life, Finding> {
+    pub(super) fn live(mut self) -> Result<Life, Violation> {
         self.begin()?;
         for step in &self.plan.steps {
             self.step(*step)?;
@@ -182,56 +187,56 @@ impl<'a> World<'a> {
     }
 
     /// The workflow is started; a client repeats the start until it is answered.
-    pub(super) fn begin(&mut self) -> Result<(), Finding> {
+    pub(super) fn begin(&mut self) -> Result<(), Violation> {
         let mut start = StartWorkflow::new(self.plan.workflow_type.clone(), self.main());
         start.input = self.plan.input.clone();
         start.request_id = Some(RequestId::of("start"));
         let run_id = RunId([7; 16]);
         while self.main_run().is_none() {
             match self.start_run(run_id, start.clone())? {
-                Answer::Refused(why) => return Err(Finding::Setup { why: why.to_string() }),
-                Answer::Accepted { .. } | Answer::Crashed => {}
+                InputOutcome::Refused(why) => return Err(Violation::Setup { why: why.to_string() }),
+                InputOutcome::Accepted { .. } | InputOutcome::Crashed => {}
             }
         }
         Ok(())
     }
 
-    fn step(&mut self, step: Step) -> Result<(), Finding> {
+    fn step(&mut self, step: LifeStep) -> Result<(), Violation> {
         match step {
-            Step::Deliver { pick, result } => self.deliver(pick, result, 1),
-            Step::Duplicate { pick, result } => self.deliver(pick, result, 2),
-            Step::Lose { pick } => {
+            LifeStep::Deliver { pick, result } => self.deliver(pick, result, 1),
+            LifeStep::Duplicate { pick, result } => self.deliver(pick, result, 2),
+            LifeStep::Lose { pick } => {
                 self.lose(pick);
                 Ok(())
             }
-            Step::Zombie { pick, result } => self.zombie(pick, result),
-            Step::Heartbeat { pick } => self.heartbeat(pick),
-            Step::Signal { pick } => self.signal(pick),
-            Step::Repeat => self.repeat(),
-            Step::Cancel => self.cancel(),
-            Step::Query { pick } => self.query(pick),
-            Step::Update { pick } => self.update(pick),
-            Step::Pause => self.main_input(Input::Pause { reason: "simulated".into(), identity: None }),
-            Step::Unpause => self.main_input(Input::Unpause { reason: "simulated".into(), identity: None }),
-            Step::Tick { ms: 0 } => self.tick_to_deadline().map(drop),
-            Step::Tick { ms } => {
+            LifeStep::Zombie { pick, result } => self.zombie(pick, result),
+            LifeStep::Heartbeat { pick } => self.heartbeat(pick),
+            LifeStep::Signal { pick } => self.signal(pick),
+            LifeStep::Repeat => self.repeat(),
+            LifeStep::Cancel => self.cancel(),
+            LifeStep::Query { pick } => self.query(pick),
+            LifeStep::Update { pick } => self.update(pick),
+            LifeStep::Pause => self.main_input(Input::Pause { reason: "simulated".into(), identity: None }),
+            LifeStep::Unpause => self.main_input(Input::Unpause { reason: "simulated".into(), identity: None }),
+            LifeStep::Tick { ms: 0 } => self.tick_to_deadline().map(drop),
+            LifeStep::Tick { ms } => {
                 self.pass(Duration::from_millis(u64::from(ms)));
                 self.fire_due()
             }
-            Step::Delay { ms } => {
+            LifeStep::Delay { ms } => {
                 self.pass(Duration::from_millis(u64::from(ms)));
                 Ok(())
             }
-            Step::WallJump { seconds } => {
+            LifeStep::WallJump { seconds } => {
                 self.wall_ahead = self.wall_ahead.saturating_add(i64::from(seconds) * 1_000_000);
                 Ok(())
             }
-            Step::Crash { at } => {
+            LifeStep::Crash { at } => {
                 self.armed = Some(at);
                 Ok(())
             }
-            Step::Evict { snapshot } => self.evict(snapshot),
-            Step::Deploy => self.deploy(),
+            LifeStep::Evict { snapshot } => self.evict(snapshot),
+            LifeStep::Deploy => self.deploy(),
         }
     }
 
@@ -239,20 +244,20 @@ impl<'a> World<'a> {
         self.now = self.now.plus(time);
     }
 
-    pub(super) fn main_input(&mut self, input: Input) -> Result<(), Finding> {
+    pub(super) fn main_input(&mut self, input: Input) -> Result<(), Violation> {
         let Some(run_id) = self.main_run() else { return Ok(()) };
         self.input(run_id, input).map(drop)
     }
 
     /// Time passes up to the next deadline; says whether there is one.
-    pub(super) fn tick_to_deadline(&mut self) -> Result<bool, Finding> {
+    pub(super) fn tick_to_deadline(&mut self) -> Result<bool, Violation> {
         let Some(at) = self.runs.values().filter_map(deadline_of).min() else { return Ok(false) };
         self.now = self.now.max(at);
         self.fire_due()?;
         Ok(true)
     }
 
-    fn fire_due(&mut self) -> Result<(), Finding> {
+    fn fire_due(&mut self) -> Result<(), Violation> {
         loop {
             let now = self.now;
             let due = self.runs.iter().find(|(_, run)| deadline_of(run).is_some_and(|at| at <= now));
@@ -305,6 +310,6 @@ fn deadline_of(run: &SimulatedRun) -> Option<Timestamp> {
     }
 }
 
-pub(super) fn broken(why: machine::LoadError) -> Finding {
-    Finding::Guarantee { id: "G21", why: why.to_string() }
+pub(super) fn broken(why: machine::LoadError) -> Violation {
+    Violation::Guarantee { id: "G21", why: why.to_string() }
 }

@@ -6,7 +6,7 @@
 use bosun_engine::*;
 use serde_json::{Value, json};
 
-use super::export::{Exporter, Pending};
+use super::export::{Exporter, PendingOperation};
 use super::protojson::*;
 
 impl<'a> Exporter<'a> {
@@ -72,8 +72,8 @@ impl<'a> Exporter<'a> {
         }
     }
 
-    fn command(&self) -> Message {
-        Message::new().set("workflowTaskCompletedEventId", self.task_completed.to_string())
+    fn command(&self) -> ProtoMessage {
+        ProtoMessage::new().set("workflowTaskCompletedEventId", self.task_completed.to_string())
     }
     fn namespace(&self) -> &'a str {
         self.history.started().namespace.as_str()
@@ -82,7 +82,7 @@ impl<'a> Exporter<'a> {
     fn started(&mut self, started: &'a WorkflowExecutionStarted) {
         let parent = started.parent.as_ref();
         let run_id = self.history.run_id();
-        let message = Message::new()
+        let message = ProtoMessage::new()
             .set("workflowType", named(&started.workflow_type))
             .maybe("parentWorkflowNamespace", parent, |_| json!(started.namespace))
             .maybe("parentWorkflowExecution", parent, |of| execution(&of.workflow_id, Some(of.run_id)))
@@ -123,7 +123,7 @@ impl<'a> Exporter<'a> {
             EventKind::WorkflowExecutionSignaled(signal) => (
                 "WORKFLOW_EXECUTION_SIGNALED",
                 "workflowExecutionSignaled",
-                Message::new()
+                ProtoMessage::new()
                     .text("signalName", &signal.name)
                     .set("input", payloads(&signal.input))
                     .set("identity", identity_of(&signal.identity))
@@ -132,17 +132,17 @@ impl<'a> Exporter<'a> {
             EventKind::WorkflowExecutionCancelRequested { reason, identity, request_id: _ } => (
                 "WORKFLOW_EXECUTION_CANCEL_REQUESTED",
                 "workflowExecutionCancelRequested",
-                Message::new().set("cause", reason.as_str()).set("identity", identity_of(identity)),
+                ProtoMessage::new().set("cause", reason.as_str()).set("identity", identity_of(identity)),
             ),
             EventKind::WorkflowExecutionPaused { reason, identity } => (
                 "WORKFLOW_EXECUTION_PAUSED",
                 "workflowExecutionPaused",
-                Message::new().set("identity", identity_of(identity)).set("reason", reason.as_str()),
+                ProtoMessage::new().set("identity", identity_of(identity)).set("reason", reason.as_str()),
             ),
             EventKind::WorkflowExecutionUnpaused { reason, identity } => (
                 "WORKFLOW_EXECUTION_UNPAUSED",
                 "workflowExecutionUnpaused",
-                Message::new().set("identity", identity_of(identity)).set("reason", reason.as_str()),
+                ProtoMessage::new().set("identity", identity_of(identity)).set("reason", reason.as_str()),
             ),
             other => unreachable!("{} is not a request", other.name()),
         };
@@ -152,7 +152,7 @@ impl<'a> Exporter<'a> {
     fn update(&mut self, event: &'a EventKind) {
         match event {
             EventKind::WorkflowExecutionUpdateAccepted { update_id, name, input, identity } => {
-                let meta = Message::new()
+                let meta = ProtoMessage::new()
                     .text("updateId", update_id)
                     .maybe("identity", identity.as_ref(), |identity| json!(identity))
                     .done();
@@ -160,7 +160,7 @@ impl<'a> Exporter<'a> {
                     "meta": meta,
                     "input": { "header": {}, "name": name, "args": payloads(input) },
                 });
-                let message = Message::new()
+                let message = ProtoMessage::new()
                     .text("protocolInstanceId", update_id)
                     .set("acceptedRequestMessageId", format!("{update_id}/request"))
                     .set("acceptedRequestSequencingEventId", self.task_completed.saturating_sub(2).to_string())
@@ -174,7 +174,7 @@ impl<'a> Exporter<'a> {
                     Ok(result) => json!({ "success": payloads(result) }),
                     Err(why) => json!({ "failure": failure(why) }),
                 };
-                let message = Message::new()
+                let message = ProtoMessage::new()
                     .set("meta", json!({ "updateId": update_id }))
                     .set("acceptedEventId", self.updates.get(update_id).copied().unwrap_or(0).to_string())
                     .set("outcome", outcome);
@@ -201,7 +201,7 @@ impl<'a> Exporter<'a> {
             .maybe("heartbeatTimeout", options.heartbeat, duration)
             .set("retryPolicy", retry_policy(&policy));
         let asked = self.write("ACTIVITY_TASK_SCHEDULED", "activityTaskScheduled", message);
-        self.asked(scheduled.seq, Pending { asked, ..Pending::default() });
+        self.asked(scheduled.seq, PendingOperation { asked, ..PendingOperation::default() });
     }
 
     fn activity_cancel_requested(&mut self, seq: Seq) {
@@ -219,7 +219,7 @@ impl<'a> Exporter<'a> {
         let mut started = 0;
         if pending.attempt != Attempt(0) {
             let scheduled_at = pending.asked.to_string();
-            let message = Message::new()
+            let message = ProtoMessage::new()
                 .set("scheduledEventId", scheduled_at)
                 .set("identity", "bosun")
                 .set("requestId", idempotency_key(&self.history.run_id(), seq))
@@ -227,7 +227,7 @@ impl<'a> Exporter<'a> {
                 .maybe("lastFailure", pending.last_failure, failure);
             started = self.write_at(pending.attempt_at, "ACTIVITY_TASK_STARTED", "activityTaskStarted", message);
         }
-        let references = Message::new()
+        let references = ProtoMessage::new()
             .set("scheduledEventId", pending.asked.to_string())
             .set("startedEventId", started.to_string());
         let (event_type, attributes, message) = match event {
@@ -266,11 +266,11 @@ impl<'a> Exporter<'a> {
                 let message =
                     self.command().text("timerId", seq).set("startToFireTimeout", duration(fire_at.since(self.at)));
                 let asked = self.write("TIMER_STARTED", "timerStarted", message);
-                self.asked(*seq, Pending { asked, ..Pending::default() });
+                self.asked(*seq, PendingOperation { asked, ..PendingOperation::default() });
             }
             EventKind::TimerFired { seq } => {
                 let started = self.pending.remove(seq).unwrap_or_default().asked;
-                let message = Message::new().text("timerId", seq).set("startedEventId", started.to_string());
+                let message = ProtoMessage::new().text("timerId", seq).set("startedEventId", started.to_string());
                 self.write("TIMER_FIRED", "timerFired", message);
             }
             EventKind::TimerCanceled { seq } => {
@@ -315,16 +315,16 @@ impl<'a> Exporter<'a> {
         }
     }
 
-    pub(super) fn in_namespace(&self) -> Message {
-        Message::new().set("namespace", self.namespace())
+    pub(super) fn in_namespace(&self) -> ProtoMessage {
+        ProtoMessage::new().set("namespace", self.namespace())
     }
-    pub(super) fn command_in_namespace(&self) -> Message {
+    pub(super) fn command_in_namespace(&self) -> ProtoMessage {
         self.command().set("namespace", self.namespace())
     }
 
     fn closed(&mut self, event: &EventKind) {
         let new_run =
-            |message: Message, run: &Option<RunId>| message.maybe("newExecutionRunId", *run, |run| json!(run));
+            |message: ProtoMessage, run: &Option<RunId>| message.maybe("newExecutionRunId", *run, |run| json!(run));
         let (event_type, attributes, message) = match event {
             EventKind::WorkflowExecutionCompleted { result, unhandled_signals: _ } => (
                 "WORKFLOW_EXECUTION_COMPLETED",
@@ -345,7 +345,7 @@ impl<'a> Exporter<'a> {
             EventKind::WorkflowExecutionTimedOut { timeout: _, new_run: next, .. } => (
                 "WORKFLOW_EXECUTION_TIMED_OUT",
                 "workflowExecutionTimedOut",
-                new_run(Message::new(), next).set(
+                new_run(ProtoMessage::new(), next).set(
                     "retryState",
                     match next {
                         Some(_) => "RETRY_STATE_IN_PROGRESS",
@@ -361,7 +361,7 @@ impl<'a> Exporter<'a> {
             EventKind::WorkflowExecutionTerminated { reason, identity } => (
                 "WORKFLOW_EXECUTION_TERMINATED",
                 "workflowExecutionTerminated",
-                Message::new()
+                ProtoMessage::new()
                     .set("reason", reason.as_str())
                     .maybe("identity", identity.as_ref(), |identity| json!(identity)),
             ),

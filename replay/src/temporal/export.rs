@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use bosun_engine::*;
 use serde_json::{Value, json};
 
-use super::protojson::{Message, duration, task_queue};
+use super::protojson::{ProtoMessage, duration, task_queue};
 use crate::History;
 use crate::outcomes::answers;
 
@@ -37,14 +37,14 @@ pub(super) struct Exporter<'a> {
     pub(super) at: Timestamp,
     /// The event that completed the workflow task of the current commands.
     pub(super) task_completed: usize,
-    pub(super) pending: BTreeMap<Seq, Pending<'a>>,
+    pub(super) pending: BTreeMap<Seq, PendingOperation<'a>>,
     pub(super) updates: BTreeMap<&'a UpdateId, usize>,
     tasks: usize,
 }
 
 /// Something that was asked for, as far as its end refers to it.
 #[derive(Default)]
-pub(super) struct Pending<'a> {
+pub(super) struct PendingOperation<'a> {
     pub(super) asked: usize,
     pub(super) started: usize,
     pub(super) cancel_requested: usize,
@@ -105,17 +105,17 @@ impl<'a> Exporter<'a> {
     fn workflow_task(&mut self, build: BuildId) {
         self.tasks += 1;
         let queue = task_queue(&self.history.started().task_queue);
-        let scheduled = Message::new()
+        let scheduled = ProtoMessage::new()
             .set("taskQueue", queue)
             .set("startToCloseTimeout", duration(std::time::Duration::from_secs(10)))
             .set("attempt", 1);
         let scheduled = self.write("WORKFLOW_TASK_SCHEDULED", "workflowTaskScheduled", scheduled);
-        let started = Message::new()
+        let started = ProtoMessage::new()
             .set("scheduledEventId", scheduled.to_string())
             .set("identity", "bosun")
             .set("requestId", format!("{}-{}", self.history.run_id(), self.tasks));
         let started = self.write("WORKFLOW_TASK_STARTED", "workflowTaskStarted", started);
-        let completed = Message::new()
+        let completed = ProtoMessage::new()
             .set("scheduledEventId", scheduled.to_string())
             .set("startedEventId", started.to_string())
             .set("identity", "bosun")
@@ -124,11 +124,17 @@ impl<'a> Exporter<'a> {
     }
 
     /// Writes an event and gives its id.
-    pub(super) fn write(&mut self, event_type: &str, attributes: &str, message: Message) -> usize {
+    pub(super) fn write(&mut self, event_type: &str, attributes: &str, message: ProtoMessage) -> usize {
         self.write_at(self.at, event_type, attributes, message)
     }
 
-    pub(super) fn write_at(&mut self, at: Timestamp, event_type: &str, attributes: &str, message: Message) -> usize {
+    pub(super) fn write_at(
+        &mut self,
+        at: Timestamp,
+        event_type: &str,
+        attributes: &str,
+        message: ProtoMessage,
+    ) -> usize {
         let id = self.written.len() + 1;
         let mut event = json!({
             "eventId": id.to_string(),
@@ -142,7 +148,7 @@ impl<'a> Exporter<'a> {
         id
     }
 
-    pub(super) fn asked(&mut self, seq: Seq, pending: Pending<'a>) {
+    pub(super) fn asked(&mut self, seq: Seq, pending: PendingOperation<'a>) {
         self.pending.insert(seq, pending);
     }
 }
@@ -172,6 +178,6 @@ fn asks(event: &EventKind) -> Option<Seq> {
     match event {
         EventKind::ActivityTaskCancelRequested { seq }
         | EventKind::ChildWorkflowExecutionCancelRequested { seq, .. } => Some(*seq),
-        other => crate::Family::asked_for(other).map(|(seq, _)| seq),
+        other => crate::CommandFamily::asked_for(other).map(|(seq, _)| seq),
     }
 }

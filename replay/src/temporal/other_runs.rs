@@ -5,7 +5,7 @@
 use bosun_engine::*;
 use serde_json::{Value, json};
 
-use super::export::{Exporter, Pending};
+use super::export::{Exporter, PendingOperation};
 use super::protojson::*;
 
 impl<'a> Exporter<'a> {
@@ -43,7 +43,10 @@ impl<'a> Exporter<'a> {
             );
         let event_type = "START_CHILD_WORKFLOW_EXECUTION_INITIATED";
         let asked = self.write(event_type, "startChildWorkflowExecutionInitiated", message);
-        self.asked(initiated.seq, Pending { asked, child: Some((initiated, None)), ..Pending::default() });
+        self.asked(
+            initiated.seq,
+            PendingOperation { asked, child: Some((initiated, None)), ..PendingOperation::default() },
+        );
     }
 
     /// Temporal asks for the cancellation of a child as it asks for that of any run.
@@ -97,7 +100,7 @@ impl<'a> Exporter<'a> {
         self.pending.remove(&seq);
     }
 
-    fn child_over(&mut self, event: &EventKind, message: Message) {
+    fn child_over(&mut self, event: &EventKind, message: ProtoMessage) {
         let (event_type, attributes, message) = match event {
             EventKind::ChildWorkflowExecutionCompleted { result, .. } => (
                 "CHILD_WORKFLOW_EXECUTION_COMPLETED",
@@ -138,7 +141,8 @@ impl<'a> Exporter<'a> {
                     .set("header", json!({}));
                 let event_type = "SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED";
                 let asked = self.write(event_type, "signalExternalWorkflowExecutionInitiated", message);
-                let pending = Pending { asked, target: Some(&initiated.target), ..Pending::default() };
+                let pending =
+                    PendingOperation { asked, target: Some(&initiated.target), ..PendingOperation::default() };
                 self.asked(initiated.seq, pending);
             }
             EventKind::RequestCancelExternalWorkflowExecutionInitiated { seq, target: to, reason } => {
@@ -146,14 +150,14 @@ impl<'a> Exporter<'a> {
                     self.command_in_namespace().set("workflowExecution", target(to)).set("reason", reason.as_str());
                 let event_type = "REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED";
                 let asked = self.write(event_type, "requestCancelExternalWorkflowExecutionInitiated", message);
-                self.asked(*seq, Pending { asked, target: Some(to), ..Pending::default() });
+                self.asked(*seq, PendingOperation { asked, target: Some(to), ..PendingOperation::default() });
             }
             other => unreachable!("{} asks nothing of another run", other.name()),
         }
     }
 
     pub(super) fn external_over(&mut self, seq: Seq, event: &EventKind) {
-        if let Some(Pending { child: Some((child, run_id)), cancel_requested, .. }) = self.pending.get(&seq) {
+        if let Some(PendingOperation { child: Some((child, run_id)), cancel_requested, .. }) = self.pending.get(&seq) {
             // A child that was asked to cancel still ends.
             let (child, initiated) = (execution(&child.workflow_id, *run_id), cancel_requested.to_string());
             let message = self.in_namespace().set("initiatedEventId", initiated).set("workflowExecution", child);

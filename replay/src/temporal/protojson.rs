@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 
 /// The fields of a message. What is empty or zero is not written.
 #[derive(Debug, Default)]
-pub(super) struct Message(Map<String, Value>);
+pub(super) struct ProtoMessage(Map<String, Value>);
 
-impl Message {
+impl ProtoMessage {
     pub(super) fn new() -> Self {
         Self::default()
     }
@@ -66,7 +66,7 @@ pub(super) fn task_queue(queue: &TaskQueue) -> Value {
 }
 
 pub(super) fn execution(workflow_id: &WorkflowId, run_id: Option<RunId>) -> Value {
-    Message::new().text("workflowId", workflow_id).maybe("runId", run_id, |run| json!(run)).done()
+    ProtoMessage::new().text("workflowId", workflow_id).maybe("runId", run_id, |run| json!(run)).done()
 }
 
 pub(super) fn payloads(payload: &Payload) -> Value {
@@ -118,7 +118,7 @@ pub(super) fn search_attributes(attributes: &SearchAttributes) -> Value {
 }
 
 pub(super) fn retry_policy(policy: &RetryPolicy) -> Value {
-    Message::new()
+    ProtoMessage::new()
         .set("initialInterval", duration(policy.initial_interval))
         .set("backoffCoefficient", f64::from(policy.backoff_coefficient_permille) / 1_000.0)
         .maybe("maximumInterval", policy.maximum_interval, duration)
@@ -150,9 +150,9 @@ fn timeout_type(timeout: TimeoutType) -> &'static str {
     }
 }
 
-/// A failure with its causes. The chain is at most `Limits::CAUSES_MAX` long in a checked history.
+/// A failure with its causes. The chain is at most `HistoryLimits::CAUSES_MAX` long in a checked history.
 pub(super) fn failure(failure: &Failure) -> Value {
-    let message = Message::new().set("message", failure.message.as_str()).set("source", "Bosun").maybe(
+    let message = ProtoMessage::new().set("message", failure.message.as_str()).set("source", "Bosun").maybe(
         "cause",
         failure.cause.as_deref(),
         self::failure,
@@ -160,7 +160,7 @@ pub(super) fn failure(failure: &Failure) -> Value {
     let (info, attributes) = match &failure.kind {
         FailureKind::Application { failure_type, non_retryable, details, next_retry_delay } => (
             "applicationFailureInfo",
-            Message::new()
+            ProtoMessage::new()
                 .set("type", failure_type.as_str())
                 .set("nonRetryable", *non_retryable)
                 .maybe("details", details.as_ref(), payloads)
@@ -168,32 +168,32 @@ pub(super) fn failure(failure: &Failure) -> Value {
         ),
         FailureKind::Timeout { timeout, last_heartbeat } => (
             "timeoutFailureInfo",
-            Message::new().set("timeoutType", timeout_type(*timeout)).maybe(
+            ProtoMessage::new().set("timeoutType", timeout_type(*timeout)).maybe(
                 "lastHeartbeatDetails",
                 last_heartbeat.as_ref(),
                 payloads,
             ),
         ),
         FailureKind::Canceled { details } => {
-            ("canceledFailureInfo", Message::new().maybe("details", details.as_ref(), payloads))
+            ("canceledFailureInfo", ProtoMessage::new().maybe("details", details.as_ref(), payloads))
         }
-        FailureKind::Terminated => ("terminatedFailureInfo", Message::new()),
+        FailureKind::Terminated => ("terminatedFailureInfo", ProtoMessage::new()),
         FailureKind::Activity { activity_type, activity_id, retry_state } => (
             "activityFailureInfo",
-            Message::new()
+            ProtoMessage::new()
                 .set("activityType", named(activity_type))
                 .text("activityId", activity_id)
                 .set("retryState", self::retry_state(*retry_state)),
         ),
         FailureKind::ChildWorkflow { workflow_type, workflow_id, run_id, retry_state } => (
             "childWorkflowExecutionFailureInfo",
-            Message::new()
+            ProtoMessage::new()
                 .set("workflowExecution", execution(workflow_id, *run_id))
                 .set("workflowType", named(workflow_type))
                 .maybe("retryState", *retry_state, self::retry_state),
         ),
         // Temporal knows a lost worker only as a timeout; the type says what it was here.
-        FailureKind::WorkerLost => ("applicationFailureInfo", Message::new().set("type", "WorkerLost")),
+        FailureKind::WorkerLost => ("applicationFailureInfo", ProtoMessage::new().set("type", "WorkerLost")),
     };
     message.set(info, attributes.done()).done()
 }

@@ -14,14 +14,14 @@ const DEPTH_MAX: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(untagged)]
-pub enum Step {
+pub enum PathStep {
     Key(String),
     Index(usize),
 }
 
 /// Where in a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct JsonPath(pub Vec<Step>);
+pub struct JsonPath(pub Vec<PathStep>);
 
 /// One place that differs: `None` is absence.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -41,9 +41,9 @@ impl fmt::Display for JsonPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, step) in self.0.iter().enumerate() {
             match step {
-                Step::Index(index) => write!(f, "[{index}]")?,
-                Step::Key(key) if is_word(key) => write!(f, "{}{key}", if at > 0 { "." } else { "" })?,
-                Step::Key(key) => write!(f, "[{}]", Value::String(key.clone()))?,
+                PathStep::Index(index) => write!(f, "[{index}]")?,
+                PathStep::Key(key) if is_word(key) => write!(f, "{}{key}", if at > 0 { "." } else { "" })?,
+                PathStep::Key(key) => write!(f, "[{}]", Value::String(key.clone()))?,
             }
         }
         Ok(())
@@ -62,11 +62,11 @@ impl JsonPath {
         while !rest.is_empty() {
             if let Some(quoted) = rest.strip_prefix("[\"") {
                 let end = quoted.find("\"]")?;
-                steps.push(Step::Key(serde_json::from_str(&format!("\"{}\"", &quoted[..end])).ok()?));
+                steps.push(PathStep::Key(serde_json::from_str(&format!("\"{}\"", &quoted[..end])).ok()?));
                 rest = &quoted[end + 2..];
             } else if let Some(index) = rest.strip_prefix('[') {
                 let end = index.find(']')?;
-                steps.push(Step::Index(index[..end].parse().ok()?));
+                steps.push(PathStep::Index(index[..end].parse().ok()?));
                 rest = &index[end + 1..];
             } else {
                 let word = rest.strip_prefix('.').unwrap_or(rest);
@@ -74,7 +74,7 @@ impl JsonPath {
                 if end == 0 {
                     return None;
                 }
-                steps.push(Step::Key(word[..end].to_owned()));
+                steps.push(PathStep::Key(word[..end].to_owned()));
                 rest = &word[end..];
             }
         }
@@ -88,8 +88,8 @@ impl JsonPath {
 
     pub fn of<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         self.0.iter().try_fold(value, |value, step| match step {
-            Step::Key(key) => value.get(key),
-            Step::Index(index) => value.get(index),
+            PathStep::Key(key) => value.get(key),
+            PathStep::Index(index) => value.get(index),
         })
     }
 }
@@ -101,24 +101,24 @@ pub fn changes(before: &Value, after: &Value) -> Vec<PathChange> {
     found
 }
 
-fn compare(path: &mut Vec<Step>, before: &Value, after: &Value, found: &mut Vec<PathChange>) {
+fn compare(path: &mut Vec<PathStep>, before: &Value, after: &Value, found: &mut Vec<PathChange>) {
     match (before, after) {
         (before, after) if before == after => {}
         (Value::Object(a), Value::Object(b)) if path.len() < DEPTH_MAX => {
             for (key, value) in b {
-                one(path, Step::Key(key.clone()), a.get(key), Some(value), found);
+                one(path, PathStep::Key(key.clone()), a.get(key), Some(value), found);
             }
             for (key, value) in a.iter().filter(|(key, _)| !b.contains_key(*key)) {
-                one(path, Step::Key(key.clone()), Some(value), None, found);
+                one(path, PathStep::Key(key.clone()), Some(value), None, found);
             }
         }
         (Value::Array(a), Value::Array(b)) if path.len() < DEPTH_MAX => {
             for (index, value) in b.iter().enumerate() {
-                one(path, Step::Index(index), a.get(index), Some(value), found);
+                one(path, PathStep::Index(index), a.get(index), Some(value), found);
             }
             // From the end, so that the changes can be applied in order.
             for (index, value) in a.iter().enumerate().skip(b.len()).rev() {
-                one(path, Step::Index(index), Some(value), None, found);
+                one(path, PathStep::Index(index), Some(value), None, found);
             }
         }
         (before, after) => found.push(PathChange {
@@ -129,7 +129,7 @@ fn compare(path: &mut Vec<Step>, before: &Value, after: &Value, found: &mut Vec<
     }
 }
 
-fn one(path: &mut Vec<Step>, step: Step, a: Option<&Value>, b: Option<&Value>, found: &mut Vec<PathChange>) {
+fn one(path: &mut Vec<PathStep>, step: PathStep, a: Option<&Value>, b: Option<&Value>, found: &mut Vec<PathChange>) {
     path.push(step);
     match (a, b) {
         (Some(a), Some(b)) => compare(path, a, b, found),
@@ -148,21 +148,21 @@ pub(super) fn apply(value: &mut Value, changes: &[PathChange]) {
             continue;
         };
         let parent = parents.iter().try_fold(&mut *value, |value, step| match step {
-            Step::Key(key) => value.get_mut(key),
-            Step::Index(index) => value.get_mut(index),
+            PathStep::Key(key) => value.get_mut(key),
+            PathStep::Index(index) => value.get_mut(index),
         });
         match (parent, last, &change.after) {
-            (Some(Value::Object(object)), Step::Key(key), Some(after)) => {
+            (Some(Value::Object(object)), PathStep::Key(key), Some(after)) => {
                 object.insert(key.clone(), after.clone());
             }
-            (Some(Value::Object(object)), Step::Key(key), None) => {
+            (Some(Value::Object(object)), PathStep::Key(key), None) => {
                 object.shift_remove(key);
             }
-            (Some(Value::Array(items)), Step::Index(index), Some(after)) if *index < items.len() => {
+            (Some(Value::Array(items)), PathStep::Index(index), Some(after)) if *index < items.len() => {
                 items[*index] = after.clone();
             }
-            (Some(Value::Array(items)), Step::Index(_), Some(after)) => items.push(after.clone()),
-            (Some(Value::Array(items)), Step::Index(index), None) => items.truncate(*index),
+            (Some(Value::Array(items)), PathStep::Index(_), Some(after)) => items.push(after.clone()),
+            (Some(Value::Array(items)), PathStep::Index(index), None) => items.truncate(*index),
             _ => {}
         }
     }

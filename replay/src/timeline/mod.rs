@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use self::breakpoint::failure_of;
 pub use self::breakpoint::{BadBreakpoint, Breakpoint};
-pub use self::change::{JsonPath, PathChange, Step as PathStep, changes};
+pub use self::change::{JsonPath, PathChange, PathStep, changes};
 use self::states::States;
 use crate::{History, Redaction};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bosun_engine::workflow::{WfContext, WorkflowRegistry};
 use bosun_engine::*;
 use bosun_replay::determinism::DeterminismTest;
-use bosun_replay::simulate::{Boundary, Doubts, Finding, Plan, RARE, Step, Versions, live};
+use bosun_replay::simulate::{Boundary, Doubts, LifePlan, LifeStep, RARE, Versions, Violation, live};
 use proptest::prelude::*;
 
 /// Charges again when the answer is late: a bug that needs a fault to show.
@@ -35,7 +35,7 @@ fn test() -> DeterminismTest {
 #[test]
 fn a_failure_is_small_and_can_be_repeated() {
     let failed = test().check().unwrap_err();
-    assert_eq!(*failed.finding, Finding::Invariant { name: "charged once".into(), why: "2 charges".into() });
+    assert_eq!(*failed.finding, Violation::Invariant { name: "charged once".into(), why: "2 charges".into() });
     // One attempt is lost, and the time for it passes.
     assert_eq!(failed.plan.input, Payload::encode(&0).unwrap());
     assert!(failed.plan.steps.len() <= 2, "{failed}");
@@ -100,19 +100,19 @@ fn a_workflow_that_never_rests_is_stuck_unless_it_says_so() {
     test().runs_for_ever().run();
 }
 
-fn plans() -> impl Strategy<Value = Plan> {
+fn plans() -> impl Strategy<Value = LifePlan> {
     let step = prop_oneof![
-        (any::<u16>(), any::<u16>()).prop_map(|(pick, result)| Step::Deliver { pick, result }),
-        (any::<u16>(), any::<u16>()).prop_map(|(pick, result)| Step::Zombie { pick, result }),
-        any::<u32>().prop_map(|ms| Step::Tick { ms }),
-        any::<i32>().prop_map(|seconds| Step::WallJump { seconds }),
-        proptest::sample::select(&Boundary::ALL[..]).prop_map(|at| Step::Crash { at }),
+        (any::<u16>(), any::<u16>()).prop_map(|(pick, result)| LifeStep::Deliver { pick, result }),
+        (any::<u16>(), any::<u16>()).prop_map(|(pick, result)| LifeStep::Zombie { pick, result }),
+        any::<u32>().prop_map(|ms| LifeStep::Tick { ms }),
+        any::<i32>().prop_map(|seconds| LifeStep::WallJump { seconds }),
+        proptest::sample::select(&Boundary::ALL[..]).prop_map(|at| LifeStep::Crash { at }),
         proptest::sample::select(vec![
-            Step::Repeat,
-            Step::Cancel,
-            Step::Pause,
-            Step::Deploy,
-            Step::Evict { snapshot: true }
+            LifeStep::Repeat,
+            LifeStep::Cancel,
+            LifeStep::Pause,
+            LifeStep::Deploy,
+            LifeStep::Evict { snapshot: true }
         ]),
     ];
     let payload = prop_oneof![
@@ -128,7 +128,7 @@ fn plans() -> impl Strategy<Value = Plan> {
     ];
     (payload.clone(), prop::collection::vec(outcome, 0..4), prop::collection::vec(step, 0..9), any::<u8>()).prop_map(
         move |(input, outcomes, steps, slots)| {
-            let mut plan = Plan::new("flow", input.clone());
+            let mut plan = LifePlan::new("flow", input.clone());
             if !outcomes.is_empty() {
                 plan.results.insert("work".into(), outcomes.clone());
             }
@@ -145,14 +145,14 @@ proptest! {
     /// Case files hold a plan exactly.
     #[test]
     fn a_plan_is_read_back_as_it_was_written(plan in plans()) {
-        prop_assert_eq!(plan.to_string().parse::<Plan>().unwrap(), plan);
+        prop_assert_eq!(plan.to_string().parse::<LifePlan>().unwrap(), plan);
     }
 }
 
 /// G11, G18: every boundary at every commit of a small life, alone and in pairs, enumerated.
 #[test]
 fn a_crash_at_every_boundary_and_every_pair_of_crashes_changes_nothing() {
-    let mut plan = Plan::new("impatient", Payload::encode(&7).unwrap());
+    let mut plan = LifePlan::new("impatient", Payload::encode(&7).unwrap());
     plan.results.insert("charge".into(), vec![ActivityOutcome::Completed(Payload::encode(&1).unwrap())]);
     let code = Versions::of(WorkflowRegistry::new().workflow("impatient", impatient));
     let undisturbed = live(&plan, &code, &Doubts::default(), &[]).unwrap();

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use bosun_engine::hex;
 use bosun_replay::determinism::DeterminismTest;
-use bosun_replay::simulate::{Doubts, Faults, Versions, live_here};
+use bosun_replay::simulate::{Doubts, PlanFaults, Versions, live_here};
 
 use crate::clean::{code, orders};
 
@@ -24,7 +24,7 @@ fn traces(threads: u64) -> Vec<String> {
         let (test, versions, doubts) = (test(), Versions::of(code()), Doubts::without_twins());
         let traced = |seed| {
             let plan = test.plan(seed).expect("strategies without filters");
-            let life = live_here(&plan, &versions, &doubts, &Faults::default());
+            let life = live_here(&plan, &versions, &doubts, &PlanFaults::default());
             hex(&life.unwrap_or_else(|why| panic!("{why}\n{plan}")).trace())
         };
         (first..SEEDS).step_by(threads as usize).map(traced).collect::<Vec<_>>()

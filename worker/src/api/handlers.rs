@@ -14,7 +14,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, body::Bytes};
 use bosun_engine::*;
-use bosun_replay::{History, Limits};
+use bosun_replay::{History, HistoryLimits};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -189,7 +189,7 @@ pub async fn fork(me: Me, body: Bytes) -> Answer<Forked> {
     let mut request: ForkRequest = body_within(HISTORY_DEPTH_MAX, &body)?;
     drop(body);
     if let ForkSource::History(turns) = request.source {
-        let history = History::from_turns(turns, &Limits::default());
+        let history = History::from_turns(turns, &HistoryLimits::default());
         let history =
             history.map_err(|why| Rejection::Invalid { what: "the history to fork".into(), why: why.to_string() })?;
         request.source = ForkSource::History(history.into_turns());

@@ -10,7 +10,7 @@ use std::process::{Child, Command as Program, Stdio};
 use std::time::{Duration, Instant};
 
 use bosun_engine::{EventKind, Turn};
-use bosun_replay::{HistoryFile, Limits};
+use bosun_replay::{HistoryFile, HistoryLimits};
 use clap::Args;
 use serde_json::Value;
 
@@ -87,7 +87,7 @@ impl Stage {
     fn history(&self) -> Result<Vec<Turn>, CliError> {
         let file = self.dir.join("market.json");
         self.bosun(&["export", ID, "--out", &file.to_string_lossy()])?;
-        match HistoryFile::load(&file, &Limits::default()).map_err(|why| broken(&why.to_string()))? {
+        match HistoryFile::load(&file, &HistoryLimits::default()).map_err(|why| broken(&why.to_string()))? {
             HistoryFile::Bosun(history) => Ok(history.turns().to_vec()),
             HistoryFile::Temporal(_) => Err(broken("the export is no history of ours")),
         }

@@ -70,7 +70,7 @@ fn print(screen: &mut Screen, args: &DiffArgs, told: &HistoryDiff) {
 
 #[cfg(test)]
 mod tests {
-    use bosun_replay::{History, Limits};
+    use bosun_replay::{History, HistoryLimits};
 
     use super::*;
     use crate::cli::tests::{Ran, program, run_with};
@@ -124,7 +124,7 @@ mod tests {
     async fn histories_of_temporals_are_compared_with_ours() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("theirs.json");
-        let history = History::load(fixture("activity-completed").as_ref(), &Limits::default()).unwrap();
+        let history = History::load(fixture("activity-completed").as_ref(), &HistoryLimits::default()).unwrap();
         std::fs::write(&path, bosun_replay::to_temporal(&history).to_string()).unwrap();
         let same = run(&fixture("activity-completed"), path.to_str().unwrap(), "").await;
         assert_eq!(same.exit.number(), 0, "{}", same.stdout);

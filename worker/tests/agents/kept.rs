@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use bosun_engine::workflow::WorkflowRegistry;
-use bosun_replay::{History, Limits, Prefixes, Verdict, replay_history};
+use bosun_replay::{History, HistoryLimits, Prefixes, Verdict, replay_history};
 use bosun_worker::agent::register;
 
 #[test]
@@ -16,7 +16,7 @@ fn what_agents_did_by_the_first_rules_replays_by_them() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../fixtures/agents/first-rules")
             .join(format!("{name}.history.json"));
-        let history = History::from_json(&std::fs::read(&path).unwrap(), &Limits::default()).unwrap();
+        let history = History::from_json(&std::fs::read(&path).unwrap(), &HistoryLimits::default()).unwrap();
         assert!(!history.to_json().contains("agent-rules-2"), "{name} knows of later rules");
         let report = replay_history(&code, &history, Prefixes::All);
         assert_eq!(report.verdict, Verdict::Ok, "{name}: {report}");

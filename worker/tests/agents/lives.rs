@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::{ActivityOutcome, EventKind, Failure, Payload};
 use bosun_replay::determinism::{DeterminismTest, Report, armed};
-use bosun_replay::simulate::View;
+use bosun_replay::simulate::RunView;
 use bosun_worker::agent::machine::{Agent, call_hash};
 use bosun_worker::agent::{AGENT, AGENT_MODEL, register};
 use serde_json::{Value, json};
@@ -100,12 +100,12 @@ fn kit() -> DeterminismTest {
         .without_case_files()
 }
 
-fn agent(run: &View<'_>) -> Result<Option<Agent>, String> {
+fn agent(run: &RunView<'_>) -> Result<Option<Agent>, String> {
     let Some(state) = run.state() else { return Ok(None) };
     serde_json::from_value(state["agent"].clone()).map(Some).map_err(|why| why.to_string())
 }
 
-fn whole(run: &View<'_>) -> Result<(), String> {
+fn whole(run: &RunView<'_>) -> Result<(), String> {
     let Some(agent) = agent(run)? else { return Ok(()) };
     agent.check()?;
     match run.outcome().is_some() && !agent.is_over() {
@@ -115,7 +115,7 @@ fn whole(run: &View<'_>) -> Result<(), String> {
 }
 
 /// Of each agreement one payment at most.
-fn agreed(run: &View<'_>) -> Result<(), String> {
+fn agreed(run: &RunView<'_>) -> Result<(), String> {
     let hash = call_hash("pay", &pay()).to_hex().to_string();
     let mut agreed = BTreeSet::new();
     for event in run.events() {
@@ -139,7 +139,7 @@ fn agreed(run: &View<'_>) -> Result<(), String> {
 }
 
 /// What is asked for stands behind the event that it follows from.
-fn paused(run: &View<'_>) -> Result<(), String> {
+fn paused(run: &RunView<'_>) -> Result<(), String> {
     let mut paused = false;
     for event in run.events() {
         match event {
@@ -158,7 +158,7 @@ fn paused(run: &View<'_>) -> Result<(), String> {
 }
 
 /// Counted again from the events alone: tools that ended, and answers of models with what they say they cost.
-fn exact(run: &View<'_>) -> Result<(), String> {
+fn exact(run: &RunView<'_>) -> Result<(), String> {
     let Some(agent) = agent(run)? else { return Ok(()) };
     let (mut kinds, mut tools, mut cost, mut children) = (BTreeMap::new(), 0, 0, false);
     for event in run.events() {
@@ -195,7 +195,7 @@ fn exact(run: &View<'_>) -> Result<(), String> {
 }
 
 /// Every call of the model can be made into a request from the history alone.
-fn told(run: &View<'_>) -> Result<(), String> {
+fn told(run: &RunView<'_>) -> Result<(), String> {
     let mut conversation = bosun_worker::agent::resolve::Conversation::default();
     let mut calls = Vec::new();
     for (n, kind) in run.events().enumerate() {

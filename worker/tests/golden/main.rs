@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::{EventKind, WorkflowStatus};
-use bosun_replay::{History, Limits, Prefixes, Verdict, replay_history};
+use bosun_replay::{History, HistoryLimits, Prefixes, Verdict, replay_history};
 use bosun_worker::scene::SceneFile;
 use bosun_worker::supervisor::run;
 use bosun_worker::supervisor::spec::Preset;
@@ -68,7 +68,7 @@ impl Scenario {
         if text.len() > BYTES_MAX {
             return Err(format!("{}: {} bytes; at most {BYTES_MAX} are kept", path.display(), text.len()));
         }
-        History::from_json(&text, &Limits::default()).map_err(|why| format!("{}: {why}", path.display()))
+        History::from_json(&text, &HistoryLimits::default()).map_err(|why| format!("{}: {why}", path.display()))
     }
 }
 
@@ -183,8 +183,8 @@ fn every_golden_history_replays_on_todays_code() {
 #[test]
 fn every_scenario_still_ends_as_its_golden_history() {
     all_hold(|scenario| {
-        let fresh =
-            History::from_json(scenario.play()?.as_bytes(), &Limits::default()).map_err(|why| why.to_string())?;
+        let fresh = History::from_json(scenario.play()?.as_bytes(), &HistoryLimits::default())
+            .map_err(|why| why.to_string())?;
         let fresh = end_of(&fresh);
         let golden = end_of(&scenario.history()?);
         if fresh == golden { Ok(()) } else { Err(format!("it ended as {golden:#}\nand now ends as {fresh:#}")) }
@@ -229,7 +229,7 @@ fn what_does_not_fit_is_found_out() {
     ] {
         let other = text.replacen(held, changed, 1);
         assert_ne!(other, text, "{held} is not in the history");
-        let other = History::from_json(other.as_bytes(), &Limits::default()).unwrap();
+        let other = History::from_json(other.as_bytes(), &HistoryLimits::default()).unwrap();
         assert_ne!(replay_history(&code(), &other, Prefixes::None).verdict, Verdict::Ok, "{held}");
     }
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use bosun_engine::{ActivityOutcome, Payload};
 use bosun_replay::determinism::Report;
-use bosun_replay::simulate::{Boundary, Doubts, Faults, Life, Plan, Step, Versions, live, live_here};
+use bosun_replay::simulate::{Boundary, Doubts, Life, LifePlan, LifeStep, PlanFaults, Versions, live, live_here};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -25,7 +25,7 @@ const BETWEEN: u32 = 3;
 
 /// A program, and the code that runs it.
 struct Small {
-    plan: Plan,
+    plan: LifePlan,
     code: Versions,
     boundaries: Vec<Boundary>,
 }
@@ -98,12 +98,12 @@ fn drawn(inputs: &BoxedStrategy<serde_json::Value>, seed: u16) -> serde_json::Va
 }
 
 /// Nothing happens to it but what must, and a signal.
-fn plan(kind: &str, input: &serde_json::Value) -> Plan {
-    let mut plan = Plan::new(kind, Payload::encode(input).expect("JSON"));
+fn plan(kind: &str, input: &serde_json::Value) -> LifePlan {
+    let mut plan = LifePlan::new(kind, Payload::encode(input).expect("JSON"));
     let done = ActivityOutcome::Completed(Payload::encode(&1).expect("JSON"));
     plan.results = ["a", "b", "c"].into_iter().map(|name| (name.into(), vec![done.clone()])).collect();
     // One signal is on its way from the beginning.
-    plan.steps = vec![Step::Signal { pick: 0 }];
+    plan.steps = vec![LifeStep::Signal { pick: 0 }];
     plan.signals = vec![("go".into(), Payload::encode(&1).expect("JSON"))];
     plan
 }
@@ -119,7 +119,7 @@ impl Small {
         let crash_at = |at: u32| self.boundaries.iter().map(move |boundary| (at, *boundary));
         for (evict, duplicate) in [(false, false), (false, true), (true, false), (true, true)] {
             let mut lived = |crashes: Vec<(u32, Boundary)>| {
-                self.survives(Faults { crashes, evict, duplicate }, &undisturbed, &mut report);
+                self.survives(PlanFaults { crashes, evict, duplicate }, &undisturbed, &mut report);
             };
             lived(Vec::new());
             for first in (0..undisturbed.commits).flat_map(crash_at) {
@@ -133,7 +133,7 @@ impl Small {
         report
     }
 
-    fn survives(&self, faults: Faults, undisturbed: &Life, report: &mut Report) {
+    fn survives(&self, faults: PlanFaults, undisturbed: &Life, report: &mut Report) {
         let life = live_here(&self.plan, &self.code, &Doubts::without_twins(), &faults);
         let life = life.unwrap_or_else(|why| panic!("{why}\n{faults:?}\n{}", self.plan));
         if !life.rare.contains_key("activity failed") {

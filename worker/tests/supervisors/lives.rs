@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::{ActivityOutcome, EventKind, Failure, FailureKind, Marker, Payload};
 use bosun_replay::determinism::{DeterminismTest, Report, armed};
-use bosun_replay::simulate::View;
+use bosun_replay::simulate::RunView;
 use bosun_worker::supervisor::run::{SUPERVISOR, SupervisorInput, register};
 use bosun_worker::supervisor::spec::read_spec;
 use bosun_worker::supervisor::{Actor, TaskStatus};
@@ -95,7 +95,7 @@ fn notes(event: &EventKind) -> Vec<Value> {
 }
 
 /// Calls scheduled and how they ended: again only after the worker was lost.
-fn calls_once(run: &View<'_>) -> Result<(), String> {
+fn calls_once(run: &RunView<'_>) -> Result<(), String> {
     let (mut keys, mut again) = (BTreeMap::new(), BTreeSet::new());
     for event in run.events() {
         match event {
@@ -118,7 +118,7 @@ fn calls_once(run: &View<'_>) -> Result<(), String> {
 }
 
 /// By the facts noted: each change begins where the last one ended, and is in the table for who asked.
-fn terminal_is_final(run: &View<'_>) -> Result<(), String> {
+fn terminal_is_final(run: &RunView<'_>) -> Result<(), String> {
     let mut statuses: BTreeMap<String, TaskStatus> = BTreeMap::new();
     for note in run.events().flat_map(notes).filter(|note| note["kind"] == "TaskStatusChanged") {
         let data = &note["data"];
@@ -138,7 +138,7 @@ fn terminal_is_final(run: &View<'_>) -> Result<(), String> {
 }
 
 /// Whatever was scheduled has ended when the run is closed, or the close ended it: nothing may follow the close.
-fn closed_is_over(run: &View<'_>) -> Result<(), String> {
+fn closed_is_over(run: &RunView<'_>) -> Result<(), String> {
     let Some(outcome) = run.outcome() else { return Ok(()) };
     let Some(state) = run.state() else { return Ok(()) };
     let open: Vec<String> = state["ledger"]["pending"]
@@ -158,7 +158,7 @@ fn closed_is_over(run: &View<'_>) -> Result<(), String> {
 }
 
 /// Between the turn that notes a pause and the one that notes its end no attempt of a task begins.
-fn paused_starts_nothing(run: &View<'_>) -> Result<(), String> {
+fn paused_starts_nothing(run: &RunView<'_>) -> Result<(), String> {
     let mut held = false;
     for note in run.events().flat_map(notes) {
         match note["kind"].as_str().unwrap_or_default() {

@@ -11,7 +11,7 @@ use bosun_engine::*;
 
 /// What a client asks for.
 #[derive(Debug, Clone)]
-pub(super) enum Ask {
+pub(super) enum ClientRequest {
     Start { start: Box<StartWorkflow>, signal: Option<SignalRequest> },
     Signal { target: Target, signal: SignalRequest },
     Update { target: Target, update: UpdateRequest },
@@ -30,7 +30,7 @@ pub(super) enum Ask {
 
 /// A good answer.
 #[derive(Debug, Clone)]
-pub(super) enum Reply {
+pub(super) enum ClientReply {
     Done,
     Started(Started),
     Updated(UpdateOutcome),
@@ -39,12 +39,12 @@ pub(super) enum Reply {
     Ended(RunResult),
 }
 
-pub(super) type Answer = Result<Reply, Rejection>;
+pub(super) type Answer = Result<ClientReply, Rejection>;
 
 /// A request, from its sending to the end of the life.
 #[derive(Debug, Clone)]
-pub(super) struct Request {
-    pub(super) ask: Ask,
+pub(super) struct SentRequest {
+    pub(super) ask: ClientRequest,
     pub(super) sent: u64,
     pub(super) answer: Option<Answer>,
     /// The step at which the answer was seen.
@@ -62,7 +62,7 @@ impl Arrived {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
     /// Sends a request; its answer will arrive here under its number.
-    pub(super) fn send(&self, worker: &Stepped, number: usize, ask: Ask) {
+    pub(super) fn send(&self, worker: &Stepped, number: usize, ask: ClientRequest) {
         let (client, arrived) = (worker.client(), self.0.clone());
         worker.spawn(async move {
             let answer = carry_out(&client, ask).await;
@@ -72,74 +72,88 @@ impl Arrived {
     }
 }
 
-async fn carry_out(client: &Client, ask: Ask) -> Answer {
+async fn carry_out(client: &Client, ask: ClientRequest) -> Answer {
     let reason = || "simulated".to_owned();
     Ok(match ask {
-        Ask::Start { start, signal: None } => Reply::Started(client.start(*start).await?),
-        Ask::Start { start, signal: Some(signal) } => Reply::Started(client.signal_with_start(*start, signal).await?),
-        Ask::Signal { target, signal } => done(client.signal(&target, signal).await?),
-        Ask::Update { target, update } => Reply::Updated(client.update(&target, update).await?),
-        Ask::Query { target, name, input } => {
-            client.query(&target, &name, input).await?;
-            Reply::Queried
+        ClientRequest::Start { start, signal: None } => ClientReply::Started(client.start(*start).await?),
+        ClientRequest::Start { start, signal: Some(signal) } => {
+            ClientReply::Started(client.signal_with_start(*start, signal).await?)
         }
-        Ask::Describe { target } => Reply::Described(Box::new(client.describe(&target).await?)),
-        Ask::Result { target } => {
+        ClientRequest::Signal { target, signal } => done(client.signal(&target, signal).await?),
+        ClientRequest::Update { target, update } => ClientReply::Updated(client.update(&target, update).await?),
+        ClientRequest::Query { target, name, input } => {
+            client.query(&target, &name, input).await?;
+            ClientReply::Queried
+        }
+        ClientRequest::Describe { target } => ClientReply::Described(Box::new(client.describe(&target).await?)),
+        ClientRequest::Result { target } => {
             let request = ResultRequest { follow_runs: false, timeout: None };
             match client.result(&target, request).await? {
-                Some(ended) => Reply::Ended(ended),
-                None => Reply::Done,
+                Some(ended) => ClientReply::Ended(ended),
+                None => ClientReply::Done,
             }
         }
-        Ask::Cancel { target, request_id } => done(client.cancel(&target, reason(), None, Some(request_id)).await?),
-        Ask::Terminate { target } => done(client.terminate(&target, reason(), None).await?),
-        Ask::Pause { target } => done(client.pause(&target, reason(), None).await?),
-        Ask::Unpause { target } => done(client.unpause(&target, reason(), None).await?),
-        Ask::PauseActivity { target, activity } => {
+        ClientRequest::Cancel { target, request_id } => {
+            done(client.cancel(&target, reason(), None, Some(request_id)).await?)
+        }
+        ClientRequest::Terminate { target } => done(client.terminate(&target, reason(), None).await?),
+        ClientRequest::Pause { target } => done(client.pause(&target, reason(), None).await?),
+        ClientRequest::Unpause { target } => done(client.unpause(&target, reason(), None).await?),
+        ClientRequest::PauseActivity { target, activity } => {
             done(client.pause_activity(&target, &activity, reason(), None).await?)
         }
-        Ask::UnpauseActivity { target, activity } => done(client.unpause_activity(&target, &activity, None).await?),
-        Ask::Complete { token, completion } => done(client.complete_activity(token, completion).await?),
+        ClientRequest::UnpauseActivity { target, activity } => {
+            done(client.unpause_activity(&target, &activity, None).await?)
+        }
+        ClientRequest::Complete { token, completion } => done(client.complete_activity(token, completion).await?),
         // Deleted where it is asked for.
-        Ask::Delete { .. } => Reply::Done,
+        ClientRequest::Delete { .. } => ClientReply::Done,
     })
 }
 
-fn done((): ()) -> Reply {
-    Reply::Done
+fn done((): ()) -> ClientReply {
+    ClientReply::Done
 }
 
-impl Ask {
+impl ClientRequest {
     /// The workflow id it is about, if it names one.
     pub(super) fn workflow_id(&self) -> Option<&WorkflowId> {
         match self {
-            Ask::Start { start, .. } => Some(&start.workflow_id),
-            Ask::Signal { target, .. }
-            | Ask::Update { target, .. }
-            | Ask::Query { target, .. }
-            | Ask::Describe { target }
-            | Ask::Result { target }
-            | Ask::Cancel { target, .. }
-            | Ask::Terminate { target }
-            | Ask::Pause { target }
-            | Ask::Unpause { target }
-            | Ask::PauseActivity { target, .. }
-            | Ask::UnpauseActivity { target, .. }
-            | Ask::Delete { target } => Some(&target.workflow_id),
-            Ask::Complete { .. } => None,
+            ClientRequest::Start { start, .. } => Some(&start.workflow_id),
+            ClientRequest::Signal { target, .. }
+            | ClientRequest::Update { target, .. }
+            | ClientRequest::Query { target, .. }
+            | ClientRequest::Describe { target }
+            | ClientRequest::Result { target }
+            | ClientRequest::Cancel { target, .. }
+            | ClientRequest::Terminate { target }
+            | ClientRequest::Pause { target }
+            | ClientRequest::Unpause { target }
+            | ClientRequest::PauseActivity { target, .. }
+            | ClientRequest::UnpauseActivity { target, .. }
+            | ClientRequest::Delete { target } => Some(&target.workflow_id),
+            ClientRequest::Complete { .. } => None,
         }
     }
     /// The request id by which history remembers it.
     pub(super) fn request_id(&self) -> Option<&RequestId> {
         match self {
-            Ask::Start { signal: Some(signal), .. } | Ask::Signal { signal, .. } => signal.request_id.as_ref(),
-            Ask::Cancel { request_id, .. } => Some(request_id),
+            ClientRequest::Start { signal: Some(signal), .. } | ClientRequest::Signal { signal, .. } => {
+                signal.request_id.as_ref()
+            }
+            ClientRequest::Cancel { request_id, .. } => Some(request_id),
             _ => None,
         }
     }
     /// Whether it can be sent again without meaning something else.
     pub(super) fn is_repeatable(&self) -> bool {
-        matches!(self, Ask::Start { .. } | Ask::Signal { .. } | Ask::Cancel { .. } | Ask::Update { .. })
+        matches!(
+            self,
+            ClientRequest::Start { .. }
+                | ClientRequest::Signal { .. }
+                | ClientRequest::Cancel { .. }
+                | ClientRequest::Update { .. }
+        )
     }
 }
 

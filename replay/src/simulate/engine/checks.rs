@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use bosun_engine::log::{Journal, JournalOptions, Shelf};
 use bosun_engine::*;
 
-use super::super::finding::Finding;
+use super::super::finding::Violation;
 use super::super::guarantees;
-use super::answers::{Ask, Reply, Request, is_passing};
-use super::found::Found;
-use super::world::{Checked, World};
+use super::answers::{ClientReply, ClientRequest, SentRequest, is_passing};
+use super::found::FoundRequests;
+use super::world::{Checked, EngineWorld};
 
 type Histories = BTreeMap<RunId, Vec<Turn>>;
 
-impl World<'_> {
+impl EngineWorld<'_> {
     fn read_all(&self) -> Checked<Histories> {
         let mut runs = Vec::new();
         self.worker.journal().scan_runs(&mut |info| {
@@ -63,17 +63,17 @@ impl World<'_> {
 
     /// G1, G13: what was acknowledged is in the log, once in a chain; what was refused is not.
     fn answers_are_recorded(&self, all: &Histories) -> Checked {
-        let found = Found::of(all);
+        let found = FoundRequests::of(all);
         for (number, request) in self.requests.iter().enumerate() {
             if request.ask.workflow_id().is_some_and(|id| self.deleted.contains(id)) {
                 continue;
             }
             let fail = |why: String| self.broken("G1", format!("client {number}: {why}"));
             match (&request.ask, &request.answer) {
-                (_, Some(Ok(Reply::Started(started)))) if !all.contains_key(&started.run_id) => {
+                (_, Some(Ok(ClientReply::Started(started)))) if !all.contains_key(&started.run_id) => {
                     return fail(format!("the run {} was started and is not there", started.run_id));
                 }
-                (Ask::Update { update, .. }, Some(Ok(Reply::Updated(told)))) => {
+                (ClientRequest::Update { update, .. }, Some(Ok(ClientReply::Updated(told)))) => {
                     let held = found.updates.get(&update.update_id);
                     // One id may name an update of several runs.
                     let kept = match (held, told) {
@@ -85,7 +85,7 @@ impl World<'_> {
                         return fail(format!("the answer {told:?} was given, the log holds {held:?}"));
                     }
                 }
-                (_, Some(Ok(Reply::Ended(ended)))) => {
+                (_, Some(Ok(ClientReply::Ended(ended)))) => {
                     let held = all.get(&ended.run_id).map(|turns| guarantees::end_of(turns));
                     if held != Some(Some(ended.outcome.clone())) {
                         return fail(format!("the end {:?} was told, the log holds {held:?}", ended.outcome));
@@ -100,7 +100,7 @@ impl World<'_> {
             }
             let there = times == 1 || found.kept.contains(id);
             // A cancel of a run that is canceled already is answered, and not written again.
-            let is_signal = !matches!(request.ask, Ask::Cancel { .. });
+            let is_signal = !matches!(request.ask, ClientRequest::Cancel { .. });
             if matches!(request.answer, Some(Ok(_))) && is_signal && !there {
                 return fail(format!("{id} was acknowledged and is not in the log"));
             }
@@ -112,8 +112,8 @@ impl World<'_> {
     }
 
     /// Whether every sending of this request was refused for good.
-    fn only_refused(&self, request: &Request) -> bool {
-        let same = |other: &&Request| other.ask.request_id() == request.ask.request_id();
+    fn only_refused(&self, request: &SentRequest) -> bool {
+        let same = |other: &&SentRequest| other.ask.request_id() == request.ask.request_id();
         self.requests.iter().filter(same).all(|sent| matches!(&sent.answer, Some(Err(why)) if !is_passing(why)))
     }
 
@@ -149,7 +149,7 @@ impl World<'_> {
         for (run, turns) in all {
             if let Err(finding) = guarantees::of_history(turns) {
                 let (id, why) = match finding {
-                    Finding::Guarantee { id, why } => (id, why),
+                    Violation::Guarantee { id, why } => (id, why),
                     other => ("G11", other.to_string()),
                 };
                 return self.broken(id, format!("run {run}: {why}"));
@@ -223,13 +223,13 @@ impl World<'_> {
     /// G13: of two signals of one sender to one workflow id, where the first was answered before the second was sent,
     /// the first comes first.
     fn order_of_signals(&self, all: &Histories) -> Checked {
-        let found = Found::of(all);
-        let sent = || self.requests.iter().filter(|request| matches!(request.ask, Ask::Signal { .. }));
+        let found = FoundRequests::of(all);
+        let sent = || self.requests.iter().filter(|request| matches!(request.ask, ClientRequest::Signal { .. }));
         for first in sent().filter(|request| matches!(request.answer, Some(Ok(_)))) {
             for second in sent().filter(|second| second.sent > first.answered) {
-                let place = |request: &Request| request.ask.request_id().and_then(|id| found.places.get(id));
+                let place = |request: &SentRequest| request.ask.request_id().and_then(|id| found.places.get(id));
                 let (Some(a), Some(b)) = (place(first), place(second)) else { continue };
-                let repeated = |request: &Request| {
+                let repeated = |request: &SentRequest| {
                     self.requests.iter().filter(|r| r.ask.request_id() == request.ask.request_id()).count() > 1
                 };
                 if a.0 == b.0 && a > b && !repeated(first) && !repeated(second) {
@@ -269,10 +269,10 @@ impl World<'_> {
             let Some(started) = guarantees::start_of(turns) else { continue };
             let target = Target::run(started.workflow_id.clone(), *run);
             let number = self.requests.len();
-            self.ask(Ask::Describe { target });
+            self.ask(ClientRequest::Describe { target });
             self.settle()?;
             match &self.requests[number].answer {
-                Some(Ok(Reply::Described(seen))) => {
+                Some(Ok(ClientReply::Described(seen))) => {
                     if seen.info.status.is_open() && seen.awaiting.is_empty() && !self.is_machine(&seen.info) {
                         let why = format!("{} is open and waits for nothing that has a name", seen.info.workflow_id);
                         return self.broken("G16", why);

@@ -6,8 +6,8 @@
 use bosun_engine::activity::TaskToken;
 use bosun_engine::*;
 
-use super::answers::{Answer, Ask, Reply, Request};
-use super::world::{Checked, World};
+use super::answers::{Answer, ClientReply, ClientRequest, SentRequest};
+use super::world::{Checked, EngineWorld};
 
 /// The kinds of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +50,10 @@ impl ClientAct {
     ];
 }
 
-impl World<'_> {
+impl EngineWorld<'_> {
     pub(super) fn client(&mut self, act: ClientAct) {
         match self.asked(act) {
-            Some(Ask::Delete { target }) => self.delete(&target),
+            Some(ClientRequest::Delete { target }) => self.delete(&target),
             Some(ask) => self.ask(ask),
             None => {}
         }
@@ -72,11 +72,11 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn ask(&mut self, ask: Ask) {
+    pub(super) fn ask(&mut self, ask: ClientRequest) {
         let number = self.requests.len();
         self.note(format_args!("client {number} asks {}", text_of(&ask)));
         let (sent, incarnation) = (self.steps, self.incarnation);
-        self.requests.push(Request { ask: ask.clone(), sent, answer: None, answered: 0, incarnation });
+        self.requests.push(SentRequest { ask: ask.clone(), sent, answer: None, answered: 0, incarnation });
         self.arrived.send(&self.worker, number, ask);
     }
 
@@ -110,62 +110,62 @@ impl World<'_> {
     }
 
     // long: one exhaustive match; a kind more is an arm more.
-    fn asked(&mut self, act: ClientAct) -> Option<Ask> {
+    fn asked(&mut self, act: ClientAct) -> Option<ClientRequest> {
         Some(match act {
-            ClientAct::Start => Ask::Start { start: self.start_request()?, signal: None },
+            ClientAct::Start => ClientRequest::Start { start: self.start_request()?, signal: None },
             ClientAct::SignalWithStart => {
                 let start = self.start_request()?;
                 let mut signal = self.signal_request()?;
                 signal.request_id = start.request_id.clone();
-                Ask::Start { start, signal: Some(signal) }
+                ClientRequest::Start { start, signal: Some(signal) }
             }
-            ClientAct::Signal => Ask::Signal { target: self.target()?, signal: self.signal_request()? },
-            ClientAct::Result => Ask::Result { target: self.target()? },
+            ClientAct::Signal => ClientRequest::Signal { target: self.target()?, signal: self.signal_request()? },
+            ClientAct::Result => ClientRequest::Result { target: self.target()? },
             ClientAct::Update => {
                 let at = self.choices.below(self.plan.updates.len());
                 let (name, input) = self.plan.updates.get(at)?.clone();
                 let wait = [UpdateWait::Completed, UpdateWait::Accepted][self.choices.below(2)];
                 let update_id = UpdateId::of(self.own_id().as_str());
                 let update = UpdateRequest { update_id, name, input, identity: None, wait };
-                Ask::Update { target: self.target()?, update }
+                ClientRequest::Update { target: self.target()?, update }
             }
             ClientAct::Query => {
                 let at = self.choices.below(self.plan.queries.len());
                 let (name, input) = self.plan.queries.get(at)?.clone();
-                Ask::Query { target: self.target()?, name, input }
+                ClientRequest::Query { target: self.target()?, name, input }
             }
-            ClientAct::Describe => Ask::Describe { target: self.target()? },
-            ClientAct::Cancel => Ask::Cancel { target: self.target()?, request_id: self.own_id() },
-            ClientAct::Terminate => Ask::Terminate { target: self.target()? },
-            ClientAct::Pause => Ask::Pause { target: self.target()? },
-            ClientAct::Unpause => Ask::Unpause { target: self.target()? },
+            ClientAct::Describe => ClientRequest::Describe { target: self.target()? },
+            ClientAct::Cancel => ClientRequest::Cancel { target: self.target()?, request_id: self.own_id() },
+            ClientAct::Terminate => ClientRequest::Terminate { target: self.target()? },
+            ClientAct::Pause => ClientRequest::Pause { target: self.target()? },
+            ClientAct::Unpause => ClientRequest::Unpause { target: self.target()? },
             ClientAct::PauseActivity => {
                 let at = self.choices.below(self.staged.len());
                 let task = self.staged.get(at)?.context.task();
                 let (target, activity) = (Target::run(task.workflow_id.clone(), task.run_id), task.activity_id.clone());
                 self.paused_activities.push((target.clone(), activity.clone()));
-                Ask::PauseActivity { target, activity }
+                ClientRequest::PauseActivity { target, activity }
             }
             ClientAct::Complete => self.completion()?,
             ClientAct::Repeat => {
-                let known: Vec<&Request> = self.requests.iter().filter(|sent| sent.ask.is_repeatable()).collect();
+                let known: Vec<&SentRequest> = self.requests.iter().filter(|sent| sent.ask.is_repeatable()).collect();
                 let ask = known.get(self.choices.below(known.len()))?.ask.clone();
                 self.rare.hit("request repeated");
                 ask
             }
             ClientAct::Delete => {
                 let closed = self.requests.iter().rev().find_map(|sent| match &sent.answer {
-                    Some(Ok(Reply::Ended(ended))) => Some((ended.workflow_id.clone(), ended.run_id)),
+                    Some(Ok(ClientReply::Ended(ended))) => Some((ended.workflow_id.clone(), ended.run_id)),
                     _ => None,
                 });
                 let (workflow_id, run_id) = closed?;
-                Ask::Delete { target: Target::run(workflow_id, run_id) }
+                ClientRequest::Delete { target: Target::run(workflow_id, run_id) }
             }
         })
     }
 
     /// An attempt that runs, or one that is over, is completed (or heard of) from outside.
-    fn completion(&mut self) -> Option<Ask> {
+    fn completion(&mut self) -> Option<ClientRequest> {
         let at = self.choices.below(self.tokens.len());
         let (token, _) = self.tokens.iter().nth(at)?;
         let token = *token;
@@ -175,7 +175,7 @@ impl World<'_> {
             2 => ActivityCompletion::Fail(Failure::application("Outside", "from outside")),
             _ => ActivityCompletion::Cancel(None),
         };
-        Some(Ask::Complete { token, completion })
+        Some(ClientRequest::Complete { token, completion })
     }
 
     /// Takes in what was answered.
@@ -200,7 +200,7 @@ impl World<'_> {
     fn judge(&mut self, number: usize, answer: &Answer) -> Checked {
         let ask = self.requests[number].ask.clone();
         match (&ask, answer) {
-            (Ask::Start { signal, .. }, Ok(Reply::Started(started))) => {
+            (ClientRequest::Start { signal, .. }, Ok(ClientReply::Started(started))) => {
                 if signal.is_some() {
                     self.rare.hit("signal with start");
                 }
@@ -209,12 +209,12 @@ impl World<'_> {
                 }
                 self.same_start(number, started)?;
             }
-            (Ask::Start { .. }, Err(Rejection::AlreadyOpen { .. })) => self.rare.hit("start refused: open"),
+            (ClientRequest::Start { .. }, Err(Rejection::AlreadyOpen { .. })) => self.rare.hit("start refused: open"),
             (_, Err(Rejection::Overloaded { .. })) => self.rare.hit("request refused: overloaded"),
             (_, Err(Rejection::StorageFailed { .. } | Rejection::StorageFull { .. })) => {
                 self.rare.hit("request refused after a storage error");
             }
-            (Ask::Complete { token, .. }, Ok(_)) => {
+            (ClientRequest::Complete { token, .. }, Ok(_)) => {
                 let sent = self.requests[number].sent;
                 let later = |newer: &TaskToken| newer.run_id == token.run_id && newer.seq == token.seq && newer > token;
                 if self.tokens.iter().any(|(newer, started)| later(newer) && *started < sent) {
@@ -222,9 +222,9 @@ impl World<'_> {
                 }
                 self.rare.hit("completed from outside");
             }
-            (Ask::Complete { .. }, Err(Rejection::StaleAttempt { .. })) => self.rare.hit("zombie refused"),
-            (Ask::Update { .. }, Err(Rejection::UpdateRefused { .. })) => self.rare.hit("update refused"),
-            (Ask::Query { .. }, Ok(_)) => self.rare.hit("query answered"),
+            (ClientRequest::Complete { .. }, Err(Rejection::StaleAttempt { .. })) => self.rare.hit("zombie refused"),
+            (ClientRequest::Update { .. }, Err(Rejection::UpdateRefused { .. })) => self.rare.hit("update refused"),
+            (ClientRequest::Query { .. }, Ok(_)) => self.rare.hit("query answered"),
             _ => {}
         }
         Ok(())
@@ -232,9 +232,9 @@ impl World<'_> {
 
     /// G17: a start repeated with its request id finds the run it made, unless another start came between.
     fn same_start(&self, number: usize, started: &Started) -> Checked {
-        let Ask::Start { start, .. } = &self.requests[number].ask else { return Ok(()) };
+        let ClientRequest::Start { start, .. } = &self.requests[number].ask else { return Ok(()) };
         let mut of_id = self.requests.iter().filter_map(|other| match &other.ask {
-            Ask::Start { start: other_start, .. } if other_start.workflow_id == start.workflow_id => {
+            ClientRequest::Start { start: other_start, .. } if other_start.workflow_id == start.workflow_id => {
                 Some((other_start, &other.answer))
             }
             _ => None,
@@ -245,7 +245,7 @@ impl World<'_> {
             return Ok(());
         }
         let other_run = of_id.find_map(|(_, answer)| match answer {
-            Some(Ok(Reply::Started(before))) if before.newly_started && started.newly_started => {
+            Some(Ok(ClientReply::Started(before))) if before.newly_started && started.newly_started => {
                 (before.run_id != started.run_id).then_some(before.run_id)
             }
             _ => None,
@@ -260,9 +260,9 @@ impl World<'_> {
     }
 }
 
-fn text_of(ask: &Ask) -> String {
+fn text_of(ask: &ClientRequest) -> String {
     match ask {
-        Ask::Start { start, signal } => {
+        ClientRequest::Start { start, signal } => {
             let with = if signal.is_some() { " with a signal" } else { "" };
             let policy = start.id_conflict_policy;
             format!("start {}{with}, {policy:?}, request {:?}", start.workflow_id, start.request_id)
@@ -273,7 +273,7 @@ fn text_of(ask: &Ask) -> String {
 
 fn heard(answer: &Answer) -> String {
     match answer {
-        Ok(Reply::Described(seen)) => format!("{} with {} events", seen.info.status, seen.info.history.events),
+        Ok(ClientReply::Described(seen)) => format!("{} with {} events", seen.info.status, seen.info.history.events),
         Ok(reply) => format!("{reply:?}"),
         Err(why) => format!("no: {why}"),
     }

@@ -11,8 +11,8 @@ use bosun_engine::log::{InjectedFault, MemoryLog};
 use bosun_engine::testing::WorkerStep;
 use bosun_engine::*;
 
-use super::plan::Faults;
-use super::world::{Checked, World, start};
+use super::plan::FaultProfile;
+use super::world::{Checked, EngineWorld, start};
 
 /// The kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,20 +34,20 @@ impl FaultAct {
     ];
 }
 
-impl Faults {
+impl FaultProfile {
     /// Whether lives of this profile meet such a fault.
     pub(super) fn include(self, act: FaultAct) -> bool {
         match self {
-            Faults::None => false,
-            Faults::Crashes => matches!(act, FaultAct::PowerCut | FaultAct::Kill | FaultAct::Stop),
-            Faults::Storage => act == FaultAct::StorageError,
-            Faults::Stalls => act == FaultAct::Stall,
-            Faults::All => true,
+            FaultProfile::None => false,
+            FaultProfile::Crashes => matches!(act, FaultAct::PowerCut | FaultAct::Kill | FaultAct::Stop),
+            FaultProfile::Storage => act == FaultAct::StorageError,
+            FaultProfile::Stalls => act == FaultAct::Stall,
+            FaultProfile::All => true,
         }
     }
 }
 
-impl World<'_> {
+impl EngineWorld<'_> {
     pub(super) fn fault(&mut self, act: FaultAct) -> Checked {
         match act {
             FaultAct::PowerCut => {
@@ -156,7 +156,7 @@ impl World<'_> {
         let waited = self.requests.iter().any(|request| {
             request.answer.is_none()
                 && request.incarnation == self.incarnation
-                && matches!(request.ask, super::answers::Ask::Result { .. })
+                && matches!(request.ask, super::answers::ClientRequest::Result { .. })
         });
         if waited {
             self.rare.hit("result awaited over a crash");

@@ -10,7 +10,7 @@ use super::super::guarantees;
 
 /// Where requests are found in the log.
 #[derive(Default)]
-pub(super) struct Found<'a> {
+pub(super) struct FoundRequests<'a> {
     /// How often each was applied, by chain.
     pub(super) requests: BTreeMap<&'a RequestId, BTreeMap<RunId, u32>>,
     /// Those that wait, or waited, in an inbox.
@@ -21,9 +21,9 @@ pub(super) struct Found<'a> {
     pub(super) updates: BTreeMap<&'a UpdateId, Vec<&'a Result<Payload, Failure>>>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundRequests<'a> {
     pub(super) fn of(all: &'a BTreeMap<RunId, Vec<Turn>>) -> Self {
-        let mut found = Found::default();
+        let mut found = FoundRequests::default();
         for turns in all.values() {
             let Some(started) = guarantees::start_of(turns) else { continue };
             let (begun, chain) = (turns.first().map_or(Timestamp::ZERO, |turn| turn.at), started.first_run);

@@ -26,11 +26,11 @@ mod rest;
 mod world;
 
 pub use choices::{CHOICES_OF_A_STEP, StepChoices};
-pub use plan::{EnginePlan, Faults};
+pub use plan::{EnginePlan, FaultProfile};
 pub use rare::ENGINE_RARE;
 pub use world::{EngineFailure, EngineLife};
 
 /// Lives a plan on this thread, which must not be within a runtime.
 pub fn live_engine(plan: &EnginePlan) -> Result<EngineLife, EngineFailure> {
-    world::World::begin(plan)?.live()
+    world::EngineWorld::begin(plan)?.live()
 }

@@ -11,7 +11,7 @@ use super::choices::{StepChoices, choices_of};
 
 /// Which faults a life may meet: its profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Faults {
+pub enum FaultProfile {
     /// None: only the order of things is chosen.
     None,
     /// Workers are killed, lose power, or stop in order, and are started again.
@@ -38,7 +38,7 @@ pub struct EnginePlan {
     pub signals: Vec<(SignalName, Payload)>,
     pub updates: Vec<(UpdateName, Payload)>,
     pub queries: Vec<(QueryName, Payload)>,
-    pub faults: Faults,
+    pub faults: FaultProfile,
     /// The first ones are for how the worker is made, the others for a step each.
     pub choices: Vec<StepChoices>,
 }
@@ -54,7 +54,7 @@ impl EnginePlan {
             signals: Vec::new(),
             updates: Vec::new(),
             queries: Vec::new(),
-            faults: Faults::All,
+            faults: FaultProfile::All,
             choices: Vec::new(),
         }
     }

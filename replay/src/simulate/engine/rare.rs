@@ -67,9 +67,9 @@ pub const ENGINE_RARE: &[&str] = &[
 
 /// How often each was met.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Rare(pub(super) BTreeMap<&'static str, u64>);
+pub(super) struct EngineRare(pub(super) BTreeMap<&'static str, u64>);
 
-impl Rare {
+impl EngineRare {
     pub(super) fn hit(&mut self, name: &'static str) {
         debug_assert!(ENGINE_RARE.contains(&name), "{name} is not listed");
         *self.0.entry(name).or_default() += 1;

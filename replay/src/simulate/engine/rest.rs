@@ -5,13 +5,13 @@
 use bosun_engine::activity::ActivityError;
 use bosun_engine::*;
 
-use super::answers::Ask;
-use super::world::{Checked, World};
+use super::answers::ClientRequest;
+use super::world::{Checked, EngineWorld};
 
 /// A world that needs more steps than this to come to rest never does.
 const REST_STEPS: u32 = 6_000;
 
-impl World<'_> {
+impl EngineWorld<'_> {
     /// No faults any more, and nothing is held back.
     pub(super) fn heal(&mut self) -> Checked {
         self.stalled.clear();
@@ -21,11 +21,11 @@ impl World<'_> {
         self.settle()?;
         let open: Vec<Target> = self.open_runs();
         for target in open {
-            self.ask(Ask::Unpause { target });
+            self.ask(ClientRequest::Unpause { target });
             self.settle()?;
         }
         for (target, activity) in std::mem::take(&mut self.paused_activities) {
-            self.ask(Ask::UnpauseActivity { target, activity });
+            self.ask(ClientRequest::UnpauseActivity { target, activity });
             self.settle()?;
         }
         self.settle()
@@ -70,7 +70,7 @@ impl World<'_> {
         loop {
             let open = self.open_runs();
             let Some(target) = open.first().cloned() else { return Ok(()) };
-            self.ask(Ask::Terminate { target: target.clone() });
+            self.ask(ClientRequest::Terminate { target: target.clone() });
             self.settle()?;
             if self.open_runs().contains(&target) {
                 return self.broken("G16", format!("{} is open after it was terminated", target.workflow_id));

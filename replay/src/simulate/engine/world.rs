@@ -14,12 +14,12 @@ use bosun_engine::log::{BlobHash, MemoryLog};
 use bosun_engine::testing::{Staged, Stepped, TestEnvironment, WorkerStep};
 use bosun_engine::*;
 
-use super::answers::{Arrived, Request};
+use super::answers::{Arrived, SentRequest};
 use super::choices::Choices;
 use super::clients::ClientAct;
 use super::faults::FaultAct;
 use super::plan::EnginePlan;
-use super::rare::Rare;
+use super::rare::EngineRare;
 
 /// How a life went.
 #[derive(Debug, Clone)]
@@ -58,7 +58,7 @@ pub(super) type Checked<T = ()> = Result<T, EngineFailure>;
 
 /// How the worker of a life is made.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct WorkerShape {
     pub(super) shards: usize,
     pub(super) slots: usize,
     loaded_max: usize,
@@ -68,10 +68,10 @@ pub(super) struct Shape {
     kinds: u32,
 }
 
-pub(super) struct World<'a> {
+pub(super) struct EngineWorld<'a> {
     pub(super) plan: &'a EnginePlan,
     pub(super) choices: Choices<'a>,
-    pub(super) shape: Shape,
+    pub(super) shape: WorkerShape,
     pub(super) log: Arc<MemoryLog>,
     pub(super) clock: VirtualClock,
     pub(super) version: usize,
@@ -82,7 +82,7 @@ pub(super) struct World<'a> {
     pub(super) lost: Vec<Staged>,
     /// Every attempt that ever started, and the step at which it did.
     pub(super) tokens: BTreeMap<TaskToken, u64>,
-    pub(super) requests: Vec<Request>,
+    pub(super) requests: Vec<SentRequest>,
     pub(super) arrived: Arrived,
     /// Workflow ids of which a run was deleted.
     pub(super) deleted: BTreeSet<WorkflowId>,
@@ -100,12 +100,12 @@ pub(super) struct World<'a> {
     pub(super) steps: u64,
     pub(super) recovering: bool,
     pub(super) trace: Vec<String>,
-    pub(super) rare: Rare,
+    pub(super) rare: EngineRare,
 }
 
 /// Something that can happen.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Act {
+enum SimulationAct {
     Worker(WorkerStep),
     End,
     Lose,
@@ -120,11 +120,11 @@ enum Act {
 /// A life of more steps is not one that a plan meant.
 const STEPS_MAX: u64 = 20_000;
 
-impl<'a> World<'a> {
+impl<'a> EngineWorld<'a> {
     pub(super) fn begin(plan: &'a EnginePlan) -> Checked<Self> {
         let mut choices = Choices::new(&plan.choices);
         choices.begin_step();
-        let shape = Shape {
+        let shape = WorkerShape {
             shards: 1 + choices.below(3),
             slots: [4, 1, 2, 8][choices.below(4)],
             loaded_max: [100, 1, 2][choices.below(3)],
@@ -140,7 +140,7 @@ impl<'a> World<'a> {
         let worker = start(plan, &shape, &log, &clock, 0);
         let worker = worker.map_err(|why| EngineFailure { id: "G2", why, trace: Vec::new() })?;
         let trace = vec![format!("{shape:?}")];
-        Ok(World {
+        Ok(EngineWorld {
             plan,
             choices,
             shape,
@@ -164,7 +164,7 @@ impl<'a> World<'a> {
             steps: 0,
             recovering: false,
             trace,
-            rare: Rare::default(),
+            rare: EngineRare::default(),
         })
     }
 
@@ -203,29 +203,30 @@ impl<'a> World<'a> {
     }
 
     /// What can happen now, with its weight; the first is what a worker left alone would do.
-    fn acts(&self) -> Vec<(u32, Act)> {
-        let mut acts: Vec<(u32, Act)> = self.free_steps().map(|step| (12, Act::Worker(step))).collect();
-        let mut add = |possible: bool, weight: u32, act: Act| {
+    fn acts(&self) -> Vec<(u32, SimulationAct)> {
+        let mut acts: Vec<(u32, SimulationAct)> =
+            self.free_steps().map(|step| (12, SimulationAct::Worker(step))).collect();
+        let mut add = |possible: bool, weight: u32, act: SimulationAct| {
             if possible {
                 acts.push((weight, act));
             }
         };
         let attempts = !self.staged.is_empty();
-        add(attempts, 10, Act::End);
-        add(attempts && self.knows(0), 1, Act::Lose);
-        add(attempts && self.knows(1), 2, Act::Heartbeat);
-        add(self.worker.next_moment().is_some(), 6, Act::NextMoment);
-        add(true, 1, Act::Tick);
-        add(self.knows(2), 1, Act::Housekeep);
+        add(attempts, 10, SimulationAct::End);
+        add(attempts && self.knows(0), 1, SimulationAct::Lose);
+        add(attempts && self.knows(1), 2, SimulationAct::Heartbeat);
+        add(self.worker.next_moment().is_some(), 6, SimulationAct::NextMoment);
+        add(true, 1, SimulationAct::Tick);
+        add(self.knows(2), 1, SimulationAct::Housekeep);
         for (bit, (weight, act)) in ClientAct::ALL.into_iter().enumerate() {
-            add(bit < 3 || self.knows(3 + bit as u32), weight, Act::Client(act));
+            add(bit < 3 || self.knows(3 + bit as u32), weight, SimulationAct::Client(act));
         }
         for (bit, (weight, act)) in FaultAct::ALL.into_iter().enumerate() {
-            add(self.plan.faults.include(act) && self.knows(20 + bit as u32), weight, Act::Fault(act));
+            add(self.plan.faults.include(act) && self.knows(20 + bit as u32), weight, SimulationAct::Fault(act));
         }
         // A worker whose storage has failed is soon replaced.
-        add(self.failed, 20, Act::Fault(FaultAct::PowerCut));
-        add(self.failed, 20, Act::Fault(FaultAct::Kill));
+        add(self.failed, 20, SimulationAct::Fault(FaultAct::PowerCut));
+        add(self.failed, 20, SimulationAct::Fault(FaultAct::Kill));
         acts
     }
 
@@ -249,26 +250,26 @@ impl<'a> World<'a> {
             *steps > 0
         });
         match act {
-            Act::Worker(step) => self.worker_step(step)?,
-            Act::End => self.end_one(),
-            Act::Lose => {
+            SimulationAct::Worker(step) => self.worker_step(step)?,
+            SimulationAct::End => self.end_one(),
+            SimulationAct::Lose => {
                 let at = self.choices.below(self.staged.len());
                 self.lost.push(self.staged.swap_remove(at));
             }
-            Act::Heartbeat => {
+            SimulationAct::Heartbeat => {
                 let (at, details) = (self.choices.below(self.staged.len()), self.choices.next());
                 // A number can be encoded.
                 let _ = self.staged[at].context.heartbeat(&details);
             }
-            Act::NextMoment => self.pass_to_next_moment(),
-            Act::Tick => {
+            SimulationAct::NextMoment => self.pass_to_next_moment(),
+            SimulationAct::Tick => {
                 let wait = [1, 100, 5_000, 60_000, 3_600_000][self.choices.below(5)];
                 let at = self.clock.now().plus(Duration::from_millis(wait));
                 self.worker.advance_to(at);
             }
-            Act::Housekeep => self.housekeep()?,
-            Act::Client(act) => self.client(act),
-            Act::Fault(act) => self.fault(act)?,
+            SimulationAct::Housekeep => self.housekeep()?,
+            SimulationAct::Client(act) => self.client(act),
+            SimulationAct::Fault(act) => self.fault(act)?,
         }
         self.look()
     }
@@ -372,7 +373,7 @@ impl<'a> World<'a> {
 /// A worker of this shape on this log.
 pub(super) fn start(
     plan: &EnginePlan,
-    shape: &Shape,
+    shape: &WorkerShape,
     log: &Arc<MemoryLog>,
     clock: &VirtualClock,
     version: usize,

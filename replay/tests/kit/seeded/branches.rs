@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use bosun_engine::Failure;
 use bosun_engine::workflow::{WfContext, WorkflowRegistry};
-use bosun_replay::determinism::Call;
+use bosun_replay::determinism::ForbiddenCall;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
@@ -31,7 +31,10 @@ fn bug_06_an_unbiased_select_is_caught() {
     let found = caught(test);
     assert!(["forbidden-call", "replay-mismatch", "unstable-commands"].contains(&found.kind()), "{found}");
     let test = kit(WorkflowRegistry::new().workflow("bug", unbiased)).twins(16);
-    caught_by_effect(test.allow(Call::HashSeed).allow(Call::Random), &["replay-mismatch", "unstable-commands"]);
+    caught_by_effect(
+        test.allow(ForbiddenCall::HashSeed).allow(ForbiddenCall::Random),
+        &["replay-mismatch", "unstable-commands"],
+    );
 }
 
 /// 7: spawns on a runtime, which is not there.
@@ -67,7 +70,14 @@ fn bug_07_a_runtime_is_caught_when_it_is_wanted_and_when_it_wakes() {
     // On the way to its panic tokio makes an id, and that asks for no randomness: the panic is what is seen.
     let test = kit(WorkflowRegistry::new().workflow("bug", spawned));
     caught_by_effect(test, &["ambient-runtime"]);
-    let all = [Call::Thread, Call::HashSeed, Call::Random, Call::Clock, Call::File, Call::Environment];
+    let all = [
+        ForbiddenCall::Thread,
+        ForbiddenCall::HashSeed,
+        ForbiddenCall::Random,
+        ForbiddenCall::Clock,
+        ForbiddenCall::File,
+        ForbiddenCall::Environment,
+    ];
     let test = kit(WorkflowRegistry::new().workflow("bug", own_runtime));
     let test = all.into_iter().fold(test, |test, call| test.allow(call));
     caught_by_effect(test, &["foreign-future", "replay-mismatch"]);
@@ -109,5 +119,5 @@ async fn parallel_sort(ctx: WfContext, n: u32) -> Result<u32, Failure> {
 
 #[test]
 fn bug_23_a_parallel_iterator_is_caught_when_it_makes_its_threads() {
-    caught_calling(kit(WorkflowRegistry::new().workflow("bug", parallel_sort)), Call::Thread, HERE);
+    caught_calling(kit(WorkflowRegistry::new().workflow("bug", parallel_sort)), ForbiddenCall::Thread, HERE);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bosun_engine::Failure;
 use bosun_engine::workflow::{WfContext, WorkflowRegistry};
-use bosun_replay::simulate::Finding;
+use bosun_replay::simulate::Violation;
 
 use super::{caught, kit, quick};
 
@@ -29,7 +29,7 @@ fn code(bug: u32) -> WorkflowRegistry {
 #[track_caller]
 fn caught_at_the_gate(bug: u32, says: &str) {
     let failed = caught(kit(code(0)).deploys(code(bug)));
-    let Finding::DeployMismatch(card) = *failed.finding else { panic!("not caught at the gate: {}", failed.finding) };
+    let Violation::DeployMismatch(card) = *failed.finding else { panic!("not caught at the gate: {}", failed.finding) };
     assert!(card.to_string().contains(says), "{card}");
     assert!(card.location.is_none_or(|place| place.file.ends_with("deploys.rs")));
 }

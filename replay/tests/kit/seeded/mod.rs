@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bosun_engine::ActivityOptions;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_replay::determinism::{DeterminismTest, Failed};
-use bosun_replay::simulate::Finding;
+use bosun_replay::simulate::Violation;
 
 fn quick() -> ActivityOptions {
     ActivityOptions::start_to_close(Duration::from_secs(10))
@@ -42,9 +42,9 @@ fn caught(test: DeterminismTest) -> Box<Failed> {
 
 /// The forbidden call is caught at the call: in this file, and of this kind.
 #[track_caller]
-fn caught_calling(test: DeterminismTest, call: bosun_replay::determinism::Call, file: &str) {
+fn caught_calling(test: DeterminismTest, call: bosun_replay::determinism::ForbiddenCall, file: &str) {
     let failed = caught(test);
-    let Finding::ForbiddenCall(trip) = *failed.finding else { panic!("not caught at the call: {}", failed.finding) };
+    let Violation::ForbiddenCall(trip) = *failed.finding else { panic!("not caught at the call: {}", failed.finding) };
     assert_eq!(trip.call, call);
     assert!(trip.place.as_ref().is_some_and(|place| place.contains(file)), "{trip}");
 }

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use bosun_engine::Failure;
 use bosun_engine::workflow::{WfContext, WorkflowRegistry};
-use bosun_replay::determinism::Call;
+use bosun_replay::determinism::ForbiddenCall;
 
 use super::{caught, caught_by_effect, caught_calling, kit, quick};
 
@@ -157,8 +157,8 @@ async fn error_text(ctx: WfContext, n: u32) -> Result<u32, Failure> {
 
 #[test]
 fn bug_24_the_time_in_an_error_text_is_caught_at_the_call_and_by_the_hash_of_the_input() {
-    caught_calling(kit(code(error_text)), Call::Clock, "state.rs");
-    caught_by_effect(kit(code(error_text)).allow(Call::Clock), &["replay-mismatch"]);
+    caught_calling(kit(code(error_text)), ForbiddenCall::Clock, "state.rs");
+    caught_by_effect(kit(code(error_text)).allow(ForbiddenCall::Clock), &["replay-mismatch"]);
 }
 
 /// A panic in the workflow is told as what it is, with its place.

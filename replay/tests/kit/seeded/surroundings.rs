@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bosun_engine::workflow::{WfContext, WorkflowRegistry};
 use bosun_engine::{ActivityOptions, Failure, HistoryBuilder, Payload};
-use bosun_replay::determinism::Call;
+use bosun_replay::determinism::ForbiddenCall;
 use bosun_replay::{History, Prefixes, Verdict};
 
 use super::{caught_by_effect, caught_calling, kit, quick};
@@ -35,12 +35,12 @@ async fn hash_map(ctx: WfContext, n: u32) -> Result<u32, Failure> {
 
 #[test]
 fn bug_01_a_hash_map_is_caught_at_its_making() {
-    caught_calling(kit(code(hash_map)), Call::HashSeed, HERE);
+    caught_calling(kit(code(hash_map)), ForbiddenCall::HashSeed, HERE);
 }
 
 #[test]
 fn bug_01_a_hash_map_is_caught_by_its_order() {
-    let test = kit(code(hash_map)).allow(Call::HashSeed);
+    let test = kit(code(hash_map)).allow(ForbiddenCall::HashSeed);
     caught_by_effect(test, &["replay-mismatch", "unstable-commands"]);
 }
 
@@ -53,8 +53,8 @@ async fn hash_set(ctx: WfContext, n: u32) -> Result<u32, Failure> {
 
 #[test]
 fn bug_02_a_hash_set_in_an_input_is_caught_by_the_hash_of_the_input() {
-    caught_calling(kit(code(hash_set)), Call::HashSeed, HERE);
-    let test = kit(code(hash_set)).allow(Call::HashSeed);
+    caught_calling(kit(code(hash_set)), ForbiddenCall::HashSeed, HERE);
+    let test = kit(code(hash_set)).allow(ForbiddenCall::HashSeed);
     caught_by_effect(test, &["replay-mismatch", "unstable-commands"]);
 }
 
@@ -66,12 +66,15 @@ async fn wall_clock(ctx: WfContext, n: u32) -> Result<u32, Failure> {
 
 #[test]
 fn bug_03_the_wall_clock_is_caught_at_the_call() {
-    caught_calling(kit(code(wall_clock)), Call::Clock, HERE);
+    caught_calling(kit(code(wall_clock)), ForbiddenCall::Clock, HERE);
 }
 
 #[test]
 fn bug_03_the_wall_clock_is_caught_by_a_twin_whose_clock_goes_wrong() {
-    caught_by_effect(kit(code(wall_clock)).allow(Call::Clock).twins(4), &["replay-mismatch", "unstable-commands"]);
+    caught_by_effect(
+        kit(code(wall_clock)).allow(ForbiddenCall::Clock).twins(4),
+        &["replay-mismatch", "unstable-commands"],
+    );
 }
 
 /// 4: measures a timeout with `Instant`.
@@ -83,7 +86,7 @@ async fn elapsed(ctx: WfContext, n: u32) -> Result<u32, Failure> {
 
 #[test]
 fn bug_04_an_instant_is_caught_at_the_call() {
-    caught_calling(kit(code(elapsed)), Call::Clock, HERE);
+    caught_calling(kit(code(elapsed)), ForbiddenCall::Clock, HERE);
 }
 
 /// 5: a random id.
@@ -94,8 +97,8 @@ async fn random_id(ctx: WfContext, _: u32) -> Result<u32, Failure> {
 
 #[test]
 fn bug_05_a_random_id_is_caught_at_the_call_and_by_the_hash_of_the_input() {
-    caught_calling(kit(code(random_id)), Call::Random, HERE);
-    caught_by_effect(kit(code(random_id)).allow(Call::Random), &["replay-mismatch"]);
+    caught_calling(kit(code(random_id)), ForbiddenCall::Random, HERE);
+    caught_by_effect(kit(code(random_id)).allow(ForbiddenCall::Random), &["replay-mismatch"]);
 }
 
 /// 8: does the work on a thread of its own.
@@ -109,7 +112,7 @@ async fn thread(ctx: WfContext, n: u32) -> Result<u32, Failure> {
 
 #[test]
 fn bug_08_a_thread_is_caught_when_it_is_made() {
-    caught_calling(kit(code(thread)), Call::Thread, HERE);
+    caught_calling(kit(code(thread)), ForbiddenCall::Thread, HERE);
 }
 
 /// 15: branches on a variable of the environment.
@@ -119,7 +122,7 @@ async fn environment(ctx: WfContext, n: u32) -> Result<u32, Failure> {
 
 #[test]
 fn bug_15_the_environment_is_caught_at_the_call() {
-    caught_calling(kit(code(environment)), Call::Environment, HERE);
+    caught_calling(kit(code(environment)), ForbiddenCall::Environment, HERE);
 }
 
 /// 15: branches on the build profile; a history of the other profile is what this one would never make.
@@ -195,8 +198,8 @@ async fn command(ctx: WfContext, n: u32) -> Result<u32, Failure> {
 
 #[test]
 fn bug_16_the_host_is_caught_when_it_is_asked_for() {
-    caught_calling(kit(code(host)), Call::Host, HERE);
-    caught_calling(kit(code(system)), Call::Host, HERE);
+    caught_calling(kit(code(host)), ForbiddenCall::Host, HERE);
+    caught_calling(kit(code(system)), ForbiddenCall::Host, HERE);
     // On its way to the command std looks for places and makes pipes.
     let failed = super::caught(kit(code(command)));
     assert_eq!(failed.kind(), "forbidden-call", "{failed}");
@@ -204,9 +207,9 @@ fn bug_16_the_host_is_caught_when_it_is_asked_for() {
 
 #[test]
 fn bug_16_a_file_or_a_socket_is_caught_when_it_is_opened() {
-    caught_calling(kit(code(file)), Call::File, HERE);
-    caught_calling(kit(code(exists)), Call::File, HERE);
-    caught_calling(kit(code(socket)), Call::Socket, HERE);
+    caught_calling(kit(code(file)), ForbiddenCall::File, HERE);
+    caught_calling(kit(code(exists)), ForbiddenCall::File, HERE);
+    caught_calling(kit(code(socket)), ForbiddenCall::Socket, HERE);
 }
 
 /// 17: a float whose last digits depend on the machine becomes a key.
@@ -217,5 +220,5 @@ async fn float(ctx: WfContext, n: u32) -> Result<u32, Failure> {
 
 #[test]
 fn bug_17_a_float_that_differs_between_machines_is_caught_at_the_call() {
-    caught_calling(kit(code(float)), Call::FloatMath, HERE);
+    caught_calling(kit(code(float)), ForbiddenCall::FloatMath, HERE);
 }

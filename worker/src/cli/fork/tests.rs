@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bosun_replay::{Cause, Limits, Prefixes, diff, replay_history};
+use bosun_replay::{DivergenceCause, HistoryLimits, Prefixes, diff, replay_history};
 use tokio::sync::watch;
 
 use super::*;
@@ -102,9 +102,9 @@ async fn attached_and_embedded_forks_are_the_same_and_their_diff_names_the_repla
         assert_eq!(fork.status(), WorkflowStatus::Completed);
         let report = replay_history(&code, &fork, Prefixes::All);
         assert!(report.is_ok(), "{report}");
-        assert_eq!(History::from_json(fork.to_json().as_bytes(), &Limits::default()).unwrap(), fork);
+        assert_eq!(History::from_json(fork.to_json().as_bytes(), &HistoryLimits::default()).unwrap(), fork);
         let told = diff(&source, &fork).divergence.unwrap();
-        assert_eq!(told.cause, Cause::Outside);
+        assert_eq!(told.cause, DivergenceCause::Outside);
         let line = told.line.to_string();
         assert!(line.starts_with("~     4     5   ActivityTaskCompleted judge"), "{line}");
         assert!(line.ends_with("result.json: \"bad\" -> \"good\""), "{line}");

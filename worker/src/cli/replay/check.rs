@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
-use bosun_replay::{History, HistoryFile, Limits, Prefixes};
+use bosun_replay::{History, HistoryFile, HistoryLimits, Prefixes};
 use clap::Args;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
@@ -129,7 +129,7 @@ impl Lazy {
     fn replay(self, workflows: &WorkflowRegistry, prefixes: Prefixes) -> Answer {
         let history = match self {
             Lazy::Turns(turns) => History::new(turns).map_err(|why| why.to_string()),
-            Lazy::File(path) => match HistoryFile::load(&path, &Limits::default()) {
+            Lazy::File(path) => match HistoryFile::load(&path, &HistoryLimits::default()) {
                 Ok(HistoryFile::Bosun(history)) => Ok(history),
                 Ok(HistoryFile::Temporal(_)) => return Answer::Foreign,
                 Err(why) => Err(why.to_string()),

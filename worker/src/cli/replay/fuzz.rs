@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use bosun_engine::{Rejection, WorkflowType};
 use bosun_replay::determinism::{DeterminismTest, Failed, Report};
-use bosun_replay::simulate::{Doubts, Finding, Plan, Versions, case_text, live};
+use bosun_replay::simulate::{Doubts, LifePlan, Versions, Violation, case_text, live};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -94,7 +94,7 @@ async fn fuzz_case(
 ) -> Result<Exit, CliError> {
     let bad = |why: String| CliError::new(Code::BadInput, format!("the case {}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|why| bad(why.to_string()))?;
-    let plan: Plan = text.parse().map_err(|why: bosun_replay::simulate::CaseError| bad(why.to_string()))?;
+    let plan: LifePlan = text.parse().map_err(|why: bosun_replay::simulate::CaseError| bad(why.to_string()))?;
     if plan.workflow_type != *workflow_type {
         return Err(bad(format!("it is about the workflow type {}", plan.workflow_type)));
     }
@@ -138,7 +138,7 @@ fn passed(bench: &mut Bench<'_>, report: &Report) {
     }
 }
 
-fn wrong(finding: &Finding) -> Value {
+fn wrong(finding: &Violation) -> Value {
     json!({ "ok": false, "kind": finding.kind(), "finding": finding.to_string() })
 }
 

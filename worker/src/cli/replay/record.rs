@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bosun_replay::{History, Limits, Redaction};
+use bosun_replay::{History, HistoryLimits, Redaction};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
@@ -61,7 +61,7 @@ pub(super) async fn record(bench: &mut Bench<'_>, args: RecordArgs) -> Result<Ex
     std::fs::create_dir_all(&args.out).map_err(|why| failed(&args.out, why))?;
     write(&file, &history.to_json(), args.force)?;
     // A fixture that cannot be read would be found by whoever needs it next.
-    let read = History::load(&file, &Limits::default());
+    let read = History::load(&file, &HistoryLimits::default());
     read.map_err(|why| {
         CliError::new(Code::UnreadableHistory, "the history was written and cannot be read").cause(why)
     })?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bosun_engine::*;
-use bosun_replay::{History, HistoryFile, Limits, LoadHistoryError};
+use bosun_replay::{History, HistoryFile, HistoryLimits, LoadHistoryError};
 use clap::Args;
 
 use super::Bench;
@@ -81,7 +81,7 @@ impl Bench<'_> {
 
 pub(in crate::cli) fn load_file(path: &Path) -> Result<Recorded, CliError> {
     let name = path.display().to_string();
-    match HistoryFile::load(path, &Limits::default()) {
+    match HistoryFile::load(path, &HistoryLimits::default()) {
         Ok(history) => Ok(Recorded { name, history }),
         Err(LoadHistoryError::File { why, .. }) => {
             Err(CliError::new(Code::UnreadableHistory, format!("the file {name} cannot be read")).cause(why))

@@ -5,7 +5,7 @@
 
 use bosun_engine::machine::{Environment, Limits as MachineLimits, PlannedFork};
 use bosun_engine::*;
-use bosun_replay::{History, Limits, Prefixes, diff, plan_fork, replay_history};
+use bosun_replay::{History, HistoryLimits, Prefixes, diff, plan_fork, replay_history};
 
 use super::live::code;
 use super::{index, read};
@@ -25,7 +25,7 @@ fn begun(fork: PlannedFork, slots: bool, now: Timestamp) -> Result<Vec<Turn>, Re
 /// What would be written, after everything that a history must stand.
 fn checked(fork: PlannedFork, slots: bool, now: Timestamp) -> Result<History, String> {
     let turns = begun(fork, slots, now).map_err(|why| why.to_string())?;
-    let forked = History::from_turns(turns, &Limits::default()).map_err(|why| why.to_string())?;
+    let forked = History::from_turns(turns, &HistoryLimits::default()).map_err(|why| why.to_string())?;
     let report = replay_history(&code(), &forked, Prefixes::All);
     if report.is_ok() { Ok(forked) } else { Err(report.to_string()) }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
-use bosun_replay::{History, Limits};
+use bosun_replay::{History, HistoryLimits};
 use futures_util::StreamExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -183,7 +183,7 @@ impl Live {
             }
             Act::ForkFile(new) => {
                 let text = History::new(client.turns(&target).await.unwrap()).unwrap().to_json();
-                let history = History::from_json(text.as_bytes(), &Limits::default()).unwrap();
+                let history = History::from_json(text.as_bytes(), &HistoryLimits::default()).unwrap();
                 let source = ForkSource::History(history.turns().to_vec());
                 client.fork(ForkRequest::new(source, WorkflowId::of(format!("{id}-{new}")))).await.unwrap();
             }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use bosun_engine::*;
-use bosun_replay::{History, Limits, Prefixes, WhatIf, replay_history, what_if};
+use bosun_replay::{History, HistoryLimits, Prefixes, WhatIf, replay_history, what_if};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -58,7 +58,8 @@ fn commands_digest(history: &History, prefixes: Prefixes) -> String {
 
 fn read(file: &str) -> (String, History) {
     let text = std::fs::read_to_string(folder().join(file)).unwrap_or_else(|why| panic!("{file}: {why}"));
-    let history = History::from_json(text.as_bytes(), &Limits::default()).unwrap_or_else(|why| panic!("{file}: {why}"));
+    let history =
+        History::from_json(text.as_bytes(), &HistoryLimits::default()).unwrap_or_else(|why| panic!("{file}: {why}"));
     (text, history)
 }
 
