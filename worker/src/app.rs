@@ -27,11 +27,11 @@ use serde::de::DeserializeOwned;
 use crate::agent::{self, Conversations, WithAgents};
 use crate::capability::environment;
 use crate::capability::mcp::McpConfig;
-use crate::capability::model::{ModelConfig, Session};
+use crate::capability::model::{CassetteSession, ModelConfig};
 use crate::capability::process::guard;
 use crate::capability::{self, CapabilityConfig};
 use crate::cli::{self, PlanFile, PlanLoader, PlanRequest, Program};
-use crate::embedded::{Opening, Registries};
+use crate::embedded::{OpenedDirectory, Registries};
 use crate::examples;
 use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
 use crate::supervisor::spec::{SupervisorSpec, Via, ViaModel, is_spec_text, read_spec_with};
@@ -114,7 +114,7 @@ impl App {
     /// As [`App::at_open`], for what the owner's configuration says as well.
     pub fn at_opening(
         mut self,
-        register: impl Fn(&Opening<'_>, &mut ActivityRegistry) -> Result<(), String> + Send + Sync + 'static,
+        register: impl Fn(&OpenedDirectory<'_>, &mut ActivityRegistry) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         self.registries.at_open.push(Arc::new(register));
         self
@@ -172,7 +172,11 @@ impl App {
 }
 
 /// What a worker that was killed left running is ended first, so that nothing runs twice at a time.
-fn capabilities(opening: &Opening<'_>, lives: &Conversations, activities: &mut ActivityRegistry) -> Result<(), String> {
+fn capabilities(
+    opening: &OpenedDirectory<'_>,
+    lives: &Conversations,
+    activities: &mut ActivityRegistry,
+) -> Result<(), String> {
     let data = opening.data;
     let notes = data.join("processes");
     let reaped = capability::process::reap_orphans(&notes).map_err(|why| format!("{}: {why}", notes.display()))?;
@@ -184,7 +188,7 @@ fn capabilities(opening: &Opening<'_>, lives: &Conversations, activities: &mut A
     config.process.notes = Some(notes);
     config.demo.directory = Some(data.join("demo"));
     config.model = models();
-    config.model.cassette_session = Some(Session::new(data, Arc::new(lives.clone())));
+    config.model.cassette_session = Some(CassetteSession::new(data, Arc::new(lives.clone())));
     config.mcp = McpConfig::from_environment(&|name| environment::var(name));
     capability::register(activities, &config).map_err(|why| format!("the HTTP client: {why}"))
 }

@@ -45,7 +45,7 @@ pub type RunEventStream = Pin<Box<dyn Stream<Item = Result<RunEvent, CallError>>
 
 /// Who asks, why, and under which request id; recorded in the history.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Because {
+pub struct Attribution {
     #[serde(default)]
     pub reason: String,
     #[serde(default)]
@@ -66,12 +66,12 @@ pub trait Backend: Send + Sync {
     fn update_with_start(&self, request: StartWorkflow, update: UpdateRequest) -> Reply<'_, (Started, UpdateOutcome)>;
     fn update_result(&self, target: Target, update: UpdateId) -> Reply<'_, UpdateOutcome>;
     fn query(&self, target: Target, name: QueryName, input: Payload) -> Reply<'_, Payload>;
-    fn cancel(&self, target: Target, because: Because) -> Reply<'_, ()>;
-    fn terminate(&self, target: Target, because: Because) -> Reply<'_, ()>;
-    fn pause(&self, target: Target, because: Because) -> Reply<'_, ()>;
-    fn unpause(&self, target: Target, because: Because) -> Reply<'_, ()>;
-    fn pause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()>;
-    fn unpause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()>;
+    fn cancel(&self, target: Target, because: Attribution) -> Reply<'_, ()>;
+    fn terminate(&self, target: Target, because: Attribution) -> Reply<'_, ()>;
+    fn pause(&self, target: Target, because: Attribution) -> Reply<'_, ()>;
+    fn unpause(&self, target: Target, because: Attribution) -> Reply<'_, ()>;
+    fn pause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()>;
+    fn unpause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()>;
     fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Reply<'_, ()>;
     fn describe(&self, target: Target) -> Reply<'_, Description>;
     fn list(&self, request: ListRequest) -> Reply<'_, Vec<RunInfo>>;
@@ -89,7 +89,7 @@ pub trait Backend: Send + Sync {
     fn verify(&self) -> Reply<'_, Value>;
     fn backup(&self, to: PathBuf) -> Reply<'_, Value>;
     fn store_info(&self) -> Reply<'_, Value>;
-    fn health(&self) -> Reply<'_, Health>;
+    fn health(&self) -> Reply<'_, EngineHealth>;
     /// What the worker has and has lost, as far as it can be told.
     fn worker_state(&self) -> Reply<'_, WorkerState> {
         Box::pin(async { Ok(WorkerState::default()) })
@@ -134,7 +134,7 @@ impl Histories for OfEngine {
 /// Whether an engine takes work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
-pub enum Health {
+pub enum EngineHealth {
     Ready,
     Draining,
     StorageFull { why: String },
@@ -143,7 +143,7 @@ pub enum Health {
 
 /// What an opened engine is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Purpose {
+pub enum Access {
     /// Run workflows and activities: this many attempts at once, from these queues (none named: all), within what the
     /// owner allows.
     Work { slots: usize, queues: Vec<TaskQueue>, guards: Guards },
@@ -197,7 +197,7 @@ pub trait Engine: Send + Sync {
 
 /// Opens the engine of a data directory, with the workflows and activities of the program.
 pub trait OpenEngine: Send + Sync {
-    fn open<'a>(&'a self, data: &'a Path, purpose: &'a Purpose) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>>;
+    fn open<'a>(&'a self, data: &'a Path, purpose: &'a Access) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>>;
     /// The histories of a data directory that nobody holds. Starts no engine and carries no run on.
     fn histories<'a>(&'a self, data: &'a Path) -> BoxFuture<'a, Result<Arc<dyn Histories>, OpenError>>;
     /// Does something with a directory as a whole that nobody holds, and says what was done. Starts no engine.

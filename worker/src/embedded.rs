@@ -16,8 +16,8 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::backend::{
-    Backend, Because, BoxFuture, CallError, Engine, EventStream, Health, Histories, OpenEngine, OpenError, Purpose,
-    Reply, RunEventStream, Stopped, WorkerState,
+    Access, Attribution, Backend, BoxFuture, CallError, Engine, EngineHealth, EventStream, Histories, OpenEngine,
+    OpenError, Reply, RunEventStream, Stopped, WorkerState,
 };
 use crate::capability::at_rest::{self, AtRest, StoreKeys};
 use crate::capability::leaks::Leaks;
@@ -27,11 +27,11 @@ use crate::store_reports::{epoch_json, info_json, judge_epoch, retention_json, v
 use crate::store_work::{self, StoreWork};
 
 /// Completes the activities once the data directory is held.
-pub type AtOpen = Arc<dyn Fn(&Opening<'_>, &mut ActivityRegistry) -> Result<(), String> + Send + Sync>;
+pub type AtOpen = Arc<dyn Fn(&OpenedDirectory<'_>, &mut ActivityRegistry) -> Result<(), String> + Send + Sync>;
 
 /// A data directory that is held and is about to be worked on.
 #[derive(Debug, Clone, Copy)]
-pub struct Opening<'a> {
+pub struct OpenedDirectory<'a> {
     /// Its absolute path.
     pub data: &'a Path,
     /// What the owner allows.
@@ -52,7 +52,7 @@ pub struct Registries {
 }
 
 impl OpenEngine for Registries {
-    fn open<'a>(&'a self, data: &'a Path, purpose: &'a Purpose) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>> {
+    fn open<'a>(&'a self, data: &'a Path, purpose: &'a Access) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>> {
         let (registries, data, purpose) = (self.clone(), data.to_owned(), purpose.clone());
         Box::pin(async move {
             let at_rest = registries.at_rest(&data).await?;
@@ -107,12 +107,12 @@ impl Registries {
         Ok(at_rest)
     }
 
-    fn open_now(self, data: &Path, purpose: Purpose, at_rest: AtRest) -> Result<Arc<dyn Engine>, OpenError> {
+    fn open_now(self, data: &Path, purpose: Access, at_rest: AtRest) -> Result<Arc<dyn Engine>, OpenError> {
         let data = std::path::absolute(data).map_err(|why| OpenError::Failed(why.to_string()))?;
-        if matches!(purpose, Purpose::Visit { create: false } | Purpose::Look) && !is_store(&data) {
+        if matches!(purpose, Access::Visit { create: false } | Access::Look) && !is_store(&data) {
             return Err(OpenError::Missing(data));
         }
-        let isolate = matches!(&purpose, Purpose::Work { guards, .. } if guards.store.isolate);
+        let isolate = matches!(&purpose, Access::Work { guards, .. } if guards.store.isolate);
         match self.clone().open_store(&data, purpose.clone(), &at_rest) {
             Err(OpenError::Corrupt(why)) if isolate => {
                 store_work::isolate(&data, &why, self.epoch().as_ref())?;
@@ -122,12 +122,12 @@ impl Registries {
         }
     }
 
-    fn open_store(mut self, data: &Path, purpose: Purpose, at_rest: &AtRest) -> Result<Arc<dyn Engine>, OpenError> {
+    fn open_store(mut self, data: &Path, purpose: Access, at_rest: &AtRest) -> Result<Arc<dyn Engine>, OpenError> {
         let data = data.to_owned();
         let epoch = self.epoch();
         let log = log_for(&data, &purpose, epoch.clone()).map_err(|why| open_error(&data, why))?;
         let epoch = epoch.map(|file| (file, log.clone()));
-        let looks = purpose == Purpose::Look;
+        let looks = purpose == Access::Look;
         if !looks {
             // Before anything is written with it.
             at_rest.note(&data).map_err(|why| OpenError::Failed(why.to_string()))?;
@@ -136,10 +136,10 @@ impl Registries {
         options.marks = Some(data.clone());
         options.look = looks;
         match purpose {
-            Purpose::Work { slots, queues, guards } => {
+            Access::Work { slots, queues, guards } => {
                 options.memory = guards.memory.unwrap_or(options.memory);
                 options.retention = guards.store.retention.clone();
-                let opening = Opening { data: &data, guards: &guards };
+                let opening = OpenedDirectory { data: &data, guards: &guards };
                 for at_open in &self.at_open {
                     at_open(&opening, &mut self.activities).map_err(OpenError::Failed)?;
                 }
@@ -147,7 +147,7 @@ impl Registries {
                 options.interceptors.push(Arc::new(Leaks));
                 options.task_queues = (!queues.is_empty()).then(|| queues.into_iter().collect());
             }
-            Purpose::Visit { .. } | Purpose::Look => {
+            Access::Visit { .. } | Access::Look => {
                 options.slots = 0;
                 options.visit = true;
                 options.task_queues = Some(BTreeSet::new());
@@ -160,7 +160,7 @@ impl Registries {
         match Worker::start(options) {
             Ok(worker) => {
                 let writes_with = at_rest.primary().map(str::to_owned);
-                let store = Some(Arc::new(Place { data, writes_with, epoch }));
+                let store = Some(Arc::new(StoreLocation { data, writes_with, epoch }));
                 Ok(Arc::new(Embedded { client: worker.client(), worker: Arc::new(worker), store }))
             }
             Err(StartError::Storage(why)) => Err(open_error(&data, why)),
@@ -171,10 +171,10 @@ impl Registries {
     }
 }
 
-fn log_for(data: &Path, purpose: &Purpose, epoch: Option<EpochFile>) -> Result<Arc<dyn Log>, StorageError> {
+fn log_for(data: &Path, purpose: &Access, epoch: Option<EpochFile>) -> Result<Arc<dyn Log>, StorageError> {
     Ok(match purpose {
-        Purpose::Look => Arc::new(StoreReader::open(data)?.forgetting()),
-        Purpose::Work { .. } | Purpose::Visit { .. } => {
+        Access::Look => Arc::new(StoreReader::open(data)?.forgetting()),
+        Access::Work { .. } | Access::Visit { .. } => {
             Arc::new(DiskLog::open(data, SledOptions { epoch, ..SledOptions::default() })?)
         }
     })
@@ -206,18 +206,18 @@ pub(crate) fn open_error(data: &Path, why: StorageError) -> OpenError {
 struct Embedded {
     client: Client,
     worker: Arc<Worker>,
-    store: Option<Arc<Place>>,
+    store: Option<Arc<StoreLocation>>,
 }
 
 /// Where the store is, and what it is encrypted with.
-struct Place {
+struct StoreLocation {
     data: PathBuf,
     writes_with: Option<String>,
     /// Where it is noted how far it reached, and what is compared with that.
     epoch: Option<(EpochFile, Arc<dyn Log>)>,
 }
 
-impl Place {
+impl StoreLocation {
     /// Whether the store fits its epoch file, if there is one.
     fn judge(&self) -> Option<(&EpochFile, Result<Option<Epoch>, StorageError>)> {
         self.epoch.as_ref().map(|(file, log)| (file, file.judge(&self.data, &**log)))
@@ -290,23 +290,23 @@ impl Backend for Embedded {
     fn query(&self, target: Target, name: QueryName, input: Payload) -> Reply<'_, Payload> {
         ask!(self, client => client.query(&target, &name, input))
     }
-    fn cancel(&self, target: Target, because: Because) -> Reply<'_, ()> {
-        let Because { reason, identity, request_id } = because;
+    fn cancel(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
+        let Attribution { reason, identity, request_id } = because;
         ask!(self, client => client.cancel(&target, reason, identity, request_id))
     }
-    fn terminate(&self, target: Target, because: Because) -> Reply<'_, ()> {
+    fn terminate(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
         ask!(self, client => client.terminate(&target, because.reason, because.identity))
     }
-    fn pause(&self, target: Target, because: Because) -> Reply<'_, ()> {
+    fn pause(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
         ask!(self, client => client.pause(&target, because.reason, because.identity))
     }
-    fn unpause(&self, target: Target, because: Because) -> Reply<'_, ()> {
+    fn unpause(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
         ask!(self, client => client.unpause(&target, because.reason, because.identity))
     }
-    fn pause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()> {
+    fn pause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()> {
         ask!(self, client => client.pause_activity(&target, &activity, because.reason, because.identity))
     }
-    fn unpause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()> {
+    fn unpause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()> {
         ask!(self, client => client.unpause_activity(&target, &activity, because.identity))
     }
     fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Reply<'_, ()> {
@@ -380,12 +380,12 @@ impl Backend for Embedded {
             Ok(info)
         })
     }
-    fn health(&self) -> Reply<'_, Health> {
+    fn health(&self) -> Reply<'_, EngineHealth> {
         let health = match self.worker.health() {
-            bosun_engine::Health::Ready => Health::Ready,
-            bosun_engine::Health::Draining | bosun_engine::Health::Stopped => Health::Draining,
-            bosun_engine::Health::StorageFull { why } => Health::StorageFull { why },
-            bosun_engine::Health::StorageFailed { why } => Health::StorageFailed { why },
+            bosun_engine::Health::Ready => EngineHealth::Ready,
+            bosun_engine::Health::Draining | bosun_engine::Health::Stopped => EngineHealth::Draining,
+            bosun_engine::Health::StorageFull { why } => EngineHealth::StorageFull { why },
+            bosun_engine::Health::StorageFailed { why } => EngineHealth::StorageFailed { why },
         };
         Box::pin(async move { Ok(health) })
     }
@@ -409,8 +409,8 @@ mod tests {
         registries
     }
 
-    fn work() -> Purpose {
-        Purpose::Work { slots: 2, queues: Vec::new(), guards: Guards::default() }
+    fn work() -> Access {
+        Access::Work { slots: 2, queues: Vec::new(), guards: Guards::default() }
     }
 
     /// What one process leaves behind, the next one carries on: a visit starts the run, a worker runs its activity.
@@ -420,7 +420,7 @@ mod tests {
         let target = Target::workflow("g1".into());
         let wait = |ms| ResultRequest { follow_runs: true, timeout: Some(Duration::from_millis(ms)) };
 
-        let visit = registries().open(data.path(), &Purpose::Visit { create: true }).await.unwrap();
+        let visit = registries().open(data.path(), &Access::Visit { create: true }).await.unwrap();
         let start = StartWorkflow::new("greet".into(), "g1".into()).input(Payload::raw_json("\"ada\""));
         assert!(visit.backend().start(start).await.unwrap().newly_started);
         assert_eq!(visit.backend().result(target.clone(), wait(100)).await, Ok(None), "a visit starts no activity");
@@ -437,7 +437,7 @@ mod tests {
         assert_eq!(events.last(), Some(&"WorkflowExecutionCompleted"));
         assert_eq!(backend.verify().await.unwrap()["ok"], json!(true));
         assert_eq!(backend.store_info().await.unwrap()["runs_closed"], json!(1));
-        assert_eq!(backend.health().await, Ok(Health::Ready));
+        assert_eq!(backend.health().await, Ok(EngineHealth::Ready));
         assert!(worker.drain(Duration::from_secs(1)).await);
         assert_eq!(worker.stopped().await, Stopped::Drained);
     }
@@ -455,7 +455,7 @@ mod tests {
             noted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             Ok(())
         }));
-        let visit = registries.open(data.path(), &Purpose::Visit { create: true }).await.unwrap();
+        let visit = registries.open(data.path(), &Access::Visit { create: true }).await.unwrap();
         assert!(registries.open(data.path(), &work()).await.is_err());
         assert_eq!(count(), 0);
         visit.drain(Duration::ZERO).await;

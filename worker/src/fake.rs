@@ -12,14 +12,14 @@ use bosun_engine::*;
 use serde_json::{Value, json};
 
 use crate::backend::*;
-// The engine has a `Health` of its own.
-use crate::backend::Health;
+// The engine has a `EngineHealth` of its own.
+use crate::backend::EngineHealth;
 
 pub(crate) struct Fake {
     calls: Mutex<Vec<String>>,
     /// Given to every call when there is one.
     pub(crate) rejection: Mutex<Option<Rejection>>,
-    pub(crate) health: Mutex<Health>,
+    pub(crate) health: Mutex<EngineHealth>,
     pub(crate) runs: Vec<RunInfo>,
     pub(crate) events: Vec<Event>,
     /// By workflow id.
@@ -68,7 +68,7 @@ impl Fake {
         Fake {
             calls: Mutex::default(),
             rejection: Mutex::default(),
-            health: Mutex::new(Health::Ready),
+            health: Mutex::new(EngineHealth::Ready),
             runs: vec![run_info("order-7", WorkflowStatus::Running)],
             events: vec![
                 event(1, EventKind::TimerStarted { seq: Seq(1), fire_at: Timestamp(901_000_000), summary: None }),
@@ -116,7 +116,7 @@ fn id(target: &Target) -> String {
     )
 }
 
-fn why(because: &Because) -> String {
+fn why(because: &Attribution) -> String {
     format!("{:?} by {}", because.reason, because.identity.as_ref().map_or("-", Identity::as_str))
 }
 
@@ -185,22 +185,22 @@ impl Backend for Fake {
     fn query(&self, target: Target, name: QueryName, input: Payload) -> Reply<'_, Payload> {
         self.reply(format!("query {} {name} {input:?}", id(&target)), self.query.clone())
     }
-    fn cancel(&self, target: Target, because: Because) -> Reply<'_, ()> {
+    fn cancel(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
         self.reply(format!("cancel {} {}", id(&target), why(&because)), ())
     }
-    fn terminate(&self, target: Target, because: Because) -> Reply<'_, ()> {
+    fn terminate(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
         self.reply(format!("terminate {} {}", id(&target), why(&because)), ())
     }
-    fn pause(&self, target: Target, because: Because) -> Reply<'_, ()> {
+    fn pause(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
         self.reply(format!("pause {} {}", id(&target), why(&because)), ())
     }
-    fn unpause(&self, target: Target, because: Because) -> Reply<'_, ()> {
+    fn unpause(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
         self.reply(format!("unpause {} {}", id(&target), why(&because)), ())
     }
-    fn pause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()> {
+    fn pause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()> {
         self.reply(format!("pause_activity {} {activity} {}", id(&target), why(&because)), ())
     }
-    fn unpause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()> {
+    fn unpause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()> {
         self.reply(format!("unpause_activity {} {activity} {}", id(&target), why(&because)), ())
     }
     fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Reply<'_, ()> {
@@ -286,7 +286,7 @@ impl Backend for Fake {
     fn store_info(&self) -> Reply<'_, Value> {
         self.reply("store_info".into(), json!({ "groups": 3 }))
     }
-    fn health(&self) -> Reply<'_, Health> {
+    fn health(&self) -> Reply<'_, EngineHealth> {
         let health = self.health.lock().unwrap().clone();
         Box::pin(async move { Ok(health) })
     }
@@ -335,7 +335,7 @@ impl FakeOpener {
 }
 
 impl OpenEngine for FakeOpener {
-    fn open<'a>(&'a self, data: &'a Path, _purpose: &'a Purpose) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>> {
+    fn open<'a>(&'a self, data: &'a Path, _purpose: &'a Access) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>> {
         let mut locked = self.locked.lock().unwrap();
         let answer: Result<Arc<dyn Engine>, OpenError> = if *locked > 0 {
             *locked -= 1;

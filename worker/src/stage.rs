@@ -68,7 +68,7 @@ impl Stage {
             let started = started(&workflow_type, input, run_id, carried_signals);
             let driver = self.workflows.create(&started, run_id).unwrap();
             let (ends, ended) = mpsc::unbounded_channel();
-            let mut run = Run {
+            let mut run = StagedRun {
                 stage: self,
                 driver,
                 run_id,
@@ -105,7 +105,7 @@ fn started(
     WorkflowExecutionStarted { carried_signals, ..request.first_event(run_id, Timestamp(0)) }
 }
 
-struct Run {
+struct StagedRun {
     stage: Arc<Stage>,
     driver: Box<dyn Driver>,
     run_id: RunId,
@@ -121,7 +121,7 @@ struct Run {
     played: Played,
 }
 
-impl Run {
+impl StagedRun {
     /// One activation or one cue. True when the run is over.
     async fn step(&mut self) -> bool {
         if let Some(job) = self.jobs.pop_front() {

@@ -7,10 +7,10 @@
 use bosun_engine::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::ledger::{Caps, Ledger};
+use super::ledger::{BudgetLedger, Caps};
 use super::schema;
 use super::spec::{
-    AgentGrant, AgentSpec, Degrade, FileGrant, Grant, HttpGrant, Piece, ProcessGrant, ToolGrant, pieces,
+    AgentGrant, AgentSpec, ArgumentPiece, Degrade, FileGrant, Grant, HttpGrant, ProcessGrant, ToolGrant, pieces,
 };
 use crate::capability::file::FILE;
 use crate::capability::http::HTTP;
@@ -20,7 +20,7 @@ use crate::capability::process::PROCESS;
 
 /// What is to be done for a call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Plan {
+pub enum CallPlan {
     Activity {
         activity_type: String,
         input: Value,
@@ -34,9 +34,9 @@ pub enum Plan {
 
 /// The agent that calls a tool, as it stands now.
 #[derive(Debug, Clone, Copy)]
-pub struct Caller<'a> {
+pub struct CallingAgent<'a> {
     pub spec: &'a AgentSpec,
-    pub ledger: &'a Ledger,
+    pub ledger: &'a BudgetLedger,
     pub now: Timestamp,
     /// The cheaper model has taken over; agents below begin with it.
     pub degraded: Option<&'a Degrade>,
@@ -101,7 +101,7 @@ impl ToolGrant {
     }
 
     /// What is done for a call with these arguments, or why nothing is.
-    pub fn plan(&self, arguments: &Value, caller: &Caller<'_>) -> Result<Plan, String> {
+    pub fn plan(&self, arguments: &Value, caller: &CallingAgent<'_>) -> Result<CallPlan, String> {
         let Value::Object(members) = arguments else { return Err("the arguments must be an object".to_owned()) };
         let schema = self.schema();
         // What a server publishes may have words that are not known here; the capability judges by it again.
@@ -113,7 +113,8 @@ impl ToolGrant {
         if !problems.is_empty() {
             return Err(format!("the arguments do not fit: {}", problems.join("; ")));
         }
-        let activity = |activity_type: &str, input| Plan::Activity { activity_type: activity_type.to_owned(), input };
+        let activity =
+            |activity_type: &str, input| CallPlan::Activity { activity_type: activity_type.to_owned(), input };
         // What the model is not shown need not be in the history.
         let most = caller.spec.limits.result_bytes;
         Ok(match &self.does {
@@ -162,11 +163,11 @@ impl ProcessGrant {
         let mut argument = String::new();
         for piece in pieces(template) {
             let name = match piece {
-                Piece::Text(text) => {
+                ArgumentPiece::Text(text) => {
                     argument.push_str(text);
                     continue;
                 }
-                Piece::Name(name) => name,
+                ArgumentPiece::Name(name) => name,
             };
             let value = match members.get(name) {
                 Some(Value::String(text)) => text.clone(),
@@ -240,8 +241,8 @@ impl FileGrant {
 
 impl AgentGrant {
     /// The agent that is called: what was asked for, as far as the caller has it.
-    fn narrowed(&self, members: &Map<String, Value>, caller: &Caller<'_>) -> Result<Plan, String> {
-        let Caller { spec: caller, ledger, now, degraded, unpriced_allowed } = *caller;
+    fn narrowed(&self, members: &Map<String, Value>, caller: &CallingAgent<'_>) -> Result<CallPlan, String> {
+        let CallingAgent { spec: caller, ledger, now, degraded, unpriced_allowed } = *caller;
         if caller.depth >= caller.limits.depth {
             return Err(format!("agents may not delegate deeper than {}", caller.limits.depth));
         }
@@ -283,12 +284,12 @@ impl AgentGrant {
             depth: caller.depth + 1,
             ..caller.clone()
         };
-        Ok(Plan::Agent { spec: Box::new(spec), lease })
+        Ok(CallPlan::Agent { spec: Box::new(spec), lease })
     }
 }
 
 /// What an agent that is called gets of the budget: what is asked for, or half of what is left.
-fn lease(members: &Map<String, Value>, ledger: &Ledger) -> Result<Caps, String> {
+fn lease(members: &Map<String, Value>, ledger: &BudgetLedger) -> Result<Caps, String> {
     let asked = |name: &str| members.get(name).and_then(Value::as_u64);
     let mut left = ledger.remaining();
     // The call itself is one.
@@ -318,12 +319,12 @@ mod tests {
         let spec = json!({ "name": "a", "provider": "p", "model": "m", "task": "t", "tools": [tool] });
         let spec: AgentSpec = serde_json::from_value(spec).unwrap();
         assert_eq!(spec.check(), Ok(()));
-        let ledger = Ledger::new(Caps::default(), Wall::default());
+        let ledger = BudgetLedger::new(Caps::default(), Wall::default());
         let caller =
-            Caller { spec: &spec, ledger: &ledger, now: Timestamp(0), degraded: None, unpriced_allowed: false };
+            CallingAgent { spec: &spec, ledger: &ledger, now: Timestamp(0), degraded: None, unpriced_allowed: false };
         match spec.tools[0].plan(&arguments, &caller)? {
-            Plan::Activity { input, .. } => Ok(input),
-            Plan::Agent { spec, .. } => Ok(json!(spec)),
+            CallPlan::Activity { input, .. } => Ok(input),
+            CallPlan::Agent { spec, .. } => Ok(json!(spec)),
         }
     }
 

@@ -55,7 +55,7 @@ pub struct Caps {
 /// What is told of calls that did not say all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Unknown {
+pub struct UnknownUsage {
     /// Calls without a known cost.
     pub unpriced_calls: u64,
     /// Calls whose tokens were counted as they had been estimated.
@@ -75,19 +75,19 @@ pub struct Tally {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bill {
     pub amount: Amount,
-    pub unknown: Unknown,
+    pub unknown: UnknownUsage,
 }
 
 /// The budget.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ledger {
+pub struct BudgetLedger {
     caps: Caps,
     /// What is lent of the budget of a run, which binds like the caps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     share: Option<Share>,
     spent: Amount,
     held: BTreeMap<u64, Amount>,
-    unknown: Unknown,
+    unknown: UnknownUsage,
     by_model: BTreeMap<String, Tally>,
     /// The dearest call so far: what the next one is expected to cost where no price is known.
     dearest_micros: u64,
@@ -165,9 +165,9 @@ impl Tally {
     }
 }
 
-impl Ledger {
-    pub fn new(caps: Caps, wall: Wall) -> Ledger {
-        Ledger { caps, wall, ..Ledger::default() }
+impl BudgetLedger {
+    pub fn new(caps: Caps, wall: Wall) -> BudgetLedger {
+        BudgetLedger { caps, wall, ..BudgetLedger::default() }
     }
     pub fn spent(&self) -> Amount {
         self.spent
@@ -175,7 +175,7 @@ impl Ledger {
     pub fn caps(&self) -> Caps {
         self.caps
     }
-    pub fn unknown(&self) -> Unknown {
+    pub fn unknown(&self) -> UnknownUsage {
         self.unknown
     }
     pub fn held(&self) -> Amount {
@@ -196,8 +196,8 @@ impl Ledger {
         }
     }
     /// Begins with a share; only then can more be lent.
-    pub fn with_share(self, share: Option<Share>) -> Ledger {
-        Ledger { share, ..self }
+    pub fn with_share(self, share: Option<Share>) -> BudgetLedger {
+        BudgetLedger { share, ..self }
     }
     /// The share grows; what is not lent stays so.
     pub fn lend(&mut self, more: Share) {
@@ -231,7 +231,7 @@ impl Ledger {
     pub fn settle(&mut self, key: u64, bill: Bill) {
         if self.held.remove(&key).is_some() {
             self.spent = self.spent.plus(bill.amount);
-            let Unknown { unpriced_calls, estimated_calls } = bill.unknown;
+            let UnknownUsage { unpriced_calls, estimated_calls } = bill.unknown;
             self.unknown.unpriced_calls = self.unknown.unpriced_calls.saturating_add(unpriced_calls);
             self.unknown.estimated_calls = self.unknown.estimated_calls.saturating_add(estimated_calls);
         }
@@ -239,7 +239,7 @@ impl Ledger {
     /// Nobody knows what was spent: all that was held. By the first rules of agents; later ones say more.
     pub fn settle_whole(&mut self, key: u64) {
         if let Some(amount) = self.held.get(&key).copied() {
-            let unknown = Unknown { estimated_calls: 1, ..Unknown::default() };
+            let unknown = UnknownUsage { estimated_calls: 1, ..UnknownUsage::default() };
             self.settle(key, Bill { amount, unknown });
         }
     }
@@ -247,7 +247,7 @@ impl Ledger {
     /// as unknown.
     pub fn settle_lost(&mut self, key: u64, priced: bool) {
         if let Some(amount) = self.held.get(&key).copied() {
-            let unknown = Unknown { unpriced_calls: u64::from(!priced), estimated_calls: 1 };
+            let unknown = UnknownUsage { unpriced_calls: u64::from(!priced), estimated_calls: 1 };
             self.settle(key, Bill { amount, unknown });
         }
     }
@@ -268,7 +268,7 @@ impl Ledger {
         let tally = self.by_model.entry(model.to_owned()).or_default();
         tally.add(Tally { calls: 1, tokens, cost_micros, unpriced_calls: u64::from(!priced) });
     }
-    /// A call of a model: as [`Ledger::settle`], and told by model.
+    /// A call of a model: as [`BudgetLedger::settle`], and told by model.
     pub fn settle_model(&mut self, key: u64, model: &str, tokens: Option<u64>, cost_micros: Option<u64>) {
         let Some(held) = self.held.get(&key).copied() else { return };
         let amount = Amount {
@@ -277,8 +277,10 @@ impl Ledger {
             cost_micros: cost_micros.unwrap_or(0),
             ..Amount::default()
         };
-        let unknown =
-            Unknown { unpriced_calls: u64::from(cost_micros.is_none()), estimated_calls: u64::from(tokens.is_none()) };
+        let unknown = UnknownUsage {
+            unpriced_calls: u64::from(cost_micros.is_none()),
+            estimated_calls: u64::from(tokens.is_none()),
+        };
         self.settle(key, Bill { amount, unknown });
         self.dearest_micros = self.dearest_micros.max(amount.cost_micros);
         let tally = self.by_model.entry(model.to_owned()).or_default();
@@ -378,7 +380,7 @@ mod tests {
 
     #[test]
     fn what_is_held_cannot_be_held_again() {
-        let mut ledger = Ledger::new(caps(100), Wall::default());
+        let mut ledger = BudgetLedger::new(caps(100), Wall::default());
         assert_eq!(ledger.reserve(1, tokens(60)), Ok(()));
         assert_eq!(ledger.reserve(2, tokens(60)), Err(Resource::Tokens));
         ledger.settle(1, Bill { amount: tokens(10), ..Bill::default() });
@@ -390,26 +392,26 @@ mod tests {
 
     #[test]
     fn money_that_nobody_named_is_not_zero() {
-        let mut ledger = Ledger::new(Caps { cost_micros: Some(0), ..Caps::default() }, Wall::default());
+        let mut ledger = BudgetLedger::new(Caps { cost_micros: Some(0), ..Caps::default() }, Wall::default());
         let expected = ledger.expected_micros(None, 10, 10);
         assert_eq!(ledger.reserve(1, Amount { cost_micros: expected, ..Amount::default() }), Err(Resource::Cost));
         assert_eq!(ledger.reserve(1, Amount { steps: 1, tokens: 7, ..Amount::default() }), Ok(()));
         ledger.settle_model(1, "m", None, None);
-        assert_eq!(ledger.unknown(), Unknown { unpriced_calls: 1, estimated_calls: 1 });
+        assert_eq!(ledger.unknown(), UnknownUsage { unpriced_calls: 1, estimated_calls: 1 });
         assert_eq!(ledger.spent().tokens, 7, "unknown tokens count as they were estimated");
         assert_eq!(ledger.cost_view()["by_model"]["m"]["unpriced_calls"], 1);
     }
 
     #[test]
     fn a_lost_call_is_told_by_model_and_its_money_is_unknown_without_a_price() {
-        let mut ledger = Ledger::new(Caps::default(), Wall::default());
+        let mut ledger = BudgetLedger::new(Caps::default(), Wall::default());
         let held = Amount { steps: 1, tokens: 7, cost_micros: 3, ..Amount::default() };
         for (key, priced) in [(1, true), (2, false)] {
             ledger.reserve(key, held).unwrap();
             ledger.settle_lost_model(key, "m", priced);
         }
         assert_eq!(ledger.spent(), held.plus(held));
-        assert_eq!(ledger.unknown(), Unknown { unpriced_calls: 1, estimated_calls: 2 });
+        assert_eq!(ledger.unknown(), UnknownUsage { unpriced_calls: 1, estimated_calls: 2 });
         assert_eq!(ledger.by_model()["m"], Tally { calls: 2, tokens: 14, cost_micros: 6, unpriced_calls: 1 });
     }
 
@@ -439,7 +441,7 @@ mod tests {
             cap in 0..200_u64,
             acts in prop::collection::vec((0..8_u64, 0..60_u64, any::<bool>()), 0..60),
         ) {
-            let mut ledger = Ledger::new(caps(cap), Wall::default());
+            let mut ledger = BudgetLedger::new(caps(cap), Wall::default());
             let (mut held, mut spent) = (BTreeMap::new(), 0);
             for (key, amount, reserve) in acts {
                 if reserve && !held.contains_key(&key) {

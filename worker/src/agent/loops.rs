@@ -23,7 +23,7 @@ pub struct LoopWatch {
 
 /// A loop that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Loop {
+pub struct DetectedLoop {
     /// How many calls make one round.
     pub period: usize,
     pub repeats: u32,
@@ -33,7 +33,7 @@ pub struct Loop {
 
 impl LoopWatch {
     /// One more call, by the hash of tool and arguments. Found if the last rounds were all the same.
-    pub fn heard(&mut self, call: u64, repeats: u32, rules: Rules) -> Option<Loop> {
+    pub fn heard(&mut self, call: u64, repeats: u32, rules: Rules) -> Option<DetectedLoop> {
         let rounds = repeats as usize;
         if rounds < 2 {
             return None;
@@ -49,7 +49,7 @@ impl LoopWatch {
             return None;
         };
         self.strikes += 1;
-        Some(Loop { period, repeats, over: self.strikes >= STRIKES })
+        Some(DetectedLoop { period, repeats, over: self.strikes >= STRIKES })
     }
 
     fn is_round(&self, period: usize, rounds: usize) -> bool {
@@ -59,7 +59,7 @@ impl LoopWatch {
     }
 }
 
-impl Loop {
+impl DetectedLoop {
     /// What the model is told.
     pub fn told(&self) -> String {
         let what = match self.period {

@@ -11,7 +11,7 @@ use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::{EventId, RunInfo, Target};
 
 use super::activity::{Conversations, PAGE, Reading, RunHistory};
-use crate::backend::{BoxFuture, Engine, Histories, OpenEngine, OpenError, Purpose};
+use crate::backend::{Access, BoxFuture, Engine, Histories, OpenEngine, OpenError};
 use crate::capability::at_rest::StoreKeys;
 use crate::store_work::StoreWork;
 
@@ -22,9 +22,9 @@ pub struct WithAgents<O> {
 }
 
 /// The histories of an engine, as long as it is there.
-struct Lent(Weak<dyn Engine>);
+struct LentHistories(Weak<dyn Engine>);
 
-impl RunHistory for Lent {
+impl RunHistory for LentHistories {
     fn events(&self, target: Target, from: EventId) -> Reading<'_> {
         Box::pin(async move {
             let engine = self.0.upgrade().ok_or("the worker has ended")?;
@@ -40,11 +40,11 @@ impl RunHistory for Lent {
 }
 
 impl<O: OpenEngine> OpenEngine for WithAgents<O> {
-    fn open<'a>(&'a self, data: &'a Path, purpose: &'a Purpose) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>> {
+    fn open<'a>(&'a self, data: &'a Path, purpose: &'a Access) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>> {
         Box::pin(async move {
             let engine = self.opener.open(data, purpose).await?;
-            if matches!(purpose, Purpose::Work { .. }) {
-                self.conversations.attach(Arc::new(Lent(Arc::downgrade(&engine))));
+            if matches!(purpose, Access::Work { .. }) {
+                self.conversations.attach(Arc::new(LentHistories(Arc::downgrade(&engine))));
             }
             Ok(engine)
         })

@@ -38,7 +38,7 @@ pub struct Opening {
 }
 
 /// Where the opening stands.
-pub enum Heard {
+pub enum OpeningState {
     Still(Opening),
     /// All is known.
     Opened {
@@ -140,7 +140,7 @@ impl Opening {
     }
 
     /// Something happened before all was known.
-    pub fn hear(mut self, event: WorkflowEvent, spec: &AgentSpec, cx: &mut Cx<'_>) -> Result<Heard, Failure> {
+    pub fn hear(mut self, event: WorkflowEvent, spec: &AgentSpec, cx: &mut Cx<'_>) -> Result<OpeningState, Failure> {
         match event {
             WorkflowEvent::ActivityResolved { seq, result } => {
                 let answer = result.map_err(|why| refused(&why))?.to_json();
@@ -154,7 +154,7 @@ impl Opening {
                     cx.cancel_activity(*seq);
                 }
                 cx.cancel(None);
-                return Ok(Heard::Over);
+                return Ok(OpeningState::Over);
             }
             WorkflowEvent::Update { update_id, .. } => {
                 let why = Failure::application("UnknownUpdate", "an agent has no updates").non_retryable();
@@ -167,9 +167,9 @@ impl Opening {
             | WorkflowEvent::CancelDelivered { .. } => {}
         }
         let answers: Option<Vec<Value>> = self.asked.iter().map(|(_, answer)| answer.clone()).collect();
-        let Some(answers) = answers else { return Ok(Heard::Still(self)) };
+        let Some(answers) = answers else { return Ok(OpeningState::Still(self)) };
         let spec = opened(spec, &answers).map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
-        Ok(Heard::Opened { spec: Box::new(spec), signals: self.signals })
+        Ok(OpeningState::Opened { spec: Box::new(spec), signals: self.signals })
     }
 }
 

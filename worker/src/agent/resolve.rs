@@ -9,11 +9,11 @@ use bosun_engine::{ActivityType, EventId, EventKind, Payload};
 use serde_json::Value;
 
 use super::ends::was_cut;
-use super::machine::{ModelCall, Purpose};
+use super::machine::{CallPurpose, ModelCall};
 use super::opening;
-use super::shown::Shown;
+use super::shown::ShownResult;
 use super::spec::AgentSpec;
-use super::transcript::{Item, summary_message};
+use super::transcript::{TranscriptItem, summary_message};
 use super::workflow::AGENT_MODEL;
 use crate::capability::mcp::MCP_TOOLS;
 use crate::capability::model::{ChatRequest, Message, ModelInput, Said, ToolChoice};
@@ -86,7 +86,7 @@ impl Conversation {
                 *self.cut.entry(seq.0).or_default() += 1;
             }
             EventKind::ChildWorkflowExecutionCompleted { seq, result } => {
-                self.give(seq.0, Shown::of_agent(&result.to_json()));
+                self.give(seq.0, ShownResult::of_agent(&result.to_json()));
             }
             _ => {} // nothing else is a message
         }
@@ -117,7 +117,7 @@ impl Conversation {
         if !self.calls.contains_key(&seq) {
             let tool = self.tools.remove(&seq);
             let activity_type = tool.as_ref().map_or("", ActivityType::as_str);
-            return self.give(seq, Shown::of_tool(activity_type, &result.to_json()));
+            return self.give(seq, ShownResult::of_tool(activity_type, &result.to_json()));
         }
         let said = result.to_json().pointer("/response/said").cloned().unwrap_or(Value::Null);
         if let Ok(said) = serde_json::from_value::<Said>(said) {
@@ -125,7 +125,7 @@ impl Conversation {
             self.said.insert(seq, said);
         }
     }
-    fn give(&mut self, seq: u64, shown: Shown<'_>) {
+    fn give(&mut self, seq: u64, shown: ShownResult<'_>) {
         let failed = shown.failed;
         let text = shown.text(self.result_bytes());
         self.bytes += 2 * text.len();
@@ -140,7 +140,7 @@ impl Conversation {
         let call = self.calls.get(&seq).cloned().ok_or(ResolveError::NoCall(seq))?;
         let messages = self.messages(seq)?;
         let spec = self.spec.as_ref().ok_or(ResolveError::NoSpec)?;
-        let answers = call.purpose == Purpose::Answer;
+        let answers = call.purpose == CallPurpose::Answer;
         let request = ChatRequest {
             model: call.model,
             messages,
@@ -185,15 +185,15 @@ impl Conversation {
         self.said.get(&call).ok_or(ResolveError::NothingSaid(call))
     }
 
-    fn message(&self, item: &Item, before: &[Message]) -> Result<Message, ResolveError> {
+    fn message(&self, item: &TranscriptItem, before: &[Message]) -> Result<Message, ResolveError> {
         let spec = || self.spec.as_ref().ok_or(ResolveError::NoSpec);
         Ok(match item {
-            Item::System => Message::System { content: spec()?.system.clone() },
-            Item::Task => Message::User { content: spec()?.task.clone() },
-            Item::Said(call) => Message::Assistant(self.said(*call)?.clone()),
-            Item::Summary(call) => summary_message(&self.said(*call)?.content),
-            Item::Own(message) => message.clone(),
-            Item::Given(seq) => {
+            TranscriptItem::System => Message::System { content: spec()?.system.clone() },
+            TranscriptItem::Task => Message::User { content: spec()?.task.clone() },
+            TranscriptItem::Said(call) => Message::Assistant(self.said(*call)?.clone()),
+            TranscriptItem::Summary(call) => summary_message(&self.said(*call)?.content),
+            TranscriptItem::Own(message) => message.clone(),
+            TranscriptItem::Given(seq) => {
                 let (content, is_error) = self.given.get(seq).ok_or(ResolveError::NothingGiven(*seq))?.clone();
                 let (call_id, name) = asked(before).ok_or(ResolveError::Unasked(*seq))?;
                 Message::Tool { call_id, name, content, is_error }

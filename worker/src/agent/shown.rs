@@ -17,34 +17,34 @@ const HEADERS: [&str; 3] = ["content-type", "link", "location"];
 
 /// A result as a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Shown<'a> {
+pub(super) struct ShownResult<'a> {
     words: Cow<'a, str>,
     /// The tool ran and did not do what it was asked for.
     pub(super) failed: bool,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ShownResult<'a> {
     /// The result of an activity.
-    pub(super) fn of_tool(activity_type: &str, value: &'a Value) -> Shown<'a> {
+    pub(super) fn of_tool(activity_type: &str, value: &'a Value) -> ShownResult<'a> {
         match activity_type {
             PROCESS => process(value),
             HTTP => http(value),
             MCP => mcp(value),
-            _ => Shown { words: words(value), failed: false },
+            _ => ShownResult { words: words(value), failed: false },
         }
     }
 
     /// The output of an agent that was called.
-    pub(super) fn of_agent(output: &'a Value) -> Shown<'a> {
+    pub(super) fn of_agent(output: &'a Value) -> ShownResult<'a> {
         let said = match output.get("value").filter(|value| !value.is_null()) {
             Some(value) => Cow::Owned(value.to_string()),
             None => Cow::Borrowed(output.get("text").and_then(Value::as_str).unwrap_or_default()),
         };
         let stop = output.get("stop").unwrap_or(&Value::Null);
         if stop == "completed" {
-            return Shown { words: said, failed: false };
+            return ShownResult { words: said, failed: false };
         }
-        Shown { words: Cow::Owned(format!("[it ended early: {stop}]\n{said}")), failed: true }
+        ShownResult { words: Cow::Owned(format!("[it ended early: {stop}]\n{said}")), failed: true }
     }
 
     /// No longer than that.
@@ -82,19 +82,19 @@ fn words(value: &Value) -> Cow<'_, str> {
     }
 }
 
-fn process(output: &Value) -> Shown<'_> {
+fn process(output: &Value) -> ShownResult<'_> {
     let failed = output["exit_code"] != json!(0);
     let shown = picked(output, &["exit_code", "signal", "stdout", "stderr", "truncated"]);
-    Shown { words: Cow::Owned(shown.to_string()), failed }
+    ShownResult { words: Cow::Owned(shown.to_string()), failed }
 }
 
-fn http(output: &Value) -> Shown<'_> {
+fn http(output: &Value) -> ShownResult<'_> {
     let failed = output["status"].as_u64().is_none_or(|status| status >= 400);
     // The body as data says the same as the body as text.
     let body = if output["json"].is_null() { "body" } else { "json" };
     let mut shown = picked(output, &["status", body, "encoding", "truncated", "url"]);
     shown["headers"] = picked(&output["headers"], &HEADERS);
-    Shown { words: Cow::Owned(shown.to_string()), failed }
+    ShownResult { words: Cow::Owned(shown.to_string()), failed }
 }
 
 /// The members of these names that say something.
@@ -106,15 +106,15 @@ fn picked(output: &Value, names: &[&str]) -> Value {
 }
 
 /// The texts; the structured part only where the texts do not say it already, as servers should let them.
-fn mcp(output: &Value) -> Shown<'_> {
+fn mcp(output: &Value) -> ShownResult<'_> {
     let Ok(McpOutput { text, is_error, structured, left_out }) = serde_json::from_value(output.clone()) else {
-        return Shown { words: words(output), failed: false };
+        return ShownResult { words: words(output), failed: false };
     };
     let said = |structured: &Value| serde_json::from_str::<Value>(&text).is_ok_and(|text| text == *structured);
     let more = structured.as_ref().filter(|structured| !said(structured)).map(Value::to_string);
     let left_out = left_out.iter().map(|what| format!("[left out: {what}]"));
     let parts = std::iter::once(text.clone()).filter(|text| !text.is_empty()).chain(more).chain(left_out);
-    Shown { words: Cow::Owned(parts.collect::<Vec<_>>().join("\n")), failed: is_error }
+    ShownResult { words: Cow::Owned(parts.collect::<Vec<_>>().join("\n")), failed: is_error }
 }
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     fn shown(activity_type: &str, value: Value) -> (String, bool) {
-        let shown = Shown::of_tool(activity_type, &value);
+        let shown = ShownResult::of_tool(activity_type, &value);
         assert_eq!(shown.tokens(9), tokens(shown.clone().text(9).len()));
         (shown.clone().text(10_000), shown.failed)
     }
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn an_agent_that_ended_early_has_failed() {
-        let shown = |output: Value| (Shown::of_agent(&output).text(100), Shown::of_agent(&output).failed);
+        let shown = |output: Value| (ShownResult::of_agent(&output).text(100), ShownResult::of_agent(&output).failed);
         assert_eq!(shown(json!({ "text": "so", "stop": "loop" })), ("[it ended early: \"loop\"]\nso".to_owned(), true));
         assert_eq!(shown(json!({ "text": "so", "value": 7, "stop": "completed" })), ("7".to_owned(), false));
     }

@@ -279,8 +279,8 @@ impl ProcessGrant {
         pieces(argument)
             .into_iter()
             .filter_map(|piece| match piece {
-                Piece::Name(name) => Some(name.to_owned()),
-                Piece::Text(_) => None,
+                ArgumentPiece::Name(name) => Some(name.to_owned()),
+                ArgumentPiece::Text(_) => None,
             })
             .collect()
     }
@@ -288,13 +288,13 @@ impl ProcessGrant {
 
 /// A part of an argument of a template.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece<'t> {
+pub(super) enum ArgumentPiece<'t> {
     Text(&'t str),
     Name(&'t str),
 }
 
 /// `{name}` is a placeholder if the name is made of letters, digits and `_`; other braces are text.
-pub(super) fn pieces(template: &str) -> Vec<Piece<'_>> {
+pub(super) fn pieces(template: &str) -> Vec<ArgumentPiece<'_>> {
     let (mut pieces, mut text, mut rest) = (Vec::new(), 0, 0);
     while let Some(open) = template[rest..].find('{').map(|at| rest + at) {
         let name = template[open + 1..].split('}').next().unwrap_or_default();
@@ -302,9 +302,9 @@ pub(super) fn pieces(template: &str) -> Vec<Piece<'_>> {
         let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if is_name && template[end..].starts_with('}') {
             if text < open {
-                pieces.push(Piece::Text(&template[text..open]));
+                pieces.push(ArgumentPiece::Text(&template[text..open]));
             }
-            pieces.push(Piece::Name(name));
+            pieces.push(ArgumentPiece::Name(name));
             text = end + 1;
             rest = end + 1;
         } else {
@@ -312,7 +312,7 @@ pub(super) fn pieces(template: &str) -> Vec<Piece<'_>> {
         }
     }
     if text < template.len() {
-        pieces.push(Piece::Text(&template[text..]));
+        pieces.push(ArgumentPiece::Text(&template[text..]));
     }
     pieces
 }

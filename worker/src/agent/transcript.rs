@@ -19,7 +19,7 @@ use crate::capability::model::{Message, Said};
 /// A message by its place. Numbers are those of activities and children (`Seq`) in the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Item {
+pub enum TranscriptItem {
     /// The spec's system prompt.
     System,
     /// The spec's task.
@@ -38,7 +38,7 @@ pub enum Item {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Transcript {
     /// With the estimate of tokens.
-    items: Vec<(Item, u32)>,
+    items: Vec<(TranscriptItem, u32)>,
     /// The call that was told everything up to `sent`, its own answer included.
     told: Option<u64>,
     sent: usize,
@@ -53,28 +53,28 @@ impl Transcript {
     pub fn new(spec: &AgentSpec) -> Transcript {
         let mut items = Vec::new();
         if !spec.system.is_empty() {
-            items.push((Item::System, tokens(spec.system.len())));
+            items.push((TranscriptItem::System, tokens(spec.system.len())));
         }
-        items.push((Item::Task, tokens(spec.task.len())));
+        items.push((TranscriptItem::Task, tokens(spec.task.len())));
         Transcript { items, told: None, sent: 0 }
     }
 
     /// What the next call must say: the call it follows on, and what is new since then.
-    pub fn next_call(&self) -> (Option<u64>, Vec<Item>) {
+    pub fn next_call(&self) -> (Option<u64>, Vec<TranscriptItem>) {
         (self.told, self.items[self.sent..].iter().map(|(item, _)| item.clone()).collect())
     }
     /// The call was answered.
     pub fn answered(&mut self, call: u64, said: &Said) {
-        self.items.push((Item::Said(call), said_tokens(said)));
+        self.items.push((TranscriptItem::Said(call), said_tokens(said)));
         self.told = Some(call);
         self.sent = self.items.len();
     }
-    pub fn given(&mut self, item: Item, tokens: u32) {
+    pub fn given(&mut self, item: TranscriptItem, tokens: u32) {
         self.items.push((item, tokens));
     }
     pub fn own(&mut self, message: Message) {
         let tokens = message_tokens(&message);
-        self.items.push((Item::Own(message), tokens));
+        self.items.push((TranscriptItem::Own(message), tokens));
     }
     /// The tokens of the whole, estimated.
     pub fn estimate(&self) -> u64 {
@@ -95,7 +95,7 @@ impl Transcript {
     /// As [`Transcript::half`]; halved again so many times.
     pub fn part(&self, rules: Rules, halvings: u32) -> Option<usize> {
         let head = self.head();
-        let summed_up = matches!(self.items.get(head), Some((Item::Summary(_), _))) && !rules.are_first();
+        let summed_up = matches!(self.items.get(head), Some((TranscriptItem::Summary(_), _))) && !rules.are_first();
         let least = head + 1 + usize::from(summed_up);
         let starts: Vec<usize> = (least..self.items.len()).filter(|at| self.starts_group(*at)).collect();
         let whole: u64 = self.items[head..].iter().map(|(_, tokens)| u64::from(*tokens)).sum();
@@ -109,8 +109,8 @@ impl Transcript {
         starts.last().copied()
     }
     /// The items that are to be summed up, as a call of its own.
-    pub fn older(&self, half: usize) -> Vec<Item> {
-        let ask = Item::Own(Message::User { content: ASK_FOR_SUMMARY.to_owned() });
+    pub fn older(&self, half: usize) -> Vec<TranscriptItem> {
+        let ask = TranscriptItem::Own(Message::User { content: ASK_FOR_SUMMARY.to_owned() });
         self.items[..half].iter().map(|(item, _)| item.clone()).chain([ask]).collect()
     }
     pub fn older_estimate(&self, half: usize) -> u64 {
@@ -119,18 +119,22 @@ impl Transcript {
     /// The older half becomes its summary. The next call says the whole list anew.
     pub fn compact(&mut self, half: usize, summary: u64, said: &Said) {
         let mut items = self.items[..self.head()].to_vec();
-        items.push((Item::Summary(summary), said_tokens(said)));
+        items.push((TranscriptItem::Summary(summary), said_tokens(said)));
         items.extend_from_slice(&self.items[half..]);
         *self = Transcript { items, told: None, sent: 0 };
     }
 
     fn head(&self) -> usize {
-        self.items.iter().take_while(|(item, _)| matches!(item, Item::System | Item::Task)).count()
+        self.items.iter().take_while(|(item, _)| matches!(item, TranscriptItem::System | TranscriptItem::Task)).count()
     }
     fn starts_group(&self, at: usize) -> bool {
         match &self.items[at].0 {
-            Item::Given(_) | Item::Own(Message::Tool { .. }) => false,
-            Item::System | Item::Task | Item::Said(_) | Item::Summary(_) | Item::Own(_) => true,
+            TranscriptItem::Given(_) | TranscriptItem::Own(Message::Tool { .. }) => false,
+            TranscriptItem::System
+            | TranscriptItem::Task
+            | TranscriptItem::Said(_)
+            | TranscriptItem::Summary(_)
+            | TranscriptItem::Own(_) => true,
         }
     }
 }
@@ -202,10 +206,10 @@ mod tests {
     #[test]
     fn a_call_says_only_what_is_new() {
         let mut transcript = Transcript::new(&spec());
-        assert_eq!(transcript.next_call(), (None, vec![Item::System, Item::Task]));
+        assert_eq!(transcript.next_call(), (None, vec![TranscriptItem::System, TranscriptItem::Task]));
         transcript.answered(1, &said(1));
-        transcript.given(Item::Given(2), 10);
-        assert_eq!(transcript.next_call(), (Some(1), vec![Item::Given(2)]));
+        transcript.given(TranscriptItem::Given(2), 10);
+        assert_eq!(transcript.next_call(), (Some(1), vec![TranscriptItem::Given(2)]));
     }
 
     #[test]
@@ -228,7 +232,7 @@ mod tests {
         transcript.compact(half, 9, &long);
         transcript.answered(10, &said(1));
         let (head, all) = (transcript.head(), transcript.len());
-        assert!(matches!(transcript.items[head].0, Item::Summary(9)), "{transcript:?}");
+        assert!(matches!(transcript.items[head].0, TranscriptItem::Summary(9)), "{transcript:?}");
         assert_eq!(transcript.half(Rules::First), Some(head + 1), "it was summed up again, alone");
         assert_eq!(transcript.half(Rules::Second), Some(head + 2), "together with the next group");
         transcript.compact(all - 1, 11, &long);
@@ -246,7 +250,7 @@ mod tests {
                 transcript.answered(number, &said(*calls));
                 for _ in 0..*calls {
                     number += 1;
-                    transcript.given(Item::Given(number), *size);
+                    transcript.given(TranscriptItem::Given(number), *size);
                 }
                 if *calls == 0 {
                     transcript.own(Message::User { content: "again".into() });

@@ -17,8 +17,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::ends::{model_answer, model_fault, output_in, tool_fault};
-use super::machine::{Agent, AgentOutput, Ask, Event, Fault, FaultClass, Halt, Key, QUERIES, Rules, StopReason};
-use super::opening::{Heard, Opening};
+use super::machine::{
+    AgentEvent, AgentMachine, AgentOutput, AgentRequest, AgentStopReason, Fault, FaultClass, Halt, Key, QUERIES, Rules,
+};
+use super::opening::{Opening, OpeningState};
 use super::spec::AgentSpec;
 use super::transcript::cut;
 use crate::capability::model::options;
@@ -52,8 +54,8 @@ const GRACE: Duration = Duration::from_secs(15);
 /// The workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentRun {
-    agent: Agent,
-    pending: BTreeMap<Seq, (Key, Kind)>,
+    agent: AgentMachine,
+    pending: BTreeMap<Seq, (Key, CommandKind)>,
     now: Timestamp,
     /// Whether the halt it is in has been told, and which one it was.
     #[serde(default)]
@@ -71,7 +73,7 @@ fn is_zero(number: &u32) -> bool {
 
 /// What a command is to the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Kind {
+enum CommandKind {
     Model,
     Tool,
     Child,
@@ -86,7 +88,7 @@ impl StateMachine for AgentRun {
     fn start(spec: AgentSpec, cx: &mut Cx<'_>) -> Result<Self, Failure> {
         // Asked before anything else, so that the answer is in the first turn of the history.
         let rules = if cx.patched(SECOND_RULES) { Rules::Second } else { Rules::First };
-        let (agent, asks) = Agent::start(spec, rules, cx.now())
+        let (agent, asks) = AgentMachine::start(spec, rules, cx.now())
             .map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
         let opening = Opening::begin(agent.spec(), cx);
         let mut run = AgentRun { agent, pending: BTreeMap::new(), now: cx.now(), told: false, told_halts: 0, opening };
@@ -122,18 +124,18 @@ impl StateMachine for AgentRun {
 
 impl AgentRun {
     /// Begins once all tools are known, and hears what was said meanwhile.
-    fn open(&mut self, heard: Heard, cx: &mut Cx<'_>) -> Result<(), Failure> {
+    fn open(&mut self, heard: OpeningState, cx: &mut Cx<'_>) -> Result<(), Failure> {
         let (spec, signals) = match heard {
-            Heard::Opened { spec, signals } => (*spec, signals),
-            Heard::Still(opening) => {
+            OpeningState::Opened { spec, signals } => (*spec, signals),
+            OpeningState::Still(opening) => {
                 self.opening = Some(opening);
                 return Ok(());
             }
-            Heard::Over => return Ok(()),
+            OpeningState::Over => return Ok(()),
         };
         // Heard before the first call is made: a pause stops that one too.
         let heard = signals.into_iter().filter_map(|signal| self.signaled(signal, cx)).collect();
-        let (agent, asks) = Agent::start_after(spec, self.agent.rules(), cx.now(), heard)
+        let (agent, asks) = AgentMachine::start_after(spec, self.agent.rules(), cx.now(), heard)
             .map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
         self.agent = agent;
         self.carry_out(asks, cx);
@@ -141,18 +143,18 @@ impl AgentRun {
     }
 
     /// What happened, in the words of the machine; nothing if it is no business of the machine.
-    fn event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Option<Event> {
+    fn event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Option<AgentEvent> {
         match event {
             WorkflowEvent::ActivityResolved { seq, result } => match self.pending.remove(&seq)? {
-                (key, Kind::Model) => {
+                (key, CommandKind::Model) => {
                     let result = result.map_err(model_fault).and_then(model_answer);
-                    Some(Event::Model { key, origin: seq.0, result })
+                    Some(AgentEvent::Model { key, origin: seq.0, result })
                 }
-                (key, Kind::Tool) => {
+                (key, CommandKind::Tool) => {
                     let result = result.map(|payload| payload.to_json()).map_err(tool_fault);
-                    Some(Event::Tool { key, origin: seq.0, result })
+                    Some(AgentEvent::Tool { key, origin: seq.0, result })
                 }
-                (_, Kind::Child | Kind::Wall) => None,
+                (_, CommandKind::Child | CommandKind::Wall) => None,
             },
             WorkflowEvent::ChildResolved { seq, result } => {
                 let (key, _) = self.pending.remove(&seq)?;
@@ -161,11 +163,11 @@ impl AgentRun {
                     Err(failure) => output_in(failure),
                 };
                 let result = result.map(|payload| payload.to_json()).map_err(tool_fault);
-                Some(Event::Child { key, origin: seq.0, result, output })
+                Some(AgentEvent::Child { key, origin: seq.0, result, output })
             }
-            WorkflowEvent::TimerFired { seq } => self.pending.remove(&seq).map(|_| Event::WallFired),
+            WorkflowEvent::TimerFired { seq } => self.pending.remove(&seq).map(|_| AgentEvent::WallFired),
             WorkflowEvent::Signal(signal) => self.signaled(signal, cx),
-            WorkflowEvent::CancelRequested { reason } => Some(Event::Cancel { reason }),
+            WorkflowEvent::CancelRequested { reason } => Some(AgentEvent::Cancel { reason }),
             WorkflowEvent::Update { update_id, .. } => {
                 // None is accepted; one that an older version accepted is answered.
                 let why = Failure::application("UnknownUpdate", "an agent has no updates").non_retryable();
@@ -178,7 +180,7 @@ impl AgentRun {
         }
     }
 
-    fn carry_out(&mut self, asks: Vec<Ask>, cx: &mut Cx<'_>) {
+    fn carry_out(&mut self, asks: Vec<AgentRequest>, cx: &mut Cx<'_>) {
         for ask in asks {
             self.carry_out_one(ask, cx);
         }
@@ -218,21 +220,21 @@ impl AgentRun {
 
     /// What stands still or goes on does so below as well.
     fn tell_below(&self, signal: &str, input: &Value, cx: &mut Cx<'_>) {
-        for (key, _) in self.pending.values().filter(|(_, kind)| *kind == Kind::Child) {
+        for (key, _) in self.pending.values().filter(|(_, kind)| *kind == CommandKind::Child) {
             let target = ExternalTarget { workflow_id: child_id(cx, *key), run_id: None };
             cx.signal_external(target, signal, input);
         }
     }
 
-    fn signaled(&mut self, signal: WorkflowExecutionSignaled, cx: &mut Cx<'_>) -> Option<Event> {
+    fn signaled(&mut self, signal: WorkflowExecutionSignaled, cx: &mut Cx<'_>) -> Option<AgentEvent> {
         fn read<T: DeserializeOwned>(payload: &Payload) -> Option<T> {
             payload.decode().ok()
         }
         // What cannot be read means nothing, and is left in the history for whoever sent it.
         match signal.name.as_str() {
-            SIGNAL_APPROVAL => read(&signal.input).map(Event::Approval),
-            SIGNAL_TOP_UP => read(&signal.input).map(Event::TopUp),
-            SIGNAL_BUDGET_SHARE => read(&signal.input).map(Event::Lent),
+            SIGNAL_APPROVAL => read(&signal.input).map(AgentEvent::Approval),
+            SIGNAL_TOP_UP => read(&signal.input).map(AgentEvent::TopUp),
+            SIGNAL_BUDGET_SHARE => read(&signal.input).map(AgentEvent::Lent),
             SIGNAL_PAUSE if !self.agent.rules().are_first() => {
                 // A pause is one whatever is said with it.
                 let said = signal.input.to_json();
@@ -240,11 +242,11 @@ impl AgentRun {
                 let (reason, by) = (text("reason"), text("requested_by"));
                 let input = json!({ "reason": reason, "requested_by": by, "from_parent": true });
                 self.tell_below(SIGNAL_PAUSE, &input, cx);
-                Some(Event::Pause { reason })
+                Some(AgentEvent::Pause { reason })
             }
             SIGNAL_RESUME => {
                 self.tell_below(SIGNAL_RESUME, &json!({}), cx);
-                Some(Event::Resume)
+                Some(AgentEvent::Resume)
             }
             _ => {
                 cx.defer_signal(signal);
@@ -253,14 +255,18 @@ impl AgentRun {
         }
     }
 
-    fn carry_out_one(&mut self, ask: Ask, cx: &mut Cx<'_>) {
+    fn carry_out_one(&mut self, ask: AgentRequest, cx: &mut Cx<'_>) {
         let (seq, key, kind) = match ask {
-            Ask::Model { call, attempts } => {
+            AgentRequest::Model { call, attempts } => {
                 let key = call.key;
                 let timeout = self.agent.spec().call_timeout_ms.map_or(MODEL_TIMEOUT, within);
-                (cx.schedule_activity(AGENT_MODEL, &call, options(&call.model, timeout, attempts)), key, Kind::Model)
+                (
+                    cx.schedule_activity(AGENT_MODEL, &call, options(&call.model, timeout, attempts)),
+                    key,
+                    CommandKind::Model,
+                )
             }
-            Ask::Tool { key, tool, activity_type, input, timeout_ms, attempts } => {
+            AgentRequest::Tool { key, tool, activity_type, input, timeout_ms, attempts } => {
                 let options = ActivityOptions {
                     start_to_close: Some(within(timeout_ms)),
                     retry_policy: Some(RetryPolicy { maximum_attempts: attempts.max(1), ..RetryPolicy::default() }),
@@ -269,11 +275,11 @@ impl AgentRun {
                     ..ActivityOptions::default()
                 };
                 match ActivityType::new(activity_type) {
-                    Ok(activity_type) => (cx.schedule_activity(activity_type, &input, options), key, Kind::Tool),
+                    Ok(activity_type) => (cx.schedule_activity(activity_type, &input, options), key, CommandKind::Tool),
                     Err(why) => return self.impossible(key, why.to_string(), cx),
                 }
             }
-            Ask::Child { key, spec } => {
+            AgentRequest::Child { key, spec } => {
                 let id = child_id(cx, key);
                 let options = ChildWorkflowOptions {
                     parent_close_policy: ParentClosePolicy::RequestCancel,
@@ -282,10 +288,12 @@ impl AgentRun {
                     summary: Some(spec.name.clone()),
                     ..ChildWorkflowOptions::default()
                 };
-                (cx.start_child(AGENT, id, &spec, options), key, Kind::Child)
+                (cx.start_child(AGENT, id, &spec, options), key, CommandKind::Child)
             }
-            Ask::WallTimer { at } => (cx.start_labelled_timer(at, "the time of the agent"), 0, Kind::Wall),
-            Ask::Cancel { key } => return self.cancel(key, cx),
+            AgentRequest::WallTimer { at } => {
+                (cx.start_labelled_timer(at, "the time of the agent"), 0, CommandKind::Wall)
+            }
+            AgentRequest::Cancel { key } => return self.cancel(key, cx),
         };
         self.pending.insert(seq, (key, kind));
     }
@@ -293,16 +301,16 @@ impl AgentRun {
     /// A tool that cannot be scheduled is answered at once.
     fn impossible(&mut self, key: Key, message: String, cx: &mut Cx<'_>) {
         let result = Err(Fault::new(FaultClass::Fatal, message));
-        let asks = self.agent.handle(Event::Tool { key, origin: 0, result }, cx.now());
+        let asks = self.agent.handle(AgentEvent::Tool { key, origin: 0, result }, cx.now());
         self.carry_out(asks, cx);
     }
 
     fn cancel(&mut self, key: Key, cx: &mut Cx<'_>) {
-        let found = self.pending.iter().find(|(_, (other, kind))| *other == key && *kind != Kind::Wall);
+        let found = self.pending.iter().find(|(_, (other, kind))| *other == key && *kind != CommandKind::Wall);
         match found.map(|(seq, (_, kind))| (*seq, *kind)) {
-            Some((seq, Kind::Model | Kind::Tool)) => cx.cancel_activity(seq),
-            Some((seq, Kind::Child)) => cx.cancel_child(seq, "the agent above has ended"),
-            Some((_, Kind::Wall)) | None => {}
+            Some((seq, CommandKind::Model | CommandKind::Tool)) => cx.cancel_activity(seq),
+            Some((seq, CommandKind::Child)) => cx.cancel_child(seq, "the agent above has ended"),
+            Some((_, CommandKind::Wall)) | None => {}
         }
     }
 
@@ -313,21 +321,21 @@ impl AgentRun {
         let output = self.agent.output();
         let details = Payload::encode(&output).ok();
         match &output.stop {
-            StopReason::Canceled { .. } => cx.cancel(details),
-            StopReason::Failed { message } => {
+            AgentStopReason::Canceled { .. } => cx.cancel(details),
+            AgentStopReason::Failed { message } => {
                 let failure = Failure::application(AGENT_FAILED, message.clone()).non_retryable();
                 cx.fail(match details {
                     Some(details) => failure.with_details(details),
                     None => failure,
                 });
             }
-            StopReason::Completed
-            | StopReason::Length
-            | StopReason::Refused
-            | StopReason::InvalidOutput { .. }
-            | StopReason::Loop
-            | StopReason::Budget { .. }
-            | StopReason::ContextExceeded => cx.complete(&output),
+            AgentStopReason::Completed
+            | AgentStopReason::Length
+            | AgentStopReason::Refused
+            | AgentStopReason::InvalidOutput { .. }
+            | AgentStopReason::Loop
+            | AgentStopReason::Budget { .. }
+            | AgentStopReason::ContextExceeded => cx.complete(&output),
         }
     }
 }

@@ -11,11 +11,11 @@ use bosun_engine::filter::Filter;
 use bosun_engine::*;
 use serde_json::Value;
 
-use super::caller::{Caller, Role};
+use super::caller::{Caller, TokenRole};
 use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::backend::*;
-// The engine has a `Health` of its own.
-use crate::backend::Health;
+// The engine has a `EngineHealth` of its own.
+use crate::backend::EngineHealth;
 use crate::supervisor::people::control;
 
 /// The status and code of what a caller may not do.
@@ -35,17 +35,17 @@ const ANSWERS: [&str; 8] = [
 
 /// A backend as one caller has it.
 #[derive(Clone)]
-pub struct As {
+pub struct CallerBackend {
     backend: Arc<dyn Backend>,
     caller: Caller,
 }
 
-impl As {
+impl CallerBackend {
     pub fn new(backend: Arc<dyn Backend>, caller: Caller) -> Self {
-        As { backend, caller }
+        CallerBackend { backend, caller }
     }
 
-    fn needs(&self, role: Role) -> Result<(), CallError> {
+    fn needs(&self, role: TokenRole) -> Result<(), CallError> {
         if self.caller.role >= role {
             return Ok(());
         }
@@ -54,7 +54,7 @@ impl As {
     }
 
     /// A namespace that this caller may not see is none.
-    fn may(&self, role: Role, target: &Target) -> Result<(), CallError> {
+    fn may(&self, role: TokenRole, target: &Target) -> Result<(), CallError> {
         self.needs(role)?;
         if self.caller.sees(&target.namespace) {
             return Ok(());
@@ -63,7 +63,7 @@ impl As {
     }
 
     /// Where something new may be.
-    fn may_use(&self, role: Role, namespace: &Namespace) -> Result<(), CallError> {
+    fn may_use(&self, role: TokenRole, namespace: &Namespace) -> Result<(), CallError> {
         self.needs(role)?;
         if self.caller.sees(namespace) {
             return Ok(());
@@ -72,7 +72,7 @@ impl As {
     }
 
     /// What concerns the store as a whole is not for who sees a part of it.
-    fn whole(&self, role: Role) -> Result<(), CallError> {
+    fn whole(&self, role: TokenRole) -> Result<(), CallError> {
         self.needs(role)?;
         match self.caller.namespaces {
             None => Ok(()),
@@ -82,13 +82,13 @@ impl As {
 
     /// A list filter that lets through what the caller may see.
     fn seen(&self, query: String) -> Result<String, CallError> {
-        self.needs(Role::Viewer)?;
+        self.needs(TokenRole::Viewer)?;
         let Some(only) = &self.caller.namespaces else { return Ok(query) };
         within(&query, only.iter())
     }
 
     fn start(&self, mut request: StartWorkflow) -> Result<StartWorkflow, CallError> {
-        self.may_use(Role::Operator, &request.namespace)?;
+        self.may_use(TokenRole::Operator, &request.namespace)?;
         request.identity = Some(self.caller.identity(request.identity.as_ref()));
         Ok(request)
     }
@@ -107,8 +107,8 @@ impl As {
         Ok(update)
     }
 
-    fn because(&self, because: Because) -> Because {
-        Because { identity: Some(self.caller.identity(because.identity.as_ref())), ..because }
+    fn because(&self, because: Attribution) -> Attribution {
+        Attribution { identity: Some(self.caller.identity(because.identity.as_ref())), ..because }
     }
 
     /// The part of a message that says who answers or asks: the caller, and as a comment whom the request names.
@@ -132,7 +132,7 @@ impl As {
 
     /// The run of a task token, as far as the caller may see it.
     async fn may_complete(&self, token: TaskToken) -> Result<(), CallError> {
-        self.needs(Role::Operator)?;
+        self.needs(TokenRole::Operator)?;
         let Some(only) = &self.caller.namespaces else { return Ok(()) };
         let query = within(&format!("RunId = '{}'", token.run_id), only.iter())?;
         match self.backend.list(ListRequest { query, limit: 1 }).await?.is_empty() {
@@ -148,8 +148,8 @@ fn forbidden(message: String) -> CallError {
 }
 
 /// Who may send a message of this name.
-fn role_of(name: &str) -> Role {
-    if ANSWERS.contains(&name) { Role::Approver } else { Role::Operator }
+fn role_of(name: &str) -> TokenRole {
+    if ANSWERS.contains(&name) { TokenRole::Approver } else { TokenRole::Operator }
 }
 
 /// The field of a message that names a person, and the one for their words; nothing of messages of other workflows.
@@ -177,12 +177,12 @@ pub fn within<'n>(query: &str, namespaces: impl Iterator<Item = &'n Namespace>) 
 }
 
 /// Recorded runs of one namespace, and nothing of others.
-pub struct Within {
+pub struct NamespaceHistories {
     pub histories: Arc<dyn Histories>,
     pub namespace: Namespace,
 }
 
-impl Within {
+impl NamespaceHistories {
     fn check(&self, target: &Target) -> Result<(), CallError> {
         if target.namespace == self.namespace {
             return Ok(());
@@ -191,7 +191,7 @@ impl Within {
     }
 }
 
-impl Histories for Within {
+impl Histories for NamespaceHistories {
     fn run(&self, target: Target) -> Reply<'_, RunInfo> {
         Box::pin(async move {
             self.check(&target)?;
@@ -224,15 +224,15 @@ macro_rules! ask {
     };
 }
 
-impl Backend for As {
+impl Backend for CallerBackend {
     fn start(&self, request: StartWorkflow) -> Reply<'_, Started> {
-        Box::pin(async move { self.backend.start(As::start(self, request)?).await })
+        Box::pin(async move { self.backend.start(CallerBackend::start(self, request)?).await })
     }
     fn fork(&self, mut request: ForkRequest) -> Reply<'_, Forked> {
         Box::pin(async move {
-            self.may_use(Role::Operator, &request.namespace)?;
+            self.may_use(TokenRole::Operator, &request.namespace)?;
             if let ForkSource::Run(source) = &request.source {
-                self.may(Role::Operator, source)?;
+                self.may(TokenRole::Operator, source)?;
             }
             request.identity = Some(self.caller.identity(request.identity.as_ref()));
             self.backend.fork(request).await
@@ -240,59 +240,59 @@ impl Backend for As {
     }
     fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
         Box::pin(async move {
-            self.may(Role::Viewer, &target)?;
-            let signal = As::signal(self, signal)?;
+            self.may(TokenRole::Viewer, &target)?;
+            let signal = CallerBackend::signal(self, signal)?;
             self.backend.signal(target, signal).await
         })
     }
     fn signal_with_start(&self, request: StartWorkflow, signal: SignalRequest) -> Reply<'_, Started> {
         Box::pin(async move {
-            let (request, signal) = (As::start(self, request)?, As::signal(self, signal)?);
+            let (request, signal) = (CallerBackend::start(self, request)?, CallerBackend::signal(self, signal)?);
             self.backend.signal_with_start(request, signal).await
         })
     }
     fn update(&self, target: Target, update: UpdateRequest) -> Reply<'_, UpdateOutcome> {
         Box::pin(async move {
-            self.may(Role::Viewer, &target)?;
-            let update = As::update(self, update)?;
+            self.may(TokenRole::Viewer, &target)?;
+            let update = CallerBackend::update(self, update)?;
             self.backend.update(target, update).await
         })
     }
     fn update_with_start(&self, request: StartWorkflow, update: UpdateRequest) -> Reply<'_, (Started, UpdateOutcome)> {
         Box::pin(async move {
-            let (request, update) = (As::start(self, request)?, As::update(self, update)?);
+            let (request, update) = (CallerBackend::start(self, request)?, CallerBackend::update(self, update)?);
             self.backend.update_with_start(request, update).await
         })
     }
     fn update_result(&self, target: Target, update: UpdateId) -> Reply<'_, UpdateOutcome> {
-        ask!(self, self.may(Role::Viewer, &target)?, to => to.update_result(target, update))
+        ask!(self, self.may(TokenRole::Viewer, &target)?, to => to.update_result(target, update))
     }
     fn query(&self, target: Target, name: QueryName, input: Payload) -> Reply<'_, Payload> {
-        ask!(self, self.may(Role::Viewer, &target)?, to => to.query(target, name, input))
+        ask!(self, self.may(TokenRole::Viewer, &target)?, to => to.query(target, name, input))
     }
-    fn cancel(&self, target: Target, because: Because) -> Reply<'_, ()> {
-        ask!(self, self.may(Role::Operator, &target)?, to => to.cancel(target, self.because(because)))
+    fn cancel(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
+        ask!(self, self.may(TokenRole::Operator, &target)?, to => to.cancel(target, self.because(because)))
     }
-    fn terminate(&self, target: Target, because: Because) -> Reply<'_, ()> {
-        ask!(self, self.may(Role::Operator, &target)?, to => to.terminate(target, self.because(because)))
+    fn terminate(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
+        ask!(self, self.may(TokenRole::Operator, &target)?, to => to.terminate(target, self.because(because)))
     }
-    fn pause(&self, target: Target, because: Because) -> Reply<'_, ()> {
-        ask!(self, self.may(Role::Operator, &target)?, to => to.pause(target, self.because(because)))
+    fn pause(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
+        ask!(self, self.may(TokenRole::Operator, &target)?, to => to.pause(target, self.because(because)))
     }
-    fn unpause(&self, target: Target, because: Because) -> Reply<'_, ()> {
-        ask!(self, self.may(Role::Operator, &target)?, to => to.unpause(target, self.because(because)))
+    fn unpause(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
+        ask!(self, self.may(TokenRole::Operator, &target)?, to => to.unpause(target, self.because(because)))
     }
-    fn pause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()> {
-        ask!(self, self.may(Role::Operator, &target)?, to => to.pause_activity(target, activity, self.because(because)))
+    fn pause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()> {
+        ask!(self, self.may(TokenRole::Operator, &target)?, to => to.pause_activity(target, activity, self.because(because)))
     }
-    fn unpause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()> {
-        ask!(self, self.may(Role::Operator, &target)?, to => to.unpause_activity(target, activity, self.because(because)))
+    fn unpause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()> {
+        ask!(self, self.may(TokenRole::Operator, &target)?, to => to.unpause_activity(target, activity, self.because(because)))
     }
     fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Reply<'_, ()> {
         ask!(self, self.may_complete(token).await?, to => to.complete_activity(token, completion))
     }
     fn describe(&self, target: Target) -> Reply<'_, Description> {
-        ask!(self, self.may(Role::Viewer, &target)?, to => to.describe(target))
+        ask!(self, self.may(TokenRole::Viewer, &target)?, to => to.describe(target))
     }
     fn list(&self, request: ListRequest) -> Reply<'_, Vec<RunInfo>> {
         let ListRequest { query, limit } = request;
@@ -302,16 +302,16 @@ impl Backend for As {
         Box::pin(async move { self.backend.count(self.seen(query)?).await })
     }
     fn result(&self, target: Target, request: ResultRequest) -> Reply<'_, Option<RunResult>> {
-        ask!(self, self.may(Role::Viewer, &target)?, to => to.result(target, request))
+        ask!(self, self.may(TokenRole::Viewer, &target)?, to => to.result(target, request))
     }
     fn history(&self, target: Target, from: EventId, limit: usize) -> Reply<'_, Vec<Event>> {
-        ask!(self, self.may(Role::Viewer, &target)?, to => to.history(target, from, limit))
+        ask!(self, self.may(TokenRole::Viewer, &target)?, to => to.history(target, from, limit))
     }
     fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>> {
-        ask!(self, self.may(Role::Viewer, &target)?, to => to.turns(target))
+        ask!(self, self.may(TokenRole::Viewer, &target)?, to => to.turns(target))
     }
     fn events(&self, target: Target, from: EventId, follow: bool) -> EventStream {
-        match self.may(Role::Viewer, &target) {
+        match self.may(TokenRole::Viewer, &target) {
             Ok(()) => self.backend.events(target, from, follow),
             Err(why) => Box::pin(futures_util::stream::iter([Err(why)])),
         }
@@ -323,18 +323,18 @@ impl Backend for As {
         }
     }
     fn delete(&self, target: Target) -> Reply<'_, ()> {
-        ask!(self, self.may(Role::Owner, &target)?, to => to.delete(target))
+        ask!(self, self.may(TokenRole::Owner, &target)?, to => to.delete(target))
     }
     fn verify(&self) -> Reply<'_, Value> {
-        ask!(self, self.whole(Role::Operator)?, to => to.verify())
+        ask!(self, self.whole(TokenRole::Operator)?, to => to.verify())
     }
     fn backup(&self, to: PathBuf) -> Reply<'_, Value> {
-        ask!(self, self.whole(Role::Owner)?, backend => backend.backup(to))
+        ask!(self, self.whole(TokenRole::Owner)?, backend => backend.backup(to))
     }
     fn store_info(&self) -> Reply<'_, Value> {
-        ask!(self, self.whole(Role::Viewer)?, to => to.store_info())
+        ask!(self, self.whole(TokenRole::Viewer)?, to => to.store_info())
     }
-    fn health(&self) -> Reply<'_, Health> {
+    fn health(&self) -> Reply<'_, EngineHealth> {
         self.backend.health()
     }
     fn worker_state(&self) -> Reply<'_, WorkerState> {
@@ -349,13 +349,13 @@ mod tests {
     use super::*;
     use crate::fake::Fake;
 
-    fn caller(role: Role, namespaces: Option<&[&str]>) -> Caller {
+    fn caller(role: TokenRole, namespaces: Option<&[&str]>) -> Caller {
         let namespaces = namespaces.map(|names| names.iter().map(|name| Namespace::of(*name)).collect());
         Caller { name: "ann".into(), role, namespaces }
     }
 
-    fn signed(role: Role, name: &str, input: Value) -> Value {
-        let it = As::new(Arc::new(Fake::new()), caller(role, None));
+    fn signed(role: TokenRole, name: &str, input: Value) -> Value {
+        let it = CallerBackend::new(Arc::new(Fake::new()), caller(role, None));
         it.signed(name, Payload::encode(&input).unwrap(), Some(&Identity::of("me@here"))).to_json()
     }
 
@@ -363,19 +363,22 @@ mod tests {
     #[test]
     fn an_answer_is_signed_with_the_name_of_the_token() {
         let answer = |by: &str| json!({ "approval_id": "a", "approved": true, "approver": by, "comment": "fine" });
-        let told = signed(Role::Approver, SIGNAL_APPROVAL, answer("bob"));
+        let told = signed(TokenRole::Approver, SIGNAL_APPROVAL, answer("bob"));
         assert_eq!((told["approver"].as_str(), told["comment"].as_str()), (Some("ann"), Some("by bob: fine")));
         for own in ["ann", "me@here", ""] {
-            let told = signed(Role::Approver, SIGNAL_APPROVAL, answer(own));
+            let told = signed(TokenRole::Approver, SIGNAL_APPROVAL, answer(own));
             assert_eq!((told["approver"].as_str(), told["comment"].as_str()), (Some("ann"), Some("fine")), "{own}");
         }
-        let of_agent =
-            signed(Role::Approver, SIGNAL_APPROVAL, json!({ "id": "a1", "hash": "h", "by": "bob", "approved": true }));
+        let of_agent = signed(
+            TokenRole::Approver,
+            SIGNAL_APPROVAL,
+            json!({ "id": "a1", "hash": "h", "by": "bob", "approved": true }),
+        );
         assert_eq!((of_agent["by"].as_str(), of_agent["reason"].as_str()), (Some("ann"), Some("by bob")));
-        let paused = signed(Role::Operator, control::PAUSE, json!({ "requested_by": "bob" }));
+        let paused = signed(TokenRole::Operator, control::PAUSE, json!({ "requested_by": "bob" }));
         assert_eq!((paused["requested_by"].as_str(), paused["reason"].as_str()), (Some("ann"), Some("by bob")));
         let other = json!({ "approver": "bob" });
-        assert_eq!(signed(Role::Operator, "some_signal", other.clone()), other, "others' messages are theirs");
+        assert_eq!(signed(TokenRole::Operator, "some_signal", other.clone()), other, "others' messages are theirs");
     }
 
     #[tokio::test]
@@ -389,16 +392,16 @@ mod tests {
             request_id: None,
         };
         for (role, looks, answers, acts, owns) in [
-            (Role::Viewer, true, false, false, false),
-            (Role::Approver, true, true, false, false),
-            (Role::Operator, true, true, true, false),
-            (Role::Owner, true, true, true, true),
+            (TokenRole::Viewer, true, false, false, false),
+            (TokenRole::Approver, true, true, false, false),
+            (TokenRole::Operator, true, true, true, false),
+            (TokenRole::Owner, true, true, true, true),
         ] {
-            let it = As::new(fake.clone(), caller(role, None));
+            let it = CallerBackend::new(fake.clone(), caller(role, None));
             assert_eq!(it.describe(target()).await.is_ok(), looks, "{role}");
             assert_eq!(Backend::signal(&it, target(), signal(SIGNAL_APPROVAL)).await.is_ok(), answers, "{role}");
             assert_eq!(Backend::signal(&it, target(), signal("other")).await.is_ok(), acts, "{role}");
-            assert_eq!(it.terminate(target(), Because::default()).await.is_ok(), acts, "{role}");
+            assert_eq!(it.terminate(target(), Attribution::default()).await.is_ok(), acts, "{role}");
             assert_eq!(it.delete(target()).await.is_ok(), owns, "{role}");
             assert_eq!(it.backup("/x".into()).await.is_ok(), owns, "{role}");
         }
@@ -407,10 +410,10 @@ mod tests {
     #[tokio::test]
     async fn a_token_of_a_namespace_sees_no_other() {
         let fake = Arc::new(Fake::new());
-        let it = As::new(fake.clone(), caller(Role::Owner, Some(&["dev"])));
+        let it = CallerBackend::new(fake.clone(), caller(TokenRole::Owner, Some(&["dev"])));
         let target = Target::workflow("order-7".into());
         assert!(matches!(it.describe(target.clone()).await, Err(CallError::Rejected(Rejection::NotFound { .. }))));
-        assert!(it.terminate(target.clone(), Because::default()).await.is_err());
+        assert!(it.terminate(target.clone(), Attribution::default()).await.is_err());
         assert!(it.store_info().await.is_err() && it.backup("/x".into()).await.is_err());
         assert!(Backend::start(&it, StartWorkflow::new("order".into(), "o".into())).await.is_err());
         assert_eq!(fake.calls(), Vec::<String>::new());

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// What a token may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum TokenRole {
     /// Looks: lists, histories, queries.
     Viewer,
     /// And answers what runs ask people: approvals, questions, reviews of plans.
@@ -26,21 +26,21 @@ pub enum Role {
     Owner,
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for TokenRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Role::Viewer => "viewer",
-            Role::Approver => "approver",
-            Role::Operator => "operator",
-            Role::Owner => "owner",
+            TokenRole::Viewer => "viewer",
+            TokenRole::Approver => "approver",
+            TokenRole::Operator => "operator",
+            TokenRole::Owner => "owner",
         })
     }
 }
 
-impl FromStr for Role {
+impl FromStr for TokenRole {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        <Role as ValueEnum>::from_str(text, false)
+        <TokenRole as ValueEnum>::from_str(text, false)
     }
 }
 
@@ -51,7 +51,7 @@ pub const OWNER: &str = "owner";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     pub name: String,
-    pub role: Role,
+    pub role: TokenRole,
     /// Only these; `None`: all.
     pub namespaces: Option<BTreeSet<Namespace>>,
 }
@@ -59,7 +59,7 @@ pub struct Caller {
 impl Caller {
     /// Whoever may read the directory's own token, or opens the directory.
     pub fn owner() -> Caller {
-        Caller { name: OWNER.to_owned(), role: Role::Owner, namespaces: None }
+        Caller { name: OWNER.to_owned(), role: TokenRole::Owner, namespaces: None }
     }
 
     pub fn sees(&self, namespace: &Namespace) -> bool {
@@ -90,6 +90,6 @@ mod tests {
         assert_eq!(ann.identity(Some(&Identity::of("bob@host"))).as_str(), "ann (bob@host)");
         assert_eq!(ann.identity(Some(&Identity::of("ann"))).as_str(), "ann");
         assert_eq!(ann.identity(None).as_str(), "ann");
-        assert!(Role::Viewer < Role::Approver && Role::Operator < Role::Owner);
+        assert!(TokenRole::Viewer < TokenRole::Approver && TokenRole::Operator < TokenRole::Owner);
     }
 }

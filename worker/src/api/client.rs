@@ -22,8 +22,8 @@ use super::problem::Problem;
 use super::proof::{Proof, Unproven, chain};
 use super::token::Token;
 use crate::backend::*;
-// The engine has a `Health` of its own.
-use crate::backend::Health;
+// The engine has a `EngineHealth` of its own.
+use crate::backend::EngineHealth;
 
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(2);
 
@@ -196,7 +196,7 @@ impl HttpClient {
         target: Target,
         activity: ActivityId,
         verb: &'static str,
-        because: Because,
+        because: Attribution,
     ) -> Reply<'_, ()> {
         Box::pin(async move {
             let rest = format!("/activities/{}/{verb}", segment(activity.as_str())?);
@@ -309,22 +309,22 @@ impl Backend for HttpClient {
     fn query(&self, target: Target, name: QueryName, input: Payload) -> Reply<'_, Payload> {
         self.run_post(target, "/query", QueryBody { name, input })
     }
-    fn cancel(&self, target: Target, because: Because) -> Reply<'_, ()> {
+    fn cancel(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
         self.run_post(target, "/cancel", because)
     }
-    fn terminate(&self, target: Target, because: Because) -> Reply<'_, ()> {
+    fn terminate(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
         self.run_post(target, "/terminate", because)
     }
-    fn pause(&self, target: Target, because: Because) -> Reply<'_, ()> {
+    fn pause(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
         self.run_post(target, "/pause", because)
     }
-    fn unpause(&self, target: Target, because: Because) -> Reply<'_, ()> {
+    fn unpause(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
         self.run_post(target, "/unpause", because)
     }
-    fn pause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()> {
+    fn pause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()> {
         self.activity_post(target, activity, "pause", because)
     }
-    fn unpause_activity(&self, target: Target, activity: ActivityId, because: Because) -> Reply<'_, ()> {
+    fn unpause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()> {
         self.activity_post(target, activity, "unpause", because)
     }
     fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Reply<'_, ()> {
@@ -382,7 +382,7 @@ impl Backend for HttpClient {
     fn store_info(&self) -> Reply<'_, Value> {
         Box::pin(async move { self.0.get(&api("store")).await })
     }
-    fn health(&self) -> Reply<'_, Health> {
+    fn health(&self) -> Reply<'_, EngineHealth> {
         Box::pin(async move {
             let answer: Value = self.0.get(&api("worker")).await?;
             self.0.read(answer["health"].to_string().as_bytes())

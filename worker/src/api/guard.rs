@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::caller::Caller;
 use super::problem::Problem;
 use super::routes::{FORK_PATH, OPEN_PATH};
-use super::serve::Limits;
+use super::serve::ServerLimits;
 use super::tokens::Tokens;
 
 /// What a request must satisfy.
@@ -40,7 +40,7 @@ pub struct Guard {
 
 impl Guard {
     /// `bound` and loopback are allowed as hosts, and the names given.
-    pub fn new(tokens: Arc<Tokens>, bound: SocketAddr, names: &[String], limits: &Limits) -> Self {
+    pub fn new(tokens: Arc<Tokens>, bound: SocketAddr, names: &[String], limits: &ServerLimits) -> Self {
         let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).into();
         if !bound.ip().is_unspecified() {
             hosts.push(match bound.ip() {
@@ -60,12 +60,12 @@ impl Guard {
         }
     }
 
-    fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Passed, Problem> {
+    fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<RequestSource, Problem> {
         let host = self.host(uri, headers)?;
         origin(headers, host)?;
         let passed = match uri.path() {
-            OPEN_PATH => Passed::Anybody { proof: self.proof(headers, host) },
-            _ => Passed::Known(self.authorize(headers)?),
+            OPEN_PATH => RequestSource::Anybody { proof: self.proof(headers, host) },
+            _ => RequestSource::Known(self.authorize(headers)?),
         };
         if matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
             json_only(headers)?;
@@ -151,7 +151,7 @@ fn busy() -> Problem {
 }
 
 /// Who a request comes from.
-enum Passed {
+enum RequestSource {
     /// To the open path; with the proof that was asked for.
     Anybody {
         proof: Option<HeaderValue>,
@@ -225,8 +225,8 @@ pub async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> 
     let (mut parts, body) = request.into_parts();
     let proof = match guard.check(&parts.method, &parts.uri, &parts.headers) {
         Err(problem) => return problem.into_response(),
-        Ok(Passed::Anybody { proof }) => proof,
-        Ok(Passed::Known(caller)) => {
+        Ok(RequestSource::Anybody { proof }) => proof,
+        Ok(RequestSource::Known(caller)) => {
             parts.extensions.insert(caller);
             None
         }

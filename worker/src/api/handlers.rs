@@ -19,12 +19,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::authority::As;
+use super::authority::CallerBackend;
 use super::caller::Caller;
 use super::json_depth::{HISTORY_DEPTH_MAX, JSON_DEPTH_MAX, json_depth};
 use super::problem::Problem;
 use super::stream::{json_lines, run_event_lines, turn_lines};
-use crate::backend::{Backend, Because, Health, WorkerState};
+use crate::backend::{Attribution, Backend, EngineHealth, WorkerState};
 
 /// A page has at most this many rows (engine.md G34).
 pub const PAGE_MAX: usize = 1_000;
@@ -41,21 +41,21 @@ pub struct Api {
 type Answer<T> = Result<Json<T>, Problem>;
 
 /// The backend as the caller has it, whom the guard has let in.
-pub struct Me {
-    backend: As,
+pub struct AuthorizedCaller {
+    backend: CallerBackend,
 }
 
-impl FromRequestParts<Api> for Me {
+impl FromRequestParts<Api> for AuthorizedCaller {
     type Rejection = Problem;
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Me, Problem> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<AuthorizedCaller, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned();
         let nobody = || Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "nobody asks");
-        Ok(Me { backend: As::new(api.backend.clone(), caller.ok_or_else(nobody)?) })
+        Ok(AuthorizedCaller { backend: CallerBackend::new(api.backend.clone(), caller.ok_or_else(nobody)?) })
     }
 }
 
 /// The run that path and query name, and the other parameters of the path.
-pub struct At {
+pub struct RequestTarget {
     target: Target,
     path: BTreeMap<String, String>,
 }
@@ -66,9 +66,9 @@ struct RunQuery {
     namespace: Option<String>,
 }
 
-impl FromRequestParts<Api> for At {
+impl FromRequestParts<Api> for RequestTarget {
     type Rejection = Problem;
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<At, Problem> {
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<RequestTarget, Problem> {
         let Path(path) = Path::<BTreeMap<String, String>>::from_request_parts(parts, api)
             .await
             .map_err(|why| Problem::bad_request(why.body_text()))?;
@@ -79,11 +79,11 @@ impl FromRequestParts<Api> for At {
         if let Some(namespace) = run.namespace {
             target.namespace = id_of(&namespace)?;
         }
-        Ok(At { target, path })
+        Ok(RequestTarget { target, path })
     }
 }
 
-impl At {
+impl RequestTarget {
     fn param<T: std::str::FromStr<Err = InvalidId>>(&self, name: &str) -> Result<T, Problem> {
         id_of(self.path.get(name).map_or("", String::as_str))
     }
@@ -131,7 +131,7 @@ pub async fn no_such_method(uri: Uri) -> Problem {
 // ---- the worker
 
 /// What is asked by whoever watches the worker: how it is, and how many threads it has lost to code that does not come back.
-async fn health_response(api: &Api, health: Health, ready: bool) -> Response {
+async fn health_response(api: &Api, health: EngineHealth, ready: bool) -> Response {
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut answer = json!(health);
     if let Ok(state) = api.backend.worker_state().await {
@@ -143,10 +143,12 @@ async fn health_response(api: &Api, health: Health, ready: bool) -> Response {
 /// 503 only when the log has failed: a draining worker is alive. What went wrong is not told to strangers.
 pub async fn healthz(State(api): State<Api>) -> Response {
     match api.backend.health().await {
-        Ok(Health::StorageFailed { .. }) => {
-            health_response(&api, Health::StorageFailed { why: String::new() }, false).await
+        Ok(EngineHealth::StorageFailed { .. }) => {
+            health_response(&api, EngineHealth::StorageFailed { why: String::new() }, false).await
         }
-        Ok(Health::StorageFull { .. }) => health_response(&api, Health::StorageFull { why: String::new() }, true).await,
+        Ok(EngineHealth::StorageFull { .. }) => {
+            health_response(&api, EngineHealth::StorageFull { why: String::new() }, true).await
+        }
         Ok(health) => health_response(&api, health, true).await,
         Err(why) => Problem::from(why).into_response(),
     }
@@ -155,7 +157,7 @@ pub async fn healthz(State(api): State<Api>) -> Response {
 pub async fn readyz(State(api): State<Api>) -> Response {
     match api.backend.health().await {
         Ok(health) => {
-            let ready = health == Health::Ready;
+            let ready = health == EngineHealth::Ready;
             health_response(&api, health, ready).await
         }
         Err(why) => Problem::from(why).into_response(),
@@ -177,7 +179,7 @@ pub async fn worker(State(api): State<Api>) -> Answer<serde_json::Value> {
 
 // ---- workflows
 
-pub async fn start(me: Me, body: Bytes) -> Result<(StatusCode, Json<Started>), Problem> {
+pub async fn start(me: AuthorizedCaller, body: Bytes) -> Result<(StatusCode, Json<Started>), Problem> {
     let started = me.backend.start(body_of(&body)?).await?;
     let status = if started.newly_started { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(started)))
@@ -185,7 +187,7 @@ pub async fn start(me: Me, body: Bytes) -> Result<(StatusCode, Json<Started>), P
 
 /// A fork. Turns that the client sends are hostile input and are checked as a history file is; they may be as many and as
 /// deep as in a file (the guard lets this route have larger bodies).
-pub async fn fork(me: Me, body: Bytes) -> Answer<Forked> {
+pub async fn fork(me: AuthorizedCaller, body: Bytes) -> Answer<Forked> {
     let mut request: ForkRequest = body_within(HISTORY_DEPTH_MAX, &body)?;
     drop(body);
     if let ForkSource::History(turns) = request.source {
@@ -204,12 +206,12 @@ pub struct WithStart<T> {
     pub then: T,
 }
 
-pub async fn signal_with_start(me: Me, body: Bytes) -> Answer<Started> {
+pub async fn signal_with_start(me: AuthorizedCaller, body: Bytes) -> Answer<Started> {
     let WithStart { start, then } = body_of(&body)?;
     Ok(Json(me.backend.signal_with_start(start, then).await?))
 }
 
-pub async fn update_with_start(me: Me, body: Bytes) -> Answer<(Started, UpdateOutcome)> {
+pub async fn update_with_start(me: AuthorizedCaller, body: Bytes) -> Answer<(Started, UpdateOutcome)> {
     let WithStart { start, then } = body_of(&body)?;
     Ok(Json(me.backend.update_with_start(start, then).await?))
 }
@@ -223,27 +225,27 @@ struct ListQuery {
     after: Option<u64>,
 }
 
-pub async fn list(me: Me, uri: Uri) -> Answer<Vec<RunInfo>> {
+pub async fn list(me: AuthorizedCaller, uri: Uri) -> Answer<Vec<RunInfo>> {
     let ListQuery { query, limit, after: _ } = query_of(&uri)?;
     let limit = limit.unwrap_or(100).min(PAGE_MAX);
     Ok(Json(me.backend.list(ListRequest { query, limit }).await?))
 }
 
-pub async fn count(me: Me, uri: Uri) -> Answer<serde_json::Value> {
+pub async fn count(me: AuthorizedCaller, uri: Uri) -> Answer<serde_json::Value> {
     let query: ListQuery = query_of(&uri)?;
     Ok(Json(json!({ "count": me.backend.count(query.query).await? })))
 }
 
-pub async fn watch(me: Me, uri: Uri) -> Result<Response, Problem> {
+pub async fn watch(me: AuthorizedCaller, uri: Uri) -> Result<Response, Problem> {
     let query: ListQuery = query_of(&uri)?;
     Ok(run_event_lines(me.backend.watch(query.query, query.after.map(GroupSeq))))
 }
 
-pub async fn describe(me: Me, at: At) -> Answer<Description> {
+pub async fn describe(me: AuthorizedCaller, at: RequestTarget) -> Answer<Description> {
     Ok(Json(me.backend.describe(at.target).await?))
 }
 
-pub async fn delete(me: Me, at: At) -> Answer<()> {
+pub async fn delete(me: AuthorizedCaller, at: RequestTarget) -> Answer<()> {
     Ok(Json(me.backend.delete(at.target).await?))
 }
 
@@ -261,17 +263,17 @@ impl HistoryQuery {
     }
 }
 
-pub async fn history(me: Me, at: At, uri: Uri) -> Answer<Vec<Event>> {
+pub async fn history(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Answer<Vec<Event>> {
     let query: HistoryQuery = query_of(&uri)?;
     let limit = query.limit.unwrap_or(PAGE_MAX).min(PAGE_MAX);
     Ok(Json(me.backend.history(at.target, query.from(), limit).await?))
 }
 
-pub async fn turns(me: Me, at: At) -> Result<Response, Problem> {
+pub async fn turns(me: AuthorizedCaller, at: RequestTarget) -> Result<Response, Problem> {
     Ok(turn_lines(me.backend.turns(at.target).await?))
 }
 
-pub async fn events(me: Me, at: At, uri: Uri) -> Result<Response, Problem> {
+pub async fn events(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Result<Response, Problem> {
     let query: HistoryQuery = query_of(&uri)?;
     // A missing run must be a 404, and once the stream has begun it is too late for a status.
     me.backend.history(at.target.clone(), EventId(1), 1).await?;
@@ -285,7 +287,7 @@ struct WaitQuery {
     timeout_ms: Option<u64>,
 }
 
-pub async fn result(me: Me, at: At, uri: Uri) -> Result<Response, Problem> {
+pub async fn result(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Result<Response, Problem> {
     let query: WaitQuery = query_of(&uri)?;
     let wait = query.timeout_ms.map_or(WAIT_MAX, Duration::from_millis).min(WAIT_MAX);
     let request = ResultRequest { follow_runs: query.follow_runs, timeout: Some(wait) };
@@ -295,7 +297,7 @@ pub async fn result(me: Me, at: At, uri: Uri) -> Result<Response, Problem> {
     })
 }
 
-pub async fn signal(me: Me, at: At, body: Bytes) -> Answer<()> {
+pub async fn signal(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
     Ok(Json(me.backend.signal(at.target, body_of(&body)?).await?))
 }
 
@@ -307,53 +309,53 @@ pub struct QueryBody {
     pub input: Payload,
 }
 
-pub async fn query(me: Me, at: At, body: Bytes) -> Answer<Payload> {
+pub async fn query(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<Payload> {
     let QueryBody { name, input } = body_of(&body)?;
     Ok(Json(me.backend.query(at.target, name, input).await?))
 }
 
-pub async fn update(me: Me, at: At, body: Bytes) -> Answer<UpdateOutcome> {
+pub async fn update(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<UpdateOutcome> {
     Ok(Json(me.backend.update(at.target, body_of(&body)?).await?))
 }
 
-pub async fn update_result(me: Me, at: At) -> Answer<UpdateOutcome> {
+pub async fn update_result(me: AuthorizedCaller, at: RequestTarget) -> Answer<UpdateOutcome> {
     let update: UpdateId = at.param("update_id")?;
     Ok(Json(me.backend.update_result(at.target, update).await?))
 }
 
-pub async fn cancel(me: Me, at: At, body: Bytes) -> Answer<()> {
-    let because: Because = body_of(&body)?;
+pub async fn cancel(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
+    let because: Attribution = body_of(&body)?;
     Ok(Json(me.backend.cancel(at.target, because).await?))
 }
 
-pub async fn terminate(me: Me, at: At, body: Bytes) -> Answer<()> {
-    let because: Because = body_of(&body)?;
+pub async fn terminate(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
+    let because: Attribution = body_of(&body)?;
     Ok(Json(me.backend.terminate(at.target, because).await?))
 }
 
-pub async fn pause(me: Me, at: At, body: Bytes) -> Answer<()> {
-    let because: Because = body_of(&body)?;
+pub async fn pause(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
+    let because: Attribution = body_of(&body)?;
     Ok(Json(me.backend.pause(at.target, because).await?))
 }
 
-pub async fn unpause(me: Me, at: At, body: Bytes) -> Answer<()> {
-    let because: Because = body_of(&body)?;
+pub async fn unpause(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
+    let because: Attribution = body_of(&body)?;
     Ok(Json(me.backend.unpause(at.target, because).await?))
 }
 
 // ---- activities
 
-pub async fn pause_activity(me: Me, at: At, body: Bytes) -> Answer<()> {
+pub async fn pause_activity(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
     let (activity, because) = (at.param("activity_id")?, body_of(&body)?);
     Ok(Json(me.backend.pause_activity(at.target, activity, because).await?))
 }
 
-pub async fn unpause_activity(me: Me, at: At, body: Bytes) -> Answer<()> {
+pub async fn unpause_activity(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
     let (activity, because) = (at.param("activity_id")?, body_of(&body)?);
     Ok(Json(me.backend.unpause_activity(at.target, activity, because).await?))
 }
 
-pub async fn complete_activity(me: Me, Path(token): Path<String>, body: Bytes) -> Answer<()> {
+pub async fn complete_activity(me: AuthorizedCaller, Path(token): Path<String>, body: Bytes) -> Answer<()> {
     let token: TaskToken = token.parse()?;
     let completion: ActivityCompletion = body_of(&body)?;
     Ok(Json(me.backend.complete_activity(token, completion).await?))
@@ -361,16 +363,16 @@ pub async fn complete_activity(me: Me, Path(token): Path<String>, body: Bytes) -
 
 // ---- the store
 
-pub async fn store_info(me: Me) -> Answer<serde_json::Value> {
+pub async fn store_info(me: AuthorizedCaller) -> Answer<serde_json::Value> {
     Ok(Json(me.backend.store_info().await?))
 }
 
 /// A body that says nothing.
 #[derive(Deserialize)]
-struct Nothing {}
+struct EmptyBody {}
 
-pub async fn verify(me: Me, body: Bytes) -> Answer<serde_json::Value> {
-    let Nothing {} = body_of(&body)?;
+pub async fn verify(me: AuthorizedCaller, body: Bytes) -> Answer<serde_json::Value> {
+    let EmptyBody {} = body_of(&body)?;
     Ok(Json(me.backend.verify().await?))
 }
 
@@ -380,7 +382,7 @@ pub struct BackupBody {
     pub to: PathBuf,
 }
 
-pub async fn backup(me: Me, body: Bytes) -> Answer<serde_json::Value> {
+pub async fn backup(me: AuthorizedCaller, body: Bytes) -> Answer<serde_json::Value> {
     let BackupBody { to } = body_of(&body)?;
     if !to.is_absolute() {
         let why = "an absolute path is needed: the worker's working directory is not yours".to_owned();

@@ -22,9 +22,9 @@ pub(crate) mod tests;
 pub mod token;
 pub mod tokens;
 
-pub use caller::{Caller, Role};
+pub use caller::{Caller, TokenRole};
 pub use client::HttpClient;
 pub use discovery::WorkerFile;
-pub use serve::{Limits, ServeError, Server, take_file_handles};
+pub use serve::{ServeError, Server, ServerLimits, take_file_handles};
 pub use token::Token;
 pub use tokens::Tokens;

@@ -14,7 +14,7 @@ use super::handlers::Api;
 use super::problem::Problem;
 
 /// One method of one path.
-pub struct Route {
+pub struct ApiRoute {
     pub method: Method,
     pub path: &'static str,
     pub about: &'static str,
@@ -35,8 +35,8 @@ const fn route(
     query: &'static [&'static str],
     about: &'static str,
     handler: fn() -> MethodRouter<Api>,
-) -> Route {
-    Route { method, path, about, query, handler }
+) -> ApiRoute {
+    ApiRoute { method, path, about, query, handler }
 }
 
 /// The parameters of routes that name a run, and of those that take none.
@@ -45,7 +45,7 @@ const NONE: &[&str] = &[];
 
 /// Every route there is.
 #[rustfmt::skip]
-pub const ROUTES: &[Route] = &[
+pub const ROUTES: &[ApiRoute] = &[
     route(Method::GET, "/healthz", NONE, "200 while the log works, else 503", || get(h::healthz)),
     route(Method::GET, "/readyz", NONE, "200 while new work is taken, else 503", || get(h::readyz)),
     route(Method::GET, "/api/v1/worker", NONE, "pid, version, health, lost threads, budget of memory, how process trees are ended", || get(h::worker)),

@@ -31,7 +31,7 @@ use super::tokens::Tokens;
 
 /// How much the server takes. Tests use smaller ones.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct ServerLimits {
     pub body: usize,
     /// Of the one route that takes a whole history.
     pub history_body: usize,
@@ -44,9 +44,9 @@ pub struct Limits {
     pub idle_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
-        Limits {
+        ServerLimits {
             body: 4 * 1024 * 1024,
             // A file has at most 64 MiB, and payloads that are written as text there may be hexadecimal here.
             history_body: 2 * JsonLimits::default().bytes,
@@ -104,13 +104,13 @@ pub enum ServeError {
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
-    limits: Limits,
+    limits: ServerLimits,
 }
 
 impl Server {
     /// Binds the address. `open_to_others` must be said for anything but loopback (G32: only with a token that was
     /// chosen for it).
-    pub async fn bind(address: SocketAddr, open_to_others: bool, limits: Limits) -> Result<Server, ServeError> {
+    pub async fn bind(address: SocketAddr, open_to_others: bool, limits: ServerLimits) -> Result<Server, ServeError> {
         if !address.ip().is_loopback() && !open_to_others {
             return Err(ServeError::NotLoopback { address });
         }
@@ -184,14 +184,14 @@ async fn refuse(mut stream: TcpStream) {
 }
 
 /// What a connection does now, for the idle timeout.
-struct Busy {
+struct ConnectionActivity {
     requests: AtomicUsize,
     /// Milliseconds after `opened` at which the last request ended.
     quiet_since_ms: AtomicU64,
     opened: Instant,
 }
 
-impl Busy {
+impl ConnectionActivity {
     fn quiet_for(&self) -> Option<Duration> {
         if self.requests.load(Ordering::Acquire) > 0 {
             return None;
@@ -211,10 +211,10 @@ impl Busy {
 }
 
 /// Counts a request while its head is handled. Bodies that stream on after that have traffic of their own.
-struct InFlight(Arc<Busy>);
+struct InFlight(Arc<ConnectionActivity>);
 
 impl InFlight {
-    fn begin(busy: Arc<Busy>) -> Self {
+    fn begin(busy: Arc<ConnectionActivity>) -> Self {
         busy.requests.fetch_add(1, Ordering::AcqRel);
         InFlight(busy)
     }
@@ -228,15 +228,15 @@ impl Drop for InFlight {
     }
 }
 
-async fn count(Extension(busy): Extension<Arc<Busy>>, request: Request, next: Next) -> Response {
+async fn count(Extension(busy): Extension<Arc<ConnectionActivity>>, request: Request, next: Next) -> Response {
     let in_flight = InFlight::begin(busy);
     // The counter lives as long as the body does: a stream that is being sent is not idle.
     next.run(request).await.map(|body| super::stream::hold(body, in_flight))
 }
 
-async fn connection(stream: TcpStream, router: Router, limits: Limits, mut stop: watch::Receiver<bool>) {
+async fn connection(stream: TcpStream, router: Router, limits: ServerLimits, mut stop: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
-    let busy = Arc::new(Busy { requests: 0.into(), quiet_since_ms: 0.into(), opened: Instant::now() });
+    let busy = Arc::new(ConnectionActivity { requests: 0.into(), quiet_since_ms: 0.into(), opened: Instant::now() });
     let service = TowerToHyperService::new(router);
     let counted = busy.clone();
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {

@@ -13,8 +13,8 @@ use super::handlers::Api;
 use super::routes::{OPEN_PATH, ROUTES};
 use super::*;
 use crate::backend::*;
-// The engine has a `Health` of its own.
-use crate::backend::Health;
+// The engine has a `EngineHealth` of its own.
+use crate::backend::EngineHealth;
 use crate::fake::{Fake, RUN};
 
 /// Only what hangs takes longer, also on a busy machine.
@@ -28,7 +28,7 @@ struct Served {
     task: tokio::task::JoinHandle<()>,
 }
 
-async fn serve(fake: Fake, limits: Limits) -> Served {
+async fn serve(fake: Fake, limits: ServerLimits) -> Served {
     let fake = Arc::new(fake);
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), false, limits).await.unwrap();
     let port = server.address().port();
@@ -90,7 +90,7 @@ fn path_of(route: &str) -> String {
 /// G32: every route and method but /healthz gives 401 without the token and with a wrong one, also in the query string.
 #[tokio::test]
 async fn every_route_but_healthz_needs_the_token() {
-    let served = serve(Fake::new(), Limits::default()).await;
+    let served = serve(Fake::new(), ServerLimits::default()).await;
     for route in ROUTES {
         let path = path_of(route.path);
         for (line, headers) in [
@@ -118,7 +118,7 @@ async fn every_route_but_healthz_needs_the_token() {
 
 #[tokio::test]
 async fn with_the_token_every_route_exists() {
-    let served = serve(Fake::new(), Limits::default()).await;
+    let served = serve(Fake::new(), ServerLimits::default()).await;
     for route in ROUTES {
         let line = format!("{} {}", route.method, path_of(route.path));
         let status = served.status(&line, &[HOST, JSON, BEARER], "{}").await;
@@ -131,7 +131,7 @@ async fn with_the_token_every_route_exists() {
 /// G33: DNS rebinding, other origins and other sites are refused, and no CORS header is ever sent.
 #[tokio::test]
 async fn requests_from_other_pages_are_refused() {
-    let served = serve(Fake::new(), Limits::default()).await;
+    let served = serve(Fake::new(), ServerLimits::default()).await;
     let port_host = format!("Host: 127.0.0.1:{}", served.port);
     let same = format!("Origin: http://127.0.0.1:{}", served.port);
     let vectors: Vec<(u16, Vec<&str>)> = vec![
@@ -181,7 +181,7 @@ async fn requests_from_other_pages_are_refused() {
 /// G33: what a form or a script without preflight can send is not JSON by its type, so it is refused.
 #[tokio::test]
 async fn bodies_must_say_that_they_are_json() {
-    let served = serve(Fake::new(), Limits::default()).await;
+    let served = serve(Fake::new(), ServerLimits::default()).await;
     for (expected, kind) in [
         (200, "Content-Type: application/json"),
         (200, "Content-Type: application/json; charset=utf-8"),
@@ -204,7 +204,7 @@ async fn bodies_must_say_that_they_are_json() {
 /// What nobody would look at is refused: whoever sent it meant something by it.
 #[tokio::test]
 async fn fields_and_parameters_that_nobody_knows_are_refused() {
-    let served = serve(Fake::new(), Limits::default()).await;
+    let served = serve(Fake::new(), ServerLimits::default()).await;
     let all = [HOST, BEARER, JSON];
     let start = serde_json::to_value(StartWorkflow::new("t".into(), "a".into())).unwrap();
     let mut misspelt = start.clone();
@@ -235,7 +235,7 @@ async fn fields_and_parameters_that_nobody_knows_are_refused() {
 /// G32: whatever is wrong with a token, the answer is one.
 #[tokio::test]
 async fn a_refusal_does_not_say_what_was_wrong() {
-    let served = serve(Fake::new(), Limits::default()).await;
+    let served = serve(Fake::new(), ServerLimits::default()).await;
     let mut answers = Vec::new();
     for header in ["X-Nothing: 1", "Authorization: Bearer wrong", "Authorization: Basic x", "Authorization: Bearer"] {
         let request = format!("GET /api/v1/workflows HTTP/1.1\r\n{HOST}\r\n{header}\r\nConnection: close\r\n\r\n");
@@ -250,7 +250,7 @@ async fn a_refusal_does_not_say_what_was_wrong() {
 /// question on to the true worker.
 #[tokio::test]
 async fn a_stranger_on_the_port_gets_no_token() {
-    let served = serve(Fake::new(), Limits::default()).await;
+    let served = serve(Fake::new(), ServerLimits::default()).await;
     let own = served.client();
     assert_eq!(own.prove().await, Ok(()));
     assert!(own.describe(Target::workflow("order-7".into())).await.is_ok());
@@ -289,7 +289,7 @@ async fn a_stranger_on_the_port_gets_no_token() {
 /// G34: the body limit holds exactly, with a length and without one.
 #[tokio::test]
 async fn the_body_limit_is_exact() {
-    let limits = Limits { body: 1_000, ..Limits::default() };
+    let limits = ServerLimits { body: 1_000, ..ServerLimits::default() };
     let served = serve(Fake::new(), limits).await;
     let headers = [HOST, BEARER, JSON];
     for (length, expected) in [(999, 200), (1_000, 200), (1_001, 413), (100_000, 413)] {
@@ -308,7 +308,7 @@ async fn the_body_limit_is_exact() {
 /// G34: headers, JSON depth, id length and page size at their limits.
 #[tokio::test]
 async fn headers_depth_ids_and_pages_are_limited() {
-    let served = serve(Fake::new(), Limits::default()).await;
+    let served = serve(Fake::new(), ServerLimits::default()).await;
     let padding = |n: usize| format!("X-Padding: {}", "x".repeat(n));
     assert_eq!(served.status("GET /healthz", &[HOST, &padding(15_000)], "").await, 200);
     assert_eq!(served.status("GET /healthz", &[HOST, &padding(17_000)], "").await, 431);
@@ -339,7 +339,7 @@ async fn headers_depth_ids_and_pages_are_limited() {
 /// G35: ids with path separators stay ids.
 #[tokio::test]
 async fn ids_are_never_paths() {
-    let served = serve(Fake::new(), Limits::default()).await;
+    let served = serve(Fake::new(), ServerLimits::default()).await;
     for (sent, id) in [
         ("..%2F..%2Fetc%2Fpasswd", "../../etc/passwd"),
         ("%2Fetc%2Fshadow", "/etc/shadow"),
@@ -360,11 +360,11 @@ async fn ids_are_never_paths() {
 /// G34: a socket that sends its headers slowly, or nothing at all, is closed in time, and others are served meanwhile.
 #[tokio::test]
 async fn slow_sockets_are_closed_and_do_not_block_others() {
-    let limits = Limits {
+    let limits = ServerLimits {
         header_timeout: Duration::from_secs(2),
         body_timeout: Duration::from_secs(2),
         idle_timeout: Duration::from_secs(4),
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let served = serve(Fake::new(), limits).await;
     let mut slow = Vec::new();
@@ -394,7 +394,7 @@ async fn slow_sockets_are_closed_and_do_not_block_others() {
 /// G34: one connection more than allowed is told so.
 #[tokio::test]
 async fn connections_are_limited() {
-    let served = serve(Fake::new(), Limits { connections: 2, ..Limits::default() }).await;
+    let served = serve(Fake::new(), ServerLimits { connections: 2, ..ServerLimits::default() }).await;
     let held = [served.connect().await, served.connect().await];
     tokio::time::sleep(Duration::from_millis(50)).await;
     let answer = served.raw("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
@@ -414,9 +414,9 @@ async fn connections_are_limited() {
 /// G32: beyond loopback only when it was said.
 #[tokio::test]
 async fn a_public_address_needs_a_word() {
-    let refused = Server::bind("0.0.0.0:0".parse().unwrap(), false, Limits::default()).await;
+    let refused = Server::bind("0.0.0.0:0".parse().unwrap(), false, ServerLimits::default()).await;
     assert!(matches!(refused, Err(ServeError::NotLoopback { .. })));
-    assert!(Server::bind("0.0.0.0:0".parse().unwrap(), true, Limits::default()).await.is_ok());
+    assert!(Server::bind("0.0.0.0:0".parse().unwrap(), true, ServerLimits::default()).await.is_ok());
 }
 
 /// Every rejection there is.
@@ -459,7 +459,7 @@ pub(crate) fn rejections() -> Vec<Rejection> {
 #[tokio::test]
 async fn a_rejection_survives_the_trip_through_http() {
     for rejection in rejections() {
-        let served = serve(Fake::rejecting(rejection.clone()), Limits::default()).await;
+        let served = serve(Fake::rejecting(rejection.clone()), ServerLimits::default()).await;
         let signal = SignalRequest { name: "s".into(), input: Payload::null(), identity: None, request_id: None };
         let refused = served.client().signal(Target::workflow("order-7".into()), signal).await;
         assert_eq!(refused, Err(CallError::Rejected(rejection)));
@@ -477,7 +477,7 @@ async fn overload_says_when_to_ask_again() {
         (Rejection::StorageFailed { why: "x".into() }, 503, None),
         (Rejection::AlreadyPaused, 409, None),
     ] {
-        let served = serve(Fake::rejecting(rejection.clone()), Limits::default()).await;
+        let served = serve(Fake::rejecting(rejection.clone()), ServerLimits::default()).await;
         let request = format!(
             "POST /api/v1/workflows/order-7/pause HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{JSON}\r\nContent-Length: 2\r\n\
              Connection: close\r\n\r\n{{}}"
@@ -492,14 +492,14 @@ async fn overload_says_when_to_ask_again() {
 /// G04: a failed log is 503 on /healthz, without telling strangers why.
 #[tokio::test]
 async fn healthz_tells_that_the_log_failed() {
-    let served = serve(Fake::new(), Limits::default()).await;
+    let served = serve(Fake::new(), ServerLimits::default()).await;
     assert_eq!(served.client().prove().await, Ok(()));
-    *served.fake.health.lock().unwrap() = Health::StorageFailed { why: "EIO at /secret/place".into() };
+    *served.fake.health.lock().unwrap() = EngineHealth::StorageFailed { why: "EIO at /secret/place".into() };
     let answer = served.raw("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert_eq!(status_of(&answer), 503);
     assert!(answer.contains("storage_failed") && !answer.contains("secret"), "{answer}");
     assert_eq!(served.client().prove().await, Ok(()), "a failed worker is still a worker");
-    *served.fake.health.lock().unwrap() = Health::Draining;
+    *served.fake.health.lock().unwrap() = EngineHealth::Draining;
     assert_eq!(served.status("GET /healthz", &[HOST], "").await, 200, "a draining worker is alive");
     assert_eq!(served.status("GET /readyz", &[HOST, BEARER], "").await, 503, "and takes no work");
 }
@@ -510,10 +510,10 @@ async fn an_attached_client_sees_what_an_embedded_one_sees() {
     let mut told = HistoryBuilder::started("order", "order-7", Payload::bytes(vec![0, 255]));
     told.activity_scheduled("charge", Payload::raw_json(r#"{"a": [1, "ü"]}"#));
     with_turns.turns.insert("order-7".into(), told.turns());
-    let served = serve(with_turns, Limits::default()).await;
+    let served = serve(with_turns, ServerLimits::default()).await;
     let (client, fake) = (served.client(), served.fake.clone());
     let target = || Target::workflow("order/7 ü?&#%".into());
-    let because = || Because { reason: "r".into(), identity: Some("me@here".into()), request_id: None };
+    let because = || Attribution { reason: "r".into(), identity: Some("me@here".into()), request_id: None };
     let token = TaskToken { run_id: RUN, seq: Seq(3), attempt: Attempt(1) };
 
     let start = || StartWorkflow::new("order".into(), "order-7".into()).input(Payload::bytes(vec![0, 255]));
@@ -573,7 +573,7 @@ async fn an_attached_client_sees_what_an_embedded_one_sees() {
 
 #[tokio::test]
 async fn streams_arrive_whole_and_a_missing_run_is_an_error() {
-    let served = serve(Fake::new(), Limits::default()).await;
+    let served = serve(Fake::new(), ServerLimits::default()).await;
     let (client, fake) = (served.client(), served.fake.clone());
     let target = Target::workflow("order-7".into());
     let events: Vec<_> = client.events(target.clone(), EventId(1), true).collect().await;
@@ -596,7 +596,7 @@ async fn streams_arrive_whole_and_a_missing_run_is_an_error() {
 async fn waiting_ends_when_the_time_is_up() {
     let fake = Fake::new();
     *fake.outcome.lock().unwrap() = None;
-    let served = serve(fake, Limits::default()).await;
+    let served = serve(fake, ServerLimits::default()).await;
     let wait = ResultRequest { follow_runs: false, timeout: Some(Duration::from_millis(150)) };
     let began = Instant::now();
     assert_eq!(served.client().result(Target::workflow("order-7".into()), wait).await, Ok(None));
@@ -605,7 +605,7 @@ async fn waiting_ends_when_the_time_is_up() {
 
 #[tokio::test]
 async fn a_wrong_token_and_a_silent_address_are_told_apart() {
-    let served = serve(Fake::new(), Limits::default()).await;
+    let served = serve(Fake::new(), ServerLimits::default()).await;
     let address = format!("http://127.0.0.1:{}", served.port);
     let stranger = HttpClient::new(&address, Token::of("x".repeat(64)), "some/file").unwrap();
     let refused = stranger.store_info().await;
@@ -618,7 +618,8 @@ async fn a_wrong_token_and_a_silent_address_are_told_apart() {
 /// G27: the server ends in bounded time though clients hold connections open.
 #[tokio::test]
 async fn the_server_stops_with_connections_open() {
-    let served = serve(Fake::new(), Limits { header_timeout: Duration::from_secs(2), ..Limits::default() }).await;
+    let served =
+        serve(Fake::new(), ServerLimits { header_timeout: Duration::from_secs(2), ..ServerLimits::default() }).await;
     let _held = served.connect().await;
     assert_eq!(served.client().prove().await, Ok(()));
     served.stop.send(true).unwrap();
@@ -643,7 +644,7 @@ fn long_history(bytes: usize) -> Vec<Turn> {
 /// of them are read at once.
 #[tokio::test]
 async fn a_fork_may_be_as_large_as_a_history_and_nothing_else_may() {
-    let limits = Limits { body: 1_000, history_body: 200_000, history_bodies: 1, ..Limits::default() };
+    let limits = ServerLimits { body: 1_000, history_body: 200_000, history_bodies: 1, ..ServerLimits::default() };
     let served = serve(Fake::new(), limits).await;
     let client = served.client();
     let fork = |bytes| ForkRequest::new(ForkSource::History(long_history(bytes)), "f".into());
@@ -691,7 +692,7 @@ async fn a_long_history_is_not_cut_while_it_is_read() {
     fake.turns.insert("order-7".into(), turns.clone());
     // Long enough for a reader on a busy machine to come round, and shorter than all the reading.
     let idle_timeout = Duration::from_secs(2);
-    let served = serve(fake, Limits { idle_timeout, ..Limits::default() }).await;
+    let served = serve(fake, ServerLimits { idle_timeout, ..ServerLimits::default() }).await;
     let mut stream = served.connect().await;
     let request =
         format!("GET /api/v1/workflows/order-7/turns HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\nConnection: close\r\n\r\n");

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use bosun_engine::{Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::caller::{Caller, OWNER, Role};
+use super::caller::{Caller, OWNER, TokenRole};
 use super::token::{OWNER_ID, Token, TokenError, Verifier, random_hex};
 
 /// One named token, as it is stored.
@@ -24,7 +24,7 @@ pub struct NamedToken {
     /// Public: it stands in the token, and in requests for a proof.
     pub id: String,
     pub name: String,
-    pub role: Role,
+    pub role: TokenRole,
     /// Only these; `None`: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<BTreeSet<Namespace>>,
@@ -44,7 +44,7 @@ impl NamedToken {
 #[derive(Debug, Clone)]
 pub struct NewToken {
     pub name: String,
-    pub role: Role,
+    pub role: TokenRole,
     pub namespaces: Option<BTreeSet<Namespace>>,
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
@@ -225,7 +225,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp(1_000_000);
 
-    fn new(name: &str, role: Role, expires_at: Option<Timestamp>) -> NewToken {
+    fn new(name: &str, role: TokenRole, expires_at: Option<Timestamp>) -> NewToken {
         NewToken { name: name.into(), role, namespaces: None, created_at: NOW, expires_at }
     }
 
@@ -238,26 +238,29 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let owner = Token::of("o".repeat(64));
         let tokens = Tokens::new(&owner, Some(data.path().into())).unwrap();
-        let ann = create(data.path(), new("ann", Role::Approver, None)).unwrap();
-        let bob = create(data.path(), new("bob", Role::Viewer, Some(Timestamp(2_000_000)))).unwrap();
+        let ann = create(data.path(), new("ann", TokenRole::Approver, None)).unwrap();
+        let bob = create(data.path(), new("bob", TokenRole::Viewer, Some(Timestamp(2_000_000)))).unwrap();
         let who = |token: &Token, now| tokens.caller(&secret(token), now).map(|caller| (caller.name, caller.role));
-        assert_eq!(who(&owner, NOW), Some(("owner".into(), Role::Owner)));
-        assert_eq!(who(&ann, NOW), Some(("ann".into(), Role::Approver)));
-        assert_eq!(who(&bob, Timestamp(1_999_999)), Some(("bob".into(), Role::Viewer)));
+        assert_eq!(who(&owner, NOW), Some(("owner".into(), TokenRole::Owner)));
+        assert_eq!(who(&ann, NOW), Some(("ann".into(), TokenRole::Approver)));
+        assert_eq!(who(&bob, Timestamp(1_999_999)), Some(("bob".into(), TokenRole::Viewer)));
         assert_eq!(who(&bob, Timestamp(2_000_000)), None, "it has expired");
         revoke(data.path(), "ann").unwrap();
         assert_eq!(who(&ann, NOW), None, "it was revoked, and nobody restarted anything");
         assert!(matches!(revoke(data.path(), "ann"), Err(TokensError::Unknown(_))));
-        assert!(matches!(create(data.path(), new("bob", Role::Viewer, None)), Err(TokensError::Taken(_))));
+        assert!(matches!(create(data.path(), new("bob", TokenRole::Viewer, None)), Err(TokensError::Taken(_))));
         for bad in ["", "owner", "a b", "a\nb", "ä"] {
-            assert!(matches!(create(data.path(), new(bad, Role::Viewer, None)), Err(TokensError::Name(_))), "{bad:?}");
+            assert!(
+                matches!(create(data.path(), new(bad, TokenRole::Viewer, None)), Err(TokensError::Name(_))),
+                "{bad:?}"
+            );
         }
     }
 
     #[test]
     fn what_is_stored_opens_nothing() {
         let data = tempfile::tempdir().unwrap();
-        let token = create(data.path(), new("ann", Role::Owner, None)).unwrap();
+        let token = create(data.path(), new("ann", TokenRole::Owner, None)).unwrap();
         let text = fs::read_to_string(path_in(data.path())).unwrap();
         assert!(!text.contains(secret(&token).rsplit('_').next().unwrap()), "{text}");
         let mode = fs::metadata(path_in(data.path())).unwrap().permissions().mode() & 0o777;
@@ -274,7 +277,7 @@ mod tests {
     fn a_proof_says_that_the_token_is_known() {
         let data = tempfile::tempdir().unwrap();
         let owner = Token::of("o".repeat(64));
-        let ann = create(data.path(), new("ann", Role::Viewer, None)).unwrap();
+        let ann = create(data.path(), new("ann", TokenRole::Viewer, None)).unwrap();
         let tokens = Tokens::new(&owner, Some(data.path().into())).unwrap();
         for token in [&owner, &ann] {
             let proof = tokens.proof(&token.id(), "c1", "127.0.0.1:7");

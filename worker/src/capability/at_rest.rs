@@ -49,7 +49,7 @@ pub enum AtRestError {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Noted {
+struct KeyRegister {
     version: u32,
     /// The names of all keys that anything here was written with.
     keys: Vec<String>,
@@ -150,19 +150,19 @@ fn path_in(data: &Path) -> PathBuf {
     data.join("keys.json")
 }
 
-fn noted(data: &Path) -> Result<Noted, AtRestError> {
+fn noted(data: &Path) -> Result<KeyRegister, AtRestError> {
     let path = path_in(data);
     let bad = |why: String| AtRestError::File { path: path.clone(), why };
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Noted::default()),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(KeyRegister::default()),
         Err(why) => return Err(bad(why.to_string())),
     };
-    let noted: Noted = serde_json::from_slice(&bytes).map_err(|why| bad(why.to_string()))?;
+    let noted: KeyRegister = serde_json::from_slice(&bytes).map_err(|why| bad(why.to_string()))?;
     if noted.version == VERSION { Ok(noted) } else { Err(bad(format!("version {} is not {VERSION}", noted.version))) }
 }
 
-fn write(data: &Path, path: &Path, noted: &Noted) -> io::Result<()> {
+fn write(data: &Path, path: &Path, noted: &KeyRegister) -> io::Result<()> {
     let beside = data.join("keys.json.new");
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
     file.write_all(&serde_json::to_vec_pretty(noted)?)?;

@@ -66,7 +66,7 @@ async fn sleep(context: ActivityContext, input: Sleep) -> Result<Value, Activity
 /// A failure by script, also used by the order saga.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Scripted {
+pub struct ScriptedFailure {
     /// The first attempts that fail.
     pub times: u32,
     #[serde(default = "failure_type", rename = "type")]
@@ -81,7 +81,7 @@ fn failure_type() -> String {
     "Scripted".into()
 }
 
-impl Scripted {
+impl ScriptedFailure {
     /// Fails if the script says so for this attempt.
     pub fn play(&self, context: &ActivityContext) -> Result<(), Failure> {
         let attempt = context.attempt().0;
@@ -100,7 +100,7 @@ impl Scripted {
 #[derive(Debug, Deserialize)]
 struct FailNTimes {
     #[serde(flatten)]
-    script: Scripted,
+    script: ScriptedFailure,
     #[serde(default)]
     value: Value,
 }

@@ -25,7 +25,7 @@ use bosun_engine::ActivityRegistry;
 use compose::COMPOSE;
 use demo::DemoConfig;
 use file::{FILE, FileConfig};
-use http::{HTTP, HttpClient, HttpConfig};
+use http::{GuardedClient, HTTP, HttpConfig};
 use mcp::McpConfig;
 use model::ModelConfig;
 use process::{PROCESS, ProcessConfig};
@@ -45,7 +45,7 @@ pub struct CapabilityConfig {
 pub fn register(registry: &mut ActivityRegistry, config: &CapabilityConfig) -> Result<(), reqwest::Error> {
     let process = ProcessConfig { files: config.file.clone(), ..config.process.clone() };
     let (file, reports) = (config.file.clone(), config.file.clone());
-    let http = HttpClient::new(config.http.clone())?;
+    let http = GuardedClient::new(config.http.clone())?;
     registry.register(PROCESS, move |context, input| process::run(process.clone(), context, input));
     registry.register(HTTP, move |context, input| http.clone().run(context, input));
     registry.register(FILE, move |context, input| file::run(file.clone(), context, input));

@@ -13,13 +13,13 @@ pub const SCRIPTED_FAILURE: &str = "ScriptedFailure";
 
 /// What is to be said. The rest of the input is there to be read in the history.
 #[derive(Debug, Deserialize)]
-struct Input {
-    answer: Answer,
+struct ScriptedInput {
+    answer: ScriptedAnswer,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Answer {
+enum ScriptedAnswer {
     Say(Value),
     Fail(String),
 }
@@ -28,9 +28,11 @@ pub(super) fn register(registry: &mut ActivityRegistry) {
     registry.register(SCRIPTED, scripted);
 }
 
-async fn scripted(_context: ActivityContext, input: Input) -> Result<Value, ActivityError> {
+async fn scripted(_context: ActivityContext, input: ScriptedInput) -> Result<Value, ActivityError> {
     match input.answer {
-        Answer::Say(value) => Ok(value),
-        Answer::Fail(why) => Err(ActivityError::Failure(Failure::application(SCRIPTED_FAILURE, why).non_retryable())),
+        ScriptedAnswer::Say(value) => Ok(value),
+        ScriptedAnswer::Fail(why) => {
+            Err(ActivityError::Failure(Failure::application(SCRIPTED_FAILURE, why).non_retryable()))
+        }
     }
 }

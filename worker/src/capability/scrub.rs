@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub(in crate::capability) use spelling::SPELLING_FACTOR;
-use spelling::{Form, Found};
+use spelling::{SpellingForm, SpellingMatch};
 
 /// What stands in the place of a secret.
 pub(super) const REDACTED: &str = "[redacted]";
@@ -25,7 +25,7 @@ const PREFIX_LEN_MIN: usize = 6;
 /// The spellings of keys. Empty if there is no key. Cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct Scrubber {
-    forms: Arc<Vec<Form>>,
+    forms: Arc<Vec<SpellingForm>>,
     /// Those that may begin with a byte, by that byte.
     firsts: Arc<Vec<Vec<u32>>>,
     /// Bytes of the longest secret.
@@ -46,7 +46,7 @@ impl Scrubber {
         }
         let (forms, firsts) = (Arc::make_mut(&mut self.forms), Arc::make_mut(&mut self.firsts));
         firsts.resize(256, Vec::new());
-        for form in Form::all_of(secret.as_bytes()) {
+        for form in SpellingForm::all_of(secret.as_bytes()) {
             if forms.contains(&form) {
                 continue;
             }
@@ -73,16 +73,16 @@ impl Scrubber {
     }
 
     /// What stands at the beginning; the longest of all that does.
-    fn at_start_of(&self, text: &[u8]) -> Found {
-        let Some(first) = text.first() else { return Found::Nothing };
-        let mut found = Found::Nothing;
+    fn at_start_of(&self, text: &[u8]) -> SpellingMatch {
+        let Some(first) = text.first() else { return SpellingMatch::Nothing };
+        let mut found = SpellingMatch::Nothing;
         for number in self.firsts.get(usize::from(*first)).into_iter().flatten() {
             let form = &self.forms[usize::try_from(*number).unwrap_or_default()];
             found = match (found, form.at_start_of(text)) {
-                (Found::Whole(one), Found::Whole(other)) => Found::Whole(one.max(other)),
-                (Found::Whole(length), _) | (_, Found::Whole(length)) => Found::Whole(length),
-                (Found::Nothing, Found::Nothing) => Found::Nothing,
-                (Found::Begun, _) | (_, Found::Begun) => Found::Begun,
+                (SpellingMatch::Whole(one), SpellingMatch::Whole(other)) => SpellingMatch::Whole(one.max(other)),
+                (SpellingMatch::Whole(length), _) | (_, SpellingMatch::Whole(length)) => SpellingMatch::Whole(length),
+                (SpellingMatch::Nothing, SpellingMatch::Nothing) => SpellingMatch::Nothing,
+                (SpellingMatch::Begun, _) | (_, SpellingMatch::Begun) => SpellingMatch::Begun,
             };
         }
         found
@@ -94,7 +94,7 @@ impl Scrubber {
         let mut at = from;
         loop {
             at += text.get(at..)?.iter().position(is_first)?;
-            if let Found::Whole(length) = self.at_start_of(&text[at..]) {
+            if let SpellingMatch::Whole(length) = self.at_start_of(&text[at..]) {
                 return Some((at, at + length));
             }
             at += 1;
@@ -144,7 +144,7 @@ impl Scrubber {
     /// The length of the longest end that is the beginning of a spelling. It begins where a character does.
     pub(super) fn held(&self, text: &[u8]) -> usize {
         let from = text.len().saturating_sub(self.longest * SPELLING_FACTOR);
-        let begun = (from..text.len()).find(|at| self.at_start_of(&text[*at..]) == Found::Begun);
+        let begun = (from..text.len()).find(|at| self.at_start_of(&text[*at..]) == SpellingMatch::Begun);
         begun.map_or(0, |at| text.len() - at)
     }
 

@@ -31,9 +31,9 @@ pub enum ApprovalVerb {
     /// All that is known of one approval.
     Show { id: String },
     /// Approve what was shown.
-    Approve(Decision),
+    Approve(DecisionArgs),
     /// Reject it; with --feedback it is to be done again, better.
-    Reject(Decision),
+    Reject(DecisionArgs),
     /// Answer a question (an interrupt).
     Answer {
         /// The id of the question.
@@ -52,7 +52,7 @@ pub struct AnyRun {
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct Decision {
+pub struct DecisionArgs {
     /// The id of the approval.
     pub id: String,
     #[arg(long, value_name = "TEXT")]
@@ -72,7 +72,7 @@ pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exi
     match verb {
         ApprovalVerb::List { run } => list(cx, run).await,
         ApprovalVerb::Show { id } => {
-            let found = pending(cx, Kind::Approval, &id).await?;
+            let found = pending(cx, HumanRequestKind::Approval, &id).await?;
             cx.screen.object("approval.show", found.request.clone());
             cx.screen.block(&value_text(&found.request));
             Ok(Exit::Ok)
@@ -80,7 +80,7 @@ pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exi
         ApprovalVerb::Approve(decision) => decide(cx, decision, true).await,
         ApprovalVerb::Reject(decision) => decide(cx, decision, false).await,
         ApprovalVerb::Answer { id, answer } => {
-            let found = pending(cx, Kind::Question, &id).await?;
+            let found = pending(cx, HumanRequestKind::Question, &id).await?;
             let value: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
             let input = json!({ "interrupt_id": id, "resume": value });
             send(cx, &found.target, "interrupt_resume_v1", &input).await?;
@@ -91,7 +91,7 @@ pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exi
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum HumanRequestKind {
     /// A supervisor's.
     Approval,
     Question,
@@ -102,41 +102,41 @@ enum Kind {
 }
 
 /// One thing that waits for a person.
-struct Waiting {
-    kind: Kind,
+struct HumanRequest {
+    kind: HumanRequestKind,
     target: Target,
     request: Value,
 }
 
-impl Waiting {
+impl HumanRequest {
     fn id(&self) -> &str {
         self.request["id"].as_str().unwrap_or_default()
     }
 
     fn word(&self) -> &str {
         match self.kind {
-            Kind::Question => "question",
-            Kind::Approval | Kind::ToolCall => "approval",
-            Kind::Elsewhere => self.request["kind"].as_str().unwrap_or("plan"),
+            HumanRequestKind::Question => "question",
+            HumanRequestKind::Approval | HumanRequestKind::ToolCall => "approval",
+            HumanRequestKind::Elsewhere => self.request["kind"].as_str().unwrap_or("plan"),
         }
     }
 
     /// The command that answers.
     fn answer(&self) -> String {
         match self.kind {
-            Kind::Question if self.request.pointer("/payload/kind/tool_approval").is_some() => {
+            HumanRequestKind::Question if self.request.pointer("/payload/kind/tool_approval").is_some() => {
                 format!("bosun approval answer {} true", self.id())
             }
-            Kind::Question => format!("bosun approval answer {} ANSWER", self.id()),
-            Kind::Approval | Kind::ToolCall => format!("bosun approval approve {}", self.id()),
-            Kind::Elsewhere => value_text(&self.request["answer"]),
+            HumanRequestKind::Question => format!("bosun approval answer {} ANSWER", self.id()),
+            HumanRequestKind::Approval | HumanRequestKind::ToolCall => format!("bosun approval approve {}", self.id()),
+            HumanRequestKind::Elsewhere => value_text(&self.request["answer"]),
         }
     }
 
     fn line(&self) -> String {
         let text = |key: &str| value_text(&self.request[key]);
         match self.kind {
-            Kind::Approval => {
+            HumanRequestKind::Approval => {
                 let reasons = self.request["reasons"].as_array().cloned().unwrap_or_default();
                 let reasons: Vec<String> = reasons.iter().map(value_text).collect();
                 let (id, risk, about) = (text("id"), text("risk"), text("description"));
@@ -145,9 +145,11 @@ impl Waiting {
                 let until = moment(&self.request["deadline"]);
                 format!("{id}  {action} (risk {risk}): {about}  until {until}  {}", reasons.join("; "))
             }
-            Kind::Question => format!("{}  task {}: {}", text("id"), text("task"), text("payload")),
-            Kind::ToolCall => format!("{}  tool {}: {}", text("id"), text("tool"), self.request["arguments"]),
-            Kind::Elsewhere => format!("{}  {} by {}", text("id"), text("what"), text("whom")),
+            HumanRequestKind::Question => format!("{}  task {}: {}", text("id"), text("task"), text("payload")),
+            HumanRequestKind::ToolCall => {
+                format!("{}  tool {}: {}", text("id"), text("tool"), self.request["arguments"])
+            }
+            HumanRequestKind::Elsewhere => format!("{}  {} by {}", text("id"), text("what"), text("whom")),
         }
     }
 }
@@ -194,29 +196,30 @@ fn is_asked(workflow_type: &WorkflowType) -> bool {
 }
 
 /// What a run asks people.
-async fn waiting(cx: &Context, target: &Target, workflow_type: &WorkflowType) -> Result<Vec<Waiting>, CliError> {
+async fn waiting(cx: &Context, target: &Target, workflow_type: &WorkflowType) -> Result<Vec<HumanRequest>, CliError> {
     let mut all = Vec::new();
-    let queries: &[(Kind, &str)] = match workflow_type.as_str() {
-        AGENT => &[(Kind::ToolCall, "approvals")],
+    let queries: &[(HumanRequestKind, &str)] = match workflow_type.as_str() {
+        AGENT => &[(HumanRequestKind::ToolCall, "approvals")],
         _ => &[
-            (Kind::Approval, "pending_approvals"),
-            (Kind::Question, "pending_interrupts"),
-            (Kind::Elsewhere, "waiting"),
+            (HumanRequestKind::Approval, "pending_approvals"),
+            (HumanRequestKind::Question, "pending_interrupts"),
+            (HumanRequestKind::Elsewhere, "waiting"),
         ],
     };
     for (kind, query) in queries {
         let answer = ask(cx, target, query, &Value::Null).await?;
         for request in answer.as_array().into_iter().flatten() {
             // These two have queries of their own, which say more.
-            if *kind == Kind::Elsewhere && matches!(request["kind"].as_str(), Some("approval" | "question")) {
+            if *kind == HumanRequestKind::Elsewhere && matches!(request["kind"].as_str(), Some("approval" | "question"))
+            {
                 continue;
             }
             let mut request = request.clone();
             // Agents count their own approvals; the run makes the id one of all.
-            if let (Kind::ToolCall, Some(run_id)) = (kind, target.run_id) {
+            if let (HumanRequestKind::ToolCall, Some(run_id)) = (kind, target.run_id) {
                 request["id"] = format!("{run_id}/{}", value_text(&request["id"])).into();
             }
-            all.push(Waiting { kind: *kind, target: target.clone(), request });
+            all.push(HumanRequest { kind: *kind, target: target.clone(), request });
         }
     }
     Ok(all)
@@ -236,7 +239,7 @@ async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
             Err(why) => return Err(why),
         }
     }
-    let view = |one: &Waiting| json!({ "kind": one.word(), "answer": one.answer(), "workflow_id": one.target.workflow_id, "request": one.request });
+    let view = |one: &HumanRequest| json!({ "kind": one.word(), "answer": one.answer(), "workflow_id": one.target.workflow_id, "request": one.request });
     cx.screen.object("approval.list", json!({ "waiting": all.iter().map(view).collect::<Vec<Value>>() }));
     if all.is_empty() {
         cx.screen.line("nobody is asked anything".to_owned());
@@ -252,13 +255,15 @@ async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
 }
 
 /// What waits under an id. The id begins with the run's.
-async fn pending(cx: &mut Context, kind: Kind, id: &str) -> Result<Waiting, CliError> {
+async fn pending(cx: &mut Context, kind: HumanRequestKind, id: &str) -> Result<HumanRequest, CliError> {
     let run = id.split_once('/').and_then(|(run, _)| run.parse::<RunId>().ok());
     let runs = open_runs(cx, run).await?;
     for (target, workflow_type) in &runs {
         let asked = waiting(cx, target, workflow_type).await?;
-        let fits = |one: &Waiting| {
-            one.id() == id && one.kind != Kind::Elsewhere && (one.kind == Kind::Question) == (kind == Kind::Question)
+        let fits = |one: &HumanRequest| {
+            one.id() == id
+                && one.kind != HumanRequestKind::Elsewhere
+                && (one.kind == HumanRequestKind::Question) == (kind == HumanRequestKind::Question)
         };
         if let Some(found) = asked.into_iter().find(fits) {
             return Ok(found);
@@ -268,12 +273,14 @@ async fn pending(cx: &mut Context, kind: Kind, id: &str) -> Result<Waiting, CliE
         .help("`bosun approval list` shows what does"))
 }
 
-async fn decide(cx: &mut Context, decision: Decision, approved: bool) -> Result<Exit, CliError> {
-    let found = pending(cx, Kind::Approval, &decision.id).await?;
+async fn decide(cx: &mut Context, decision: DecisionArgs, approved: bool) -> Result<Exit, CliError> {
+    let found = pending(cx, HumanRequestKind::Approval, &decision.id).await?;
     let by = decision.by.clone().unwrap_or_else(|| cx.identity.to_string());
     let input = match found.kind {
-        Kind::ToolCall => of_tool_call(&found, &decision, approved, &by)?,
-        Kind::Approval | Kind::Question | Kind::Elsewhere => of_supervisor(&found, &decision, approved, &by),
+        HumanRequestKind::ToolCall => of_tool_call(&found, &decision, approved, &by)?,
+        HumanRequestKind::Approval | HumanRequestKind::Question | HumanRequestKind::Elsewhere => {
+            of_supervisor(&found, &decision, approved, &by)
+        }
     };
     send(cx, &found.target, SIGNAL_APPROVAL, &input).await?;
     let word = if approved { "approved" } else { "rejected" };
@@ -286,7 +293,7 @@ async fn decide(cx: &mut Context, decision: Decision, approved: bool) -> Result<
     Ok(Exit::Ok)
 }
 
-fn of_supervisor(found: &Waiting, decision: &Decision, approved: bool, by: &str) -> Value {
+fn of_supervisor(found: &HumanRequest, decision: &DecisionArgs, approved: bool, by: &str) -> Value {
     let mut input = json!({ "approval_id": decision.id, "approved": approved, "approver": by,
         "comment": decision.comment, "modified_action": decision.modified_action, "feedback": decision.feedback,
         "shown": found.request["shown"] });
@@ -297,7 +304,7 @@ fn of_supervisor(found: &Waiting, decision: &Decision, approved: bool, by: &str)
 }
 
 /// A tool call is made as it was shown, or not at all; the agent is told why.
-fn of_tool_call(found: &Waiting, decision: &Decision, approved: bool, by: &str) -> Result<Value, CliError> {
+fn of_tool_call(found: &HumanRequest, decision: &DecisionArgs, approved: bool, by: &str) -> Result<Value, CliError> {
     if decision.modified_action.is_some() {
         return Err(CliError::usage("the tool call of an agent is approved as it is, or rejected with --comment"));
     }

@@ -14,27 +14,27 @@ const RUNS_MAX: usize = 10_000;
 const CHILDREN_MAX: usize = 1_000;
 
 /// A run and those below it, a parent before its children.
-pub(super) struct Below {
-    pub runs: Vec<Found>,
+pub(super) struct RunTree {
+    pub runs: Vec<ChildRun>,
     /// There are more than were looked at.
     pub cut: bool,
 }
 
-pub(super) struct Found {
+pub(super) struct ChildRun {
     pub target: Target,
     pub workflow_type: WorkflowType,
     pub open: bool,
 }
 
 /// The run and all below it. `into` says whether what is below a run of that type is looked for.
-pub(super) async fn below(cx: &Context, target: Target, into: fn(&WorkflowType) -> bool) -> Result<Below, CliError> {
+pub(super) async fn below(cx: &Context, target: Target, into: fn(&WorkflowType) -> bool) -> Result<RunTree, CliError> {
     let info = cx.backend.describe(target).await?.info;
-    let found = |info: &RunInfo| Found {
+    let found = |info: &RunInfo| ChildRun {
         target: Target { namespace: cx.namespace.clone(), ..Target::run(info.workflow_id.clone(), info.run_id) },
         workflow_type: info.workflow_type.clone(),
         open: info.status == WorkflowStatus::Running,
     };
-    let mut below = Below { runs: vec![found(&info)], cut: false };
+    let mut below = RunTree { runs: vec![found(&info)], cut: false };
     let mut next = 0;
     while next < below.runs.len() && !below.cut {
         let run = &below.runs[next];

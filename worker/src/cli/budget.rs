@@ -80,7 +80,7 @@ fn dollars(micros: u64) -> String {
 
 /// Calls of one model.
 #[derive(Debug, Default)]
-struct Sum {
+struct ModelTotal {
     calls: u64,
     tokens: u64,
     cost_micros: u64,
@@ -88,15 +88,15 @@ struct Sum {
 
 /// All that was counted of a run and those below it.
 #[derive(Debug, Default)]
-struct Bill {
-    models: BTreeMap<String, Sum>,
+struct RunBill {
+    models: BTreeMap<String, ModelTotal>,
     unpriced: u64,
     /// There are more runs below than were looked at.
     cut: bool,
 }
 
-impl Bill {
-    fn add(&mut self, model: &str, sum: Sum) {
+impl RunBill {
+    fn add(&mut self, model: &str, sum: ModelTotal) {
         let of = self.models.entry(model.to_owned()).or_default();
         (of.calls, of.tokens) = (of.calls + sum.calls, of.tokens + sum.tokens);
         of.cost_micros += sum.cost_micros;
@@ -108,7 +108,7 @@ impl Bill {
         self.unpriced += spent["unpriced_calls"].as_u64().unwrap_or_default();
         for (model, tally) in spent["by_model"].as_object().into_iter().flatten() {
             let of = |key: &str| tally[key].as_u64().unwrap_or_default();
-            self.add(model, Sum { calls: of("calls"), tokens: of("tokens"), cost_micros: of("cost_micros") });
+            self.add(model, ModelTotal { calls: of("calls"), tokens: of("tokens"), cost_micros: of("cost_micros") });
         }
         Ok(())
     }
@@ -143,14 +143,14 @@ impl Bill {
                 0
             }
         };
-        self.add(&response.model, Sum { calls: 1, tokens, cost_micros });
+        self.add(&response.model, ModelTotal { calls: 1, tokens, cost_micros });
     }
 }
 
 pub(super) async fn cost(cx: &mut Context, args: CostArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     let runs = below(cx, target.clone(), |workflow_type| workflow_type.as_str() != AGENT).await?;
-    let mut bill = Bill { cut: runs.cut, ..Bill::default() };
+    let mut bill = RunBill { cut: runs.cut, ..RunBill::default() };
     for run in &runs.runs {
         match run.workflow_type.as_str() {
             AGENT => bill.agent(cx, &run.target).await?,
@@ -161,12 +161,12 @@ pub(super) async fn cost(cx: &mut Context, args: CostArgs) -> Result<Exit, CliEr
     Ok(Exit::Ok)
 }
 
-fn show_cost(cx: &mut Context, target: &Target, bill: &Bill) {
-    let Bill { models, unpriced, cut } = bill;
-    let total = |of: fn(&Sum) -> u64| models.values().map(of).sum::<u64>();
+fn show_cost(cx: &mut Context, target: &Target, bill: &RunBill) {
+    let RunBill { models, unpriced, cut } = bill;
+    let total = |of: fn(&ModelTotal) -> u64| models.values().map(of).sum::<u64>();
     let (calls, tokens, micros) = (total(|sum| sum.calls), total(|sum| sum.tokens), total(|sum| sum.cost_micros));
-    let view = |(model, sum): (&String, &Sum)| {
-        let Sum { calls, tokens, cost_micros } = sum;
+    let view = |(model, sum): (&String, &ModelTotal)| {
+        let ModelTotal { calls, tokens, cost_micros } = sum;
         (model.clone(), json!({ "calls": calls, "tokens": tokens, "cost_micros": cost_micros }))
     };
     let by_model: serde_json::Map<String, Value> = models.iter().map(view).collect();
@@ -176,7 +176,7 @@ fn show_cost(cx: &mut Context, target: &Target, bill: &Bill) {
             "unpriced_calls": unpriced, "by_model": by_model, "incomplete": cut }),
     );
     for (model, sum) in models {
-        let Sum { calls, tokens, cost_micros } = sum;
+        let ModelTotal { calls, tokens, cost_micros } = sum;
         cx.screen.line(format!("{model:<32} {calls:>6} calls {tokens:>10} tokens  {}", dollars(*cost_micros)));
     }
     let unknown = if *unpriced > 0 { format!(", and {unpriced} calls of unknown price") } else { String::new() };

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
-use super::output::{Cell, Paint, Screen};
+use super::output::{Cell, Screen, TextStyle};
 use super::worker::parse_bytes;
 use crate::capability::at_rest::StoreKeys;
 use crate::capability::owner::{FileGuards, Guards, HttpGuards, ProcessGuards, StorePolicy};
@@ -111,7 +111,7 @@ pub enum OnDamage {
 
 /// Keys, each with what a text in the environment stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum KeyKind {
     Text,
     Number,
     Switch,
@@ -120,36 +120,36 @@ enum Kind {
 }
 
 /// Every key. A new one stands here and in its structure; a test holds them together.
-const KEYS: &[(&str, Kind)] = &[
-    ("data", Kind::Text),
-    ("address", Kind::Text),
-    ("token_file", Kind::Text),
-    ("namespace", Kind::Text),
-    ("output", Kind::Text),
-    ("worker.port", Kind::Number),
-    ("worker.bind", Kind::Text),
-    ("worker.allow_host", Kind::Texts),
-    ("worker.slots", Kind::Number),
-    ("worker.memory", Kind::Text),
-    ("worker.queue", Kind::Texts),
-    ("worker.drain_timeout", Kind::Text),
-    ("worker.on_damage", Kind::Text),
-    ("worker.retention", Kind::Texts),
-    ("worker.trust_clock", Kind::Switch),
-    ("process.allow", Kind::Texts),
-    ("process.kill_grace_ms", Kind::Number),
-    ("process.address_space", Kind::Number),
-    ("process.cpu_seconds", Kind::Number),
-    ("process.file_size", Kind::Number),
-    ("process.open_files", Kind::Number),
-    ("http.allow_hosts", Kind::Texts),
-    ("http.allow_private", Kind::Switch),
-    ("http.secret_env", Kind::Texts),
-    ("http.secret_dirs", Kind::Texts),
-    ("file.roots", Kind::Texts),
-    ("store.key", Kind::Text),
-    ("store.old_keys", Kind::Texts),
-    ("store.epoch_file", Kind::Text),
+const KEYS: &[(&str, KeyKind)] = &[
+    ("data", KeyKind::Text),
+    ("address", KeyKind::Text),
+    ("token_file", KeyKind::Text),
+    ("namespace", KeyKind::Text),
+    ("output", KeyKind::Text),
+    ("worker.port", KeyKind::Number),
+    ("worker.bind", KeyKind::Text),
+    ("worker.allow_host", KeyKind::Texts),
+    ("worker.slots", KeyKind::Number),
+    ("worker.memory", KeyKind::Text),
+    ("worker.queue", KeyKind::Texts),
+    ("worker.drain_timeout", KeyKind::Text),
+    ("worker.on_damage", KeyKind::Text),
+    ("worker.retention", KeyKind::Texts),
+    ("worker.trust_clock", KeyKind::Switch),
+    ("process.allow", KeyKind::Texts),
+    ("process.kill_grace_ms", KeyKind::Number),
+    ("process.address_space", KeyKind::Number),
+    ("process.cpu_seconds", KeyKind::Number),
+    ("process.file_size", KeyKind::Number),
+    ("process.open_files", KeyKind::Number),
+    ("http.allow_hosts", KeyKind::Texts),
+    ("http.allow_private", KeyKind::Switch),
+    ("http.secret_env", KeyKind::Texts),
+    ("http.secret_dirs", KeyKind::Texts),
+    ("file.roots", KeyKind::Texts),
+    ("store.key", KeyKind::Text),
+    ("store.old_keys", KeyKind::Texts),
+    ("store.epoch_file", KeyKind::Text),
 ];
 
 /// The variable of a key. The data directory has kept the name that it always had.
@@ -277,26 +277,26 @@ fn kept(text: String) -> &'static str {
     Box::leak(text.into_boxed_str())
 }
 
-impl Kind {
+impl KeyKind {
     fn read(self, text: &str) -> Option<Value> {
         Some(match self {
-            Kind::Text => json!(text),
-            Kind::Number => json!(text.trim().parse::<u64>().ok()?),
-            Kind::Switch => json!(text.trim().parse::<bool>().ok()?),
-            Kind::Texts => json!(text.split(',').map(str::trim).filter(|one| !one.is_empty()).collect::<Vec<_>>()),
+            KeyKind::Text => json!(text),
+            KeyKind::Number => json!(text.trim().parse::<u64>().ok()?),
+            KeyKind::Switch => json!(text.trim().parse::<bool>().ok()?),
+            KeyKind::Texts => json!(text.split(',').map(str::trim).filter(|one| !one.is_empty()).collect::<Vec<_>>()),
         })
     }
     fn wanted(self) -> &'static str {
         match self {
-            Kind::Text => "a text is wanted",
-            Kind::Number => "a whole number is wanted",
-            Kind::Switch => "true or false is wanted",
-            Kind::Texts => "texts separated by commas are wanted",
+            KeyKind::Text => "a text is wanted",
+            KeyKind::Number => "a whole number is wanted",
+            KeyKind::Switch => "true or false is wanted",
+            KeyKind::Texts => "texts separated by commas are wanted",
         }
     }
 }
 
-fn kind_of(key: &str) -> Option<Kind> {
+fn kind_of(key: &str) -> Option<KeyKind> {
     KEYS.iter().find(|(known, _)| *known == key).map(|(_, kind)| *kind)
 }
 
@@ -406,10 +406,10 @@ fn list(screen: &mut Screen, loaded: &Loaded) {
         let text = |name: &str| super::result::value_text(&row[name]);
         let value = if row["value"].is_null() { "-".to_owned() } else { row["value"].to_string() };
         vec![
-            Cell::of(text("key"), Paint::Bold),
+            Cell::of(text("key"), TextStyle::Bold),
             value.into(),
             text("origin").into(),
-            Cell::of(text("variable"), Paint::Dim),
+            Cell::of(text("variable"), TextStyle::Dim),
         ]
     });
     let cells = cells.collect();
@@ -501,9 +501,9 @@ mod tests {
                 _ if *key == "worker.on_damage" => "isolate",
                 _ if *key == "worker.retention" => "7d,dev=1h",
                 _ if *key == "worker.memory" => "320MiB",
-                Kind::Number => "1",
-                Kind::Switch => "true",
-                Kind::Text | Kind::Texts => "x",
+                KeyKind::Number => "1",
+                KeyKind::Switch => "true",
+                KeyKind::Text | KeyKind::Texts => "x",
             };
             loaded("", &[], &["--set", &format!("{key}={text}")]).unwrap();
         }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::error::{CliError, one_line};
 use super::explain::Code;
 use super::output::Screen;
-use crate::backend::{Backend, Because};
+use crate::backend::{Attribution, Backend};
 
 pub struct Context {
     pub backend: Arc<dyn Backend>,
@@ -56,9 +56,9 @@ pub struct PlanRequest {
 pub type PlanLoader = fn(&PlanRequest) -> Result<PlanFile, String>;
 
 impl Context {
-    pub fn because(&self, reason: Option<&str>) -> Because {
+    pub fn because(&self, reason: Option<&str>) -> Attribution {
         let reason = reason.unwrap_or_default().to_owned();
-        Because { reason, identity: Some(self.identity.clone()), request_id: None }
+        Attribution { reason, identity: Some(self.identity.clone()), request_id: None }
     }
 
     /// Asks on the terminal, or refuses where nobody can answer.

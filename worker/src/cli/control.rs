@@ -23,7 +23,7 @@ pub struct ControlArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Control {
+pub(super) enum ControlVerb {
     Cancel,
     Terminate,
     Pause,
@@ -31,25 +31,26 @@ pub(super) enum Control {
     Delete,
 }
 
-impl Control {
+impl ControlVerb {
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Control::Cancel => ("cancel", "cancel requested for"),
-            Control::Terminate => ("terminate", "terminated"),
-            Control::Pause => ("pause", "paused"),
-            Control::Unpause => ("unpause", "unpaused"),
-            Control::Delete => ("delete", "deleted"),
+            ControlVerb::Cancel => ("cancel", "cancel requested for"),
+            ControlVerb::Terminate => ("terminate", "terminated"),
+            ControlVerb::Pause => ("pause", "paused"),
+            ControlVerb::Unpause => ("unpause", "unpaused"),
+            ControlVerb::Delete => ("delete", "deleted"),
         }
     }
 }
 
-pub(super) async fn control(cx: &mut Context, verb: Control, args: ControlArgs) -> Result<Exit, CliError> {
+pub(super) async fn control(cx: &mut Context, verb: ControlVerb, args: ControlArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     let (word, done) = verb.words();
     let because = cx.because(args.reason.as_deref());
     let to = target.clone();
     // A shortcut may mean another run than was thought: it is asked for by its whole name.
-    if matches!(verb, Control::Terminate | Control::Delete) || verb == Control::Cancel && !is_whole(&args.run, &target)
+    if matches!(verb, ControlVerb::Terminate | ControlVerb::Delete)
+        || verb == ControlVerb::Cancel && !is_whole(&args.run, &target)
     {
         let place = match target.namespace.as_str() {
             DEFAULT_NAMESPACE => String::new(),
@@ -58,18 +59,18 @@ pub(super) async fn control(cx: &mut Context, verb: Control, args: ControlArgs) 
         cx.confirm(&format!("{word} {}{place}", target.workflow_id))?;
     }
     match verb {
-        Control::Cancel => cx.backend.cancel(to, because).await?,
-        Control::Terminate => cx.backend.terminate(to, because).await?,
-        Control::Pause => cx.backend.pause(to, because).await?,
-        Control::Unpause => cx.backend.unpause(to, because).await?,
-        Control::Delete => cx.backend.delete(to).await?,
+        ControlVerb::Cancel => cx.backend.cancel(to, because).await?,
+        ControlVerb::Terminate => cx.backend.terminate(to, because).await?,
+        ControlVerb::Pause => cx.backend.pause(to, because).await?,
+        ControlVerb::Unpause => cx.backend.unpause(to, because).await?,
+        ControlVerb::Delete => cx.backend.delete(to).await?,
     }
     cx.screen.object(
         &format!("workflow.{word}"),
         json!({ "workflow_id": target.workflow_id, "run_id": target.run_id, "reason": args.reason }),
     );
     cx.screen.line(format!("{done} {}", target.workflow_id));
-    if verb == Control::Delete {
+    if verb == ControlVerb::Delete {
         cx.screen.next("bosun list");
     } else {
         cx.screen.next(&format!("bosun describe {}", shell_word(target.workflow_id.as_str())));

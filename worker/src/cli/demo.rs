@@ -44,7 +44,8 @@ pub(super) async fn demo(screen: &mut Screen, _global: &Global, args: DemoArgs) 
     let published = dir.join("published.txt");
     let spec = dir.join("market.yaml");
     std::fs::write(&spec, SPEC.replace("PUBLISHED", &published.to_string_lossy())).map_err(failed)?;
-    let stage = Stage { program: std::env::current_exe().map_err(failed)?, data: dir.join("data"), dir: dir.clone() };
+    let stage =
+        DemoStage { program: std::env::current_exe().map_err(failed)?, data: dir.join("data"), dir: dir.clone() };
     let (screen, ended) = tokio::task::block_in_place(|| {
         let ended = stage.play(screen, &spec, &published);
         (screen, ended)
@@ -54,13 +55,13 @@ pub(super) async fn demo(screen: &mut Screen, _global: &Global, args: DemoArgs) 
     Ok(Exit::Ok)
 }
 
-struct Stage {
+struct DemoStage {
     program: PathBuf,
     data: PathBuf,
     dir: PathBuf,
 }
 
-impl Stage {
+impl DemoStage {
     fn play(&self, screen: &mut Screen, spec: &Path, published: &Path) -> Result<(), CliError> {
         screen.line(format!("1. bosun run {}: four agents, a recruit, a report, and a publication", spec.display()));
         let mut first = self.run(spec)?;

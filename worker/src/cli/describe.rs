@@ -10,7 +10,7 @@ use super::error::{CliError, printable};
 use super::event_text::brief;
 use super::exit::Exit;
 use super::list::{run_json, shell_word, status_paint};
-use super::output::{Paint, Screen, one_line};
+use super::output::{Screen, TextStyle, one_line};
 use super::resolve::run_of;
 use super::waiting::waiting;
 
@@ -44,7 +44,7 @@ fn head(screen: &mut Screen, description: &Description) {
     screen.field("workflow id", info.workflow_id.as_str());
     screen.field("run id", info.run_id.to_string());
     screen.field("type", info.workflow_type.as_str());
-    let label = screen.paint(Paint::Dim, &format!("{:<14}", "status"));
+    let label = screen.paint(TextStyle::Dim, &format!("{:<14}", "status"));
     let status = screen.paint(status_paint(info.status), &info.status.to_string());
     let asked = if description.cancel_requested && info.status.is_open() { " (cancel requested)" } else { "" };
     screen.line(format!("{label} {status}{asked}"));
@@ -70,14 +70,14 @@ fn head(screen: &mut Screen, description: &Description) {
         screen.field("memo", format!("{name} = {}", brief(value)));
     }
     if let Some(why) = &description.held {
-        let line = screen.paint(Paint::Red, &printable(&format!("held: {why}")));
+        let line = screen.paint(TextStyle::Red, &printable(&format!("held: {why}")));
         screen.line(line);
     }
     if let Some(outcome) = &description.result {
         screen.field("result", outcome_text(outcome));
     }
     for warning in &description.warnings {
-        let line = screen.paint(Paint::Yellow, &printable(&format!("warning: {warning}")));
+        let line = screen.paint(TextStyle::Yellow, &printable(&format!("warning: {warning}")));
         screen.line(line);
     }
 }

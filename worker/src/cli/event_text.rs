@@ -8,7 +8,7 @@ use std::time::Duration;
 use bosun_engine::{Event, EventKind, Failure, Payload, Timestamp, WorkflowStatus};
 use serde_json::{Map, Value, json};
 
-use super::output::{Paint, Screen};
+use super::output::{Screen, TextStyle};
 use super::time_format::short;
 
 /// Longest value shown on a line, in characters.
@@ -105,20 +105,20 @@ pub(super) fn brief(payload: &Payload) -> String {
     cut(&payload.to_json().to_string())
 }
 
-pub(super) fn paint(kind: &EventKind) -> Paint {
+pub(super) fn paint(kind: &EventKind) -> TextStyle {
     match kind.closes() {
-        Some(WorkflowStatus::Completed) => return Paint::Green,
-        Some(WorkflowStatus::Canceled | WorkflowStatus::ContinuedAsNew) => return Paint::Yellow,
-        Some(_) => return Paint::Red,
+        Some(WorkflowStatus::Completed) => return TextStyle::Green,
+        Some(WorkflowStatus::Canceled | WorkflowStatus::ContinuedAsNew) => return TextStyle::Yellow,
+        Some(_) => return TextStyle::Red,
         None => {}
     }
     let name = kind.name();
     if name.ends_with("Failed") || name.ends_with("TimedOut") {
-        Paint::Red
+        TextStyle::Red
     } else if name.ends_with("Completed") || name.ends_with("Fired") {
-        Paint::Green
+        TextStyle::Green
     } else {
-        Paint::Plain
+        TextStyle::Plain
     }
 }
 

@@ -10,7 +10,7 @@ use super::exit::{EXITS, Exit};
 use super::output::Screen;
 
 /// One entry of the table.
-pub struct Entry {
+pub struct ErrorEntry {
     pub code: Code,
     pub number: u16,
     pub exit: Exit,
@@ -25,8 +25,8 @@ macro_rules! codes {
         pub enum Code { $($name,)* }
 
         /// Every code there is.
-        pub const CODES: &[Entry] = &[$(
-            Entry { code: Code::$name, number: $number, exit: Exit::$exit, title: $title, text: $text },
+        pub const CODES: &[ErrorEntry] = &[$(
+            ErrorEntry { code: Code::$name, number: $number, exit: Exit::$exit, title: $title, text: $text },
         )*];
     };
 }
@@ -167,7 +167,7 @@ codes! {
 }
 
 impl Code {
-    pub fn entry(self) -> &'static Entry {
+    pub fn entry(self) -> &'static ErrorEntry {
         // The table is made with the enum, in its order.
         &CODES[self as usize]
     }

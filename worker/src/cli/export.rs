@@ -25,7 +25,7 @@ pub struct ExportArgs {
     pub run: RunOf,
     /// The form of the file.
     #[arg(long = "as", value_name = "FORM", default_value = "json")]
-    form: Form,
+    form: ExportFormat,
     /// What to leave out.
     #[arg(long, value_name = "WHAT")]
     redact: Option<Redact>,
@@ -38,7 +38,7 @@ pub struct ExportArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum ExportFormat {
     /// Our own: exact, versioned, replayable.
     Json,
     /// As `temporal workflow show -o json` writes it.
@@ -54,8 +54,8 @@ pub(super) async fn export(bench: &mut Bench<'_>, args: ExportArgs) -> Result<Ex
     })?;
     let history = history.redacted(Redact::redaction(args.redact));
     let text = match args.form {
-        Form::Json => history.to_json(),
-        Form::Temporal => format!("{:#}\n", to_temporal(&history)),
+        ExportFormat::Json => history.to_json(),
+        ExportFormat::Temporal => format!("{:#}\n", to_temporal(&history)),
     };
     let Some(out) = &args.out else {
         bench.screen.document(Format::Text, &text);

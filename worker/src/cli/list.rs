@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{Cell, Paint, Screen, one_line};
-use super::waiting::{Waiting, waiting};
+use super::output::{Cell, Screen, TextStyle, one_line};
+use super::waiting::{WaitingRow, waiting};
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
@@ -35,7 +35,7 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
     let limit = usize::try_from(args.limit).unwrap_or(1_000);
     let runs = cx.backend.list(ListRequest { query: args.query, limit }).await?;
     let waits = waits(cx, &runs).await;
-    let object = |(run, waits): (&RunInfo, &Vec<Waiting>)| {
+    let object = |(run, waits): (&RunInfo, &Vec<WaitingRow>)| {
         let mut object = run_json(&cx.screen, run);
         if !waits.is_empty() {
             object["waiting"] = json!(waits);
@@ -63,7 +63,7 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
 }
 
 /// What the newest of the open runs wait for: each has to be asked.
-async fn waits(cx: &Context, runs: &[RunInfo]) -> Vec<Vec<Waiting>> {
+async fn waits(cx: &Context, runs: &[RunInfo]) -> Vec<Vec<WaitingRow>> {
     let (mut all, mut asked) = (Vec::new(), 0);
     for run in runs {
         let ask = run.status.is_open() && asked < ASKED_MAX;
@@ -82,22 +82,22 @@ pub(super) async fn count(cx: &mut Context, args: CountArgs) -> Result<Exit, Cli
 
 fn row(screen: &Screen, run: &RunInfo) -> Vec<Cell> {
     vec![
-        Cell::of(run.workflow_id.as_str(), Paint::Bold),
+        Cell::of(run.workflow_id.as_str(), TextStyle::Bold),
         run.workflow_type.as_str().into(),
         Cell::of(run.status.to_string(), status_paint(run.status)),
         screen.at(run.started_at).into(),
         run.closed_at.map_or_else(|| "-".to_owned(), |at| screen.at(at)).into(),
-        Cell::of(run.run_id.to_string(), Paint::Dim),
+        Cell::of(run.run_id.to_string(), TextStyle::Dim),
         run.summary.clone().unwrap_or_default().into(),
     ]
 }
 
-pub(super) fn status_paint(status: WorkflowStatus) -> Paint {
+pub(super) fn status_paint(status: WorkflowStatus) -> TextStyle {
     match status {
-        WorkflowStatus::Running => Paint::Blue,
-        WorkflowStatus::Paused | WorkflowStatus::Canceled | WorkflowStatus::ContinuedAsNew => Paint::Yellow,
-        WorkflowStatus::Completed => Paint::Green,
-        WorkflowStatus::Failed | WorkflowStatus::Terminated | WorkflowStatus::TimedOut => Paint::Red,
+        WorkflowStatus::Running => TextStyle::Blue,
+        WorkflowStatus::Paused | WorkflowStatus::Canceled | WorkflowStatus::ContinuedAsNew => TextStyle::Yellow,
+        WorkflowStatus::Completed => TextStyle::Green,
+        WorkflowStatus::Failed | WorkflowStatus::Terminated | WorkflowStatus::TimedOut => TextStyle::Red,
     }
 }
 

@@ -16,9 +16,9 @@ use super::context::identity;
 use super::error::CliError;
 use super::explain::Code;
 
-use crate::api::authority::As;
+use crate::api::authority::CallerBackend;
 use crate::api::{Caller, HttpClient, Token, WorkerFile};
-use crate::backend::{Backend, CallError, Engine, Histories, OfEngine, OpenEngine, OpenError, Purpose};
+use crate::backend::{Access, Backend, CallError, Engine, Histories, OfEngine, OpenEngine, OpenError};
 use crate::closed_directory::is_store;
 
 /// A worker that is starting writes its file, and a command that visits is done, well within this time.
@@ -26,37 +26,41 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What was found.
-pub(super) enum Found {
+pub(super) enum LocatedEngine {
     Attached(HttpClient),
     Embedded(Arc<dyn Engine>),
 }
 
-impl Found {
+impl LocatedEngine {
     /// As whoever the system says we are, and in one namespace only where one is given. Who opens the directory may do
     /// everything; a worker decides by the token what it makes of us.
     pub(super) fn backend(&self, namespace: Option<&Namespace>) -> Arc<dyn Backend> {
         let namespaces = namespace.map(|namespace| [namespace.clone()].into());
         let caller = Caller { name: identity().to_string(), namespaces, ..Caller::owner() };
-        Arc::new(As::new(self.anywhere(), caller))
+        Arc::new(CallerBackend::new(self.anywhere(), caller))
     }
 
     fn anywhere(&self) -> Arc<dyn Backend> {
         match self {
-            Found::Attached(client) => Arc::new(client.clone()),
-            Found::Embedded(engine) => engine.backend(),
+            LocatedEngine::Attached(client) => Arc::new(client.clone()),
+            LocatedEngine::Embedded(engine) => engine.backend(),
         }
     }
 }
 
-pub(super) async fn locate(global: &Global, opener: &dyn OpenEngine, purpose: &Purpose) -> Result<Found, CliError> {
+pub(super) async fn locate(
+    global: &Global,
+    opener: &dyn OpenEngine,
+    purpose: &Access,
+) -> Result<LocatedEngine, CliError> {
     if let Some(address) = &global.address {
-        return attach(address, global).await.map(Found::Attached);
+        return attach(address, global).await.map(LocatedEngine::Attached);
     }
     match purpose {
         // The opener looks whether it is a store; nothing is made.
-        Purpose::Visit { create: false } | Purpose::Look if global.data.exists() => {}
-        Purpose::Visit { create: false } | Purpose::Look => no_store(&global.data)?,
-        Purpose::Visit { create: true } | Purpose::Work { .. } => make_data_directory(&global.data)?,
+        Access::Visit { create: false } | Access::Look if global.data.exists() => {}
+        Access::Visit { create: false } | Access::Look => no_store(&global.data)?,
+        Access::Visit { create: true } | Access::Work { .. } => make_data_directory(&global.data)?,
     }
     let began = Instant::now();
     loop {
@@ -64,10 +68,10 @@ pub(super) async fn locate(global: &Global, opener: &dyn OpenEngine, purpose: &P
         if let Some(file) = &file
             && let Some(client) = attach_to(file, global).await?
         {
-            return Ok(Found::Attached(client));
+            return Ok(LocatedEngine::Attached(client));
         }
         match opener.open(&global.data, purpose).await {
-            Ok(engine) => return Ok(Found::Embedded(engine)),
+            Ok(engine) => return Ok(LocatedEngine::Embedded(engine)),
             // Somebody is starting, stopping or visiting: the next look may find a worker or a free directory.
             Err(OpenError::Locked(_)) if began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
             Err(why @ OpenError::Locked(_)) => return Err(locked(why, file.as_ref(), &global.data)),

@@ -19,7 +19,7 @@ use super::time_format::parse_duration;
 
 /// The run, the name of the message, and its input as pairs: `ID NAME k=v…`, without ID when `-w` is given.
 #[derive(Debug, Args)]
-pub struct Message {
+pub struct MessageArgs {
     /// The workflow id (left out with -w), the name (left out with --name), then key=value pairs.
     #[arg(value_name = "ID NAME key=value")]
     pub words: Vec<String>,
@@ -35,7 +35,7 @@ pub struct Message {
 #[derive(Debug, Args)]
 pub struct SignalArgs {
     #[command(flatten)]
-    pub message: Message,
+    pub message: MessageArgs,
     /// Makes the signal idempotent: a second one with this id does nothing.
     #[arg(long, value_name = "ID")]
     pub request_id: Option<String>,
@@ -44,38 +44,38 @@ pub struct SignalArgs {
 #[derive(Debug, Args)]
 pub struct QueryArgs {
     #[command(flatten)]
-    pub message: Message,
+    pub message: MessageArgs,
 }
 
 #[derive(Debug, Args)]
 pub struct UpdateArgs {
     #[command(flatten)]
-    pub message: Message,
+    pub message: MessageArgs,
     /// Names the request; asking again with it gives the first answer.
     #[arg(long, value_name = "ID")]
     pub update_id: Option<String>,
     /// What to wait for.
     #[arg(long, value_enum, default_value = "completed")]
-    pub wait: Wait,
+    pub wait: WaitStage,
     /// How long to wait at most.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Wait {
+pub enum WaitStage {
     Accepted,
     Completed,
 }
 
 /// A message with its parts told apart.
-pub struct Parts {
+pub struct MessageParts {
     pub target: Target,
     pub name: String,
     pub input: Payload,
 }
 
-impl Message {
+impl MessageArgs {
     /// Splits the words into id, name and pairs.
     pub fn split(&self) -> Result<(Option<&str>, &str, &[String]), CliError> {
         let mut words = self.words.as_slice();
@@ -94,15 +94,15 @@ impl Message {
         Ok((id, name, words))
     }
 
-    pub async fn parts(&self, cx: &Context) -> Result<Parts, CliError> {
+    pub async fn parts(&self, cx: &Context) -> Result<MessageParts, CliError> {
         let (id, name, pairs) = self.split()?;
         let input = payload(self.input.input.as_deref(), pairs)?;
-        Ok(Parts { target: resolve(cx, id, &self.exact).await?, name: name.to_owned(), input })
+        Ok(MessageParts { target: resolve(cx, id, &self.exact).await?, name: name.to_owned(), input })
     }
 }
 
 pub(super) async fn signal(cx: &mut Context, args: SignalArgs) -> Result<Exit, CliError> {
-    let Parts { target, name, input } = args.message.parts(cx).await?;
+    let MessageParts { target, name, input } = args.message.parts(cx).await?;
     let signal = SignalRequest {
         name: SignalName::new(&name)?,
         input,
@@ -117,7 +117,7 @@ pub(super) async fn signal(cx: &mut Context, args: SignalArgs) -> Result<Exit, C
 }
 
 pub(super) async fn query(cx: &mut Context, args: QueryArgs) -> Result<Exit, CliError> {
-    let Parts { target, name, input } = args.message.parts(cx).await?;
+    let MessageParts { target, name, input } = args.message.parts(cx).await?;
     let answer = cx.backend.query(target.clone(), QueryName::new(&name)?, input).await?.to_json();
     cx.screen.object("workflow.query", json!({ "workflow_id": target.workflow_id, "query": name, "result": answer }));
     cx.screen.block(&super::result::value_text(&answer));
@@ -128,7 +128,7 @@ pub(super) async fn query(cx: &mut Context, args: QueryArgs) -> Result<Exit, Cli
 const UNCARRIED_WAIT: Duration = Duration::from_secs(5);
 
 pub(super) async fn update(cx: &mut Context, args: UpdateArgs) -> Result<Exit, CliError> {
-    let Parts { target, name, input } = args.message.parts(cx).await?;
+    let MessageParts { target, name, input } = args.message.parts(cx).await?;
     let update_id = match args.update_id {
         Some(id) => UpdateId::new(id)?,
         None => UpdateId::new(super::start::fresh_id("update")?)?,
@@ -138,7 +138,7 @@ pub(super) async fn update(cx: &mut Context, args: UpdateArgs) -> Result<Exit, C
         name: UpdateName::new(&name)?,
         input,
         identity: Some(cx.identity.clone()),
-        wait: if args.wait == Wait::Accepted { UpdateWait::Accepted } else { UpdateWait::Completed },
+        wait: if args.wait == WaitStage::Accepted { UpdateWait::Accepted } else { UpdateWait::Completed },
     };
     let limit = args.timeout.or((!cx.carried_on).then_some(UNCARRIED_WAIT)).unwrap_or(Duration::MAX);
     let outcome = match tokio::time::timeout(limit, cx.backend.update(target.clone(), request)).await {

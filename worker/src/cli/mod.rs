@@ -60,14 +60,14 @@ use args::{Global, Noun, WorkflowVerb};
 use config::Loaded;
 use context::Context;
 pub use context::{PlanFile, PlanLoader, PlanRequest, identity};
-use control::Control;
+use control::ControlVerb;
 use error::CliError;
 use exit::Exit;
 use explain::Code;
-use locate::{Found, locate};
+use locate::{LocatedEngine, locate};
 use output::{Format, Screen};
 
-use crate::backend::{OpenEngine, Purpose};
+use crate::backend::{Access, OpenEngine};
 use crate::capability::owner::Guards;
 
 /// Attempts at once where nobody says otherwise.
@@ -185,7 +185,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         }
         found => found?,
     };
-    let attached = matches!(found, Found::Attached(_));
+    let attached = matches!(found, LocatedEngine::Attached(_));
     let mut cx = Context {
         backend: found.backend(verb.is_of_a_namespace().then_some(&namespace)),
         // The screen goes into the context and comes back; what stays meanwhile prints nothing.
@@ -194,7 +194,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         namespace,
         yes: global.yes,
         no_input: global.no_input,
-        carried_on: attached || matches!(purpose, Purpose::Work { .. }),
+        carried_on: attached || matches!(purpose, Access::Work { .. }),
         attached,
         plans: program.plans,
     };
@@ -203,7 +203,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Err(why) => Err(why),
     };
     *screen = cx.screen;
-    if let Found::Embedded(engine) = found {
+    if let LocatedEngine::Embedded(engine) = found {
         engine.drain(CLOSE).await;
     }
     ended
@@ -226,13 +226,13 @@ async fn used(cx: &Context, verb: &Verb) -> Result<(), CliError> {
 /// Carries out a verb; where it does the work itself, others can reach its runs meanwhile.
 async fn beside_the_api(
     global: &Global,
-    found: &Found,
-    purpose: &Purpose,
+    found: &LocatedEngine,
+    purpose: &Access,
     verb: Verb,
     cx: &mut Context,
 ) -> Result<Exit, CliError> {
     let serving = match (found, purpose) {
-        (Found::Embedded(engine), Purpose::Work { .. }) => worker::serve_beside(global, &**engine).await,
+        (LocatedEngine::Embedded(engine), Access::Work { .. }) => worker::serve_beside(global, &**engine).await,
         _ => None,
     };
     let attached = cx.attached;
@@ -316,18 +316,16 @@ impl Verb {
         matches!(self, Verb::Workflow(W::Run(_) | W::Start(_) | W::Execute(_) | W::SignalWithStart(_) | W::Fork(_)))
     }
 
-    fn purpose(&self, guards: Guards) -> Purpose {
+    fn purpose(&self, guards: Guards) -> Access {
         match self {
             Verb::Workflow(WorkflowVerb::Run(args)) => {
-                Purpose::Work { slots: args.execute.slots, queues: Vec::new(), guards }
+                Access::Work { slots: args.execute.slots, queues: Vec::new(), guards }
             }
             Verb::Workflow(WorkflowVerb::Execute(args)) => {
-                Purpose::Work { slots: args.slots, queues: Vec::new(), guards }
+                Access::Work { slots: args.slots, queues: Vec::new(), guards }
             }
-            Verb::Workflow(WorkflowVerb::Start(_) | WorkflowVerb::SignalWithStart(_)) => {
-                Purpose::Visit { create: true }
-            }
-            Verb::Workflow(WorkflowVerb::Fork(args)) => Purpose::Visit { create: args.makes_a_store() },
+            Verb::Workflow(WorkflowVerb::Start(_) | WorkflowVerb::SignalWithStart(_)) => Access::Visit { create: true },
+            Verb::Workflow(WorkflowVerb::Fork(args)) => Access::Visit { create: args.makes_a_store() },
             Verb::Workflow(
                 WorkflowVerb::List(_)
                 | WorkflowVerb::Count(_)
@@ -336,14 +334,14 @@ impl Verb {
                 | WorkflowVerb::Query(_)
                 | WorkflowVerb::Cost(_),
             )
-            | Verb::Store(..) => Purpose::Look,
+            | Verb::Store(..) => Access::Look,
             Verb::Workflow(_)
             | Verb::Activity(_)
             | Verb::Approval(_)
             | Verb::Agent(_)
             | Verb::Plan(_)
             | Verb::Budget(_)
-            | Verb::Llm(_) => Purpose::Visit { create: false },
+            | Verb::Llm(_) => Access::Visit { create: false },
         }
     }
 
@@ -378,14 +376,14 @@ async fn workflow(cx: &mut Context, verb: WorkflowVerb) -> Result<Exit, CliError
         WorkflowVerb::Signal(args) => message::signal(cx, args).await,
         WorkflowVerb::Query(args) => message::query(cx, args).await,
         WorkflowVerb::Update(args) => message::update(cx, args).await,
-        WorkflowVerb::Cancel(args) => control::control(cx, Control::Cancel, args).await,
-        WorkflowVerb::Terminate(args) => control::control(cx, Control::Terminate, args).await,
+        WorkflowVerb::Cancel(args) => control::control(cx, ControlVerb::Cancel, args).await,
+        WorkflowVerb::Terminate(args) => control::control(cx, ControlVerb::Terminate, args).await,
         WorkflowVerb::Pause(args) => supervise::steer(cx, "pause_v1", args).await,
         WorkflowVerb::Resume(args) => supervise::steer(cx, "resume_v1", args).await,
         WorkflowVerb::Takeover(args) => supervise::steer(cx, "human_takeover_v1", args).await,
         WorkflowVerb::Release(args) => supervise::steer(cx, "human_release_v1", args).await,
-        WorkflowVerb::Unpause(args) => control::control(cx, Control::Unpause, args).await,
+        WorkflowVerb::Unpause(args) => control::control(cx, ControlVerb::Unpause, args).await,
         WorkflowVerb::Cost(args) => budget::cost(cx, args).await,
-        WorkflowVerb::Delete(args) => control::control(cx, Control::Delete, args).await,
+        WorkflowVerb::Delete(args) => control::control(cx, ControlVerb::Delete, args).await,
     }
 }

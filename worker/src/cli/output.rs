@@ -45,7 +45,7 @@ impl ColorChoice {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Paint {
+pub enum TextStyle {
     Plain,
     Dim,
     Bold,
@@ -55,16 +55,16 @@ pub enum Paint {
     Blue,
 }
 
-impl Paint {
+impl TextStyle {
     pub(super) fn escape(self) -> &'static str {
         match self {
-            Paint::Plain => "",
-            Paint::Dim => "\x1b[2m",
-            Paint::Bold => "\x1b[1m",
-            Paint::Green => "\x1b[32m",
-            Paint::Yellow => "\x1b[33m",
-            Paint::Red => "\x1b[31m",
-            Paint::Blue => "\x1b[34m",
+            TextStyle::Plain => "",
+            TextStyle::Dim => "\x1b[2m",
+            TextStyle::Bold => "\x1b[1m",
+            TextStyle::Green => "\x1b[32m",
+            TextStyle::Yellow => "\x1b[33m",
+            TextStyle::Red => "\x1b[31m",
+            TextStyle::Blue => "\x1b[34m",
         }
     }
 }
@@ -76,18 +76,18 @@ const PAINTS: [&str; 7] = ["\x1b[0m", "\x1b[2m", "\x1b[1m", "\x1b[32m", "\x1b[33
 #[derive(Debug, Clone)]
 pub struct Cell {
     pub text: String,
-    pub paint: Paint,
+    pub paint: TextStyle,
 }
 
 impl Cell {
-    pub fn of(text: impl Into<String>, paint: Paint) -> Self {
+    pub fn of(text: impl Into<String>, paint: TextStyle) -> Self {
         Cell { text: text.into(), paint }
     }
 }
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
-        Cell::of(text, Paint::Plain)
+        Cell::of(text, TextStyle::Plain)
     }
 }
 
@@ -197,7 +197,7 @@ impl Screen {
 
     /// `name  value`, for describe-like output.
     pub fn field(&mut self, name: &str, value: impl AsRef<str>) {
-        let name = self.paint(Paint::Dim, &format!("{name:<14}"));
+        let name = self.paint(TextStyle::Dim, &format!("{name:<14}"));
         self.line(format!("{name} {}", value.as_ref()));
     }
 
@@ -256,12 +256,12 @@ impl Screen {
             let place = |field: &String| columns.iter().position(|column| column == field);
             self.fields.iter().filter_map(place).collect()
         };
-        let rows: Vec<Vec<(String, Paint)>> = rows
+        let rows: Vec<Vec<(String, TextStyle)>> = rows
             .into_iter()
             .map(|row| shown.iter().map(|&i| (one_line(&row[i].text), row[i].paint)).collect())
             .collect();
-        let head: Vec<(String, Paint)> =
-            shown.iter().map(|&i| (columns[i].replace('_', " ").to_uppercase(), Paint::Dim)).collect();
+        let head: Vec<(String, TextStyle)> =
+            shown.iter().map(|&i| (columns[i].replace('_', " ").to_uppercase(), TextStyle::Dim)).collect();
         let widths: Vec<usize> = (0..shown.len())
             .map(|i| rows.iter().chain([&head]).map(|row| row[i].0.chars().count()).max().unwrap_or(0))
             .collect();
@@ -279,12 +279,12 @@ impl Screen {
 
     /// The dim last line that says what one would do next.
     pub fn next(&mut self, hint: &str) {
-        let line = self.paint(Paint::Dim, &format!("next: {hint}"));
+        let line = self.paint(TextStyle::Dim, &format!("next: {hint}"));
         self.line(line);
     }
 
-    pub fn paint(&self, paint: Paint, text: &str) -> String {
-        if self.color && paint != Paint::Plain && !text.is_empty() {
+    pub fn paint(&self, paint: TextStyle, text: &str) -> String {
+        if self.color && paint != TextStyle::Plain && !text.is_empty() {
             format!("{}{text}\x1b[0m", paint.escape())
         } else {
             text.to_owned()

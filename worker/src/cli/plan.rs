@@ -17,7 +17,7 @@ use super::explain::Code;
 use super::output::Format;
 use super::progress::Watch;
 use super::resolve::run_of;
-use super::result::{Parking, print_result, value_text, wait_for};
+use super::result::{ParkPolicy, print_result, value_text, wait_for};
 use super::start::RunArgs;
 use super::supervise::ask;
 use crate::backend::CallError;
@@ -114,9 +114,9 @@ pub(super) async fn run(cx: &mut Context, mut request: PlanRequest, args: &RunAr
     };
     let target = Target { namespace: cx.namespace.clone(), ..Target::workflow(id.clone()) };
     let parking = match (plan.workflow_type.as_str() == SUPERVISOR, args.no_wait) {
-        (false, _) => Parking::Stay,
-        (true, false) => Parking::AsTheSpecSays,
-        (true, true) => Parking::Leave,
+        (false, _) => ParkPolicy::Stay,
+        (true, false) => ParkPolicy::AsTheSpecSays,
+        (true, true) => ParkPolicy::Leave,
     };
     let wanted = plan.input.clone();
     let mut request = StartWorkflow::new(plan.workflow_type, id.clone()).input(plan.input);

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::error::printable;
 use super::event_text::{brief, cut};
-use super::output::{Paint, Screen, one_line};
+use super::output::{Screen, TextStyle, one_line};
 use super::result::value_text;
 use super::time_format::short;
-use super::waiting::Waiting;
+use super::waiting::WaitingRow;
 use crate::backend::Backend;
 
 /// Where the board comes from.
@@ -36,15 +36,15 @@ pub(super) enum RowState {
 }
 
 impl RowState {
-    fn icon(self, ascii: bool) -> (&'static str, Paint) {
+    fn icon(self, ascii: bool) -> (&'static str, TextStyle) {
         let (unicode, plain, paint) = match self {
-            RowState::Waiting => ("·", "[ ]", Paint::Dim),
-            RowState::Asking => ("?", "[?]", Paint::Yellow),
-            RowState::Running => ("▶", "[>]", Paint::Blue),
-            RowState::Retrying => ("↻", "[~]", Paint::Yellow),
-            RowState::Done => ("✓", "[ok]", Paint::Green),
-            RowState::Failed => ("✗", "[!]", Paint::Red),
-            RowState::Canceled => ("∅", "[-]", Paint::Yellow),
+            RowState::Waiting => ("·", "[ ]", TextStyle::Dim),
+            RowState::Asking => ("?", "[?]", TextStyle::Yellow),
+            RowState::Running => ("▶", "[>]", TextStyle::Blue),
+            RowState::Retrying => ("↻", "[~]", TextStyle::Yellow),
+            RowState::Done => ("✓", "[ok]", TextStyle::Green),
+            RowState::Failed => ("✗", "[!]", TextStyle::Red),
+            RowState::Canceled => ("∅", "[-]", TextStyle::Yellow),
         };
         (if ascii { plain } else { unicode }, paint)
     }
@@ -188,13 +188,13 @@ fn undone(value: &Value) -> Row {
 
 /// What a person is asked, with the command that answers.
 fn asked(value: &Value) -> Row {
-    let Waiting { id, whom, what, answer } = Waiting::of(value);
+    let WaitingRow { id, whom, what, answer } = WaitingRow::of(value);
     let title = format!("waits for {whom}: {}", cut(&what));
     Row { key: format!("waiting {id}"), title, detail: format!("`{answer}`"), state: RowState::Asking, since: None }
 }
 
 /// The board on the screen.
-pub(super) struct Progress {
+pub(super) struct ProgressBoard {
     watch: Watch,
     target: Target,
     board: Board,
@@ -208,10 +208,10 @@ pub(super) struct Progress {
 /// A terminal shows at most this many rows; the newest ones.
 const ROWS_MAX: usize = 30;
 
-impl Progress {
+impl ProgressBoard {
     pub(super) fn new(watch: Watch, target: Target) -> Self {
         let now = super::time_format::now();
-        Progress { watch, target, board: Board::default(), said: Vec::new(), drawn: 0, now }
+        ProgressBoard { watch, target, board: Board::default(), said: Vec::new(), drawn: 0, now }
     }
 
     pub(super) async fn event(&mut self, screen: &mut Screen, backend: &dyn Backend, event: &Event) {
@@ -305,7 +305,7 @@ mod tests {
         Event { id: EventId(1), at: Timestamp(0), build: BuildId(0), kind }
     }
 
-    fn said(progress: &mut Progress, events: Vec<EventKind>) -> String {
+    fn said(progress: &mut ProgressBoard, events: Vec<EventKind>) -> String {
         let (mut screen, output) = Screen::captured();
         screen.ascii = true;
         for kind in events {
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn every_change_of_state_is_one_line() {
-        let mut progress = Progress::new(Watch::Events, Target::workflow("w".into()));
+        let mut progress = ProgressBoard::new(Watch::Events, Target::workflow("w".into()));
         let scheduled = ActivityTaskScheduled {
             seq: Seq(1),
             activity_id: "a1".into(),
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_plan_is_shown_as_its_progress_query_says() {
-        let mut progress = Progress::new(Watch::ProgressQuery, Target::workflow("w".into()));
+        let mut progress = ProgressBoard::new(Watch::ProgressQuery, Target::workflow("w".into()));
         let (mut screen, output) = Screen::captured();
         for status in [["running", "pending"], ["needs_revision", "pending"], ["completed", "running"]] {
             progress.board.replace(&json!({ "tasks": [

@@ -14,7 +14,7 @@ use super::error::{CliError, printable};
 use super::exit::Exit;
 use super::explain::Code;
 use super::output::Format;
-use super::progress::{Progress, Watch};
+use super::progress::{ProgressBoard, Watch};
 use super::resolve::run_of;
 use super::time_format::parse_duration;
 use crate::backend::{Backend, CallError};
@@ -39,14 +39,14 @@ pub(super) async fn result(cx: &mut Context, args: ResultArgs) -> Result<Exit, C
         let found = cx.backend.result(target.clone(), request).await?;
         found.ok_or_else(|| still_open(cx, &target))?
     } else {
-        wait_for(cx, target, args.timeout, Watch::Events, Parking::Stay).await?
+        wait_for(cx, target, args.timeout, Watch::Events, ParkPolicy::Stay).await?
     };
     print_result(cx, &result)
 }
 
 /// What somebody who waits does when the run waits for people only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Parking {
+pub(super) enum ParkPolicy {
     Stay,
     /// `review.park_exit` (FSS-36).
     AsTheSpecSays,
@@ -54,12 +54,12 @@ pub(super) enum Parking {
 }
 
 /// What a run waits for people with, if it is to be left for that. An error if it cannot say so now.
-async fn parked(backend: &dyn Backend, target: &Target, parking: Parking) -> Result<Option<Vec<String>>, CallError> {
-    if parking == Parking::Stay {
+async fn parked(backend: &dyn Backend, target: &Target, parking: ParkPolicy) -> Result<Option<Vec<String>>, CallError> {
+    if parking == ParkPolicy::Stay {
         return Ok(None);
     }
     let answer = backend.query(target.clone(), QueryName::of("parked"), Payload::null()).await?.to_json();
-    let key = if parking == Parking::Leave { "parked" } else { "exit" };
+    let key = if parking == ParkPolicy::Leave { "parked" } else { "exit" };
     let waits = answer.get("waits").and_then(Value::as_array).cloned().unwrap_or_default();
     let text = |wait: &Value| wait.as_str().map(str::to_owned);
     Ok((answer.get(key) == Some(&Value::Bool(true))).then(|| waits.iter().filter_map(text).collect()))
@@ -71,14 +71,14 @@ pub(super) async fn wait_for(
     target: Target,
     timeout: Option<Duration>,
     watch: Watch,
-    parking: Parking,
+    parking: ParkPolicy,
 ) -> Result<RunResult, CliError> {
     // Where nobody carries runs on, waiting would be for ever.
     let timeout = timeout.or((!cx.carried_on).then_some(Duration::ZERO));
     let backend = cx.backend.clone();
     let mut result = backend.result(target.clone(), ResultRequest { follow_runs: true, timeout });
     let mut events = backend.events(target.clone(), EventId(1), true);
-    let mut progress = Progress::new(watch, target.clone());
+    let mut progress = ProgressBoard::new(watch, target.clone());
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     let mut streaming = cx.screen.format != Format::None;
     // Whether the run may have parked since it was looked at: without an event it has not.

@@ -18,7 +18,7 @@ use super::supervise::{ask, update};
 
 /// A run, and the version of its plan that was seen.
 #[derive(Debug, Clone, Args)]
-pub struct Seen {
+pub struct PlanVersionArgs {
     #[command(flatten)]
     pub run: RunOf,
     /// The version of the plan that you have seen; `plan show` says which it is.
@@ -27,9 +27,9 @@ pub struct Seen {
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct Opinion {
+pub struct ReviewArgs {
     #[command(flatten)]
-    pub seen: Seen,
+    pub seen: PlanVersionArgs,
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
     /// Who decides [default: user@host].
@@ -38,9 +38,9 @@ pub struct Opinion {
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct Wish {
+pub struct RevisionArgs {
     #[command(flatten)]
-    pub seen: Seen,
+    pub seen: PlanVersionArgs,
     /// What shall be different.
     #[arg(long, value_name = "TEXT")]
     pub message: String,
@@ -49,14 +49,14 @@ pub struct Wish {
 #[derive(Debug, Clone, Args)]
 pub struct Revision {
     #[command(flatten)]
-    pub seen: Seen,
+    pub seen: PlanVersionArgs,
     /// The tasks of the new plan, in YAML or JSON: a list, or a mapping with `tasks`; `-` is standard input.
     #[arg(long, value_name = "FILE")]
     pub tasks: String,
 }
 
 /// Approves or denies the version that was seen.
-pub(super) async fn decide(cx: &mut Context, opinion: Opinion, approved: bool) -> Result<Exit, CliError> {
+pub(super) async fn decide(cx: &mut Context, opinion: ReviewArgs, approved: bool) -> Result<Exit, CliError> {
     let (target, version, review) = reviewed(cx, &opinion.seen).await?;
     let by = opinion.by.unwrap_or_else(|| cx.identity.to_string());
     let mut input = json!({ "version": version, "approved": approved, "approver": by });
@@ -76,7 +76,7 @@ pub(super) async fn decide(cx: &mut Context, opinion: Opinion, approved: bool) -
 }
 
 /// Asks for the next version.
-pub(super) async fn feedback(cx: &mut Context, wish: Wish) -> Result<Exit, CliError> {
+pub(super) async fn feedback(cx: &mut Context, wish: RevisionArgs) -> Result<Exit, CliError> {
     let (target, version, _) = reviewed(cx, &wish.seen).await?;
     let input = json!({ "version": version, "message": wish.message });
     let answer = update(cx, target.clone(), "plan_feedback", &input).await.map_err(|why| latest(why, &target))?;
@@ -100,7 +100,7 @@ pub(super) async fn revise(cx: &mut Context, revision: Revision) -> Result<Exit,
 }
 
 /// The run, the version that was seen, and the review as it is now.
-async fn reviewed(cx: &mut Context, seen: &Seen) -> Result<(bosun_engine::Target, u64, Value), CliError> {
+async fn reviewed(cx: &mut Context, seen: &PlanVersionArgs) -> Result<(bosun_engine::Target, u64, Value), CliError> {
     let target = run_of(cx, &seen.run).await?;
     let review = ask(cx, &target, "plan_review", &Value::Null).await?;
     match seen.version {

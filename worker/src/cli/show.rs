@@ -11,7 +11,7 @@ use super::error::CliError;
 use super::event_text::{details, event_json, paint};
 use super::exit::Exit;
 use super::list::shell_word;
-use super::output::{Cell, Format, Paint, one_line};
+use super::output::{Cell, Format, TextStyle, one_line};
 use super::resolve::run_of;
 
 #[derive(Debug, Args)]
@@ -62,7 +62,7 @@ pub(super) async fn show(cx: &mut Context, args: ShowArgs) -> Result<Exit, CliEr
     }
     let rows = events.iter().map(|event| {
         vec![
-            Cell::of(event.id.to_string(), Paint::Dim),
+            Cell::of(event.id.to_string(), TextStyle::Dim),
             cx.screen.at(event.at).into(),
             Cell::of(event.kind.name(), paint(&event.kind)),
             details(&event.kind).into(),
@@ -112,7 +112,7 @@ async fn follow(cx: &mut Context, target: Target, args: &ShowArgs) -> Result<Exi
         left -= 1;
         let row = event_json(&cx.screen, &event);
         cx.screen.row("workflow.event", row);
-        let id = cx.screen.paint(Paint::Dim, &format!("{:>5}", event.id.to_string()));
+        let id = cx.screen.paint(TextStyle::Dim, &format!("{:>5}", event.id.to_string()));
         let name = cx.screen.paint(paint(&event.kind), &format!("{:<36}", event.kind.name()));
         // Relative times would grow old on the screen.
         cx.screen.line(format!("{id}  {}  {name}  {}", event.at, one_line(&details(&event.kind))));

@@ -19,7 +19,7 @@ use super::explain::Code;
 use super::input::{object, payload};
 use super::list::shell_word;
 use super::progress::Watch;
-use super::result::{Parking, print_result, wait_for};
+use super::result::{ParkPolicy, print_result, wait_for};
 use super::time_format::parse_duration;
 
 /// What every start takes beside type and input.
@@ -274,7 +274,7 @@ async fn go(cx: &mut Context, request: StartWorkflow, timeout: Option<Duration>)
     let how = if started.newly_started { "started" } else { "going on with" };
     cx.screen.note(&format!("{how} {} (run {})", started.workflow_id, started.run_id));
     let target = Target { namespace: cx.namespace.clone(), ..Target::run(started.workflow_id, started.run_id) };
-    let result = wait_for(cx, target, timeout, Watch::Events, Parking::Stay).await?;
+    let result = wait_for(cx, target, timeout, Watch::Events, ParkPolicy::Stay).await?;
     print_result(cx, &result)
 }
 

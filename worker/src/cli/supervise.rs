@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::args::RunOf;
 use super::context::Context;
-use super::control::{Control, ControlArgs, control};
+use super::control::{ControlArgs, ControlVerb, control};
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::resolve::run_of;
-use super::review::{self, Opinion, Revision, Wish};
+use super::review::{self, ReviewArgs, Revision, RevisionArgs};
 use crate::agent::AGENT;
 use crate::supervisor::run::SUPERVISOR;
 
@@ -39,13 +39,13 @@ pub enum PlanVerb {
     Show(RunOf),
     /// Approve the version of the plan that you have seen.
     #[command(disable_version_flag = true)]
-    Approve(Opinion),
+    Approve(ReviewArgs),
     /// Deny the plan: the run ends without doing any of it.
     #[command(disable_version_flag = true)]
-    Reject(Opinion),
+    Reject(ReviewArgs),
     /// Ask for another plan than the version that you have seen.
     #[command(disable_version_flag = true)]
-    Feedback(Wish),
+    Feedback(RevisionArgs),
     /// Send a plan of your own in place of what is left of the version that you have seen.
     #[command(disable_version_flag = true)]
     Revise(Revision),
@@ -180,8 +180,8 @@ pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> 
     }
     if !is(SUPERVISOR) {
         return match signal {
-            "pause_v1" => control(cx, Control::Pause, args).await,
-            "resume_v1" => control(cx, Control::Unpause, args).await,
+            "pause_v1" => control(cx, ControlVerb::Pause, args).await,
+            "resume_v1" => control(cx, ControlVerb::Unpause, args).await,
             _ => Err(CliError::usage(format!("{} is no supervisor: nobody can take it over", target.workflow_id))),
         };
     }

@@ -19,7 +19,7 @@ use self::told::report;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
-use super::output::{Format, Paint, Screen};
+use super::output::{Format, Screen, TextStyle};
 use crate::scene::{BadScene, Choice, Mutant, Mutation, Played, SceneFile, Wanted, mutate};
 
 /// Play scenes: a spec, a world that answers, what people do, and what must then be true.
@@ -191,7 +191,7 @@ fn mutants(
     }
     for one in made.iter().filter(|one| one.noticed_by.is_none()) {
         let text = format!("{}  {}: {} instead of {}", one.of, one.at, one.to, one.from);
-        let line = format!("{}  {}", screen.paint(Paint::Yellow, "unnoticed"), text);
+        let line = format!("{}  {}", screen.paint(TextStyle::Yellow, "unnoticed"), text);
         screen.line(format!("{line}  ({} scenes)", one.asked));
     }
     let unnoticed = made.len() - noticed;

@@ -12,7 +12,7 @@ use super::output::captured::Output;
 use super::*;
 use crate::api::tests::rejections;
 use crate::api::{HttpClient, Token, WorkerFile};
-use crate::backend::{Backend, Health};
+use crate::backend::{Backend, EngineHealth};
 use crate::fake::{Fake, FakeOpener, RUN, event, run_info};
 
 pub(super) struct Ran {
@@ -490,7 +490,7 @@ async fn a_worker_serves_until_it_is_told_to_stop_or_its_log_fails() {
     let counted = "count \"Namespace IN ('default')\"".to_owned();
     assert!(served_calls.contains(&counted), "the client was attached: {served_calls:?}");
     let (failed, _) = worker_life(&path, |opener| {
-        *opener.engine.backend.health.lock().unwrap() = Health::StorageFailed { why: "EIO".into() };
+        *opener.engine.backend.health.lock().unwrap() = EngineHealth::StorageFailed { why: "EIO".into() };
         opener.engine.failed.send_replace(true);
     })
     .await;
@@ -522,7 +522,11 @@ async fn worker_life(data: &Path, end: impl FnOnce(&FakeOpener)) -> (Exit, Vec<S
     let failing = *opener.engine.failed.borrow();
     if failing {
         let health = http.health().await.unwrap();
-        assert_eq!(health, Health::StorageFailed { why: "EIO".into() }, "the failure shows before the process leaves");
+        assert_eq!(
+            health,
+            EngineHealth::StorageFailed { why: "EIO".into() },
+            "the failure shows before the process leaves"
+        );
     }
     let ended = tokio::time::timeout(Duration::from_secs(60), running).await.unwrap().unwrap();
     assert!(ended.json()["address"].as_str().is_some_and(|address| address == file.address));

@@ -15,9 +15,9 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::locate::no_store;
-use super::output::{Cell, Paint, Screen};
+use super::output::{Cell, Screen, TextStyle};
 use super::time_format::parse_duration;
-use crate::api::Role;
+use crate::api::TokenRole;
 use crate::api::tokens::{self, NamedToken, NewToken, TokensError};
 
 #[derive(Debug, Subcommand)]
@@ -41,7 +41,7 @@ pub struct CreateArgs {
     pub name: String,
     /// viewer looks; approver also answers what runs ask people; operator also starts and steers; owner does everything.
     #[arg(long, value_enum)]
-    pub role: Role,
+    pub role: TokenRole,
     /// Only for this namespace; may be given several times [default: all].
     #[arg(long = "only-namespace", value_name = "NAME")]
     pub namespaces: Vec<String>,
@@ -109,8 +109,8 @@ fn list(screen: &mut Screen, global: &Global) -> Result<Exit, CliError> {
         let namespaces = token.namespaces.as_ref().map_or_else(|| "all".to_owned(), names);
         let until = token.expires_at.map_or_else(|| "-".to_owned(), |at| screen.at(at));
         let until =
-            if token.has_expired(now) { Cell::of(format!("{until} (expired)"), Paint::Red) } else { until.into() };
-        vec![Cell::of(token.name.as_str(), Paint::Bold), token.role.to_string().into(), namespaces.into(), until]
+            if token.has_expired(now) { Cell::of(format!("{until} (expired)"), TextStyle::Red) } else { until.into() };
+        vec![Cell::of(token.name.as_str(), TextStyle::Bold), token.role.to_string().into(), namespaces.into(), until]
     });
     let cells = cells.collect();
     screen.table(&["name", "role", "namespaces", "expires_at"], cells);

@@ -14,7 +14,7 @@ use crate::supervisor::run::SUPERVISOR;
 
 /// One thing that a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub(super) struct Waiting {
+pub(super) struct WaitingRow {
     pub id: String,
     pub whom: String,
     pub what: String,
@@ -22,17 +22,17 @@ pub(super) struct Waiting {
     pub answer: String,
 }
 
-impl Waiting {
+impl WaitingRow {
     /// An entry of the query `waiting`, or of `progress`.
-    pub(super) fn of(value: &Value) -> Waiting {
+    pub(super) fn of(value: &Value) -> WaitingRow {
         let text = |key: &str| value[key].as_str().map(str::to_owned).unwrap_or_default();
-        Waiting { id: text("id"), whom: text("whom"), what: text("what"), answer: text("answer") }
+        WaitingRow { id: text("id"), whom: text("whom"), what: text("what"), answer: text("answer") }
     }
 
-    fn of_tool_call(run: &RunId, value: &Value) -> Waiting {
+    fn of_tool_call(run: &RunId, value: &Value) -> WaitingRow {
         let id = format!("{run}/{}", value_text(&value["id"]));
         let what = format!("the approval of the tool {} {}", value_text(&value["tool"]), value["arguments"]);
-        Waiting { whom: "a person".into(), what, answer: format!("bosun approval approve {id}"), id }
+        WaitingRow { whom: "a person".into(), what, answer: format!("bosun approval approve {id}"), id }
     }
 
     pub(super) fn text(&self) -> String {
@@ -41,7 +41,7 @@ impl Waiting {
 }
 
 /// What an open run waits for.
-pub(super) async fn waiting(cx: &Context, info: &RunInfo) -> Vec<Waiting> {
+pub(super) async fn waiting(cx: &Context, info: &RunInfo) -> Vec<WaitingRow> {
     if !info.status.is_open() {
         return Vec::new();
     }
@@ -49,11 +49,11 @@ pub(super) async fn waiting(cx: &Context, info: &RunInfo) -> Vec<Waiting> {
     match info.workflow_type.as_str() {
         SUPERVISOR => {
             let answer = ask(cx, &target, "waiting", &Value::Null).await.unwrap_or_else(|_| json!([]));
-            answer.as_array().into_iter().flatten().map(Waiting::of).collect()
+            answer.as_array().into_iter().flatten().map(WaitingRow::of).collect()
         }
         AGENT => {
             let answer = ask(cx, &target, "approvals", &Value::Null).await.unwrap_or_else(|_| json!([]));
-            answer.as_array().into_iter().flatten().map(|one| Waiting::of_tool_call(&info.run_id, one)).collect()
+            answer.as_array().into_iter().flatten().map(|one| WaitingRow::of_tool_call(&info.run_id, one)).collect()
         }
         _ => Vec::new(),
     }

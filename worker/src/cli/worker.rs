@@ -25,8 +25,8 @@ use super::explain::Code;
 use super::output::Screen;
 use super::time_format::{now, parse_duration};
 use crate::api::handlers::Api;
-use crate::api::{Limits, Server, Token, Tokens, WorkerFile};
-use crate::backend::{Engine, OpenEngine, OpenError, Purpose, Stopped};
+use crate::api::{Server, ServerLimits, Token, Tokens, WorkerFile};
+use crate::backend::{Access, Engine, OpenEngine, OpenError, Stopped};
 use crate::capability::owner::{Guards, StorePolicy};
 
 #[derive(Debug, Subcommand)]
@@ -116,7 +116,7 @@ pub(super) async fn run(
     let guards = loaded.config.guards();
     let guards = Guards { memory: args.memory.or(guards.memory), store: policy(&args)?, ..guards };
     tracing::debug!(handles = crate::api::take_file_handles(), "file handles");
-    let engine = open(opener, data, &Purpose::Work { slots: args.slots, queues, guards }).await?;
+    let engine = open(opener, data, &Access::Work { slots: args.slots, queues, guards }).await?;
     let serving = match serve(global, &args, &*engine).await {
         Ok(serving) => serving,
         Err(why) => {
@@ -156,7 +156,7 @@ fn policy(args: &WorkerArgs) -> Result<StorePolicy, CliError> {
     Ok(StorePolicy { isolate: args.on_damage == OnDamage::Isolate, retention })
 }
 
-async fn open(opener: &dyn OpenEngine, data: &Path, purpose: &Purpose) -> Result<Arc<dyn Engine>, CliError> {
+async fn open(opener: &dyn OpenEngine, data: &Path, purpose: &Access) -> Result<Arc<dyn Engine>, CliError> {
     let began = std::time::Instant::now();
     loop {
         match opener.open(data, purpose).await {
@@ -209,7 +209,7 @@ async fn serve(global: &Global, args: &WorkerArgs, engine: &dyn Engine) -> Resul
     let token = token.and_then(|token| Tokens::new(&token, Some(data.clone())));
     let tokens = token.map_err(|why| cannot(why.to_string()))?;
     let address = SocketAddr::new(args.bind, args.port);
-    let server = Server::bind(address, global.token_file.is_some(), Limits::default());
+    let server = Server::bind(address, global.token_file.is_some(), ServerLimits::default());
     let server = server.await.map_err(|why| cannot(why.to_string()))?;
     let file = WorkerFile {
         pid: std::process::id(),

@@ -19,7 +19,7 @@ use bosun_engine::workflow::{Saga, WfContext};
 use bosun_engine::{ActivityContext, ActivityError, ActivityOptions, ActivityRegistry, Failure, RetryPolicy};
 use serde::{Deserialize, Serialize};
 
-use crate::capability::demo::Scripted;
+use crate::capability::demo::ScriptedFailure;
 
 pub const ORDER_SAGA: &str = "order-saga";
 
@@ -30,7 +30,7 @@ pub struct Order {
     pub items: Vec<Item>,
     pub cents: u64,
     #[serde(default)]
-    pub fail: BTreeMap<String, Scripted>,
+    pub fail: BTreeMap<String, ScriptedFailure>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,11 +51,11 @@ pub struct Confirmation {
 
 /// What each activity is given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Step {
+struct StepInput {
     order_id: String,
     items: Vec<Item>,
     cents: u64,
-    fail: Option<Scripted>,
+    fail: Option<ScriptedFailure>,
 }
 
 /// The steps with what undoes each.
@@ -90,7 +90,7 @@ pub async fn order_saga(context: WfContext, order: Order) -> Result<Confirmation
 }
 
 async fn perform(context: &WfContext, activity: &'static str, order: &Order) -> Result<String, Failure> {
-    let step = Step {
+    let step = StepInput {
         order_id: order.order_id.clone(),
         items: order.items.clone(),
         cents: order.cents,
@@ -108,7 +108,7 @@ pub(super) fn register_activities(registry: &mut ActivityRegistry) {
     }
 }
 
-fn receipt(activity: &str, context: &ActivityContext, step: &Step) -> Result<String, ActivityError> {
+fn receipt(activity: &str, context: &ActivityContext, step: &StepInput) -> Result<String, ActivityError> {
     if let Some(script) = &step.fail {
         script.play(context)?;
     }

@@ -7,7 +7,7 @@ use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::{ActivityOutcome, EventKind, Failure, Payload};
 use bosun_replay::determinism::{DeterminismTest, Report, armed};
 use bosun_replay::simulate::RunView;
-use bosun_worker::agent::machine::{Agent, call_hash};
+use bosun_worker::agent::machine::{AgentMachine, call_hash};
 use bosun_worker::agent::{AGENT, AGENT_MODEL, register};
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ fn kit() -> DeterminismTest {
         .without_case_files()
 }
 
-fn agent(run: &RunView<'_>) -> Result<Option<Agent>, String> {
+fn agent(run: &RunView<'_>) -> Result<Option<AgentMachine>, String> {
     let Some(state) = run.state() else { return Ok(None) };
     serde_json::from_value(state["agent"].clone()).map(Some).map_err(|why| why.to_string())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
-use bosun_worker::agent::machine::{StopReason, call_hash};
+use bosun_worker::agent::machine::{AgentStopReason, call_hash};
 use bosun_worker::agent::{AgentOutput, Conversations, register, register_activities};
 use bosun_worker::capability;
 use bosun_worker::capability::model::{ChatRequest, Message};
@@ -36,7 +36,7 @@ async fn the_model_sees_the_whole_conversation() {
     });
     scene.start("a-1", &spec(json!({}))).await;
     let output = scene.output("a-1").await;
-    assert_eq!((output.stop, output.text.as_str(), output.spent.tokens), (StopReason::Completed, "done", 30));
+    assert_eq!((output.stop, output.text.as_str(), output.spent.tokens), (AgentStopReason::Completed, "done", 30));
     let requests: Vec<ChatRequest> = scene.log.models.lock().unwrap().values().flatten().cloned().collect();
     assert_eq!(words(&requests[0]), ["system: You look.", "user: Look around."]);
     let whole = [
@@ -86,7 +86,7 @@ async fn a_crash_in_a_long_run_repeats_at_most_what_was_under_way() {
         crashed.store(true, Ordering::Relaxed);
         waiting.abort();
         let output = scene.output("long").await;
-        assert_eq!((output.stop, output.spent.steps, output.spent.tool_calls), (StopReason::Completed, 51, 50));
+        assert_eq!((output.stop, output.spent.steps, output.spent.tool_calls), (AgentStopReason::Completed, 51, 50));
         assert_eq!(output.spent.cost_micros, 52 * 15, "cut at {cut}");
         let held = output.spent.tokens - 51 * 15;
         assert!((4_096..8_192).contains(&held), "cut at {cut}: {held} tokens");
@@ -107,7 +107,7 @@ async fn a_model_that_is_busy_is_asked_again_when_it_said() {
     let began = scene.environment().now();
     scene.start("busy", &spec(json!({}))).await;
     let output = scene.output("busy").await;
-    assert_eq!((output.stop, output.spent.steps), (StopReason::Completed, 1));
+    assert_eq!((output.stop, output.spent.steps), (AgentStopReason::Completed, 1));
     assert!(scene.environment().now().since(began) >= Duration::from_secs(1_200), "the delays were waited for");
     assert_eq!(scene.log.models.lock().unwrap().len(), 1, "one activity, three attempts");
 }
@@ -124,7 +124,7 @@ async fn a_model_without_credit_halts_the_run_until_somebody_resumes_it() {
     let state = scene.query("broke", "state").await;
     assert_eq!(state["halted"]["needs_human"]["why"], "no credit");
     scene.signal("broke", "resume_v1", &json!({})).await;
-    assert_eq!(scene.output("broke").await.stop, StopReason::Completed);
+    assert_eq!(scene.output("broke").await.stop, AgentStopReason::Completed);
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn an_approval_is_waited_for_over_a_crash() {
     assert!(scene.log.tools.lock().unwrap().is_empty());
     let good = json!({ "id": asked["id"], "hash": asked["hash"], "approved": true, "by": "ann" });
     scene.signal("careful", "approval_response_v1", &good).await;
-    assert_eq!(scene.output("careful").await.stop, StopReason::Completed);
+    assert_eq!(scene.output("careful").await.stop, AgentStopReason::Completed);
     assert_eq!(*scene.log.tools.lock().unwrap(), [json!({ "at": 0 })]);
 }
 
@@ -171,7 +171,7 @@ async fn a_budget_that_is_used_up_waits_for_more() {
     assert_eq!(scene.query("poor", "budget").await["halted"]["budget"]["resource"], "steps");
     scene.signal("poor", "budget_top_up_v1", &json!({ "calls": 10 })).await;
     let output = scene.output("poor").await;
-    assert_eq!((output.stop, output.spent.steps), (StopReason::Completed, 6));
+    assert_eq!((output.stop, output.spent.steps), (AgentStopReason::Completed, 6));
 }
 
 async fn events(scene: &Scene, id: &str) -> Vec<EventKind> {
@@ -203,7 +203,7 @@ async fn every_halt_is_told_to_who_shows_it() {
     scene.environment().settle().await;
     assert_eq!(told().await, [why, why]);
     scene.signal("shy", "budget_top_up_v1", &json!({ "calls": 5 })).await;
-    assert_eq!(scene.output("shy").await.stop, StopReason::Completed);
+    assert_eq!(scene.output("shy").await.stop, AgentStopReason::Completed);
 }
 
 /// A supervisor pauses and resumes the agents below it; so does an agent those below it. A crash changes nothing.
@@ -232,7 +232,7 @@ async fn a_pause_reaches_the_agents_below_and_survives_a_crash() {
     assert_eq!(scene.query(&below, "parked").await["waits"], json!(["a resume: it is paused (lunch)"]));
     assert!(scene.log.tools.lock().unwrap().is_empty(), "what was agreed to does not begin");
     scene.signal("boss", "resume_v1", &json!({})).await;
-    assert_eq!(scene.output("boss").await.stop, StopReason::Completed);
+    assert_eq!(scene.output("boss").await.stop, AgentStopReason::Completed);
     assert_eq!(*scene.log.tools.lock().unwrap(), [json!({ "at": 7 })]);
 }
 
@@ -266,7 +266,7 @@ async fn an_agent_below_works_on_a_part_of_the_budget() {
     let scene = Scene::new(delegates);
     scene.start("boss", &delegating()).await;
     let output = scene.output("boss").await;
-    assert_eq!((output.stop, output.spent.steps, output.spent.tool_calls), (StopReason::Completed, 4, 2));
+    assert_eq!((output.stop, output.spent.steps, output.spent.tool_calls), (AgentStopReason::Completed, 4, 2));
     assert_eq!(output.by_model["big"].calls, 4);
     let models = scene.log.models.lock().unwrap();
     let last = models
@@ -310,7 +310,7 @@ async fn a_long_conversation_is_summed_up_and_goes_on() {
     });
     scene.start("long", &spec(json!({ "limits": { "context_tokens": 500 } }))).await;
     let output = scene.output("long").await;
-    assert_eq!(output.stop, StopReason::Completed);
+    assert_eq!(output.stop, AgentStopReason::Completed);
     assert!(output.compactions >= 2, "{output:?}");
     let models = scene.log.models.lock().unwrap();
     let (_, last) = models.iter().next_back().unwrap();
@@ -335,7 +335,7 @@ async fn a_model_call_may_take_as_long_as_the_spec_says() {
     ] {
         let scene = Scene::new(looks(0));
         scene.start("slow", &spec(more)).await;
-        assert_eq!(scene.output("slow").await.stop, StopReason::Completed);
+        assert_eq!(scene.output("slow").await.stop, AgentStopReason::Completed);
         assert_eq!(*scene.log.timeouts.lock().unwrap(), [capability]);
         let limit = events(&scene, "slow").await.into_iter().find_map(|event| match event {
             EventKind::ActivityTaskScheduled(task) => task.options.start_to_close,
@@ -381,7 +381,7 @@ async fn the_model_in_the_box_answers_an_agent() {
     let result = client.result(&Target::workflow("boxed".into()), wait).await.unwrap().expect("in time");
     let CloseOutcome::Completed(output) = result.outcome else { panic!("{:?}", result.outcome) };
     let output: AgentOutput = output.decode().unwrap();
-    assert_eq!(output.stop, StopReason::Completed, "{output:?}");
+    assert_eq!(output.stop, AgentStopReason::Completed, "{output:?}");
     assert!((3..=5).contains(&output.value.unwrap()["n"].as_i64().unwrap()));
     assert_eq!((output.spent.cost_micros, output.unknown.unpriced_calls), (0, 0), "it calls nobody");
 }

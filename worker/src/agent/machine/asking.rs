@@ -6,9 +6,10 @@
 
 use serde_json::{Value, json};
 
-use super::words::Out;
+use super::words::AgentRequests;
 use super::{
-    Agent, Ask, Batch, Fault, FaultClass, Flight, Halt, Key, ModelAnswer, ModelCall, Phase, Purpose, StopReason,
+    AgentMachine, AgentPhase, AgentRequest, AgentStopReason, CallPurpose, Fault, FaultClass, Flight, Halt, Key,
+    ModelAnswer, ModelCall, ToolBatch,
 };
 use crate::agent::ledger::{Amount, Bill, Resource};
 use crate::agent::schema;
@@ -23,9 +24,9 @@ const SUMMARY_TOKENS: u32 = 2_048;
 /// So many answers in a row that are no summary, and people are asked.
 const SUMMARIES_FAILED_MAX: u32 = 3;
 
-impl Agent {
+impl AgentMachine {
     /// Makes the next model call. Whether to look again at what is to be done.
-    pub(super) fn ask_model(&mut self, out: &mut Out) -> bool {
+    pub(super) fn ask_model(&mut self, out: &mut AgentRequests) -> bool {
         if self.ledger.wall.is_over(out.now) {
             return self.exhausted(Resource::Wall, out);
         }
@@ -42,7 +43,7 @@ impl Agent {
         let (summary_of, input) = match half {
             None => (None, estimate),
             Some(None) => {
-                self.finish(StopReason::ContextExceeded, None, out);
+                self.finish(AgentStopReason::ContextExceeded, None, out);
                 return false;
             }
             Some(Some(half)) => (Some(half), self.transcript.older_estimate(half) + self.summary_tokens()),
@@ -67,15 +68,15 @@ impl Agent {
         }
     }
 
-    fn call_model(&mut self, model: String, summary_of: Option<usize>, max_tokens: u32, out: &mut Out) {
+    fn call_model(&mut self, model: String, summary_of: Option<usize>, max_tokens: u32, out: &mut AgentRequests) {
         let key = self.fly(Flight::Model { model: model.clone(), summary_of });
         let (purpose, (after, items)) = match summary_of {
-            Some(half) => (Purpose::Summary, (None, self.transcript.older(half))),
-            None => (Purpose::Answer, self.transcript.next_call()),
+            Some(half) => (CallPurpose::Summary, (None, self.transcript.older(half))),
+            None => (CallPurpose::Answer, self.transcript.next_call()),
         };
-        self.phase = Phase::Asking;
+        self.phase = AgentPhase::Asking;
         let call = ModelCall { key, purpose, model, max_tokens, after, items };
-        out.asks.push(Ask::Model { call, attempts: self.spec.limits.model_attempts });
+        out.asks.push(AgentRequest::Model { call, attempts: self.spec.limits.model_attempts });
     }
 
     /// Holds back what the next call may take, under the next key. With little left the answer may be shorter.
@@ -123,10 +124,16 @@ impl Agent {
         }
     }
 
-    pub(super) fn model_ended(&mut self, key: Key, origin: u64, result: Result<ModelAnswer, Fault>, out: &mut Out) {
+    pub(super) fn model_ended(
+        &mut self,
+        key: Key,
+        origin: u64,
+        result: Result<ModelAnswer, Fault>,
+        out: &mut AgentRequests,
+    ) {
         let Some(Flight::Model { model, summary_of }) = self.take_model(key) else { return };
         if self.outcome.is_none() {
-            self.phase = Phase::Ready;
+            self.phase = AgentPhase::Ready;
         }
         let answer = match result {
             Ok(answer) => answer,
@@ -167,14 +174,21 @@ impl Agent {
         matches!(self.flights.get(&key), Some(Flight::Model { .. })).then(|| self.flights.remove(&key)).flatten()
     }
 
-    fn model_failed(&mut self, key: Key, model: &str, summary_of: Option<usize>, fault: Fault, out: &mut Out) {
+    fn model_failed(
+        &mut self,
+        key: Key,
+        model: &str,
+        summary_of: Option<usize>,
+        fault: Fault,
+        out: &mut AgentRequests,
+    ) {
         self.settle_failed(key, model, &fault);
         if self.outcome.is_some() {
             return;
         }
         self.note(json!({ "model_failed": fault.message }));
         match fault.class {
-            FaultClass::Fatal => self.finish(StopReason::Failed { message: fault.message }, None, out),
+            FaultClass::Fatal => self.finish(AgentStopReason::Failed { message: fault.message }, None, out),
             FaultClass::TooLong => self.was_too_long(summary_of, out),
             FaultClass::NeedsHuman | FaultClass::Lost | FaultClass::Canceled => {
                 self.halt_with(Halt::NeedsHuman { why: fault.message });
@@ -184,14 +198,14 @@ impl Agent {
 
     /// The model cannot read so much: the older half is summed up, and it goes on. Where that half is itself too long,
     /// half of it is tried, as long as there is less to try.
-    fn was_too_long(&mut self, summary_of: Option<usize>, out: &mut Out) {
+    fn was_too_long(&mut self, summary_of: Option<usize>, out: &mut AgentRequests) {
         let Some(tried) = summary_of else {
             self.too_long = Some(self.transcript.estimate() + self.fixed_tokens());
             return;
         };
         self.halvings += 1;
         if self.transcript.part(self.rules, self.halvings).is_none_or(|part| part >= tried) {
-            self.finish(StopReason::ContextExceeded, None, out);
+            self.finish(AgentStopReason::ContextExceeded, None, out);
         }
     }
 
@@ -219,7 +233,7 @@ impl Agent {
         }
     }
 
-    fn said(&mut self, origin: u64, answer: ModelAnswer, out: &mut Out) {
+    fn said(&mut self, origin: u64, answer: ModelAnswer, out: &mut AgentRequests) {
         let ModelAnswer { response, value, problems, .. } = answer;
         self.transcript.answered(origin, &response.said);
         self.last_text.clone_from(&response.said.content);
@@ -227,16 +241,16 @@ impl Agent {
             return self.begin_batch(response.said.tool_calls, out);
         }
         match response.stop {
-            ModelStop::Refusal => return self.finish(StopReason::Refused, None, out),
-            ModelStop::Length if self.spec.schema.is_none() => return self.finish(StopReason::Length, None, out),
+            ModelStop::Refusal => return self.finish(AgentStopReason::Refused, None, out),
+            ModelStop::Length if self.spec.schema.is_none() => return self.finish(AgentStopReason::Length, None, out),
             ModelStop::Length | ModelStop::End | ModelStop::ToolCalls | ModelStop::Other(_) => {}
         }
         // The model's activity has judged it.
         let problems = match value {
-            _ if self.spec.schema.is_none() => return self.finish(StopReason::Completed, None, out),
-            Some(value) if problems.is_empty() => return self.finish(StopReason::Completed, Some(value), out),
+            _ if self.spec.schema.is_none() => return self.finish(AgentStopReason::Completed, None, out),
+            Some(value) if problems.is_empty() => return self.finish(AgentStopReason::Completed, Some(value), out),
             None if problems.is_empty() && self.rules.are_first() => match self.judged_here(&response) {
-                Ok(value) => return self.finish(StopReason::Completed, Some(value), out),
+                Ok(value) => return self.finish(AgentStopReason::Completed, Some(value), out),
                 Err(problems) => problems,
             },
             None if problems.is_empty() => vec!["nobody has judged the answer".to_owned()],
@@ -258,9 +272,9 @@ impl Agent {
     }
 
     /// Sends an answer back that does not conform, so often as the limit says.
-    fn repair(&mut self, problems: Vec<String>, out: &mut Out) {
+    fn repair(&mut self, problems: Vec<String>, out: &mut AgentRequests) {
         if self.repairs >= self.spec.limits.repairs {
-            return self.finish(StopReason::InvalidOutput { problems }, None, out);
+            return self.finish(AgentStopReason::InvalidOutput { problems }, None, out);
         }
         self.repairs += 1;
         self.note(json!({ "repair": self.repairs, "problems": problems }));
@@ -269,12 +283,12 @@ impl Agent {
         self.transcript.own(Message::User { content });
     }
 
-    fn begin_batch(&mut self, calls: Vec<ToolCall>, out: &mut Out) {
-        let mut batch = Batch::new(calls);
+    fn begin_batch(&mut self, calls: Vec<ToolCall>, out: &mut AgentRequests) {
+        let mut batch = ToolBatch::new(calls);
         let over = self.look_for_loops(&mut batch);
-        self.phase = Phase::Batch(batch);
+        self.phase = AgentPhase::Batch(batch);
         if over {
-            self.finish(StopReason::Loop, None, out);
+            self.finish(AgentStopReason::Loop, None, out);
         }
     }
 }

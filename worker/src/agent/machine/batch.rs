@@ -12,60 +12,62 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::words::{Out, call_hash};
-use super::{Agent, AgentOutput, ApprovalResponse, Ask, Fault, FaultClass, Flight, Key, Phase, Rules};
-use crate::agent::grants::{Caller, Plan};
+use super::words::{AgentRequests, call_hash};
+use super::{
+    AgentMachine, AgentOutput, AgentPhase, AgentRequest, Fault, FaultClass, Flight, Key, Rules, ToolApprovalResponse,
+};
+use crate::agent::grants::{CallPlan, CallingAgent};
 use crate::agent::ledger::{Amount, Bill, Resource};
-use crate::agent::shown::Shown;
+use crate::agent::shown::ShownResult;
 use crate::agent::spec::{Grant, ToolGrant};
-use crate::agent::transcript::{Item, cut, tokens};
+use crate::agent::transcript::{TranscriptItem, cut, tokens};
 use crate::capability::model::{Message, ToolCall};
 
 /// More calls of one answer are refused.
 const CALLS_MAX: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Batch {
-    calls: Vec<Call>,
+pub(super) struct ToolBatch {
+    calls: Vec<BatchCall>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Call {
+struct BatchCall {
     asked: ToolCall,
     /// Over the tool and the canonical arguments.
     hash: String,
-    state: CallState,
+    state: ToolCallState,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum CallState {
+enum ToolCallState {
     Waiting,
     /// A person is asked, under this id.
     Asking(String),
     Approved,
     Running(Key),
-    Done(Item, u32),
+    Done(TranscriptItem, u32),
 }
 
-impl Batch {
-    pub(super) fn new(asked: Vec<ToolCall>) -> Batch {
+impl ToolBatch {
+    pub(super) fn new(asked: Vec<ToolCall>) -> ToolBatch {
         let call = |asked: ToolCall| {
             let hash = call_hash(&asked.name, &asked.arguments).to_hex().to_string();
-            Call { asked, hash, state: CallState::Waiting }
+            BatchCall { asked, hash, state: ToolCallState::Waiting }
         };
-        Batch { calls: asked.into_iter().map(call).collect() }
+        ToolBatch { calls: asked.into_iter().map(call).collect() }
     }
     pub(super) fn running(&self) -> usize {
-        self.calls.iter().filter(|call| matches!(call.state, CallState::Running(_))).count()
+        self.calls.iter().filter(|call| matches!(call.state, ToolCallState::Running(_))).count()
     }
     pub(super) fn asks_people(&self) -> bool {
-        self.calls.iter().any(|call| matches!(call.state, CallState::Asking(_)))
+        self.calls.iter().any(|call| matches!(call.state, ToolCallState::Asking(_)))
     }
     /// What people are asked, for the query `approvals`.
     pub(super) fn approvals(&self) -> Vec<Value> {
-        let asked = |call: &Call| match &call.state {
-            CallState::Asking(id) => Some(json!({ "id": id, "hash": call.hash, "tool": call.asked.name,
+        let asked = |call: &BatchCall| match &call.state {
+            ToolCallState::Asking(id) => Some(json!({ "id": id, "hash": call.hash, "tool": call.asked.name,
                 "arguments": call.asked.arguments })),
             _ => None,
         };
@@ -73,19 +75,20 @@ impl Batch {
     }
 }
 
-impl Call {
+impl BatchCall {
     /// The machine answers itself; its texts are no longer than those of tools.
     fn answer(&mut self, content: String, bytes_max: u64) {
         let content = cut(content, bytes_max);
         let size = tokens(content.len());
         let (call_id, name) = (self.asked.id.clone(), self.asked.name.clone());
-        self.state = CallState::Done(Item::Own(Message::Tool { call_id, name, content, is_error: true }), size);
+        self.state =
+            ToolCallState::Done(TranscriptItem::Own(Message::Tool { call_id, name, content, is_error: true }), size);
     }
 }
 
-impl Agent {
+impl AgentMachine {
     /// Refuses the calls that make a loop. Whether that was said often enough.
-    pub(super) fn look_for_loops(&mut self, batch: &mut Batch) -> bool {
+    pub(super) fn look_for_loops(&mut self, batch: &mut ToolBatch) -> bool {
         let bytes_max = self.own_bytes();
         let mut over = false;
         for (n, call) in batch.calls.iter_mut().enumerate() {
@@ -107,8 +110,8 @@ impl Agent {
     }
 
     /// Dispatches what may be dispatched. Whether to look again at what is to be done: all calls have their answers.
-    pub(super) fn carry_on_batch(&mut self, out: &mut Out) -> bool {
-        let Phase::Batch(mut batch) = std::mem::replace(&mut self.phase, Phase::Ready) else { return false };
+    pub(super) fn carry_on_batch(&mut self, out: &mut AgentRequests) -> bool {
+        let AgentPhase::Batch(mut batch) = std::mem::replace(&mut self.phase, AgentPhase::Ready) else { return false };
         let mut short = None;
         for at in 0..batch.calls.len() {
             if let Err(resource) = self.dispatch(at, &mut batch, out) {
@@ -116,13 +119,13 @@ impl Agent {
                 break;
             }
         }
-        let is_done = batch.calls.iter().all(|call| matches!(call.state, CallState::Done(..)));
+        let is_done = batch.calls.iter().all(|call| matches!(call.state, ToolCallState::Done(..)));
         if !is_done {
-            self.phase = Phase::Batch(batch);
+            self.phase = AgentPhase::Batch(batch);
             return short.is_some_and(|resource| self.exhausted(resource, out));
         }
         for call in batch.calls {
-            if let CallState::Done(item, size) = call.state {
+            if let ToolCallState::Done(item, size) = call.state {
                 self.transcript.given(item, size);
             }
         }
@@ -130,13 +133,13 @@ impl Agent {
     }
 
     /// One call goes on by one state or more, as far as it can.
-    fn dispatch(&mut self, at: usize, batch: &mut Batch, out: &mut Out) -> Result<(), Resource> {
+    fn dispatch(&mut self, at: usize, batch: &mut ToolBatch, out: &mut AgentRequests) -> Result<(), Resource> {
         let running = batch.running();
         let call = &mut batch.calls[at];
         let approved = match &call.state {
-            CallState::Waiting => false,
-            CallState::Approved => true,
-            CallState::Asking(_) | CallState::Running(_) | CallState::Done(..) => return Ok(()),
+            ToolCallState::Waiting => false,
+            ToolCallState::Approved => true,
+            ToolCallState::Asking(_) | ToolCallState::Running(_) | ToolCallState::Done(..) => return Ok(()),
         };
         // An agent that is called gets half of what is left: a call or two, at least.
         let enough = u64::from(self.spec.max_output_tokens) * 4;
@@ -155,7 +158,7 @@ impl Agent {
             }
         };
         if tool.approval && !approved {
-            call.state = CallState::Asking(format!("a{}", self.next_key));
+            call.state = ToolCallState::Asking(format!("a{}", self.next_key));
             // Keys name approvals too, so that no two have the same id.
             self.next_key += 1;
             return Ok(());
@@ -166,38 +169,38 @@ impl Agent {
         if self.ledger.wall.is_over(out.now) {
             return Err(Resource::Wall);
         }
-        call.state = CallState::Running(self.begin(at, tool, plan, out)?);
+        call.state = ToolCallState::Running(self.begin(at, tool, plan, out)?);
         Ok(())
     }
 
     /// The grant of the tool that is asked for, and what it lets be done.
-    fn planned(&self, asked: &ToolCall, out: &Out) -> Result<(ToolGrant, Plan), String> {
+    fn planned(&self, asked: &ToolCall, out: &AgentRequests) -> Result<(ToolGrant, CallPlan), String> {
         let tool = self.spec.tool(&asked.name).ok_or("there is no such tool")?;
         let (degraded, unpriced_allowed) = match self.rules {
             Rules::First => (None, self.spec.limits.allow_unpriced),
             Rules::Second => (self.spec.limits.degrade.as_ref().filter(|_| self.degraded), self.unpriced_allowed),
         };
-        let caller = Caller { spec: &self.spec, ledger: &self.ledger, now: out.now, degraded, unpriced_allowed };
+        let caller = CallingAgent { spec: &self.spec, ledger: &self.ledger, now: out.now, degraded, unpriced_allowed };
         tool.plan(&asked.arguments, &caller).map(|plan| (tool.clone(), plan))
     }
 
     /// What is planned begins, if the budget has it.
-    fn begin(&mut self, at: usize, tool: ToolGrant, plan: Plan, out: &mut Out) -> Result<Key, Resource> {
+    fn begin(&mut self, at: usize, tool: ToolGrant, plan: CallPlan, out: &mut AgentRequests) -> Result<Key, Resource> {
         let lease = match &plan {
-            Plan::Activity { .. } => Amount::default(),
-            Plan::Agent { lease, .. } => lease.amount(),
+            CallPlan::Activity { .. } => Amount::default(),
+            CallPlan::Agent { lease, .. } => lease.amount(),
         };
         self.ledger.reserve(self.next_key, lease.plus(one_call()))?;
         Ok(match plan {
-            Plan::Activity { activity_type, input } => {
+            CallPlan::Activity { activity_type, input } => {
                 let key = self.fly(Flight::Tool { call: at });
                 let (timeout_ms, attempts) = (tool.timeout_ms, tool.attempts);
-                out.asks.push(Ask::Tool { key, tool: tool.name, activity_type, input, timeout_ms, attempts });
+                out.asks.push(AgentRequest::Tool { key, tool: tool.name, activity_type, input, timeout_ms, attempts });
                 key
             }
-            Plan::Agent { spec, .. } => {
+            CallPlan::Agent { spec, .. } => {
                 let key = self.fly(Flight::Child { call: at });
-                out.asks.push(Ask::Child { key, spec });
+                out.asks.push(AgentRequest::Child { key, spec });
                 key
             }
         })
@@ -210,12 +213,12 @@ impl Agent {
         self.ledger.settle(key, Bill { amount: one_call(), ..Bill::default() });
         let most = self.spec.limits.result_bytes;
         let activity_type = self.activity_type_of(call);
-        self.answered(call, key, origin, result.map(|value| Shown::of_tool(&activity_type, &value).tokens(most)));
+        self.answered(call, key, origin, result.map(|value| ShownResult::of_tool(&activity_type, &value).tokens(most)));
     }
 
     /// What the tool of a call of the batch is.
     fn activity_type_of(&self, call: usize) -> String {
-        let Phase::Batch(batch) = &self.phase else { return String::new() };
+        let AgentPhase::Batch(batch) = &self.phase else { return String::new() };
         let tool = batch.calls.get(call).and_then(|call| self.spec.tool(&call.asked.name));
         tool.map_or_else(String::new, |tool| tool.does.activity_type().to_owned())
     }
@@ -242,15 +245,17 @@ impl Agent {
             None => self.ledger.settle_lost(key, self.ledger.held_for(key).cost_micros > 0),
         }
         let most = self.spec.limits.result_bytes;
-        self.answered(call, key, origin, result.map(|value| Shown::of_agent(&value).tokens(most)));
+        self.answered(call, key, origin, result.map(|value| ShownResult::of_agent(&value).tokens(most)));
     }
 
     fn answered(&mut self, call: usize, key: Key, origin: u64, result: Result<u32, Fault>) {
         let bytes_max = self.own_bytes();
-        let Phase::Batch(batch) = &mut self.phase else { return };
-        let Some(call) = batch.calls.get_mut(call).filter(|call| call.state == CallState::Running(key)) else { return };
+        let AgentPhase::Batch(batch) = &mut self.phase else { return };
+        let Some(call) = batch.calls.get_mut(call).filter(|call| call.state == ToolCallState::Running(key)) else {
+            return;
+        };
         match result {
-            Ok(tokens) => call.state = CallState::Done(Item::Given(origin), tokens),
+            Ok(tokens) => call.state = ToolCallState::Done(TranscriptItem::Given(origin), tokens),
             Err(fault) => {
                 let what = match fault.class {
                     FaultClass::Lost => "Nobody knows whether this happened",
@@ -262,10 +267,10 @@ impl Agent {
     }
 
     /// A person has answered. It counts for the call that it names by id and hash, and for no other.
-    pub(super) fn approval(&mut self, response: ApprovalResponse) {
+    pub(super) fn approval(&mut self, response: ToolApprovalResponse) {
         let bytes_max = self.own_bytes();
-        let Phase::Batch(batch) = &mut self.phase else { return self.void(&response, "nothing waits for it") };
-        let asking = CallState::Asking(response.id.clone());
+        let AgentPhase::Batch(batch) = &mut self.phase else { return self.void(&response, "nothing waits for it") };
+        let asking = ToolCallState::Asking(response.id.clone());
         let Some(call) = batch.calls.iter_mut().find(|call| call.state == asking) else {
             return self.void(&response, "nothing waits for it");
         };
@@ -277,7 +282,7 @@ impl Agent {
             return self.void(&response, "it is for other arguments");
         }
         if response.approved {
-            call.state = CallState::Approved;
+            call.state = ToolCallState::Approved;
         } else {
             call.answer(format!("Refused: a person said no. {}", response.reason), bytes_max);
             self.refusals += 1;
@@ -290,7 +295,7 @@ impl Agent {
         if self.rules.are_first() { u64::MAX } else { self.spec.limits.result_bytes }
     }
 
-    fn void(&mut self, response: &ApprovalResponse, why: &str) {
+    fn void(&mut self, response: &ToolApprovalResponse, why: &str) {
         self.note(json!({ "approval": response.id, "void": why, "by": response.by }));
     }
 }

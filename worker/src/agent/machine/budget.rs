@@ -6,14 +6,14 @@
 use bosun_engine::Timestamp;
 use serde_json::json;
 
-use super::words::{Lent, Out};
-use super::{Agent, Ask, Halt, Phase, StopReason};
+use super::words::{AgentRequests, Lent};
+use super::{AgentMachine, AgentPhase, AgentRequest, AgentStopReason, Halt};
 use crate::agent::ledger::{Resource, TopUp};
 use crate::agent::spec::OnExhausted;
 
-impl Agent {
+impl AgentMachine {
     /// There is too little of something. Whether the agent goes on by itself.
-    pub(super) fn exhausted(&mut self, resource: Resource, out: &mut Out) -> bool {
+    pub(super) fn exhausted(&mut self, resource: Resource, out: &mut AgentRequests) -> bool {
         self.note(json!({ "exhausted": resource }));
         let lent = self.spec.limits.stops_at.contains(&resource) || self.ledger.share_binds(resource);
         match self.spec.limits.on_exhausted {
@@ -27,7 +27,7 @@ impl Agent {
             }
             OnExhausted::Ask | OnExhausted::Degrade | OnExhausted::Stop => {
                 let lent = self.ledger.share_binds(resource);
-                self.finish(StopReason::Budget { resource, lent }, None, out);
+                self.finish(AgentStopReason::Budget { resource, lent }, None, out);
                 false
             }
         }
@@ -109,24 +109,24 @@ impl Agent {
         }
     }
 
-    pub(super) fn wall_fired(&mut self, out: &mut Out) {
+    pub(super) fn wall_fired(&mut self, out: &mut AgentRequests) {
         self.wall_timer = false;
         let limits = &self.spec.limits;
         let stops = limits.on_exhausted != OnExhausted::Ask || limits.stops_at.contains(&Resource::Wall);
         // Who is asked lets what is under way end; the next thing does not begin.
         if self.ledger.wall.is_over(out.now) && stops && self.outcome.is_none() {
-            self.finish(StopReason::Budget { resource: Resource::Wall, lent: false }, None, out);
+            self.finish(AgentStopReason::Budget { resource: Resource::Wall, lent: false }, None, out);
         }
     }
 
     /// Whether it goes on by people only: nothing is under way, and something is asked of them.
     pub(super) fn waits_for_people(&self) -> bool {
-        let asks_people = matches!(&self.phase, Phase::Batch(batch) if batch.asks_people());
+        let asks_people = matches!(&self.phase, AgentPhase::Batch(batch) if batch.asks_people());
         (self.stands_still() || asks_people) && self.flights.is_empty()
     }
 
     /// The time runs unless people are waited for and nothing else is under way.
-    pub(super) fn clock(&mut self, out: &mut Out) {
+    pub(super) fn clock(&mut self, out: &mut AgentRequests) {
         if self.waits_for_people() {
             self.ledger.wall.halt(out.now);
             return;
@@ -135,7 +135,7 @@ impl Agent {
         let is_open = self.outcome.is_none() && !self.wall_timer && !self.ledger.wall.is_over(out.now);
         if let Some(at) = self.ledger.wall.deadline().filter(|_| is_open) {
             self.wall_timer = true;
-            out.asks.push(Ask::WallTimer { at });
+            out.asks.push(AgentRequest::WallTimer { at });
         }
     }
 }

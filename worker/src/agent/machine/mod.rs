@@ -31,13 +31,13 @@ use serde_json::{Value, json};
 pub use rules::Rules;
 pub use view::QUERIES;
 pub use words::{
-    AgentOutput, ApprovalResponse, Ask, Event, Fault, FaultClass, Halt, Key, Lent, ModelAnswer, ModelCall, Purpose,
-    StopReason, call_hash,
+    AgentEvent, AgentOutput, AgentRequest, AgentStopReason, CallPurpose, Fault, FaultClass, Halt, Key, Lent,
+    ModelAnswer, ModelCall, ToolApprovalResponse, call_hash,
 };
 
-use self::batch::Batch;
-use self::words::Out;
-use super::ledger::{Caps, Ledger, Resource, Wall};
+use self::batch::ToolBatch;
+use self::words::AgentRequests;
+use super::ledger::{BudgetLedger, Caps, Resource, Wall};
 use super::loops::LoopWatch;
 use super::spec::{AgentSpec, Share};
 use super::transcript::Transcript;
@@ -47,13 +47,13 @@ const FACTS_KEPT: usize = 50;
 
 /// The agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Agent {
+pub struct AgentMachine {
     #[serde(default, skip_serializing_if = "Rules::are_first")]
     rules: Rules,
     spec: AgentSpec,
-    ledger: Ledger,
+    ledger: BudgetLedger,
     transcript: Transcript,
-    phase: Phase,
+    phase: AgentPhase,
     flights: BTreeMap<Key, Flight>,
     next_key: Key,
     halt: Option<Halt>,
@@ -91,11 +91,11 @@ pub struct Agent {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Phase {
+enum AgentPhase {
     /// The next thing is a model call.
     Ready,
     Asking,
-    Batch(Batch),
+    Batch(ToolBatch),
     Over,
 }
 
@@ -118,7 +118,7 @@ enum Flight {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Outcome {
-    stop: StopReason,
+    stop: AgentStopReason,
     value: Option<Value>,
 }
 
@@ -126,34 +126,34 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-impl Agent {
+impl AgentMachine {
     /// An agent that begins, or why it cannot.
-    pub fn start(spec: AgentSpec, rules: Rules, now: Timestamp) -> Result<(Agent, Vec<Ask>), String> {
-        Agent::start_after(spec, rules, now, Vec::new())
+    pub fn start(spec: AgentSpec, rules: Rules, now: Timestamp) -> Result<(AgentMachine, Vec<AgentRequest>), String> {
+        AgentMachine::start_after(spec, rules, now, Vec::new())
     }
 
     /// The same after what people have said already: of all that happens, only their signals count here.
     ///
     /// # Errors
-    /// As [`Agent::start`].
+    /// As [`AgentMachine::start`].
     pub fn start_after(
         spec: AgentSpec,
         rules: Rules,
         now: Timestamp,
-        heard: Vec<Event>,
-    ) -> Result<(Agent, Vec<Ask>), String> {
+        heard: Vec<AgentEvent>,
+    ) -> Result<(AgentMachine, Vec<AgentRequest>), String> {
         spec.check()?;
         let wall = Wall::new(spec.limits.wall_ms.map(Duration::from_millis), now);
         let nobody_lends = spec.limits.share.filter(|_| spec.report_to.is_none());
-        let mut agent = Agent {
+        let mut agent = AgentMachine {
             rules,
-            ledger: Ledger::new(Caps::of(&spec.limits), wall).with_share(spec.limits.share),
+            ledger: BudgetLedger::new(Caps::of(&spec.limits), wall).with_share(spec.limits.share),
             // Without a supervisor there is nobody to ask.
             last_of_share: nobody_lends.map_or_else(Vec::new, Share::resources),
             transcript: Transcript::new(&spec),
             unpriced_allowed: spec.limits.allow_unpriced,
             spec,
-            phase: Phase::Ready,
+            phase: AgentPhase::Ready,
             flights: BTreeMap::new(),
             next_key: 1,
             halt: None,
@@ -174,33 +174,33 @@ impl Agent {
         };
         for event in heard {
             match event {
-                Event::Pause { reason } => agent.pause(reason),
-                Event::Resume => agent.resume(),
-                Event::TopUp(more) => agent.top_up(&more, now),
-                Event::Lent(lent) => agent.lent(&lent),
-                Event::Approval(response) => agent.approval(response),
+                AgentEvent::Pause { reason } => agent.pause(reason),
+                AgentEvent::Resume => agent.resume(),
+                AgentEvent::TopUp(more) => agent.top_up(&more, now),
+                AgentEvent::Lent(lent) => agent.lent(&lent),
+                AgentEvent::Approval(response) => agent.approval(response),
                 _ => {} // nothing else can have happened
             }
         }
-        let mut out = Out { now, asks: Vec::new() };
+        let mut out = AgentRequests { now, asks: Vec::new() };
         agent.go_on(&mut out);
         Ok((agent, out.asks))
     }
 
     /// Something happened.
-    pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Ask> {
-        let mut out = Out { now, asks: Vec::new() };
+    pub fn handle(&mut self, event: AgentEvent, now: Timestamp) -> Vec<AgentRequest> {
+        let mut out = AgentRequests { now, asks: Vec::new() };
         match event {
-            Event::Model { key, origin, result } => self.model_ended(key, origin, result, &mut out),
-            Event::Tool { key, origin, result } => self.tool_ended(key, origin, result),
-            Event::Child { key, origin, result, output } => self.child_ended(key, origin, result, output),
-            Event::Approval(response) => self.approval(response),
-            Event::TopUp(more) => self.top_up(&more, now),
-            Event::Lent(lent) => self.lent(&lent),
-            Event::Pause { reason } => self.pause(reason),
-            Event::Resume => self.resume(),
-            Event::WallFired => self.wall_fired(&mut out),
-            Event::Cancel { reason } => self.finish(StopReason::Canceled { reason }, None, &mut out),
+            AgentEvent::Model { key, origin, result } => self.model_ended(key, origin, result, &mut out),
+            AgentEvent::Tool { key, origin, result } => self.tool_ended(key, origin, result),
+            AgentEvent::Child { key, origin, result, output } => self.child_ended(key, origin, result, output),
+            AgentEvent::Approval(response) => self.approval(response),
+            AgentEvent::TopUp(more) => self.top_up(&more, now),
+            AgentEvent::Lent(lent) => self.lent(&lent),
+            AgentEvent::Pause { reason } => self.pause(reason),
+            AgentEvent::Resume => self.resume(),
+            AgentEvent::WallFired => self.wall_fired(&mut out),
+            AgentEvent::Cancel { reason } => self.finish(AgentStopReason::Canceled { reason }, None, &mut out),
         }
         self.go_on(&mut out);
         debug_assert_eq!(self.check(), Ok(()));
@@ -217,7 +217,7 @@ impl Agent {
     pub fn spec(&self) -> &AgentSpec {
         &self.spec
     }
-    pub fn ledger(&self) -> &Ledger {
+    pub fn ledger(&self) -> &BudgetLedger {
         &self.ledger
     }
     pub fn halt(&self) -> Option<&Halt> {
@@ -229,12 +229,12 @@ impl Agent {
     }
 
     /// After every event: what may begin begins, and the clock runs or stands still.
-    fn go_on(&mut self, out: &mut Out) {
+    fn go_on(&mut self, out: &mut AgentRequests) {
         while self.outcome.is_none() && !self.stands_still() {
             let again = match &self.phase {
-                Phase::Ready => self.ask_model(out),
-                Phase::Batch(_) => self.carry_on_batch(out),
-                Phase::Asking | Phase::Over => false,
+                AgentPhase::Ready => self.ask_model(out),
+                AgentPhase::Batch(_) => self.carry_on_batch(out),
+                AgentPhase::Asking | AgentPhase::Over => false,
             };
             if !again {
                 break;
@@ -251,15 +251,15 @@ impl Agent {
     }
 
     /// The first outcome counts. What is under way is ended, and heard of before the agent is over.
-    fn finish(&mut self, stop: StopReason, value: Option<Value>, out: &mut Out) {
+    fn finish(&mut self, stop: AgentStopReason, value: Option<Value>, out: &mut AgentRequests) {
         if self.outcome.is_some() {
             return;
         }
         self.note(json!({ "ended": stop }));
         self.outcome = Some(Outcome { stop, value });
-        self.phase = Phase::Over;
+        self.phase = AgentPhase::Over;
         (self.halt, self.paused) = (None, None);
-        out.asks.extend(self.flights.keys().map(|key| Ask::Cancel { key: *key }));
+        out.asks.extend(self.flights.keys().map(|key| AgentRequest::Cancel { key: *key }));
     }
 
     fn note(&mut self, fact: Value) {
@@ -276,11 +276,11 @@ impl Agent {
             return Err(format!("held for {holding:?}, under way {flying:?}"));
         }
         let models = self.flights.values().filter(|flight| matches!(flight, Flight::Model { .. })).count();
-        let asking = matches!(self.phase, Phase::Asking);
+        let asking = matches!(self.phase, AgentPhase::Asking);
         if self.outcome.is_none() && (models > 0) != asking || models > 1 {
             return Err(format!("{models} model calls under way in {:?}", self.phase));
         }
-        if let Phase::Batch(batch) = &self.phase
+        if let AgentPhase::Batch(batch) = &self.phase
             && batch.running() > self.spec.limits.fan_out as usize
         {
             return Err(format!("{} tools run at a time", batch.running()));

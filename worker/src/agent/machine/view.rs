@@ -5,17 +5,17 @@
 use bosun_engine::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Agent, AgentOutput, Halt, Phase, StopReason};
+use super::{AgentMachine, AgentOutput, AgentPhase, AgentStopReason, Halt};
 
 /// The names of the queries.
 pub const QUERIES: [&str; 5] = ["cost", "budget", "approvals", "state", "parked"];
 
-impl Agent {
+impl AgentMachine {
     /// The result so far; final when the agent is over.
     pub fn output(&self) -> AgentOutput {
         let (stop, value) = match &self.outcome {
             Some(outcome) => (outcome.stop.clone(), outcome.value.clone()),
-            None => (StopReason::Failed { message: "it has not ended".to_owned() }, None),
+            None => (AgentStopReason::Failed { message: "it has not ended".to_owned() }, None),
         };
         AgentOutput {
             name: self.spec.name.clone(),
@@ -48,8 +48,8 @@ impl Agent {
 
     fn approvals(&self) -> Vec<Value> {
         match &self.phase {
-            Phase::Batch(batch) => batch.approvals(),
-            Phase::Ready | Phase::Asking | Phase::Over => Vec::new(),
+            AgentPhase::Batch(batch) => batch.approvals(),
+            AgentPhase::Ready | AgentPhase::Asking | AgentPhase::Over => Vec::new(),
         }
     }
 
@@ -68,11 +68,11 @@ impl Agent {
         let phase = match &self.phase {
             _ if self.halt.is_some() => "halted",
             _ if self.paused.is_some() => "paused",
-            Phase::Ready => "ready",
-            Phase::Asking => "asking",
-            Phase::Batch(batch) if batch.asks_people() => "awaiting_approval",
-            Phase::Batch(_) => "tools",
-            Phase::Over => "over",
+            AgentPhase::Ready => "ready",
+            AgentPhase::Asking => "asking",
+            AgentPhase::Batch(batch) if batch.asks_people() => "awaiting_approval",
+            AgentPhase::Batch(_) => "tools",
+            AgentPhase::Over => "over",
         };
         json!({
             "phase": phase, "halted": self.halt, "paused": self.paused, "model_degraded": self.degraded, "repairs": self.repairs,

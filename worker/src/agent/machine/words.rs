@@ -8,9 +8,9 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::agent::ledger::{Amount, Resource, Tally, TopUp, Unknown};
+use crate::agent::ledger::{Amount, Resource, Tally, TopUp, UnknownUsage};
 use crate::agent::spec::{AgentSpec, Share};
-use crate::agent::transcript::Item;
+use crate::agent::transcript::TranscriptItem;
 use crate::capability::model::ChatResponse;
 
 /// Names what was asked for; counts up.
@@ -18,7 +18,7 @@ pub type Key = u64;
 
 /// What happens to an agent.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub enum AgentEvent {
     /// A model call has ended. `origin` is where the history has its result.
     Model {
         key: Key,
@@ -38,7 +38,7 @@ pub enum Event {
         result: Result<Value, Fault>,
         output: Option<AgentOutput>,
     },
-    Approval(ApprovalResponse),
+    Approval(ToolApprovalResponse),
     TopUp(TopUp),
     Lent(Lent),
     /// Nothing may begin until a resume; what is under way ends.
@@ -103,7 +103,7 @@ pub enum FaultClass {
 
 /// What an agent asks for.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ask {
+pub enum AgentRequest {
     Model {
         call: ModelCall,
         attempts: u32,
@@ -133,19 +133,19 @@ pub enum Ask {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelCall {
     pub key: Key,
-    pub purpose: Purpose,
+    pub purpose: CallPurpose,
     pub model: String,
     pub max_tokens: u32,
     /// The call whose conversation, its answer included, this one follows on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
-    pub items: Vec<Item>,
+    pub items: Vec<TranscriptItem>,
 }
 
 /// What a model call is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Purpose {
+pub enum CallPurpose {
     Answer,
     /// Sums up the older half of the conversation; no tools are offered.
     Summary,
@@ -153,7 +153,7 @@ pub enum Purpose {
 
 /// The signal `approval_response_v1`. It counts for the very call whose id and hash it names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ApprovalResponse {
+pub struct ToolApprovalResponse {
     pub id: String,
     /// Over the tool and the canonical arguments, as the query `approvals` shows it.
     pub hash: String,
@@ -170,7 +170,7 @@ pub struct ApprovalResponse {
 /// Why an agent ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StopReason {
+pub enum AgentStopReason {
     Completed,
     /// The answer was cut at the limit of tokens.
     Length,
@@ -200,7 +200,7 @@ pub enum StopReason {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentOutput {
     pub name: String,
-    pub stop: StopReason,
+    pub stop: AgentStopReason,
     /// What the model said last.
     pub text: String,
     /// The answer as data, where a schema was given and is fulfilled.
@@ -209,7 +209,7 @@ pub struct AgentOutput {
     /// Of this agent and of all below it.
     pub spent: Amount,
     #[serde(flatten)]
-    pub unknown: Unknown,
+    pub unknown: UnknownUsage,
     pub by_model: BTreeMap<String, Tally>,
     /// How often the conversation was summed up.
     pub compactions: u64,
@@ -252,9 +252,9 @@ impl Halt {
 
 /// The asks of one event.
 #[derive(Debug)]
-pub(super) struct Out {
+pub(super) struct AgentRequests {
     pub(super) now: Timestamp,
-    pub(super) asks: Vec<Ask>,
+    pub(super) asks: Vec<AgentRequest>,
 }
 
 /// What an approval is bound to.

@@ -22,7 +22,7 @@ const SAID_CHARS: usize = 300;
 
 /// A client with its guard. Cheap to clone; connections are shared.
 #[derive(Clone)]
-pub struct HttpClient {
+pub struct GuardedClient {
     config: Arc<HttpConfig>,
     client: Client,
 }
@@ -45,12 +45,12 @@ pub(in crate::capability) fn guarded_client(config: &Arc<HttpConfig>) -> Result<
         .build()
 }
 
-impl HttpClient {
+impl GuardedClient {
     /// Fails only when the TLS roots of this machine cannot be loaded.
     pub fn new(config: HttpConfig) -> Result<Self, reqwest::Error> {
         let config = Arc::new(config);
         let client = guarded_client(&config)?;
-        Ok(HttpClient { config, client })
+        Ok(GuardedClient { config, client })
     }
 
     /// The activity function.

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 pub(in crate::capability) use address::RefusedAddress;
 pub use address::is_public;
-pub use exchange::HttpClient;
+pub use exchange::GuardedClient;
 pub(in crate::capability) use exchange::{guarded_client, now};
 pub(in crate::capability) use explain::{excerpt, innermost};
 pub(in crate::capability) use retry::{RETRY_AFTER_MAX, may_pass, retry_after, seconds};

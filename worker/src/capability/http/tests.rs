@@ -85,7 +85,7 @@ fn loopback() -> HttpConfig {
 }
 
 async fn run_with(config: HttpConfig, input: HttpInput) -> Result<HttpOutput, ActivityError> {
-    let client = HttpClient::new(config).unwrap();
+    let client = GuardedClient::new(config).unwrap();
     let running = client.run(probe(3).context, input);
     tokio::time::timeout(PATIENCE, running).await.expect("the activity ends in time")
 }
@@ -394,7 +394,7 @@ async fn secrets_come_only_from_where_the_owner_allows() {
 async fn a_cancellation_ends_the_wait() {
     let server = serve(vec![]).await;
     let probe = probe(9);
-    let client = HttpClient::new(loopback()).unwrap();
+    let client = GuardedClient::new(loopback()).unwrap();
     let running = tokio::spawn(client.run(probe.context, HttpInput::get(server.url("0"))));
     probe.cancel.send(true).unwrap();
     let ended = tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap();

@@ -14,9 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::code;
 use super::config::Models;
-use super::conform::{Checked, check, schema_problem};
+use super::conform::{ConformedAnswer, check, schema_problem};
 use super::prices::Cost;
-use super::{Call, CallTag, ChatRequest, ChatResponse, ErrorClass, ModelError, OutputSchema, Token, TokenSink};
+use super::{
+    CallTag, ChatRequest, ChatResponse, ErrorClass, ModelCallContext, ModelError, OutputSchema, StreamToken, TokenSink,
+};
 
 /// The activity type.
 pub const MODEL: &str = "model";
@@ -73,7 +75,7 @@ fn is_zero(number: &u32) -> bool {
 impl ModelOutput {
     /// An answer that costs nothing, checked as every other.
     pub(crate) fn free(response: ChatResponse, schema: Option<&OutputSchema>) -> Self {
-        let Checked { value, problems } = check(schema, &response);
+        let ConformedAnswer { value, problems } = check(schema, &response);
         ModelOutput { response, value, problems, cost: Cost::Micros(0), cut: 0 }
     }
 }
@@ -117,13 +119,13 @@ pub(super) async fn run(
         return Err(failure(&provider, &call, &error).into());
     }
     let _cancel = call.canceled.clone().drop_guard();
-    let mut sink = Shown { live: models.config().live.sink(call.tag.clone()), context: context.clone(), chars: 0 };
+    let mut sink = LiveOutput { live: models.config().live.sink(call.tag.clone()), context: context.clone(), chars: 0 };
     let answered = tokio::select! {
         answered = model.complete(&request, &call, &mut sink) => answered,
         () = context.canceled() => return Err(ActivityError::Canceled(None)),
     };
     let response = answered.map_err(|error| failure(&provider, &call, &error))?;
-    let Checked { value, problems } = check(request.schema.as_ref(), &response);
+    let ConformedAnswer { value, problems } = check(request.schema.as_ref(), &response);
     let cost = match model.is_free() {
         true => Cost::Micros(0),
         false => models.config().prices.cost(&provider, &request.model, &response),
@@ -131,7 +133,7 @@ pub(super) async fn run(
     Ok(ModelOutput { response, value, problems, cost, cut: 0 })
 }
 
-fn call(context: &ActivityContext, timeout: Duration) -> Call {
+fn call(context: &ActivityContext, timeout: Duration) -> ModelCallContext {
     let task = context.task();
     let tag = CallTag {
         workflow_id: task.workflow_id.to_string(),
@@ -140,20 +142,20 @@ fn call(context: &ActivityContext, timeout: Duration) -> Call {
         attempt: task.attempt.0,
     };
     let (idempotency_key, namespace) = (context.idempotency_key(), task.namespace.to_string());
-    Call { idempotency_key, tag, namespace, timeout, canceled: CancellationToken::new() }
+    ModelCallContext { idempotency_key, tag, namespace, timeout, canceled: CancellationToken::new() }
 }
 
 /// The live broadcast, and signs of life where the activity must give some.
-struct Shown {
+struct LiveOutput {
     live: super::live::LiveSink,
     context: ActivityContext,
     chars: usize,
 }
 
-impl TokenSink for Shown {
-    fn token(&mut self, token: Token<'_>) {
+impl TokenSink for LiveOutput {
+    fn token(&mut self, token: StreamToken<'_>) {
         self.live.token(token);
-        if let Token::Text(text) = token {
+        if let StreamToken::Text(text) = token {
             self.chars += text.len();
         }
         if self.context.task().heartbeat_timeout.is_some() {
@@ -164,7 +166,7 @@ impl TokenSink for Shown {
 }
 
 /// The failure of an error, by its class.
-fn failure(provider: &str, call: &Call, error: &ModelError) -> Failure {
+fn failure(provider: &str, call: &ModelCallContext, error: &ModelError) -> Failure {
     let message = format!("{provider}: {error}");
     let failure = match error.class {
         ErrorClass::Retry { after: None } => Failure::application(MODEL_RETRY, message),
@@ -187,7 +189,7 @@ const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
 /// Not before the provider wants, not before our own pause, and not everybody at the same moment: up to a tenth later.
-fn spread(after: Duration, call: &Call) -> Duration {
+fn spread(after: Duration, call: &ModelCallContext) -> Duration {
     let doublings = call.tag.attempt.saturating_sub(1).min(10);
     let delay = after.max((BACKOFF_FIRST * 2_u32.pow(doublings)).min(BACKOFF_MAX));
     let seed = blake3::hash(format!("{}/{}", call.idempotency_key, call.tag.attempt).as_bytes());

@@ -10,7 +10,7 @@ use super::{ChatRequest, Message, OutputSchema, Said, ToolChoice, ToolSpec};
 
 mod answer;
 
-pub(super) use answer::{Stream, read};
+pub(super) use answer::{MessagesStream, read};
 
 /// The format demands a limit.
 const MAX_TOKENS_DEFAULT: u32 = 4096;

@@ -17,7 +17,12 @@ pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<ChatResponse, ModelE
 
 /// Something that answers requests: a provider over the network, or a model of tests that needs no key.
 pub trait Model: Send + Sync {
-    fn complete<'a>(&'a self, request: &'a ChatRequest, call: &'a Call, sink: &'a mut dyn TokenSink) -> Answering<'a>;
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        call: &'a ModelCallContext,
+        sink: &'a mut dyn TokenSink,
+    ) -> Answering<'a>;
 
     /// Whether an answer costs nothing, whatever its usage: true of models that call nobody.
     fn is_free(&self) -> bool {
@@ -27,7 +32,7 @@ pub trait Model: Send + Sync {
 
 /// What goes along with a request.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub struct ModelCallContext {
     /// The same for every attempt.
     pub idempotency_key: String,
     pub tag: CallTag,
@@ -49,10 +54,10 @@ pub struct CallTag {
     pub attempt: u32,
 }
 
-impl Call {
+impl ModelCallContext {
     /// A call outside any workflow, as tests and tools make it.
-    pub fn alone(idempotency_key: impl Into<String>) -> Call {
-        Call {
+    pub fn alone(idempotency_key: impl Into<String>) -> ModelCallContext {
+        ModelCallContext {
             idempotency_key: idempotency_key.into(),
             tag: CallTag { attempt: 1, ..CallTag::default() },
             namespace: String::new(),
@@ -64,7 +69,7 @@ impl Call {
 
 /// What can be shown before the answer is whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Token<'a> {
+pub enum StreamToken<'a> {
     /// The next piece of text.
     Text(&'a str),
     /// A tool with this name is being called; its arguments come with the answer.
@@ -73,19 +78,19 @@ pub enum Token<'a> {
 
 /// Where tokens go while an answer is being made.
 pub trait TokenSink: Send {
-    fn token(&mut self, token: Token<'_>);
+    fn token(&mut self, token: StreamToken<'_>);
 }
 
 /// Shows nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
+pub struct NullSink;
 
-impl TokenSink for Silent {
-    fn token(&mut self, _: Token<'_>) {}
+impl TokenSink for NullSink {
+    fn token(&mut self, _: StreamToken<'_>) {}
 }
 
-impl<F: FnMut(Token<'_>) + Send> TokenSink for F {
-    fn token(&mut self, token: Token<'_>) {
+impl<F: FnMut(StreamToken<'_>) + Send> TokenSink for F {
+    fn token(&mut self, token: StreamToken<'_>) {
         self(token);
     }
 }

@@ -1,8 +1,9 @@
 //! Cassettes: answers of real models, recorded once and played in tests.
 //!
 //! Invariant: a recording is found by the canonical request and how often it was asked before, and by nothing else; an
-//! attempt that is repeated finds the same one, also in the next worker ([`Session`]). What is not found is an error that shows the nearest recording. Only
-//! answers are recorded, and what looks like a key is cut out when they are written. One JSON file for each, or a [`Tape`].
+//! attempt that is repeated finds the same one, also in the next worker ([`CassetteSession`]). What is not found is an
+//! error that shows the nearest recording. Only answers are recorded, and what looks like a key is cut out when they
+//! are written. One JSON file for each, or a [`Tape`].
 
 use std::fmt;
 use std::fs::File;
@@ -17,7 +18,7 @@ use tokio::sync::OnceCell;
 
 use super::call::code;
 use super::function::show;
-use super::{Answering, Call, ChatRequest, ChatResponse, Model, ModelError, TokenSink};
+use super::{Answering, ChatRequest, ChatResponse, Model, ModelCallContext, ModelError, TokenSink};
 use crate::canonical;
 use crate::capability::durable::write_whole;
 
@@ -27,7 +28,7 @@ mod redact;
 mod tape;
 
 use places::Places;
-pub use places::{CallingRun, Lives, Session};
+pub use places::{CallingRun, CassetteSession, Lives};
 pub use tape::Tape;
 
 /// What is done with recordings.
@@ -100,14 +101,14 @@ impl Cassette {
     }
 
     /// The same, which goes on counting where the worker before was killed.
-    pub(super) fn in_session(self, session: Option<Session>) -> Self {
+    pub(super) fn in_session(self, session: Option<CassetteSession>) -> Self {
         Cassette { places: session.map_or_else(Places::default, Places::Kept), ..self }
     }
 
     async fn ask(
         &self,
         request: &ChatRequest,
-        call: &Call,
+        call: &ModelCallContext,
         sink: &mut dyn TokenSink,
     ) -> Result<ChatResponse, ModelError> {
         if self.mode == CassetteMode::Off {
@@ -142,7 +143,7 @@ impl Cassette {
             return Err(self.miss(request_data, occurrence, &name).await);
         }
         // Whoever plays it asks no more often than there were answers.
-        let place = Place { cassette: self, key: &key, call: &call.idempotency_key };
+        let place = CallPlace { cassette: self, key: &key, call: &call.idempotency_key };
         let response = self.inner.complete(request, call, sink).await?;
         place.keep();
         let (provider, request) = (self.provider.clone(), request_data);
@@ -182,26 +183,31 @@ impl Cassette {
 }
 
 /// The place of a call that is under way. Of one that fails, or is given up, the next call has it.
-struct Place<'c> {
+struct CallPlace<'c> {
     cassette: &'c Cassette,
     key: &'c str,
     call: &'c str,
 }
 
-impl Place<'_> {
+impl CallPlace<'_> {
     fn keep(self) {
         std::mem::forget(self);
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for CallPlace<'_> {
     fn drop(&mut self) {
         self.cassette.places.unanswered(self.key, self.call);
     }
 }
 
 impl Model for Cassette {
-    fn complete<'a>(&'a self, request: &'a ChatRequest, call: &'a Call, sink: &'a mut dyn TokenSink) -> Answering<'a> {
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        call: &'a ModelCallContext,
+        sink: &'a mut dyn TokenSink,
+    ) -> Answering<'a> {
         Box::pin(self.ask(request, call, sink))
     }
     /// A recorded answer costs what it cost, so that a played run equals the recorded one.

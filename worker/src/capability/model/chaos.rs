@@ -16,7 +16,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::call::code;
-use super::{Answering, Call, ChatRequest, ChatResponse, ErrorClass, Model, ModelError, Token, TokenSink};
+use super::{
+    Answering, ChatRequest, ChatResponse, ErrorClass, Model, ModelCallContext, ModelError, StreamToken, TokenSink,
+};
 
 /// How many calls of a thousand have which trouble.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +55,7 @@ pub struct Chaos {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trouble {
+enum ChaosFault {
     RateLimited,
     Overloaded,
     Cut,
@@ -67,17 +69,17 @@ impl Chaos {
         Chaos { inner, seed, rates }
     }
 
-    fn trouble(&self, call: &Call) -> Option<Trouble> {
+    fn trouble(&self, call: &ModelCallContext) -> Option<ChaosFault> {
         let seed = blake3::hash(format!("{}/{}/{}", self.seed, call.idempotency_key, call.tag.attempt).as_bytes());
         let [a, b, c, d, ..] = *seed.as_bytes();
         let mut number = u32::from_le_bytes([a, b, c, d]) % 1_000;
         let ChaosRates { rate_limited, overloaded, cut, malformed, wrong_schema } = self.rates;
         for (rate, trouble) in [
-            (rate_limited, Trouble::RateLimited),
-            (overloaded, Trouble::Overloaded),
-            (cut, Trouble::Cut),
-            (malformed, Trouble::Malformed),
-            (wrong_schema, Trouble::WrongSchema),
+            (rate_limited, ChaosFault::RateLimited),
+            (overloaded, ChaosFault::Overloaded),
+            (cut, ChaosFault::Cut),
+            (malformed, ChaosFault::Malformed),
+            (wrong_schema, ChaosFault::WrongSchema),
         ] {
             match number.checked_sub(u32::from(rate)) {
                 None => return Some(trouble),
@@ -90,7 +92,7 @@ impl Chaos {
     async fn ask(
         &self,
         request: &ChatRequest,
-        call: &Call,
+        call: &ModelCallContext,
         sink: &mut dyn TokenSink,
     ) -> Result<ChatResponse, ModelError> {
         let refused = |status: u16, after: Option<Duration>, message: &str| {
@@ -99,21 +101,21 @@ impl Chaos {
         };
         match self.trouble(call) {
             None => self.inner.complete(request, call, sink).await,
-            Some(Trouble::RateLimited) => refused(429, Some(Duration::from_millis(100)), "chaos: too many requests"),
-            Some(Trouble::Overloaded) => refused(529, None, "chaos: overloaded"),
-            Some(Trouble::Cut) => {
-                let response = self.inner.complete(request, call, &mut super::Silent).await?;
+            Some(ChaosFault::RateLimited) => refused(429, Some(Duration::from_millis(100)), "chaos: too many requests"),
+            Some(ChaosFault::Overloaded) => refused(529, None, "chaos: overloaded"),
+            Some(ChaosFault::Cut) => {
+                let response = self.inner.complete(request, call, &mut super::NullSink).await?;
                 let text = &response.said.content;
                 let half = text.char_indices().nth(text.chars().count() / 2).map_or(0, |(place, _)| place);
-                sink.token(Token::Text(&text[..half]));
+                sink.token(StreamToken::Text(&text[..half]));
                 Err(ModelError::retry(code::CUT, "chaos: the stream ended before the answer was whole"))
             }
-            Some(Trouble::Malformed) => {
-                let response = self.inner.complete(request, call, &mut super::Silent).await?;
+            Some(ChaosFault::Malformed) => {
+                let response = self.inner.complete(request, call, &mut super::NullSink).await?;
                 Ok(replaced(response, "{\"chaos\": tru"))
             }
-            Some(Trouble::WrongSchema) => {
-                let response = self.inner.complete(request, call, &mut super::Silent).await?;
+            Some(ChaosFault::WrongSchema) => {
+                let response = self.inner.complete(request, call, &mut super::NullSink).await?;
                 Ok(replaced(response, "{\"chaos\":true}"))
             }
         }
@@ -130,7 +132,12 @@ fn replaced(mut response: ChatResponse, text: &str) -> ChatResponse {
 }
 
 impl Model for Chaos {
-    fn complete<'a>(&'a self, request: &'a ChatRequest, call: &'a Call, sink: &'a mut dyn TokenSink) -> Answering<'a> {
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        call: &'a ModelCallContext,
+        sink: &'a mut dyn TokenSink,
+    ) -> Answering<'a> {
         Box::pin(self.ask(request, call, sink))
     }
     fn is_free(&self) -> bool {
@@ -141,15 +148,15 @@ impl Model for Chaos {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capability::model::{FunctionModel, Silent, mock};
+    use crate::capability::model::{FunctionModel, NullSink, mock};
 
     fn chaos(rates: ChaosRates) -> Chaos {
         Chaos::new(Arc::new(FunctionModel::new(|_| Ok(mock::says("{\"n\":1}")))), 7, rates)
     }
 
     async fn ask(chaos: &Chaos, n: u32) -> Result<ChatResponse, ModelError> {
-        let call = Call::alone(format!("k{n}"));
-        chaos.complete(&ChatRequest::default(), &call, &mut Silent).await
+        let call = ModelCallContext::alone(format!("k{n}"));
+        chaos.complete(&ChatRequest::default(), &call, &mut NullSink).await
     }
 
     #[tokio::test]
@@ -173,11 +180,11 @@ mod tests {
     #[tokio::test]
     async fn the_next_attempt_may_fare_better() {
         let chaos = chaos(ChaosRates { overloaded: 500, ..ChaosRates::default() });
-        let mut call = Call::alone("k");
+        let mut call = ModelCallContext::alone("k");
         let mut fared = Vec::new();
         for attempt in 1..30 {
             call.tag.attempt = attempt;
-            fared.push(chaos.complete(&ChatRequest::default(), &call, &mut Silent).await.is_ok());
+            fared.push(chaos.complete(&ChatRequest::default(), &call, &mut NullSink).await.is_ok());
         }
         assert!(fared.contains(&true) && fared.contains(&false));
     }
@@ -186,12 +193,13 @@ mod tests {
     async fn a_cut_answer_shows_its_first_half() {
         let chaos = chaos(ChaosRates { cut: 1_000, ..ChaosRates::default() });
         let mut shown = String::new();
-        let mut sink = |token: Token<'_>| {
-            if let Token::Text(text) = token {
+        let mut sink = |token: StreamToken<'_>| {
+            if let StreamToken::Text(text) = token {
                 shown.push_str(text)
             }
         };
-        let error = chaos.complete(&ChatRequest::default(), &Call::alone("k"), &mut sink).await.unwrap_err();
+        let error =
+            chaos.complete(&ChatRequest::default(), &ModelCallContext::alone("k"), &mut sink).await.unwrap_err();
         assert_eq!((shown.as_str(), error.code.as_deref()), ("{\"n", Some(code::CUT)));
     }
 }

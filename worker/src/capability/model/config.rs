@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::call::code;
-use super::cassette::{Cassette, CassetteMode, Session};
+use super::cassette::{Cassette, CassetteMode, CassetteSession};
 use super::prices::Prices;
 use super::provider::{Provider, ProviderConfig};
 use super::schema::SchemaModel;
-use super::scripted::{Script, ScriptedModel};
+use super::scripted::{ModelScript, ScriptedModel};
 use super::secret::SecretRef;
-use super::{Answering, Call, Chaos, ChaosConfig, ChatRequest, Live, Model, ModelError, TokenSink, Wire};
+use super::{
+    Answering, Chaos, ChaosConfig, ChatRequest, Model, ModelCallContext, ModelError, TokenBroadcast, TokenSink, Wire,
+};
 
 /// The models of a worker, and what it may do with them.
 #[derive(Clone)]
@@ -28,14 +30,15 @@ pub struct ModelConfig {
     /// Where recordings are: a directory, or one file that is played only ([`super::Tape`]).
     pub cassette_dir: PathBuf,
     /// Where it is kept which call was which, so that a worker that was killed can be followed by another one.
-    pub cassette_session: Option<Session>,
+    pub cassette_session: Option<CassetteSession>,
     /// Whether providers may be asked at all.
     pub allow_requests: bool,
     /// What is wrong with the configuration, said to whoever asks any model.
     pub problem: Option<String>,
     pub prices: Prices,
-    /// Tokens while they come, for whoever watches ([`Live::watch`]); a clone that was kept watches a running worker.
-    pub live: Live,
+    /// Tokens while they come, for whoever watches ([`TokenBroadcast::watch`]); a clone that was kept watches a running
+    /// worker.
+    pub live: TokenBroadcast,
 }
 
 impl Default for ModelConfig {
@@ -51,7 +54,7 @@ impl Default for ModelConfig {
             allow_requests: true,
             problem: None,
             prices: Prices::default(),
-            live: Live::default(),
+            live: TokenBroadcast::default(),
         }
     }
 }
@@ -116,7 +119,7 @@ impl ModelConfig {
             }
         }
         if let Some(path) = variable("BOSUN_MODEL_SCRIPT") {
-            match Script::read(path.as_ref()) {
+            match ModelScript::read(path.as_ref()) {
                 Ok(script) => drop(config.models.insert("scripted".into(), Arc::new(ScriptedModel::new(script)))),
                 Err(why) => problems.push(format!("BOSUN_MODEL_SCRIPT: {why}")),
             }
@@ -254,7 +257,7 @@ fn not_allowed(name: &str) -> ModelError {
 struct Unusable(ModelError);
 
 impl Model for Unusable {
-    fn complete<'a>(&'a self, _: &'a ChatRequest, _: &'a Call, _: &'a mut dyn TokenSink) -> Answering<'a> {
+    fn complete<'a>(&'a self, _: &'a ChatRequest, _: &'a ModelCallContext, _: &'a mut dyn TokenSink) -> Answering<'a> {
         Box::pin(std::future::ready(Err(self.0.clone())))
     }
 }

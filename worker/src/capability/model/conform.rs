@@ -34,7 +34,7 @@ pub(super) fn schema_problem(schema: &Value) -> Option<String> {
 }
 
 fn validator(schema: &Value) -> Result<jsonschema::Validator, String> {
-    let validator = jsonschema::options().with_retriever(Nowhere).build(schema);
+    let validator = jsonschema::options().with_retriever(NoReferences).build(schema);
     validator.map_err(|why| {
         let place = why.instance_path().to_string();
         if place.is_empty() { why.to_string() } else { format!("at {place}: {why}") }
@@ -42,9 +42,9 @@ fn validator(schema: &Value) -> Result<jsonschema::Validator, String> {
 }
 
 /// References lead nowhere.
-struct Nowhere;
+struct NoReferences;
 
-impl jsonschema::Retrieve for Nowhere {
+impl jsonschema::Retrieve for NoReferences {
     fn retrieve(&self, uri: &jsonschema::Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
         Err(format!("the reference {uri} leads out of the schema").into())
     }
@@ -52,19 +52,19 @@ impl jsonschema::Retrieve for Nowhere {
 
 /// What became of an answer under a schema.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Checked {
+pub(super) struct ConformedAnswer {
     pub(super) value: Option<Value>,
     pub(super) problems: Vec<String>,
 }
 
 /// Reads the answer as data if the request has a schema.
-pub(super) fn check(schema: Option<&OutputSchema>, response: &ChatResponse) -> Checked {
-    let Some(OutputSchema { schema, .. }) = schema else { return Checked::default() };
+pub(super) fn check(schema: Option<&OutputSchema>, response: &ChatResponse) -> ConformedAnswer {
+    let Some(OutputSchema { schema, .. }) = schema else { return ConformedAnswer::default() };
     // The answer is still to come.
     if !response.said.tool_calls.is_empty() {
-        return Checked::default();
+        return ConformedAnswer::default();
     }
-    let wrong = |problem: String| Checked { value: None, problems: vec![problem] };
+    let wrong = |problem: String| ConformedAnswer { value: None, problems: vec![problem] };
     match response.stop {
         StopReason::Length => return wrong("the answer was cut at the limit of tokens; make it shorter".into()),
         StopReason::Refusal => return wrong("the model refused to answer".into()),
@@ -75,8 +75,8 @@ pub(super) fn check(schema: Option<&OutputSchema>, response: &ChatResponse) -> C
         Err(why) => return wrong(format!("the answer is no JSON: {why}")),
     };
     match problems(schema, &value) {
-        none if none.is_empty() => Checked { value: Some(value), problems: none },
-        problems => Checked { value: None, problems },
+        none if none.is_empty() => ConformedAnswer { value: Some(value), problems: none },
+        problems => ConformedAnswer { value: None, problems },
     }
 }
 
@@ -111,10 +111,10 @@ mod tests {
     #[test]
     fn a_valid_answer_is_a_value() {
         for text in [r#"{"n": 3}"#, " {\"n\": 3}\n", "```json\n{\"n\": 3}\n```", "```\n{\"n\": 3}```"] {
-            let wanted = Checked { value: Some(json!({"n": 3})), problems: Vec::new() };
+            let wanted = ConformedAnswer { value: Some(json!({"n": 3})), problems: Vec::new() };
             assert_eq!(check(Some(&number()), &said(text)), wanted, "{text}");
         }
-        assert_eq!(check(None, &said("{")), Checked::default());
+        assert_eq!(check(None, &said("{")), ConformedAnswer::default());
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
     fn while_tools_are_called_there_is_no_answer() {
         let mut calling = said("let me see");
         calling.said.tool_calls = vec![ToolCall { id: "1".into(), name: "t".into(), arguments: json!({}) }];
-        assert_eq!(check(Some(&number()), &calling), Checked::default());
+        assert_eq!(check(Some(&number()), &calling), ConformedAnswer::default());
     }
 
     #[test]

@@ -18,17 +18,17 @@ const MESSAGE_CHARS: usize = 400;
 
 /// An answer that is no success. Names of headers are in lower case.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Refusal<'a> {
+pub(super) struct ErrorResponse<'a> {
     pub(super) status: u16,
     pub(super) headers: &'a BTreeMap<String, String>,
     pub(super) body: &'a str,
 }
 
 /// The error of an answer that is no success.
-pub(super) fn classify(refusal: Refusal<'_>, now: Timestamp) -> ModelError {
-    let Refusal { status, headers, body } = refusal;
+pub(super) fn classify(refusal: ErrorResponse<'_>, now: Timestamp) -> ModelError {
+    let ErrorResponse { status, headers, body } = refusal;
     let parsed: Option<Value> = serde_json::from_str(body).ok();
-    let said = parsed.as_ref().map(Said::of).unwrap_or_default();
+    let said = parsed.as_ref().map(ErrorBody::of).unwrap_or_default();
     let should_retry = headers.get("x-should-retry").map(|text| text.trim());
     let class = if needs_human(status, &said) {
         ErrorClass::NeedsHuman
@@ -46,7 +46,7 @@ pub(super) fn classify(refusal: Refusal<'_>, now: Timestamp) -> ModelError {
 
 /// An error that comes inside an answer with status 200, or as an event of a stream.
 pub(super) fn in_band(body: &Value) -> ModelError {
-    let said = Said::of(body);
+    let said = ErrorBody::of(body);
     let status = said.status.or_else(|| said.code.as_deref().and_then(status_of));
     let class = match status {
         Some(status) if needs_human(status, &said) => ErrorClass::NeedsHuman,
@@ -72,7 +72,7 @@ const TOO_LONG_WORDS: [&str; 5] = [
     "exceeds the context window",
 ];
 
-fn is_too_long(status: u16, said: &Said) -> bool {
+fn is_too_long(status: u16, said: &ErrorBody) -> bool {
     let is_word = |word: &String| TOO_LONG.contains(&word.as_str());
     let says = |text: &String| TOO_LONG_WORDS.iter().any(|words| text.contains(words));
     matches!(status, 400 | 413 | 422)
@@ -98,7 +98,7 @@ const MONEY: [&str; 8] = [
     "insufficient_balance",
 ];
 
-fn needs_human(status: u16, said: &Said) -> bool {
+fn needs_human(status: u16, said: &ErrorBody) -> bool {
     let is_money = |word: &String| MONEY.contains(&word.as_str());
     // Anthropic says this one with 400 and no code of its own.
     let no_credit = said.message.as_deref().is_some_and(|text| text.contains("credit balance is too low"));
@@ -110,7 +110,7 @@ fn needs_human(status: u16, said: &Said) -> bool {
 
 /// What the body of an error says, in the forms that are about.
 #[derive(Debug, Default)]
-struct Said {
+struct ErrorBody {
     /// The most telling word.
     code: Option<String>,
     kind: Option<String>,
@@ -118,15 +118,15 @@ struct Said {
     message: Option<String>,
 }
 
-impl Said {
-    fn of(body: &Value) -> Said {
+impl ErrorBody {
+    fn of(body: &Value) -> ErrorBody {
         // Some gateways wrap the error in a list, Ollama gives a text.
         let body = body.get(0).unwrap_or(body);
         let error = body.get("error").unwrap_or(body);
         let text = |name: &str| error.get(name).and_then(Value::as_str).map(excerpt).filter(|text| !text.is_empty());
         let kind = text("type");
         let number = |name: &str| error.get(name).and_then(Value::as_u64).and_then(|n| u16::try_from(n).ok());
-        Said {
+        ErrorBody {
             code: text("code").or_else(|| kind.clone()).or_else(|| text("status")),
             kind,
             status: number("code").or_else(|| number("status")).filter(|n| (400..600).contains(n)),

@@ -14,7 +14,7 @@
 //!
 //! Invariant: it answers at once and shows the text of its answer as one token. It is free.
 
-use super::{Answering, Call, ChatRequest, ChatResponse, Model, ModelError, Token, TokenSink};
+use super::{Answering, ChatRequest, ChatResponse, Model, ModelCallContext, ModelError, StreamToken, TokenSink};
 
 /// Answers by a function.
 pub struct FunctionModel<F>(F);
@@ -26,7 +26,12 @@ impl<F: Fn(&ChatRequest) -> Result<ChatResponse, ModelError> + Send + Sync> Func
 }
 
 impl<F: Fn(&ChatRequest) -> Result<ChatResponse, ModelError> + Send + Sync> Model for FunctionModel<F> {
-    fn complete<'a>(&'a self, request: &'a ChatRequest, _: &'a Call, sink: &'a mut dyn TokenSink) -> Answering<'a> {
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        _: &'a ModelCallContext,
+        sink: &'a mut dyn TokenSink,
+    ) -> Answering<'a> {
         Box::pin(async move {
             let response = (self.0)(request)?;
             show(&response, sink);
@@ -41,7 +46,7 @@ impl<F: Fn(&ChatRequest) -> Result<ChatResponse, ModelError> + Send + Sync> Mode
 /// Shows a whole answer, for models that have it at once.
 pub(super) fn show(response: &ChatResponse, sink: &mut dyn TokenSink) {
     if !response.said.content.is_empty() {
-        sink.token(Token::Text(&response.said.content));
+        sink.token(StreamToken::Text(&response.said.content));
     }
-    response.said.tool_calls.iter().for_each(|call| sink.token(Token::ToolCall(&call.name)));
+    response.said.tool_calls.iter().for_each(|call| sink.token(StreamToken::ToolCall(&call.name)));
 }

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
-use super::{CallTag, Token, TokenSink};
+use super::{CallTag, StreamToken, TokenSink};
 
 /// How many tokens a slow watcher may be behind.
 const CAPACITY: usize = 1024;
@@ -35,15 +35,15 @@ pub enum LiveWhat {
 
 /// The broadcast. Clones are the same one.
 #[derive(Debug, Clone)]
-pub struct Live(broadcast::Sender<LiveToken>);
+pub struct TokenBroadcast(broadcast::Sender<LiveToken>);
 
-impl Default for Live {
+impl Default for TokenBroadcast {
     fn default() -> Self {
-        Live(broadcast::Sender::new(CAPACITY))
+        TokenBroadcast(broadcast::Sender::new(CAPACITY))
     }
 }
 
-impl Live {
+impl TokenBroadcast {
     /// Everything from now on.
     pub fn watch(&self) -> broadcast::Receiver<LiveToken> {
         self.0.subscribe()
@@ -60,7 +60,7 @@ impl Live {
 /// Shows the tokens of one attempt, and its end when dropped.
 #[derive(Debug)]
 pub(super) struct LiveSink {
-    live: Live,
+    live: TokenBroadcast,
     tag: CallTag,
     seq: u64,
 }
@@ -74,10 +74,10 @@ impl LiveSink {
 }
 
 impl TokenSink for LiveSink {
-    fn token(&mut self, token: Token<'_>) {
+    fn token(&mut self, token: StreamToken<'_>) {
         self.send(match token {
-            Token::Text(text) => LiveWhat::Text(text.to_owned()),
-            Token::ToolCall(name) => LiveWhat::ToolCall(name.to_owned()),
+            StreamToken::Text(text) => LiveWhat::Text(text.to_owned()),
+            StreamToken::ToolCall(name) => LiveWhat::ToolCall(name.to_owned()),
         });
     }
 }
@@ -100,12 +100,12 @@ mod tests {
 
     #[test]
     fn a_new_attempt_resets_and_the_last_word_is_the_end() {
-        let live = Live::default();
+        let live = TokenBroadcast::default();
         let mut watcher = live.watch();
         for attempt in [1, 2] {
             let mut sink = live.sink(tag(attempt));
-            sink.token(Token::Text("half"));
-            sink.token(Token::ToolCall("search"));
+            sink.token(StreamToken::Text("half"));
+            sink.token(StreamToken::ToolCall("search"));
         }
         let mut seen = Vec::new();
         while let Ok(token) = watcher.try_recv() {
@@ -121,10 +121,10 @@ mod tests {
 
     #[test]
     fn a_slow_watcher_misses_tokens_and_holds_nobody_up() {
-        let live = Live::default();
+        let live = TokenBroadcast::default();
         let mut watcher = live.watch();
         let mut sink = live.sink(tag(1));
-        (0..CAPACITY * 2).for_each(|_| sink.token(Token::Text("x")));
+        (0..CAPACITY * 2).for_each(|_| sink.token(StreamToken::Text("x")));
         assert_eq!(watcher.try_recv(), Err(TryRecvError::Lagged(CAPACITY as u64 + 1)));
         assert_eq!(watcher.try_recv().unwrap().seq, CAPACITY as u64 + 1);
     }

@@ -97,7 +97,7 @@ pub fn calls(name: &str, arguments: Value) -> ChatResponse {
 
 /// A request as it arrived.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct ReceivedRequest {
     pub wire: Wire,
     /// Names in lower case.
     pub headers: BTreeMap<String, String>,
@@ -109,15 +109,15 @@ pub struct Asked {
 
 type Handler = dyn Fn(&ChatRequest) -> MockAnswer + Send + Sync;
 
-struct Server {
+struct MockServer {
     handler: Box<Handler>,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<ReceivedRequest>>,
 }
 
 /// A running provider.
 pub struct MockProvider {
     address: SocketAddr,
-    server: Arc<Server>,
+    server: Arc<MockServer>,
     running: AbortHandle,
 }
 
@@ -135,7 +135,7 @@ impl MockProvider {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let handler: Box<Handler> = Box::new(move |request| handler(request).into());
-        let server = Arc::new(Server { handler, asked: Mutex::default() });
+        let server = Arc::new(MockServer { handler, asked: Mutex::default() });
         let router = Router::new().fallback(answer).with_state(server.clone());
         let running = tokio::spawn(async move {
             // Ends with an error only when the listener breaks, upon which requests fail and so does their test.
@@ -163,18 +163,18 @@ impl MockProvider {
     }
 
     /// The requests that arrived.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<ReceivedRequest> {
         self.server.asked().clone()
     }
 }
 
-impl Server {
-    fn asked(&self) -> std::sync::MutexGuard<'_, Vec<Asked>> {
+impl MockServer {
+    fn asked(&self) -> std::sync::MutexGuard<'_, Vec<ReceivedRequest>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn answer(State(server): State<Arc<Server>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response<Body> {
+async fn answer(State(server): State<Arc<MockServer>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response<Body> {
     let wire = match uri.path() {
         "/v1/chat/completions" => Wire::OpenAi,
         "/v1/messages" => Wire::Anthropic,
@@ -193,7 +193,7 @@ async fn answer(State(server): State<Arc<Server>>, uri: Uri, headers: HeaderMap,
     };
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let headers = headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
-    let asked = Asked { wire, headers, stream: body["stream"] == true, body, request };
+    let asked = ReceivedRequest { wire, headers, stream: body["stream"] == true, body, request };
     server.asked().push(asked.clone());
     let mut answer = (server.handler)(&asked.request);
     while let MockAnswer::Later(delay, then) = answer {
@@ -218,7 +218,7 @@ fn refuse(status: u16, headers: &[(String, String)], body: &Value) -> Response<B
     response
 }
 
-fn write(asked: &Asked, response: &ChatResponse, cut: bool) -> Response<Body> {
+fn write(asked: &ReceivedRequest, response: &ChatResponse, cut: bool) -> Response<Body> {
     let (content_type, mut pieces) = match (asked.stream, asked.wire) {
         (true, Wire::OpenAi) => ("text/event-stream", openai::events(&asked.body, response)),
         (true, Wire::Anthropic) => ("text/event-stream", anthropic::events(&asked.body, response)),

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::wire::{Assembler, TOOL_CALLS_MAX, arguments, cut, malformed, with_distinct_ids};
 use super::{
-    ChatRequest, ChatResponse, Message, ModelError, OutputSchema, Said, StopReason, Token, TokenSink, ToolCall,
+    ChatRequest, ChatResponse, Message, ModelError, OutputSchema, Said, StopReason, StreamToken, TokenSink, ToolCall,
     ToolChoice, Usage,
 };
 
@@ -167,7 +167,7 @@ fn usage(usage: Option<&Value>) -> Usage {
 
 /// The fold over `chat.completion.chunk`s.
 #[derive(Debug, Default)]
-pub(super) struct Stream {
+pub(super) struct CompletionStream {
     id: Option<String>,
     model: String,
     content: String,
@@ -184,7 +184,7 @@ struct Partial {
     arguments: String,
 }
 
-impl Stream {
+impl CompletionStream {
     fn call_delta(&mut self, place: usize, delta: &Value, sink: &mut dyn TokenSink) -> Result<(), ModelError> {
         // Servers that send every call in one piece sometimes leave the index out.
         let index = delta.get("index").and_then(Value::as_u64).unwrap_or(place as u64);
@@ -200,7 +200,7 @@ impl Stream {
             && let Some(name) = function.get("name").and_then(Value::as_str).filter(|name| !name.is_empty())
         {
             name.clone_into(&mut call.name);
-            sink.token(Token::ToolCall(name));
+            sink.token(StreamToken::ToolCall(name));
         }
         match function.get("arguments") {
             Some(Value::String(piece)) => call.arguments.push_str(piece),
@@ -211,7 +211,7 @@ impl Stream {
     }
 }
 
-impl Assembler for Stream {
+impl Assembler for CompletionStream {
     fn event(&mut self, data: &Value, sink: &mut dyn TokenSink) -> Result<(), ModelError> {
         if self.id.is_none() {
             self.id = data.get("id").and_then(Value::as_str).map(str::to_owned);
@@ -226,7 +226,7 @@ impl Assembler for Stream {
         let delta = choice.get("delta").unwrap_or(&Value::Null);
         let piece = content(delta.get("content"), None);
         if !piece.is_empty() {
-            sink.token(Token::Text(&piece));
+            sink.token(StreamToken::Text(&piece));
             self.content.push_str(&piece);
         }
         self.refusal.push_str(delta.get("refusal").and_then(Value::as_str).unwrap_or_default());

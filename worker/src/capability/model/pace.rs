@@ -216,7 +216,7 @@ impl Pace {
     }
 
     /// The right to send one request, held until its answer is there. `who` is the same for every attempt of a call.
-    pub(super) async fn admit(&self, who: &str) -> Result<Slot<'_>, ModelError> {
+    pub(super) async fn admit(&self, who: &str) -> Result<RequestPermit<'_>, ModelError> {
         let permit = tokio::time::timeout(SHORT, self.slots.acquire()).await;
         let Some(permit) = permit.ok().and_then(Result::ok) else {
             return Err(paced(code::PACED, "too many requests are under way", self.with(|gauge| gauge.queue(now()))));
@@ -224,7 +224,7 @@ impl Pace {
         for _ in 0..SHORT_WAITS {
             let (admitted, has_turn) = self.with(|gauge| (gauge.admit(who, now()), gauge.tickets.contains_key(who)));
             match admitted {
-                Ok(()) => return Ok(Slot { pace: self, since: now(), _permit: permit }),
+                Ok(()) => return Ok(RequestPermit { pace: self, since: now(), _permit: permit }),
                 Err(wait) if wait <= SHORT => tokio::time::sleep(wait).await,
                 Err(wait) => {
                     let code = if has_turn { code::TURN } else { code::PACED };
@@ -258,13 +258,13 @@ impl Pace {
 
 /// The right to have one request under way.
 #[derive(Debug)]
-pub(super) struct Slot<'a> {
+pub(super) struct RequestPermit<'a> {
     pace: &'a Pace,
     since: Timestamp,
     _permit: SemaphorePermit<'a>,
 }
 
-impl Drop for Slot<'_> {
+impl Drop for RequestPermit<'_> {
     fn drop(&mut self) {
         let length = now().since(self.since);
         self.pace.with(|gauge| gauge.held(length));

@@ -26,13 +26,13 @@ pub enum Cost {
 pub struct Prices {
     /// When these prices were looked up: `2026-11-20`.
     pub as_of: String,
-    pub models: BTreeMap<String, Price>,
+    pub models: BTreeMap<String, ModelPrice>,
 }
 
 /// Millionths of a US dollar for a million tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Price {
+pub struct ModelPrice {
     pub input: u64,
     /// What was read from a cache; like other input without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ impl Prices {
         price.of(&response.usage)
     }
 
-    fn price(&self, provider: &str, model: &str) -> Option<&Price> {
+    fn price(&self, provider: &str, model: &str) -> Option<&ModelPrice> {
         let named = |model: &str| self.models.get(&format!("{provider}/{model}")).or_else(|| self.models.get(model));
         named(model).or_else(|| named(without_date(model)?))
     }
@@ -78,7 +78,7 @@ fn without_date(model: &str) -> Option<&str> {
     (is_digits(last, 2) && is_digits(month, 2) && is_digits(year, 4)).then_some(name)
 }
 
-impl Price {
+impl ModelPrice {
     /// Reasoning is part of the output.
     fn of(&self, usage: &Usage) -> Cost {
         let (Some(input), Some(output)) = (usage.input, usage.output) else {

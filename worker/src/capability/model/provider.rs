@@ -9,17 +9,17 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::call::code;
-use super::errors::{self, Refusal};
+use super::errors::{self, ErrorResponse};
 use super::function::show;
 use super::pace::{Pace, PaceConfig};
 use super::scrub::{ScrubbedSink, of_key};
 use super::secret::{Secret, SecretRef};
-use super::sse::{Event, Limits, Parser, SseError};
+use super::sse::{Parser, SseError, SseEvent, SseLimits};
 use super::transport::{Endpoint, Headers, Incoming, TransportLimits};
 use super::wire::{Assembler, cut, feed, malformed};
 use super::{
-    Answering, Call, ChaosConfig, ChatRequest, ChatResponse, Message, Model, ModelError, OutputSchema, TokenSink, Wire,
-    limits,
+    Answering, ChaosConfig, ChatRequest, ChatResponse, Message, Model, ModelCallContext, ModelError, OutputSchema,
+    TokenSink, Wire, limits,
 };
 use crate::capability::http::now;
 use crate::capability::scrub::Scrubber;
@@ -107,7 +107,7 @@ impl Provider {
     async fn ask(
         &self,
         request: &ChatRequest,
-        call: &Call,
+        call: &ModelCallContext,
         sink: &mut dyn TokenSink,
     ) -> Result<ChatResponse, ModelError> {
         let _slot = self.pace.admit(&call.idempotency_key).await?;
@@ -129,7 +129,7 @@ impl Provider {
     async fn exchange(
         &self,
         request: &ChatRequest,
-        call: &Call,
+        call: &ModelCallContext,
         key: Option<&Secret>,
         scrubber: &Scrubber,
         sink: &mut dyn TokenSink,
@@ -163,7 +163,7 @@ impl Provider {
         Ok(response)
     }
 
-    fn headers(&self, call: &Call, key: Option<&Secret>) -> Result<Headers, ModelError> {
+    fn headers(&self, call: &ModelCallContext, key: Option<&Secret>) -> Result<Headers, ModelError> {
         let mut headers = Headers::default();
         headers.add("content-type", "application/json", false)?;
         headers.add("idempotency-key", &call.idempotency_key, false)?;
@@ -183,7 +183,7 @@ impl Provider {
         mut incoming: Incoming,
         sink: &mut dyn TokenSink,
     ) -> Result<ChatResponse, ModelError> {
-        let mut fold = Fold::new(self.wire, request);
+        let mut fold = StreamFold::new(self.wire, request);
         while !fold.is_done() {
             match incoming.chunk().await? {
                 Some(chunk) => fold.push(&chunk, sink)?,
@@ -197,18 +197,18 @@ impl Provider {
 }
 
 /// A stream on its way to an answer.
-struct Fold {
+struct StreamFold {
     assembler: Box<dyn Assembler>,
     parser: Parser,
-    events: Vec<Event>,
+    events: Vec<SseEvent>,
     /// The stream said that it is over.
     ended: bool,
 }
 
-impl Fold {
-    fn new(wire: Wire, request: &ChatRequest) -> Fold {
-        let (assembler, parser) = (wire.assembler(request), Parser::new(Limits::default()));
-        Fold { assembler, parser, events: Vec::new(), ended: false }
+impl StreamFold {
+    fn new(wire: Wire, request: &ChatRequest) -> StreamFold {
+        let (assembler, parser) = (wire.assembler(request), Parser::new(SseLimits::default()));
+        StreamFold { assembler, parser, events: Vec::new(), ended: false }
     }
 
     /// Nothing that belongs to the answer can follow.
@@ -237,7 +237,12 @@ impl Fold {
 }
 
 impl Model for Provider {
-    fn complete<'a>(&'a self, request: &'a ChatRequest, call: &'a Call, sink: &'a mut dyn TokenSink) -> Answering<'a> {
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        call: &'a ModelCallContext,
+        sink: &'a mut dyn TokenSink,
+    ) -> Answering<'a> {
         Box::pin(async move {
             match (&request.schema, self.schemas) {
                 (Some(output), SchemaSupport::Prompt) => self.ask(&in_words(request, output), call, sink).await,
@@ -271,7 +276,7 @@ async fn refusal(mut incoming: Incoming, scrubber: &Scrubber) -> ModelError {
     // Scrubbed before anything is cut to length: half a key would be found by nobody.
     let body = scrubber.cut_text(&incoming.refusal().await);
     let headers: BTreeMap<String, String> = std::mem::take(&mut incoming.headers);
-    errors::classify(Refusal { status: incoming.status, headers: &headers, body: &body }, now())
+    errors::classify(ErrorResponse { status: incoming.status, headers: &headers, body: &body }, now())
 }
 
 /// A page for people where an answer should be: the base URL is wrong, or something stands before the provider.

@@ -10,8 +10,8 @@ use super::call::code;
 use super::conform::problems;
 use super::function::show;
 use super::{
-    Answering, Call, ChatRequest, ChatResponse, Message, Model, ModelError, Said, StopReason, TokenSink, ToolCall,
-    ToolChoice, ToolSpec, Usage,
+    Answering, ChatRequest, ChatResponse, Message, Model, ModelCallContext, ModelError, Said, StopReason, TokenSink,
+    ToolCall, ToolChoice, ToolSpec, Usage,
 };
 use crate::canonical;
 
@@ -103,7 +103,12 @@ fn valid(seed: &str, what: &str, schema: &Value) -> Result<Value, ModelError> {
 }
 
 impl Model for SchemaModel {
-    fn complete<'a>(&'a self, request: &'a ChatRequest, _: &'a Call, sink: &'a mut dyn TokenSink) -> Answering<'a> {
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        _: &'a ModelCallContext,
+        sink: &'a mut dyn TokenSink,
+    ) -> Answering<'a> {
         Box::pin(async move {
             let response = self.answer(request)?;
             show(&response, sink);

@@ -15,36 +15,37 @@ use super::errors::excerpt;
 use super::function::show;
 use super::schema::answer_of;
 use super::{
-    Answering, Call, ChatRequest, ChatResponse, ErrorClass, Message, Model, ModelError, Said, TokenSink, ToolCall,
+    Answering, ChatRequest, ChatResponse, ErrorClass, Message, Model, ModelCallContext, ModelError, Said, TokenSink,
+    ToolCall,
 };
 
 /// The rules, in order. In a file: YAML or JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Script {
-    pub rules: Vec<Rule>,
+pub struct ModelScript {
+    pub rules: Vec<ModelRule>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rule {
+pub struct ModelRule {
     /// All of it has to fit; without anything, everything does.
     #[serde(default)]
-    pub when: When,
-    pub then: Then,
+    pub when: RuleCondition,
+    pub then: RuleAnswer,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct When {
+pub struct RuleCondition {
     /// A regular expression for the name of the model.
-    pub model: Option<Pattern>,
+    pub model: Option<RulePattern>,
     /// For the system messages.
-    pub system: Option<Pattern>,
+    pub system: Option<RulePattern>,
     /// For the last message of a person.
-    pub user: Option<Pattern>,
+    pub user: Option<RulePattern>,
     /// For any message.
-    pub any: Option<Pattern>,
+    pub any: Option<RulePattern>,
     /// How often the model has spoken before.
     pub turn: Option<usize>,
     /// The last message is a result of this tool.
@@ -53,7 +54,7 @@ pub struct When {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Then {
+pub struct RuleAnswer {
     pub say: Option<String>,
     /// Data, said as JSON.
     pub give: Option<Value>,
@@ -96,44 +97,44 @@ pub enum ScriptedClass {
 /// A regular expression that is known to be one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Pattern(Regex);
+pub struct RulePattern(Regex);
 
-impl TryFrom<String> for Pattern {
+impl TryFrom<String> for RulePattern {
     type Error = regex::Error;
     fn try_from(text: String) -> Result<Self, regex::Error> {
-        Regex::new(&text).map(Pattern)
+        Regex::new(&text).map(RulePattern)
     }
 }
 
-impl From<Pattern> for String {
-    fn from(pattern: Pattern) -> String {
+impl From<RulePattern> for String {
+    fn from(pattern: RulePattern) -> String {
         pattern.0.as_str().to_owned()
     }
 }
 
-impl PartialEq for Pattern {
+impl PartialEq for RulePattern {
     fn eq(&self, other: &Self) -> bool {
         self.0.as_str() == other.0.as_str()
     }
 }
 
-impl Script {
+impl ModelScript {
     /// Reads YAML or JSON.
-    pub fn parse(text: &str) -> Result<Script, String> {
+    pub fn parse(text: &str) -> Result<ModelScript, String> {
         serde_saphyr::from_str(text).map_err(|why| why.to_string())
     }
 
-    pub fn read(path: &Path) -> Result<Script, String> {
+    pub fn read(path: &Path) -> Result<ModelScript, String> {
         let text = std::fs::read_to_string(path).map_err(|why| format!("{}: {why}", path.display()))?;
-        Script::parse(&text).map_err(|why| format!("{}: {why}", path.display()))
+        ModelScript::parse(&text).map_err(|why| format!("{}: {why}", path.display()))
     }
 }
 
-impl When {
+impl RuleCondition {
     fn fits(&self, request: &ChatRequest) -> bool {
-        let When { model, system, user, any, turn, tool } = self;
-        let fits = |pattern: &Option<Pattern>, texts: Vec<&str>| {
-            pattern.as_ref().is_none_or(|Pattern(pattern)| texts.iter().any(|text| pattern.is_match(text)))
+        let RuleCondition { model, system, user, any, turn, tool } = self;
+        let fits = |pattern: &Option<RulePattern>, texts: Vec<&str>| {
+            pattern.as_ref().is_none_or(|RulePattern(pattern)| texts.iter().any(|text| pattern.is_match(text)))
         };
         let messages = &request.messages;
         let is_user = |message: &&Message| matches!(message, Message::User { .. });
@@ -162,24 +163,25 @@ fn text(message: &Message) -> &str {
 /// Answers by a script.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScriptedModel {
-    script: Script,
+    script: ModelScript,
 }
 
 impl ScriptedModel {
-    pub fn new(script: Script) -> Self {
+    pub fn new(script: ModelScript) -> Self {
         ScriptedModel { script }
     }
 
-    fn rule(&self, request: &ChatRequest, attempt: u32) -> Option<&Then> {
-        let is_over =
-            |then: &Then| then.fail.as_ref().and_then(|fail| fail.attempts).is_some_and(|attempts| attempt > attempts);
+    fn rule(&self, request: &ChatRequest, attempt: u32) -> Option<&RuleAnswer> {
+        let is_over = |then: &RuleAnswer| {
+            then.fail.as_ref().and_then(|fail| fail.attempts).is_some_and(|attempts| attempt > attempts)
+        };
         let mut rules = self.script.rules.iter();
         rules.find(|rule| rule.when.fits(request) && !is_over(&rule.then)).map(|rule| &rule.then)
     }
 }
 
-fn answer(request: &ChatRequest, then: &Then) -> Result<ChatResponse, ModelError> {
-    let Then { say, give, calls, fail, latency_ms: _ } = then;
+fn answer(request: &ChatRequest, then: &RuleAnswer) -> Result<ChatResponse, ModelError> {
+    let RuleAnswer { say, give, calls, fail, latency_ms: _ } = then;
     if let Some(ScriptedError { class, message, status, after_ms, attempts: _ }) = fail {
         let class = match class {
             ScriptedClass::Retry => ErrorClass::Retry { after: after_ms.map(Duration::from_millis) },
@@ -200,7 +202,12 @@ fn answer(request: &ChatRequest, then: &Then) -> Result<ChatResponse, ModelError
 }
 
 impl Model for ScriptedModel {
-    fn complete<'a>(&'a self, request: &'a ChatRequest, call: &'a Call, sink: &'a mut dyn TokenSink) -> Answering<'a> {
+    fn complete<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+        call: &'a ModelCallContext,
+        sink: &'a mut dyn TokenSink,
+    ) -> Answering<'a> {
         Box::pin(async move {
             let Some(then) = self.rule(request, call.tag.attempt) else {
                 let last = request.messages.last().map(text).unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! Invariant: as in [`crate::capability::scrub`], also where a key comes in pieces. Pure.
 
-use super::{ChatResponse, ModelError, StopReason, Token, TokenSink};
+use super::{ChatResponse, ModelError, StopReason, StreamToken, TokenSink};
 use crate::capability::scrub::Scrubber;
 
 /// Shorter values are words like `ollama` that local servers want instead of a key.
@@ -57,24 +57,24 @@ impl<'a> ScrubbedSink<'a> {
     pub(super) fn flush(&mut self) {
         let rest = std::mem::take(&mut self.pending);
         if !rest.is_empty() {
-            self.sink.token(Token::Text(&self.scrubber.cut_text(&rest)));
+            self.sink.token(StreamToken::Text(&self.scrubber.cut_text(&rest)));
         }
     }
 }
 
 impl TokenSink for ScrubbedSink<'_> {
-    fn token(&mut self, token: Token<'_>) {
+    fn token(&mut self, token: StreamToken<'_>) {
         match token {
-            Token::Text(text) => {
+            StreamToken::Text(text) => {
                 self.pending.push_str(text);
                 self.pending = self.scrubber.text(&self.pending);
                 let rest = self.pending.split_off(self.pending.len() - self.scrubber.held(self.pending.as_bytes()));
                 let ready = std::mem::replace(&mut self.pending, rest);
                 if !ready.is_empty() {
-                    self.sink.token(Token::Text(&ready));
+                    self.sink.token(StreamToken::Text(&ready));
                 }
             }
-            Token::ToolCall(name) => self.sink.token(Token::ToolCall(&self.scrubber.text(name))),
+            StreamToken::ToolCall(name) => self.sink.token(StreamToken::ToolCall(&self.scrubber.text(name))),
         }
     }
 }
@@ -99,10 +99,10 @@ mod tests {
             places.extend([0, text.len()]);
             places.sort_unstable();
             let mut shown = String::new();
-            let mut keep = |token: Token<'_>| if let Token::Text(text) = token { shown.push_str(text) };
+            let mut keep = |token: StreamToken<'_>| if let StreamToken::Text(text) = token { shown.push_str(text) };
             let scrubber = of_key(Some(KEY));
             let mut sink = ScrubbedSink::new(&scrubber, &mut keep);
-            places.windows(2).for_each(|pair| sink.token(Token::Text(&text[pair[0]..pair[1]])));
+            places.windows(2).for_each(|pair| sink.token(StreamToken::Text(&text[pair[0]..pair[1]])));
             sink.flush();
             prop_assert_eq!(shown, scrubber.text(&text));
         }

@@ -6,7 +6,7 @@
 
 /// One event. `id` and `retry` mean nothing to a request that is not resumed, and are dropped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Event {
+pub(super) struct SseEvent {
     /// Empty when the server named none.
     pub(super) name: String,
     pub(super) data: String,
@@ -14,14 +14,14 @@ pub(super) struct Event {
 
 /// What may be held at most.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct SseLimits {
     pub(super) line: usize,
     pub(super) event: usize,
 }
 
-impl Default for Limits {
+impl Default for SseLimits {
     fn default() -> Self {
-        Limits { line: 1024 * 1024, event: 4 * 1024 * 1024 }
+        SseLimits { line: 1024 * 1024, event: 4 * 1024 * 1024 }
     }
 }
 
@@ -37,7 +37,7 @@ pub(super) enum SseError {
 /// The state between two chunks.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
-    limits: Limits,
+    limits: SseLimits,
     line: Vec<u8>,
     /// A CR ended the last line: an LF that follows belongs to it.
     after_cr: bool,
@@ -49,12 +49,12 @@ pub(super) struct Parser {
 }
 
 impl Parser {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: SseLimits) -> Self {
         Parser { limits, ..Parser::default() }
     }
 
     /// Takes the next bytes and appends the events that they complete.
-    pub(super) fn push(&mut self, mut chunk: &[u8], events: &mut Vec<Event>) -> Result<(), SseError> {
+    pub(super) fn push(&mut self, mut chunk: &[u8], events: &mut Vec<SseEvent>) -> Result<(), SseError> {
         if self.after_cr && !chunk.is_empty() {
             self.after_cr = false;
             chunk = chunk.strip_prefix(b"\n").unwrap_or(chunk);
@@ -85,7 +85,7 @@ impl Parser {
         Ok(())
     }
 
-    fn end_line(&mut self, events: &mut Vec<Event>) -> Result<(), SseError> {
+    fn end_line(&mut self, events: &mut Vec<SseEvent>) -> Result<(), SseError> {
         let bytes = std::mem::take(&mut self.line);
         let mut bytes = &bytes[..];
         if !std::mem::replace(&mut self.begun, true) {
@@ -119,11 +119,11 @@ impl Parser {
     }
 
     /// An event without data is none.
-    fn end_event(&mut self, events: &mut Vec<Event>) {
+    fn end_event(&mut self, events: &mut Vec<SseEvent>) {
         let name = std::mem::take(&mut self.name);
         let data = std::mem::take(&mut self.data);
         if std::mem::take(&mut self.has_data) {
-            events.push(Event { name, data });
+            events.push(SseEvent { name, data });
         }
     }
 }
@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    fn parse_with(limits: Limits, chunks: &[&[u8]]) -> Result<Vec<Event>, SseError> {
+    fn parse_with(limits: SseLimits, chunks: &[&[u8]]) -> Result<Vec<SseEvent>, SseError> {
         let mut parser = Parser::new(limits);
         let mut events = Vec::new();
         for chunk in chunks {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn parse(text: &[u8]) -> Vec<(String, String)> {
-        let events = parse_with(Limits::default(), &[text]).unwrap();
+        let events = parse_with(SseLimits::default(), &[text]).unwrap();
         events.into_iter().map(|event| (event.name, event.data)).collect()
     }
 
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn lines_and_events_have_limits() {
-        let limits = Limits { line: 10, event: 8 };
+        let limits = SseLimits { line: 10, event: 8 };
         assert_eq!(parse_with(limits, &[b"data: abcd\n\n"]).unwrap().len(), 1);
         assert_eq!(parse_with(limits, &[b"data: ", b"abcde"]), Err(SseError::Line(10)));
         assert_eq!(parse_with(limits, &[b"data:abc\ndata:abcde\n"]), Err(SseError::Event(8)));
@@ -248,10 +248,10 @@ mod tests {
     proptest! {
         #[test]
         fn chunks_do_not_matter(bytes in stream(), cuts in proptest::collection::vec(any::<usize>(), 0..20)) {
-            let whole = parse_with(Limits::default(), &[&bytes]);
-            prop_assert_eq!(&parse_with(Limits::default(), &pieces(&bytes, &cuts)), &whole);
+            let whole = parse_with(SseLimits::default(), &[&bytes]);
+            prop_assert_eq!(&parse_with(SseLimits::default(), &pieces(&bytes, &cuts)), &whole);
             let single: Vec<&[u8]> = bytes.chunks(1).collect();
-            prop_assert_eq!(&parse_with(Limits::default(), &single), &whole);
+            prop_assert_eq!(&parse_with(SseLimits::default(), &single), &whole);
         }
 
         #[test]
@@ -264,7 +264,7 @@ mod tests {
                 .iter()
                 .map(|text| text.split('\n').map(|line| format!("data: {line}{ending}")).collect::<String>() + ending)
                 .collect();
-            let events = parse_with(Limits::default(), &pieces(written.as_bytes(), &cuts)).unwrap();
+            let events = parse_with(SseLimits::default(), &pieces(written.as_bytes(), &cuts)).unwrap();
             let read: Vec<String> = events.into_iter().map(|event| event.data).collect();
             prop_assert_eq!(read, texts);
         }

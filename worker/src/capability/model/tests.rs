@@ -55,11 +55,11 @@ fn provider(mock: &MockProvider, wire: Wire, stream: bool) -> Provider {
 
 async fn ask(provider: &Provider, request: &ChatRequest) -> (Result<ChatResponse, ModelError>, String) {
     let mut shown = String::new();
-    let mut sink = |token: Token<'_>| match token {
-        Token::Text(text) => shown.push_str(text),
-        Token::ToolCall(name) => shown.push_str(&format!("[{name}]")),
+    let mut sink = |token: StreamToken<'_>| match token {
+        StreamToken::Text(text) => shown.push_str(text),
+        StreamToken::ToolCall(name) => shown.push_str(&format!("[{name}]")),
     };
-    let answered = provider.complete(request, &Call::alone("key-1"), &mut sink).await;
+    let answered = provider.complete(request, &ModelCallContext::alone("key-1"), &mut sink).await;
     (answered, shown)
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::call::code;
-use super::sse::Event;
+use super::sse::SseEvent;
 use super::{ChatRequest, ChatResponse, ModelError, TokenSink, ToolCall, anthropic, errors, openai};
 
 /// A wire format.
@@ -68,8 +68,8 @@ impl Wire {
     /// A streamed answer.
     pub(super) fn assembler(self, request: &ChatRequest) -> Box<dyn Assembler> {
         match self {
-            Wire::OpenAi => Box::new(openai::Stream::default()),
-            Wire::Anthropic => Box::new(anthropic::Stream::new(request)),
+            Wire::OpenAi => Box::new(openai::CompletionStream::default()),
+            Wire::Anthropic => Box::new(anthropic::MessagesStream::new(request)),
         }
     }
 }
@@ -85,7 +85,11 @@ pub(super) trait Assembler: Send {
 
 /// Hands one event on. Whether it said that the stream is over, as `[DONE]` does, which OpenAI ends one with: not every
 /// server closes the connection then.
-pub(super) fn feed(assembler: &mut dyn Assembler, event: &Event, sink: &mut dyn TokenSink) -> Result<bool, ModelError> {
+pub(super) fn feed(
+    assembler: &mut dyn Assembler,
+    event: &SseEvent,
+    sink: &mut dyn TokenSink,
+) -> Result<bool, ModelError> {
     if event.data.trim() == "[DONE]" {
         return Ok(true);
     }
@@ -140,7 +144,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::capability::model::Silent;
+    use crate::capability::model::NullSink;
 
     /// Data of the names that the formats have, in any shape.
     fn data() -> impl Strategy<Value = Value> {
@@ -193,7 +197,7 @@ mod tests {
                 let mut stream = wire.assembler(&request);
                 for event in &events {
                     drop(wire.read(&request, event));
-                    drop(stream.event(event, &mut Silent));
+                    drop(stream.event(event, &mut NullSink));
                 }
                 if let Ok(response) = stream.finish() {
                     let ids: BTreeSet<&String> = response.said.tool_calls.iter().map(|call| &call.id).collect();

@@ -1,7 +1,7 @@
 //! Starting a command as the leader of a process group, noted before it is executed, and ending the whole group.
 //!
 //! Invariant: the child waits between fork and exec until its note is durable, and dies with the worker (parent death
-//! signal); a [`Group`] that is dropped kills its group. It reads no output and judges no exit code.
+//! signal); a [`ProcessGroup`] that is dropped kills its group. It reads no output and judges no exit code.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 
 use super::cgroup;
-use super::guard::{self, Lifeline, Verdict, guarded};
+use super::guard::{self, ExecVerdict, Lifeline, guarded};
 use super::note::{ProcessNote, boot_id, stat_of};
 use super::{ENV_MARKER, ProcessConfig, ProcessLimits};
 
@@ -28,8 +28,8 @@ pub(in crate::capability) struct Owner {
     pub(in crate::capability) attempt: u32,
 }
 
-/// A running group and its note. Dropping it before [`Group::end`] terminates the group in the background.
-pub(in crate::capability) struct Group {
+/// A running group and its note. Dropping it before [`ProcessGroup::end`] terminates the group in the background.
+pub(in crate::capability) struct ProcessGroup {
     note: ProcessNote,
     dir: Option<PathBuf>,
     grace: Duration,
@@ -44,7 +44,7 @@ pub(in crate::capability) async fn spawn(
     owner: Owner,
     config: &ProcessConfig,
     feeds: bool,
-) -> io::Result<(Child, Group)> {
+) -> io::Result<(Child, ProcessGroup)> {
     let (answer, answered) = oneshot::channel();
     let runtime = tokio::runtime::Handle::current();
     let config = config.clone();
@@ -74,13 +74,18 @@ fn spawner() -> &'static mpsc::Sender<SpawnJob> {
 
 /// Forks, notes the child durably, then lets it execute. The child writes its id into one pipe and waits at the other.
 // long: the child, its note and its guard come to be together; each line is one step of that.
-fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig, feeds: bool) -> io::Result<(Child, Group)> {
+fn spawn_noted(
+    mut command: Command,
+    owner: Owner,
+    config: ProcessConfig,
+    feeds: bool,
+) -> io::Result<(Child, ProcessGroup)> {
     let ProcessConfig { notes: dir, kill_grace: grace, limits, allow: _, files: _ } = config;
     let marker = marker(&owner);
     command.env(ENV_MARKER, &marker);
     let name = command.as_std().get_program().to_string_lossy().into_owned();
     let cgroup = guard::is_available().then(cgroup::make).flatten();
-    let swept = Swept(cgroup.clone());
+    let swept = CgroupCleanup(cgroup.clone());
     let (mut command, guard) = guarded(command, limits, cgroup.as_deref())?;
     command.process_group(0).stdin(if feeds { Stdio::piped() } else { Stdio::null() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -117,9 +122,9 @@ fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig, feeds:
     let noted = noting.join().map_err(|_| io::Error::other("noting the process panicked"))?;
     match (child, noted) {
         (Ok(child), Ok(Some(note))) => {
-            let group = Group { note, dir, grace, lifeline: Mutex::new(lifeline), ended: false };
+            let group = ProcessGroup { note, dir, grace, lifeline: Mutex::new(lifeline), ended: false };
             // A guard that could not execute the command ends by itself.
-            let begun = executed.map_or(Ok(()), Verdict::read).map(|()| (child, group));
+            let begun = executed.map_or(Ok(()), ExecVerdict::read).map(|()| (child, group));
             if begun.is_ok() {
                 swept.not_now();
             }
@@ -137,15 +142,15 @@ fn spawn_noted(mut command: Command, owner: Owner, config: ProcessConfig, feeds:
 }
 
 /// The control group of a command that has not begun: without one it is removed.
-struct Swept(Option<PathBuf>);
+struct CgroupCleanup(Option<PathBuf>);
 
-impl Swept {
+impl CgroupCleanup {
     fn not_now(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Swept {
+impl Drop for CgroupCleanup {
     fn drop(&mut self) {
         self.0.iter().for_each(|group| _ = cgroup::sweep(group));
     }
@@ -250,7 +255,7 @@ fn marker(owner: &Owner) -> String {
     format!("{}-{}-{}-{count}", owner.idempotency_key, owner.attempt, std::process::id())
 }
 
-impl Group {
+impl ProcessGroup {
     fn id(&self) -> Option<Pid> {
         Pid::from_raw(self.note.pgid)
     }
@@ -324,7 +329,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if self.ended {
             return;

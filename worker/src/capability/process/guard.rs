@@ -95,9 +95,9 @@ impl Ends {
 }
 
 /// Says whether the command could be executed; nothing if the guard did not get that far.
-pub(super) struct Verdict(PipeReader);
+pub(super) struct ExecVerdict(PipeReader);
 
-impl Verdict {
+impl ExecVerdict {
     pub(super) fn read(mut self) -> io::Result<()> {
         let mut code = [0; 4];
         self.0.read_exact(&mut code).map_err(|_| io::Error::other("the guard of the command ended before it began"))?;
@@ -113,7 +113,7 @@ pub(super) fn guarded(
     command: tokio::process::Command,
     limits: ProcessLimits,
     group: Option<&Path>,
-) -> io::Result<(tokio::process::Command, Option<(Ends, Lifeline, Verdict)>)> {
+) -> io::Result<(tokio::process::Command, Option<(Ends, Lifeline, ExecVerdict)>)> {
     let Some(program) = PROGRAM.get() else { return Ok((command, None)) };
     let (lifeline, pipe) = io::pipe()?;
     let (verdict, tell) = io::pipe()?;
@@ -131,7 +131,7 @@ pub(super) fn guarded(
     if let Some(place) = inner.get_current_dir() {
         outer.current_dir(place);
     }
-    Ok((outer, Some((ends, Lifeline { pipe }, Verdict(verdict)))))
+    Ok((outer, Some((ends, Lifeline { pipe }, ExecVerdict(verdict)))))
 }
 
 /// Is the guard, if the arguments say so. To be called before anything else.

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::file::FileConfig;
 
 #[cfg(feature = "mcp")]
-pub(in crate::capability) use group::{Group, Owner, spawn};
+pub(in crate::capability) use group::{Owner, ProcessGroup, spawn};
 pub use note::{ProcessNote, Reaped, reap_orphans};
 pub use run::run;
 

@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 
-use super::group::{Group, Owner, spawn};
+use super::group::{Owner, ProcessGroup, spawn};
 use super::output::{Capture, tail};
 use super::*;
 use crate::capability::environment;
@@ -64,9 +64,9 @@ pub async fn run(
         files: report_files(&config, &input, place.as_deref()),
     };
     match ending {
-        Ending::Canceled => Err(ActivityError::Canceled(None)),
-        Ending::TimedOut(after) => Err(timed_out(&input, &output, after).into()),
-        Ending::Exited(status) => {
+        CommandEnding::Canceled => Err(ActivityError::Canceled(None)),
+        CommandEnding::TimedOut(after) => Err(timed_out(&input, &output, after).into()),
+        CommandEnding::Exited(status) => {
             let status = status.map_err(|why| Failure::application(PROCESS_EXIT, format!("cannot wait: {why}")))?;
             output.exit_code = status.code();
             output.signal = status.signal();
@@ -76,11 +76,17 @@ pub async fn run(
 }
 
 /// Ends what is left of the group, and hears what it still says.
-async fn finish(mut group: Group, child: &mut Child, ending: &Ending, stdout: &mut Capture, stderr: &mut Capture) {
+async fn finish(
+    mut group: ProcessGroup,
+    child: &mut Child,
+    ending: &CommandEnding,
+    stdout: &mut Capture,
+    stderr: &mut Capture,
+) {
     match ending {
-        Ending::Exited(Ok(status)) if status.signal() == Some(9) => group.guard_was_killed(),
-        Ending::Exited(_) => {}
-        Ending::TimedOut(_) | Ending::Canceled => group.terminate(child).await,
+        CommandEnding::Exited(Ok(status)) if status.signal() == Some(9) => group.guard_was_killed(),
+        CommandEnding::Exited(_) => {}
+        CommandEnding::TimedOut(_) | CommandEnding::Canceled => group.terminate(child).await,
     }
     drain(&group, stdout, stderr).await;
     group.end();
@@ -99,7 +105,7 @@ fn passed(input: &ProcessInput) -> impl Iterator<Item = (&str, String)> {
     names.filter_map(|name| Some((name, environment::var(name)?)))
 }
 
-enum Ending {
+enum CommandEnding {
     Exited(io::Result<ExitStatus>),
     TimedOut(Duration),
     Canceled,
@@ -111,7 +117,7 @@ async fn wait(
     child: &mut Child,
     timeout_ms: Option<u64>,
     output_bytes: impl Fn() -> u64,
-) -> Ending {
+) -> CommandEnding {
     let timeout = timeout_ms.map(Duration::from_millis);
     let expired = async {
         match timeout {
@@ -128,15 +134,15 @@ async fn wait(
         }
     };
     tokio::select! {
-        status = child.wait() => Ending::Exited(status),
-        () = expired => Ending::TimedOut(timeout.unwrap_or_default()),
-        () = context.canceled() => Ending::Canceled,
-        () = beating => Ending::Canceled,
+        status = child.wait() => CommandEnding::Exited(status),
+        () = expired => CommandEnding::TimedOut(timeout.unwrap_or_default()),
+        () = context.canceled() => CommandEnding::Canceled,
+        () = beating => CommandEnding::Canceled,
     }
 }
 
 /// Gives both streams a moment to end; a leftover of the group that holds them is killed, and one outside is left.
-async fn drain(group: &Group, stdout: &mut Capture, stderr: &mut Capture) {
+async fn drain(group: &ProcessGroup, stdout: &mut Capture, stderr: &mut Capture) {
     if stdout.finished_within(DRAIN_PATIENCE).await && stderr.finished_within(DRAIN_PATIENCE).await {
         return;
     }

@@ -14,7 +14,7 @@ pub(in crate::capability) const SPELLING_FACTOR: usize = 10;
 
 /// What stands at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum SpellingMatch {
     Nothing,
     /// The text ends inside what may be the secret.
     Begun,
@@ -24,12 +24,12 @@ pub(super) enum Found {
 
 /// One spelling of one unit of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Way {
+struct UnitSpelling {
     bytes: Vec<u8>,
     any_case: bool,
 }
 
-impl Way {
+impl UnitSpelling {
     fn is_begun_by(&self, text: &[u8]) -> bool {
         let length = self.bytes.len().min(text.len());
         let (own, text) = (&self.bytes[..length], &text[..length]);
@@ -39,20 +39,20 @@ impl Way {
 
 /// A family of spellings: for every unit of the secret the ways to write it, and what may stand between units.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Form {
-    units: Vec<Vec<Way>>,
+pub(super) struct SpellingForm {
+    units: Vec<Vec<UnitSpelling>>,
     gaps: &'static [&'static [u8]],
 }
 
-impl Form {
+impl SpellingForm {
     /// All families in which a secret is looked for.
-    pub(super) fn all_of(secret: &[u8]) -> Vec<Form> {
-        let escaped = Form { units: secret.iter().map(|byte| escapes(*byte)).collect(), gaps: &[] };
-        let digits = |byte: &u8| vec![Way { bytes: format!("{byte:02x}").into_bytes(), any_case: true }];
-        let hexadecimal = Form { units: secret.iter().map(digits).collect(), gaps: &GAPS };
+    pub(super) fn all_of(secret: &[u8]) -> Vec<SpellingForm> {
+        let escaped = SpellingForm { units: secret.iter().map(|byte| escapes(*byte)).collect(), gaps: &[] };
+        let digits = |byte: &u8| vec![UnitSpelling { bytes: format!("{byte:02x}").into_bytes(), any_case: true }];
+        let hexadecimal = SpellingForm { units: secret.iter().map(digits).collect(), gaps: &GAPS };
         let base64 = (0..3).map(|offset| {
             let core = base64_core(secret, offset);
-            Form { units: core.into_iter().map(base64_digit).collect(), gaps: &BREAKS }
+            SpellingForm { units: core.into_iter().map(base64_digit).collect(), gaps: &BREAKS }
         });
         [escaped, hexadecimal].into_iter().chain(base64).collect()
     }
@@ -69,10 +69,10 @@ impl Form {
     }
 
     /// Whether a spelling stands at the beginning of the text. Where an escape could also be plain text, both are tried.
-    pub(super) fn at_start_of(&self, text: &[u8]) -> Found {
+    pub(super) fn at_start_of(&self, text: &[u8]) -> SpellingMatch {
         // Most places are told by their first letters, and cost nothing more.
         if !self.units.first().is_some_and(|ways| ways.iter().any(|way| way.is_begun_by(text))) {
-            return Found::Nothing;
+            return SpellingMatch::Nothing;
         }
         let (mut found, mut begun) = (0, false);
         let mut places = vec![(0, 0)];
@@ -93,9 +93,9 @@ impl Form {
             }
         }
         match found {
-            0 if begun => Found::Begun,
-            0 => Found::Nothing,
-            length => Found::Whole(length),
+            0 if begun => SpellingMatch::Begun,
+            0 => SpellingMatch::Nothing,
+            length => SpellingMatch::Whole(length),
         }
     }
 
@@ -112,9 +112,9 @@ impl Form {
 }
 
 /// A byte as it is, and as URLs, JSON, programs and HTML write it.
-fn escapes(byte: u8) -> Vec<Way> {
-    let plain = |bytes: Vec<u8>| Way { bytes, any_case: false };
-    let folded = |text: String| Way { bytes: text.into_bytes(), any_case: true };
+fn escapes(byte: u8) -> Vec<UnitSpelling> {
+    let plain = |bytes: Vec<u8>| UnitSpelling { bytes, any_case: false };
+    let folded = |text: String| UnitSpelling { bytes: text.into_bytes(), any_case: true };
     let mut ways = vec![
         plain(vec![byte]),
         folded(format!("%{byte:02x}")),
@@ -145,13 +145,13 @@ fn escapes(byte: u8) -> Vec<Way> {
 }
 
 /// A digit of base64, of either alphabet, and as URLs and JSON write it.
-fn base64_digit(digit: u8) -> Vec<Way> {
+fn base64_digit(digit: u8) -> Vec<UnitSpelling> {
     let texts: &[&str] = match digit {
         b'+' => &["+", "-", "%2b", "\\u002b"],
         b'/' => &["/", "_", "%2f", "\\/"],
-        digit => return vec![Way { bytes: vec![digit], any_case: false }],
+        digit => return vec![UnitSpelling { bytes: vec![digit], any_case: false }],
     };
-    texts.iter().map(|text| Way { bytes: text.as_bytes().to_vec(), any_case: true }).collect()
+    texts.iter().map(|text| UnitSpelling { bytes: text.as_bytes().to_vec(), any_case: true }).collect()
 }
 
 /// What base64 makes of the bytes `offset` places after a group of three begins, without the characters that also depend
@@ -170,12 +170,12 @@ pub(super) fn base64_core(bytes: &[u8], offset: usize) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn find(secret: &[u8], text: &[u8]) -> Found {
-        let all = Form::all_of(secret).into_iter().map(|form| form.at_start_of(text));
+    fn find(secret: &[u8], text: &[u8]) -> SpellingMatch {
+        let all = SpellingForm::all_of(secret).into_iter().map(|form| form.at_start_of(text));
         all.max_by_key(|found| match found {
-            Found::Nothing => 0,
-            Found::Begun => 1,
-            Found::Whole(length) => 1 + length,
+            SpellingMatch::Nothing => 0,
+            SpellingMatch::Begun => 1,
+            SpellingMatch::Whole(length) => 1 + length,
         })
         .unwrap()
     }
@@ -194,15 +194,15 @@ mod tests {
         for text in
             ["a%2Fb%2fc", "%61/b\\u002Fc", "a\\/b&#x2f;c", "612F 62:2f\n63", "61, 0x2f, 0x62, 0x2f, 0x63", "YS9i\nL2"]
         {
-            assert_eq!(find(b"a/b/c", text.as_bytes()), Found::Whole(text.len()), "{text}");
+            assert_eq!(find(b"a/b/c", text.as_bytes()), SpellingMatch::Whole(text.len()), "{text}");
             for end in 1..text.len() {
-                assert_ne!(find(b"a/b/c", &text.as_bytes()[..end]), Found::Nothing, "{}", &text[..end]);
+                assert_ne!(find(b"a/b/c", &text.as_bytes()[..end]), SpellingMatch::Nothing, "{}", &text[..end]);
             }
         }
-        assert_eq!(find(b"a/b/c", b"a/b-c"), Found::Nothing);
-        assert_eq!(find(b"a/b/c", b""), Found::Nothing);
+        assert_eq!(find(b"a/b/c", b"a/b-c"), SpellingMatch::Nothing);
+        assert_eq!(find(b"a/b/c", b""), SpellingMatch::Nothing);
         // What looks like an escape may be the secret itself.
-        assert_eq!(find(b"%2525x", b"%2525x."), Found::Whole(6));
-        assert_eq!(find(b"%2525x", b"%25%32525x"), Found::Whole(10));
+        assert_eq!(find(b"%2525x", b"%2525x."), SpellingMatch::Whole(6));
+        assert_eq!(find(b"%2525x", b"%25%32525x"), SpellingMatch::Whole(10));
     }
 }

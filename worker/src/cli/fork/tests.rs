@@ -8,8 +8,8 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::api::handlers::Api;
-use crate::api::{HttpClient, Limits as ServerLimits, Server, Token, Tokens};
-use crate::backend::{Backend, CallError, OpenEngine, Purpose};
+use crate::api::{HttpClient, Server, ServerLimits, Token, Tokens};
+use crate::backend::{Access, Backend, CallError, OpenEngine};
 use crate::cli::Program;
 use crate::cli::tests::run_line;
 use crate::embedded::Registries;
@@ -126,7 +126,7 @@ async fn attached_and_embedded_forks_are_the_same_and_their_diff_names_the_repla
 async fn a_visit_forks_a_file_and_a_worker_carries_it_on() {
     let data = tempfile::tempdir().unwrap();
     let worker = registries()
-        .open(data.path(), &Purpose::Work { slots: 2, queues: Vec::new(), guards: Default::default() })
+        .open(data.path(), &Access::Work { slots: 2, queues: Vec::new(), guards: Default::default() })
         .await
         .unwrap();
     let start = StartWorkflow::new("review".into(), "source".into()).input(Payload::raw_json("\"tea\""));
@@ -137,7 +137,7 @@ async fn a_visit_forks_a_file_and_a_worker_carries_it_on() {
     worker.drain(Duration::from_secs(1)).await;
     drop(worker);
 
-    let visit = registries().open(data.path(), &Purpose::Visit { create: false }).await.unwrap();
+    let visit = registries().open(data.path(), &Access::Visit { create: false }).await.unwrap();
     let dry = visit.backend().fork(ForkRequest { dry_run: true, ..request.clone() }).await.unwrap();
     let forked = visit.backend().fork(request).await.unwrap();
     assert_eq!(dry.plan, forked.plan);
@@ -146,7 +146,7 @@ async fn a_visit_forks_a_file_and_a_worker_carries_it_on() {
     drop(visit);
 
     let worker = registries()
-        .open(data.path(), &Purpose::Work { slots: 2, queues: Vec::new(), guards: Default::default() })
+        .open(data.path(), &Access::Work { slots: 2, queues: Vec::new(), guards: Default::default() })
         .await
         .unwrap();
     let result = worker.backend().result(Target::workflow("fork".into()), wait()).await.unwrap().unwrap();
@@ -166,7 +166,7 @@ async fn looking_at_a_run_that_nobody_holds_carries_nothing_on() {
         cx.activity::<String>("publish", &draft, options).await
     });
     let data = tempfile::tempdir().unwrap();
-    let visit = registries.open(data.path(), &Purpose::Visit { create: true }).await.unwrap();
+    let visit = registries.open(data.path(), &Access::Visit { create: true }).await.unwrap();
     for id in ["one", "two"] {
         let start = StartWorkflow::new("nap".into(), id.into()).input(Payload::raw_json("\"tea\""));
         visit.backend().start(start).await.unwrap();

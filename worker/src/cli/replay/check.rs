@@ -18,13 +18,13 @@ use serde_json::{Value, json};
 use super::Bench;
 use super::junit::junit;
 use super::source::{files, runs};
-use super::verdict::{Answer, Checked, Class, exit_of};
+use super::verdict::{CheckedHistory, Class, ReplayAnswer, exit_of};
 use crate::backend::Histories;
 use crate::cli::error::{CliError, printable};
 use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
 use crate::cli::list::shell_word;
-use crate::cli::output::{Cell, Format, Paint};
+use crate::cli::output::{Cell, Format, TextStyle};
 use crate::cli::time_format::parse_duration;
 
 /// Replay histories with the code of this program.
@@ -97,7 +97,12 @@ async fn sources(bench: &mut Bench<'_>, args: &CheckArgs) -> Result<Vec<Source>,
     Ok(sources)
 }
 
-async fn replay_one(workflows: WorkflowRegistry, source: Source, prefixes: Prefixes, timeout: Duration) -> Checked {
+async fn replay_one(
+    workflows: WorkflowRegistry,
+    source: Source,
+    prefixes: Prefixes,
+    timeout: Duration,
+) -> CheckedHistory {
     let began = Instant::now();
     let (name, history) = match source {
         Source::File(path) => (path.display().to_string(), Ok(Lazy::File(path))),
@@ -109,14 +114,14 @@ async fn replay_one(workflows: WorkflowRegistry, source: Source, prefixes: Prefi
     };
     let replaying = tokio::task::spawn_blocking(move || match history {
         Ok(history) => history.replay(&workflows, prefixes),
-        Err(why) => Answer::Unreadable(why),
+        Err(why) => ReplayAnswer::Unreadable(why),
     });
     let answer = match tokio::time::timeout(timeout, replaying).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(why)) => Answer::Unreadable(format!("replaying it panicked: {why}")),
-        Err(_) => Answer::Stuck,
+        Ok(Err(why)) => ReplayAnswer::Unreadable(format!("replaying it panicked: {why}")),
+        Err(_) => ReplayAnswer::Stuck,
     };
-    Checked { name, answer, took: began.elapsed() }
+    CheckedHistory { name, answer, took: began.elapsed() }
 }
 
 /// A history that is read and checked where it is replayed: on a thread that may be busy for long.
@@ -126,31 +131,31 @@ enum Lazy {
 }
 
 impl Lazy {
-    fn replay(self, workflows: &WorkflowRegistry, prefixes: Prefixes) -> Answer {
+    fn replay(self, workflows: &WorkflowRegistry, prefixes: Prefixes) -> ReplayAnswer {
         let history = match self {
             Lazy::Turns(turns) => History::new(turns).map_err(|why| why.to_string()),
             Lazy::File(path) => match HistoryFile::load(&path, &HistoryLimits::default()) {
                 Ok(HistoryFile::Bosun(history)) => Ok(history),
-                Ok(HistoryFile::Temporal(_)) => return Answer::Foreign,
+                Ok(HistoryFile::Temporal(_)) => return ReplayAnswer::Foreign,
                 Err(why) => Err(why.to_string()),
             },
         };
         match history {
-            Ok(history) => Answer::of(workflows, &history, prefixes),
-            Err(why) => Answer::Unreadable(why),
+            Ok(history) => ReplayAnswer::of(workflows, &history, prefixes),
+            Err(why) => ReplayAnswer::Unreadable(why),
         }
     }
 }
 
 const COLUMNS: &[&str] = &["verdict", "workflow_id", "workflow_type", "status", "events", "source"];
 
-fn print(bench: &mut Bench<'_>, checked: &[Checked]) {
+fn print(bench: &mut Bench<'_>, checked: &[CheckedHistory]) {
     let count = |class| checked.iter().filter(|one| one.class() == class).count();
     let (fit, unfit, unreadable) = (count(Class::Fits), count(Class::DoesNotFit), count(Class::Unreadable));
     let build = bench.workflows.build_id();
     bench.screen.document(Format::Junit, &junit(checked));
     if bench.screen.format == Format::Json {
-        let rows: Vec<Value> = checked.iter().map(Checked::json).collect();
+        let rows: Vec<Value> = checked.iter().map(CheckedHistory::json).collect();
         let object = json!({
             "build": build.to_string(), "histories": rows, "fit": fit, "do_not_fit": unfit, "unreadable": unreadable,
         });
@@ -176,18 +181,18 @@ fn print(bench: &mut Bench<'_>, checked: &[Checked]) {
     }
 }
 
-fn row(one: &Checked) -> Vec<Cell> {
+fn row(one: &CheckedHistory) -> Vec<Cell> {
     let run = match &one.answer {
-        Answer::Replayed(report, _) => report.run.as_ref(),
-        Answer::Stuck | Answer::Foreign | Answer::Unreadable(_) => None,
+        ReplayAnswer::Replayed(report, _) => report.run.as_ref(),
+        ReplayAnswer::Stuck | ReplayAnswer::Foreign | ReplayAnswer::Unreadable(_) => None,
     };
     let dash = || "-".to_owned();
     vec![
         Cell::of(one.verdict(), one.paint()),
-        Cell::of(run.map_or_else(dash, |run| run.workflow_id.to_string()), Paint::Bold),
+        Cell::of(run.map_or_else(dash, |run| run.workflow_id.to_string()), TextStyle::Bold),
         run.map_or_else(dash, |run| run.workflow_type.to_string()).into(),
         run.map_or_else(dash, |run| run.status.to_string()).into(),
         run.map_or_else(dash, |run| run.events.to_string()).into(),
-        Cell::of(one.name.clone(), Paint::Dim),
+        Cell::of(one.name.clone(), TextStyle::Dim),
     ]
 }

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::Bench;
 use super::source::HistoryOf;
-use super::verdict::{Answer, Checked, exit_of};
+use super::verdict::{CheckedHistory, ReplayAnswer, exit_of};
 use crate::cli::error::{CliError, printable};
 use crate::cli::exit::Exit;
 
@@ -19,8 +19,8 @@ pub struct ExplainArgs {
 
 pub(super) async fn explain(bench: &mut Bench<'_>, args: ExplainArgs) -> Result<Exit, CliError> {
     let (name, history) = bench.recorded(&args.of).await?.replayable()?;
-    let answer = Answer::of(&bench.workflows, &history, Prefixes::None);
-    let checked = Checked { name: name.clone(), answer, took: Duration::ZERO };
+    let answer = ReplayAnswer::of(&bench.workflows, &history, Prefixes::None);
+    let checked = CheckedHistory { name: name.clone(), answer, took: Duration::ZERO };
     bench.screen.object("replay.explain", checked.json());
     match checked.explanation() {
         Some(why) => bench.screen.block(&printable(&why)),

@@ -16,7 +16,7 @@ use crate::cli::error::{CliError, printable};
 use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
 use crate::cli::list::shell_word;
-use crate::cli::output::Paint;
+use crate::cli::output::TextStyle;
 
 #[derive(Debug, Args)]
 pub struct FuzzArgs {
@@ -109,7 +109,7 @@ async fn fuzz_case(
         }
         Err(finding) => {
             bench.screen.object("replay.fuzz", wrong(&finding));
-            bench.screen.block(&bench.screen.paint(Paint::Red, &printable(&finding.to_string())));
+            bench.screen.block(&bench.screen.paint(TextStyle::Red, &printable(&finding.to_string())));
             Ok(Exit::NonDeterminism)
         }
     }
@@ -160,7 +160,7 @@ fn tell(bench: &mut Bench<'_>, failed: &Failed, args: &FuzzArgs) {
     object["again"] = again.as_str().into();
     bench.screen.object("replay.fuzz", object);
     let head = printable(&format!("{} is wrong after {} lives", args.workflow_type, failed.after));
-    let head = bench.screen.paint(Paint::Red, &head);
+    let head = bench.screen.paint(TextStyle::Red, &head);
     bench.screen.block(&head);
     bench.screen.block(&printable(&failed.finding.to_string()));
     bench.screen.block(&format!("\nthe smallest life that shows it:\n{}", printable(&failed.plan.to_string())));

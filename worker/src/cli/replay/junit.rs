@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use super::verdict::{Answer, Checked, Class};
+use super::verdict::{CheckedHistory, Class, ReplayAnswer};
 
-pub(super) fn junit(checked: &[Checked]) -> String {
+pub(super) fn junit(checked: &[CheckedHistory]) -> String {
     let count = |class| checked.iter().filter(|one| one.class() == class).count();
     let counts = format!(
         r#"tests="{}" failures="{}" errors="{}" time="{}""#,
@@ -24,10 +24,10 @@ pub(super) fn junit(checked: &[Checked]) -> String {
     xml
 }
 
-fn case(one: &Checked, xml: &mut String) {
+fn case(one: &CheckedHistory, xml: &mut String) {
     let workflow_type = match &one.answer {
-        Answer::Replayed(report, _) => report.run.as_ref().map(|run| run.workflow_type.as_str()),
-        Answer::Stuck | Answer::Foreign | Answer::Unreadable(_) => None,
+        ReplayAnswer::Replayed(report, _) => report.run.as_ref().map(|run| run.workflow_type.as_str()),
+        ReplayAnswer::Stuck | ReplayAnswer::Foreign | ReplayAnswer::Unreadable(_) => None,
     };
     let name = format!(
         r#"    <testcase classname="{}" name="{}" time="{}""#,
@@ -76,15 +76,15 @@ pub(in crate::cli) fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn answer(name: &str, answer: Answer) -> Checked {
-        Checked { name: name.to_owned(), answer, took: Duration::from_millis(1_500) }
+    fn answer(name: &str, answer: ReplayAnswer) -> CheckedHistory {
+        CheckedHistory { name: name.to_owned(), answer, took: Duration::from_millis(1_500) }
     }
 
     #[test]
     fn the_xml_is_well_formed_whatever_a_name_holds() {
         let checked = [
-            answer("a<b>&\"'\x1b\u{1}]]>", Answer::Unreadable("no <history>\nat all & none".to_owned())),
-            answer("slow", Answer::Stuck),
+            answer("a<b>&\"'\x1b\u{1}]]>", ReplayAnswer::Unreadable("no <history>\nat all & none".to_owned())),
+            answer("slow", ReplayAnswer::Stuck),
         ];
         let xml = junit(&checked);
         let expected = "\

@@ -29,7 +29,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::locate::{Readable, locate_histories};
 use super::output::Screen;
-use crate::api::authority::Within;
+use crate::api::authority::NamespaceHistories;
 use crate::backend::{Histories, OpenEngine};
 
 #[derive(Debug, Subcommand)]
@@ -39,7 +39,7 @@ pub enum ReplayVerb {
     /// Say why a history does not fit the code, and what to do.
     Explain(explain::ExplainArgs),
     /// Show a history, or the run as it was at one of its events.
-    Show(show::ShowArgs),
+    Show(show::ReplayShowArgs),
     /// Walk through a history in the terminal, forwards and backwards: events, code, state, breakpoints.
     Debug(debug::DebugArgs),
     /// Save a run as a regression fixture, with a test beside it.
@@ -101,6 +101,6 @@ impl<'a> Bench<'a> {
 
     pub(super) async fn histories(&mut self) -> Result<Arc<dyn Histories>, CliError> {
         let histories = self.readable().await?.histories();
-        Ok(Arc::new(Within { histories, namespace: self.namespace.clone() }))
+        Ok(Arc::new(NamespaceHistories { histories, namespace: self.namespace.clone() }))
     }
 }

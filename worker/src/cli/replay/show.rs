@@ -15,10 +15,10 @@ use crate::cli::event_text::{details, event_json, paint};
 use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
 use crate::cli::list::shell_word;
-use crate::cli::output::{Cell, Paint, Screen, one_line};
+use crate::cli::output::{Cell, Screen, TextStyle, one_line};
 
 #[derive(Debug, Args)]
-pub struct ShowArgs {
+pub struct ReplayShowArgs {
     #[command(flatten)]
     of: HistoryOf,
     /// The run as it was after this event: state, pending work, what the code waited for.
@@ -36,7 +36,7 @@ pub struct ShowArgs {
     reverse: bool,
 }
 
-pub(super) async fn show(bench: &mut Bench<'_>, args: ShowArgs) -> Result<Exit, CliError> {
+pub(super) async fn show(bench: &mut Bench<'_>, args: ReplayShowArgs) -> Result<Exit, CliError> {
     let recorded = bench.recorded(&args.of).await?;
     let name = recorded.name;
     let history = match recorded.history {
@@ -66,7 +66,7 @@ fn no_event(timeline: &Timeline<'_>, at: EventId) -> CliError {
 }
 
 /// The event that is meant; none when the whole history is.
-fn place(timeline: &Timeline<'_>, args: &ShowArgs) -> Result<Option<EventId>, CliError> {
+fn place(timeline: &Timeline<'_>, args: &ReplayShowArgs) -> Result<Option<EventId>, CliError> {
     let at = args.at.map(EventId);
     if let Some(at) = at.filter(|at| timeline.event(*at).is_none()) {
         return Err(no_event(timeline, at));
@@ -123,7 +123,7 @@ fn show_events(screen: &mut Screen, name: &str, timeline: &Timeline<'_>) -> Exit
     screen.object("replay.show", object);
     let row = |event: &Event| {
         vec![
-            Cell::of(event.id.to_string(), Paint::Dim),
+            Cell::of(event.id.to_string(), TextStyle::Dim),
             event.at.to_string().into(),
             Cell::of(event.kind.name(), paint(&event.kind)),
             details(&event.kind).into(),
@@ -242,7 +242,7 @@ fn show_temporal(screen: &mut Screen, history: &TemporalHistory) -> Exit {
         .iter()
         .map(|event| {
             vec![
-                Cell::of(event.id.to_string(), Paint::Dim),
+                Cell::of(event.id.to_string(), TextStyle::Dim),
                 event.at.map_or_else(|| "-".to_owned(), |at| at.to_string()).into(),
                 event.event_type.clone().into(),
             ]

@@ -36,12 +36,12 @@ pub(in crate::cli) struct HistoryOf {
 
 /// One history, with what to call it.
 #[derive(Debug)]
-pub(in crate::cli) struct Recorded {
+pub(in crate::cli) struct RecordedHistory {
     pub(in crate::cli) name: String,
     pub(in crate::cli) history: HistoryFile,
 }
 
-impl Recorded {
+impl RecordedHistory {
     /// The history, for verbs that need one of ours.
     pub(in crate::cli) fn replayable(self) -> Result<(String, History), CliError> {
         match self.history {
@@ -57,7 +57,7 @@ impl Recorded {
 
 impl Bench<'_> {
     /// The one history that is meant. What is spelt like a file is one; everything else is a run.
-    pub(in crate::cli) async fn recorded(&mut self, of: &HistoryOf) -> Result<Recorded, CliError> {
+    pub(in crate::cli) async fn recorded(&mut self, of: &HistoryOf) -> Result<RecordedHistory, CliError> {
         if of.exact.workflow_id.is_none()
             && let Some(text) = &of.id
             && is_file(text)
@@ -70,19 +70,19 @@ impl Bench<'_> {
         let turns = histories.turns(target.clone()).await?;
         let name = target.workflow_id.to_string();
         let history = History::new(turns).map_err(|why| no_history(&name).cause(why))?;
-        Ok(Recorded { name, history: HistoryFile::Bosun(history) })
+        Ok(RecordedHistory { name, history: HistoryFile::Bosun(history) })
     }
 
     /// As [`Bench::recorded`], by a name alone.
-    pub(in crate::cli) async fn named(&mut self, name: &str) -> Result<Recorded, CliError> {
+    pub(in crate::cli) async fn named(&mut self, name: &str) -> Result<RecordedHistory, CliError> {
         self.recorded(&HistoryOf { id: Some(name.to_owned()), exact: ExactRun::default() }).await
     }
 }
 
-pub(in crate::cli) fn load_file(path: &Path) -> Result<Recorded, CliError> {
+pub(in crate::cli) fn load_file(path: &Path) -> Result<RecordedHistory, CliError> {
     let name = path.display().to_string();
     match HistoryFile::load(path, &HistoryLimits::default()) {
-        Ok(history) => Ok(Recorded { name, history }),
+        Ok(history) => Ok(RecordedHistory { name, history }),
         Err(LoadHistoryError::File { why, .. }) => {
             Err(CliError::new(Code::UnreadableHistory, format!("the file {name} cannot be read")).cause(why))
         }

@@ -8,7 +8,7 @@ use bosun_engine::workflow::{WfContext, WorkflowRegistry};
 use bosun_engine::*;
 use bosun_replay::{History, Redaction, to_temporal};
 
-use crate::backend::{OpenEngine, Purpose};
+use crate::backend::{Access, OpenEngine};
 use crate::cli::Program;
 use crate::cli::tests::{Ran, program, run_line, run_with};
 use crate::embedded::Registries;
@@ -212,7 +212,7 @@ fn real(workflows: WorkflowRegistry) -> (Program, Arc<Registries>) {
 
 async fn started_by_old_code(data: &Path, workflow_ids: &[&str]) {
     let (_, old) = real(old_code());
-    let engine = old.open(data, &Purpose::Visit { create: true }).await.unwrap();
+    let engine = old.open(data, &Access::Visit { create: true }).await.unwrap();
     for id in workflow_ids {
         let start = StartWorkflow::new("order".into(), WorkflowId::of(id)).input(Payload::raw_json("5"));
         engine.backend().start(start).await.unwrap();
@@ -243,7 +243,7 @@ async fn open_runs_are_checked_before_a_deploy() {
     assert_eq!(explained.exit.number(), 20, "{}", explained.stderr);
     // Another program has asked; the runs are as the old code left them.
     let (_, old) = real(old_code());
-    let engine = old.open(data.path(), &Purpose::Visit { create: false }).await.unwrap();
+    let engine = old.open(data.path(), &Access::Visit { create: false }).await.unwrap();
     let turns = engine.backend().turns(Target::workflow("o1".into())).await.unwrap();
     assert_eq!((turns.len(), turns[0].build), (1, old_code().build_id()));
     engine.drain(Duration::ZERO).await;

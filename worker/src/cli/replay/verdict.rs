@@ -9,19 +9,19 @@ use bosun_replay::{Card, History, Prefixes, ReplayReport, Verdict, explain, repl
 use serde_json::{Value, json};
 
 use crate::cli::exit::Exit;
-use crate::cli::output::Paint;
+use crate::cli::output::TextStyle;
 
 /// One line of a check.
 #[derive(Debug, Clone)]
-pub(in crate::cli) struct Checked {
+pub(in crate::cli) struct CheckedHistory {
     /// The file, or the workflow id of a recorded run.
     pub(in crate::cli) name: String,
-    pub(in crate::cli) answer: Answer,
+    pub(in crate::cli) answer: ReplayAnswer,
     pub(in crate::cli) took: Duration,
 }
 
 #[derive(Debug, Clone)]
-pub(in crate::cli) enum Answer {
+pub(in crate::cli) enum ReplayAnswer {
     /// With the card of a mismatch.
     Replayed(Box<ReplayReport>, Option<Box<Card>>),
     /// The code did not come back.
@@ -32,8 +32,8 @@ pub(in crate::cli) enum Answer {
     Unreadable(String),
 }
 
-impl Answer {
-    pub(in crate::cli) fn of(workflows: &WorkflowRegistry, history: &History, prefixes: Prefixes) -> Answer {
+impl ReplayAnswer {
+    pub(in crate::cli) fn of(workflows: &WorkflowRegistry, history: &History, prefixes: Prefixes) -> ReplayAnswer {
         let report = replay_history(workflows, history, prefixes);
         let card = match &report.verdict {
             Verdict::NonDeterministic(_) | Verdict::OtherResult(_) => explain(workflows, history, &source_text),
@@ -44,7 +44,7 @@ impl Answer {
             | Verdict::Foreign
             | Verdict::Invalid { .. } => None,
         };
-        Answer::Replayed(Box::new(report), card.map(Box::new))
+        ReplayAnswer::Replayed(Box::new(report), card.map(Box::new))
     }
 }
 
@@ -65,12 +65,12 @@ pub(in crate::cli) enum Class {
     DoesNotFit,
 }
 
-impl Checked {
+impl CheckedHistory {
     pub(in crate::cli) fn class(&self) -> Class {
         match &self.answer {
-            Answer::Stuck => Class::DoesNotFit,
-            Answer::Unreadable(_) | Answer::Foreign => Class::Unreadable,
-            Answer::Replayed(report, _) => match &report.verdict {
+            ReplayAnswer::Stuck => Class::DoesNotFit,
+            ReplayAnswer::Unreadable(_) | ReplayAnswer::Foreign => Class::Unreadable,
+            ReplayAnswer::Replayed(report, _) => match &report.verdict {
                 Verdict::Ok => Class::Fits,
                 Verdict::NonDeterministic(_)
                 | Verdict::OtherResult(_)
@@ -84,10 +84,10 @@ impl Checked {
     /// The name of the answer in tables and JSON: a contract with scripts.
     pub(in crate::cli) fn verdict(&self) -> &'static str {
         match &self.answer {
-            Answer::Stuck => "stuck",
-            Answer::Foreign => "foreign",
-            Answer::Unreadable(_) => "unreadable",
-            Answer::Replayed(report, _) => match &report.verdict {
+            ReplayAnswer::Stuck => "stuck",
+            ReplayAnswer::Foreign => "foreign",
+            ReplayAnswer::Unreadable(_) => "unreadable",
+            ReplayAnswer::Replayed(report, _) => match &report.verdict {
                 Verdict::Ok => "ok",
                 Verdict::NonDeterministic(_) => "non_deterministic",
                 Verdict::OtherResult(_) => "other_result",
@@ -100,26 +100,26 @@ impl Checked {
         }
     }
 
-    pub(in crate::cli) fn paint(&self) -> Paint {
+    pub(in crate::cli) fn paint(&self) -> TextStyle {
         match self.class() {
-            Class::Fits => Paint::Green,
-            Class::Unreadable => Paint::Yellow,
-            Class::DoesNotFit => Paint::Red,
+            Class::Fits => TextStyle::Green,
+            Class::Unreadable => TextStyle::Yellow,
+            Class::DoesNotFit => TextStyle::Red,
         }
     }
 
     /// What is wrong, in whole lines; nothing when it fits.
     pub(in crate::cli) fn explanation(&self) -> Option<String> {
         match &self.answer {
-            Answer::Stuck => Some(
+            ReplayAnswer::Stuck => Some(
                 "the workflow code did not come back in time: a busy loop, or a blocking call (--timeout says how long \
                  to wait)"
                     .to_owned(),
             ),
-            Answer::Foreign => Some(Verdict::Foreign.to_string()),
-            Answer::Unreadable(why) => Some(why.clone()),
-            Answer::Replayed(_, Some(card)) => Some(card.to_string()),
-            Answer::Replayed(report, None) => match &report.verdict {
+            ReplayAnswer::Foreign => Some(Verdict::Foreign.to_string()),
+            ReplayAnswer::Unreadable(why) => Some(why.clone()),
+            ReplayAnswer::Replayed(_, Some(card)) => Some(card.to_string()),
+            ReplayAnswer::Replayed(report, None) => match &report.verdict {
                 Verdict::Ok => None,
                 other => Some(other.to_string()),
             },
@@ -135,7 +135,7 @@ impl Checked {
             "message": self.explanation(),
             "took_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
         });
-        if let Answer::Replayed(report, card) = &self.answer {
+        if let ReplayAnswer::Replayed(report, card) = &self.answer {
             if let Some(run) = &report.run {
                 row["run"] = json!({
                     "workflow_id": run.workflow_id,
@@ -158,8 +158,8 @@ impl Checked {
 }
 
 /// The exit code of many: what does not fit outweighs what cannot be read.
-pub(in crate::cli) fn exit_of(checked: &[Checked]) -> Exit {
-    match checked.iter().map(Checked::class).max() {
+pub(in crate::cli) fn exit_of(checked: &[CheckedHistory]) -> Exit {
+    match checked.iter().map(CheckedHistory::class).max() {
         None | Some(Class::Fits) => Exit::Ok,
         Some(Class::Unreadable) => Exit::HistoryUnreadable,
         Some(Class::DoesNotFit) => Exit::NonDeterminism,

@@ -14,7 +14,7 @@ use crate::cli::error::{CliError, printable};
 use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
 use crate::cli::input::payload;
-use crate::cli::output::{Paint, Screen};
+use crate::cli::output::{Screen, TextStyle};
 
 #[derive(Debug, Args)]
 pub struct WhatIfArgs {
@@ -55,7 +55,7 @@ fn print(screen: &mut Screen, name: &str, told: &Counterfactual, limit: usize) {
     screen.field("decisions", format!("{same} same, {changed} changed, {new} new, {gone} gone"));
     screen.field("the run is", told.status.to_string());
     if let Some(first) = &told.first {
-        let line = screen.paint(Paint::Bold, "first decision that differs:");
+        let line = screen.paint(TextStyle::Bold, "first decision that differs:");
         screen.line(line);
         screen.block(&printable(&first.to_string()));
     }

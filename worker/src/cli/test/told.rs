@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Tested;
 use crate::cli::list::shell_word;
-use crate::cli::output::{Format, Paint, Screen};
+use crate::cli::output::{Format, Screen, TextStyle};
 use crate::cli::replay::junit::escaped;
 use crate::scene::{Failure, Played};
 
@@ -24,11 +24,11 @@ pub(super) fn report(screen: &mut Screen, tested: &[Tested], keep: &Path, took: 
                     true => String::new(),
                     false => format!("  never used: {}", played.unused.join(", ")),
                 };
-                let ways = screen.paint(Paint::Dim, &format!("{}{unused}", ways(played)));
-                format!("{}  {}  {ways}", screen.paint(Paint::Green, "ok  "), one.sentence)
+                let ways = screen.paint(TextStyle::Dim, &format!("{}{unused}", ways(played)));
+                format!("{}  {}  {ways}", screen.paint(TextStyle::Green, "ok  "), one.sentence)
             }
-            Ok(_) => format!("{}  {}", screen.paint(Paint::Red, "FAIL"), one.sentence),
-            Err(_) => format!("{}  {}", screen.paint(Paint::Red, "BAD "), one.file),
+            Ok(_) => format!("{}  {}", screen.paint(TextStyle::Red, "FAIL"), one.sentence),
+            Err(_) => format!("{}  {}", screen.paint(TextStyle::Red, "BAD "), one.file),
         };
         screen.line(head);
         let mut kept = None;
@@ -60,7 +60,7 @@ pub(super) fn report(screen: &mut Screen, tested: &[Tested], keep: &Path, took: 
     screen.line(String::new());
     let text =
         format!("{} scenes: {passed} passed, {failed} failed{unread}  ({:.1}s)", tested.len(), took.as_secs_f64());
-    let paint = if passed == tested.len() { Paint::Green } else { Paint::Red };
+    let paint = if passed == tested.len() { TextStyle::Green } else { TextStyle::Red };
     screen.line(screen.paint(paint, &text));
 }
 
@@ -79,7 +79,7 @@ fn fail(screen: &mut Screen, one: &Tested, failure: &Failure, first: bool, last:
     let field = |screen: &mut Screen, name: &str, text: &str| {
         let mut lines = text.lines();
         let first = lines.next().unwrap_or_default();
-        screen.line(format!("      {} {first}", screen.paint(Paint::Dim, &format!("{name:<9}"))));
+        screen.line(format!("      {} {first}", screen.paint(TextStyle::Dim, &format!("{name:<9}"))));
         lines.for_each(|line| screen.line(format!("                {line}")));
     };
     if first {
@@ -111,7 +111,7 @@ fn keep_history(screen: &mut Screen, keep: &Path, one: &Tested, failure: &Failur
         return None;
     }
     let shown = path.display().to_string();
-    let line = format!("      {} bosun replay debug {}", screen.paint(Paint::Dim, "look     "), shell_word(&shown));
+    let line = format!("      {} bosun replay debug {}", screen.paint(TextStyle::Dim, "look     "), shell_word(&shown));
     screen.line(line);
     Some(shown)
 }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::machine::StepMachine;
-use super::stories::{Act, Story};
+use super::stories::{Story, StoryAction};
 use crate::examples::kitchen_sink::KITCHEN_SINK;
 
 /// The code of the corpus.
@@ -25,7 +25,7 @@ pub(super) fn code() -> WorkflowRegistry {
 }
 
 #[derive(Deserialize)]
-struct Fails {
+struct FailingInput {
     times: u32,
     #[serde(default)]
     value: Value,
@@ -38,7 +38,7 @@ struct Fails {
 fn activities() -> ActivityRegistry {
     let mut activities = ActivityRegistry::new();
     activities.register("echo", |_: ActivityContext, input: Value| async move { Ok(input) });
-    activities.register("fail_n_times", |ctx: ActivityContext, fails: Fails| async move {
+    activities.register("fail_n_times", |ctx: ActivityContext, fails: FailingInput| async move {
         if ctx.attempt().0 > fails.times {
             return Ok(fails.value);
         }
@@ -69,11 +69,11 @@ impl Interceptor for Turns {
     }
 }
 
-pub(super) struct Live {
+pub(super) struct StoryEnvironment {
     environment: Option<TestEnvironment>,
 }
 
-impl Live {
+impl StoryEnvironment {
     fn environment(&self) -> &TestEnvironment {
         self.environment.as_ref().expect("it runs")
     }
@@ -87,7 +87,7 @@ impl Live {
             options.interceptors = vec![turns.clone()];
         };
         let environment = TestEnvironment::start_with(code(), activities(), change).unwrap();
-        let mut live = Live { environment: Some(environment) };
+        let mut live = StoryEnvironment { environment: Some(environment) };
         let mut start = StartWorkflow::new(story.workflow_type.into(), story.name.as_str().into());
         start.input = Payload::encode(&story.input).unwrap();
         (story.options)(&mut start);
@@ -120,17 +120,17 @@ impl Live {
         found
     }
 
-    async fn act(&mut self, id: &str, act: &Act) {
+    async fn act(&mut self, id: &str, act: &StoryAction) {
         let client = self.environment().client();
         let target = Target::workflow(id.into());
         let json = |value: &Value| Payload::encode(value).unwrap();
         match act {
-            Act::Signal(name, input) => {
+            StoryAction::Signal(name, input) => {
                 let request_id = Some(RequestId::of(format!("signal-{name}-{input}")));
                 let signal = SignalRequest { name: (*name).into(), input: json(input), identity: None, request_id };
                 client.signal(&target, signal).await.unwrap();
             }
-            Act::Update(name, input) => {
+            StoryAction::Update(name, input) => {
                 let update_id = UpdateId::of(format!("update-{input}"));
                 let wait = UpdateWait::Completed;
                 let request =
@@ -138,32 +138,34 @@ impl Live {
                 // What a validator refuses leaves no trace.
                 let _ = client.update(&target, request).await;
             }
-            Act::Cancel => client.cancel(&target, "enough".into(), None, None).await.unwrap(),
-            Act::Terminate => client.terminate(&target, "out of hand".into(), None).await.unwrap(),
-            Act::Pause => client.pause(&target, "let me look".into(), None).await.unwrap(),
-            Act::Unpause => client.unpause(&target, "go on".into(), None).await.unwrap(),
-            Act::PauseActivity(name) => {
+            StoryAction::Cancel => client.cancel(&target, "enough".into(), None, None).await.unwrap(),
+            StoryAction::Terminate => client.terminate(&target, "out of hand".into(), None).await.unwrap(),
+            StoryAction::Pause => client.pause(&target, "let me look".into(), None).await.unwrap(),
+            StoryAction::Unpause => client.unpause(&target, "go on".into(), None).await.unwrap(),
+            StoryAction::PauseActivity(name) => {
                 client.pause_activity(&target, &(*name).into(), "wait".into(), None).await.unwrap();
             }
-            Act::UnpauseActivity(name) => client.unpause_activity(&target, &(*name).into(), None).await.unwrap(),
-            Act::Sleep(seconds) => client.sleep(Duration::from_secs(*seconds)).await,
-            Act::Finish => {
+            StoryAction::UnpauseActivity(name) => {
+                client.unpause_activity(&target, &(*name).into(), None).await.unwrap()
+            }
+            StoryAction::Sleep(seconds) => client.sleep(Duration::from_secs(*seconds)).await,
+            StoryAction::Finish => {
                 let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(120)) };
                 client.result(&target, wait).await.unwrap().unwrap_or_else(|| panic!("{id} does not end"));
             }
-            Act::Complete(completion) => {
+            StoryAction::Complete(completion) => {
                 let pending = client.describe(&target).await.unwrap().pending_activities;
                 let token = pending.iter().find_map(|activity| activity.task_token.clone()).expect("it runs");
                 client.complete_activity(token.parse().unwrap(), completion.clone()).await.unwrap();
             }
-            Act::TerminateOther(other) => {
+            StoryAction::TerminateOther(other) => {
                 let other = Target::workflow((*other).into());
                 client.terminate(&other, "out of hand".into(), None).await.unwrap();
             }
-            Act::Query(name) => {
+            StoryAction::Query(name) => {
                 client.query(&target, &(*name).into(), Payload::null()).await.unwrap();
             }
-            Act::SignalWithStart(suffix) => {
+            StoryAction::SignalWithStart(suffix) => {
                 let steps = json!({ "steps": [{ "wait_signal": { "name": "go", "as": "go" } }] });
                 let id = WorkflowId::of(format!("{id}-{suffix}"));
                 let start = StartWorkflow::new(KITCHEN_SINK.into(), id).input(Payload::encode(&steps).unwrap());
@@ -171,27 +173,27 @@ impl Live {
                     SignalRequest { name: "go".into(), input: Payload::null(), identity: None, request_id: None };
                 client.signal_with_start(start, signal).await.unwrap();
             }
-            Act::Follow => {
+            StoryAction::Follow => {
                 let followed = client.events(target.clone(), EventId(1), false).map(|event| event.unwrap());
                 let followed: Vec<Event> = followed.collect().await;
                 let turns = client.turns(&target).await.unwrap();
                 assert_eq!(followed, turns.iter().flat_map(Turn::numbered).collect::<Vec<Event>>());
             }
-            Act::Delete(other) => {
+            StoryAction::Delete(other) => {
                 client.delete(&Target::workflow((*other).into())).await.unwrap();
                 client.housekeep().await.unwrap();
             }
-            Act::ForkFile(new) => {
+            StoryAction::ForkFile(new) => {
                 let text = History::new(client.turns(&target).await.unwrap()).unwrap().to_json();
                 let history = History::from_json(text.as_bytes(), &HistoryLimits::default()).unwrap();
                 let source = ForkSource::History(history.turns().to_vec());
                 client.fork(ForkRequest::new(source, WorkflowId::of(format!("{id}-{new}")))).await.unwrap();
             }
-            Act::Restart => {
+            StoryAction::Restart => {
                 let environment = self.environment.take().expect("it runs");
                 self.environment = Some(environment.restart(|_| {}).unwrap());
             }
-            Act::Fork(new, at, changes) => {
+            StoryAction::Fork(new, at, changes) => {
                 let mut request = ForkRequest::new(ForkSource::Run(target), WorkflowId::of(format!("{id}-{new}")));
                 request.at = at.map(EventId);
                 request.changes = changes.clone();

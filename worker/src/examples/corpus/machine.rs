@@ -12,33 +12,33 @@ pub(super) const STEP_MACHINE: &str = "step-machine";
 /// One step; it ends before the next begins.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Step {
+enum MachineStep {
     Activity { name: String, input: Value, attempts: u32 },
     Timer { seconds: u64 },
     Signal { name: String },
     Update,
-    Child { id: String, steps: Vec<Step> },
-    ChildWithin { id: String, seconds: u64, steps: Vec<Step> },
+    Child { id: String, steps: Vec<MachineStep> },
+    ChildWithin { id: String, seconds: u64, steps: Vec<MachineStep> },
     Tell { id: String, name: String },
     Stop { id: String },
     SideEffect { value: u64 },
     Random,
     Patch { id: String },
     Note { text: String },
-    Again { steps: Vec<Step> },
+    Again { steps: Vec<MachineStep> },
     Fail { text: String },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StepMachine {
-    steps: Vec<Step>,
+    steps: Vec<MachineStep>,
     next: usize,
-    waiting: Option<Waiting>,
+    waiting: Option<StepWait>,
     said: Vec<Value>,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-enum Waiting {
+enum StepWait {
     Seq(Seq),
     Signal(String),
     Update,
@@ -50,7 +50,7 @@ impl StateMachine for StepMachine {
     type Output = Vec<Value>;
 
     fn start(steps: Value, cx: &mut Cx<'_>) -> Result<Self, Failure> {
-        let steps: Vec<Step> =
+        let steps: Vec<MachineStep> =
             serde_json::from_value(steps).map_err(|why| Failure::application("InvalidSteps", why.to_string()))?;
         let mut machine = StepMachine { steps, next: 0, waiting: None, said: Vec::new() };
         machine.go_on(cx)?;
@@ -60,19 +60,19 @@ impl StateMachine for StepMachine {
     fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
         match event {
             WorkflowEvent::ActivityResolved { seq, result } | WorkflowEvent::ChildResolved { seq, result }
-                if self.waiting == Some(Waiting::Seq(seq)) =>
+                if self.waiting == Some(StepWait::Seq(seq)) =>
             {
                 self.said.push(result?.to_json());
                 self.waiting = None;
             }
-            WorkflowEvent::TimerFired { seq } if self.waiting == Some(Waiting::Seq(seq)) => self.waiting = None,
+            WorkflowEvent::TimerFired { seq } if self.waiting == Some(StepWait::Seq(seq)) => self.waiting = None,
             WorkflowEvent::SignalDelivered { seq, result } | WorkflowEvent::CancelDelivered { seq, result }
-                if self.waiting == Some(Waiting::Seq(seq)) =>
+                if self.waiting == Some(StepWait::Seq(seq)) =>
             {
                 self.said.push(result.is_ok().into());
                 self.waiting = None;
             }
-            WorkflowEvent::Signal(signal) if self.waiting == Some(Waiting::Signal(signal.name.to_string())) => {
+            WorkflowEvent::Signal(signal) if self.waiting == Some(StepWait::Signal(signal.name.to_string())) => {
                 self.said.push(signal.input.to_json());
                 self.waiting = None;
             }
@@ -81,7 +81,7 @@ impl StateMachine for StepMachine {
                 let input = input.to_json();
                 cx.complete_update(update_id, Ok(&input));
                 self.said.push(input);
-                if self.waiting == Some(Waiting::Update) {
+                if self.waiting == Some(StepWait::Update) {
                     self.waiting = None;
                 }
             }
@@ -109,46 +109,46 @@ impl StepMachine {
         Ok(())
     }
 
-    fn begin(&mut self, step: Step, cx: &mut Cx<'_>) -> Result<(), Failure> {
+    fn begin(&mut self, step: MachineStep, cx: &mut Cx<'_>) -> Result<(), Failure> {
         let other = |id: String| ExternalTarget { workflow_id: WorkflowId::of(id), run_id: None };
         let waiting = match step {
-            Step::Activity { name, input, attempts } => {
+            MachineStep::Activity { name, input, attempts } => {
                 let retry_policy = RetryPolicy { maximum_attempts: attempts, ..RetryPolicy::default() };
                 let mut options = ActivityOptions::start_to_close(Duration::from_secs(30));
                 options.retry_policy = Some(retry_policy);
-                Waiting::Seq(cx.schedule_activity(name.as_str(), &input, options))
+                StepWait::Seq(cx.schedule_activity(name.as_str(), &input, options))
             }
-            Step::Timer { seconds } => Waiting::Seq(cx.start_timer(Duration::from_secs(seconds))),
-            Step::Signal { name } => Waiting::Signal(name),
-            Step::Update => Waiting::Update,
-            Step::Child { id, steps } => {
+            MachineStep::Timer { seconds } => StepWait::Seq(cx.start_timer(Duration::from_secs(seconds))),
+            MachineStep::Signal { name } => StepWait::Signal(name),
+            MachineStep::Update => StepWait::Update,
+            MachineStep::Child { id, steps } => {
                 let options = ChildWorkflowOptions::default();
-                Waiting::Seq(cx.start_child(STEP_MACHINE, id.as_str(), &steps, options))
+                StepWait::Seq(cx.start_child(STEP_MACHINE, id.as_str(), &steps, options))
             }
-            Step::ChildWithin { id, seconds, steps } => {
+            MachineStep::ChildWithin { id, seconds, steps } => {
                 let run_timeout = Some(Duration::from_secs(seconds));
                 let options = ChildWorkflowOptions { run_timeout, ..ChildWorkflowOptions::default() };
-                Waiting::Seq(cx.start_child(STEP_MACHINE, id.as_str(), &steps, options))
+                StepWait::Seq(cx.start_child(STEP_MACHINE, id.as_str(), &steps, options))
             }
-            Step::Tell { id, name } => Waiting::Seq(cx.signal_external(other(id), name.as_str(), "told")),
-            Step::Stop { id } => Waiting::Seq(cx.cancel_external(other(id), "stop")),
-            Step::SideEffect { value } => return self.say(cx.side_effect(|| value)),
-            Step::Random => {
+            MachineStep::Tell { id, name } => StepWait::Seq(cx.signal_external(other(id), name.as_str(), "told")),
+            MachineStep::Stop { id } => StepWait::Seq(cx.cancel_external(other(id), "stop")),
+            MachineStep::SideEffect { value } => return self.say(cx.side_effect(|| value)),
+            MachineStep::Random => {
                 let (number, name) = (cx.random_u64(), cx.uuid());
                 return self.say(format!("{number} {name}"));
             }
-            Step::Patch { id } => return self.say(cx.patched(id.as_str())),
-            Step::Note { text } => {
+            MachineStep::Patch { id } => return self.say(cx.patched(id.as_str())),
+            MachineStep::Note { text } => {
                 let name = FieldName::of("note");
                 cx.upsert_memo([(name.clone(), Payload::encode(&text)?)].into());
                 cx.upsert_search_attributes([(name, SearchValue::Keyword(text))].into());
                 return Ok(());
             }
-            Step::Again { steps } => {
+            MachineStep::Again { steps } => {
                 cx.continue_as_new(&steps, ContinueAsNewOptions::default());
                 return Ok(());
             }
-            Step::Fail { text } => return Err(Failure::application("Asked", text).non_retryable()),
+            MachineStep::Fail { text } => return Err(Failure::application("Asked", text).non_retryable()),
         };
         self.waiting = Some(waiting);
         Ok(())

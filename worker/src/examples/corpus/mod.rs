@@ -19,17 +19,17 @@ use bosun_replay::{History, HistoryLimits, Prefixes, WhatIf, replay_history, wha
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use self::live::{Live, code};
+use self::live::{StoryEnvironment, code};
 use self::stories::stories;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Index {
+struct StoryIndex {
     schema: String,
-    histories: Vec<Entry>,
+    histories: Vec<StoryEntry>,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Entry {
+struct StoryEntry {
     file: String,
     shows: String,
     /// Requirement rows.
@@ -63,7 +63,7 @@ fn read(file: &str) -> (String, History) {
     (text, history)
 }
 
-fn index() -> Index {
+fn index() -> StoryIndex {
     let text = std::fs::read_to_string(folder().join(INDEX)).expect("the index of the corpus");
     serde_json::from_str(&text).expect("the index of the corpus is JSON")
 }
@@ -71,22 +71,24 @@ fn index() -> Index {
 /// Writes what is missing: only stories with a file that is not there happen again.
 async fn write_missing() {
     std::fs::create_dir_all(folder()).unwrap();
-    let known: Vec<Entry> = if folder().join(INDEX).exists() { index().histories } else { Vec::new() };
+    let known: Vec<StoryEntry> = if folder().join(INDEX).exists() { index().histories } else { Vec::new() };
     let told: BTreeSet<String> = known.iter().map(|entry| entry.shows.clone()).collect();
-    let mut entries: BTreeMap<String, Entry> = known.into_iter().map(|entry| (entry.file.clone(), entry)).collect();
+    let mut entries: BTreeMap<String, StoryEntry> =
+        known.into_iter().map(|entry| (entry.file.clone(), entry)).collect();
     for story in stories().into_iter().filter(|story| !told.contains(&story.shows)) {
-        for (name, history) in Live::tell(&story).await {
+        for (name, history) in StoryEnvironment::tell(&story).await {
             let (file, text) = (format!("{name}.json"), history.to_json());
             assert!(!entries.contains_key(&file), "{file} is told twice");
             std::fs::write(folder().join(&file), &text).unwrap();
             let commands_digest = commands_digest(&history, Prefixes::None);
             let rows = story.rows.iter().map(|row| (*row).to_owned()).collect();
             let file_digest = digest(text.as_bytes());
-            let entry = Entry { file: file.clone(), shows: story.shows.clone(), rows, file_digest, commands_digest };
+            let entry =
+                StoryEntry { file: file.clone(), shows: story.shows.clone(), rows, file_digest, commands_digest };
             entries.insert(file, entry);
         }
     }
-    let index = Index { schema: "bosun.history-index/1".into(), histories: entries.into_values().collect() };
+    let index = StoryIndex { schema: "bosun.history-index/1".into(), histories: entries.into_values().collect() };
     std::fs::write(folder().join(INDEX), serde_json::to_string_pretty(&index).unwrap() + "\n").unwrap();
 }
 
@@ -166,7 +168,7 @@ async fn a_story_that_happens_again_gives_the_recorded_history() {
     };
     for story in stories().into_iter().step_by(7) {
         for telling in 1..=TELLINGS {
-            let histories = Live::tell(&story).await;
+            let histories = StoryEnvironment::tell(&story).await;
             let differs = histories.iter().find(|(name, history)| {
                 let (_, recorded) = read(&format!("{name}.json"));
                 events(history) != events(&recorded)

@@ -20,7 +20,7 @@ use super::programs::{machine_program, program};
 use crate::examples::kitchen_sink::KITCHEN_SINK;
 use crate::examples::order_saga::ORDER_SAGA;
 
-pub(super) enum Act {
+pub(super) enum StoryAction {
     Signal(&'static str, Value),
     Update(&'static str, Value),
     Cancel,
@@ -57,14 +57,20 @@ pub(super) struct Story {
     pub(super) workflow_type: &'static str,
     pub(super) input: Value,
     pub(super) options: fn(&mut StartWorkflow),
-    pub(super) acts: Vec<Act>,
+    pub(super) acts: Vec<StoryAction>,
 }
 
 #[derive(Default)]
-struct Told(Vec<Story>);
+struct StoryList(Vec<Story>);
 
-impl Told {
-    fn tell(&mut self, workflow_type: &'static str, input: Value, of: (&str, &str, &[&'static str]), acts: Vec<Act>) {
+impl StoryList {
+    fn tell(
+        &mut self,
+        workflow_type: &'static str,
+        input: Value,
+        of: (&str, &str, &[&'static str]),
+        acts: Vec<StoryAction>,
+    ) {
         let (name, shows, rows) = of;
         let story = Story {
             name: name.to_owned(),
@@ -77,10 +83,10 @@ impl Told {
         };
         self.0.push(story);
     }
-    fn sink(&mut self, steps: Value, of: (&str, &str, &[&'static str]), acts: Vec<Act>) {
+    fn sink(&mut self, steps: Value, of: (&str, &str, &[&'static str]), acts: Vec<StoryAction>) {
         self.tell(KITCHEN_SINK, json!({ "steps": steps }), of, acts);
     }
-    fn machine(&mut self, steps: Value, of: (&str, &str, &[&'static str]), acts: Vec<Act>) {
+    fn machine(&mut self, steps: Value, of: (&str, &str, &[&'static str]), acts: Vec<StoryAction>) {
         self.tell(STEP_MACHINE, steps, of, acts);
     }
     fn with(&mut self, options: fn(&mut StartWorkflow)) {
@@ -91,7 +97,7 @@ impl Told {
 }
 
 pub(super) fn stories() -> Vec<Story> {
-    let mut told = Told::default();
+    let mut told = StoryList::default();
     activities::activities(&mut told);
     messages::messages(&mut told);
     structure::structure(&mut told);
@@ -101,17 +107,17 @@ pub(super) fn stories() -> Vec<Story> {
     for seed in 1..=24_u64 {
         let name = format!("machine-program-{seed:02}");
         let of = (&*name, &*format!("the other form: the program of seed {seed}"), &["E37", "E40"][..]);
-        told.machine(unit_steps(machine_program(seed)), of, vec![Act::Restart, Act::Finish]);
+        told.machine(unit_steps(machine_program(seed)), of, vec![StoryAction::Restart, StoryAction::Finish]);
     }
     for seed in 1..=60_u64 {
         let of = (&*format!("program-{seed:02}"), &*format!("the program of seed {seed}"), &["E29", "E40"][..]);
-        told.tell(KITCHEN_SINK, program(seed), of, vec![Act::Finish]);
+        told.tell(KITCHEN_SINK, program(seed), of, vec![StoryAction::Finish]);
     }
     told.0
 }
 
-fn done() -> Vec<Act> {
-    vec![Act::Finish]
+fn done() -> Vec<StoryAction> {
+    vec![StoryAction::Finish]
 }
 
 fn result(name: &str, value: &'static str) -> ForkChange {

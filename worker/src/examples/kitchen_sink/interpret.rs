@@ -13,13 +13,13 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::INVALID_PROGRAM;
-use super::program::{Act, Program, Save, Step, Steps, workflow_id};
+use super::program::{Op, ProgramStep, Save, SinkProgram, Steps, workflow_id};
 use super::room::{DEPTH_MAX, VALUE_BYTES_MAX, spend, too_deep, weigh};
 use crate::supervisor::FieldError;
 
 /// The workflow.
 pub async fn kitchen_sink(context: WfContext, input: Value) -> Result<Value, Failure> {
-    let program = Program::read(&input).map_err(|why| invalid(&why))?;
+    let program = SinkProgram::read(&input).map_err(|why| invalid(&why))?;
     let interpreter = Interpreter {
         vars: context.state("vars", program.vars),
         position: context.state("position", String::new()),
@@ -143,21 +143,21 @@ impl Interpreter {
 
     // One arm a step, in the order of the table in the module's documentation; longer than usual for that reason.
     // long: one exhaustive match; a variant more is a line more.
-    async fn step(&self, context: &WfContext, step: &Step) -> Result<Flow, Failure> {
+    async fn step(&self, context: &WfContext, step: &ProgramStep) -> Result<Flow, Failure> {
         match &step.act {
-            Act::Activity { activity_type, input, options, save } => {
+            Op::Activity { activity_type, input, options, save } => {
                 let options = options.as_ref().clone();
                 let result = context.activity::<Value>(activity_type.clone(), &self.value(input)?, options).await?;
                 return Ok(self.save(save, result));
             }
-            Act::Timer { after, summary: None } => context.timer(*after).await?,
-            Act::Timer { after, summary: Some(summary) } => context.labelled_timer(*after, summary).await?,
-            Act::SleepUntil(at) => {
+            Op::Timer { after, summary: None } => context.timer(*after).await?,
+            Op::Timer { after, summary: Some(summary) } => context.labelled_timer(*after, summary).await?,
+            Op::SleepUntil(at) => {
                 let at = self.value(at)?;
                 let ms = at.as_i64().ok_or_else(|| wrong(step, format!("{at} is no moment in milliseconds")))?;
                 context.sleep_until(Timestamp::from_millis(ms)).await?;
             }
-            Act::WaitSignal { name, timeout, save } => {
+            Op::WaitSignal { name, timeout, save } => {
                 let name = name.as_str().to_owned();
                 let wait = move |context: WfContext| async move {
                     context.signal_channel::<Value>(name.as_str()).recv().await
@@ -168,19 +168,19 @@ impl Interpreter {
                 };
                 return Ok(self.save(save, received.unwrap_or_default()));
             }
-            Act::DrainSignals { name, save } => {
+            Op::DrainSignals { name, save } => {
                 let drained = context.signal_channel::<Value>(name.as_str()).drain();
                 return Ok(self.save(save, drained.into_iter().collect::<Result<_, _>>()?));
             }
-            Act::WaitVar { name, equals } => {
+            Op::WaitVar { name, equals } => {
                 let (vars, name, equals) = (self.vars.clone(), name.clone(), self.value(equals)?);
                 context.wait_until(move || vars.read(|vars| vars.get(&name) == Some(&equals))).await?;
             }
-            Act::Child { .. } | Act::Signal { .. } | Act::CancelWorkflow { .. } => {
+            Op::Child { .. } | Op::Signal { .. } | Op::CancelWorkflow { .. } => {
                 return self.other_runs(context, step).await;
             }
-            Act::Parallel(branches) => return self.parallel(context, branches).await,
-            Act::Race { branches, save } => {
+            Op::Parallel(branches) => return self.parallel(context, branches).await,
+            Op::Race { branches, save } => {
                 let branches = branches.iter().cloned().map(|steps| {
                     let interpreter = self.clone();
                     branch(move |context| interpreter.run(context, steps))
@@ -189,7 +189,7 @@ impl Interpreter {
                 self.save(save, winner.into());
                 return flow;
             }
-            Act::Loop { times, save, steps } => {
+            Op::Loop { times, save, steps } => {
                 for i in 0..*times {
                     self.save(save, i.into());
                     if let Flow::Return(value) = self.clone().run(context.clone(), steps.clone()).await? {
@@ -197,56 +197,58 @@ impl Interpreter {
                     }
                 }
             }
-            Act::If { var, equals, then, otherwise } => {
+            Op::If { var, equals, then, otherwise } => {
                 let chosen = if self.lookup(var) == self.value(equals)? { then } else { otherwise };
                 return self.clone().run(context.clone(), chosen.clone()).await;
             }
-            Act::Try { steps, catch, always, save } => {
+            Op::Try { steps, catch, always, save } => {
                 return self.attempt(context, steps, catch.as_ref(), always, save).await;
             }
-            Act::Saga(pairs) => return self.saga(context, pairs).await,
-            Act::SideEffect { value, save } => {
+            Op::Saga(pairs) => return self.saga(context, pairs).await,
+            Op::SideEffect { value, save } => {
                 let value = self.value(value)?;
                 let value = context.side_effect(|| value);
                 return Ok(self.save(save, value));
             }
-            Act::Random(name) => return Ok(self.save(&Some(name.clone()), context.random_u64().into())),
-            Act::Uuid(name) => return Ok(self.save(&Some(name.clone()), context.uuid().to_string().into())),
-            Act::Now(name) => {
+            Op::Random(name) => return Ok(self.save(&Some(name.clone()), context.random_u64().into())),
+            Op::Uuid(name) => return Ok(self.save(&Some(name.clone()), context.uuid().to_string().into())),
+            Op::Now(name) => {
                 let ms = context.now().as_micros() / 1_000;
                 return Ok(self.save(&Some(name.clone()), ms.into()));
             }
-            Act::Patch { id, new, old } => {
+            Op::Patch { id, new, old } => {
                 let chosen = if context.patched(id.as_str()) { new } else { old };
                 return self.clone().run(context.clone(), chosen.clone()).await;
             }
-            Act::DeprecatePatch(id) => context.deprecate_patch(id.as_str()),
-            Act::Upsert(attributes) => context.upsert_search_attributes(attributes_of(step, &self.value(attributes)?)?),
-            Act::Memo(memo) => context.upsert_memo(memo_of(step, &self.value(memo)?)?),
-            Act::Set(changes) => match self.value(changes)? {
+            Op::DeprecatePatch(id) => context.deprecate_patch(id.as_str()),
+            Op::Upsert(attributes) => context.upsert_search_attributes(attributes_of(step, &self.value(attributes)?)?),
+            Op::Memo(memo) => context.upsert_memo(memo_of(step, &self.value(memo)?)?),
+            Op::Set(changes) => match self.value(changes)? {
                 Value::Object(changes) => self.vars.write(|vars| vars.extend(changes)),
                 other => return Err(wrong(step, format!("expected a mapping, found {other}"))),
             },
-            Act::WaitCancel(name) => {
+            Op::WaitCancel(name) => {
                 let reason = context.cancellation().await;
                 return Ok(self.save(&Some(name.clone()), reason.into()));
             }
-            Act::ContinueAsNew(next) => return context.continue_as_new(&self.next_program(next)?, Default::default()),
-            Act::Fail { failure_type, message, non_retryable, details } => {
+            Op::ContinueAsNew(next) => {
+                return context.continue_as_new(&self.next_program(next)?, Default::default());
+            }
+            Op::Fail { failure_type, message, non_retryable, details } => {
                 return Err(self.failure(failure_type, message, *non_retryable, details.as_ref())?);
             }
-            Act::Return(value) => return Ok(Flow::Return(self.value(value)?)),
+            Op::Return(value) => return Ok(Flow::Return(self.value(value)?)),
         }
         Ok(Flow::Next)
     }
 
-    async fn other_runs(&self, context: &WfContext, step: &Step) -> Result<Flow, Failure> {
+    async fn other_runs(&self, context: &WfContext, step: &ProgramStep) -> Result<Flow, Failure> {
         let target = |id: &Value| {
             let workflow_id = workflow_id(&step.path, &self.value(id)?).map_err(|why| invalid(&why))?;
             Ok::<_, Failure>(ExternalTarget { workflow_id, run_id: None })
         };
         match &step.act {
-            Act::Child { workflow_type, id, input, options, wait, save } => {
+            Op::Child { workflow_type, id, input, options, wait, save } => {
                 let id = match id {
                     Some(id) => target(id)?.workflow_id,
                     None => {
@@ -265,11 +267,11 @@ impl Interpreter {
                 }
                 Ok(self.save(save, child.await?))
             }
-            Act::Signal { workflow_id, name, input } => {
+            Op::Signal { workflow_id, name, input } => {
                 context.signal_external(target(workflow_id)?, name.as_str(), &self.value(input)?).await?;
                 Ok(Flow::Next)
             }
-            Act::CancelWorkflow { workflow_id, reason } => {
+            Op::CancelWorkflow { workflow_id, reason } => {
                 context.cancel_external(target(workflow_id)?, reason).await?;
                 Ok(Flow::Next)
             }
@@ -362,17 +364,17 @@ impl Interpreter {
 }
 
 /// A value that turned out wrong when the step began.
-fn wrong(step: &Step, why: String) -> Failure {
+fn wrong(step: &ProgramStep, why: String) -> Failure {
     invalid(&FieldError { path: step.path.clone(), problem: why })
 }
 
-fn named<'a>(step: &Step, value: &'a Value) -> Result<Vec<(FieldName, &'a Value)>, Failure> {
+fn named<'a>(step: &ProgramStep, value: &'a Value) -> Result<Vec<(FieldName, &'a Value)>, Failure> {
     let map = value.as_object().ok_or_else(|| wrong(step, format!("expected a mapping, found {value}")))?;
     let name = |name: &String| FieldName::new(name).map_err(|why| wrong(step, why.to_string()));
     map.iter().map(|(key, value)| Ok((name(key)?, value))).collect()
 }
 
-fn attributes_of(step: &Step, value: &Value) -> Result<SearchAttributes, Failure> {
+fn attributes_of(step: &ProgramStep, value: &Value) -> Result<SearchAttributes, Failure> {
     let attribute = |value: &Value| {
         Some(match value {
             Value::Null => SearchValue::Unset,
@@ -393,6 +395,6 @@ fn attributes_of(step: &Step, value: &Value) -> Result<SearchAttributes, Failure
     named.into_iter().map(|(name, value)| Ok((name, attribute(value).ok_or_else(|| wrong(value))?))).collect()
 }
 
-fn memo_of(step: &Step, value: &Value) -> Result<Memo, Failure> {
+fn memo_of(step: &ProgramStep, value: &Value) -> Result<Memo, Failure> {
     named(step, value)?.into_iter().map(|(name, value)| Ok((name, Payload::encode(value)?))).collect()
 }

@@ -11,10 +11,10 @@ use bosun_engine::{
 use serde_json::Value;
 
 use super::KITCHEN_SINK;
-use super::program::{Act, Read};
+use super::program::{Op, Read};
 use crate::supervisor::fields::Fields;
 
-pub(super) fn activity(path: &str, argument: &Value) -> Read<Act> {
+pub(super) fn activity(path: &str, argument: &Value) -> Read<Op> {
     let fields = Fields::read(
         argument,
         path,
@@ -44,7 +44,7 @@ pub(super) fn activity(path: &str, argument: &Value) -> Read<Act> {
         cancellation: cancellation(&fields)?,
         summary: fields.text("summary")?,
     };
-    Ok(Act::Activity {
+    Ok(Op::Activity {
         activity_type: id(&fields, "type", |text| ActivityType::new(text))?,
         input: fields.value("input").cloned().unwrap_or_default(),
         options: Box::new(options),
@@ -69,7 +69,7 @@ fn retry(path: &str, value: &Value) -> Read<RetryPolicy> {
     })
 }
 
-pub(super) fn child(path: &str, argument: &Value) -> Read<Act> {
+pub(super) fn child(path: &str, argument: &Value) -> Read<Op> {
     let known = ["type", "id", "input", "as", "close_policy", "cancellation", "wait"];
     let fields = Fields::read(argument, path, &known)?;
     let parent_close_policy = match fields.text("close_policy")?.as_deref() {
@@ -81,7 +81,7 @@ pub(super) fn child(path: &str, argument: &Value) -> Read<Act> {
     let options =
         ChildWorkflowOptions { parent_close_policy, cancellation: cancellation(&fields)?, ..Default::default() };
     let workflow_type = optional_id(&fields, "type", |text| WorkflowType::new(text))?;
-    Ok(Act::Child {
+    Ok(Op::Child {
         workflow_type: workflow_type.unwrap_or_else(|| KITCHEN_SINK.into()),
         id: fields.text("id")?.map(Value::String),
         input: fields.value("input").cloned().unwrap_or_default(),

@@ -14,24 +14,24 @@ use serde_json::{Map, Value};
 use super::options::{activity, child, id};
 use crate::supervisor::{FieldError, fields::Fields};
 
-pub(super) type Steps = Rc<[Step]>;
+pub(super) type Steps = Rc<[ProgramStep]>;
 
 /// A program, checked.
 #[derive(Debug, Clone)]
-pub(super) struct Program {
+pub(super) struct SinkProgram {
     pub(super) steps: Steps,
     pub(super) vars: Map<String, Value>,
 }
 
 /// One step and where it stands, for example `steps[2].parallel[0][1].timer`.
 #[derive(Debug, Clone)]
-pub(super) struct Step {
+pub(super) struct ProgramStep {
     pub(super) path: String,
-    pub(super) act: Act,
+    pub(super) act: Op,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Act {
+pub(super) enum Op {
     Activity {
         activity_type: ActivityType,
         input: Value,
@@ -161,8 +161,8 @@ const NAMES: [&str; 27] = [
 /// Nested deeper, a program is refused: reading it must not exhaust the stack.
 const DEPTH_MAX: usize = 32;
 
-impl Program {
-    pub(super) fn read(value: &Value) -> Read<Program> {
+impl SinkProgram {
+    pub(super) fn read(value: &Value) -> Read<SinkProgram> {
         let fields = Fields::read(value, "", &["steps", "vars"])?;
         fields.required("steps", fields.list("steps")?)?;
         let vars = match fields.value("vars") {
@@ -170,7 +170,7 @@ impl Program {
             Some(Value::Object(vars)) => vars.clone(),
             Some(_) => return Err(fields.error("vars", "expected a mapping")),
         };
-        Ok(Program { steps: steps(&fields, "steps", DEPTH_MAX)?, vars })
+        Ok(SinkProgram { steps: steps(&fields, "steps", DEPTH_MAX)?, vars })
     }
 }
 
@@ -187,7 +187,7 @@ fn branches(fields: &Fields<'_>, key: &str, depth: usize) -> Read<Vec<Steps>> {
     fields.entries(key)?.into_iter().map(branch).collect()
 }
 
-fn step(path: &str, value: &Value, depth: usize) -> Read<Step> {
+fn step(path: &str, value: &Value, depth: usize) -> Read<ProgramStep> {
     let Some(depth) = depth.checked_sub(1) else {
         return Err(FieldError::at(path, format!("steps are nested deeper than {DEPTH_MAX}")));
     };
@@ -205,42 +205,42 @@ fn step(path: &str, value: &Value, depth: usize) -> Read<Step> {
         Some(act) => act,
         None => nested(&fields, name, argument, depth)?,
     };
-    Ok(Step { path: fields.path_of(name), act })
+    Ok(ProgramStep { path: fields.path_of(name), act })
 }
 
 /// Steps without steps inside. One arm a step: long for that reason.
 // long: one exhaustive match; a variant more is a line more.
-fn simple(outer: &Fields<'_>, name: &str, argument: &Value) -> Read<Option<Act>> {
+fn simple(outer: &Fields<'_>, name: &str, argument: &Value) -> Read<Option<Op>> {
     let inside = |known: &[&str]| Fields::read(argument, &outer.path_of(name), known);
     let any = |fields: &Fields<'_>, key: &str| fields.value(key).cloned().unwrap_or_default();
     Ok(Some(match name {
         "activity" => activity(&outer.path_of(name), argument)?,
         "child" => child(&outer.path_of(name), argument)?,
         "timer" if argument.is_string() => {
-            Act::Timer { after: outer.required(name, outer.duration(name)?)?, summary: None }
+            Op::Timer { after: outer.required(name, outer.duration(name)?)?, summary: None }
         }
         "timer" => {
             let fields = inside(&["for", "summary"])?;
-            Act::Timer { after: fields.required("for", fields.duration("for")?)?, summary: fields.text("summary")? }
+            Op::Timer { after: fields.required("for", fields.duration("for")?)?, summary: fields.text("summary")? }
         }
-        "sleep_until" => Act::SleepUntil(argument.clone()),
+        "sleep_until" => Op::SleepUntil(argument.clone()),
         "wait_signal" => {
             let fields = inside(&["name", "as", "timeout"])?;
             let name = id(&fields, "name", |text| SignalName::new(text))?;
-            Act::WaitSignal { name, timeout: fields.duration("timeout")?, save: fields.text("as")? }
+            Op::WaitSignal { name, timeout: fields.duration("timeout")?, save: fields.text("as")? }
         }
         "drain_signals" => {
             let fields = inside(&["name", "as"])?;
-            Act::DrainSignals { name: id(&fields, "name", |text| SignalName::new(text))?, save: fields.text("as")? }
+            Op::DrainSignals { name: id(&fields, "name", |text| SignalName::new(text))?, save: fields.text("as")? }
         }
         "wait_var" => {
             let fields = inside(&["name", "equals"])?;
-            Act::WaitVar { name: fields.required_text("name")?, equals: any(&fields, "equals") }
+            Op::WaitVar { name: fields.required_text("name")?, equals: any(&fields, "equals") }
         }
         "signal" => {
             let fields = inside(&["workflow_id", "name", "input"])?;
             let workflow_id = Value::String(fields.required_text("workflow_id")?);
-            Act::Signal {
+            Op::Signal {
                 workflow_id,
                 name: id(&fields, "name", |text| SignalName::new(text))?,
                 input: any(&fields, "input"),
@@ -249,59 +249,59 @@ fn simple(outer: &Fields<'_>, name: &str, argument: &Value) -> Read<Option<Act>>
         "cancel_workflow" => {
             let fields = inside(&["workflow_id", "reason"])?;
             let workflow_id = Value::String(fields.required_text("workflow_id")?);
-            Act::CancelWorkflow { workflow_id, reason: fields.text("reason")?.unwrap_or_default() }
+            Op::CancelWorkflow { workflow_id, reason: fields.text("reason")?.unwrap_or_default() }
         }
         "side_effect" => {
             let fields = inside(&["value", "as"])?;
-            Act::SideEffect { value: any(&fields, "value"), save: fields.text("as")? }
+            Op::SideEffect { value: any(&fields, "value"), save: fields.text("as")? }
         }
-        "random" => Act::Random(outer.required_text(name)?),
-        "uuid" => Act::Uuid(outer.required_text(name)?),
-        "now" => Act::Now(outer.required_text(name)?),
-        "deprecate_patch" => Act::DeprecatePatch(id(outer, name, |text| PatchId::new(text))?),
-        "upsert" => Act::Upsert(argument.clone()),
-        "memo" => Act::Memo(argument.clone()),
-        "set" => Act::Set(argument.clone()),
-        "wait_cancel" => Act::WaitCancel(outer.required_text(name)?),
+        "random" => Op::Random(outer.required_text(name)?),
+        "uuid" => Op::Uuid(outer.required_text(name)?),
+        "now" => Op::Now(outer.required_text(name)?),
+        "deprecate_patch" => Op::DeprecatePatch(id(outer, name, |text| PatchId::new(text))?),
+        "upsert" => Op::Upsert(argument.clone()),
+        "memo" => Op::Memo(argument.clone()),
+        "set" => Op::Set(argument.clone()),
+        "wait_cancel" => Op::WaitCancel(outer.required_text(name)?),
         "continue_as_new" => {
             inside(&["steps", "vars"])?;
-            Act::ContinueAsNew(argument.clone())
+            Op::ContinueAsNew(argument.clone())
         }
         "fail" => {
             let fields = inside(&["type", "message", "non_retryable", "details"])?;
-            Act::Fail {
+            Op::Fail {
                 failure_type: fields.text("type")?.unwrap_or_else(|| "Failed".into()),
                 message: any(&fields, "message"),
                 non_retryable: fields.boolean("non_retryable")?.unwrap_or(false),
                 details: fields.value("details").cloned(),
             }
         }
-        "return" => Act::Return(argument.clone()),
+        "return" => Op::Return(argument.clone()),
         _ => return Ok(None),
     }))
 }
 
 /// Steps with steps inside. One arm a step: long for that reason.
-fn nested(outer: &Fields<'_>, name: &str, argument: &Value, depth: usize) -> Read<Act> {
+fn nested(outer: &Fields<'_>, name: &str, argument: &Value, depth: usize) -> Read<Op> {
     let inside = |known: &[&str]| Fields::read(argument, &outer.path_of(name), known);
     Ok(match name {
-        "parallel" => Act::Parallel(branches(outer, name, depth)?),
+        "parallel" => Op::Parallel(branches(outer, name, depth)?),
         "race" => {
             let fields = inside(&["branches", "as"])?;
             let branches = branches(&fields, "branches", depth)?;
             if branches.is_empty() {
                 return Err(fields.error("branches", "a race needs a branch"));
             }
-            Act::Race { branches, save: fields.text("as")? }
+            Op::Race { branches, save: fields.text("as")? }
         }
         "loop" => {
             let fields = inside(&["times", "as", "steps"])?;
             let times = fields.required("times", fields.natural("times")?)?;
-            Act::Loop { times, save: fields.text("as")?, steps: steps(&fields, "steps", depth)? }
+            Op::Loop { times, save: fields.text("as")?, steps: steps(&fields, "steps", depth)? }
         }
         "if" => {
             let fields = inside(&["var", "equals", "then", "else"])?;
-            Act::If {
+            Op::If {
                 var: fields.required_text("var")?,
                 equals: fields.value("equals").cloned().unwrap_or_default(),
                 then: steps(&fields, "then", depth)?,
@@ -312,19 +312,19 @@ fn nested(outer: &Fields<'_>, name: &str, argument: &Value, depth: usize) -> Rea
             let fields = inside(&["steps", "catch", "as", "always"])?;
             let catch = if fields.has("catch") { Some(steps(&fields, "catch", depth)?) } else { None };
             let always = steps(&fields, "always", depth)?;
-            Act::Try { steps: steps(&fields, "steps", depth)?, catch, always, save: fields.text("as")? }
+            Op::Try { steps: steps(&fields, "steps", depth)?, catch, always, save: fields.text("as")? }
         }
         "saga" => {
             let pair = |(path, value): (String, &Value)| {
                 let fields = Fields::read(value, &path, &["do", "undo"])?;
                 Ok((steps(&fields, "do", depth)?, steps(&fields, "undo", depth)?))
             };
-            Act::Saga(outer.entries(name)?.into_iter().map(pair).collect::<Read<_>>()?)
+            Op::Saga(outer.entries(name)?.into_iter().map(pair).collect::<Read<_>>()?)
         }
         "patch" => {
             let fields = inside(&["id", "new", "old"])?;
             let id = id(&fields, "id", |text| PatchId::new(text))?;
-            Act::Patch { id, new: steps(&fields, "new", depth)?, old: steps(&fields, "old", depth)? }
+            Op::Patch { id, new: steps(&fields, "new", depth)?, old: steps(&fields, "old", depth)? }
         }
         other => return Err(outer.error(other, format!("unknown step `{other}`"))),
     })

@@ -9,12 +9,12 @@ fn an_agent_calls_tools_until_it_has_an_answer() {
         script(vec![says("", &[("look", json!({ "at": 1 })), ("look", json!({ "at": 2 }))]), says("done", &[])]);
     let mut stage = Stage::new(spec(tools), model, echo());
     let output = stage.output();
-    assert_eq!((output.stop, output.text.as_str()), (StopReason::Completed, "done"));
+    assert_eq!((output.stop, output.text.as_str()), (AgentStopReason::Completed, "done"));
     assert_eq!((output.spent.steps, output.spent.tool_calls), (2, 2));
     assert_eq!((output.spent.tokens, output.spent.cost_micros), (30, 30));
     let calls = stage.model_calls();
-    assert_eq!((calls[0].after, &calls[0].items), (None, &vec![Item::System, Item::Task]));
-    assert_eq!((calls[1].after, &calls[1].items), (Some(1), &vec![Item::Given(2), Item::Given(3)]));
+    assert_eq!((calls[0].after, &calls[0].items), (None, &vec![TranscriptItem::System, TranscriptItem::Task]));
+    assert_eq!((calls[1].after, &calls[1].items), (Some(1), &vec![TranscriptItem::Given(2), TranscriptItem::Given(3)]));
 }
 
 #[test]
@@ -30,8 +30,8 @@ fn results_stand_in_the_order_of_the_calls_whatever_ends_first() {
     stage.answer(1);
     assert_eq!(stage.model_calls().len(), 1, "the first is still under way");
     stage.answer(0);
-    assert_eq!(stage.model_calls()[1].items, [5, 2, 3, 4].map(Item::Given));
-    assert_eq!(stage.output().stop, StopReason::Completed);
+    assert_eq!(stage.model_calls()[1].items, [5, 2, 3, 4].map(TranscriptItem::Given));
+    assert_eq!(stage.output().stop, AgentStopReason::Completed);
 }
 
 #[test]
@@ -40,13 +40,13 @@ fn an_answer_that_does_not_conform_is_sent_back_and_counted() {
     let model = script(vec![says("no JSON", &[]), says("{}", &[]), says("{\"n\":1}", &[])]);
     let mut stage = Stage::new(spec(schema.clone()), model, echo());
     let output = stage.output();
-    assert_eq!((output.stop, output.value), (StopReason::Completed, Some(json!({ "n": 1 }))));
+    assert_eq!((output.stop, output.value), (AgentStopReason::Completed, Some(json!({ "n": 1 }))));
     assert_eq!(output.spent.steps, 3);
     assert!(stage.told()[0].contains("/n: it is missing"), "{:?}", stage.told());
 
     let mut stage = Stage::new(spec(schema), script(vec![says("never", &[])]), echo());
     let output = stage.output();
-    assert!(matches!(output.stop, StopReason::InvalidOutput { .. }), "{output:?}");
+    assert!(matches!(output.stop, AgentStopReason::InvalidOutput { .. }), "{output:?}");
     assert_eq!(output.spent.steps, 3, "the answer and two repairs");
 }
 
@@ -68,7 +68,7 @@ fn a_loop_is_refused_and_then_ended() {
     let again = says("", &[("look", json!({ "at": 1 }))]);
     let mut stage = Stage::new(spec(tools), script(vec![again]), echo());
     let output = stage.output();
-    assert_eq!(output.stop, StopReason::Loop);
+    assert_eq!(output.stop, AgentStopReason::Loop);
     assert_eq!(stage.tools().len(), 2, "the third is refused");
     assert_eq!(output.spent.steps, 5);
     assert!(stage.told()[0].starts_with("Refused: this very call"), "{:?}", stage.told());
@@ -88,7 +88,7 @@ fn members_in_another_order_are_the_same_call_and_watching_is_no_loop() {
     let mut answers = vec![says("", &[("look", json!({}))]); 9];
     answers.push(says("done", &[]));
     let mut stage = Stage::new(spec(watching), script(answers), echo());
-    assert_eq!((stage.output().stop, stage.tools().len()), (StopReason::Completed, 9));
+    assert_eq!((stage.output().stop, stage.tools().len()), (AgentStopReason::Completed, 9));
 }
 
 #[test]
@@ -99,20 +99,24 @@ fn a_long_conversation_is_summed_up_in_a_call_of_its_own() {
     answers.push(says("done", &[]));
     let mut left = VecDeque::from(answers);
     let model: ModelFunction = Box::new(move |call| match call.purpose {
-        Purpose::Summary => Ok(says("in short", &[])),
-        Purpose::Answer => Ok(left.pop_front().unwrap()),
+        CallPurpose::Summary => Ok(says("in short", &[])),
+        CallPurpose::Answer => Ok(left.pop_front().unwrap()),
     });
     let tool: ToolFunction = Box::new(|_, _| Ok(json!("y".repeat(200))));
     let mut stage = Stage::new(spec(more), model, tool);
     let output = stage.output();
-    assert_eq!(output.stop, StopReason::Completed);
+    assert_eq!(output.stop, AgentStopReason::Completed);
     assert!(output.compactions > 0);
     let calls = stage.model_calls();
-    let summed = calls.iter().position(|call| call.purpose == Purpose::Summary).unwrap();
+    let summed = calls.iter().position(|call| call.purpose == CallPurpose::Summary).unwrap();
     let after = calls[summed + 1];
     assert_eq!(after.after, None, "the conversation is said anew");
-    assert!(matches!(after.items[..3], [Item::System, Item::Task, Item::Summary(_)]), "{:?}", after.items);
-    assert!(matches!(after.items[3], Item::Said(_)), "no result without its call: {:?}", after.items);
+    assert!(
+        matches!(after.items[..3], [TranscriptItem::System, TranscriptItem::Task, TranscriptItem::Summary(_)]),
+        "{:?}",
+        after.items
+    );
+    assert!(matches!(after.items[3], TranscriptItem::Said(_)), "no result without its call: {:?}", after.items);
     assert_eq!(output.spent.steps, calls.len() as u64, "summaries are counted too");
 }
 
@@ -122,8 +126,8 @@ fn summed_up_by(summaries: Vec<ModelAnswer>) -> Stage {
         "limits": { "context_tokens": 700, "max_steps": 20 } });
     let (mut summaries, mut said) = (script(summaries), 0);
     let model: ModelFunction = Box::new(move |call| match call.purpose {
-        Purpose::Summary => summaries(call),
-        Purpose::Answer => {
+        CallPurpose::Summary => summaries(call),
+        CallPurpose::Answer => {
             said += 1;
             Ok(if said > 6 { says("done", &[]) } else { says(&"x".repeat(400), &[("look", json!({ "at": said }))]) })
         }
@@ -142,12 +146,12 @@ fn what_is_no_summary_replaces_nothing_and_is_asked_for_again() {
     let cut = ended("in sho", ModelStop::Length);
     for wrong in [ended("No.", ModelStop::Refusal), cut.clone(), says(" \n", &[])] {
         let mut stage = summed_up_by(vec![wrong, says("in short", &[])]);
-        assert_eq!(stage.output().stop, StopReason::Completed);
+        assert_eq!(stage.output().stop, AgentStopReason::Completed);
         let calls = stage.model_calls();
-        let first = calls.iter().position(|call| call.purpose == Purpose::Summary).unwrap();
-        assert_eq!(calls[first + 1].purpose, Purpose::Summary, "it is asked for again");
+        let first = calls.iter().position(|call| call.purpose == CallPurpose::Summary).unwrap();
+        assert_eq!(calls[first + 1].purpose, CallPurpose::Summary, "it is asked for again");
         assert_eq!(calls[first].items, calls[first + 1].items, "nothing of the conversation is lost");
-        assert!(matches!(calls[first + 2].items[2], Item::Summary(_)), "{:?}", calls[first + 2]);
+        assert!(matches!(calls[first + 2].items[2], TranscriptItem::Summary(_)), "{:?}", calls[first + 2]);
     }
     let mut stage = summed_up_by(vec![cut, says("in short", &[])]);
     stage.play();
@@ -162,23 +166,23 @@ fn people_are_asked_when_there_is_no_summary_again_and_again() {
     stage.play();
     let Some(Halt::NeedsHuman { why }) = stage.agent.halt() else { panic!("{}", stage.state()) };
     assert_eq!(why, "the conversation is too long, and the model refused to sum it up");
-    let paid = stage.model_calls().iter().filter(|call| call.purpose == Purpose::Summary).count();
+    let paid = stage.model_calls().iter().filter(|call| call.purpose == CallPurpose::Summary).count();
     assert_eq!(paid, 3, "it is not asked for for ever");
-    stage.handle(Event::Resume);
-    assert_eq!(stage.output().stop, StopReason::Completed);
+    stage.handle(AgentEvent::Resume);
+    assert_eq!(stage.output().stop, AgentStopReason::Completed);
 }
 
 #[test]
 fn a_conversation_that_cannot_be_shortened_ends_the_agent() {
     let more = json!({ "task": "long ".repeat(4_000), "limits": { "context_tokens": 1_000 } });
     let mut stage = Stage::new(spec(more), script(vec![says("done", &[])]), echo());
-    assert_eq!(stage.output().stop, StopReason::ContextExceeded);
+    assert_eq!(stage.output().stop, AgentStopReason::ContextExceeded);
     assert!(stage.model_calls().is_empty());
 
     // The summary of the summary would be as long, and asked for until the steps are used up.
     let mut stage = summed_up_by(vec![says(&"z".repeat(4_000), &[])]);
     let output = stage.output();
-    assert_eq!(output.stop, StopReason::ContextExceeded);
+    assert_eq!(output.stop, AgentStopReason::ContextExceeded);
     assert!(output.compactions <= 3, "{:?}", stage.model_calls());
 }
 
@@ -190,10 +194,10 @@ fn approving() -> Stage {
     stage
 }
 
-fn response(asked: &Value, approved: bool) -> ApprovalResponse {
+fn response(asked: &Value, approved: bool) -> ToolApprovalResponse {
     let text = |name: &str| asked[name].as_str().unwrap().to_owned();
     let (id, hash) = (text("id"), text("hash"));
-    ApprovalResponse { id, hash, approved, reason: "because".into(), by: "eve".into(), arguments: None }
+    ToolApprovalResponse { id, hash, approved, reason: "because".into(), by: "eve".into(), arguments: None }
 }
 
 #[test]
@@ -204,27 +208,27 @@ fn a_call_waits_for_a_person_and_for_the_very_arguments() {
     let good = response(&asked, true);
     let other = call_hash("look", &json!({ "at": 2 })).to_hex().to_string();
     for void in [
-        ApprovalResponse { id: "a999".into(), ..good.clone() },
-        ApprovalResponse { hash: other, ..good.clone() },
-        ApprovalResponse { hash: String::new(), ..good.clone() },
-        ApprovalResponse { arguments: Some(json!({ "at": 2 })), ..good.clone() },
+        ToolApprovalResponse { id: "a999".into(), ..good.clone() },
+        ToolApprovalResponse { hash: other, ..good.clone() },
+        ToolApprovalResponse { hash: String::new(), ..good.clone() },
+        ToolApprovalResponse { arguments: Some(json!({ "at": 2 })), ..good.clone() },
     ] {
-        stage.handle(Event::Approval(void));
+        stage.handle(AgentEvent::Approval(void));
         stage.play();
         assert!(stage.tools().is_empty(), "{}", stage.state());
     }
-    stage.handle(Event::Approval(ApprovalResponse { arguments: Some(json!({ "at": 1 })), ..good.clone() }));
-    stage.handle(Event::Approval(good));
+    stage.handle(AgentEvent::Approval(ToolApprovalResponse { arguments: Some(json!({ "at": 1 })), ..good.clone() }));
+    stage.handle(AgentEvent::Approval(good));
     assert_eq!(stage.tools(), [("look", &json!({ "at": 1 }))]);
-    assert_eq!(stage.output().stop, StopReason::Completed);
+    assert_eq!(stage.output().stop, AgentStopReason::Completed);
 }
 
 #[test]
 fn what_a_person_refuses_is_told_to_the_model() {
     let mut stage = approving();
     let asked = stage.state()["approvals"][0].clone();
-    stage.handle(Event::Approval(response(&asked, false)));
-    assert_eq!(stage.output().stop, StopReason::Completed);
+    stage.handle(AgentEvent::Approval(response(&asked, false)));
+    assert_eq!(stage.output().stop, AgentStopReason::Completed);
     assert!(stage.tools().is_empty());
     assert_eq!(stage.told(), ["Refused: a person said no. because"]);
 }
@@ -236,7 +240,7 @@ fn an_approval_is_used_once() {
     stage.play();
     let first = response(&stage.state()["approvals"][0].clone(), true);
     for _ in 0..3 {
-        stage.handle(Event::Approval(first.clone()));
+        stage.handle(AgentEvent::Approval(first.clone()));
         stage.play();
     }
     assert_eq!(stage.tools().len(), 1, "the same call again is asked for again");
@@ -254,7 +258,7 @@ fn an_agent_that_is_called_gets_a_part_of_what_the_caller_has() {
     let mut stage = Stage::new(spec(more), model, echo());
     stage.answer(0);
     let below = stage.asked.iter().find_map(|ask| match ask {
-        Ask::Child { spec, .. } => Some(spec.clone()),
+        AgentRequest::Child { spec, .. } => Some(spec.clone()),
         _ => None,
     });
     let below = below.unwrap();
@@ -264,7 +268,7 @@ fn an_agent_that_is_called_gets_a_part_of_what_the_caller_has() {
     assert!(below.limits.wall_ms.unwrap() <= 60_000);
     assert_eq!(stage.agent.ledger().remaining().tokens, Some(999_485), "the lease is held");
     let output = stage.output();
-    assert_eq!(output.stop, StopReason::Completed);
+    assert_eq!(output.stop, AgentStopReason::Completed);
     assert_eq!((output.spent.steps, output.spent.tokens), (3, 45), "what is left of the lease came back");
 }
 
@@ -279,7 +283,7 @@ fn agents_do_not_delegate_deeper_than_allowed() {
         .asked
         .iter()
         .filter_map(|ask| match ask {
-            Ask::Child { spec, .. } => Some(spec.depth),
+            AgentRequest::Child { spec, .. } => Some(spec.depth),
             _ => None,
         })
         .collect();
@@ -300,19 +304,20 @@ fn a_model_that_needs_somebody_halts_the_agent_until_it_is_resumed() {
     stage.play();
     assert_eq!(stage.agent.halt(), Some(&Halt::NeedsHuman { why: "no credit".into() }));
     assert_eq!(stage.state()["phase"], "halted");
-    stage.handle(Event::TopUp(Default::default()));
+    stage.handle(AgentEvent::TopUp(Default::default()));
     assert!(stage.agent.halt().is_some(), "money is not what is missing");
-    stage.handle(Event::Resume);
+    stage.handle(AgentEvent::Resume);
     let output = stage.output();
-    assert_eq!((output.stop, output.spent.steps), (StopReason::Completed, 1));
+    assert_eq!((output.stop, output.spent.steps), (AgentStopReason::Completed, 1));
 }
 
 #[test]
 fn a_fatal_error_a_refusal_and_a_cut_end_the_agent() {
     let fatal: ModelFunction = Box::new(|_| Err(Fault::new(FaultClass::Fatal, "no such model")));
     let mut stage = Stage::new(spec(json!({})), fatal, echo());
-    assert_eq!(stage.output().stop, StopReason::Failed { message: "no such model".into() });
-    for (stop, ended) in [(ModelStop::Refusal, StopReason::Refused), (ModelStop::Length, StopReason::Length)] {
+    assert_eq!(stage.output().stop, AgentStopReason::Failed { message: "no such model".into() });
+    for (stop, ended) in [(ModelStop::Refusal, AgentStopReason::Refused), (ModelStop::Length, AgentStopReason::Length)]
+    {
         let mut answer = says("so", &[]);
         answer.response.stop = stop;
         let mut stage = Stage::new(spec(json!({})), script(vec![answer]), echo());
@@ -326,10 +331,10 @@ fn a_canceled_agent_is_over_when_all_has_ended() {
     let calls = [("look", json!({ "at": 1 })), ("look", json!({ "at": 2 }))];
     let mut stage = Stage::new(spec(tools), script(vec![says("", &calls)]), echo());
     stage.answer(0);
-    stage.handle(Event::Cancel { reason: "enough".into() });
+    stage.handle(AgentEvent::Cancel { reason: "enough".into() });
     assert!(!stage.agent.is_over());
     let output = stage.output();
-    assert_eq!(output.stop, StopReason::Canceled { reason: "enough".into() });
+    assert_eq!(output.stop, AgentStopReason::Canceled { reason: "enough".into() });
     assert_eq!(output.spent.tool_calls, 2, "what was begun is counted");
 }
 
@@ -357,8 +362,8 @@ fn what_is_told_of_refusals_and_failures_is_as_short_as_a_result() {
     let mut stage = Stage::new(spec(tools), script(vec![says("", &calls), says("done", &[])]), tool);
     stage.play();
     let asked = stage.state()["approvals"][0].clone();
-    stage.handle(Event::Approval(ApprovalResponse { reason: long, ..response(&asked, false) }));
-    assert_eq!(stage.output().stop, StopReason::Completed);
+    stage.handle(AgentEvent::Approval(ToolApprovalResponse { reason: long, ..response(&asked, false) }));
+    assert_eq!(stage.output().stop, AgentStopReason::Completed);
     let told = stage.told();
     assert_eq!(told.len(), 3, "{told:?}");
     for text in told {
@@ -378,24 +383,24 @@ fn a_conversation_that_the_model_cannot_read_is_summed_up() {
         let model: ModelFunction = Box::new(move |call| {
             asked += 1;
             match (call.purpose, asked) {
-                (Purpose::Answer, 1..=4) => Ok(says("", &[("look", json!({ "at": asked }))])),
-                (Purpose::Answer, 5) => too_long(),
-                (Purpose::Summary, _) if left > 0 => {
+                (CallPurpose::Answer, 1..=4) => Ok(says("", &[("look", json!({ "at": asked }))])),
+                (CallPurpose::Answer, 5) => too_long(),
+                (CallPurpose::Summary, _) if left > 0 => {
                     left -= 1;
                     too_long()
                 }
-                (Purpose::Summary, _) => Ok(says("so far", &[])),
-                (Purpose::Answer, _) => Ok(says("done", &[])),
+                (CallPurpose::Summary, _) => Ok(says("so far", &[])),
+                (CallPurpose::Answer, _) => Ok(says("done", &[])),
             }
         });
         let long: ToolFunction = Box::new(|_, _| Ok(json!("word ".repeat(400))));
         let mut stage = Stage::new(spec(tools.clone()), model, long);
         let output = stage.output();
-        assert_eq!((&output.stop, output.text.as_str()), (&StopReason::Completed, "done"), "{refused_summaries}");
+        assert_eq!((&output.stop, output.text.as_str()), (&AgentStopReason::Completed, "done"), "{refused_summaries}");
         assert!(output.compactions >= 1, "{output:?}");
-        let summaries = stage.model_calls().iter().filter(|call| call.purpose == Purpose::Summary).count();
+        let summaries = stage.model_calls().iter().filter(|call| call.purpose == CallPurpose::Summary).count();
         assert!(summaries as u64 > refused_summaries, "{summaries}");
     }
     let mut stage = Stage::new(spec(json!({})), Box::new(move |_| too_long()), echo());
-    assert_eq!(stage.output().stop, StopReason::ContextExceeded, "there is nothing to sum up");
+    assert_eq!(stage.output().stop, AgentStopReason::ContextExceeded, "there is nothing to sum up");
 }

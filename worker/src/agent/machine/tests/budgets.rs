@@ -28,11 +28,11 @@ fn every_limit_halts_the_agent_and_a_top_up_goes_on() {
         stage.play();
         assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource }), "{limits}");
         let before = stage.asked.len();
-        stage.handle(Event::Resume);
+        stage.handle(AgentEvent::Resume);
         assert_eq!(stage.asked.len(), before, "only a top-up goes on");
-        stage.handle(Event::TopUp(TopUp::default()));
+        stage.handle(AgentEvent::TopUp(TopUp::default()));
         assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource }), "nothing was added: {limits}");
-        stage.handle(Event::TopUp(more));
+        stage.handle(AgentEvent::TopUp(more));
         stage.play();
         assert!(stage.asked.len() > before, "{limits}");
         assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource }), "{limits}");
@@ -63,12 +63,13 @@ fn a_share_is_asked_for_and_the_last_of_it_is_used_up() {
     assert!(stage.model_calls().iter().all(|call| call.max_tokens == 100), "no answer is cut short");
     assert_eq!(stage.agent.query("parked", stage.now).unwrap()["parked"], false, "people cannot help");
     let before = stage.asked.len();
-    for nothing in [Event::Resume, Event::TopUp(TopUp { tokens: Some(1_000), ..TopUp::default() })] {
+    for nothing in [AgentEvent::Resume, AgentEvent::TopUp(TopUp { tokens: Some(1_000), ..TopUp::default() })] {
         stage.handle(nothing);
         assert_eq!(stage.asked.len(), before, "only the run lends");
     }
-    let lent =
-        |tokens: u64, last: bool| Event::Lent(Lent { more: Share { tokens: Some(tokens), cost_micros: None }, last });
+    let lent = |tokens: u64, last: bool| {
+        AgentEvent::Lent(Lent { more: Share { tokens: Some(tokens), cost_micros: None }, last })
+    };
     stage.handle(lent(wanted, false));
     stage.play();
     assert!(stage.asked.len() > before && matches!(stage.agent.halt(), Some(Halt::Share { .. })));
@@ -76,7 +77,7 @@ fn a_share_is_asked_for_and_the_last_of_it_is_used_up() {
     stage.play();
     assert!(stage.agent.is_over());
     let output = stage.agent.output();
-    assert_eq!(output.stop, StopReason::Budget { resource: Resource::Tokens, lent: true });
+    assert_eq!(output.stop, AgentStopReason::Budget { resource: Resource::Tokens, lent: true });
     assert!(output.spent.tokens <= 180 + wanted, "{output:?}");
     assert!(stage.model_calls().last().unwrap().max_tokens < 100, "the last calls take what there is");
 }
@@ -103,7 +104,7 @@ fn an_agent_below_ends_with_its_part_of_a_share() {
     let mut stage = Stage::new(spec(more), model, echo());
     stage.play();
     let below = stage.asked.iter().find_map(|ask| match ask {
-        Ask::Child { spec, .. } => Some(spec.limits.clone()),
+        AgentRequest::Child { spec, .. } => Some(spec.limits.clone()),
         _ => None,
     });
     let below = below.expect("an agent is called");
@@ -118,7 +119,7 @@ fn what_is_the_last_is_said_of_each() {
     stage.play();
     assert!(matches!(stage.agent.halt(), Some(Halt::Share { resource: Resource::Tokens, .. })));
     let money = Share { cost_micros: Some(1), tokens: None };
-    stage.handle(Event::Lent(Lent { more: money, last: true }));
+    stage.handle(AgentEvent::Lent(Lent { more: money, last: true }));
     stage.play();
     assert!(matches!(stage.agent.halt(), Some(Halt::Share { .. })), "it asks for tokens again");
 }
@@ -130,17 +131,17 @@ fn a_share_without_a_supervisor_is_the_last() {
     let spec = AgentSpec { report_to: None, ..stage.agent.spec().clone() };
     let model = std::mem::replace(&mut stage.model, script(vec![says("", &[])]));
     let mut stage = Stage::new(spec, model, echo());
-    assert_eq!(stage.output().stop, StopReason::Budget { resource: Resource::Tokens, lent: true });
+    assert_eq!(stage.output().stop, AgentStopReason::Budget { resource: Resource::Tokens, lent: true });
     // A limit of its own that ends it is not the run's.
     let mut stage = sharing(5_000, json!({ "max_tokens": 250, "on_exhausted": "stop" }));
-    assert_eq!(stage.output().stop, StopReason::Budget { resource: Resource::Tokens, lent: false });
+    assert_eq!(stage.output().stop, AgentStopReason::Budget { resource: Resource::Tokens, lent: false });
 }
 
 #[test]
 fn with_stop_the_agent_ends_with_what_there_is() {
     let mut stage = endless(json!({ "max_steps": 3, "on_exhausted": "stop" }));
     let output = stage.output();
-    assert_eq!(output.stop, StopReason::Budget { resource: Resource::Steps, lent: false });
+    assert_eq!(output.stop, AgentStopReason::Budget { resource: Resource::Steps, lent: false });
     assert_eq!(output.spent.steps, 3);
 }
 
@@ -152,7 +153,7 @@ fn with_degrade_a_cheaper_model_goes_on_and_then_the_agent_stops() {
     let models: Vec<&str> = stage.model_calls().iter().map(|call| call.model.as_str()).collect();
     assert_eq!((models[0], models.last()), ("big", Some(&"small")));
     assert!(models.is_sorted(), "it never goes back: {models:?}");
-    assert!(matches!(output.stop, StopReason::Budget { .. }), "{output:?}");
+    assert!(matches!(output.stop, AgentStopReason::Budget { .. }), "{output:?}");
     assert!(output.by_model.contains_key("small"));
 }
 
@@ -176,7 +177,7 @@ fn money_that_nobody_named_halts_an_agent_whose_money_is_limited() {
     let mut stage = unpriced(json!({ "max_cost_micros": 100_000, "max_steps": 5 }));
     assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource: Resource::Unpriced }));
     assert_eq!(stage.agent.output().unknown.unpriced_calls, 1);
-    stage.handle(Event::TopUp(TopUp { allow_unpriced: true, ..TopUp::default() }));
+    stage.handle(AgentEvent::TopUp(TopUp { allow_unpriced: true, ..TopUp::default() }));
     stage.play();
     assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource: Resource::Steps }));
     let stage = unpriced(json!({ "max_steps": 5 }));
@@ -192,10 +193,10 @@ fn time_ends_an_agent_and_waiting_for_people_takes_none() {
     stage.play();
     let asked = stage.state()["approvals"][0].clone();
     stage.now = stage.now.plus(Duration::from_secs(86_400));
-    stage.handle(Event::WallFired);
+    stage.handle(AgentEvent::WallFired);
     assert!(!stage.agent.is_over(), "a person is waited for");
     let text = |name: &str| asked[name].as_str().unwrap().to_owned();
-    stage.handle(Event::Approval(ApprovalResponse {
+    stage.handle(AgentEvent::Approval(ToolApprovalResponse {
         id: text("id"),
         hash: text("hash"),
         approved: true,
@@ -203,13 +204,15 @@ fn time_ends_an_agent_and_waiting_for_people_takes_none() {
         by: String::new(),
         arguments: None,
     }));
-    let Some(Ask::WallTimer { at }) = stage.asked.iter().rev().find(|ask| matches!(ask, Ask::WallTimer { .. })) else {
+    let Some(AgentRequest::WallTimer { at }) =
+        stage.asked.iter().rev().find(|ask| matches!(ask, AgentRequest::WallTimer { .. }))
+    else {
         panic!("the time runs again")
     };
     stage.now = *at;
-    stage.handle(Event::WallFired);
+    stage.handle(AgentEvent::WallFired);
     let output = stage.output();
-    assert_eq!(output.stop, StopReason::Budget { resource: Resource::Wall, lent: false });
+    assert_eq!(output.stop, AgentStopReason::Budget { resource: Resource::Wall, lent: false });
     assert_eq!(output.spent.tool_calls, 1, "what was under way was ended and counted");
 }
 
@@ -217,12 +220,12 @@ fn time_ends_an_agent_and_waiting_for_people_takes_none() {
 fn with_ask_time_that_ran_out_is_asked_for_before_the_next_thing_begins() {
     let mut stage = endless(json!({ "wall_ms": 1_000 }));
     stage.now = stage.now.plus(Duration::from_secs(2));
-    stage.handle(Event::WallFired);
+    stage.handle(AgentEvent::WallFired);
     stage.play();
     assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource: Resource::Wall }));
     assert_eq!(stage.model_calls().len(), 1);
     stage.now = stage.now.plus(Duration::from_secs(3_600));
-    stage.handle(Event::TopUp(TopUp { wall_ms: Some(5_000), ..TopUp::default() }));
+    stage.handle(AgentEvent::TopUp(TopUp { wall_ms: Some(5_000), ..TopUp::default() }));
     assert_eq!(stage.agent.halt(), None);
     assert_eq!(stage.agent.query("budget", stage.now).unwrap()["wall_left_ms"], 5_000);
 }
@@ -237,12 +240,12 @@ fn what_a_lost_agent_spent_is_all_that_it_had() {
     let mut stage = Stage::new(spec(more), model, echo());
     stage.answer(0);
     let key = stage.open.iter().find_map(|ask| match ask {
-        Ask::Child { key, .. } => Some(*key),
+        AgentRequest::Child { key, .. } => Some(*key),
         _ => None,
     });
     stage.open.clear();
     let fault = Fault::new(FaultClass::Lost, "terminated");
-    stage.handle(Event::Child { key: key.unwrap(), origin: 9, result: Err(fault), output: None });
+    stage.handle(AgentEvent::Child { key: key.unwrap(), origin: 9, result: Err(fault), output: None });
     let output = stage.output();
     assert_eq!((output.spent.tokens, output.spent.steps), (730, 4));
     assert_eq!((output.unknown.estimated_calls, output.unknown.unpriced_calls), (1, 1), "nobody says what it cost");
@@ -263,7 +266,7 @@ fn a_call_that_failed_is_spent_as_it_was_held_unless_it_was_refused() {
         stage.play();
         let spent = stage.agent.ledger().spent();
         assert_eq!(spent, if charged { held } else { Default::default() });
-        stage.handle(Event::Resume);
+        stage.handle(AgentEvent::Resume);
         let output = stage.output();
         let (tally, unknown) = (output.by_model["big"], output.unknown);
         assert_eq!((tally.calls, tally.tokens), (output.spent.steps, output.spent.tokens), "told by model as well");
@@ -289,7 +292,7 @@ fn an_attempt_that_was_cut_counts() {
         stage.play();
         if !answered {
             assert_eq!(stage.agent.ledger().spent().tokens, 2 * held.tokens);
-            stage.handle(Event::Resume);
+            stage.handle(AgentEvent::Resume);
             stage.play();
         }
         let output = stage.output();
@@ -313,7 +316,8 @@ fn a_call_for_a_summary_holds_what_its_tools_take() {
         Ok(says(&"x".repeat(300), &[("look", json!({ "at": at }))]))
     });
     let mut stage = Stage::new(spec(more), model, echo());
-    let sums_up = |ask: &Ask| matches!(ask, Ask::Model { call, .. } if call.purpose == Purpose::Summary);
+    let sums_up =
+        |ask: &AgentRequest| matches!(ask, AgentRequest::Model { call, .. } if call.purpose == CallPurpose::Summary);
     for _ in 0..40 {
         if stage.open.iter().any(sums_up) {
             break;
@@ -325,9 +329,9 @@ fn a_call_for_a_summary_holds_what_its_tools_take() {
 }
 
 fn below(stage: &Stage) -> &AgentSpec {
-    let child = |ask: &Ask| matches!(ask, Ask::Child { .. });
+    let child = |ask: &AgentRequest| matches!(ask, AgentRequest::Child { .. });
     match stage.asked.iter().rfind(|ask| child(ask)) {
-        Some(Ask::Child { spec, .. }) => spec,
+        Some(AgentRequest::Child { spec, .. }) => spec,
         _ => panic!("{}", stage.state()),
     }
 }
@@ -352,7 +356,7 @@ fn calls_of_unknown_price_that_were_allowed_are_allowed_below() {
         let more = json!({ "tools": [{ "name": "ask", "does": { "agent": {} } }] });
         let model = script(vec![says("", &[("ask", json!({ "task": "t" }))]), says("done", &[])]);
         let mut stage = Stage::new(spec(more), model, echo());
-        stage.handle(Event::TopUp(TopUp { allow_unpriced, ..TopUp::default() }));
+        stage.handle(AgentEvent::TopUp(TopUp { allow_unpriced, ..TopUp::default() }));
         stage.answer(0);
         assert_eq!(below(&stage).limits.allow_unpriced, allow_unpriced);
     }

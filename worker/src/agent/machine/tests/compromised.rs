@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
-use crate::agent::ledger::{Amount, Caps, TopUp, Unknown};
+use crate::agent::ledger::{Amount, Caps, TopUp, UnknownUsage};
 use crate::agent::spec::{Grant, Share, ToolGrant};
 
 /// What the agent at the top may do: everything else is forbidden.
@@ -219,7 +219,7 @@ struct Watched {
     held: BTreeMap<Key, Amount>,
     /// Of what was spent: by agents that never told by which model.
     lost: Amount,
-    unknown: Unknown,
+    unknown: UnknownUsage,
     /// Calls that a person agreed to and that were not dispatched yet, by hash.
     agreed: BTreeMap<String, u32>,
     seen: usize,
@@ -241,7 +241,7 @@ impl Watched {
             spent,
             held,
             lost: spent,
-            unknown: Unknown::default(),
+            unknown: UnknownUsage::default(),
             agreed,
             seen: 0,
             paused: false,
@@ -254,11 +254,11 @@ impl Watched {
         let asks = self.stage.asked[self.seen..].to_vec();
         self.seen = self.stage.asked.len();
         for ask in asks {
-            if self.paused && !matches!(ask, Ask::WallTimer { .. } | Ask::Cancel { .. }) {
+            if self.paused && !matches!(ask, AgentRequest::WallTimer { .. } | AgentRequest::Cancel { .. }) {
                 return Err(format!("{ask:?} begins while the agent is paused"));
             }
             let begun = match ask {
-                Ask::Tool { key, activity_type, input, .. } => {
+                AgentRequest::Tool { key, activity_type, input, .. } => {
                     *self.done.entry(activity_type.clone()).or_default() += 1;
                     if !is_within(&activity_type, &input) {
                         return Err(format!("{activity_type} {input} is dispatched"));
@@ -271,7 +271,7 @@ impl Watched {
                     self.held.insert(key, Amount { tool_calls: 1, ..Amount::default() });
                     key
                 }
-                Ask::Child { key, spec } => {
+                AgentRequest::Child { key, spec } => {
                     *self.done.entry("agent".to_owned()).or_default() += 1;
                     self.narrower(&spec)?;
                     self.held.insert(
@@ -280,7 +280,7 @@ impl Watched {
                     );
                     key
                 }
-                Ask::Model { call, .. } => {
+                AgentRequest::Model { call, .. } => {
                     let held = self.stage.agent.ledger().held();
                     let others = self.held.values().fold(Amount::default(), |sum, held| sum.plus(*held));
                     let tokens = held.tokens - others.tokens;
@@ -296,7 +296,7 @@ impl Watched {
                     self.held.insert(call.key, Amount { steps: 1, tokens, cost_micros, ..Amount::default() });
                     call.key
                 }
-                Ask::WallTimer { .. } | Ask::Cancel { .. } => continue,
+                AgentRequest::WallTimer { .. } | AgentRequest::Cancel { .. } => continue,
             };
             self.within_caps(begun)?;
         }
@@ -407,7 +407,7 @@ impl Play {
         watched.stage.origin += 1;
         let origin = watched.stage.origin;
         match ask {
-            Ask::Model { call: ModelCall { key, .. }, .. } => {
+            AgentRequest::Model { call: ModelCall { key, .. }, .. } => {
                 let (answer, mut spent) = self.says();
                 let held = watched.held.get(&key).copied().unwrap_or_default();
                 let result = match fault {
@@ -426,26 +426,31 @@ impl Play {
                     }
                 };
                 watched.settle(key, spent);
-                watched.stage.handle(Event::Model { key, origin, result });
+                watched.stage.handle(AgentEvent::Model { key, origin, result });
             }
-            Ask::Tool { key, .. } => {
+            AgentRequest::Tool { key, .. } => {
                 watched.settle(key, Amount { tool_calls: 1, ..Amount::default() });
                 let result = fault.map_or(Ok(json!({ "ok": true })), Err);
-                watched.stage.handle(Event::Tool { key, origin, result });
+                watched.stage.handle(AgentEvent::Tool { key, origin, result });
             }
-            Ask::Child { key, spec } => {
+            AgentRequest::Child { key, spec } => {
                 let (output, lost) = self.child(*spec)?;
                 watched.lost = watched.lost.plus(lost);
                 watched.unknown.unpriced_calls += output.unknown.unpriced_calls;
                 watched.unknown.estimated_calls += output.unknown.estimated_calls;
                 watched.settle(key, output.spent.plus(Amount { tool_calls: 1, ..Amount::default() }));
-                watched.stage.handle(Event::Child { key, origin, result: Ok(json!(output)), output: Some(output) });
+                watched.stage.handle(AgentEvent::Child {
+                    key,
+                    origin,
+                    result: Ok(json!(output)),
+                    output: Some(output),
+                });
             }
-            Ask::WallTimer { at } => {
+            AgentRequest::WallTimer { at } => {
                 watched.stage.now = watched.stage.now.max(at);
-                watched.stage.handle(Event::WallFired);
+                watched.stage.handle(AgentEvent::WallFired);
             }
-            Ask::Cancel { key } => self.cancel(watched, key),
+            AgentRequest::Cancel { key } => self.cancel(watched, key),
         }
         Ok(())
     }
@@ -454,8 +459,8 @@ impl Play {
         let held = watched.held.get(&key).copied().unwrap_or_default();
         for ask in &watched.stage.open {
             match ask {
-                Ask::Model { call, .. } if call.key == key => watched.unknown.estimated_calls += 1,
-                Ask::Child { key: child, .. } if *child == key => {
+                AgentRequest::Model { call, .. } if call.key == key => watched.unknown.estimated_calls += 1,
+                AgentRequest::Child { key: child, .. } if *child == key => {
                     watched.lost = watched.lost.plus(Amount { tool_calls: 0, ..held });
                     watched.unknown.estimated_calls += 1;
                     watched.unknown.unpriced_calls += u64::from(held.cost_micros == 0);
@@ -472,20 +477,20 @@ impl Play {
         let mut below = Watched::new(spec);
         below.look()?;
         while !below.stage.agent.is_over() {
-            let next = below.stage.open.iter().position(|ask| !matches!(ask, Ask::WallTimer { .. }));
+            let next = below.stage.open.iter().position(|ask| !matches!(ask, AgentRequest::WallTimer { .. }));
             match next {
                 Some(at) => self.answer(&mut below, at, None)?,
-                None => below.stage.handle(Event::Cancel { reason: "it waits".into() }),
+                None => below.stage.handle(AgentEvent::Cancel { reason: "it waits".into() }),
             }
             below.look()?;
         }
         Ok((below.stage.agent.output(), below.lost))
     }
 
-    fn respond(&mut self, watched: &mut Watched, approved: bool, forged: u8) -> Option<ApprovalResponse> {
+    fn respond(&mut self, watched: &mut Watched, approved: bool, forged: u8) -> Option<ToolApprovalResponse> {
         let asked = watched.stage.state()["approvals"].get(0).cloned()?;
         let text = |name: &str| asked[name].as_str().unwrap_or_default().to_owned();
-        let good = ApprovalResponse {
+        let good = ToolApprovalResponse {
             id: text("id"),
             hash: text("hash"),
             approved,
@@ -494,9 +499,9 @@ impl Play {
             arguments: None,
         };
         Some(match forged {
-            0 => ApprovalResponse { hash: call_hash("pay", &json!({ "cents": 99 })).to_hex().to_string(), ..good },
-            1 => ApprovalResponse { id: "a1".into(), hash: String::new(), ..good },
-            2 => ApprovalResponse { arguments: Some(json!({ "cents": 77 })), ..good },
+            0 => ToolApprovalResponse { hash: call_hash("pay", &json!({ "cents": 99 })).to_hex().to_string(), ..good },
+            1 => ToolApprovalResponse { id: "a1".into(), hash: String::new(), ..good },
+            2 => ToolApprovalResponse { arguments: Some(json!({ "cents": 77 })), ..good },
             _ => good,
         })
     }
@@ -505,7 +510,7 @@ impl Play {
 fn live(case: Case) -> Result<BTreeMap<String, u64>, String> {
     let mut watched = Watched::new(policy(&case.limits));
     let mut play = Play { case: case.clone(), said: 0 };
-    let mut last: Option<ApprovalResponse> = None;
+    let mut last: Option<ToolApprovalResponse> = None;
     watched.look()?;
     for act in &case.acts {
         match act {
@@ -527,30 +532,30 @@ fn live(case: Case) -> Result<BTreeMap<String, u64>, String> {
                     *watched.agreed.entry(response.hash.clone()).or_default() += 1;
                 }
                 last = Some(response.clone());
-                watched.stage.handle(Event::Approval(response));
+                watched.stage.handle(AgentEvent::Approval(response));
             }
             Act::TopUp(more) => {
                 watched.topped += more;
                 let more = Some(*more);
                 let top_up =
                     TopUp { tokens: more, cost_micros: more, calls: more, wall_ms: more, allow_unpriced: false };
-                watched.stage.handle(Event::TopUp(top_up));
+                watched.stage.handle(AgentEvent::TopUp(top_up));
             }
             Act::Lend(more, last) => {
                 watched.share = watched.share.plus(*more);
                 let asks = matches!(watched.stage.agent.halt(), Some(Halt::Share { .. }));
                 *watched.done.entry("asked for more".to_owned()).or_default() += u64::from(asks);
-                watched.stage.handle(Event::Lent(Lent { more: *more, last: *last }));
+                watched.stage.handle(AgentEvent::Lent(Lent { more: *more, last: *last }));
             }
             Act::Pause => {
-                watched.stage.handle(Event::Pause { reason: "lunch".into() });
+                watched.stage.handle(AgentEvent::Pause { reason: "lunch".into() });
                 watched.paused = !watched.stage.agent.is_over();
             }
             Act::Resume => {
                 watched.paused = false;
-                watched.stage.handle(Event::Resume);
+                watched.stage.handle(AgentEvent::Resume);
             }
-            Act::Cancel => watched.stage.handle(Event::Cancel { reason: "enough".into() }),
+            Act::Cancel => watched.stage.handle(AgentEvent::Cancel { reason: "enough".into() }),
             Act::Wait(ms) => watched.stage.now = watched.stage.now.plus(Duration::from_millis(*ms)),
         }
         watched.look()?;
@@ -567,10 +572,10 @@ fn end(watched: &mut Watched, play: &mut Play) -> Result<(), String> {
         if watched.stage.agent.is_over() {
             break;
         }
-        let next = watched.stage.open.iter().position(|ask| !matches!(ask, Ask::WallTimer { .. }));
+        let next = watched.stage.open.iter().position(|ask| !matches!(ask, AgentRequest::WallTimer { .. }));
         match next {
             Some(at) => play.answer(watched, at, None)?,
-            None => watched.stage.handle(Event::Cancel { reason: "the case ends".into() }),
+            None => watched.stage.handle(AgentEvent::Cancel { reason: "the case ends".into() }),
         }
         watched.look()?;
     }

@@ -13,18 +13,18 @@ use std::collections::VecDeque;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::agent::transcript::Item;
+use crate::agent::transcript::TranscriptItem;
 use crate::capability::model::{ChatResponse, Message, Said, StopReason as ModelStop, ToolCall, Usage};
 
 pub(super) type ModelFunction = Box<dyn FnMut(&ModelCall) -> Result<ModelAnswer, Fault>>;
 pub(super) type ToolFunction = Box<dyn FnMut(&str, &Value) -> Result<Value, Fault>>;
 
 pub(super) struct Stage {
-    pub(super) agent: Agent,
+    pub(super) agent: AgentMachine,
     pub(super) now: Timestamp,
     /// Asks that nobody has answered yet.
-    pub(super) open: VecDeque<Ask>,
-    pub(super) asked: Vec<Ask>,
+    pub(super) open: VecDeque<AgentRequest>,
+    pub(super) asked: Vec<AgentRequest>,
     pub(super) model: ModelFunction,
     pub(super) tool: ToolFunction,
     origin: u64,
@@ -70,23 +70,23 @@ pub(super) fn echo() -> ToolFunction {
 impl Stage {
     pub(super) fn new(spec: AgentSpec, model: ModelFunction, tool: ToolFunction) -> Stage {
         let now = Timestamp::from_millis(1_000);
-        let (agent, asks) = Agent::start(spec, Rules::Second, now).unwrap();
+        let (agent, asks) = AgentMachine::start(spec, Rules::Second, now).unwrap();
         let mut stage = Stage { agent, now, open: VecDeque::new(), asked: Vec::new(), model, tool, origin: 0 };
         stage.keep(asks);
         stage
     }
 
-    fn keep(&mut self, asks: Vec<Ask>) {
+    fn keep(&mut self, asks: Vec<AgentRequest>) {
         self.asked.extend(asks.clone());
         self.open.extend(asks);
     }
 
-    pub(super) fn handle(&mut self, event: Event) {
+    pub(super) fn handle(&mut self, event: AgentEvent) {
         self.now = self.now.plus(Duration::from_millis(1));
         let asks = self.agent.handle(event, self.now);
         assert_eq!(self.agent.check(), Ok(()));
         let text = serde_json::to_string(&self.agent).unwrap();
-        assert_eq!(serde_json::from_str::<Agent>(&text).unwrap(), self.agent, "the state is not data");
+        assert_eq!(serde_json::from_str::<AgentMachine>(&text).unwrap(), self.agent, "the state is not data");
         self.keep(asks);
     }
 
@@ -96,24 +96,24 @@ impl Stage {
         self.origin += 1;
         let origin = self.origin;
         match ask {
-            Ask::Model { call, .. } => {
+            AgentRequest::Model { call, .. } => {
                 let result = (self.model)(&call).map(|answer| self.judged(answer));
-                self.handle(Event::Model { key: call.key, origin, result });
+                self.handle(AgentEvent::Model { key: call.key, origin, result });
             }
-            Ask::Tool { key, activity_type, input, .. } => {
+            AgentRequest::Tool { key, activity_type, input, .. } => {
                 let result = (self.tool)(&activity_type, &input);
-                self.handle(Event::Tool { key, origin, result });
+                self.handle(AgentEvent::Tool { key, origin, result });
             }
-            Ask::Child { key, spec } => {
+            AgentRequest::Child { key, spec } => {
                 let output = self.child(*spec);
                 let result = Ok(json!(output));
-                self.handle(Event::Child { key, origin, result, output: Some(output) });
+                self.handle(AgentEvent::Child { key, origin, result, output: Some(output) });
             }
-            Ask::WallTimer { at } => {
+            AgentRequest::WallTimer { at } => {
                 self.now = self.now.max(at);
-                self.handle(Event::WallFired);
+                self.handle(AgentEvent::WallFired);
             }
-            Ask::Cancel { key } => self.canceled(key),
+            AgentRequest::Cancel { key } => self.canceled(key),
         }
     }
 
@@ -133,19 +133,21 @@ impl Stage {
 
     /// The end of what was canceled.
     fn canceled(&mut self, canceled: Key) {
-        let is = |ask: &Ask| match ask {
-            Ask::Model { call, .. } => call.key == canceled,
-            Ask::Tool { key, .. } | Ask::Child { key, .. } => *key == canceled,
-            Ask::WallTimer { .. } | Ask::Cancel { .. } => false,
+        let is = |ask: &AgentRequest| match ask {
+            AgentRequest::Model { call, .. } => call.key == canceled,
+            AgentRequest::Tool { key, .. } | AgentRequest::Child { key, .. } => *key == canceled,
+            AgentRequest::WallTimer { .. } | AgentRequest::Cancel { .. } => false,
         };
         let Some(at) = self.open.iter().position(is) else { return };
         let fault = Fault::new(FaultClass::Canceled, "canceled");
         let (key, origin) = (canceled, 0);
         match self.open.remove(at) {
-            Some(Ask::Model { .. }) => self.handle(Event::Model { key, origin, result: Err(fault) }),
-            Some(Ask::Tool { .. }) => self.handle(Event::Tool { key, origin, result: Err(fault) }),
-            Some(Ask::Child { .. }) => self.handle(Event::Child { key, origin, result: Err(fault), output: None }),
-            Some(Ask::WallTimer { .. } | Ask::Cancel { .. }) | None => {}
+            Some(AgentRequest::Model { .. }) => self.handle(AgentEvent::Model { key, origin, result: Err(fault) }),
+            Some(AgentRequest::Tool { .. }) => self.handle(AgentEvent::Tool { key, origin, result: Err(fault) }),
+            Some(AgentRequest::Child { .. }) => {
+                self.handle(AgentEvent::Child { key, origin, result: Err(fault), output: None })
+            }
+            Some(AgentRequest::WallTimer { .. } | AgentRequest::Cancel { .. }) | None => {}
         }
     }
 
@@ -156,7 +158,7 @@ impl Stage {
         let mut below = Stage::new(spec, model, tool);
         below.play();
         if !below.agent.is_over() {
-            below.handle(Event::Cancel { reason: "the test ends".into() });
+            below.handle(AgentEvent::Cancel { reason: "the test ends".into() });
             below.play();
         }
         self.asked.extend(below.asked);
@@ -167,7 +169,7 @@ impl Stage {
     /// Answers what is asked, in order, until nothing is. Timers fire when nothing else can happen.
     pub(super) fn play(&mut self) {
         while !self.agent.is_over() {
-            let next = self.open.iter().position(|ask| !matches!(ask, Ask::WallTimer { .. }));
+            let next = self.open.iter().position(|ask| !matches!(ask, AgentRequest::WallTimer { .. }));
             match next {
                 Some(at) => self.answer(at),
                 None => return,
@@ -186,7 +188,7 @@ impl Stage {
         self.asked
             .iter()
             .filter_map(|ask| match ask {
-                Ask::Model { call, .. } => Some(call),
+                AgentRequest::Model { call, .. } => Some(call),
                 _ => None,
             })
             .collect()
@@ -195,7 +197,7 @@ impl Stage {
         self.asked
             .iter()
             .filter_map(|ask| match ask {
-                Ask::Tool { activity_type, input, .. } => Some((activity_type.as_str(), input)),
+                AgentRequest::Tool { activity_type, input, .. } => Some((activity_type.as_str(), input)),
                 _ => None,
             })
             .collect()
@@ -205,8 +207,8 @@ impl Stage {
     }
     /// What the machine itself told the model in its last call.
     pub(super) fn told(&self) -> Vec<String> {
-        let own = |item: &Item| match item {
-            Item::Own(Message::User { content } | Message::Tool { content, .. }) => Some(content.clone()),
+        let own = |item: &TranscriptItem| match item {
+            TranscriptItem::Own(Message::User { content } | Message::Tool { content, .. }) => Some(content.clone()),
             _ => None,
         };
         self.model_calls().last().map(|call| call.items.iter().filter_map(own).collect()).unwrap_or_default()

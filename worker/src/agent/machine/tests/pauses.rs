@@ -4,7 +4,7 @@ use super::*;
 use crate::agent::ledger::{Resource, TopUp};
 
 fn pause(stage: &mut Stage) {
-    stage.handle(Event::Pause { reason: "lunch".into() });
+    stage.handle(AgentEvent::Pause { reason: "lunch".into() });
 }
 
 /// Whatever comes in while it is paused is kept; what would follow from it begins at the resume.
@@ -17,18 +17,18 @@ fn a_paused_agent_takes_in_what_ends_and_begins_nothing() {
     stage.answer(0);
     assert!(stage.tools().is_empty(), "the model has answered, and no tool is called");
     assert_eq!((&stage.state()["phase"], &stage.state()["paused"]), (&json!("paused"), &json!("lunch")));
-    stage.handle(Event::Resume);
+    stage.handle(AgentEvent::Resume);
     assert_eq!(stage.tools().len(), 1);
     pause(&mut stage);
     stage.answer(0);
     assert_eq!((stage.tools().len(), stage.model_calls().len()), (1, 1), "the second call waits");
-    stage.handle(Event::Resume);
+    stage.handle(AgentEvent::Resume);
     pause(&mut stage);
     stage.answer(0);
     assert_eq!(stage.model_calls().len(), 1, "all results are there, and the model is not asked");
-    stage.handle(Event::Resume);
+    stage.handle(AgentEvent::Resume);
     let output = stage.output();
-    assert_eq!((output.stop, output.spent.steps, output.spent.tool_calls), (StopReason::Completed, 2, 2));
+    assert_eq!((output.stop, output.spent.steps, output.spent.tool_calls), (AgentStopReason::Completed, 2, 2));
 }
 
 #[test]
@@ -42,16 +42,16 @@ fn an_approval_and_a_top_up_count_and_begin_nothing_while_it_is_paused() {
     let text = |name: &str| asked[name].as_str().unwrap().to_owned();
     let (id, hash) = (text("id"), text("hash"));
     let (reason, by) = (String::new(), String::new());
-    stage.handle(Event::Approval(ApprovalResponse { id, hash, approved: true, reason, by, arguments: None }));
+    stage.handle(AgentEvent::Approval(ToolApprovalResponse { id, hash, approved: true, reason, by, arguments: None }));
     assert!(stage.tools().is_empty());
-    stage.handle(Event::Resume);
+    stage.handle(AgentEvent::Resume);
     stage.play();
     assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource: Resource::Steps }));
     pause(&mut stage);
-    stage.handle(Event::TopUp(TopUp { calls: Some(5), ..TopUp::default() }));
+    stage.handle(AgentEvent::TopUp(TopUp { calls: Some(5), ..TopUp::default() }));
     assert_eq!((stage.agent.halt(), stage.model_calls().len()), (None, 1), "the halt is lifted, the pause is not");
-    stage.handle(Event::Resume);
-    assert_eq!(stage.output().stop, StopReason::Completed);
+    stage.handle(AgentEvent::Resume);
+    assert_eq!(stage.output().stop, AgentStopReason::Completed);
 }
 
 #[test]
@@ -61,10 +61,10 @@ fn a_pause_takes_no_time_and_a_cancellation_ends_it() {
     pause(&mut stage);
     stage.answer(0);
     stage.now = stage.now.plus(Duration::from_secs(3_600));
-    stage.handle(Event::WallFired);
+    stage.handle(AgentEvent::WallFired);
     assert!(!stage.agent.is_over(), "nothing is under way, and people are waited for");
-    stage.handle(Event::Cancel { reason: "enough".into() });
-    assert_eq!(stage.output().stop, StopReason::Canceled { reason: "enough".into() });
+    stage.handle(AgentEvent::Cancel { reason: "enough".into() });
+    assert_eq!(stage.output().stop, AgentStopReason::Canceled { reason: "enough".into() });
 }
 
 #[test]
@@ -77,11 +77,11 @@ fn what_waits_for_people_says_that_it_is_parked_and_for_what() {
     assert_eq!(parked(&stage)["parked"], false, "a call is under way");
     stage.answer(0);
     assert_eq!(parked(&stage)["waits"], json!(["a resume: it is paused (lunch)"]));
-    stage.handle(Event::Resume);
+    stage.handle(AgentEvent::Resume);
     let waits = parked(&stage);
     assert_eq!(waits["parked"], true);
     assert!(waits["waits"][0].as_str().unwrap().starts_with("the approval \"a"), "{waits}");
-    stage.handle(Event::Cancel { reason: "enough".into() });
+    stage.handle(AgentEvent::Cancel { reason: "enough".into() });
     assert_eq!(parked(&stage)["parked"], false, "it is over");
 }
 
@@ -90,20 +90,20 @@ fn what_waits_for_people_says_that_it_is_parked_and_for_what() {
 fn a_halt_that_follows_on_a_halt_is_another_one() {
     let mut stage = Stage::new(spec(json!({ "limits": { "max_steps": 0 } })), script(vec![says("done", &[])]), echo());
     assert_eq!(stage.agent.halts(), 1);
-    stage.handle(Event::TopUp(TopUp { tokens: Some(1), ..TopUp::default() }));
+    stage.handle(AgentEvent::TopUp(TopUp { tokens: Some(1), ..TopUp::default() }));
     assert_eq!((stage.agent.halt(), stage.agent.halts()), (Some(&Halt::Budget { resource: Resource::Steps }), 2));
-    stage.handle(Event::Resume);
+    stage.handle(AgentEvent::Resume);
     assert_eq!(stage.agent.halts(), 2, "it is the same halt still");
 }
 
 /// What people said before it began counts before its first call: a pause stops that one too, whatever came before it.
 #[test]
 fn a_pause_from_before_the_first_call_stops_it() {
-    let pause = || Event::Pause { reason: "wait".into() };
-    let begun = |heard| Agent::start_after(spec(json!({})), Rules::Second, Timestamp(0), heard).unwrap();
+    let pause = || AgentEvent::Pause { reason: "wait".into() };
+    let begun = |heard| AgentMachine::start_after(spec(json!({})), Rules::Second, Timestamp(0), heard).unwrap();
     assert_eq!(begun(vec![]).1.len(), 1, "the first call");
-    let (mut agent, asks) = begun(vec![pause(), Event::Resume, pause()]);
+    let (mut agent, asks) = begun(vec![pause(), AgentEvent::Resume, pause()]);
     assert_eq!(asks, []);
-    assert_eq!(agent.handle(Event::Resume, Timestamp(1)).len(), 1);
-    assert_eq!(begun(vec![pause(), Event::Resume]).1.len(), 1);
+    assert_eq!(agent.handle(AgentEvent::Resume, Timestamp(1)).len(), 1);
+    assert_eq!(begun(vec![pause(), AgentEvent::Resume]).1.len(), 1);
 }

@@ -19,9 +19,9 @@ use serde_json::{Map, Value};
 
 use super::super::*;
 use super::secrets::Secrets;
-use super::stdio::{Heard, Running};
+use super::stdio::{RunningServer, ServerOutput};
 use super::trouble::{self, Trouble};
-use super::{Worker, http, stdio};
+use super::{ServerContext, http, stdio};
 
 /// Pages of a list of tools, and tools of a server. More is no list.
 const PAGES_MAX: usize = 50;
@@ -35,8 +35,8 @@ pub(super) type Tools = Arc<BTreeMap<String, McpTool>>;
 
 pub(super) struct Connection {
     service: RunningService<RoleClient, Listener>,
-    running: Mutex<Option<Running>>,
-    heard: Arc<Heard>,
+    running: Mutex<Option<RunningServer>>,
+    heard: Arc<ServerOutput>,
     secrets: Secrets,
     tools: Mutex<Option<Tools>>,
     /// Something came over it after which it is of no more use.
@@ -60,7 +60,7 @@ impl ClientHandler for Listener {
 
 impl Connection {
     /// Starts or reaches the server, and says hello.
-    pub(super) async fn open(name: &str, server: &McpServer, worker: &Worker) -> Result<Connection, Trouble> {
+    pub(super) async fn open(name: &str, server: &McpServer, worker: &ServerContext) -> Result<Connection, Trouble> {
         let mut secrets = Secrets::default();
         let opened = Self::open_with(name, server, worker, &mut secrets).await;
         let (service, running, heard) = opened.map_err(|trouble| secrets.trouble(trouble))?;
@@ -77,9 +77,9 @@ impl Connection {
     async fn open_with(
         name: &str,
         server: &McpServer,
-        worker: &Worker,
+        worker: &ServerContext,
         secrets: &mut Secrets,
-    ) -> Result<(RunningService<RoleClient, Listener>, Option<Running>, Arc<Heard>), Trouble> {
+    ) -> Result<(RunningService<RoleClient, Listener>, Option<RunningServer>, Arc<ServerOutput>), Trouble> {
         match &server.reach {
             McpReach::Http(place) => {
                 let wire = http::reach(place, server.message_bytes, secrets).await?;
@@ -104,7 +104,7 @@ impl Connection {
 
     pub(super) fn is_alive(&self) -> bool {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_ended = running.as_mut().is_some_and(Running::has_ended);
+        let has_ended = running.as_mut().is_some_and(RunningServer::has_ended);
         !has_ended
             && !self.is_spoiled.load(Ordering::Relaxed)
             && !self.service.is_closed()

@@ -26,7 +26,7 @@ use super::stdio::{FLOOD_BYTES, FLOOD_LINES};
 use super::trouble::{Trouble, refused_address};
 use crate::capability::http::{HttpConfig, guarded_client};
 
-pub(super) type Wire = StreamableHttpClientTransport<Posts>;
+pub(super) type Wire = StreamableHttpClientTransport<PostOnlyClient>;
 
 /// Makes the client; nothing is sent yet.
 pub(super) async fn reach(http: &McpHttp, message_bytes: usize, secrets: &mut Secrets) -> Result<Wire, Trouble> {
@@ -47,17 +47,17 @@ pub(super) async fn reach(http: &McpHttp, message_bytes: usize, secrets: &mut Se
         .custom_headers(headers)
         .max_sse_event_size(message_bytes)
         .reinit_on_expired_session(false);
-    Ok(StreamableHttpClientTransport::with_client(Posts(client), config))
+    Ok(StreamableHttpClientTransport::with_client(PostOnlyClient(client), config))
 }
 
 /// The library's own client without its streams of the server's own messages, and so without its reconnecting.
 #[derive(Clone)]
-pub(super) struct Posts(reqwest::Client);
+pub(super) struct PostOnlyClient(reqwest::Client);
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Answer<T> = Result<T, StreamableHttpError<Error>>;
 
-impl StreamableHttpClient for Posts {
+impl StreamableHttpClient for PostOnlyClient {
     type Error = Error;
 
     async fn post_message(

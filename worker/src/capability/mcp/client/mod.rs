@@ -24,7 +24,7 @@ use bosun_engine::{ActivityContext, ActivityError, ActivityRegistry};
 use tokio::sync::Semaphore;
 
 use self::connection::Connection;
-use self::trouble::{Again, Trouble};
+use self::trouble::{RetrySafety, Trouble};
 use super::*;
 use crate::capability::model::problems;
 use crate::capability::process::ProcessConfig;
@@ -34,9 +34,9 @@ const LIST_BYTES: usize = 256 * 1024;
 const DESCRIPTION_BYTES: usize = 8 * 1024;
 
 pub(super) fn register(registry: &mut ActivityRegistry, config: &McpConfig, process: &ProcessConfig) {
-    let worker = Arc::new(Worker { config: config.clone(), process: process.clone() });
+    let worker = Arc::new(ServerContext { config: config.clone(), process: process.clone() });
     let servers = Arc::new(Servers {
-        slots: config.servers.iter().map(|(name, server)| (name.clone(), Slot::new(server))).collect(),
+        slots: config.servers.iter().map(|(name, server)| (name.clone(), ServerSlot::new(server))).collect(),
         worker,
     });
     let asked = servers.clone();
@@ -45,18 +45,18 @@ pub(super) fn register(registry: &mut ActivityRegistry, config: &McpConfig, proc
 }
 
 /// What every server is started with.
-struct Worker {
+struct ServerContext {
     config: McpConfig,
     process: ProcessConfig,
 }
 
 struct Servers {
-    worker: Arc<Worker>,
-    slots: BTreeMap<String, Slot>,
+    worker: Arc<ServerContext>,
+    slots: BTreeMap<String, ServerSlot>,
 }
 
 /// A server: its connection, if there is one, and who may use it.
-struct Slot {
+struct ServerSlot {
     server: McpServer,
     calls: Semaphore,
     /// One opens, the others wait for it.
@@ -66,13 +66,13 @@ struct Slot {
 
 /// How far a call has come, for saying what its end means.
 #[derive(Default)]
-struct Attempt {
+struct CallAttempt {
     connection: Option<Arc<Connection>>,
     sent: bool,
     repeatable: bool,
 }
 
-enum Ending<T> {
+enum CallEnding<T> {
     Done(Result<T, Trouble>),
     TimedOut,
     Canceled,
@@ -82,7 +82,7 @@ impl Servers {
     /// The activity `mcp`.
     async fn call(self: Arc<Self>, context: ActivityContext, input: McpInput) -> Result<McpOutput, ActivityError> {
         let slot = self.slot(&input.server).map_err(|trouble| trouble.failure(false))?;
-        let mut attempt = Attempt::default();
+        let mut attempt = CallAttempt::default();
         let limit = Duration::from_millis(input.timeout_ms);
         let ending = within(&context, limit, slot.make(&mut attempt, &self.worker, &input)).await;
         let what = format!("tool `{}` of `{}`", input.tool, input.server);
@@ -96,13 +96,13 @@ impl Servers {
         input: McpToolsInput,
     ) -> Result<McpToolsOutput, ActivityError> {
         let slot = self.slot(&input.server).map_err(|trouble| trouble.failure(false))?;
-        let mut attempt = Attempt::default();
+        let mut attempt = CallAttempt::default();
         let limit = Duration::from_millis(input.timeout_ms);
         let ending = within(&context, limit, slot.ask(&mut attempt, &self.worker, &input)).await;
         slot.ended(attempt, ending, &format!("the tools of `{}`", input.server), limit).await
     }
 
-    fn slot(&self, name: &str) -> Result<&Slot, Trouble> {
+    fn slot(&self, name: &str) -> Result<&ServerSlot, Trouble> {
         if let Some(problem) = &self.worker.config.problem {
             return Err(Trouble::never(MCP_CONFIGURATION, problem));
         }
@@ -118,17 +118,17 @@ async fn within<T>(
     context: &ActivityContext,
     limit: Duration,
     work: impl Future<Output = Result<T, Trouble>>,
-) -> Ending<T> {
+) -> CallEnding<T> {
     tokio::select! {
-        result = work => Ending::Done(result),
-        () = context.canceled() => Ending::Canceled,
-        () = tokio::time::sleep(limit) => Ending::TimedOut,
+        result = work => CallEnding::Done(result),
+        () = context.canceled() => CallEnding::Canceled,
+        () = tokio::time::sleep(limit) => CallEnding::TimedOut,
     }
 }
 
-impl Slot {
-    fn new(server: &McpServer) -> Slot {
-        Slot {
+impl ServerSlot {
+    fn new(server: &McpServer) -> ServerSlot {
+        ServerSlot {
             server: server.clone(),
             calls: Semaphore::new(server.concurrency),
             opening: tokio::sync::Mutex::default(),
@@ -141,7 +141,7 @@ impl Slot {
     }
 
     /// A connection that is alive, and whether it was kept from an earlier call.
-    async fn connection(&self, name: &str, worker: &Worker) -> Result<(Arc<Connection>, bool), Trouble> {
+    async fn connection(&self, name: &str, worker: &ServerContext) -> Result<(Arc<Connection>, bool), Trouble> {
         let alive = || self.current().filter(|connection| connection.is_alive());
         if let Some(kept) = alive() {
             return Ok((kept, true));
@@ -173,7 +173,12 @@ impl Slot {
     }
 
     /// A call from its place in the queue to its answer.
-    async fn make(&self, attempt: &mut Attempt, worker: &Worker, input: &McpInput) -> Result<McpOutput, Trouble> {
+    async fn make(
+        &self,
+        attempt: &mut CallAttempt,
+        worker: &ServerContext,
+        input: &McpInput,
+    ) -> Result<McpOutput, Trouble> {
         let _place = self.calls.acquire().await;
         let mut once_more = true;
         loop {
@@ -181,7 +186,7 @@ impl Slot {
             attempt.connection = Some(connection.clone());
             let made = self.make_over(&connection, kept, attempt, input).await;
             match made {
-                Err(Trouble { again: Again::Safe(None), .. }) if once_more && kept && !connection.is_alive() => {
+                Err(Trouble { again: RetrySafety::Safe(None), .. }) if once_more && kept && !connection.is_alive() => {
                     once_more = false;
                     (attempt.connection, attempt.sent) = (None, false);
                     self.discard(connection).await;
@@ -195,7 +200,7 @@ impl Slot {
         &self,
         connection: &Connection,
         kept: bool,
-        attempt: &mut Attempt,
+        attempt: &mut CallAttempt,
         input: &McpInput,
     ) -> Result<McpOutput, Trouble> {
         let fits = |tools: &connection::Tools| match tools.get(&input.tool) {
@@ -221,8 +226,8 @@ impl Slot {
     /// Asks for the tools, always anew: what is answered is what the history keeps.
     async fn ask(
         &self,
-        attempt: &mut Attempt,
-        worker: &Worker,
+        attempt: &mut CallAttempt,
+        worker: &ServerContext,
         input: &McpToolsInput,
     ) -> Result<McpToolsOutput, Trouble> {
         let _place = self.calls.acquire().await;
@@ -251,25 +256,25 @@ impl Slot {
     /// What the end of a call means, and what becomes of its connection.
     async fn ended<T>(
         &self,
-        attempt: Attempt,
-        ending: Ending<T>,
+        attempt: CallAttempt,
+        ending: CallEnding<T>,
         what: &str,
         limit: Duration,
     ) -> Result<T, ActivityError> {
-        let Attempt { connection, sent, repeatable } = attempt;
+        let CallAttempt { connection, sent, repeatable } = attempt;
         let said = connection.as_ref().map(|connection| connection.excerpt()).unwrap_or_default();
-        let is_whole = matches!(ending, Ending::Done(_)) && connection.as_ref().is_some_and(|one| one.is_alive());
+        let is_whole = matches!(ending, CallEnding::Done(_)) && connection.as_ref().is_some_and(|one| one.is_alive());
         if let Some(connection) = connection {
             if is_whole { release(connection).await } else { self.discard(connection).await }
         }
         let trouble = match ending {
-            Ending::Done(Ok(output)) => return Ok(output),
-            Ending::Canceled => return Err(ActivityError::Canceled(None)),
-            Ending::Done(Err(trouble)) => trouble,
-            Ending::TimedOut if sent => {
+            CallEnding::Done(Ok(output)) => return Ok(output),
+            CallEnding::Canceled => return Err(ActivityError::Canceled(None)),
+            CallEnding::Done(Err(trouble)) => trouble,
+            CallEnding::TimedOut if sent => {
                 Trouble::unknown(MCP_TIMEOUT, format!("there was no answer within {limit:?}{said}"))
             }
-            Ending::TimedOut => {
+            CallEnding::TimedOut => {
                 Trouble::safe(MCP_UNREACHABLE, format!("the server was not ready within {limit:?}{said}"))
             }
         };

@@ -2,7 +2,8 @@
 //! its standard input first.
 //!
 //! Invariant: the environment is cleared but for what the owner names; no line and no flood of lines fills the memory or
-//! goes on for ever; of what it writes to its error output the end is kept. When a [`Running`] is gone, so is its group.
+//! goes on for ever; of what it writes to its error output the end is kept. When a [`RunningServer`] is gone, so is its
+//! group.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::*;
 use super::secrets::Secrets;
 use super::trouble::{Trouble, said};
-use crate::capability::process::{Group, Owner, ProcessConfig, spawn};
+use crate::capability::process::{Owner, ProcessConfig, ProcessGroup, spawn};
 
 /// Bytes, and messages, that a server may say for each call. More is a flood.
 pub(super) const FLOOD_BYTES: u64 = 64 * 1024 * 1024;
@@ -36,13 +37,13 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub(super) type Wire = AsyncRwTransport<RoleClient, Watched, ChildStdin>;
 
 /// A started server.
-pub(super) struct Running {
+pub(super) struct RunningServer {
     child: Child,
-    group: Group,
-    heard: Arc<Heard>,
+    group: ProcessGroup,
+    heard: Arc<ServerOutput>,
 }
 
-impl Running {
+impl RunningServer {
     /// Asked of the kernel: the end of its output may not have been read yet.
     pub(super) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
@@ -63,9 +64,9 @@ pub(super) async fn start(
     name: &str,
     stdio: &McpStdio,
     message_bytes: usize,
-    worker: &super::Worker,
+    worker: &super::ServerContext,
     secrets: &mut Secrets,
-) -> Result<(Running, Wire, Arc<Heard>), Trouble> {
+) -> Result<(RunningServer, Wire, Arc<ServerOutput>), Trouble> {
     let mut command = Command::new(&stdio.command);
     command.args(&stdio.args).env_clear().envs(&worker.config.environment);
     command.envs(secrets.values(&stdio.env).await?);
@@ -73,17 +74,17 @@ pub(super) async fn start(
         command.current_dir(cwd);
     }
     let (mut child, group) = execute(name, command, &worker.process).await?;
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(ServerOutput::default());
     let stdout = child.stdout.take().expect("stdout is piped");
     let stdin = child.stdin.take().expect("stdin is piped");
     tokio::spawn(keep_end(child.stderr.take().expect("stderr is piped"), heard.clone()));
     let watched = Watched { inner: stdout, heard: heard.clone(), line: 0, line_max: message_bytes };
     // The watch above is the bound: it ends the connection, where the library would go on without the answer.
     let wire = AsyncRwTransport::new(watched, stdin).with_max_line_length(usize::MAX);
-    Ok((Running { child, group, heard: heard.clone() }, wire, heard))
+    Ok((RunningServer { child, group, heard: heard.clone() }, wire, heard))
 }
 
-async fn execute(name: &str, command: Command, process: &ProcessConfig) -> Result<(Child, Group), Trouble> {
+async fn execute(name: &str, command: Command, process: &ProcessConfig) -> Result<(Child, ProcessGroup), Trouble> {
     let owner = Owner { idempotency_key: format!("mcp-{name}"), attempt: 1 };
     spawn(command, owner, process, true).await.map_err(|why| {
         let message = format!("cannot start the server: {why}");
@@ -97,7 +98,7 @@ async fn execute(name: &str, command: Command, process: &ProcessConfig) -> Resul
 
 /// What was heard of a server beside its messages.
 #[derive(Default)]
-pub(super) struct Heard {
+pub(super) struct ServerOutput {
     /// Since a call began when no other was on the connection.
     bytes: AtomicU64,
     lines: AtomicU64,
@@ -137,7 +138,7 @@ impl ErrorOutput {
     }
 }
 
-struct OnCall<'a>(&'a Heard);
+struct OnCall<'a>(&'a ServerOutput);
 
 impl Drop for OnCall<'_> {
     fn drop(&mut self) {
@@ -145,7 +146,7 @@ impl Drop for OnCall<'_> {
     }
 }
 
-impl Heard {
+impl ServerOutput {
     /// The call lasts until what this gives is dropped.
     pub(super) fn call_begins(&self) -> impl Drop + '_ {
         if self.now.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -188,7 +189,7 @@ impl Heard {
     }
 }
 
-async fn keep_end(mut stderr: ChildStderr, heard: Arc<Heard>) {
+async fn keep_end(mut stderr: ChildStderr, heard: Arc<ServerOutput>) {
     let _ended = heard.stderr_ended.clone().drop_guard();
     let mut buffer = vec![0; 4 * 1024];
     while let Ok(length @ 1..) = stderr.read(&mut buffer).await {
@@ -199,7 +200,7 @@ async fn keep_end(mut stderr: ChildStderr, heard: Arc<Heard>) {
 /// A server's output with a limit on its lines, and on all of them together.
 pub(super) struct Watched {
     inner: ChildStdout,
-    heard: Arc<Heard>,
+    heard: Arc<ServerOutput>,
     line: usize,
     line_max: usize,
 }
@@ -291,7 +292,7 @@ mod tests {
     /// Many calls at a time have a share each; a call that goes on is not given that of a later one twice.
     #[test]
     fn what_may_be_said_is_counted_anew_only_if_no_other_call_goes_on() {
-        let heard = Heard::default();
+        let heard = ServerOutput::default();
         let first = heard.call_begins();
         assert!(!heard.is_flood(FLOOD_BYTES, FLOOD_LINES));
         drop(heard.call_begins());
@@ -308,7 +309,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 0.2; echo no such table >&2"]).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
-        let heard = Arc::new(Heard::default());
+        let heard = Arc::new(ServerOutput::default());
         tokio::spawn(keep_end(child.stderr.take().unwrap(), heard.clone()));
         child.wait().await.unwrap();
         heard.last_words().await;

@@ -1,7 +1,7 @@
 //! What went wrong, and whether it may be tried again.
 //!
-//! Invariant: it is [`Again::Safe`] only if the call surely was not delivered; what is not known is said not to be known.
-//! Nothing that a server or a library says is shown before secrets are cut out of it, and never with its URL.
+//! Invariant: it is [`RetrySafety::Safe`] only if the call surely was not delivered; what is not known is said not to
+//! be known. Nothing that a server or a library says is shown before secrets are cut out of it, and never with its URL.
 
 use std::error::Error;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const SAID_CHARS: usize = 400;
 
 /// Whether a call may be made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Again {
+pub(super) enum RetrySafety {
     /// It would end the same.
     Never,
     /// It was not delivered. The server may have said when to come back.
@@ -33,25 +33,25 @@ pub(super) enum Again {
 pub(super) struct Trouble {
     pub(super) failure_type: &'static str,
     pub(super) message: String,
-    pub(super) again: Again,
+    pub(super) again: RetrySafety,
 }
 
 impl Trouble {
     pub(super) fn never(failure_type: &'static str, message: impl Into<String>) -> Trouble {
-        Trouble { failure_type, message: message.into(), again: Again::Never }
+        Trouble { failure_type, message: message.into(), again: RetrySafety::Never }
     }
     pub(super) fn safe(failure_type: &'static str, message: impl Into<String>) -> Trouble {
-        Trouble { failure_type, message: message.into(), again: Again::Safe(None) }
+        Trouble { failure_type, message: message.into(), again: RetrySafety::Safe(None) }
     }
     pub(super) fn unknown(failure_type: &'static str, message: impl Into<String>) -> Trouble {
-        Trouble { failure_type, message: message.into(), again: Again::Unknown }
+        Trouble { failure_type, message: message.into(), again: RetrySafety::Unknown }
     }
 
     /// Before any tool was called: whatever broke, nothing ran.
     pub(super) fn before_call(self) -> Trouble {
         match self.again {
-            Again::Unknown => Trouble { failure_type: MCP_UNREACHABLE, again: Again::Safe(None), ..self },
-            Again::Never | Again::Safe(_) => self,
+            RetrySafety::Unknown => Trouble { failure_type: MCP_UNREACHABLE, again: RetrySafety::Safe(None), ..self },
+            RetrySafety::Never | RetrySafety::Safe(_) => self,
         }
     }
 
@@ -59,10 +59,10 @@ impl Trouble {
     pub(super) fn failure(self, repeatable: bool) -> Failure {
         let Trouble { failure_type, message, again } = self;
         match again {
-            Again::Never => Failure::application(failure_type, message).non_retryable(),
-            Again::Safe(None) => Failure::application(failure_type, message),
-            Again::Safe(Some(after)) => Failure::application(failure_type, message).retry_after(after),
-            Again::Unknown => {
+            RetrySafety::Never => Failure::application(failure_type, message).non_retryable(),
+            RetrySafety::Safe(None) => Failure::application(failure_type, message),
+            RetrySafety::Safe(Some(after)) => Failure::application(failure_type, message).retry_after(after),
+            RetrySafety::Unknown => {
                 let failure = Failure::application(failure_type, format!("{message}; nobody knows whether it ran"));
                 if repeatable { failure } else { failure.non_retryable() }
             }
@@ -158,7 +158,7 @@ fn of_http(error: &StreamableHttpError<reqwest::Error>) -> Trouble {
             let after = answer.retry_after.as_deref().and_then(|text| text.trim().parse().ok());
             match answer.status {
                 429 => Trouble {
-                    again: Again::Safe(after.map(|seconds: u64| Duration::from_secs(seconds.min(3_600)))),
+                    again: RetrySafety::Safe(after.map(|seconds: u64| Duration::from_secs(seconds.min(3_600)))),
                     ..Trouble::safe(MCP_UNREACHABLE, message)
                 },
                 _ => Trouble::unknown(MCP_LOST, message),

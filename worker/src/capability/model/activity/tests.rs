@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::capability::model::mock::{self, MockAnswer, MockProvider};
-use crate::capability::model::{LiveWhat, Message, ModelConfig, OutputSchema, Price, Wire};
+use crate::capability::model::{LiveWhat, Message, ModelConfig, ModelPrice, OutputSchema, Wire};
 use crate::capability::testing::{failure as failed, is_non_retryable, probe};
 
 fn request(model: &str) -> ChatRequest {
@@ -21,7 +21,7 @@ async fn mocked(answer: impl Into<MockAnswer>) -> (MockProvider, ModelConfig) {
     let answer = answer.into();
     let mock = MockProvider::start(move |_| answer.clone()).await.unwrap();
     let mut config = ModelConfig::default().with_provider("p", mock.config(Wire::OpenAi));
-    let price = Price { input: 1_000_000, cached: None, cache_write: None, output: 2_000_000, as_of: None };
+    let price = ModelPrice { input: 1_000_000, cached: None, cache_write: None, output: 2_000_000, as_of: None };
     config.prices.models.insert("mock-1".into(), price);
     (mock, config)
 }
@@ -114,7 +114,7 @@ async fn the_provider_says_when_the_next_attempt_is() {
 #[test]
 fn a_provider_that_wants_no_delay_is_not_stormed() {
     let delay = |attempt, key: &str| {
-        let mut call = Call::alone(key);
+        let mut call = ModelCallContext::alone(key);
         call.tag.attempt = attempt;
         spread(Duration::ZERO, &call).as_millis()
     };
@@ -130,7 +130,7 @@ fn a_moment_of_its_own_is_kept_to_the_point() {
     let of = |code: &str| {
         let mut error = ModelError::retry(code, "later");
         error.class = ErrorClass::Retry { after: Some(after) };
-        match failure("p", &Call::alone("a"), &error).kind {
+        match failure("p", &ModelCallContext::alone("a"), &error).kind {
             FailureKind::Application { next_retry_delay: Some(delay), .. } => delay,
             other => panic!("{other:?}"),
         }

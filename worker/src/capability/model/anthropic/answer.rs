@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::AnswerTool;
 use crate::capability::model::wire::{Assembler, TOOL_CALLS_MAX, arguments, cut, malformed, with_distinct_ids};
 use crate::capability::model::{
-    ChatRequest, ChatResponse, ModelError, Said, StopReason, Token, TokenSink, ToolCall, Usage,
+    ChatRequest, ChatResponse, ModelError, Said, StopReason, StreamToken, TokenSink, ToolCall, Usage,
 };
 
 /// A whole answer.
@@ -121,10 +121,10 @@ fn answer(
 
 /// The fold over the events of a stream.
 #[derive(Debug)]
-pub(in crate::capability::model) struct Stream {
+pub(in crate::capability::model) struct MessagesStream {
     tool: Option<AnswerTool>,
     message: Value,
-    blocks: BTreeMap<u64, Open>,
+    blocks: BTreeMap<u64, OpenBlock>,
     counts: Counts,
     reason: Option<String>,
     ended: bool,
@@ -132,15 +132,15 @@ pub(in crate::capability::model) struct Stream {
 
 /// A block that grows.
 #[derive(Debug)]
-struct Open {
+struct OpenBlock {
     block: Block,
     /// The pieces of a tool's input.
     written: String,
 }
 
-impl Stream {
+impl MessagesStream {
     pub(in crate::capability::model) fn new(request: &ChatRequest) -> Self {
-        Stream {
+        MessagesStream {
             tool: AnswerTool::of(request),
             message: Value::Null,
             blocks: BTreeMap::new(),
@@ -156,11 +156,11 @@ impl Stream {
         }
         let block = Block::read(data.get("content_block").unwrap_or(&Value::Null))?;
         match &block {
-            Block::Text(text) if !text.is_empty() => sink.token(Token::Text(text)),
-            Block::Tool { name, .. } if !self.is_answer(name) => sink.token(Token::ToolCall(name)),
+            Block::Text(text) if !text.is_empty() => sink.token(StreamToken::Text(text)),
+            Block::Tool { name, .. } if !self.is_answer(name) => sink.token(StreamToken::ToolCall(name)),
             _ => {}
         }
-        self.blocks.insert(index, Open { block, written: String::new() });
+        self.blocks.insert(index, OpenBlock { block, written: String::new() });
         Ok(())
     }
 
@@ -177,7 +177,7 @@ impl Stream {
             Block::Text(text) => {
                 let piece = piece("/delta/text");
                 if !piece.is_empty() {
-                    sink.token(Token::Text(piece));
+                    sink.token(StreamToken::Text(piece));
                     text.push_str(piece);
                 }
             }
@@ -185,7 +185,7 @@ impl Stream {
                 let piece = piece("/delta/partial_json");
                 // The input of the answer tool is the text of the answer.
                 if !piece.is_empty() && tool.is_some_and(|tool| tool.name == *name) {
-                    sink.token(Token::Text(piece));
+                    sink.token(StreamToken::Text(piece));
                 }
                 open.written.push_str(piece);
             }
@@ -195,7 +195,7 @@ impl Stream {
     }
 }
 
-impl Assembler for Stream {
+impl Assembler for MessagesStream {
     fn event(&mut self, data: &Value, sink: &mut dyn TokenSink) -> Result<(), ModelError> {
         let index = data.get("index").and_then(Value::as_u64).unwrap_or(0);
         match data.get("type").and_then(Value::as_str) {
@@ -225,7 +225,7 @@ impl Assembler for Stream {
         if !self.ended {
             return Err(cut());
         }
-        let whole = |Open { block, written }: Open| match block {
+        let whole = |OpenBlock { block, written }: OpenBlock| match block {
             Block::Tool { id, name, .. } if !written.trim().is_empty() => {
                 Block::Tool { id, name, input: arguments(&written) }
             }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::capability::model::wire::Assembler;
-use crate::capability::model::{ChatResponse, ModelError, Silent, StopReason, ToolCall};
+use crate::capability::model::{ChatResponse, ModelError, NullSink, StopReason, ToolCall};
 
 fn user(content: &str) -> ChatRequest {
     let messages = vec![Message::User { content: content.into() }];
@@ -131,9 +131,9 @@ fn what_is_no_answer_is_malformed() {
 }
 
 fn fold(request: &ChatRequest, events: &[Value]) -> Result<ChatResponse, ModelError> {
-    let mut stream = Box::new(Stream::new(request));
+    let mut stream = Box::new(MessagesStream::new(request));
     for event in events {
-        stream.event(event, &mut Silent)?;
+        stream.event(event, &mut NullSink)?;
     }
     stream.finish()
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 
-use super::super::{Call, CallTag};
+use super::super::{CallTag, ModelCallContext};
 
 /// The file of a session in a data directory.
 pub(super) const SESSION_FILE: &str = "cassette-session.jsonl";
@@ -41,21 +41,21 @@ pub trait Lives: Send + Sync {
 
 /// Where the places of a worker's calls are kept.
 #[derive(Clone)]
-pub struct Session {
+pub struct CassetteSession {
     path: PathBuf,
     lives: Arc<dyn Lives>,
-    begun: Arc<OnceCell<Begun>>,
+    begun: Arc<OnceCell<PlaceRegister>>,
 }
 
 /// Places in memory, and the file that they are kept in.
-pub(super) struct Begun {
-    seen: Mutex<BTreeMap<String, Seen>>,
+pub(super) struct PlaceRegister {
+    seen: Mutex<BTreeMap<String, Occurrences>>,
     file: Option<Mutex<File>>,
 }
 
 /// Which call was which occurrence of its request.
 #[derive(Debug, Default)]
-struct Seen {
+struct Occurrences {
     calls: BTreeMap<String, u32>,
     next: u32,
     /// Of calls that were not answered.
@@ -79,22 +79,22 @@ enum Line {
     },
 }
 
-impl Session {
+impl CassetteSession {
     /// A session that is kept in the data directory of a worker.
-    pub fn new(data: &Path, lives: Arc<dyn Lives>) -> Session {
-        Session { path: data.join(SESSION_FILE), lives, begun: Arc::default() }
+    pub fn new(data: &Path, lives: Arc<dyn Lives>) -> CassetteSession {
+        CassetteSession { path: data.join(SESSION_FILE), lives, begun: Arc::default() }
     }
 }
 
 /// The places of the requests of one worker.
 pub(super) enum Places {
-    Memory(Begun),
-    Kept(Session),
+    Memory(PlaceRegister),
+    Kept(CassetteSession),
 }
 
 impl Default for Places {
     fn default() -> Self {
-        Places::Memory(Begun { seen: Mutex::default(), file: None })
+        Places::Memory(PlaceRegister { seen: Mutex::default(), file: None })
     }
 }
 
@@ -103,7 +103,7 @@ impl Places {
     pub(super) async fn of(
         &self,
         key: &str,
-        call: &Call,
+        call: &ModelCallContext,
         directory: &Path,
         is_recorded: &(dyn Fn(&str, u32) -> bool + Sync),
     ) -> io::Result<u32> {
@@ -139,13 +139,13 @@ impl Places {
     }
 }
 
-impl Begun {
-    fn seen(&self) -> MutexGuard<'_, BTreeMap<String, Seen>> {
+impl PlaceRegister {
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<String, Occurrences>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Seen {
+impl Occurrences {
     /// The place of a call, and whether it has just been given to it.
     fn place(&mut self, call: &str) -> (u32, bool) {
         if let Some(place) = self.calls.get(call) {
@@ -161,18 +161,18 @@ impl Seen {
     }
 }
 
-fn run_of(call: &Call) -> CallingRun {
+fn run_of(call: &ModelCallContext) -> CallingRun {
     let CallTag { workflow_id, run_id, .. } = call.tag.clone();
     CallingRun { namespace: call.namespace.clone(), workflow_id, run_id }
 }
 
 /// Goes on with the session of the worker before, or begins one.
 async fn begin(
-    session: &Session,
+    session: &CassetteSession,
     asking: &CallingRun,
     directory: &Path,
     is_recorded: &(dyn Fn(&str, u32) -> bool + Sync),
-) -> io::Result<Begun> {
+) -> io::Result<PlaceRegister> {
     let directory = std::path::absolute(directory)?;
     let text = match std::fs::read_to_string(&session.path) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => String::new(),
@@ -189,14 +189,14 @@ async fn begin(
         if !text.ends_with('\n') {
             file.write_all(b"\n")?;
         }
-        return Ok(Begun { seen: Mutex::new(seen_in(&lines, is_recorded)), file: Some(Mutex::new(file)) });
+        return Ok(PlaceRegister { seen: Mutex::new(seen_in(&lines, is_recorded)), file: Some(Mutex::new(file)) });
     }
     let mut file = options.write(true).truncate(true).open(&session.path)?;
     append(&mut file, &Line::Session { directory })?;
-    Ok(Begun { seen: Mutex::default(), file: Some(Mutex::new(file)) })
+    Ok(PlaceRegister { seen: Mutex::default(), file: Some(Mutex::new(file)) })
 }
 
-async fn is_any_under_way(session: &Session, asking: &CallingRun, lines: &[Line]) -> bool {
+async fn is_any_under_way(session: &CassetteSession, asking: &CallingRun, lines: &[Line]) -> bool {
     let mut known = BTreeSet::new();
     for line in lines.iter().rev() {
         let Line::Asked { run, .. } = line else { continue };
@@ -210,7 +210,7 @@ async fn is_any_under_way(session: &Session, asking: &CallingRun, lines: &[Line]
     false
 }
 
-fn seen_in(lines: &[Line], is_recorded: &dyn Fn(&str, u32) -> bool) -> BTreeMap<String, Seen> {
+fn seen_in(lines: &[Line], is_recorded: &dyn Fn(&str, u32) -> bool) -> BTreeMap<String, Occurrences> {
     let mut calls: BTreeMap<(&str, u32), &str> = BTreeMap::new();
     for line in lines {
         if let Line::Asked { key, place, call, .. } = line {
@@ -218,7 +218,7 @@ fn seen_in(lines: &[Line], is_recorded: &dyn Fn(&str, u32) -> bool) -> BTreeMap<
             calls.insert((key, *place), call);
         }
     }
-    let mut all: BTreeMap<String, Seen> = BTreeMap::new();
+    let mut all: BTreeMap<String, Occurrences> = BTreeMap::new();
     for ((key, place), call) in calls {
         let seen = all.entry(key.to_owned()).or_default();
         seen.next = seen.next.max(place);

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::capability::model::{ErrorClass, FunctionModel, Message, Silent, mock};
+use crate::capability::model::{ErrorClass, FunctionModel, Message, NullSink, mock};
 
 struct Setup {
     dir: tempfile::TempDir,
@@ -40,8 +40,8 @@ fn user(content: &str) -> ChatRequest {
 }
 
 async fn ask(cassette: &Cassette, request: &ChatRequest, call: &str) -> Result<String, ModelError> {
-    let call = Call::alone(call);
-    cassette.complete(request, &call, &mut Silent).await.map(|response| response.said.content)
+    let call = ModelCallContext::alone(call);
+    cassette.complete(request, &call, &mut NullSink).await.map(|response| response.said.content)
 }
 
 #[tokio::test]
@@ -206,14 +206,14 @@ impl Lives for Runs {
 
 /// A worker's cassettes in one life; the runs named are under way when it begins.
 fn life(setup: &Setup, mode: CassetteMode, under_way: &[&'static str]) -> Cassette {
-    let session = Session::new(setup.dir.path(), Arc::new(Runs(under_way.to_vec())));
+    let session = CassetteSession::new(setup.dir.path(), Arc::new(Runs(under_way.to_vec())));
     setup.cassette(mode).in_session(Some(session))
 }
 
 async fn ask_in(cassette: &Cassette, text: &str, call: &str, run: &str) -> Result<String, ModelError> {
-    let mut asking = Call::alone(call);
+    let mut asking = ModelCallContext::alone(call);
     asking.tag.run_id = run.to_owned();
-    cassette.complete(&user(text), &asking, &mut Silent).await.map(|response| response.said.content)
+    cassette.complete(&user(text), &asking, &mut NullSink).await.map(|response| response.said.content)
 }
 
 /// A worker that was killed in the middle of a call: the one made again has the place of the one that was cut, what was

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::capability::model::{ErrorClass, Message, Silent, Tape, mock};
+use crate::capability::model::{ErrorClass, Message, NullSink, Tape, mock};
 
 fn of(variables: &[(&str, &str)]) -> ModelConfig {
     ModelConfig::from_environment(&|name| {
@@ -15,7 +15,7 @@ async fn ask(config: ModelConfig, name: &str) -> Result<String, ModelError> {
     let messages = vec![Message::User { content: "hi".into() }];
     let request = ChatRequest { model: "m".into(), messages, ..ChatRequest::default() };
     let model = Models::new(config).get(name);
-    model.complete(&request, &Call::alone("k"), &mut Silent).await.map(|response| response.said.content)
+    model.complete(&request, &ModelCallContext::alone("k"), &mut NullSink).await.map(|response| response.said.content)
 }
 
 #[test]
@@ -105,8 +105,8 @@ async fn a_provider_that_is_not_there_is_played_in_order() {
     let config = of(&[("BOSUN_CASSETTE_MODE", "replay"), ("BOSUN_CASSETTE_DIR", path.to_str().unwrap())]);
     let models = Models::new(config);
     for (call, wanted) in [("a", "one"), ("b", "two"), ("a", "one")] {
-        let (model, call) = (models.get("openai"), Call::alone(call));
-        assert_eq!(model.complete(&request, &call, &mut Silent).await.unwrap().said.content, wanted);
+        let (model, call) = (models.get("openai"), ModelCallContext::alone(call));
+        assert_eq!(model.complete(&request, &call, &mut NullSink).await.unwrap().said.content, wanted);
     }
 }
 

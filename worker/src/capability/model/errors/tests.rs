@@ -9,7 +9,7 @@ const NOW: Timestamp = Timestamp(784_111_777_000_000);
 
 fn of(status: u16, headers: &[(&str, &str)], body: &str) -> ModelError {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    classify(Refusal { status, headers: &headers, body }, NOW)
+    classify(ErrorResponse { status, headers: &headers, body }, NOW)
 }
 
 fn retry(after: Option<f64>) -> ErrorClass {

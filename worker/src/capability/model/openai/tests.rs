@@ -1,7 +1,7 @@
 //! Requests and answers of this format; the way through a socket is in the tests of the capability.
 
 use super::*;
-use crate::capability::model::{Silent, ToolSpec};
+use crate::capability::model::{NullSink, ToolSpec};
 
 fn user(content: &str) -> ChatRequest {
     let messages = vec![Message::User { content: content.into() }];
@@ -115,9 +115,9 @@ fn what_is_no_answer_is_malformed() {
 }
 
 fn fold(chunks: &[Value]) -> Result<ChatResponse, ModelError> {
-    let mut stream = Box::new(Stream::default());
+    let mut stream = Box::new(CompletionStream::default());
     for chunk in chunks {
-        stream.event(chunk, &mut Silent)?;
+        stream.event(chunk, &mut NullSink)?;
     }
     stream.finish()
 }

@@ -1,7 +1,7 @@
 //! What the `schema` model makes.
 
 use super::*;
-use crate::capability::model::{OutputSchema, Silent};
+use crate::capability::model::{NullSink, OutputSchema};
 
 fn request(schema: Option<Value>) -> ChatRequest {
     ChatRequest {
@@ -13,7 +13,7 @@ fn request(schema: Option<Value>) -> ChatRequest {
 }
 
 async fn ask(model: SchemaModel, request: &ChatRequest) -> Result<ChatResponse, ModelError> {
-    model.complete(request, &Call::alone("k"), &mut Silent).await
+    model.complete(request, &ModelCallContext::alone("k"), &mut NullSink).await
 }
 
 fn schemas() -> Vec<Value> {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::capability::model::{Silent, StopReason};
+use crate::capability::model::{NullSink, StopReason};
 
 const SCRIPT: &str = r#"
 rules:
@@ -32,9 +32,9 @@ fn user(content: &str) -> ChatRequest {
 }
 
 async fn ask_at(attempt: u32, request: &ChatRequest) -> Result<ChatResponse, ModelError> {
-    let mut call = Call::alone("k");
+    let mut call = ModelCallContext::alone("k");
     call.tag.attempt = attempt;
-    ScriptedModel::new(Script::parse(SCRIPT).unwrap()).complete(request, &call, &mut Silent).await
+    ScriptedModel::new(ModelScript::parse(SCRIPT).unwrap()).complete(request, &call, &mut NullSink).await
 }
 
 async fn ask(request: &ChatRequest) -> Result<ChatResponse, ModelError> {
@@ -81,6 +81,6 @@ async fn a_request_that_no_rule_fits_is_shown() {
 #[test]
 fn a_script_with_a_mistake_is_refused() {
     for text in ["rules: [{when: {user: '('}, then: {}}]", "rules: [{wen: {}, then: {}}]", "rules: 1"] {
-        assert!(Script::parse(text).is_err(), "{text}");
+        assert!(ModelScript::parse(text).is_err(), "{text}");
     }
 }

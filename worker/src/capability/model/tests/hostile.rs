@@ -465,10 +465,10 @@ async fn prepare<'a>(case: &'a Case, key: &std::path::Path) -> (&'a Case, Hostil
 }
 
 async fn run((case, hostile, provider, timeout): (&Case, Hostile, Provider, Duration)) -> Result<(), String> {
-    let mut call = Call::alone("k");
+    let mut call = ModelCallContext::alone("k");
     call.timeout = timeout;
     let mut shown = String::new();
-    let mut sink = |token: Token<'_>| shown.push_str(&format!("{token:?}"));
+    let mut sink = |token: StreamToken<'_>| shown.push_str(&format!("{token:?}"));
     let request = full_request();
     let asking = provider.complete(&request, &call, &mut sink);
     let answered = tokio::time::timeout(Duration::from_secs(120), asking).await;

@@ -20,7 +20,7 @@ use crate::cli::replay::show::{pending, unfit};
 use crate::cli::time_format::short;
 
 /// What there is to draw, apart from the view.
-pub(super) struct Scene<'a> {
+pub(super) struct DrawContext<'a> {
     pub(super) timeline: &'a Timeline<'a>,
     pub(super) code: &'a WorkflowRegistry,
     /// What a command line calls the history.
@@ -58,7 +58,7 @@ x          write the history to a file in the working directory
 r          back to the first event
 q          quit";
 
-pub(super) fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>, view: &View) {
+pub(super) fn draw(frame: &mut Frame<'_>, scene: &DrawContext<'_>, view: &View) {
     let Some(moment) = scene.timeline.at(view.at) else { return };
     let [head, middle, scrubber, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(3), Constraint::Length(1), Constraint::Length(1)])
@@ -98,24 +98,24 @@ fn text(text: String) -> Paragraph<'static> {
     Paragraph::new(printable(&text))
 }
 
-fn title(scene: &Scene<'_>, moment: &Moment) -> String {
+fn title(scene: &DrawContext<'_>, moment: &Moment) -> String {
     let history = scene.timeline.history();
     let fit = unfit(scene.timeline).map(|why| format!(" - {why}")).unwrap_or_default();
     let (id, workflow_type) = (&history.started().workflow_id, &history.started().workflow_type);
     format!("{id} ({workflow_type}) {}{fit}", moment.status)
 }
 
-fn block(scene: &Scene<'_>, title: &str) -> Block<'static> {
+fn block(scene: &DrawContext<'_>, title: &str) -> Block<'static> {
     let block = Block::bordered().title(title.to_owned());
     if scene.ascii { block.border_set(ASCII) } else { block }
 }
 
-fn panel(frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect, title: &str, lines: Vec<Line<'static>>) {
+fn panel(frame: &mut Frame<'_>, scene: &DrawContext<'_>, area: Rect, title: &str, lines: Vec<Line<'static>>) {
     frame.render_widget(Paragraph::new(lines).block(block(scene, title)), area);
 }
 
 /// Something that lies over the panels until a key is pressed.
-fn over(frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect, title: &str, told: String) {
+fn over(frame: &mut Frame<'_>, scene: &DrawContext<'_>, area: Rect, title: &str, told: String) {
     let area = area.inner(ratatui::layout::Margin::new(4, 1));
     frame.render_widget(Clear, area);
     frame.render_widget(text(told).wrap(Wrap { trim: false }).block(block(scene, title)), area);
@@ -125,7 +125,7 @@ fn line(text: &str, style: Style) -> Line<'static> {
     Line::styled(printable(text).replace('\t', " "), style)
 }
 
-fn event_lines(scene: &Scene<'_>, view: &View, rows: usize) -> Vec<Line<'static>> {
+fn event_lines(scene: &DrawContext<'_>, view: &View, rows: usize) -> Vec<Line<'static>> {
     let events = scene.timeline.events();
     let at = usize::try_from(view.at.0.saturating_sub(1)).unwrap_or(0);
     let from = at.saturating_sub(rows / 2).min(events.len().saturating_sub(rows));
@@ -138,7 +138,7 @@ fn event_lines(scene: &Scene<'_>, view: &View, rows: usize) -> Vec<Line<'static>
         .collect()
 }
 
-fn event_line(scene: &Scene<'_>, view: &View, here: bool, event: &Event) -> Line<'static> {
+fn event_line(scene: &DrawContext<'_>, view: &View, here: bool, event: &Event) -> Line<'static> {
     let timeline = scene.timeline;
     let before = timeline.event(bosun_engine::EventId(event.id.0 - 1)).map_or(event.at, |before| before.at);
     let stops = view.breakpoints.iter().any(|breakpoint| breakpoint.stops(timeline, event));
@@ -162,7 +162,7 @@ fn event_line(scene: &Scene<'_>, view: &View, here: bool, event: &Event) -> Line
     line(told.trim_end(), style)
 }
 
-fn code_lines(scene: &Scene<'_>, moment: &Moment) -> Vec<Line<'static>> {
+fn code_lines(scene: &DrawContext<'_>, moment: &Moment) -> Vec<Line<'static>> {
     let dim = Style::new().add_modifier(Modifier::DIM);
     let mut lines = Vec::new();
     if let Some(place) = &moment.location {
@@ -185,7 +185,7 @@ fn code_lines(scene: &Scene<'_>, moment: &Moment) -> Vec<Line<'static>> {
 }
 
 /// The lines of code around a place.
-fn snippet(scene: &Scene<'_>, place: &str) -> Vec<String> {
+fn snippet(scene: &DrawContext<'_>, place: &str) -> Vec<String> {
     let mut parts = place.rsplitn(3, ':');
     let (_, row, file) = (parts.next(), parts.next(), parts.next());
     let (Some(row), Some(file)) = (row.and_then(|row| row.parse::<usize>().ok()), file) else { return Vec::new() };
@@ -195,7 +195,7 @@ fn snippet(scene: &Scene<'_>, place: &str) -> Vec<String> {
     rows.map(|(index, text)| format!("{}{:>4} {text}", if index + 1 == row { ">" } else { " " }, index + 1)).collect()
 }
 
-fn state_lines(scene: &Scene<'_>, view: &View, moment: &Moment) -> Vec<Line<'static>> {
+fn state_lines(scene: &DrawContext<'_>, view: &View, moment: &Moment) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for path in &view.watches {
         let value = moment.state.as_ref().and_then(|state| path.of(state));
@@ -215,7 +215,7 @@ fn state_lines(scene: &Scene<'_>, view: &View, moment: &Moment) -> Vec<Line<'sta
     lines
 }
 
-fn scrub(scene: &Scene<'_>, view: &View, width: usize) -> String {
+fn scrub(scene: &DrawContext<'_>, view: &View, width: usize) -> String {
     let count = format!(" {}/{}", view.at, scene.timeline.last());
     let room = width.saturating_sub(count.len() + 2).max(1);
     let last = usize::try_from(scene.timeline.last().0).unwrap_or(1).max(1);

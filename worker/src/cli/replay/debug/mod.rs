@@ -18,7 +18,7 @@ use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{Event as TerminalEvent, KeyCode, KeyEventKind, KeyModifiers, read};
 
-use self::draw::{Scene, draw};
+use self::draw::{DrawContext, draw};
 use self::state::{Key, View, update};
 use super::Bench;
 use super::record::write;
@@ -57,7 +57,7 @@ pub(super) async fn debug(bench: &mut Bench<'_>, args: DebugArgs) -> Result<Exit
     let timeline = Timeline::new(&workflows, history);
     let mut view = View::new(&timeline, EventId(args.at));
     view.breakpoints = breakpoints;
-    let scene = Scene {
+    let scene = DrawContext {
         timeline: &timeline,
         code: &workflows,
         source: &source,
@@ -93,7 +93,7 @@ fn broken(why: std::io::Error) -> CliError {
 }
 
 /// Gives the command to fork with, if one was chosen.
-fn walk(terminal: &mut DefaultTerminal, scene: &Scene<'_>, mut view: View) -> Result<Option<String>, CliError> {
+fn walk(terminal: &mut DefaultTerminal, scene: &DrawContext<'_>, mut view: View) -> Result<Option<String>, CliError> {
     while !view.done {
         terminal.draw(|frame| draw(frame, scene, &view)).map_err(broken)?;
         if let Some(key) = key(&read().map_err(broken)?) {

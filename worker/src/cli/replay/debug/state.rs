@@ -37,7 +37,7 @@ pub(super) struct View {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Mode {
     Walk,
-    Ask(Question, String),
+    Ask(PromptKind, String),
     Payload,
     Diff(EventId),
     Fork,
@@ -45,7 +45,7 @@ pub(super) enum Mode {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Question {
+pub(super) enum PromptKind {
     GoTo,
     Search,
     Breakpoint,
@@ -53,14 +53,14 @@ pub(super) enum Question {
     Diff,
 }
 
-impl Question {
+impl PromptKind {
     pub(super) fn text(self) -> &'static str {
         match self {
-            Question::GoTo => "go to event",
-            Question::Search => "search",
-            Question::Breakpoint => "stop at (TimerFired, failure, name:NAME, state.PATH; again removes)",
-            Question::Watch => "watch state path",
-            Question::Diff => "difference of the state with event",
+            PromptKind::GoTo => "go to event",
+            PromptKind::Search => "search",
+            PromptKind::Breakpoint => "stop at (TimerFired, failure, name:NAME, state.PATH; again removes)",
+            PromptKind::Watch => "watch state path",
+            PromptKind::Diff => "difference of the state with event",
         }
     }
 }
@@ -124,11 +124,11 @@ fn walk(timeline: &Timeline<'_>, view: &mut View, key: Key) {
         Key::Char('f') => view.mode = Mode::Fork,
         Key::Char('q') => view.done = true,
         Key::Char('?') => view.mode = Mode::Help,
-        Key::Char('b') => view.mode = Mode::Ask(Question::Breakpoint, String::new()),
-        Key::Char('g') => view.mode = Mode::Ask(Question::GoTo, String::new()),
-        Key::Char('/') => view.mode = Mode::Ask(Question::Search, String::new()),
-        Key::Char('d') => view.mode = Mode::Ask(Question::Diff, String::new()),
-        Key::Char('w') => view.mode = Mode::Ask(Question::Watch, String::new()),
+        Key::Char('b') => view.mode = Mode::Ask(PromptKind::Breakpoint, String::new()),
+        Key::Char('g') => view.mode = Mode::Ask(PromptKind::GoTo, String::new()),
+        Key::Char('/') => view.mode = Mode::Ask(PromptKind::Search, String::new()),
+        Key::Char('d') => view.mode = Mode::Ask(PromptKind::Diff, String::new()),
+        Key::Char('w') => view.mode = Mode::Ask(PromptKind::Watch, String::new()),
         Key::Enter => view.mode = Mode::Payload,
         Key::Char(_) | Key::Esc | Key::Backspace | Key::Quit => {}
     }
@@ -170,7 +170,7 @@ fn search(timeline: &Timeline<'_>, view: &mut View) {
     view.go(found, "nothing shows this text");
 }
 
-fn ask(timeline: &Timeline<'_>, view: &mut View, question: Question, mut text: String, key: Key) {
+fn ask(timeline: &Timeline<'_>, view: &mut View, question: PromptKind, mut text: String, key: Key) {
     match key {
         Key::Esc | Key::Quit => {}
         Key::Enter => answer(timeline, view, question, text.trim()),
@@ -185,23 +185,23 @@ fn ask(timeline: &Timeline<'_>, view: &mut View, question: Question, mut text: S
     }
 }
 
-fn answer(timeline: &Timeline<'_>, view: &mut View, question: Question, text: &str) {
+fn answer(timeline: &Timeline<'_>, view: &mut View, question: PromptKind, text: &str) {
     let event = || text.parse().ok().map(EventId).filter(|id| timeline.event(*id).is_some());
     match question {
-        Question::GoTo => view.go(event(), &format!("there is no event {text}; there are {}", timeline.last())),
-        Question::Search => {
+        PromptKind::GoTo => view.go(event(), &format!("there is no event {text}; there are {}", timeline.last())),
+        PromptKind::Search => {
             view.search = text.to_owned();
             search(timeline, view);
         }
-        Question::Breakpoint => match Breakpoint::parse(text) {
+        PromptKind::Breakpoint => match Breakpoint::parse(text) {
             Ok(breakpoint) => toggle(&mut view.breakpoints, breakpoint),
             Err(why) => view.message = why.to_string(),
         },
-        Question::Watch => match JsonPath::parse(text) {
+        PromptKind::Watch => match JsonPath::parse(text) {
             Some(path) => toggle(&mut view.watches, path),
             None => view.message = format!("{text:?} is no path; write for example order.items[0]"),
         },
-        Question::Diff => match event() {
+        PromptKind::Diff => match event() {
             Some(other) => view.mode = Mode::Diff(other),
             None => view.message = format!("there is no event {text}"),
         },

@@ -43,7 +43,7 @@ fn told() -> History {
     History::new(told.turns()).unwrap()
 }
 
-fn on_screen(scene: &Scene<'_>, view: &View) -> String {
+fn on_screen(scene: &DrawContext<'_>, view: &View) -> String {
     let mut terminal = Terminal::new(TestBackend::new(108, 14)).unwrap();
     terminal.draw(|frame| draw(frame, scene, view)).unwrap();
     let buffer = terminal.backend().buffer();
@@ -96,7 +96,7 @@ fn keys_walk_forwards_and_backwards_and_stay_inside() {
 fn the_screen_shows_events_code_state_and_where_one_is() {
     let code = WorkflowRegistry::new().state_machine::<Counter>();
     let timeline = Timeline::new(&code, told());
-    let scene = Scene { timeline: &timeline, code: &code, source: "c1", ascii: true, sources: &|_| None };
+    let scene = DrawContext { timeline: &timeline, code: &code, source: "c1", ascii: true, sources: &|_| None };
     let shown = on_screen(&scene, &after(&timeline, "bname:charge\nwpaid\nJ"));
     golden("screen.txt", include_str!("screen.txt"), &shown);
 }
@@ -116,7 +116,7 @@ fn golden(file: &str, golden: &str, shown: &str) {
 fn fork_here_shows_the_plan_and_leaves_with_the_command() {
     let code = WorkflowRegistry::new().state_machine::<Counter>();
     let timeline = Timeline::new(&code, told());
-    let scene = Scene { timeline: &timeline, code: &code, source: "c1", ascii: true, sources: &|_| None };
+    let scene = DrawContext { timeline: &timeline, code: &code, source: "c1", ascii: true, sources: &|_| None };
     golden("fork.txt", include_str!("fork.txt"), &on_screen(&scene, &after(&timeline, "g4\nf")));
     for (keys, command) in [
         ("g4\nf\n", Some("bosun fork c1 --at 4")),
@@ -135,7 +135,7 @@ fn fork_here_shows_the_plan_and_leaves_with_the_command() {
 fn payload_difference_help_and_questions_lie_over_the_rest() {
     let code = WorkflowRegistry::new().state_machine::<Counter>();
     let timeline = Timeline::new(&code, told());
-    let scene = Scene { timeline: &timeline, code: &code, source: "c1", ascii: false, sources: &|_| None };
+    let scene = DrawContext { timeline: &timeline, code: &code, source: "c1", ascii: false, sources: &|_| None };
     for (keys, text) in [
         ("J\n", "\"name\": \"hurry\""),
         ("g6\nd1\n", "paid: null -> 5"),
@@ -149,6 +149,6 @@ fn payload_difference_help_and_questions_lie_over_the_rest() {
     }
     let none = WorkflowRegistry::new();
     let facts = Timeline::new(&none, told());
-    let scene = Scene { timeline: &facts, code: &none, source: "c1", ascii: true, sources: &|_| None };
+    let scene = DrawContext { timeline: &facts, code: &none, source: "c1", ascii: true, sources: &|_| None };
     assert!(on_screen(&scene, &after(&facts, "")).contains("facts only: "));
 }

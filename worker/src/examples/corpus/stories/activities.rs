@@ -5,7 +5,7 @@
 use super::*;
 
 // long: a list of stories.
-pub(super) fn activities(told: &mut Told) {
+pub(super) fn activities(told: &mut StoryList) {
     let echo = |input: Value| json!({ "activity": { "type": "echo", "input": input, "as": "out" } });
     told.sink(json!([echo(json!(1)), { "return": "$out" }]), ("activity", "one activity", &["E04", "E01"]), done());
     for attempts in [2_u32, 3, 5] {
@@ -69,37 +69,51 @@ pub(super) fn activities(told: &mut Told) {
     told.sink(
         later.clone(),
         ("completed-later", "completed from outside by its token", &["E09"]),
-        vec![Act::Complete(ok()), Act::Finish],
+        vec![StoryAction::Complete(ok()), StoryAction::Finish],
     );
     let failure = ActivityCompletion::Fail(Failure::application("ByHand", "no").non_retryable());
     told.sink(
         later.clone(),
         ("failed-later", "failed from outside by its token", &["E09"]),
-        vec![Act::Complete(failure), Act::Finish],
+        vec![StoryAction::Complete(failure), StoryAction::Finish],
     );
     let beat = || ActivityCompletion::Heartbeat(Some(Payload::raw_json("50")));
-    let beats = vec![Act::Complete(beat()), Act::Sleep(60), Act::Complete(beat()), Act::Complete(ok()), Act::Finish];
+    let beats = vec![
+        StoryAction::Complete(beat()),
+        StoryAction::Sleep(60),
+        StoryAction::Complete(beat()),
+        StoryAction::Complete(ok()),
+        StoryAction::Finish,
+    ];
     told.sink(later.clone(), ("heartbeats", "heartbeats with details, then the result", &["E06", "E09"]), beats);
     told.sink(
         later.clone(),
         ("worker-restarted", "a worker restart while an activity is under way", &["E08", "E37"]),
-        vec![Act::Restart, Act::Complete(ok()), Act::Finish],
+        vec![StoryAction::Restart, StoryAction::Complete(ok()), StoryAction::Finish],
     );
     told.sink(later.clone(), ("left-open", "a run that waits for an activity", &["E04"]), vec![]);
     told.sink(
         later,
         ("fork-of-pending", "a fork while an activity is under way", &["E20"]),
-        vec![Act::Fork("fork", None, vec![result("later", "9")]), Act::Complete(ok()), Act::Finish],
+        vec![
+            StoryAction::Fork("fork", None, vec![result("later", "9")]),
+            StoryAction::Complete(ok()),
+            StoryAction::Finish,
+        ],
     );
     let waits = json!({ "type": "later", "input": 1, "cancellation": "wait", "start_to_close": "9m" });
     told.sink(
         json!([{ "activity": waits }]),
         ("canceled-by-token", "an activity that is asked to cancel and says that it has", &["E07", "E09"]),
-        vec![Act::Cancel, Act::Complete(ActivityCompletion::Cancel(Some(Payload::raw_json("\"half\"")))), Act::Finish],
+        vec![
+            StoryAction::Cancel,
+            StoryAction::Complete(ActivityCompletion::Cancel(Some(Payload::raw_json("\"half\"")))),
+            StoryAction::Finish,
+        ],
     );
     for (kind, name) in [("try", "try-cancel"), ("wait", "wait-cancel"), ("abandon", "abandon")] {
         let step = json!({ "activity": { "type": "later", "input": 1, "cancellation": kind, "start_to_close": "9m" } });
-        let acts = vec![Act::Cancel, Act::Sleep(30), Act::Sleep(900)];
+        let acts = vec![StoryAction::Cancel, StoryAction::Sleep(30), StoryAction::Sleep(900)];
         told.sink(
             json!([step]),
             (
@@ -110,7 +124,7 @@ pub(super) fn activities(told: &mut Told) {
             acts,
         );
     }
-    told.sink(json!([{ "activity": { "type": "later", "input": 1, "as": "x", "retry": { "initial_interval": "1h" }, "start_to_close": "10s" } }]), ("activity-paused", "an activity that is paused between attempts and goes on", &["E27"]), vec![Act::Sleep(15), Act::PauseActivity("1"), Act::Sleep(9_000), Act::UnpauseActivity("1"), Act::Complete(ok()), Act::Finish]);
+    told.sink(json!([{ "activity": { "type": "later", "input": 1, "as": "x", "retry": { "initial_interval": "1h" }, "start_to_close": "10s" } }]), ("activity-paused", "an activity that is paused between attempts and goes on", &["E27"]), vec![StoryAction::Sleep(15), StoryAction::PauseActivity("1"), StoryAction::Sleep(9_000), StoryAction::UnpauseActivity("1"), StoryAction::Complete(ok()), StoryAction::Finish]);
     told.sink(
         json!([{ "activity": { "type": "nobody-has-it", "retry": { "maximum_attempts": 1 } } }]),
         ("unknown-activity", "an activity type that no worker has", &["E04", "E30"]),

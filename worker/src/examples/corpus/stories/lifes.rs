@@ -5,7 +5,7 @@
 use super::*;
 
 // long: a list of stories.
-pub(super) fn lifes(told: &mut Told) {
+pub(super) fn lifes(told: &mut StoryList) {
     let fails = || json!([{ "timer": "5s" }, { "fail": { "type": "Again" } }]);
     told.sink(fails(), ("run-retried", "a workflow that is retried twice and fails", &["E03", "E02"]), done());
     told.with(|start| start.retry_policy = Some(RetryPolicy { maximum_attempts: 3, ..RetryPolicy::default() }));
@@ -43,29 +43,29 @@ pub(super) fn lifes(told: &mut Told) {
     told.sink(
         steps,
         ("signal-with-start", "a run that is started together with its signal", &["E12"]),
-        vec![Act::SignalWithStart("twin"), Act::Finish],
+        vec![StoryAction::SignalWithStart("twin"), StoryAction::Finish],
     );
     told.sink(
         greet(),
         ("followed", "a run whose events are followed by a subscriber", &["E33"]),
-        vec![Act::Follow, Act::Finish, Act::Follow],
+        vec![StoryAction::Follow, StoryAction::Finish, StoryAction::Follow],
     );
     let short = json!([{ "child": { "id": "short-lived", "input": { "steps": [] } } }, { "timer": "1h" }]);
     told.sink(
         short,
         ("child-deleted", "a parent whose closed child is deleted while it goes on", &["E32", "E15"]),
-        vec![Act::Delete("short-lived"), Act::Finish],
+        vec![StoryAction::Delete("short-lived"), StoryAction::Finish],
     );
     told.sink(
         greet(),
         ("imported", "a run that is exported, and a fork of what was imported", &["E38", "E20"]),
-        vec![Act::Finish, Act::ForkFile("copy"), Act::Sleep(60)],
+        vec![StoryAction::Finish, StoryAction::ForkFile("copy"), StoryAction::Sleep(60)],
     );
     for n in [1_u64, 30] {
         let of = (&*format!("many-events-{n}"), &*format!("{n} rounds of timers and activities"), &["E29", "E35"][..]);
         told.sink(json!([{ "loop": { "times": n, "steps": [{ "timer": "1s" }, { "activity": { "type": "echo", "input": 1 } }] } }]), of, done());
     }
-    told.sink(json!([{ "activity": { "type": "echo", "input": 1, "as": "a" } }, { "timer": "1h" }, { "activity": { "type": "echo", "input": 2, "as": "b" } }]), ("restarts", "a run over worker restarts", &["E22", "E37"]), vec![Act::Restart, Act::Sleep(60), Act::Restart, Act::Finish]);
+    told.sink(json!([{ "activity": { "type": "echo", "input": 1, "as": "a" } }, { "timer": "1h" }, { "activity": { "type": "echo", "input": 2, "as": "b" } }]), ("restarts", "a run over worker restarts", &["E22", "E37"]), vec![StoryAction::Restart, StoryAction::Sleep(60), StoryAction::Restart, StoryAction::Finish]);
     let review = json!([{ "activity": { "type": "echo", "input": "draft", "as": "draft" } }, { "timer": "1h" }, { "activity": { "type": "echo", "input": "bad", "as": "verdict" } }, { "if": { "var": "verdict", "equals": "bad", "then": [{ "fail": { "type": "Rejected" } }], "else": [{ "uuid": "u" }, { "activity": { "type": "echo", "input": "$u" } }] } }]);
     let verdict = |event| ForkChange::Outcome {
         of: ForkSubject::Event(EventId(event)),
@@ -79,12 +79,12 @@ pub(super) fn lifes(told: &mut Told) {
             &["E20", "E26"],
         ),
         vec![
-            Act::Finish,
-            Act::Fork("good", None, vec![verdict(7)]),
-            Act::Sleep(10),
-            Act::Fork("timer", Some(5), vec![]),
-            Act::Sleep(4_000),
-            Act::Fork("start", Some(0), vec![]),
+            StoryAction::Finish,
+            StoryAction::Fork("good", None, vec![verdict(7)]),
+            StoryAction::Sleep(10),
+            StoryAction::Fork("timer", Some(5), vec![]),
+            StoryAction::Sleep(4_000),
+            StoryAction::Fork("start", Some(0), vec![]),
         ],
     );
 }

@@ -5,7 +5,7 @@
 use super::*;
 
 // long: a list of stories.
-pub(super) fn machines(told: &mut Told) {
+pub(super) fn machines(told: &mut StoryList) {
     let activity = |name: &str, input: Value, attempts: u32| json!({ "activity": { "name": name, "input": input, "attempts": attempts } });
     let rows: &[&'static str] = &["E37", "E40"];
     for (name, steps) in [
@@ -52,32 +52,32 @@ pub(super) fn machines(told: &mut Told) {
         told.machine(steps, (name, &format!("the other form: {name}"), rows), done());
     }
     let signal = json!([{ "signal": { "name": "go" } }, { "signal": { "name": "go" } }]);
-    let go = |n: u64| Act::Signal("go", json!(n));
+    let go = |n: u64| StoryAction::Signal("go", json!(n));
     told.machine(
         signal.clone(),
         ("machine-signals", "the other form: signals, one deferred", &["E11"]),
-        vec![Act::Signal("x", json!(0)), go(1), go(2), Act::Finish],
+        vec![StoryAction::Signal("x", json!(0)), go(1), go(2), StoryAction::Finish],
     );
     told.machine(
         signal.clone(),
         ("machine-canceled", "the other form: canceled with details", &["E17"]),
-        vec![go(1), Act::Cancel, Act::Finish],
+        vec![go(1), StoryAction::Cancel, StoryAction::Finish],
     );
     told.machine(signal.clone(), ("machine-open", "the other form: left open", &["E11"]), vec![go(1)]);
     told.machine(
         signal.clone(),
         ("machine-paused", "the other form: paused over signals", &["E27"]),
-        vec![Act::Pause, go(1), Act::Unpause, go(2), Act::Finish],
+        vec![StoryAction::Pause, go(1), StoryAction::Unpause, go(2), StoryAction::Finish],
     );
     told.machine(
         signal,
         ("machine-forked", "the other form: forked with another signal, and at a restart", &["E20"]),
         vec![
             go(1),
-            Act::Restart,
+            StoryAction::Restart,
             go(2),
-            Act::Finish,
-            Act::Fork(
+            StoryAction::Finish,
+            StoryAction::Fork(
                 "other",
                 None,
                 vec![ForkChange::Signal { name: "go".into(), nth: Some(2), input: Payload::raw_json("9") }],
@@ -87,12 +87,21 @@ pub(super) fn machines(told: &mut Told) {
     told.machine(
         json!(["update", "update"]),
         ("machine-updates", "the other form: updates, one refused", &["E14"]),
-        vec![Act::Update("say", json!(null)), Act::Update("say", json!(1)), Act::Update("say", json!(2)), Act::Finish],
+        vec![
+            StoryAction::Update("say", json!(null)),
+            StoryAction::Update("say", json!(1)),
+            StoryAction::Update("say", json!(2)),
+            StoryAction::Finish,
+        ],
     );
     told.machine(
         json!([activity("later", json!(1), 3)]),
         ("machine-by-hand", "the other form: completed from outside after a restart", &["E09"]),
-        vec![Act::Restart, Act::Complete(ActivityCompletion::Complete(Payload::raw_json("1"))), Act::Finish],
+        vec![
+            StoryAction::Restart,
+            StoryAction::Complete(ActivityCompletion::Complete(Payload::raw_json("1"))),
+            StoryAction::Finish,
+        ],
     );
     for n in [3_u64, 12] {
         let steps: Vec<Value> =
@@ -100,7 +109,7 @@ pub(super) fn machines(told: &mut Told) {
         told.machine(
             json!(steps),
             (&format!("machine-steps-{n}"), &format!("the other form: {n} rounds, over a restart"), rows),
-            vec![Act::Restart, Act::Finish],
+            vec![StoryAction::Restart, StoryAction::Finish],
         );
     }
 }

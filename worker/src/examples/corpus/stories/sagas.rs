@@ -4,7 +4,7 @@
 
 use super::*;
 
-pub(super) fn sagas(told: &mut Told) {
+pub(super) fn sagas(told: &mut StoryList) {
     let order = |fail: Value| json!({ "order_id": "o-1", "items": [{ "sku": "tea", "quantity": 2 }], "cents": 900, "fail": fail });
     for (name, fail) in [
         ("order", json!({})),
@@ -24,7 +24,11 @@ pub(super) fn sagas(told: &mut Told) {
         ORDER_SAGA,
         order(late),
         ("order-forked", "a saga that compensated, forked with a shipment", &["E28", "E20"]),
-        vec![Act::Finish, Act::Fork("shipped", None, vec![result("ship_order", "\"truck 7\"")]), Act::Sleep(60)],
+        vec![
+            StoryAction::Finish,
+            StoryAction::Fork("shipped", None, vec![result("ship_order", "\"truck 7\"")]),
+            StoryAction::Sleep(60),
+        ],
     );
     told.tell(
         ORDER_SAGA,

@@ -5,7 +5,7 @@
 use super::*;
 
 // long: a list of stories.
-pub(super) fn structure(told: &mut Told) {
+pub(super) fn structure(told: &mut StoryList) {
     for (name, steps) in [
         (
             "loop",
@@ -111,14 +111,14 @@ pub(super) fn structure(told: &mut Told) {
     told.sink(
         json!([slow]),
         ("child-canceled", "a run that is canceled and cancels its child", &["E15", "E17"]),
-        vec![Act::Cancel, Act::Finish],
+        vec![StoryAction::Cancel, StoryAction::Finish],
     );
     let killed = json!([{ "child": { "id": "killer", "input": inner(json!([{ "cancel_workflow": { "workflow_id": "child-cancels-parent", "reason": "up" } }, { "timer": "1s" }])) } }]);
     told.sink(killed, ("child-cancels-parent", "a child that asks its parent to cancel", &["E16", "E15"]), done());
     told.sink(
         json!([{ "child": { "id": "victim", "input": inner(json!([{ "timer": "1h" }])) } }]),
         ("child-terminated", "a child that is terminated while its parent waits for it", &["E15", "E18"]),
-        vec![Act::TerminateOther("victim"), Act::Finish],
+        vec![StoryAction::TerminateOther("victim"), StoryAction::Finish],
     );
     let two = json!([{ "child": { "id": "twin", "input": inner(json!([{ "timer": "1h" }])), "wait": false, "close_policy": "abandon" } }, { "child": { "id": "twin", "input": inner(json!([])) } }]);
     told.sink(two, ("child-id-in-use", "a child whose workflow id is in use cannot start", &["E15", "E01"]), done());
@@ -131,7 +131,7 @@ pub(super) fn structure(told: &mut Told) {
                 &format!("a chain of three runs that counts over {n}, with a signal carried over"),
                 &["E19", "E11"],
             ),
-            vec![Act::Signal("kept", json!(n)), Act::Finish],
+            vec![StoryAction::Signal("kept", json!(n)), StoryAction::Finish],
         );
     }
 }
