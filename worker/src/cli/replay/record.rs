@@ -127,12 +127,12 @@ fn stub(name: &str, history: &History, registry: &str) -> String {
 //! Made by `bosun replay record`. The history beside this file is never changed; when the code changes on purpose, guard
 //! the change with `patched`.
 
-use bosun_replay::{{History, Limits, Prefixes, replay_history}};
+use bosun_replay::{{History, HistoryLimits, Prefixes, replay_history}};
 
 #[test]
 fn {name}_still_replays() {{
     let recorded = include_bytes!(\"{name}.json\");
-    let history = History::from_json(recorded, &Limits::default()).expect(\"a recorded history\");
+    let history = History::from_json(recorded, &HistoryLimits::default()).expect(\"a recorded history\");
     let report = replay_history(&{registry}(), &history, Prefixes::All);
     assert!(report.is_ok(), \"{{report}}\");
 }}
