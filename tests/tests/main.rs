@@ -26,6 +26,7 @@ mod rows;
 mod scene;
 mod seeded;
 mod simulation;
+mod soak;
 mod storage_faults;
 mod supervisor_cli;
 mod tidy;

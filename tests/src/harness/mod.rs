@@ -5,6 +5,7 @@
 
 use std::io::Write;
 
+pub mod confined;
 pub mod crash;
 pub mod faults;
 pub mod histories;
