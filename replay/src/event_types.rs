@@ -10,7 +10,7 @@ use serde::de::value::Error;
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 
 /// The names of the event types, in the order of the contract.
-pub(crate) fn event_types() -> &'static [&'static str] {
+pub fn event_types() -> &'static [&'static str] {
     static NAMES: OnceLock<&'static [&'static str]> = OnceLock::new();
     NAMES.get_or_init(|| {
         let asked = Cell::new(&[][..]);

@@ -32,6 +32,7 @@ mod counterfactual;
 pub mod determinism;
 mod diff;
 mod event_types;
+pub use event_types::event_types;
 mod fork;
 mod history_file;
 #[cfg(test)]

@@ -5,28 +5,68 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::json;
+
 use super::expect::{CallExpect, NoteExpect};
+use super::file::{Scene, words_in};
 use super::judge::{Ended, TIMES, cut};
 use super::matcher::{Matcher, Mismatch, shown, text};
 use super::names::near;
 use super::outside::{Made, Noted, Outside};
+use crate::agent::AGENT_MODEL;
+use crate::capability::http::HTTP;
+use crate::capability::model::MODEL;
+use crate::capability::process::PROCESS;
+use crate::capability::scripted::SCRIPTED;
+use crate::supervisor::outbox::Purpose;
 
 /// The names that calls can be about.
-pub(super) struct Names(Vec<String>);
+pub(super) struct Names {
+    /// Of tasks and agents.
+    near: Vec<String>,
+    /// All that the scene, its specs and what is built in speak of.
+    known: BTreeSet<String>,
+    /// A workflow of a program may have activities that nothing here names.
+    is_program: bool,
+}
 
 impl Names {
-    pub(super) fn of(ended: &Ended, outside: &Outside) -> Names {
+    pub(super) fn of(scene: &Scene, ended: &Ended, outside: &Outside) -> Names {
+        let mut known = scene.words.clone();
+        known.extend(Purpose::ALL.iter().map(|purpose| purpose.as_str().to_owned()));
+        known.extend([AGENT_MODEL, MODEL, HTTP, PROCESS, SCRIPTED].map(str::to_owned));
+        let below = outside.runs.values().filter_map(|run| run.spec.as_deref());
+        below.chain(scene.spec.as_deref()).for_each(|spec| words_in(&json!(spec), &mut known));
         let planned = ended.plan["tasks"].as_object().into_iter().flatten().map(|(id, _)| id.clone());
         let calls =
             outside.calls.iter().flat_map(|made| made.asked.task().into_iter().chain(made.asked.call.agent.clone()));
         let specs = outside.runs.values().filter_map(|run| run.spec.as_ref());
         let agents = specs.flat_map(|spec| spec.agents.iter().map(|agent| agent.name.clone()));
-        Names(planned.chain(calls).chain(agents).collect())
+        let near: Vec<String> = planned.chain(calls).chain(agents).collect();
+        known.extend(near.iter().cloned());
+        for made in &outside.calls {
+            known.extend([made.asked.on().to_owned(), made.asked.activity_type.clone()]);
+            known.extend(made.asked.tool().map(str::to_owned));
+        }
+        Names { near, known, is_program: scene.spec.is_none() }
     }
-    /// The name that was probably meant, where this one is nobody's.
-    fn slip(&self, name: &str) -> Option<&str> {
-        let known: Vec<&str> = self.0.iter().map(String::as_str).collect();
-        if known.contains(&name) { None } else { near(name, &known) }
+    /// What is wrong with a name that is nobody's: what was probably meant, or that nothing has it. A call of nobody is
+    /// never made, so that an expectation of it would say nothing.
+    fn slip(&self, name: &str) -> Option<String> {
+        let near_by: Vec<&str> = self.near.iter().map(String::as_str).collect();
+        if near_by.contains(&name) {
+            return None;
+        }
+        let purposes = Purpose::ALL.iter().map(|purpose| purpose.as_str());
+        let meant: Vec<&str> = near_by.into_iter().chain(purposes).collect();
+        match (near(name, &meant), self.known.contains(name)) {
+            (_, true) => None,
+            (None, false) if self.is_program => None,
+            (Some(meant), false) => Some(format!("there is no `{name}`; did you mean `{meant}`?")),
+            (None, false) => {
+                Some(format!("there is no `{name}`: the scene, its spec and its calls do not speak of it"))
+            }
+        }
     }
 }
 
@@ -56,11 +96,9 @@ impl CallExpect {
     }
 
     pub(super) fn check(&self, outside: &Outside, names: &Names, times: Option<&Matcher>) -> Result<(), Mismatch> {
-        for name in [&self.about, &self.task, &self.agent].into_iter().flatten() {
-            if let Some(meant) = names.slip(name) {
-                let seen = format!("there is no `{name}`; did you mean `{meant}`?");
-                return Err(Mismatch::new(self.shown(), seen));
-            }
+        let named = [&self.on, &self.about, &self.task, &self.agent, &self.tool].into_iter().flatten();
+        if let Some(seen) = named.filter_map(|name| names.slip(name)).next() {
+            return Err(Mismatch::new(self.shown(), seen));
         }
         let count = outside.calls.iter().filter(|made| self.fits(made)).count();
         let at_least_one = Matcher::AtLeast(1.0);

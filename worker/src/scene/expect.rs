@@ -160,6 +160,7 @@ impl Expect {
             }
             for (task, value) in mapping(&at, value)? {
                 let at = format!("{at}.{task}");
+                status_slip(&at, if value.is_object() { &value["status"] } else { value })?;
                 self.report.push((at.clone(), ReportPart::Task(task.clone()), Matcher::read(&at, value)?));
             }
         }
@@ -185,6 +186,25 @@ impl Expect {
         // What is asked at the end comes last.
         self.queries.sort_by_key(|(at, _)| (at.is_none(), *at));
         Ok(())
+    }
+}
+
+/// A status that is nearly one: `not: complet` would hold of everything.
+fn status_slip(path: &str, status: &Value) -> Result<(), FieldError> {
+    let known: Vec<&str> = crate::supervisor::TaskStatus::ALL.iter().map(|status| status.as_str()).collect();
+    match status {
+        Value::String(word) if !known.contains(&word.as_str()) => match or_near(word, &known) {
+            hint if hint.is_empty() => Ok(()),
+            hint => {
+                Err(FieldError::at(path, format!("unknown status `{word}`{hint}; there are: {}", known.join(", "))))
+            }
+        },
+        Value::Object(words) => words
+            .iter()
+            .filter(|(word, _)| ["is", "equals", "not", "one_of"].contains(&word.as_str()))
+            .try_for_each(|(_, value)| status_slip(path, value)),
+        Value::Array(all) => all.iter().try_for_each(|one| status_slip(path, one)),
+        _ => Ok(()),
     }
 }
 
@@ -236,10 +256,14 @@ pub(super) const CALL: [&str; 11] =
     ["on", "agent", "tool", "task", "attempt", "round", "with", "input", "prompt", "answer", "times"];
 
 impl CallExpect {
-    /// `{ execute_worker: dump, times: 1 }` or `{ on: execute_worker, task: dump, times: 1 }`.
+    /// `{ execute_worker: dump, times: 1 }` or `{ on: execute_worker, task: dump, times: 1 }`; `call` is another word for `on`.
     pub(crate) fn read(path: &str, value: &Value) -> Result<Self, FieldError> {
-        let map = mapping(path, value)?;
-        let short = map.iter().find(|(key, _)| !CALL.contains(&key.as_str()));
+        let mut map = mapping(path, value)?.clone();
+        if let Some(on) = map.remove("call") {
+            map.insert("on".to_owned(), on);
+        }
+        // Who is named already is not named by another key: that one is a slip.
+        let short = map.iter().find(|(key, _)| !map.contains_key("on") && !CALL.contains(&key.as_str()));
         let mut rest = map.clone();
         if let Some((on, _)) = short {
             rest.remove(on);
@@ -386,15 +410,17 @@ impl Never {
         }
         if let Some(event) = map.get("event") {
             Fields::read(value, path, &["event"])?;
-            return Ok(Never::Event(path.to_owned(), event.as_str().unwrap_or_default().to_owned()));
+            let name = event.as_str().unwrap_or_default();
+            let known = bosun_replay::event_types();
+            if !known.contains(&name) {
+                let hint = or_near(name, &known);
+                return Err(FieldError::at(format!("{path}.event"), format!("there is no event `{name}`{hint}")));
+            }
+            return Ok(Never::Event(path.to_owned(), name.to_owned()));
         }
         if map.contains_key("to") || map.contains_key("prompt") && !map.contains_key("on") {
             return CallExpect::prompt(path, value).map(Never::Call);
         }
-        let mut map = map.clone();
-        if let Some(on) = map.remove("call") {
-            map.insert("on".to_owned(), on);
-        }
-        CallExpect::read(path, &Value::Object(map)).map(Never::Call)
+        CallExpect::read(path, value).map(Never::Call)
     }
 }

@@ -3,6 +3,7 @@
 //! Invariant: a key that nobody knows is refused with its path and the nearest one; nothing is coerced, and a scene that
 //! expects nothing is refused. Other files are asked for by the name that the scene has for them; it opens none itself.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bosun_engine::{Payload, WorkflowType};
@@ -55,6 +56,8 @@ pub(crate) struct Scene {
     pub(crate) refused: Option<Refused>,
     pub(crate) world: Vec<Rule>,
     pub(crate) people: Vec<Cue>,
+    /// Every word and number of the scene outside of what it expects: what its calls can be about.
+    pub(crate) words: BTreeSet<String>,
     /// When the worker process is killed, beside the crashes that every scene gets anyway.
     pub(crate) kills: Vec<Duration>,
     pub(crate) expect: Expect,
@@ -87,6 +90,15 @@ impl Scene {
 
     /// A scene from its data.
     pub(crate) fn of(file: &str, value: &Value, files: Files<'_>) -> Result<Scene, FieldError> {
+        if value.is_null() {
+            return Err(FieldError::at(
+                "the document",
+                "the file is empty; a scene begins with `scene: what it shows`",
+            ));
+        }
+        if value.get("scene").is_none() && value.get("kind").is_some() {
+            return Err(FieldError::at("the document", "this is no scene: run it with `bosun run FILE`"));
+        }
         let fields = Fields::read(value, "", &KEYS)?;
         let sentence = fields.required_text("scene")?;
         let world: Vec<Rule> =
@@ -127,12 +139,34 @@ impl Scene {
             refused,
             world,
             people,
+            words: words(value),
             kills: kills(&fields)?,
             expect,
             ways: ways(&fields)?,
             order_matters,
             until,
         })
+    }
+}
+
+fn words(scene: &Value) -> BTreeSet<String> {
+    let told = scene.as_object().into_iter().flatten().filter(|(key, _)| *key != "expect").map(|(_, value)| value);
+    let mut words = BTreeSet::new();
+    told.for_each(|value| words_in(value, &mut words));
+    words
+}
+
+/// Every text, number and key of a value.
+pub(super) fn words_in(value: &Value, words: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => drop(words.insert(text.clone())),
+        Value::Number(number) => drop(words.insert(number.to_string())),
+        Value::Array(all) => all.iter().for_each(|one| words_in(one, words)),
+        Value::Object(map) => map.iter().for_each(|(key, one)| {
+            words.insert(key.clone());
+            words_in(one, words);
+        }),
+        Value::Null | Value::Bool(_) => {}
     }
 }
 
@@ -144,7 +178,10 @@ fn kills(fields: &Fields<'_>) -> Result<Vec<Duration>, FieldError> {
         kills.push(moment(&format!("{path}.at"), at)?);
         match fault.required_text("do")?.as_str() {
             "kill" | "restart" => {}
-            other => return Err(fault.error("do", format!("expected `kill`, found `{other}`"))),
+            other => {
+                let why = format!("expected `kill` (`restart` is another word: it always comes back), found `{other}`");
+                return Err(fault.error("do", why));
+            }
         }
     }
     kills.sort();

@@ -75,10 +75,17 @@ impl Ended {
         Ended { outcome: outcome.to_owned(), report, plan, digest, took: life.took(), over, asked }
     }
 
-    /// Why it ended so: its error, what is not done, or, where there is neither, what people read.
+    /// Why it ended so: its error, what is not done and what the first cause of that was, or, where there is neither, what
+    /// people read.
     fn reason(&self) -> String {
         let found = ["error", "summary"].iter().map(|key| text_of(&self.report[*key])).find(|text| !text.is_empty());
-        found.unwrap_or_else(|| self.text())
+        let Some(found) = found else { return self.text() };
+        let rows = self.report["tasks"].as_array().into_iter().flatten().map(|row| &row["error"]);
+        let causes = self.report["errors"].as_array().into_iter().flatten().chain(rows);
+        match causes.map(text_of).find(|cause| !cause.is_empty()) {
+            Some(cause) if !found.contains(&cause) => format!("{found} ({cause})"),
+            _ => found,
+        }
     }
 
     /// What people read as the result; where there is none, why.
@@ -153,10 +160,11 @@ fn with_reason(seen: &str, task: &Value) -> String {
 }
 
 /// All that is not as expected; times are judged in the straight life only.
-pub(crate) fn judge(expect: &Expect, ended: &Ended, outside: &Outside, straight: bool) -> Vec<Complaint> {
+pub(crate) fn judge(scene: &Scene, ended: &Ended, outside: &Outside, straight: bool) -> Vec<Complaint> {
+    let expect = &scene.expect;
     let mut judged = Judged(outside.complaints.clone());
     judged.end(expect, ended);
-    let names = Names::of(ended, outside);
+    let names = Names::of(scene, ended, outside);
     for call in expect.calls.iter().chain(&expect.prompts) {
         judged.check(&call.path, call.check(outside, &names, None));
     }
@@ -222,7 +230,19 @@ impl Judged {
             let seen = ended.took.as_secs_f64();
             let checked = takes.check(Some(&seen.into()), "");
             let text = seconds(ended.took);
-            let told = |why| Mismatch { seen: text.clone(), value: Some(text.as_str().into()), ..why };
+            let wanted = match takes {
+                Matcher::All(all) => match all.as_slice() {
+                    [Matcher::AtLeast(least), Matcher::AtMost(most)] if least == most => format!("{least}s"),
+                    all => all.iter().map(|one| format!("{one}s")).collect::<Vec<_>>().join(" and "),
+                },
+                one => format!("{one}s"),
+            };
+            let told = |why| Mismatch {
+                expected: wanted.clone(),
+                seen: text.clone(),
+                value: Some(text.as_str().into()),
+                ..why
+            };
             self.check("expect.takes", checked.map_err(told));
         }
         for ((when, query), seen) in expect.queries.iter().zip(&ended.asked) {
@@ -250,14 +270,18 @@ impl Judged {
     }
 }
 
-/// Acts that did not happen.
+/// Acts and faults that did not happen.
 pub(crate) fn unmet(life: &Life<'_>) -> Vec<Complaint> {
     let waits = life.scene.people.iter().zip(&life.outside.cues).filter(|(_, state)| **state != CueState::Done);
     let complaint = |cue: &super::people::Cue| {
         let seen = format!("it never came to that; the run was over, or stood still, at {}", seconds(life.took()));
         Complaint::new(cue.path.clone(), format!("{} happens", cue.shown()), seen)
     };
-    waits.map(|(cue, _)| complaint(cue)).collect()
+    let late = life.scene.kills.iter().enumerate().skip(life.outside.kills).map(|(place, at)| {
+        let seen = format!("the run was over at {}", seconds(life.took()));
+        Complaint::new(format!("faults[{place}]"), format!("the worker is killed at {}", seconds(*at)), seen)
+    });
+    waits.map(|(cue, _)| complaint(cue)).chain(late).collect()
 }
 
 /// What is said of the spec beside running it, where something is expected of that.

@@ -22,7 +22,7 @@ use super::judge::query_name;
 use super::medium::Medium;
 use super::orders::Orders;
 use super::outside::{Made, Outside};
-use super::rule::missing_rule;
+use super::rule::{missing_rule, near_rules};
 use super::world::answer_of;
 use crate::agent::AGENT_MODEL;
 
@@ -40,6 +40,8 @@ pub(crate) enum Stuck {
     NoAnswer {
         call: String,
         rule: String,
+        /// The rules for calls of its kind, and what they want of them.
+        near: String,
     },
     /// The engine refused something.
     Refused(String),
@@ -231,7 +233,10 @@ impl<'s> Life<'s> {
                     self.outside.make(made.clone());
                     self.attempts.push(Attempt { staged, made });
                 }
-                None => self.stuck = Some(Stuck::NoAnswer { call: asked.shown(), rule: missing_rule(&asked) }),
+                None => {
+                    let near = near_rules(&self.scene.world, &asked);
+                    self.stuck = Some(Stuck::NoAnswer { call: asked.shown(), rule: missing_rule(&asked), near });
+                }
             }
         }
     }

@@ -28,6 +28,8 @@ mod outside;
 mod people;
 mod rule;
 mod schema;
+#[cfg(test)]
+mod slips;
 mod subject;
 #[cfg(test)]
 mod tests;

@@ -123,6 +123,22 @@ impl Rule {
         self.on == MODEL || self.on == AGENT_MODEL
     }
 
+    fn wants(&self) -> String {
+        let text = |key: &str, value: &Option<String>| value.as_ref().map(|value| format!("{key}: {value}"));
+        let number = |key: &str, value: Option<u64>| value.map(|value| format!("{key}: {value}"));
+        let parts = [
+            text("agent", &self.agent),
+            text("tool", &self.tool),
+            text("task", &self.task),
+            number("attempt", self.attempt),
+            number("round", self.round),
+            text("role", &self.role),
+            (!self.contains.is_empty()).then(|| format!("contains: {}", self.contains.join(", "))),
+            self.with.as_ref().map(|with| format!("with: {with}")),
+        ];
+        format!("{{ {} }}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+
     /// Whether it is about work, whoever does it.
     pub(crate) fn is_of_anybody(&self) -> bool {
         self.on == Purpose::ExecuteWorker.as_str() && self.agent.is_none()
@@ -152,6 +168,12 @@ impl Rule {
             && self.before.is_none_or(|before| asked.at < BEGIN.plus(before))
             && with()
     }
+}
+
+/// The rules for calls of this kind, and what they want of them: one of them was probably meant.
+pub(crate) fn near_rules(world: &[Rule], asked: &Asked) -> String {
+    let of_kind = world.iter().enumerate().filter(|(_, rule)| asked.is(&rule.on));
+    of_kind.map(|(place, rule)| format!("world[{place}] {}", rule.wants())).collect::<Vec<_>>().join("; ")
 }
 
 /// A text or a number: tasks are named by either.

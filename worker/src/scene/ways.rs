@@ -183,14 +183,16 @@ impl Play<'_> {
         life.forks = forks;
         let mut complaints = match gone {
             Err(stuck) => vec![stuck.complaint()],
-            Ok(()) => judge(&self.scene.expect, &ended, &life.outside, straight.is_none()),
+            Ok(()) => judge(self.scene, &ended, &life.outside, straight.is_none()),
         };
         if straight.is_none() {
             complaints.extend(warned(self.scene));
         }
-        if complaints.is_empty() && straight.is_none() {
-            complaints.extend(unmet(life));
+        if straight.is_none() {
             self.played.unused = unused(self.scene, &life.outside);
+            if complaints.is_empty() {
+                complaints.extend(unmet(life));
+            }
         }
         if let Some(twice) = life.outside.twice.first() {
             complaints.push(Complaint::new("all scenes", "every call is made once", format!("made twice: {twice}")));
@@ -309,8 +311,10 @@ fn other_end(straight: &Value, seen: &Value) -> Option<Complaint> {
 impl Stuck {
     fn complaint(self) -> Complaint {
         match self {
-            Stuck::NoAnswer { call, rule } => {
-                Complaint::new("world", format!("a rule that answers {call}; for example\n{rule}"), "no rule fits")
+            Stuck::NoAnswer { call, rule, near } => {
+                let seen = if near.is_empty() { String::new() } else { format!("; there are, and want: {near}") };
+                let expected = format!("a rule that answers {call}; for example\n{rule}");
+                Complaint::new("world", expected, format!("no rule fits{seen}"))
             }
             Stuck::Refused(why) => Complaint::new("the run", "it starts and goes on", why),
             Stuck::Endless => Complaint::new("the run", "it comes to an end", "it goes on for ever; give `until:`"),

@@ -14,20 +14,27 @@ use crate::cli::output::{Format, Screen, TextStyle};
 use crate::cli::replay::junit::escaped;
 use crate::scene::{Failure, Played};
 
+/// Rules that answered nothing, often because they ask for what no call has.
+fn unused(played: &Played) -> String {
+    match played.unused.is_empty() {
+        true => String::new(),
+        false => format!("  never used: {}", played.unused.join(", ")),
+    }
+}
+
 pub(super) fn report(screen: &mut Screen, tested: &[Tested], keep: &Path, took: Duration) {
     screen.document(Format::Junit, &junit(tested, took));
     let mut rows = Vec::new();
     for one in tested {
         let head = match &one.result {
             Ok((_, played)) if played.failures.is_empty() => {
-                let unused = match played.unused.is_empty() {
-                    true => String::new(),
-                    false => format!("  never used: {}", played.unused.join(", ")),
-                };
-                let ways = screen.paint(TextStyle::Dim, &format!("{}{unused}", ways(played)));
+                let ways = screen.paint(TextStyle::Dim, &format!("{}{}", ways(played), unused(played)));
                 format!("{}  {}  {ways}", screen.paint(TextStyle::Green, "ok  "), one.sentence)
             }
-            Ok(_) => format!("{}  {}", screen.paint(TextStyle::Red, "FAIL"), one.sentence),
+            Ok((_, played)) => {
+                let unused = screen.paint(TextStyle::Dim, &unused(played));
+                format!("{}  {}{unused}", screen.paint(TextStyle::Red, "FAIL"), one.sentence)
+            }
             Err(_) => format!("{}  {}", screen.paint(TextStyle::Red, "BAD "), one.file),
         };
         screen.line(head);
