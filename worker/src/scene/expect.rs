@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::file::moment;
 use super::matcher::{Matcher, WORDS};
 use super::names::or_near;
+use super::never::{Never, status_slip};
 use super::rule::id;
 use crate::supervisor::FieldError;
 use crate::supervisor::fields::{Fields, kind};
@@ -105,14 +106,6 @@ pub(crate) struct QueryExpect {
     pub(crate) is: Matcher,
 }
 
-#[derive(Debug, Clone)]
-pub(crate) enum Never {
-    Note(NoteExpect),
-    Call(CallExpect),
-    /// An event of the engine, by its name.
-    Event(String, String),
-}
-
 impl Expect {
     pub(crate) fn read(path: &str, value: &Value) -> Result<Expect, FieldError> {
         let fields = Fields::read(value, path, &KEYS)?;
@@ -186,25 +179,6 @@ impl Expect {
         // What is asked at the end comes last.
         self.queries.sort_by_key(|(at, _)| (at.is_none(), *at));
         Ok(())
-    }
-}
-
-/// A status that is nearly one: `not: complet` would hold of everything.
-fn status_slip(path: &str, status: &Value) -> Result<(), FieldError> {
-    let known: Vec<&str> = crate::supervisor::TaskStatus::ALL.iter().map(|status| status.as_str()).collect();
-    match status {
-        Value::String(word) if !known.contains(&word.as_str()) => match or_near(word, &known) {
-            hint if hint.is_empty() => Ok(()),
-            hint => {
-                Err(FieldError::at(path, format!("unknown status `{word}`{hint}; there are: {}", known.join(", "))))
-            }
-        },
-        Value::Object(words) => words
-            .iter()
-            .filter(|(word, _)| ["is", "equals", "not", "one_of"].contains(&word.as_str()))
-            .try_for_each(|(_, value)| status_slip(path, value)),
-        Value::Array(all) => all.iter().try_for_each(|one| status_slip(path, one)),
-        _ => Ok(()),
     }
 }
 
@@ -330,7 +304,7 @@ pub(crate) fn note_kinds() -> Vec<String> {
 
 impl NoteExpect {
     /// `{ kind: TaskStatusChanged, task: load, to: skipped }`. `TaskSkipped` is short for the change to that status.
-    fn read(path: &str, value: &Value, head: &str) -> Result<Self, FieldError> {
+    pub(super) fn read(path: &str, value: &Value, head: &str) -> Result<Self, FieldError> {
         let map = mapping(path, value)?;
         let named = map.get(head).and_then(Value::as_str);
         let named = named.ok_or_else(|| FieldError::at(format!("{path}.{head}"), "the name of a note is missing"))?;
@@ -396,31 +370,5 @@ impl QueryExpect {
             return Err(FieldError::at(path, format!("says nothing of the answer; use one of: {}", WORDS.join(", "))));
         }
         Ok(QueryExpect { path: path.to_owned(), query, input, at, is: Matcher::read(path, &Value::Object(map))? })
-    }
-}
-
-impl Never {
-    fn read(path: &str, value: &Value) -> Result<Self, FieldError> {
-        let map = mapping(path, value)?;
-        if map.contains_key("note") {
-            return NoteExpect::read(path, value, "note").map(Never::Note);
-        }
-        if map.contains_key("kind") {
-            return NoteExpect::read(path, value, "kind").map(Never::Note);
-        }
-        if let Some(event) = map.get("event") {
-            Fields::read(value, path, &["event"])?;
-            let name = event.as_str().unwrap_or_default();
-            let known = bosun_replay::event_types();
-            if !known.contains(&name) {
-                let hint = or_near(name, &known);
-                return Err(FieldError::at(format!("{path}.event"), format!("there is no event `{name}`{hint}")));
-            }
-            return Ok(Never::Event(path.to_owned(), name.to_owned()));
-        }
-        if map.contains_key("to") || map.contains_key("prompt") && !map.contains_key("on") {
-            return CallExpect::prompt(path, value).map(Never::Call);
-        }
-        CallExpect::read(path, value).map(Never::Call)
     }
 }

@@ -90,15 +90,7 @@ impl Scene {
 
     /// A scene from its data.
     pub(crate) fn of(file: &str, value: &Value, files: Files<'_>) -> Result<Scene, FieldError> {
-        if value.is_null() {
-            return Err(FieldError::at(
-                "the document",
-                "the file is empty; a scene begins with `scene: what it shows`",
-            ));
-        }
-        if value.get("scene").is_none() && value.get("kind").is_some() {
-            return Err(FieldError::at("the document", "this is no scene: run it with `bosun run FILE`"));
-        }
+        other_than_a_scene(value)?;
         let fields = Fields::read(value, "", &KEYS)?;
         let sentence = fields.required_text("scene")?;
         let world: Vec<Rule> =
@@ -147,6 +139,16 @@ impl Scene {
             until,
         })
     }
+}
+
+/// What is no scene at all is told so, and not key by key.
+fn other_than_a_scene(value: &Value) -> Result<(), FieldError> {
+    let why = match value.get("scene") {
+        None if value.is_null() => "the file is empty; a scene begins with `scene: what it shows`",
+        None if value.get("kind").is_some() => "this is no scene: run it with `bosun run FILE`",
+        _ => return Ok(()),
+    };
+    Err(FieldError::at("the document", why))
 }
 
 fn words(scene: &Value) -> BTreeSet<String> {

@@ -9,11 +9,12 @@ use bosun_engine::{EventKind, FailureKind};
 use serde_json::{Value, json};
 
 use super::counted::Names;
-use super::expect::{Expect, Never, ReportPart};
+use super::expect::{Expect, ReportPart};
 use super::file::Scene;
 use super::life::Life;
 use super::matcher::{Matcher, Mismatch, check_at, shown, text};
 use super::names::or_near;
+use super::never::Never;
 use super::outside::{Complaint, CueState, Made, Outside};
 use crate::supervisor::graph::text_of;
 use crate::supervisor::run::SUPERVISOR;

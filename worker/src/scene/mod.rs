@@ -23,6 +23,7 @@ mod medium;
 mod models;
 mod mutate;
 mod names;
+mod never;
 mod orders;
 mod outside;
 mod people;
