@@ -140,14 +140,14 @@ fn soak(soak: Soak) {
     let (mut worker, _) = WorkerProcess::start(&program, dir.path(), READY_MAX).unwrap();
     let (endpoint, pid) = (worker.endpoint().unwrap(), worker.pid());
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let filled = Arc::new(std::sync::Barrier::new(CLIENTS as usize + 1));
+    let filled = Arc::new(AtomicU64::new(0));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
             let (stop, filled, done) = (stop.clone(), filled.clone(), done.clone());
             let mut client = Client::new(number, soak, &endpoint);
             std::thread::spawn(move || {
                 client.fill();
-                filled.wait();
+                filled.fetch_add(1, Ordering::Relaxed);
                 while !stop.load(Ordering::Relaxed) {
                     client.step();
                     std::thread::sleep(PAUSE);
@@ -157,7 +157,10 @@ fn soak(soak: Soak) {
         })
         .collect();
     let began = Instant::now();
-    filled.wait();
+    let failed = || clients.iter().any(std::thread::JoinHandle::is_finished);
+    while filled.load(Ordering::Relaxed) < CLIENTS && !failed() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let fill = began.elapsed();
     let began = Instant::now();
     let mut held = Vec::new();
@@ -167,7 +170,7 @@ fn soak(soak: Soak) {
             break;
         }
         held.extend(held_kib(pid));
-        if clients.iter().any(std::thread::JoinHandle::is_finished) {
+        if failed() {
             break;
         }
     }

@@ -3,16 +3,18 @@
 //!
 //! Invariant: what it works on (the input, the caller who waits, the slots taken, the message) belongs to the thread
 //! or, after [`CurrentTurn::take`], to the watchdog, never to both. What was decided in time is the thread's to submit
-//! and is not taken. A thread that was replaced submits nothing any more.
+//! and is not taken. A thread that was replaced submits nothing any more. Time in which the thread had no core does not
+//! count against its code: a machine that has too much to do holds no run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::committer::RunName;
 use super::mailbox::ReplySender;
 use super::marks::{Mark, MarkSlot};
 use super::quarantine::Quarantine;
+use super::run_queue::RunQueue;
 use crate::vocabulary::*;
 
 /// A caller's reply that the thread and the watchdog can both reach. The first one to answer does.
@@ -66,6 +68,8 @@ impl TurnCaller {
 /// One decision in progress.
 pub(crate) struct DecisionInProgress {
     since: Instant,
+    /// How long the thread had waited for a core when the watchdog saw this decision first.
+    queued_before: Option<Duration>,
     pub(crate) name: RunName,
     /// Kept so that the input is not lost when its turn does not come back.
     pub(crate) input: Option<Input>,
@@ -95,6 +99,8 @@ pub(crate) struct CurrentTurn {
     state: Mutex<CurrentTurnState>,
     /// Where it stands on the disk what this thread is at, in case the process dies of it.
     slot: Option<MarkSlot>,
+    /// Where the kernel counts how long this thread waits for a core.
+    run_queue: OnceLock<Option<RunQueue>>,
     /// Set with `replaced`; workflow code that asks for anything sees it and leaves.
     abandoned: Arc<AtomicBool>,
 }
@@ -132,7 +138,8 @@ impl CurrentTurn {
         self.begin_at(Mark::Start(what.unwrap_or(name.run_id)), name, None, caller);
     }
     fn begin_at(&self, mark: Mark, name: &RunName, input: Option<Input>, caller: TurnCaller) {
-        let doing = DecisionInProgress { since: Instant::now(), name: name.clone(), input, caller };
+        let doing =
+            DecisionInProgress { since: Instant::now(), queued_before: None, name: name.clone(), input, caller };
         self.lock().doing = Some(doing);
         self.mark(mark);
     }
@@ -186,10 +193,18 @@ impl CurrentTurn {
     pub(crate) fn is_overdue(&self, allowed: Duration) -> bool {
         self.lock().doing.as_ref().is_some_and(|doing| doing.since.elapsed() > allowed)
     }
-    /// Takes everything from a thread that is overdue.
+    /// Called on the thread that this is about.
+    pub(super) fn is_of_this_thread(&self) {
+        self.run_queue.get_or_init(RunQueue::of_this_thread);
+    }
+    /// Takes everything from a thread that is overdue. Looks at it several times within the time that is allowed: what the
+    /// thread has waited for a core since the first of these looks does not count.
     pub(crate) fn take(&self, allowed: Duration) -> Option<Taken> {
         let mut state = self.lock();
-        let overdue = state.doing.as_ref().is_some_and(|doing| doing.since.elapsed() > allowed);
+        let doing = state.doing.as_mut()?;
+        let queued = self.run_queue.get().and_then(Option::as_ref).and_then(RunQueue::waited).unwrap_or_default();
+        let before = *doing.queued_before.get_or_insert(queued);
+        let overdue = doing.since.elapsed().saturating_sub(queued.saturating_sub(before)) > allowed;
         overdue.then(|| self.take_all(&mut state))
     }
     /// Takes everything from a thread that has died.

@@ -30,6 +30,7 @@ mod pace;
 mod quarantine;
 mod release;
 mod retention;
+mod run_queue;
 mod runner;
 mod shard;
 mod shared;

@@ -153,6 +153,7 @@ fn spawn(
     let current_turn = Arc::new(CurrentTurn::new(shared.quarantine.as_ref()));
     let (counted, shared, current) = (shared.clone(), shared.clone(), current_turn.clone());
     let run = move || {
+        current.is_of_this_thread();
         turn_thread(shared, number, generation, known, current).run();
     };
     let name = format!("bosun-turn-{number}");
