@@ -30,9 +30,10 @@ fn did(data: &Path, words: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// What its tool gives is the same however often the worker is killed while it runs: it is run again.
 fn agent() -> String {
     let look = json!({ "name": "look", "parameters": { "type": "object", "properties": {} },
-        "does": { "process": { "argv": ["sh", "-c", "echo seen"] } } });
+        "attempts": 3, "does": { "process": { "argv": ["sh", "-c", "echo seen"] } } });
     json!({ "name": "ann", "provider": "openai", "model": "tiny", "task": "look, and say what you see",
         "max_output_tokens": 100, "tools": [look] })
     .to_string()

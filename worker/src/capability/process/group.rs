@@ -96,9 +96,11 @@ fn spawn_noted(
     let (mut wait, mut release) = io::pipe()?;
     let worker = std::process::id();
     let before_exec = move || {
-        match &ends {
-            Some(ends) => ends.inherit()?,
-            None => die_with(worker)?,
+        // A child has both ends of the pipe it waits at: without the signal it would wait for a worker that is gone, and hold
+        // the lock of its directory. A guard asks for no more of it once it is there.
+        die_with(worker)?;
+        if let Some(ends) = &ends {
+            ends.inherit()?;
         }
         tell_id.write_all(&std::process::id().to_ne_bytes())?;
         let mut verdict = [0];

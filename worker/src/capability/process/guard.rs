@@ -162,6 +162,8 @@ fn guard(words: &[OsString]) -> io::Result<ExitCode> {
     let number = |word: &OsString| word.to_str().and_then(|word| word.parse::<u64>().ok());
     let pipe = |word: &OsString| number(word).and_then(|number| RawFd::try_from(number).ok()).ok_or_else(wrong);
     let (lifeline, mut verdict) = (inherited(pipe(lifeline)?)?, inherited(pipe(verdict)?)?);
+    // From here on the lifeline tells of the worker's end: what runs below is ended before the guard ends.
+    rustix::process::set_parent_process_death_signal(None)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let limits: Vec<Option<u64>> = limits.iter().map(number).collect();
     let main = match start(command, &limits, group.as_deref()) {
