@@ -61,10 +61,10 @@ impl Client {
         message: impl FnOnce(ReplySender<T>) -> ShardMessage,
     ) -> Result<T, Rejection> {
         self.admit(call, Some(workflow_id))?;
-        // No time passes before the request itself counts as under way: it would be made of a run that is past it.
-        let held = self.shared.time.hold();
-        // Locked again with the answer, or when the caller goes away before.
-        let unlocked = in_time.then(|| UnlockedTime::new(&self.shared.time));
+        let time = &self.shared.time;
+        // Unlocked until the answer, or until the caller goes away. No time passes before the request itself counts as under
+        // way: it would be made of a run that is past it.
+        let (held, unlocked) = in_time.then(|| (time.hold(), UnlockedTime::new(time))).unzip();
         let (reply, answer) = ReplySender::new(unlocked.clone());
         self.shared.request(namespace, workflow_id, message(reply))?;
         drop(held);
