@@ -191,21 +191,24 @@ impl CurrentTurn {
 
     /// Whether something has been worked on for longer than allowed.
     pub(crate) fn is_overdue(&self, allowed: Duration) -> bool {
-        self.lock().doing.as_ref().is_some_and(|doing| doing.since.elapsed() > allowed)
+        self.is_too_long(&mut self.lock(), allowed)
     }
     /// Called on the thread that this is about.
     pub(super) fn is_of_this_thread(&self) {
         self.run_queue.get_or_init(RunQueue::of_this_thread);
     }
-    /// Takes everything from a thread that is overdue. Looks at it several times within the time that is allowed: what the
-    /// thread has waited for a core since the first of these looks does not count.
+    /// Takes everything from a thread that is overdue.
     pub(crate) fn take(&self, allowed: Duration) -> Option<Taken> {
         let mut state = self.lock();
-        let doing = state.doing.as_mut()?;
+        self.is_too_long(&mut state, allowed).then(|| self.take_all(&mut state))
+    }
+    /// Asked several times within the time that is allowed: what the thread has waited for a core since it was asked first
+    /// does not count.
+    fn is_too_long(&self, state: &mut CurrentTurnState, allowed: Duration) -> bool {
+        let Some(doing) = &mut state.doing else { return false };
         let queued = self.run_queue.get().and_then(Option::as_ref).and_then(RunQueue::waited).unwrap_or_default();
         let before = *doing.queued_before.get_or_insert(queued);
-        let overdue = doing.since.elapsed().saturating_sub(queued.saturating_sub(before)) > allowed;
-        overdue.then(|| self.take_all(&mut state))
+        doing.since.elapsed().saturating_sub(queued.saturating_sub(before)) > allowed
     }
     /// Takes everything from a thread that has died.
     pub(crate) fn take_from_dead(&self) -> Taken {

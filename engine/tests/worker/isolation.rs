@@ -324,3 +324,38 @@ async fn too_many_requests_are_refused() {
     client.signal(&target("good"), signal("go", "on")).await.unwrap();
     assert_eq!(completed::<String>(&client, "good").await, "on");
 }
+
+/// G23: a machine that has too much to do holds no run: code whose thread waits for a core is not code that does not come
+/// back. It needs less time of a core than it may take, and far more by the clock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_on_a_busy_machine_is_not_held() {
+    const ALLOWED: Duration = Duration::from_secs(1);
+    // How long this thread has had a core, and how long it has waited for one.
+    let so_far = || {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts it");
+        let mut counts = text.split(' ').map(|count| Duration::from_nanos(count.trim().parse().expect("a number")));
+        (counts.next().expect("the first count"), counts.next().expect("the second count"))
+    };
+    let flows = flows().workflow("works", move |_ctx: WfContext, (): ()| async move {
+        let (worked, waited) = so_far();
+        while so_far().0 - worked < ALLOWED / 4 {}
+        Ok(so_far().1 - waited > ALLOWED)
+    });
+    let (_stage, activities) = Stage::new();
+    let quick = |options: &mut WorkerOptions| options.limits.turn_deadline = ALLOWED;
+    let environment = TestEnvironment::start_with(flows, activities, quick).unwrap();
+    let client = environment.client();
+    let busy = Arc::new(AtomicBool::new(true));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let others: Vec<_> = (0..12 * cores)
+        .map(|_| {
+            let busy = busy.clone();
+            std::thread::spawn(move || while busy.load(Ordering::Relaxed) {})
+        })
+        .collect();
+    let started = client.start(start("works", "slow", &())).await;
+    busy.store(false, Ordering::Relaxed);
+    others.into_iter().for_each(|other| other.join().unwrap());
+    started.unwrap();
+    assert!(completed::<bool>(&client, "slow").await, "the machine was not busy enough to tell");
+}
