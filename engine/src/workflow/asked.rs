@@ -66,21 +66,19 @@ pub enum Detail {
 }
 
 /// A content without the content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContentHash {
     pub bytes: usize,
-    /// The first four bytes of its BLAKE3 hash.
-    pub blake3: [u8; 4],
+    /// The first four bytes of its BLAKE3 hash, in hexadecimal.
+    pub blake3: String,
 }
 
 impl ContentHash {
     pub(super) fn of_payload(payload: &Payload) -> Self {
-        let [a, b, c, d, ..] = payload.digest();
-        ContentHash { bytes: payload.len(), blake3: [a, b, c, d] }
+        ContentHash { bytes: payload.len(), blake3: hex(&payload.digest()[..4]) }
     }
     pub(super) fn of_text(text: &str) -> Self {
-        let [a, b, c, d, ..] = *blake3::hash(text.as_bytes()).as_bytes();
-        ContentHash { bytes: text.len(), blake3: [a, b, c, d] }
+        ContentHash { bytes: text.len(), blake3: hex(&blake3::hash(text.as_bytes()).as_bytes()[..4]) }
     }
 }
 
@@ -91,6 +89,13 @@ impl Request {
     /// Whether both are the same by kind and name, whatever their number and content.
     pub fn is_alike(&self, other: &Request) -> bool {
         (self.kind, &self.name, &self.target) == (other.kind, &other.name, &other.target)
+    }
+    /// What it is called, with the workflow that it is about.
+    fn full_name(&self) -> String {
+        match &self.target {
+            Some(target) if !self.name.is_empty() => format!("{} {target}", self.name),
+            _ => self.title(),
+        }
     }
     /// What people call it: its name, or its kind where it has none.
     pub fn title(&self) -> String {
@@ -136,8 +141,8 @@ impl Hint {
             }
             Hint::Renamed { from, to } => format!(
                 "`{}` became `{}`: was it renamed? Keep the old name for old runs, guarded by `patched`",
-                from.title(),
-                to.title()
+                from.full_name(),
+                to.full_name()
             ),
             Hint::OtherPath => {
                 "the code takes another path than history: guard the change with `patched`, or look for a \
@@ -169,7 +174,7 @@ impl fmt::Display for RequestKind {
 
 impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes, blake3 {}", self.bytes, hex(&self.blake3))
+        write!(f, "{} bytes, blake3 {}", self.bytes, self.blake3)
     }
 }
 
@@ -194,5 +199,36 @@ impl fmt::Display for Request {
             None => {}
         }
         self.content.iter().try_for_each(|content| write!(f, " ({content})"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_renamed_is_told_apart() {
+        let child = |id: &str| {
+            let target = Some(WorkflowId::of(id));
+            Request { name: "ship".to_owned(), target, ..Request::new(RequestKind::StartChildWorkflow) }
+        };
+        let hint = Hint::Renamed { from: child("order-1"), to: child("order-2") }.to_string();
+        assert!(hint.starts_with("`ship order-1` became `ship order-2`: was it renamed?"), "{hint}");
+        let cancel = |id: &str| {
+            let target = Some(WorkflowId::of(id));
+            Request { target, ..Request::new(RequestKind::RequestCancelExternalWorkflow) }
+        };
+        let hint = Hint::Renamed { from: cancel("a"), to: cancel("b") }.to_string();
+        assert!(hint.starts_with("`a` became `b`"), "{hint}");
+    }
+
+    #[test]
+    fn a_content_is_told_by_its_hash() {
+        let request =
+            Request { content: Some(ContentHash::of_text("secret")), ..Request::new(RequestKind::ModifyMemo) };
+        let json = serde_json::to_value(&request).unwrap();
+        let hash = blake3::hash(b"secret").to_hex()[..8].to_owned();
+        assert_eq!(json, serde_json::json!({ "kind": "ModifyMemo", "content": { "bytes": 6, "blake3": hash } }));
+        assert_eq!(request.to_string(), format!("ModifyMemo (6 bytes, blake3 {hash})"));
     }
 }
