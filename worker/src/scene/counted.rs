@@ -21,52 +21,53 @@ use crate::capability::scripted::SCRIPTED;
 use crate::supervisor::outbox::Purpose;
 
 /// The names that calls can be about.
-pub(super) struct Names {
-    /// Of tasks and agents.
-    near: Vec<String>,
-    /// All that the scene, its specs and what is built in speak of.
-    known: BTreeSet<String>,
-    /// A workflow of a program may have activities that nothing here names.
-    is_program: bool,
+pub(super) struct Names<'l> {
+    scene: &'l Scene,
+    outside: &'l Outside,
+    /// Of tasks, agents and purposes.
+    near: BTreeSet<String>,
 }
 
-impl Names {
-    pub(super) fn of(scene: &Scene, ended: &Ended, outside: &Outside) -> Names {
-        let mut known = scene.words.clone();
-        known.extend(Purpose::ALL.iter().map(|purpose| purpose.as_str().to_owned()));
-        known.extend([AGENT_MODEL, MODEL, HTTP, PROCESS, SCRIPTED].map(str::to_owned));
-        let below = outside.runs.values().filter_map(|run| run.spec.as_deref());
-        below.chain(scene.spec.as_deref()).for_each(|spec| words_in(&json!(spec), &mut known));
+impl<'l> Names<'l> {
+    pub(super) fn of(scene: &'l Scene, ended: &Ended, outside: &'l Outside) -> Self {
         let planned = ended.plan["tasks"].as_object().into_iter().flatten().map(|(id, _)| id.clone());
         let calls =
             outside.calls.iter().flat_map(|made| made.asked.task().into_iter().chain(made.asked.call.agent.clone()));
         let specs = outside.runs.values().filter_map(|run| run.spec.as_ref());
         let agents = specs.flat_map(|spec| spec.agents.iter().map(|agent| agent.name.clone()));
-        let near: Vec<String> = planned.chain(calls).chain(agents).collect();
-        known.extend(near.iter().cloned());
-        for made in &outside.calls {
-            known.extend([made.asked.on().to_owned(), made.asked.activity_type.clone()]);
-            known.extend(made.asked.tool().map(str::to_owned));
-        }
-        Names { near, known, is_program: scene.spec.is_none() }
+        let purposes = Purpose::ALL.iter().map(|purpose| purpose.as_str().to_owned());
+        Names { scene, outside, near: planned.chain(calls).chain(agents).chain(purposes).collect() }
     }
+
     /// What is wrong with a name that is nobody's: what was probably meant, or that nothing has it. A call of nobody is
     /// never made, so that an expectation of it would say nothing.
     fn slip(&self, name: &str) -> Option<String> {
-        let near_by: Vec<&str> = self.near.iter().map(String::as_str).collect();
-        if near_by.contains(&name) {
+        if self.near.contains(name) || self.is_spoken_of(name) {
             return None;
         }
-        let purposes = Purpose::ALL.iter().map(|purpose| purpose.as_str());
-        let meant: Vec<&str> = near_by.into_iter().chain(purposes).collect();
-        match (near(name, &meant), self.known.contains(name)) {
-            (_, true) => None,
-            (None, false) if self.is_program => None,
-            (Some(meant), false) => Some(format!("there is no `{name}`; did you mean `{meant}`?")),
-            (None, false) => {
-                Some(format!("there is no `{name}`: the scene, its spec and its calls do not speak of it"))
-            }
+        let known: Vec<&str> = self.near.iter().map(String::as_str).collect();
+        match near(name, &known) {
+            Some(meant) => Some(format!("there is no `{name}`; did you mean `{meant}`?")),
+            // A workflow of a program may have activities that nothing here names.
+            None if self.scene.spec.is_none() => None,
+            None => Some(format!("there is no `{name}`: the scene, its spec and its calls do not speak of it")),
         }
+    }
+
+    /// Whether the scene, a spec, or a call that was made has the word, or it is an activity that is built in.
+    fn is_spoken_of(&self, name: &str) -> bool {
+        let built_in = [AGENT_MODEL, MODEL, HTTP, PROCESS, SCRIPTED];
+        let called = |made: &Made| {
+            let asked = &made.asked;
+            [asked.on(), &asked.activity_type].contains(&name) || asked.tool() == Some(name)
+        };
+        if built_in.contains(&name) || self.scene.words.contains(name) || self.outside.calls.iter().any(called) {
+            return true;
+        }
+        let below = self.outside.runs.values().filter_map(|run| run.spec.as_deref());
+        let mut words = BTreeSet::new();
+        below.chain(self.scene.spec.as_deref()).for_each(|spec| words_in(&json!(spec), &mut words));
+        words.contains(name)
     }
 }
 
@@ -95,7 +96,7 @@ impl CallExpect {
             && self.answer.as_ref().is_none_or(|is| is.check(said, "").is_ok())
     }
 
-    pub(super) fn check(&self, outside: &Outside, names: &Names, times: Option<&Matcher>) -> Result<(), Mismatch> {
+    pub(super) fn check(&self, outside: &Outside, names: &Names<'_>, times: Option<&Matcher>) -> Result<(), Mismatch> {
         let named = [&self.on, &self.about, &self.task, &self.agent, &self.tool].into_iter().flatten();
         if let Some(seen) = named.filter_map(|name| names.slip(name)).next() {
             return Err(Mismatch::new(self.shown(), seen));
