@@ -133,6 +133,17 @@ impl Injection {
     }
 }
 
+/// The command line to put before a program whose calls of this name that are about this path take so much longer. As an
+/// [`Injection`], from outside.
+pub fn delayed(call: &str, by: std::time::Duration, path: &Path, trace: &Path) -> Vec<OsString> {
+    let mut words: Vec<OsString> = ["strace", "-D", "-f", "-qq", "-o"].map(OsString::from).into();
+    words.push(trace.into());
+    words.extend(["-e".into(), format!("trace={call}").into()]);
+    words.extend(["-e".into(), format!("inject={call}:delay_enter={}", by.as_micros()).into()]);
+    words.extend(["-P".into(), path.into(), "--".into()]);
+    words
+}
+
 /// Creates an empty file and makes it durable, with its name.
 pub fn durable_file(path: &Path, contents: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
