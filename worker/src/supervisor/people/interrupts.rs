@@ -15,12 +15,16 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::answer::{InvalidAnswer, decode};
+use super::answer::{InvalidAnswer, decode, shown_hash};
+use super::below::How;
 use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::Span;
+
+/// How many questions that nobody has answered are remembered.
+const UNANSWERED_MAX: usize = 1_000;
 
 /// What a deadline without an answer means (LGI-07).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -43,6 +47,9 @@ pub struct Interrupt {
     pub raised_at: Timestamp,
     pub deadline: Option<Timestamp>,
     on_expiry: OnExpiry,
+    /// The hash of what is shown; an answer may name it, and then counts for nothing else.
+    #[serde(default)]
+    pub shown: String,
     #[serde(default)]
     pub answer: Option<Value>,
 }
@@ -78,6 +85,9 @@ pub struct Resume {
     /// Merged into the task's state before it continues (LGI-09).
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub update: Map<String, Value>,
+    /// The hash of what the person saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<String>,
 }
 
 impl Resume {
@@ -104,8 +114,26 @@ pub enum ResumeRefusal {
     Unknown { id: String },
     #[error("The interrupt '{id}' is answered already.")]
     Answered { id: String },
+    #[error("The interrupt '{id}' was not answered in time.")]
+    Late { id: String },
+    #[error("The interrupt '{id}' is void: {reason}.")]
+    Void { id: String, reason: String },
+    #[error("The answer is for another version of what was shown for the interrupt '{id}'; look at the latest.")]
+    Stale { id: String },
     #[error("{0}")]
     Invalid(InvalidAnswer),
+}
+
+impl ResumeRefusal {
+    /// What has become of an interrupt that does not wait any more.
+    pub fn over(id: &str, how: How) -> Self {
+        let id = id.to_owned();
+        match how {
+            How::Answered => ResumeRefusal::Answered { id },
+            How::Late => ResumeRefusal::Late { id },
+            How::Void { reason } => ResumeRefusal::Void { id, reason },
+        }
+    }
 }
 
 /// An interrupt was asked for where none can be (LGI-03).
@@ -163,6 +191,9 @@ pub struct Interrupts {
     count: u64,
     pending: BTreeMap<u64, Interrupt>,
     tasks: BTreeMap<TaskId, Asked>,
+    /// Those that nobody has answered, and never will; of many, the newest.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    unanswered: BTreeMap<u64, How>,
 }
 
 impl Interrupts {
@@ -185,8 +216,11 @@ impl Interrupts {
             raised_at: out.now(),
             deadline,
             on_expiry: question.on_expiry,
+            shown: String::new(),
             answer: None,
         };
+        let seen = json!({ "task": interrupt.task, "index": interrupt.index, "payload": interrupt.payload });
+        let interrupt = Interrupt { shown: shown_hash(&seen), ..interrupt };
         out.note(NoteKind::InterruptRaised, json!(interrupt));
         if let Some(deadline) = deadline {
             out.timer(PeopleKey::InterruptDeadline(n), deadline, format!("interrupt {id}"));
@@ -200,20 +234,35 @@ impl Interrupts {
         if let Some(id) = &resume.interrupt_id {
             let number = || id.strip_prefix(out.run())?.strip_prefix("/in-")?.parse::<u64>().ok();
             let n = number().filter(|n| (1..=self.count).contains(n) && *id == format!("{}/in-{n}", out.run()));
-            return match n {
-                Some(n) if self.pending.contains_key(&n) => Ok(n),
-                Some(_) => Err(ResumeRefusal::Answered { id: id.clone() }),
-                None => Err(ResumeRefusal::Unknown { id: id.clone() }),
+            let Some(n) = n else { return Err(ResumeRefusal::Unknown { id: id.clone() }) };
+            return match self.pending.get(&n) {
+                Some(interrupt) => interrupt.takes(resume, out).map(|()| n),
+                None => Err(ResumeRefusal::over(id, self.what_became_of(n))),
             };
         }
-        if let Some(task) = &resume.task {
-            let of_task = self.pending.iter().find(|(_, interrupt)| interrupt.task == *task);
-            return of_task.map(|(n, _)| *n).ok_or(ResumeRefusal::NonePending);
-        }
-        match self.pending.len() {
-            0 => Err(ResumeRefusal::NonePending),
-            1 => self.pending.keys().next().copied().ok_or(ResumeRefusal::NonePending),
-            _ => Err(ResumeRefusal::IdNeeded),
+        let found = match &resume.task {
+            Some(task) => self.pending.iter().find(|(_, interrupt)| interrupt.task == *task),
+            None if self.pending.len() > 1 => return Err(ResumeRefusal::IdNeeded),
+            None => self.pending.iter().next(),
+        };
+        let (n, interrupt) = found.ok_or(ResumeRefusal::NonePending)?;
+        interrupt.takes(resume, out).map(|()| *n)
+    }
+
+    fn what_became_of(&self, n: u64) -> How {
+        self.unanswered.get(&n).cloned().unwrap_or(How::Answered)
+    }
+
+    /// What became of one that does not wait any more, by its id.
+    pub fn over(&self, id: &str) -> How {
+        let n = id.rsplit_once("/in-").and_then(|(_, n)| n.parse().ok());
+        n.map_or(How::Answered, |n| self.what_became_of(n))
+    }
+
+    fn never_answered(&mut self, n: u64, how: How) {
+        self.unanswered.insert(n, how);
+        if self.unanswered.len() > UNANSWERED_MAX {
+            self.unanswered.pop_first();
         }
     }
 
@@ -243,6 +292,7 @@ impl Interrupts {
     /// The deadline of an interrupt has come.
     pub fn fired(&mut self, n: u64, out: &mut Outbox) -> Option<Resumed> {
         let interrupt = self.pending.remove(&n)?;
+        self.never_answered(n, How::Late);
         let outcome = match &interrupt.on_expiry {
             OnExpiry::Answer(value) => Ok(value.clone()),
             OnExpiry::Fail => Err(Expired),
@@ -285,13 +335,13 @@ impl Interrupts {
     /// The task has ended: its questions are void and its answers are not needed any more.
     pub fn task_ended(&mut self, task: &TaskId, out: &mut Outbox) {
         self.tasks.remove(task);
-        self.pending.retain(|n, interrupt| {
-            let goes = interrupt.task == *task;
-            if goes && interrupt.deadline.is_some() {
-                out.cancel_timer(PeopleKey::InterruptDeadline(*n));
+        let of_it = self.pending.iter().filter(|(_, interrupt)| interrupt.task == *task);
+        for n in of_it.map(|(n, _)| *n).collect::<Vec<_>>() {
+            if self.pending.remove(&n).is_some_and(|interrupt| interrupt.deadline.is_some()) {
+                out.cancel_timer(PeopleKey::InterruptDeadline(n));
             }
-            !goes
-        });
+            self.never_answered(n, How::Void { reason: "the task is over".to_owned() });
+        }
     }
 
     /// What waits, oldest first.
@@ -305,5 +355,19 @@ impl Interrupts {
     /// The query `pending_interrupts`.
     pub fn view(&self) -> Value {
         json!(self.pending.values().collect::<Vec<_>>())
+    }
+}
+
+impl Interrupt {
+    /// Whether an answer that names it is in time, and about what is shown.
+    fn takes(&self, resume: &Resume, out: &Outbox) -> Result<(), ResumeRefusal> {
+        let id = || self.id.clone();
+        if self.deadline.is_some_and(|deadline| out.now() >= deadline) {
+            return Err(ResumeRefusal::Late { id: id() });
+        }
+        match &resume.shown {
+            Some(shown) if *shown != self.shown => Err(ResumeRefusal::Stale { id: id() }),
+            Some(_) | None => Ok(()),
+        }
     }
 }

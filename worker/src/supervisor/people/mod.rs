@@ -8,6 +8,7 @@ mod amount;
 mod answer;
 pub mod approval;
 pub mod autonomy;
+pub mod below;
 pub mod control;
 pub mod escalation;
 pub mod interrupts;

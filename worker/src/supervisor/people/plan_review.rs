@@ -312,6 +312,10 @@ impl PlanReview {
     pub fn deadline(&self) -> Timestamp {
         self.deadline
     }
+    /// The hash of the plan that is shown.
+    pub fn hash(&self) -> Option<&str> {
+        self.plan.as_ref().map(|plan| plan.hash.as_str())
+    }
     pub fn round(&self) -> u32 {
         self.round
     }

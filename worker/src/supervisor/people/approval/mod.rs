@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::answer::decode;
+use super::below::How;
 use super::rules::{OnTimeout, Risk};
 use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
@@ -124,10 +125,14 @@ impl Approvals {
 
     /// A response that came as data, by signal or update.
     pub fn respond_json(&mut self, value: &Value, out: &mut Outbox) -> Result<Closed, Ignored> {
-        match decode::<ApprovalResponse>("approval response", value) {
-            Ok(response) => self.respond(response, out),
-            Err(why) => Err(ignored(value.get("approval_id").cloned(), Ignored::Invalid(why), out)),
-        }
+        let response = self.read(value, out)?;
+        self.respond(response, out)
+    }
+
+    /// A response that may be for another run.
+    pub fn read(&self, value: &Value, out: &mut Outbox) -> Result<ApprovalResponse, Ignored> {
+        decode::<ApprovalResponse>("approval response", value)
+            .map_err(|why| ignored(value.get("approval_id").cloned(), Ignored::Invalid(why), out))
     }
 
     /// A response: it decides its request, or is noted with the reason why it does not.
@@ -316,6 +321,21 @@ impl Approvals {
             State::Pending | State::Voided { .. } => None,
         };
         Some((&entry.request, decision))
+    }
+
+    /// What became of a request that does not wait any more.
+    pub fn over(&self, id: &str) -> How {
+        let state = self.entries.values().find(|entry| entry.request.id.as_str() == id).map(|entry| &entry.state);
+        match state {
+            Some(State::Decided(decision)) if decision.source == ApprovalSource::Timeout => How::Late,
+            Some(State::Voided { reason }) => How::Void { reason: reason.clone() },
+            Some(State::Decided(_) | State::Pending) | None => How::Answered,
+        }
+    }
+
+    /// A response that decides nothing here is noted with the reason.
+    pub fn ignore(&self, id: &ApprovalId, why: Ignored, out: &mut Outbox) -> Ignored {
+        ignored(Some(json!(id)), why, out)
     }
 
     /// The requests that wait, oldest first.

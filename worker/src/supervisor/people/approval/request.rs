@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::answer::{InvalidAnswer, shown_hash};
+use super::super::below::How;
 use super::super::rules::{OnTimeout, Risk};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::spec::{PlanPolicy, Span};
@@ -308,6 +309,15 @@ pub enum Ignored {
 }
 
 impl Ignored {
+    /// What has become of an approval that does not wait any more.
+    pub fn over(how: How) -> Self {
+        match how {
+            How::Answered => Ignored::Duplicate,
+            How::Late => Ignored::Late,
+            How::Void { reason } => Ignored::Voided { reason },
+        }
+    }
+
     pub fn name(&self) -> &'static str {
         match self {
             Ignored::Unknown => "unknown",
