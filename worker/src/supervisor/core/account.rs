@@ -237,6 +237,9 @@ pub struct Account {
     /// When the time of the run is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deadline: Option<Timestamp>,
+    /// What is left of its time, while it only waits for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left: Option<Duration>,
     /// The end by the budget is noted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     noted: bool,
@@ -286,10 +289,25 @@ impl Account {
         self.deadline
     }
 
+    /// The run only waits for people: its time stands still. Whether it did not before.
+    pub fn stop_clock(&mut self, now: Timestamp) -> bool {
+        let runs = self.deadline.filter(|_| self.left.is_none() && !self.balance.is_out_of_time());
+        self.left = self.left.or(runs.map(|deadline| deadline.since(now)));
+        runs.is_some()
+    }
+
+    /// The run works again: when its time is over now, if it stood still.
+    pub fn run_clock(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let left = self.left.take()?;
+        self.deadline = Some(now.plus(left));
+        self.deadline
+    }
+
     /// What a run below may take of time and calls: what is left of them.
     pub fn left_for_child(&self, now: Timestamp) -> (Option<u64>, Option<u64>) {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        (self.deadline.map(|deadline| ms(deadline.since(now))), self.balance.calls_left())
+        let left = self.left.or(self.deadline.map(|deadline| deadline.since(now)));
+        (left.map(ms), self.balance.calls_left())
     }
 
     pub fn time_is_over(&mut self) {

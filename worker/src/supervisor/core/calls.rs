@@ -176,6 +176,21 @@ impl Calls {
         self.under_way.values().all(|what| matches!(what, UnderWay::Timer { .. } | UnderWay::Child { .. }))
     }
 
+    /// Whether nothing is at work: there are timers, and runs below that only people can bring on.
+    pub fn only_waits(&self, stands_still: impl Fn(&str) -> bool) -> bool {
+        self.under_way.values().all(|what| match what {
+            UnderWay::Timer { .. } => true,
+            UnderWay::Child { child, .. } => stands_still(&child.workflow_id),
+            UnderWay::Call { .. } | UnderWay::Later { .. } => false,
+        })
+    }
+
+    /// Whether a run of this workflow id is open below.
+    pub fn has_child(&self, id: &str) -> bool {
+        let is_it = |what: &UnderWay| matches!(what, UnderWay::Child { child, .. } if child.workflow_id == id);
+        self.under_way.values().any(is_it)
+    }
+
     /// The child that was started under this key.
     pub fn child(&self, key: &Key) -> Option<&Child> {
         match self.numbers.get(key).and_then(|seq| self.under_way.get(seq)) {
@@ -252,7 +267,10 @@ mod tests {
         calls.sent(Seq(2), UnderWay::Child { key: key("execute/t/1"), child: child(false) });
         assert!(!calls.is_idle() && calls.only_children());
         assert_eq!((calls.child(&key("execute/t/1")), calls.child(&key("budget/wall"))), (Some(&child(false)), None));
+        assert_eq!((calls.has_child("w"), calls.has_child("v")), (true, false));
+        assert!(calls.only_waits(|id| id == "w"), "people alone can bring on what is below");
+        assert!(!calls.only_waits(|_| false), "somebody works below");
         calls.sent(Seq(3), UnderWay::Call { call: call("review/t/1"), deliveries: 0 });
-        assert!(!calls.only_children());
+        assert!(!calls.only_children() && !calls.only_waits(|_| true));
     }
 }

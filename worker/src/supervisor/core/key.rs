@@ -164,6 +164,8 @@ pub enum CrewAsk {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Key", into = "Key")]
 pub enum PeopleKey {
+    /// An answer that is passed on to a run below.
+    Answer(u64),
     ApprovalDeadline(u64),
     ApprovalLog(u64),
     ApprovalNotify(u64),

@@ -29,7 +29,8 @@ impl SupervisorRun {
             }
             // Nobody waits for the log of approvals; the others are timers.
             Key::People(
-                PeopleKey::ApprovalLog(_)
+                PeopleKey::Answer(_)
+                | PeopleKey::ApprovalLog(_)
                 | PeopleKey::ApprovalDeadline(_)
                 | PeopleKey::DecisionTimeout(_)
                 | PeopleKey::InterruptDeadline(_)
@@ -72,7 +73,7 @@ impl SupervisorRun {
             }
             Key::Core(CoreKey::Wall) => self.time_is_over(out),
             // These are calls and children.
-            Key::People(PeopleKey::ApprovalLog(_) | PeopleKey::ApprovalNotify(_))
+            Key::People(PeopleKey::Answer(_) | PeopleKey::ApprovalLog(_) | PeopleKey::ApprovalNotify(_))
             | Key::Team(
                 TeamKey::Mail(_) | TeamKey::AuthorizeRecruit(_) | TeamKey::AuthorizeRetirement(_) | TeamKey::Recruit(_),
             )

@@ -127,6 +127,7 @@ impl fmt::Display for AgentsKey {
 impl fmt::Display for PeopleKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            PeopleKey::Answer(n) => write!(f, "answer/{n}"),
             PeopleKey::ApprovalDeadline(n) => write!(f, "approval/ap-{n}/deadline"),
             PeopleKey::ApprovalLog(n) => write!(f, "approval/ap-{n}/log"),
             PeopleKey::ApprovalNotify(n) => write!(f, "approval/ap-{n}/notify"),
@@ -254,6 +255,7 @@ fn read_others(who: &str, rest: &str) -> Option<Key> {
     let (first, last) = rest.split_once('/').unwrap_or((rest, ""));
     let after = |prefix: &str| first.strip_prefix(prefix)?.parse::<u64>().ok();
     Some(match (who, last) {
+        ("answer", _) => PeopleKey::Answer(first.parse().ok()?).into(),
         ("approval", "deadline") => PeopleKey::ApprovalDeadline(after("ap-")?).into(),
         ("approval", "log") => PeopleKey::ApprovalLog(after("ap-")?).into(),
         ("approval", _) => PeopleKey::ApprovalNotify(after("ap-")?).into(),
@@ -297,7 +299,7 @@ mod tests {
             "(1|7/2|execute|guard/1|a/1/2)".prop_map(|text| TaskId::of(&text)),
         ];
         let path = prop::collection::vec(0u32..30, 1..4).prop_map(SessionPath);
-        (task, path, 1u32..200, 0usize..5, 0usize..34).prop_map(|(task, path, n, call, which)| {
+        (task, path, 1u32..200, 0usize..5, 0usize..35).prop_map(|(task, path, n, call, which)| {
             let (name, session) = (task.to_string(), |ask| AgentsKey::Session { path: path.clone(), ask }.into());
             match which {
                 0 => GraphKey::Act { task, attempt: n }.into(),
@@ -333,6 +335,7 @@ mod tests {
                 30 => TeamKey::Mail(u64::from(n)).into(),
                 31 => TeamKey::AuthorizeRecruit(u64::from(n)).into(),
                 32 => TeamKey::Recruit(u64::from(n)).into(),
+                33 => PeopleKey::Answer(u64::from(n)).into(),
                 _ => TeamKey::Topic { task, look: n }.into(),
             }
         })
@@ -359,6 +362,7 @@ mod tests {
             "agents/1.1/format/3",
             "agents/task/a b/guard/1",
             "agents/task/t/human/1",
+            "answer/2",
             "approval/ap-3/log",
             "budget/wall",
             "chat/human/4",
