@@ -19,7 +19,7 @@ const ARROWS: [(&str, &[&str]); 4] = [
 ];
 
 /// Modules and folders that decide and never act.
-const PURE: [&str; 20] = [
+const PURE: [&str; 21] = [
     "engine/src/vocabulary",
     "engine/src/machine",
     "engine/src/workflow",
@@ -37,6 +37,7 @@ const PURE: [&str; 20] = [
     "worker/src/agent/schema.rs",
     "worker/src/agent/spec.rs",
     "worker/src/agent/transcript.rs",
+    "worker/src/agent/waits.rs",
     "worker/src/agent/wall.rs",
     "worker/src/agent/workflow.rs",
     "worker/src/canonical.rs",

@@ -25,6 +25,7 @@ pub mod schema;
 pub(crate) mod shown;
 pub mod spec;
 pub mod transcript;
+mod waits;
 mod wall;
 pub mod workflow;
 

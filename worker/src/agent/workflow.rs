@@ -19,10 +19,12 @@ use serde_json::{Value, json};
 use super::ends::{model_answer, model_fault, output_in, tool_fault};
 use super::machine::{
     AgentEvent, AgentMachine, AgentOutput, AgentRequest, AgentStopReason, Fault, FaultClass, Halt, Key, QUERIES, Rules,
+    ToolApprovalResponse,
 };
 use super::opening::{Opening, OpeningState};
 use super::spec::AgentSpec;
 use super::transcript::cut;
+use super::waits::Waits;
 use crate::capability::model::options;
 
 /// The workflow type.
@@ -38,6 +40,8 @@ pub const SIGNAL_TOP_UP: &str = "budget_top_up_v1";
 /// An agent asks its supervisor for more of the run's budget, and the answer.
 pub const SIGNAL_BUDGET_REQUEST: &str = "budget_request_v1";
 pub const SIGNAL_BUDGET_SHARE: &str = "budget_share_v1";
+/// A run tells the one above it what it waits for (`supervisor::people::below`).
+pub const SIGNAL_WAITS: &str = "waits_below_v1";
 pub const SIGNAL_RESUME: &str = "resume_v1";
 /// Nothing begins until a resume. The agent sends it itself to who shows what it waits for.
 pub const SIGNAL_PAUSE: &str = "pause_v1";
@@ -62,6 +66,9 @@ pub struct AgentRun {
     told: bool,
     #[serde(default, skip_serializing_if = "is_zero")]
     told_halts: u32,
+    /// What the run above was told that people are asked.
+    #[serde(default, skip_serializing_if = "Waits::is_empty")]
+    waits: Waits,
     /// While servers are asked for the agent's tools: the agent above is only there to be looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     opening: Option<Opening>,
@@ -91,7 +98,15 @@ impl StateMachine for AgentRun {
         let (agent, asks) = AgentMachine::start(spec, rules, cx.now())
             .map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
         let opening = Opening::begin(agent.spec(), cx);
-        let mut run = AgentRun { agent, pending: BTreeMap::new(), now: cx.now(), told: false, told_halts: 0, opening };
+        let mut run = AgentRun {
+            agent,
+            pending: BTreeMap::new(),
+            now: cx.now(),
+            told: false,
+            told_halts: 0,
+            waits: Waits::default(),
+            opening,
+        };
         if run.opening.is_none() {
             run.carry_out(asks, cx);
         }
@@ -185,6 +200,7 @@ impl AgentRun {
             self.carry_out_one(ask, cx);
         }
         self.tell_halt(cx);
+        self.tell_waits(cx);
         if self.agent.is_over() {
             self.close(cx);
         }
@@ -218,6 +234,17 @@ impl AgentRun {
         (self.told, self.told_halts) = (true, halts);
     }
 
+    /// What people are asked is told to the run that began it. Agents of the first rules told nobody.
+    fn tell_waits(&mut self, cx: &mut Cx<'_>) {
+        let spec = self.agent.spec();
+        let above = spec.report_to.as_ref().filter(|_| spec.depth == 0 && !self.agent.rules().are_first());
+        let Some(above) = above.and_then(|above| WorkflowId::new(above).ok()) else { return };
+        let own = cx.workflow_id().map(ToString::to_string).unwrap_or_default();
+        if let Some(told) = self.waits.changes(&self.agent, &own, &cx.run_id().to_string()) {
+            cx.signal_external(ExternalTarget { workflow_id: above, run_id: None }, SIGNAL_WAITS, &told);
+        }
+    }
+
     /// What stands still or goes on does so below as well.
     fn tell_below(&self, signal: &str, input: &Value, cx: &mut Cx<'_>) {
         for (key, _) in self.pending.values().filter(|(_, kind)| *kind == CommandKind::Child) {
@@ -232,7 +259,11 @@ impl AgentRun {
         }
         // What cannot be read means nothing, and is left in the history for whoever sent it.
         match signal.name.as_str() {
-            SIGNAL_APPROVAL => read(&signal.input).map(AgentEvent::Approval),
+            SIGNAL_APPROVAL => {
+                let response: ToolApprovalResponse = read(&signal.input)?;
+                self.waits.answered(&response.id);
+                Some(AgentEvent::Approval(response))
+            }
             SIGNAL_TOP_UP => read(&signal.input).map(AgentEvent::TopUp),
             SIGNAL_BUDGET_SHARE => read(&signal.input).map(AgentEvent::Lent),
             SIGNAL_PAUSE if !self.agent.rules().are_first() => {

@@ -46,11 +46,18 @@ impl AgentMachine {
         }
     }
 
-    fn approvals(&self) -> Vec<Value> {
+    /// What people are asked.
+    pub fn approvals(&self) -> Vec<Value> {
         match &self.phase {
             AgentPhase::Batch(batch) => batch.approvals(),
             AgentPhase::Ready | AgentPhase::Asking | AgentPhase::Over => Vec::new(),
         }
+    }
+
+    /// Whether only people can bring it on: what it asks of its supervisor is no person's.
+    pub fn stands_still_for_people(&self) -> bool {
+        let shares = matches!(self.halt, Some(Halt::Share { .. }));
+        self.outcome.is_none() && self.waits_for_people() && !shares
     }
 
     /// Whether it waits for people and for nothing else, and what with; in the words of the query of supervisors.
@@ -59,8 +66,7 @@ impl AgentMachine {
             self.approvals().into_iter().map(|asked| format!("the approval {} of {}", asked["id"], asked["tool"]));
         let paused = self.paused.iter().map(|why| format!("a resume: it is paused ({why})"));
         let waits: Vec<String> = self.halt.iter().map(Halt::told).chain(paused).chain(asked).collect();
-        let shares = matches!(self.halt, Some(Halt::Share { .. }));
-        let parked = self.outcome.is_none() && self.waits_for_people() && !shares;
+        let parked = self.stands_still_for_people();
         json!({ "parked": parked, "waits": if parked { waits } else { Vec::new() }, "exit": false })
     }
 

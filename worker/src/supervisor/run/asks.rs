@@ -109,7 +109,7 @@ impl SupervisorRun {
             }
             Carried::Child { spec } => {
                 let part = ChildBudget::of(&self.account, self.strategy.is_one_at_a_time(), cx);
-                let input = children::nested(&spec, &call, self.context.depth, part)?;
+                let input = children::nested(&spec, &call, self.context.depth, part, own_id(cx))?;
                 self.start_child(call.key, SUPERVISOR, part.share.map(Lease::of_run), &input, cx);
             }
             Carried::Model { input, timeout } => {
@@ -118,7 +118,7 @@ impl SupervisorRun {
                 self.calls.sent(seq, UnderWay::Call { call, deliveries });
             }
             Carried::Agent { mut spec } => {
-                spec.report_to = cx.workflow_id().map(ToString::to_string);
+                spec.report_to = own_id(cx);
                 let (lent, share) = lease::lend(self.available(), &call, &mut spec);
                 let input = serde_json::to_value(spec).map_err(|why| why.to_string())?;
                 let lease = Some(Lease { purpose: Some(call.purpose), lent, share });
@@ -181,7 +181,7 @@ impl SupervisorRun {
             return self.refused(key, SPENT.to_owned(), cx);
         }
         let part = ChildBudget::of(&self.account, self.strategy.is_one_at_a_time(), cx);
-        match children::spec_of(&self.resolved.spec, kind, input, self.context.depth, part) {
+        match children::spec_of(&self.resolved.spec, kind, input, self.context.depth, part, own_id(cx)) {
             Ok(input) => {
                 self.start_child(key.clone(), SUPERVISOR, part.share.map(Lease::of_run), &input, cx);
                 self.register_if_child(key, cx);
@@ -244,6 +244,11 @@ impl SupervisorRun {
 /// A key as part of a workflow id: other keys give other words, also where ids of tasks hold `/` or `-`.
 fn word_of(key: &Key) -> String {
     key.to_string().replace('~', "~0").replace('-', "~1").replace('/', "-")
+}
+
+/// What the runs below call this one.
+fn own_id(cx: &Cx<'_>) -> Option<String> {
+    cx.workflow_id().map(ToString::to_string)
 }
 
 fn summary(call: &Call) -> String {

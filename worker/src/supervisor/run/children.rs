@@ -41,6 +41,7 @@ pub(super) fn spec_of(
     input: &Value,
     depth: u32,
     part: ChildBudget,
+    above: Option<String>,
 ) -> Result<Value, String> {
     let preset = match kind {
         ChildKind::SimpleTask => Preset::ShannonSimple,
@@ -72,6 +73,7 @@ pub(super) fn spec_of(
         agent_id: input.get("agent_id").and_then(text),
         more,
         shared: part.share.is_some(),
+        above,
         ..RunContext::default()
     };
     bound(&mut spec, part);
@@ -79,8 +81,14 @@ pub(super) fn spec_of(
     serde_json::to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) }).map_err(|why| why.to_string())
 }
 
-/// The input of a supervisor that is an agent of another one: the task is its objective.
-pub(super) fn nested(spec: &Value, call: &Call, depth: u32, part: ChildBudget) -> Result<Value, String> {
+/// The input of a supervisor that is an agent of another one: the task is its objective. `above` is told what it waits for.
+pub(super) fn nested(
+    spec: &Value,
+    call: &Call,
+    depth: u32,
+    part: ChildBudget,
+    above: Option<String>,
+) -> Result<Value, String> {
     let mut spec: SupervisorSpec = serde_json::from_value(spec.clone()).map_err(|why| why.to_string())?;
     spec.objective = objective(&spec.objective, call);
     bound(&mut spec, part);
@@ -89,6 +97,7 @@ pub(super) fn nested(spec: &Value, call: &Call, depth: u32, part: ChildBudget) -
         depth: depth + 1,
         more: [("call".to_owned(), json!(call.context))].into_iter().collect(),
         shared: part.share.is_some(),
+        above,
         ..RunContext::default()
     };
     serde_json::to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) }).map_err(|why| why.to_string())
@@ -144,6 +153,7 @@ impl SupervisorRun {
         };
         self.settle(&key, cost, out);
         self.parts.control.unregister(&key);
+        self.parts.below.ended(&child.workflow_id);
         let answer = match (result, child.agent) {
             (result, Some(purpose)) => self.agent_ended(purpose, &child.lent, &result, out),
             (Ok(report), None) => match report.decode::<Value>() {

@@ -27,6 +27,9 @@ pub struct RunContext {
     pub role: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
+    /// The run above, by its workflow id: it is told what this one waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub above: Option<String>,
     /// Its budget is a part of the parent's, who is told what was spent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,

@@ -10,6 +10,7 @@
 
 pub mod again;
 mod answer_shapes;
+mod answers;
 mod arguments;
 mod asks;
 mod children;
@@ -291,6 +292,7 @@ impl SupervisorRun {
             self.ask(ask, cx);
         }
         self.ask_for_what_is_held(cx);
+        self.tell_and_keep_time(cx);
         self.close_if_over(cx);
     }
 

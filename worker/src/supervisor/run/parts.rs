@@ -17,6 +17,7 @@ use crate::supervisor::model::{Risk, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Ask, ChildKind, Outbox};
 use crate::supervisor::people::approval::{ApprovalId, Approvals};
 use crate::supervisor::people::autonomy::Autonomy;
+use crate::supervisor::people::below::{Above, Below};
 use crate::supervisor::people::control::Control;
 use crate::supervisor::people::escalation::Escalations;
 use crate::supervisor::people::interrupts::Interrupts;
@@ -32,6 +33,11 @@ pub(super) struct Parts {
     pub(super) approvals: Approvals,
     pub(super) escalations: Escalations,
     pub(super) interrupts: Interrupts,
+    /// What the runs below wait for, and what was told of it above.
+    #[serde(default)]
+    pub(super) below: Below,
+    #[serde(default)]
+    pub(super) above: Above,
     pub(super) control: Control,
     pub(super) autonomy: Autonomy,
     pub(super) review: Option<PlanReview>,
@@ -54,6 +60,8 @@ impl Parts {
             approvals: Approvals::new(spec.hitl.approval.clone()),
             escalations: Escalations::new(spec.hitl.clone()),
             interrupts: Interrupts::default(),
+            below: Below::default(),
+            above: Above::default(),
             control: Control::default(),
             autonomy: Autonomy::new(&spec.hitl, &spec.trust, now),
             review: None,

@@ -6,9 +6,10 @@
 use bosun_engine::{Failure, Payload};
 use serde_json::{Value, json};
 
+use super::answers::Refused;
 use super::people::question_of;
 use super::{SupervisorRun, value_of};
-use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP};
+use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP, SIGNAL_WAITS};
 use crate::supervisor::graph::HUMAN;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
@@ -26,12 +27,26 @@ pub(super) const RETIRE: &str = "retire_v1";
 pub(super) const HUMAN_INPUT: &str = "human_input_v1";
 pub(super) const APPROVAL_RESPONSE: &str = "approval_response_v1";
 pub(super) const INTERRUPT_RESUME: &str = "interrupt_resume_v1";
+/// What a person says of the plan of a run below: passed on by the run above (`approve_plan`, `plan_feedback`, `revise_plan`).
+pub(super) const PLAN_ANSWER: &str = "plan_answer_v1";
+/// What a run below waits for.
+pub(super) const WAITS_BELOW: &str = SIGNAL_WAITS;
 pub(super) const BUDGET_REQUEST: &str = SIGNAL_BUDGET_REQUEST;
 pub(super) const TOP_UP: &str = SIGNAL_TOP_UP;
 
 const OF_CONTROL: [&str; 5] = [control::PAUSE, control::RESUME, control::CANCEL, control::TAKEOVER, control::RELEASE];
-const OTHERS: [&str; 8] =
-    [MAILBOX, RECRUIT, RETIRE, HUMAN_INPUT, APPROVAL_RESPONSE, INTERRUPT_RESUME, BUDGET_REQUEST, TOP_UP];
+const OTHERS: [&str; 10] = [
+    MAILBOX,
+    RECRUIT,
+    RETIRE,
+    HUMAN_INPUT,
+    APPROVAL_RESPONSE,
+    INTERRUPT_RESUME,
+    PLAN_ANSWER,
+    WAITS_BELOW,
+    BUDGET_REQUEST,
+    TOP_UP,
+];
 
 /// The signals that a supervisor's run hears.
 pub(crate) fn signals() -> Vec<&'static str> {
@@ -51,6 +66,13 @@ impl SupervisorRun {
                 return true;
             }
         };
+        if name == WAITS_BELOW {
+            // Runs say it to each other whenever anything changes: what they pass on is noted.
+            if let Err(why) = self.below_tells(&value) {
+                refuse(name, &why, out);
+            }
+            return true;
+        }
         out.note(NoteKind::SignalReceived, json!({ "signal": name }));
         if OF_CONTROL.contains(&name) {
             self.control_signal(name, &value, out);
@@ -64,16 +86,10 @@ impl SupervisorRun {
         if let Some(heard) = self.parts.team.signaled(name, value, out) {
             return self.team_heard(heard, out);
         }
-        // Refusals of the team and of approvals are noted by themselves.
+        // Refusals of the team are noted by themselves.
         let refused = match name {
-            APPROVAL_RESPONSE => match self.parts.approvals.respond_json(value, out) {
-                Ok(closed) => {
-                    self.approval_closed(closed, out);
-                    None
-                }
-                Err(_) => None,
-            },
-            INTERRUPT_RESUME => self.resume_interrupt(value, out).err(),
+            APPROVAL_RESPONSE | INTERRUPT_RESUME => return self.answer_signaled(name, value, out),
+            PLAN_ANSWER => self.plan_answered(value, out).err(),
             HUMAN_INPUT => self.human_input(value, out).err(),
             BUDGET_REQUEST => self.budget_requested(value).err(),
             TOP_UP => self.topped_up(value, out).err(),
@@ -90,7 +106,7 @@ impl SupervisorRun {
             Err(why) => return refuse(name, &why.to_string(), out),
         };
         if !changed {
-            return;
+            return self.held_below(name, value, out);
         }
         match name {
             control::PAUSE | control::TAKEOVER => self.strategy.pause(out),
@@ -149,12 +165,12 @@ impl SupervisorRun {
         }
     }
 
-    pub(super) fn resume_interrupt(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
-        let resume = Resume::read(value).map_err(|why| why.to_string())?;
+    /// An answer to a question of this run.
+    pub(super) fn resume_interrupt(&mut self, resume: Resume, out: &mut Outbox) -> Result<Value, Refused> {
         // LGI-05: an answer that does not answer leaves the question as it is.
-        let task = self.parts.interrupts.asked(&resume, out).map_err(|why| why.to_string())?.task.clone();
+        let task = self.parts.interrupts.asked(&resume, out)?.task.clone();
         self.strategy.takes(task.as_str(), &resume.resume)?;
-        let resumed = self.parts.interrupts.resume(resume, out).map_err(|why| why.to_string())?;
+        let resumed = self.parts.interrupts.resume(resume, out)?;
         let answer = json!({ "interrupt_id": resumed.id, "task": resumed.task });
         self.interrupt_closed(resumed, out);
         Ok(answer)
@@ -187,7 +203,7 @@ impl SupervisorRun {
             return Err("expected a text, or a mapping with `message` or `interrupt: true`".to_owned());
         };
         if self.parts.interrupts.pending().count() == 1 {
-            return self.resume_interrupt(&json!({ "resume": text }), out).map(|_| ());
+            return self.resume_interrupt(Resume::value(text.into()), out).map(|_| ()).map_err(|why| why.why);
         }
         if self.strategy.say(&text, out) {
             return Ok(());
@@ -263,7 +279,7 @@ impl SupervisorRun {
     }
 }
 
-fn refuse(signal: &str, why: &str, out: &mut Outbox) {
+pub(super) fn refuse(signal: &str, why: &str, out: &mut Outbox) {
     out.note(NoteKind::ActionRefused, json!({ "signal": signal, "why": why }));
 }
 

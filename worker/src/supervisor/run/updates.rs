@@ -10,13 +10,13 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::answers::Refused;
 use super::parts::Parts;
 use super::signals::refusal;
 use super::{SupervisorRun, arguments, value_of};
 use crate::supervisor::graph::{Graph, PlannedTask, read};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
-use crate::supervisor::people::approval::ApprovalResponse;
 use crate::supervisor::people::plan_review::{PlanFeedback, PlanVerdict, ReviewRefusal, ReviewStatus};
 
 pub(super) const UPDATES: [&str; 16] = [
@@ -56,18 +56,19 @@ struct RevisedPlan {
 impl SupervisorRun {
     pub(super) fn update(&mut self, name: &str, input: &Payload, out: &mut Outbox) -> Result<Value, Failure> {
         let value = value_of(input)?;
-        let refused = |why: String| refusal("Refused", why);
+        let refused = |why: String| Failure::from(Refused::from(why));
         arguments::of_update(name, &value).map_err(refused)?;
         match name {
             "add_task" | "patch_task" | "cancel_task" | "mark_final_task" | "update_task_status" => {
                 self.tool(name, &value, out).map_err(refused)
             }
             "complete_task_manually" => self.complete_manually(&value, out).map_err(refused),
-            "revise_plan" => self.revise_plan(&value, out).map_err(refused),
-            "plan_feedback" => self.plan_feedback(&value, out).map_err(refused),
-            "approve_plan" => self.approve_plan(&value, out).map_err(refused),
-            "respond_approval" => self.respond_approval(&value, out).map_err(refused),
-            "respond_interrupt" => self.resume_interrupt(&value, out).map_err(refused),
+            "revise_plan" | "plan_feedback" | "approve_plan" => {
+                let below = self.plan_answered_below(name, &value, out);
+                Ok(below.unwrap_or_else(|| self.said_of_plan(name, &without_of(&value), out))?)
+            }
+            "respond_approval" => Ok(self.approval_answered(&value, out)?),
+            "respond_interrupt" => Ok(self.question_answered(&value, out)?),
             "set_hitl_mode" => {
                 self.parts.autonomy.set_mode(&value, out).map_err(|why| refused(why.to_string()))?;
                 Ok(json!({ "mode": self.parts.autonomy.mode() }))
@@ -110,8 +111,17 @@ impl SupervisorRun {
         Ok(json!({ "task_id": task_id, "status": "completed", "origin": "human" }))
     }
 
+    /// What a person says of the plan of this run.
+    pub(super) fn said_of_plan(&mut self, name: &str, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
+        match name {
+            "revise_plan" => self.revise_plan(value, out),
+            "plan_feedback" => self.plan_feedback(value, out),
+            _ => self.approve_plan(value, out),
+        }
+    }
+
     /// A person replaces what is left of the plan they saw.
-    fn revise_plan(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
+    fn revise_plan(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
         let RevisedPlan { version, tasks } = decode("input", value)?;
         let parts = &mut self.parts;
         let graph = self.strategy.as_plan().ok_or_else(no_plan)?;
@@ -122,28 +132,29 @@ impl SupervisorRun {
         };
         let now = latest(parts, graph);
         if version != now {
-            return Err(format!("Conflict: plan has been updated. Please review the latest version. It is {now}."));
+            let why = format!("Conflict: plan has been updated. Please review the latest version. It is {now}.");
+            return Err(Refused { kind: "AnswerStale", why });
         }
         graph.revise(tasks, parts, out)?;
         Ok(json!({ "version": latest(parts, graph) }))
     }
 
-    fn plan_feedback(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
-        let feedback = PlanFeedback::read(value).map_err(|why| why.to_string())?;
+    fn plan_feedback(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
+        let feedback = PlanFeedback::read(value)?;
         let review = self.parts.review.as_mut().ok_or_else(no_review)?;
-        let again = review.feedback(&feedback, out).map_err(|why| why.to_string())?;
+        let again = review.feedback(&feedback, out)?;
         let graph = self.strategy.as_plan().ok_or_else(no_plan)?;
         graph.ask_plan_again(&json!(again.conversation), again.definitive, out);
         Ok(json!({ "round": again.round, "status": "regenerating" }))
     }
 
-    fn approve_plan(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
-        let verdict = PlanVerdict::read(value).map_err(|why| why.to_string())?;
+    fn approve_plan(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
+        let verdict = PlanVerdict::read(value)?;
         let reviewed = self.resolved.spec.planning.approval.required;
         // SHH-24: the plan that will be reviewed is still being made.
         let nothing = || if reviewed { ReviewRefusal::NoPlan.to_string() } else { no_review() };
         let review = self.parts.review.as_mut().ok_or_else(nothing)?;
-        review.decide(verdict, out).map_err(|why| why.to_string())?;
+        review.decide(verdict, out)?;
         let view = review.view();
         if review.approved().is_none() {
             self.review_ended(out);
@@ -192,15 +203,15 @@ impl SupervisorRun {
         let completed = if cleanup.completed.unwrap_or(true) { registry.cleanup_completed(out) } else { 0 };
         Ok(json!({ "stale": stale, "completed": completed, "left": registry.stats() }))
     }
+}
 
-    fn respond_approval(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
-        let response: ApprovalResponse = decode("approval response", value)?;
-        let id = response.approval_id.clone();
-        let closed = self.parts.approvals.respond(response, out).map_err(|why| why.to_string())?;
-        self.approval_closed(closed, out);
-        let decided = self.parts.approvals.get(&id).and_then(|(_, decision)| decision.cloned());
-        Ok(json!({ "approval_id": id, "decision": decided }))
+/// What is said of this run's own plan has no addressee.
+fn without_of(value: &Value) -> Value {
+    let mut value = value.clone();
+    if let Value::Object(map) = &mut value {
+        map.remove("of");
     }
+    value
 }
 
 fn decode<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, String> {

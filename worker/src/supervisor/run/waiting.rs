@@ -1,63 +1,114 @@
-//! Whom and what a run waits for, with the command that answers: what every view of it shows.
+//! Whom and what a run waits for, itself and below, with the command that answers: what every view of it shows.
 //!
-//! Invariant: one entry for each thing that only a person can end, oldest first of its kind; an entry names its id and a
-//! command that can be typed as it stands. It is made from the state whenever somebody looks, and kept nowhere.
+//! Invariant: one entry for each thing that only a person can end, oldest first of its kind, then what the runs below have
+//! told; an entry names its id and a command that can be typed as it stands. It is made from the state whenever somebody
+//! looks. The run above is told whenever it has changed; and while there is nothing else to do, no time of the run passes.
 
-use bosun_engine::Timestamp;
-use serde::Serialize;
+use bosun_engine::workflow::Cx;
+use bosun_engine::{ExternalTarget, WorkflowId};
 use serde_json::Value;
 
 use super::SupervisorRun;
+use super::signals::WAITS_BELOW;
+use crate::supervisor::core::key::CoreKey;
 use crate::supervisor::people::approval::ApprovalRequest;
+use crate::supervisor::people::below::{How, Told, WaitKind, Waiting};
 use crate::supervisor::people::interrupts::Interrupt;
 use crate::supervisor::people::plan_review::ReviewStatus;
 
 /// The name of whoever may answer, where the run names nobody in particular.
 const ANYBODY: &str = "a person";
 
-/// One thing that a run waits for.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Waiting {
-    /// `approval`, `question`, `plan`, `pause` or `takeover`.
-    kind: &'static str,
-    id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    task: Option<String>,
-    whom: String,
-    what: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    until: Option<Timestamp>,
-    answer: String,
-}
-
 impl SupervisorRun {
     /// All that a person has to do before the run can go on as it is meant to.
     pub(super) fn waiting(&self) -> Vec<Waiting> {
+        if self.strategy.phase().is_terminal() {
+            return Vec::new();
+        }
         let approvals = self.parts.approvals.pending().map(of_approval);
         let questions = self.parts.interrupts.pending().map(of_question);
-        let all = approvals.chain(questions).chain(self.of_plan()).chain(self.of_hold());
-        if self.strategy.phase().is_terminal() { Vec::new() } else { all.collect() }
+        let below = self.parts.below.waiting(|child| self.calls.has_child(child)).map(|(_, one)| one.clone());
+        approvals.chain(questions).chain(self.of_plan()).chain(self.of_hold()).chain(below).collect()
+    }
+
+    /// Whether nothing but people can bring the run on: nobody is at work, here or below, and nothing is tried again.
+    pub(super) fn stands_still(&self) -> bool {
+        let below = |child: &str| self.parts.below.stands_still(child);
+        let idle = !self.strategy.waits_for_time() && self.calls.only_waits(below);
+        idle && !self.strategy.phase().is_terminal() && !self.waiting().is_empty()
+    }
+
+    /// The end of a turn: the time of the run passes while it works and stands still while it waits for people, and the run
+    /// above hears what has changed.
+    pub(super) fn tell_and_keep_time(&mut self, cx: &mut Cx<'_>) {
+        let still = self.stands_still();
+        let mut out = self.outbox(cx.now());
+        if still && self.account.stop_clock(cx.now()) {
+            out.cancel_timer(CoreKey::Wall);
+        } else if let Some(ends) = if still { None } else { self.account.run_clock(cx.now()) } {
+            out.timer(CoreKey::Wall, ends, "the time of the run");
+        }
+        self.ask_all(out, cx);
+        let Some(above) = self.context.above.as_deref().and_then(|above| WorkflowId::new(above).ok()) else { return };
+        if let Some(told) = self.what_changed(!still) {
+            cx.signal_external(ExternalTarget { workflow_id: above, run_id: None }, WAITS_BELOW, &told);
+        }
+    }
+
+    fn what_changed(&mut self, working: bool) -> Option<Told> {
+        let mut waiting = self.waiting();
+        for one in &mut waiting {
+            one.run.get_or_insert_with(|| self.id.clone());
+        }
+        // Nobody asks how busy a run is that waits for nobody.
+        let working = working || waiting.is_empty();
+        let (parts, id) = (&mut self.parts, &self.id);
+        let mut above = std::mem::take(&mut parts.above);
+        let told = above.changes(id, working, waiting, |one| match (one.run.as_deref() == Some(id), one.kind) {
+            (false, _) => parts.below.what_became_of(&one.id),
+            (true, WaitKind::Approval) => parts.approvals.over(&one.id),
+            (true, WaitKind::Question) => parts.interrupts.over(&one.id),
+            (true, WaitKind::Plan) => match parts.review.as_ref().map(|review| review.status()) {
+                Some(ReviewStatus::TimedOut) => How::Late,
+                _ => How::Answered,
+            },
+            (true, WaitKind::Tool | WaitKind::Pause | WaitKind::Takeover) => How::Answered,
+        });
+        parts.above = above;
+        told
+    }
+
+    /// A run below tells what it waits for.
+    pub(super) fn below_tells(&mut self, value: &Value) -> Result<(), String> {
+        let told: Told = serde_json::from_value(value.clone()).map_err(|why| why.to_string())?;
+        if !self.calls.has_child(&told.from) {
+            return Err(format!("{} is no open run below this one", told.from));
+        }
+        self.parts.below.heard(told);
+        Ok(())
     }
 
     fn of_plan(&self) -> Option<Waiting> {
         let review = self.parts.review.as_ref().filter(|review| review.status() == ReviewStatus::Reviewing)?;
         let (id, version) = (&self.id, review.version());
         Some(Waiting {
-            kind: "plan",
+            kind: WaitKind::Plan,
             id: format!("{id}#{version}"),
             task: None,
             whom: ANYBODY.to_owned(),
             what: format!("the review of version {version} of the plan"),
             until: Some(review.deadline()),
             answer: format!("bosun plan approve {id} --version {version}"),
+            shown: review.hash().map(str::to_owned),
+            run: None,
         })
     }
 
     fn of_hold(&self) -> Option<Waiting> {
         let control = &self.parts.control;
         let (kind, verb) = match (control.is_paused(), control.is_human()) {
-            (true, _) => ("pause", "resume"),
-            (_, true) => ("takeover", "release"),
+            (true, _) => (WaitKind::Pause, "resume"),
+            (_, true) => (WaitKind::Takeover, "release"),
             (false, false) => return None,
         };
         Some(Waiting {
@@ -68,6 +119,8 @@ impl SupervisorRun {
             what: control.held_because().unwrap_or_default(),
             until: None,
             answer: format!("bosun {verb} {}", self.id),
+            shown: None,
+            run: None,
         })
     }
 }
@@ -77,13 +130,15 @@ fn of_approval(request: &ApprovalRequest) -> Waiting {
     let about = Some(request.description.as_str()).filter(|text| !text.is_empty());
     let about = about.map(|text| format!(": {text}")).unwrap_or_default();
     Waiting {
-        kind: "approval",
+        kind: WaitKind::Approval,
         id: request.id.to_string(),
         task: request.task_id.as_ref().map(ToString::to_string),
         whom: ANYBODY.to_owned(),
         what: format!("the approval of {}{about}{why}", request.subject()),
         until: Some(request.deadline),
         answer: format!("bosun approval approve {}", request.id),
+        shown: Some(request.shown.clone()),
+        run: None,
     }
 }
 
@@ -96,12 +151,14 @@ fn of_question(interrupt: &Interrupt) -> Waiting {
     // Whether a tool is called is never read out of a text.
     let answer = if payload.pointer("/kind/tool_approval").is_some() { "true" } else { "ANSWER" };
     Waiting {
-        kind: "question",
+        kind: WaitKind::Question,
         id: interrupt.id.clone(),
         task: Some(interrupt.task.to_string()),
         whom: text("to").unwrap_or(ANYBODY).to_owned(),
         what: format!("an answer to \"{asked}\"{about}"),
         until: interrupt.deadline,
         answer: format!("bosun approval answer {} {answer}", interrupt.id),
+        shown: Some(interrupt.shown.clone()),
+        run: None,
     }
 }

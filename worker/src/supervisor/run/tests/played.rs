@@ -57,7 +57,8 @@ fn what_is_in_the_box_is_not_played_by_a_model() {
 fn children_are_played_as_their_parent_is() {
     let parent = spec(AGENTS);
     for kind in [ChildKind::SimpleTask, ChildKind::Dag, ChildKind::Supervisor] {
-        let input = children::spec_of(&parent, kind, &json!({ "query": "q" }), 0, ChildBudget::default()).unwrap();
+        let input =
+            children::spec_of(&parent, kind, &json!({ "query": "q" }), 0, ChildBudget::default(), None).unwrap();
         let child: SupervisorSpec = serde_json::from_value(input["resolved"]["spec"].clone()).unwrap();
         assert_eq!(child.via, parent.via, "{kind:?}");
     }

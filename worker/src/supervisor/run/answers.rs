@@ -1,0 +1,279 @@
+//! The answers of people: to what the run asks itself, and, passed on, to what a run below it asks.
+//!
+//! ```text
+//!   answer ──► its id is this run's: decided here          its id is of a run below: passed on to the child that told of it
+//!          └─► neither, over, about something else: refused, and nothing has changed
+//! ```
+//!
+//! Invariant: an answer has one addressee, at any depth, and counts once; what is refused says what has happened. Whether
+//! an answer counts is decided by the run that asks; on the way down only what is known to be over is refused.
+
+use bosun_engine::Failure;
+use serde_json::{Value, json};
+
+use super::SupervisorRun;
+use super::signals::{APPROVAL_RESPONSE, INTERRUPT_RESUME, PLAN_ANSWER, refusal, refuse};
+use crate::supervisor::core::key::PeopleKey;
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::{Ask, Outbox};
+use crate::supervisor::people::approval::{ApprovalResponse, Ignored};
+use crate::supervisor::people::below::{How, NotBelow, WaitKind, Waiting};
+use crate::supervisor::people::control;
+use crate::supervisor::people::interrupts::{Resume, ResumeRefusal};
+use crate::supervisor::people::plan_review::ReviewRefusal;
+
+/// Why an answer or another wish of people is refused: a word that programs can tell apart, and a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) kind: &'static str,
+    pub(super) why: String,
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Self {
+        Refused { kind: "Refused", why }
+    }
+}
+
+impl From<Ignored> for Refused {
+    fn from(why: Ignored) -> Self {
+        let kind = match &why {
+            Ignored::Unknown => "AnswerUnknown",
+            Ignored::Duplicate => "AnswerDuplicate",
+            Ignored::Late => "AnswerLate",
+            Ignored::Voided { .. } => "AnswerVoid",
+            Ignored::Stale => "AnswerStale",
+            Ignored::Invalid(_) => "AnswerInvalid",
+        };
+        Refused { kind, why: why.to_string() }
+    }
+}
+
+impl From<ResumeRefusal> for Refused {
+    fn from(why: ResumeRefusal) -> Self {
+        let kind = match &why {
+            ResumeRefusal::IdNeeded => "AnswerAmbiguous",
+            ResumeRefusal::NonePending | ResumeRefusal::Unknown { .. } => "AnswerUnknown",
+            ResumeRefusal::Answered { .. } => "AnswerDuplicate",
+            ResumeRefusal::Late { .. } => "AnswerLate",
+            ResumeRefusal::Void { .. } => "AnswerVoid",
+            ResumeRefusal::Stale { .. } => "AnswerStale",
+            ResumeRefusal::Invalid(_) => "AnswerInvalid",
+        };
+        Refused { kind, why: why.to_string() }
+    }
+}
+
+impl From<ReviewRefusal> for Refused {
+    fn from(why: ReviewRefusal) -> Self {
+        let kind = match &why {
+            ReviewRefusal::StaleFeedback | ReviewRefusal::StaleApproval => "AnswerStale",
+            ReviewRefusal::AlreadyApproved => "AnswerDuplicate",
+            ReviewRefusal::Closed { status } if status == "timed out" => "AnswerLate",
+            ReviewRefusal::Closed { .. } => "AnswerDuplicate",
+            ReviewRefusal::NoPlan => "AnswerUnknown",
+            ReviewRefusal::Invalid(_) => "AnswerInvalid",
+            ReviewRefusal::InProgress
+            | ReviewRefusal::MaxRounds
+            | ReviewRefusal::MessageRequired
+            | ReviewRefusal::MessageTooLong => "Refused",
+        };
+        Refused { kind, why: why.to_string() }
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(Refused { kind, why }: Refused) -> Self {
+        refusal(kind, why)
+    }
+}
+
+impl SupervisorRun {
+    /// The answer to an approval, here or below.
+    pub(super) fn approval_answered(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
+        let id = value.get("approval_id").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let below = if self.is_own(&id) { None } else { self.below(&id) };
+        let Some(below) = below else {
+            let closed = self.parts.approvals.respond_json(value, out)?;
+            let id = closed.id.clone();
+            self.approval_closed(closed, out);
+            let decided = self.parts.approvals.get(&id).and_then(|(_, decision)| decision.cloned());
+            return Ok(json!({ "approval_id": id, "decision": decided }));
+        };
+        let response = self.parts.approvals.read(value, out)?;
+        let passed = below.map_err(Ignored::over).and_then(|(child, asked)| match (&response.shown, &asked.shown) {
+            _ if asked.until.is_some_and(|until| out.now() >= until) => Err(Ignored::Late),
+            (Some(seen), Some(shown)) if seen != shown => Err(Ignored::Stale),
+            _ => Ok((child, asked)),
+        });
+        match passed {
+            Ok((child, asked)) => {
+                let input = of_approval(&response, &asked, &child);
+                self.pass_on(&child, &asked, APPROVAL_RESPONSE, input, out);
+                Ok(json!({ "approval_id": id, "passed_to": asked.run }))
+            }
+            Err(why) => Err(self.parts.approvals.ignore(&response.approval_id, why, out).into()),
+        }
+    }
+
+    /// The answer to a question, here or below.
+    pub(super) fn question_answered(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
+        let resume = Resume::read(value)?;
+        let id = match (&resume.interrupt_id, &resume.task) {
+            (Some(id), _) if !self.is_own(id) => Some(id.clone()),
+            (None, None) if self.parts.interrupts.pending().next().is_none() => self.only_question()?,
+            _ => None,
+        };
+        let below = id.as_deref().and_then(|id| self.below(id));
+        match (id, below) {
+            (Some(id), Some(below)) => {
+                let (child, asked) = below.map_err(|how| ResumeRefusal::over(&id, how))?;
+                if asked.until.is_some_and(|until| out.now() >= until) {
+                    return Err(ResumeRefusal::Late { id }.into());
+                }
+                if resume.shown.is_some() && resume.shown != asked.shown {
+                    return Err(ResumeRefusal::Stale { id }.into());
+                }
+                let input = json!(Resume { interrupt_id: Some(id.clone()), ..resume });
+                self.pass_on(&child, &asked, INTERRUPT_RESUME, input, out);
+                Ok(json!({ "interrupt_id": id, "passed_to": asked.run }))
+            }
+            _ => self.resume_interrupt(resume, out),
+        }
+    }
+
+    /// The only question of the runs below, where an answer names none.
+    fn only_question(&self) -> Result<Option<String>, ResumeRefusal> {
+        let below = self.parts.below.waiting(|child| self.calls.has_child(child));
+        let mut questions = below.filter(|(_, one)| one.kind == WaitKind::Question).map(|(_, one)| one.id.clone());
+        match (questions.next(), questions.next()) {
+            (only, None) => Ok(only),
+            (_, Some(_)) => Err(ResumeRefusal::IdNeeded),
+        }
+    }
+
+    /// What a person says of the plan of a run below, which they name with `of`. `None`: it is said of this run's own.
+    pub(super) fn plan_answered_below(
+        &mut self,
+        name: &str,
+        value: &Value,
+        out: &mut Outbox,
+    ) -> Option<Result<Value, Refused>> {
+        let of = value.get("of")?.as_str().unwrap_or_default().to_owned();
+        if of == self.id || of == self.run {
+            return None;
+        }
+        let Some((child, asked)) = self.plan_below(&of) else {
+            let why = format!("no plan of a run `{of}` below this one is up for review");
+            return Some(Err(Refused { kind: "AnswerUnknown", why }));
+        };
+        let version = value.get("version").and_then(Value::as_u64).unwrap_or_default();
+        if asked.id != format!("{of}#{version}") {
+            return Some(Err(ReviewRefusal::StaleApproval.into()));
+        }
+        if asked.until.is_some_and(|until| out.now() >= until) {
+            return Some(Err(ReviewRefusal::Closed { status: "timed out".into() }.into()));
+        }
+        let input = json!({ "update": name, "input": value });
+        self.pass_on(&child, &asked, PLAN_ANSWER, input, out);
+        Some(Ok(json!({ "version": version, "passed_to": of })))
+    }
+
+    /// The child to pass on what is said of the plan of this run below, and what it told of it.
+    fn plan_below(&self, of: &str) -> Option<(String, Waiting)> {
+        let below = self.parts.below.waiting(|child| self.calls.has_child(child));
+        let mut plans = below.filter(|(_, one)| one.kind == WaitKind::Plan && one.run.as_deref() == Some(of));
+        plans.next().map(|(child, asked)| (child.to_owned(), asked.clone()))
+    }
+
+    /// The same, passed on by the run above.
+    pub(super) fn plan_answered(&mut self, value: &Value, out: &mut Outbox) -> Result<(), String> {
+        let name = value.get("update").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mut input = value.get("input").cloned().unwrap_or_default();
+        let id = format!("{}#{}", input["of"].as_str().unwrap_or_default(), input["version"]);
+        let answered = match name.as_str() {
+            "approve_plan" | "plan_feedback" | "revise_plan" => {
+                let below = self.plan_answered_below(&name, &input, out);
+                if let Value::Object(map) = &mut input {
+                    map.remove("of");
+                }
+                below.unwrap_or_else(|| self.said_of_plan(&name, &input, out))
+            }
+            other => Err(format!("nothing is said of a plan by `{other}`").into()),
+        };
+        answered.map(|_| ()).map_err(|why| {
+            self.parts.above.not_taken(&id);
+            why.why
+        })
+    }
+
+    /// A resume or a release goes on to the runs below that hold themselves: this run is not what is held.
+    pub(super) fn held_below(&mut self, name: &str, value: &Value, out: &mut Outbox) {
+        let kind = match name {
+            control::RESUME => WaitKind::Pause,
+            control::RELEASE => WaitKind::Takeover,
+            _ => return,
+        };
+        let below = self.parts.below.waiting(|child| self.calls.has_child(child));
+        let mut children: Vec<String> =
+            below.filter(|(_, one)| one.kind == kind).map(|(child, _)| child.into()).collect();
+        children.dedup();
+        for child in children {
+            out.note(NoteKind::ChildSignaled, json!({ "child": child, "signal": name }));
+            let key = PeopleKey::Answer(self.parts.below.next()).into();
+            let (signal, input) = (name.to_owned(), value.clone());
+            out.ask(Ask::SignalExternal { key, workflow_id: child, signal, input });
+        }
+    }
+
+    /// Whether an id was given by this run.
+    fn is_own(&self, id: &str) -> bool {
+        id.strip_prefix(&self.run).is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// The child to pass an answer on to, or what became of what it answers; nothing where nobody below asked.
+    fn below(&self, id: &str) -> Option<Result<(String, Waiting), How>> {
+        match self.parts.below.asker(id, |child| self.calls.has_child(child)) {
+            Ok((child, asked)) => Some(Ok((child.to_owned(), asked.clone()))),
+            Err(NotBelow::Over(how)) => Some(Err(how)),
+            Err(NotBelow::Unknown) => None,
+        }
+    }
+
+    fn pass_on(&mut self, child: &str, asked: &Waiting, signal: &'static str, input: Value, out: &mut Outbox) {
+        out.note(
+            NoteKind::ChildSignaled,
+            json!({ "child": child, "signal": signal, "answers": asked.id, "run": asked.run }),
+        );
+        self.parts.below.passed(&asked.id);
+        let (key, workflow_id) = (PeopleKey::Answer(self.parts.below.next()).into(), child.to_owned());
+        out.ask(Ask::SignalExternal { key, workflow_id, signal: signal.to_owned(), input });
+    }
+
+    /// What comes by signal is refused in a note; if the run above passed it on, it is told that it did not count.
+    pub(super) fn answer_signaled(&mut self, name: &str, value: &Value, out: &mut Outbox) {
+        let (answered, id) = match name {
+            // Refusals of approvals are noted by themselves.
+            APPROVAL_RESPONSE => (self.approval_answered(value, out).map_err(|_| String::new()), "approval_id"),
+            _ => (self.question_answered(value, out).map_err(|why| why.why), "interrupt_id"),
+        };
+        let Err(why) = answered else { return };
+        if let Some(id) = value.get(id).and_then(Value::as_str) {
+            self.parts.above.not_taken(id);
+        }
+        if !why.is_empty() {
+            refuse(name, &why, out);
+        }
+    }
+}
+
+/// The response as the one that asks hears it: an agent that is a run of its own counts its approvals itself.
+fn of_approval(response: &ApprovalResponse, asked: &Waiting, child: &str) -> Value {
+    if asked.kind != WaitKind::Tool || asked.run.as_deref() != Some(child) {
+        return json!(response);
+    }
+    let id = response.approval_id.as_str();
+    let reason = response.feedback.as_ref().or(response.comment.as_ref()).cloned().unwrap_or_default();
+    json!({ "id": id.split_once('/').map_or(id, |(_, id)| id), "hash": asked.shown, "approved": response.approved,
+        "reason": reason, "by": response.approver })
+}
