@@ -209,9 +209,9 @@ async fn waiting(cx: &Context, target: &Target, workflow_type: &WorkflowType) ->
     for (kind, query) in queries {
         let answer = ask(cx, target, query, &Value::Null).await?;
         for request in answer.as_array().into_iter().flatten() {
-            // These two have queries of their own, which say more.
-            if *kind == HumanRequestKind::Elsewhere && matches!(request["kind"].as_str(), Some("approval" | "question"))
-            {
+            // These two have queries of their own, which say more; and so has the run below that a run above tells of.
+            let told = matches!(request["kind"].as_str(), Some("approval" | "question")) || request["run"].is_string();
+            if *kind == HumanRequestKind::Elsewhere && told {
                 continue;
             }
             let mut request = request.clone();
@@ -269,8 +269,33 @@ async fn pending(cx: &mut Context, kind: HumanRequestKind, id: &str) -> Result<H
             return Ok(found);
         }
     }
-    Err(CliError::new(Code::NotFound, format!("nothing of the id {id} waits for a person"))
+    let became = match run {
+        Some(run) => what_became_of(cx, run, id).await,
+        None => None,
+    };
+    let became = became.map(|became| format!(": {became}")).unwrap_or_default();
+    Err(CliError::new(Code::NotFound, format!("nothing of the id {id} waits for a person{became}"))
         .help("`bosun approval list` shows what does"))
+}
+
+/// What became of something that does not wait any more, as the run has noted it.
+async fn what_became_of(cx: &mut Context, run: RunId, id: &str) -> Option<String> {
+    let query = format!("WorkflowType = '{SUPERVISOR}' AND RunId = '{run}'");
+    let runs = cx.backend.list(ListRequest { query, limit: 1 }).await.ok()?;
+    let info = runs.first()?;
+    let target = Target { namespace: info.namespace.clone(), ..Target::run(info.workflow_id.clone(), info.run_id) };
+    let notes = ask(cx, &target, "notes", &Value::Null).await.ok()?;
+    let last = notes["last"].as_array()?.iter().rev().find(|note| note["data"]["id"] == id)?;
+    let text = |key: &str| value_text(&last["data"][key]);
+    Some(match last["kind"].as_str()? {
+        "ApprovalDecided" if last["data"]["source"] == "timeout" => "its deadline has passed".to_owned(),
+        "ApprovalDecided" if last["data"]["approved"] == true => format!("{} has approved it", text("approver")),
+        "ApprovalDecided" => format!("{} has rejected it", text("approver")),
+        "ApprovalVoided" => format!("it is void, since {}", text("reason")),
+        "InterruptAnswered" if last["data"]["error"].is_string() => "its deadline has passed".to_owned(),
+        "InterruptAnswered" => "it is answered".to_owned(),
+        _ => return info.closed_at.map(|_| "the run that asked is over".to_owned()),
+    })
 }
 
 async fn decide(cx: &mut Context, decision: DecisionArgs, approved: bool) -> Result<Exit, CliError> {

@@ -101,13 +101,32 @@ pub(super) async fn revise(cx: &mut Context, revision: Revision) -> Result<Exit,
 
 /// The run, the version that was seen, and the review as it is now.
 async fn reviewed(cx: &mut Context, seen: &PlanVersionArgs) -> Result<(bosun_engine::Target, u64, Value), CliError> {
-    let target = run_of(cx, &seen.run).await?;
-    let review = ask(cx, &target, "plan_review", &Value::Null).await?;
+    let mut target = run_of(cx, &seen.run).await?;
+    let mut review = ask(cx, &target, "plan_review", &Value::Null).await?;
+    if review["status"] != "reviewing"
+        && let Some(below) = only_plan_below(cx, &target).await
+    {
+        review = ask(cx, &below, "plan_review", &Value::Null).await?;
+        target = below;
+    }
     match seen.version {
         Some(version) => Ok((target, version, review)),
         None => Err(CliError::usage("which version of the plan? --version names the one that you have seen").help(
             format!("`bosun plan show {}` shows the plan and its version", shell_word(target.workflow_id.as_str())),
         )),
+    }
+}
+
+/// The only run below this one whose plan is up for review.
+async fn only_plan_below(cx: &Context, target: &bosun_engine::Target) -> Option<bosun_engine::Target> {
+    let waiting = ask(cx, target, "waiting", &Value::Null).await.ok()?;
+    let mut runs = waiting.as_array()?.iter().filter(|one| one["kind"] == "plan").filter_map(|one| one["run"].as_str());
+    match (runs.next(), runs.next()) {
+        (Some(run), None) => {
+            let below = bosun_engine::Target::workflow(bosun_engine::WorkflowId::new(run).ok()?);
+            Some(bosun_engine::Target { namespace: target.namespace.clone(), ..below })
+        }
+        _ => None,
     }
 }
 
