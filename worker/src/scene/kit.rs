@@ -56,6 +56,18 @@ impl Scene {
         let whole = json!({ "scene": "of a test", "spec": spec, "expect": { "outcome": { "exists": true } } });
         Scene(whole.as_object().cloned().unwrap())
     }
+    /// A whole scene, as its file would say it.
+    #[track_caller]
+    pub(crate) fn whole(scene: Value) -> Self {
+        Scene(scene.as_object().cloned().unwrap_or_else(|| panic!("no scene: {scene}")))
+    }
+    /// Plays it four ways; what fails, if anything does.
+    #[track_caller]
+    pub(crate) fn failures(self) -> Option<String> {
+        let scene = self.read().unwrap_or_else(|why| panic!("{why}"));
+        let played = super::ways::play(&scene, &registry(), &Choice::default());
+        (!played.failures.is_empty()).then(|| told(&played))
+    }
     /// Where the run stands.
     pub(crate) fn context(mut self, context: Value) -> Self {
         self.0.insert("context".to_owned(), context);
@@ -134,8 +146,12 @@ impl Scene {
     #[track_caller]
     fn leaked(self) -> (&'static file::Scene, &'static WorkflowRegistry) {
         let scene = Box::leak(Box::new(self.read().unwrap_or_else(|why| panic!("{why}"))));
-        (scene, Box::leak(Box::new(crate::supervisor::run::register(WorkflowRegistry::new()))))
+        (scene, Box::leak(Box::new(registry())))
     }
+}
+
+fn registry() -> WorkflowRegistry {
+    crate::supervisor::run::register(crate::agent::workflow::register(WorkflowRegistry::new()))
 }
 
 fn told(played: &Failures) -> String {

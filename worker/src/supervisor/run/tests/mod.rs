@@ -4,6 +4,7 @@ mod agents;
 mod budgets;
 mod claims;
 mod market;
+mod pauses;
 mod people;
 mod played;
 mod routes;

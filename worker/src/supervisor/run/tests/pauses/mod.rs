@@ -1,0 +1,258 @@
+//! The pause-point suite: every kind of pause, at every depth, beside every sibling, answered in every way.
+//!
+//! ```text
+//!   kind × depth 0-3 × what siblings do × answer × which run the answer is sent to   ─►   a scene   ─►   four ways
+//! ```
+//!
+//! A cell of the product is one scene, made by `leaf` (the run that pauses, and what a person does) and `above` (the runs
+//! over it). Every scene is played straight, replayed, crashed after every event and with its calls ended in other orders.
+//!
+//! Invariant, of every cell: one addressee, whose answer counts once; every other answer is refused for what happened and
+//! changes nothing; siblings are neither stopped nor made again; no work is made twice and none is lost. The first run
+//! shows who asks whom, whatever the depth. Scenes that people read are in `fixtures/scenes/pause`.
+
+mod above;
+mod held;
+mod leaf;
+
+use serde_json::{Value, json};
+
+use crate::scene::kit::Scene;
+
+/// What a run can be waiting for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The approval of a task.
+    Approval,
+    /// The approval of a tool call, asked for by a policy of the run.
+    Policy,
+    /// The approval of a tool call of an agent that is a run of its own.
+    Tool,
+    /// An agent of a conversation asks.
+    Question,
+    /// A worker of a plan asks.
+    Interrupt,
+    PlanReview,
+    Takeover,
+    /// `on_exhausted: ask`.
+    Budget,
+    /// The model wants a key.
+    Key,
+}
+
+const KINDS: [Kind; 9] = [
+    Kind::Approval,
+    Kind::Policy,
+    Kind::Tool,
+    Kind::Question,
+    Kind::Interrupt,
+    Kind::PlanReview,
+    Kind::Takeover,
+    Kind::Budget,
+    Kind::Key,
+];
+
+/// What a sibling does on every level, while the pause lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Runs,
+    /// It asks a person too.
+    Waits,
+    Failed,
+    Done,
+}
+
+const BESIDE: [Beside; 4] = [Beside::Runs, Beside::Waits, Beside::Failed, Beside::Done];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Approve,
+    Reject,
+    /// Yes, but otherwise.
+    Edit,
+    /// When its time is over.
+    Late,
+    /// A second one, which says the opposite.
+    Twice,
+    /// About something that was shown before, then as it is.
+    Stale,
+    /// To a run that did not ask, then to the one that did.
+    Wrong,
+}
+
+const ANSWERS: [Answer; 7] =
+    [Answer::Approve, Answer::Reject, Answer::Edit, Answer::Late, Answer::Twice, Answer::Stale, Answer::Wrong];
+
+/// Which run the answer is sent to: the one that asks, or the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Asker,
+    Root,
+}
+
+/// One of the product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cell {
+    kind: Kind,
+    depth: usize,
+    beside: Beside,
+    answer: Answer,
+    door: Door,
+}
+
+impl Cell {
+    /// Whether there is such a thing: what has no time of its own is never late, and what shows nothing is never stale.
+    fn exists(self) -> bool {
+        let of_hold = matches!(self.kind, Kind::Takeover | Kind::Budget | Kind::Key);
+        let answer = match self.answer {
+            Answer::Approve | Answer::Reject | Answer::Twice | Answer::Wrong => true,
+            Answer::Edit => !matches!(self.kind, Kind::Tool | Kind::Key),
+            // A first run that has ended hears nobody.
+            Answer::Late => match self.kind {
+                Kind::Policy | Kind::Tool | Kind::Budget | Kind::Key => false,
+                Kind::PlanReview | Kind::Takeover => self.depth > 0,
+                Kind::Approval | Kind::Question | Kind::Interrupt => true,
+            },
+            Answer::Stale => !of_hold,
+        };
+        // The first run is the one that asks.
+        answer && (self.depth > 0 || self.door == Door::Asker)
+    }
+
+    /// All that there is.
+    fn all() -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for kind in KINDS {
+            for answer in ANSWERS {
+                for depth in 0..=3 {
+                    for beside in BESIDE {
+                        for door in [Door::Asker, Door::Root] {
+                            cells.push(Cell { kind, depth, beside, answer, door });
+                        }
+                    }
+                }
+            }
+        }
+        cells.retain(|cell| cell.exists());
+        cells
+    }
+
+    /// Every kind with every answer at every depth; siblings and doors take turns, so that each pair of the five comes up.
+    fn every_third() -> Vec<Cell> {
+        let mut chosen: Vec<Cell> = Vec::new();
+        let all = Cell::all();
+        let mut groups: Vec<Vec<Cell>> = Vec::new();
+        for cell in all {
+            let same = |group: &&mut Vec<Cell>| {
+                let first = group[0];
+                (first.kind, first.answer, first.depth) == (cell.kind, cell.answer, cell.depth)
+            };
+            match groups.iter_mut().find(same) {
+                Some(group) => group.push(cell),
+                None => groups.push(vec![cell]),
+            }
+        }
+        for group in groups {
+            let added = |cell: &&Cell| pairs_of(cell).into_iter().filter(|pair| !covers(&chosen, *pair)).count();
+            let best =
+                group.iter().enumerate().max_by_key(|(at, cell)| (added(cell), (at + chosen.len() * 3) % group.len()));
+            chosen.extend(best.map(|(_, cell)| *cell));
+        }
+        chosen
+    }
+
+    fn scene(self) -> Value {
+        let leaf = leaf::of(self);
+        let spec = above::over(self, leaf.spec);
+        let world: Vec<Value> = leaf.world.into_iter().chain(above::world(self)).collect();
+        let mut calls = leaf.calls;
+        calls.extend(above::calls(self));
+        let people: Vec<Value> = leaf.people.into_iter().chain(above::people(self)).collect();
+        let mut scene = json!({
+            "scene": format!("{self:?}"), "spec": spec, "world": world, "people": people,
+            "expect": {
+                "outcome": leaf.outcome.unwrap_or_else(|| json!({ "one_of": ["completed", "partial"] })),
+                "calls": calls, "notes": leaf.notes,
+                "at": above::looks(self, &leaf.asks),
+            },
+            "ways": { "permute": 4 },
+        });
+        if leaf.order_counts {
+            scene["order"] = "matters".into();
+        }
+        scene
+    }
+}
+
+/// Two of the five choices of a cell, by their places.
+type Pair = ((usize, usize), (usize, usize));
+
+fn pairs_of(cell: &Cell) -> Vec<Pair> {
+    let choices = [cell.kind as usize, cell.depth, cell.beside as usize, cell.answer as usize, cell.door as usize];
+    let mut pairs = Vec::new();
+    for (i, a) in choices.iter().enumerate() {
+        pairs.extend(choices.iter().enumerate().skip(i + 1).map(|(j, b)| ((i, *a), (j, *b))));
+    }
+    pairs
+}
+
+fn covers(chosen: &[Cell], pair: Pair) -> bool {
+    chosen.iter().any(|cell| pairs_of(cell).contains(&pair))
+}
+
+/// Each pair of choices that there is at all is played.
+#[test]
+fn the_cells_that_are_played_have_every_pair() {
+    let (all, chosen) = (Cell::all(), Cell::every_third());
+    for cell in &all {
+        for pair in pairs_of(cell) {
+            assert!(covers(&chosen, pair), "{pair:?} of {cell:?}");
+        }
+        let same = |other: &Cell| (other.kind, other.answer, other.depth) == (cell.kind, cell.answer, cell.depth);
+        assert!(chosen.iter().any(same), "{cell:?}");
+    }
+}
+
+/// Plays the cells of these kinds. `BOSUN_PAUSES=all` plays the whole product; `BOSUN_PAUSES_TO=DIR` writes it down as
+/// scenes for `bosun test DIR`, and plays none.
+fn play(kinds: &[Kind]) {
+    let all = std::env::var("BOSUN_PAUSES").is_ok_and(|word| word == "all");
+    let cells = if all { Cell::all() } else { Cell::every_third() };
+    let cells = cells.into_iter().filter(|cell| kinds.contains(&cell.kind));
+    if let Ok(folder) = std::env::var("BOSUN_PAUSES_TO") {
+        for cell in cells {
+            let Cell { kind, depth, beside, answer, door } = cell;
+            let name = format!("{folder}/{kind:?}-{depth}-{beside:?}-{answer:?}-{door:?}.yaml");
+            std::fs::write(name, format!("{:#}\n", cell.scene())).unwrap();
+        }
+        return;
+    }
+    let failures: Vec<String> =
+        cells.filter_map(|cell| Scene::whole(cell.scene()).failures().map(|why| format!("{cell:?}\n{why}"))).collect();
+    assert!(failures.is_empty(), "{} cells fail\n{}", failures.len(), failures.join("\n\n"));
+}
+
+#[test]
+fn approvals_of_tasks() {
+    play(&[Kind::Approval]);
+}
+
+#[test]
+fn approvals_of_tools() {
+    play(&[Kind::Policy, Kind::Tool]);
+}
+
+#[test]
+fn questions() {
+    play(&[Kind::Question, Kind::Interrupt]);
+}
+
+#[test]
+fn plans_and_takeovers() {
+    play(&[Kind::PlanReview, Kind::Takeover]);
+}
+
+#[test]
+fn budgets_and_keys() {
+    play(&[Kind::Budget, Kind::Key]);
+}
