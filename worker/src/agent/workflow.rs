@@ -46,8 +46,9 @@ pub const SIGNAL_RESUME: &str = "resume_v1";
 /// Nothing begins until a resume. The agent sends it itself to who shows what it waits for.
 pub const SIGNAL_PAUSE: &str = "pause_v1";
 
-/// The patch of the runs that began with [`Rules::Second`].
+/// The patches of the runs that began with [`Rules::Second`] and [`Rules::Third`].
 const SECOND_RULES: &str = "agent-rules-2";
+const THIRD_RULES: &str = "agent-rules-3";
 
 /// One attempt of a model call may take as long.
 const MODEL_TIMEOUT: Duration = Duration::from_secs(600);
@@ -94,7 +95,11 @@ impl StateMachine for AgentRun {
 
     fn start(spec: AgentSpec, cx: &mut Cx<'_>) -> Result<Self, Failure> {
         // Asked before anything else, so that the answer is in the first turn of the history.
-        let rules = if cx.patched(SECOND_RULES) { Rules::Second } else { Rules::First };
+        let rules = match cx.patched(THIRD_RULES) {
+            true => Rules::Third,
+            false if cx.patched(SECOND_RULES) => Rules::Second,
+            false => Rules::First,
+        };
         let (agent, asks) = AgentMachine::start(spec, rules, cx.now())
             .map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
         let opening = Opening::begin(agent.spec(), cx);
@@ -234,10 +239,10 @@ impl AgentRun {
         (self.told, self.told_halts) = (true, halts);
     }
 
-    /// What people are asked is told to the run that began it. Agents of the first rules told nobody.
+    /// What people are asked is told to the run that began it. Agents of older rules told nobody.
     fn tell_waits(&mut self, cx: &mut Cx<'_>) {
         let spec = self.agent.spec();
-        let above = spec.report_to.as_ref().filter(|_| spec.depth == 0 && !self.agent.rules().are_first());
+        let above = spec.report_to.as_ref().filter(|_| spec.depth == 0 && self.agent.rules().tell_waits());
         let Some(above) = above.and_then(|above| WorkflowId::new(above).ok()) else { return };
         let own = cx.workflow_id().map(ToString::to_string).unwrap_or_default();
         if let Some(told) = self.waits.changes(&self.agent, &own, &cx.run_id().to_string()) {

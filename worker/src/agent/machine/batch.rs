@@ -178,7 +178,9 @@ impl AgentMachine {
         let tool = self.spec.tool(&asked.name).ok_or("there is no such tool")?;
         let (degraded, unpriced_allowed) = match self.rules {
             Rules::First => (None, self.spec.limits.allow_unpriced),
-            Rules::Second => (self.spec.limits.degrade.as_ref().filter(|_| self.degraded), self.unpriced_allowed),
+            Rules::Second | Rules::Third => {
+                (self.spec.limits.degrade.as_ref().filter(|_| self.degraded), self.unpriced_allowed)
+            }
         };
         let caller = CallingAgent { spec: &self.spec, ledger: &self.ledger, now: out.now, degraded, unpriced_allowed };
         tool.plan(&asked.arguments, &caller).map(|plan| (tool.clone(), plan))

@@ -1,7 +1,8 @@
 //! By which rules an agent decides.
 //!
 //! Invariant: a run keeps the rules that it began with, so that its history replays to the same commands for ever. What
-//! is decided in another way than before is asked for with [`Rules::are_first`]; nothing else looks at them.
+//! is decided in another way than before is asked for with [`Rules::are_first`] and [`Rules::tell_waits`]; nothing else looks
+//! at them.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,11 +14,18 @@ pub enum Rules {
     /// failed calls cost nothing. Nothing begins by them any more.
     #[default]
     First,
+    /// Of runs that were begun before agents told the run above what they wait for.
     Second,
+    Third,
 }
 
 impl Rules {
     pub(crate) fn are_first(&self) -> bool {
         *self == Rules::First
+    }
+
+    /// Whether the run above is told what people are asked.
+    pub(crate) fn tell_waits(&self) -> bool {
+        *self == Rules::Third
     }
 }
