@@ -12,11 +12,12 @@ use bosun_engine::*;
 use serde_json::Value;
 
 use super::caller::{Caller, TokenRole};
-use crate::agent::workflow::SIGNAL_APPROVAL;
+use crate::agent::workflow::{SIGNAL_APPROVAL, SIGNAL_WAITS};
 use crate::backend::*;
 // The engine has a `EngineHealth` of its own.
 use crate::backend::EngineHealth;
 use crate::supervisor::people::control;
+use crate::supervisor::run::PLAN_ANSWER;
 
 /// The status and code of what a caller may not do.
 pub const FORBIDDEN: (u16, &str) = (403, "forbidden");
@@ -32,6 +33,9 @@ const ANSWERS: [&str; 8] = [
     "respond_interrupt",
     "human_input_v1",
 ];
+
+/// Signals that only runs send, to each other. What they hold is believed as it stands, also who approved something.
+const OF_RUNS: [&str; 2] = [PLAN_ANSWER, SIGNAL_WAITS];
 
 /// A backend as one caller has it.
 #[derive(Clone)]
@@ -94,6 +98,13 @@ impl CallerBackend {
     }
 
     fn signal(&self, mut signal: SignalRequest) -> Result<SignalRequest, CallError> {
+        if OF_RUNS.contains(&signal.name.as_str()) {
+            return Err(forbidden(format!(
+                "{} is a signal of runs to each other: nobody else sends it. People answer with `bosun approval` and \
+                 `bosun plan`, or the updates `respond_approval`, `respond_interrupt` and `approve_plan`",
+                signal.name
+            )));
+        }
         self.needs(role_of(signal.name.as_str()))?;
         signal.input = self.signed(signal.name.as_str(), signal.input, signal.identity.as_ref());
         signal.identity = Some(self.caller.identity(signal.identity.as_ref()));

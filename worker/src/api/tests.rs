@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bosun_engine::*;
 use futures_util::StreamExt;
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -569,6 +570,32 @@ async fn an_attached_client_sees_what_an_embedded_one_sees() {
         // A result over HTTP has the same target and chain, and its own timeout.
         assert_eq!(pair[0].replace("owner (me@here)", "me@here"), pair[1]);
     }
+}
+
+/// What runs tell each other is believed as it stands, also who has approved something: nobody sends it from outside,
+/// whatever their role (owners too), and with no run to begin.
+#[tokio::test]
+async fn the_signals_of_runs_to_each_other_are_nobody_elses() {
+    let served = serve(Fake::new(), ServerLimits::default()).await;
+    let (client, order) = (served.client(), || Target::workflow("order-7".into()));
+    let forged = json!({ "update": "approve_plan", "input": { "of": "plan", "version": 1, "approver": "the boss" } });
+    for name in ["plan_answer_v1", "waits_below_v1"] {
+        let signal = || SignalRequest {
+            name: SignalName::of(name),
+            input: Payload::encode(&forged).unwrap(),
+            identity: Some(Identity::of("the boss")),
+            request_id: None,
+        };
+        let start = StartWorkflow::new("order".into(), "order-8".into());
+        let tried =
+            [client.signal(order(), signal()).await.err(), client.signal_with_start(start, signal()).await.err()];
+        for refused in tried {
+            let Some(CallError::Refused { status, code, message }) = refused else { panic!("{name}: {refused:?}") };
+            assert_eq!((status, code.as_str()), (403, "forbidden"));
+            assert!(message.contains(name) && message.contains("bosun approval"), "{message}");
+        }
+    }
+    assert_eq!(served.fake.calls(), Vec::<String>::new(), "nothing of it reaches a run");
 }
 
 #[tokio::test]

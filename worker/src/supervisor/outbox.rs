@@ -212,6 +212,8 @@ pub enum CallFailureKind {
     Timeout,
     /// Asked for by this run.
     Canceled,
+    /// A person said no to what a run below had to do: asking again would ask them again.
+    Rejected,
     /// The process that ran it is gone, and its retries are used up.
     WorkerLost,
 }

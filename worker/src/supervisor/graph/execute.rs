@@ -11,6 +11,7 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::supervisor::model::{Attempt, AttemptOutcome, SkipReason, TaskError};
+use crate::supervisor::outbox::CallFailureKind;
 use crate::supervisor::routing::{ThinkingStrategy, degrade};
 
 /// Why a task that was to start did not.
@@ -172,6 +173,7 @@ impl Graph {
         gates: &mut dyn Gates,
         out: &mut Outbox,
     ) {
+        let rejected = answer.as_ref().is_err_and(|failure| failure.kind == CallFailureKind::Rejected);
         let reply = match answer {
             Ok(value) => Reply::of(value),
             Err(failure) => Err(failure.message),
@@ -192,6 +194,12 @@ impl Graph {
         match reply {
             Ok(reply) if reply.success => self.replied(id, attempt, reply, gates, out),
             Ok(reply) => self.errored(id, attempt, reply.why(), gates, out),
+            // Whoever said no is not asked again.
+            Err(why) if rejected => {
+                self.attempt_failed(id, attempt, &why, out);
+                self.said_no(id);
+                self.exhausted(id, why, gates, out);
+            }
             Err(why) => self.errored(id, attempt, why, gates, out),
         }
     }
@@ -259,20 +267,14 @@ impl Graph {
 
     /// No result: the task is errored, and tried again, repaired, skipped, failed, or the run ends.
     pub(super) fn errored(&mut self, id: &TaskId, attempt: u32, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
-        let Some(task) = self.plan.tasks.get_mut(id) else { return };
-        if let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) {
-            (record.outcome, record.error) = (AttemptOutcome::Failed, Some(why.clone()));
-        }
-        task.error = Some(TaskError { kind: "worker-error".into(), message: why.clone() });
-        task.attempt_count += u32::from(self.rules.selection == Selection::Supervisor);
+        self.attempt_failed(id, attempt, &why, out);
+        let Some(task) = self.task(id) else { return };
         let failures = task.attempts.iter().filter(|record| record.outcome == AttemptOutcome::Failed).count();
         let who = task.attempts.last().and_then(|record| record.agent.as_ref());
         let own = who.and_then(|agent| self.rules.agent_tries.get(agent));
         let limit = own.copied().unwrap_or(self.rules.tries);
         // PDT-26: errors consume attempts, so a task that has none left is not tried again.
         let is_out = self.rules.selection == Selection::Supervisor && task.attempt_count >= task.max_attempts;
-        out.note(NoteKind::AttemptFailed, json!({ "task": id, "attempt": attempt, "error": why }));
-        self.set(id, TaskStatus::Errored, Actor::Worker, "worker-error", out);
         if failures < limit as usize && !is_out {
             if self.rules.retry_backoff_ms == 0 {
                 return self.retry(id, out);
@@ -282,6 +284,17 @@ impl Graph {
             return self.timer(GraphKey::Retry { task: id.clone(), attempt }, at, label, out);
         }
         self.exhausted(id, why, gates, out);
+    }
+
+    fn attempt_failed(&mut self, id: &TaskId, attempt: u32, why: &str, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        if let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) {
+            (record.outcome, record.error) = (AttemptOutcome::Failed, Some(why.to_owned()));
+        }
+        task.error = Some(TaskError { kind: "worker-error".into(), message: why.to_owned() });
+        task.attempt_count += u32::from(self.rules.selection == Selection::Supervisor);
+        out.note(NoteKind::AttemptFailed, json!({ "task": id, "attempt": attempt, "error": why }));
+        self.set(id, TaskStatus::Errored, Actor::Worker, "worker-error", out);
     }
 
     fn exhausted(&mut self, id: &TaskId, why: String, gates: &mut dyn Gates, out: &mut Outbox) {

@@ -74,6 +74,11 @@ pub trait Gates {
         let _ = (task, out);
         Start::Go
     }
+    /// A task that waits for an approval is another one now. Whether people were asked about what it was: that is void.
+    fn changed(&mut self, task: &Task, out: &mut Outbox) -> bool {
+        let _ = (task, out);
+        false
+    }
     /// Asked with the meta data of the reply before the result counts.
     fn may_take(&mut self, task: &Task, reply: &super::Reply, out: &mut Outbox) -> Take {
         let _ = (task, reply, out);

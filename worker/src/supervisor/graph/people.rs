@@ -11,6 +11,11 @@ use crate::supervisor::model::{CancelReason, Feedback, FeedbackFrom, PlanOrigin,
 /// The capability of tasks that a person does: they are asked, and the answer is the result.
 pub const HUMAN: &str = "human";
 
+/// The code of a run that is no success because a person said no.
+pub const TASK_REJECTED: &str = "task_rejected";
+/// The error of a task that a person said no to, here or below.
+pub(super) const APPROVAL_REJECTED: &str = "approval_rejected";
+
 /// Notes that wait for the next decision; of more, the oldest go.
 const BOARD_NOTES_MAX: usize = 200;
 
@@ -117,7 +122,7 @@ impl Graph {
         if !matches!(waiting, TaskStatus::AwaitingApproval | TaskStatus::AwaitingInput) {
             return;
         }
-        task.error = Some(TaskError { kind: "approval_rejected".into(), message: reason.to_owned() });
+        task.error = Some(TaskError { kind: APPROVAL_REJECTED.into(), message: reason.to_owned() });
         let to = match waiting {
             TaskStatus::AwaitingApproval => {
                 task.skipped = Some(SkipReason::ApprovalRejected);
@@ -132,6 +137,21 @@ impl Graph {
             self.tell_ended(id, gates, out);
         }
         self.advance(gates, out);
+    }
+
+    /// A task that a person said no to below has that error, so that the run above this one hears of it too.
+    pub(super) fn said_no(&mut self, id: &TaskId) {
+        if let Some(error) = self.plan.tasks.get_mut(id).and_then(|task| task.error.as_mut()) {
+            error.kind = APPROVAL_REJECTED.to_owned();
+        }
+    }
+
+    /// Whether nothing but the no of a person keeps the run from its success.
+    pub(super) fn is_rejected(&self) -> bool {
+        let said_no = |task: &&Task| task.error.as_ref().is_some_and(|error| error.kind == APPROVAL_REJECTED);
+        let failed = |task: &Task| matches!(task.status, TaskStatus::Failed | TaskStatus::Escalated);
+        let (rejected, others): (Vec<&Task>, Vec<&Task>) = self.plan.tasks.values().partition(said_no);
+        !self.is_cut() && !rejected.is_empty() && !others.into_iter().any(failed)
     }
 
     /// All questions of a task are answered: it goes on from there (LGI-01). `continuation` holds the answers in order.

@@ -101,7 +101,7 @@ impl Graph {
             "get_current_datetime" => Ok(now_text(out).into()),
             "think_tool" => Ok("Thought recorded.".into()),
             "add_task" => self.add_task(&read::<AddTask>("call of add_task", &args)?, out),
-            "patch_task" => self.patch_task(&read::<PatchTask>("call of patch_task", &args)?, out),
+            "patch_task" => self.patch_task(&read::<PatchTask>("call of patch_task", &args)?, gates, out),
             other => {
                 let of: OfTask = read(&format!("call of {other}"), &args)?;
                 match other {
@@ -151,7 +151,7 @@ impl Graph {
     }
 
     /// PDT-32, PDT-54: only what is given changes; what has been done is locked.
-    fn patch_task(&mut self, patch: &PatchTask, out: &mut Outbox) -> Result<Value, String> {
+    fn patch_task(&mut self, patch: &PatchTask, gates: &mut dyn Gates, out: &mut Outbox) -> Result<Value, String> {
         let id = &patch.task_id;
         let Some(task) = self.task(id) else { return Err("Task not found.".to_owned()) };
         if task.status.is_terminal() || task.is_in_flight() {
@@ -186,6 +186,7 @@ impl Graph {
             out.note(NoteKind::TaskPatched, json!({ "task": id, "changed": changed }));
             self.plan.version += 1;
             self.repaired(id, out);
+            self.asked_anew(id, gates, out);
             self.index(id);
         }
         Ok(format!("Task {id} updated successfully.").into())
@@ -197,6 +198,18 @@ impl Graph {
         // What waits for its inputs comes back by itself once it has them all.
         if task.error.as_ref().is_some_and(|error| error.kind == "worker-error") {
             self.set(id, TaskStatus::Pending, Actor::Supervisor, "repaired", out);
+        }
+    }
+
+    /// People were shown another task than it is now: what they were asked is void, and the next claim asks for this one.
+    fn asked_anew(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.copy(id).filter(|task| task.status == TaskStatus::AwaitingApproval) else { return };
+        if !gates.changed(&self.as_approved(task), out) {
+            return;
+        }
+        self.set(id, TaskStatus::Ready, Actor::Supervisor, "patched", out);
+        if matches!(self.rules.selection, Selection::Supervisor | Selection::Controller) {
+            self.chosen.push(id.clone());
         }
     }
 

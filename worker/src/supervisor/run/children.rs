@@ -15,7 +15,7 @@ use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
 use crate::supervisor::core::account::Account;
 use crate::supervisor::core::calls::UnderWay;
-use crate::supervisor::graph::text_of;
+use crate::supervisor::graph::{TASK_REJECTED, text_of};
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, Outbox, Purpose};
 use crate::supervisor::spec::{Money, PlanningMode, Preset, Span, SupervisorSpec, SynthesisMode, fill};
 
@@ -157,7 +157,7 @@ impl SupervisorRun {
         let answer = match (result, child.agent) {
             (result, Some(purpose)) => self.agent_ended(purpose, &child.lent, &result, out),
             (Ok(report), None) => match report.decode::<Value>() {
-                Ok(report) => Ok(given(report)),
+                Ok(report) => given(report),
                 Err(why) => Err(CallFailure::error(why.to_string())),
             },
             (Err(failure), None) => Err(failed(&failure)),
@@ -197,20 +197,38 @@ fn output_of(result: &Result<Payload, Failure>) -> Value {
 
 fn failed(failure: &Failure) -> CallFailure {
     let message = failure.root().message.clone();
-    let kind = if failure.is_canceled() { CallFailureKind::Canceled } else { CallFailureKind::Error };
+    let kind = match failure.is_canceled() {
+        true => CallFailureKind::Canceled,
+        false if spending::details_of(failure)["code"] == TASK_REJECTED => CallFailureKind::Rejected,
+        false => CallFailureKind::Error,
+    };
     CallFailure { kind, message }
 }
 
 /// Of a child's report its result is what counts, where the child says that it did what it had to: a report of success
-/// that is none does not become one a level higher.
-fn given(report: Value) -> Value {
+/// that is none does not become one a level higher, and what a person said no to is said to have been that.
+fn given(report: Value) -> Answer {
     let text = |key: &str| report.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     if report.get("success") == Some(&Value::Bool(false)) {
         let why = text("error").or_else(|| text("summary")).unwrap_or("no result");
-        return json!({ "success": false, "reason": why });
+        return match text("code") {
+            Some(TASK_REJECTED) => {
+                Err(CallFailure { kind: CallFailureKind::Rejected, message: rejected(why, &report) })
+            }
+            _ => Ok(json!({ "success": false, "reason": why })),
+        };
     }
-    match report.get("final_result") {
+    Ok(match report.get("final_result") {
         Some(result) if !result.is_null() => json!({ "result": result }),
         _ => json!({ "success": false, "reason": report.get("error").cloned().unwrap_or_else(|| "no result".into()) }),
+    })
+}
+
+/// The same with what the person said.
+fn rejected(why: &str, report: &Value) -> String {
+    let tasks = report["tasks"].as_array();
+    match tasks.and_then(|tasks| tasks.iter().find_map(|task| task["error"].as_str())) {
+        Some(said) => format!("{why} ({said})"),
+        None => why.to_owned(),
     }
 }

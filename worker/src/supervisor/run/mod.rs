@@ -48,7 +48,7 @@ pub use answer_shapes::answer_shapes;
 pub use input::{INVALID_SPEC, RunContext, SupervisorInput};
 pub use output::{SUPERVISOR_FAILED, SupervisorOutput};
 pub use progress::ProgressMessage;
-pub(crate) use signals::signals;
+pub(crate) use signals::{PLAN_ANSWER, signals};
 
 use self::parts::Parts;
 use self::strategy::RunStrategy;

@@ -165,6 +165,11 @@ impl Gates for Parts {
         }
     }
 
+    fn changed(&mut self, task: &Task, out: &mut Outbox) -> bool {
+        let proposal = self.start_of(task);
+        !self.approvals.changed(&proposal, out).is_empty()
+    }
+
     fn may_take(&mut self, task: &Task, reply: &Reply, out: &mut Outbox) -> Take {
         for message in &reply.send {
             self.team.sent(&agent_of(task), message, out);

@@ -102,7 +102,7 @@ impl Parts {
     }
 
     /// What a person is asked about a task: as it is declared, or as a person has changed it.
-    fn start_of(&self, task: &Task) -> Proposal {
+    pub(super) fn start_of(&self, task: &Task) -> Proposal {
         let declared = task.action.as_deref().unwrap_or_default();
         let changed = task.metadata.get("approved_action").and_then(Value::as_str);
         let mut context = json!({

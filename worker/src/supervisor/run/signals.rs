@@ -10,7 +10,7 @@ use super::answers::Refused;
 use super::people::question_of;
 use super::{SupervisorRun, value_of};
 use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP, SIGNAL_WAITS};
-use crate::supervisor::graph::HUMAN;
+use crate::supervisor::graph::{HUMAN, TASK_REJECTED};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
@@ -28,7 +28,7 @@ pub(super) const HUMAN_INPUT: &str = "human_input_v1";
 pub(super) const APPROVAL_RESPONSE: &str = "approval_response_v1";
 pub(super) const INTERRUPT_RESUME: &str = "interrupt_resume_v1";
 /// What a person says of the plan of a run below: passed on by the run above (`approve_plan`, `plan_feedback`, `revise_plan`).
-pub(super) const PLAN_ANSWER: &str = "plan_answer_v1";
+pub(crate) const PLAN_ANSWER: &str = "plan_answer_v1";
 /// What a run below waits for.
 pub(super) const WAITS_BELOW: &str = SIGNAL_WAITS;
 pub(super) const BUDGET_REQUEST: &str = SIGNAL_BUDGET_REQUEST;
@@ -159,7 +159,7 @@ impl SupervisorRun {
                 graph.sent_back(&task, &feedback, action.as_deref(), parts, out);
             }
             (Consequence::Skip { reason }, Some(task), _) => graph.rejected(&task, &reason, parts, out),
-            (Consequence::EndRun { error }, ..) => graph.abort("task_rejected", error, Value::Null, parts, out),
+            (Consequence::EndRun { error }, ..) => graph.abort(TASK_REJECTED, error, Value::Null, parts, out),
             (Consequence::Cancel { answer }, ..) => graph.cancel(answer, parts, out),
             _ => {}
         }

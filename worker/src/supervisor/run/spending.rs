@@ -112,7 +112,7 @@ pub(super) fn of_child(result: &Result<Payload, Failure>, share: Option<Share>) 
 }
 
 /// What a run that failed or was cancelled says of itself.
-fn details_of(failure: &Failure) -> Value {
+pub(super) fn details_of(failure: &Failure) -> Value {
     match &failure.kind {
         FailureKind::Application { details: Some(details), .. } | FailureKind::Canceled { details: Some(details) } => {
             details.to_json()

@@ -171,7 +171,7 @@ fn a_deadline_is_optional() {
         assert_eq!(resumed.outcome, outcome);
         assert_eq!(interrupts.fired(1, &mut out), None);
         let late = interrupts.resume(Resume::to(&id, json!(1)), &mut out).unwrap_err();
-        assert_eq!(late, ResumeRefusal::Answered { id });
+        assert_eq!(late, ResumeRefusal::Late { id });
     }
     assert_eq!(Expired.to_string(), "Interrupt timed out");
 
