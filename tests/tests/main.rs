@@ -4,6 +4,7 @@
 use bosun_engine::{log, vocabulary};
 
 mod api_guard;
+mod asked_below;
 mod cassettes;
 mod doors;
 mod epoch;

@@ -13,17 +13,17 @@ use crate::tidy::workspace;
 
 const PATIENCE: Duration = Duration::from_secs(180);
 
-fn command(data: &Path, words: &[&str]) -> Command {
+pub(crate) fn command(data: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(bosun().unwrap());
     command.args(words).arg("--data").arg(data).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-fn run(data: &Path, words: &[&str]) -> Output {
+pub(crate) fn run(data: &Path, words: &[&str]) -> Output {
     command(data, words).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -79,7 +79,7 @@ script: [{ on: execute_worker, say: done }, { on: synthesize, say: done }]
 ";
 
 /// The runner of a spec, which is ended with the test whatever happens.
-struct Runner(Child);
+pub(crate) struct Runner(pub(crate) Child);
 
 impl Drop for Runner {
     fn drop(&mut self) {
@@ -93,7 +93,7 @@ fn pending(data: &Path) -> Option<String> {
     Some(told["waiting"][0]["request"]["id"].as_str()?.to_owned())
 }
 
-fn until_pending(data: &Path) -> String {
+pub(crate) fn until_pending(data: &Path) -> String {
     let begin = Instant::now();
     loop {
         if let Some(id) = pending(data) {

@@ -260,13 +260,18 @@ async fn pending(cx: &mut Context, kind: HumanRequestKind, id: &str) -> Result<H
     let runs = open_runs(cx, run).await?;
     for (target, workflow_type) in &runs {
         let asked = waiting(cx, target, workflow_type).await?;
-        let fits = |one: &HumanRequest| {
-            one.id() == id
-                && one.kind != HumanRequestKind::Elsewhere
-                && (one.kind == HumanRequestKind::Question) == (kind == HumanRequestKind::Question)
-        };
-        if let Some(found) = asked.into_iter().find(fits) {
-            return Ok(found);
+        let asked = asked.into_iter().filter(|one| one.kind != HumanRequestKind::Elsewhere);
+        match asked.into_iter().find(|one| one.id() == id) {
+            Some(found) if (found.kind == HumanRequestKind::Question) == (kind == HumanRequestKind::Question) => {
+                return Ok(found);
+            }
+            Some(other) => {
+                let question = other.kind == HumanRequestKind::Question;
+                let is = if question { "a question, not an approval" } else { "an approval, not a question" };
+                let answer = other.answer();
+                return Err(CliError::usage(format!("{id} is {is}")).help(format!("`{answer}` answers it")));
+            }
+            None => {}
         }
     }
     let became = match run {

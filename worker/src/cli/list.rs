@@ -1,5 +1,7 @@
 //! `list` and `count`: runs by a list filter.
 
+use std::collections::BTreeSet;
+
 use bosun_engine::*;
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -50,10 +52,8 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
     }
     let rows = runs.iter().map(|run| row(&cx.screen, run)).collect();
     cx.screen.table(COLUMNS, rows);
-    for (run, waits) in runs.iter().zip(&waits) {
-        for one in waits {
-            cx.screen.line(format!("{} {}", run.workflow_id, one_line(&one.text())));
-        }
+    for (run, one) in told_once(&runs, &waits) {
+        cx.screen.line(format!("{} {}", run.workflow_id, one_line(&one.text())));
     }
     if runs.len() == limit {
         cx.screen.note(&format!("the first {limit}; say --limit for more"));
@@ -71,6 +71,16 @@ async fn waits(cx: &Context, runs: &[RunInfo]) -> Vec<Vec<WaitingRow>> {
         all.push(if ask { waiting(cx, run).await } else { Vec::new() });
     }
     all
+}
+
+/// What a run below waits for shows at every run above it: it is told of the first of them, and once.
+fn told_once<'w>(runs: &'w [RunInfo], waits: &'w [Vec<WaitingRow>]) -> Vec<(&'w RunInfo, &'w WaitingRow)> {
+    // A run is older than the runs below it.
+    let mut oldest: Vec<_> = runs.iter().zip(waits).collect();
+    oldest.sort_by_key(|(run, _)| run.started_at);
+    let mut told = BTreeSet::new();
+    let all = oldest.into_iter().flat_map(|(run, waits)| waits.iter().map(move |one| (run, one)));
+    all.filter(|(_, one)| told.insert((&one.id, &one.answer))).collect()
 }
 
 pub(super) async fn count(cx: &mut Context, args: CountArgs) -> Result<Exit, CliError> {

@@ -169,7 +169,7 @@ impl Below {
     }
 
     /// The number of the next signal that is sent down.
-    pub fn next(&mut self) -> u64 {
+    pub fn next_signal(&mut self) -> u64 {
         self.sent += 1;
         self.sent
     }

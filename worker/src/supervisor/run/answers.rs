@@ -163,11 +163,8 @@ impl SupervisorRun {
         if of == self.id || of == self.run {
             return None;
         }
-        let Some((child, asked)) = self.plan_below(&of) else {
-            let why = format!("no plan of a run `{of}` below this one is up for review");
-            return Some(Err(Refused { kind: "AnswerUnknown", why }));
-        };
         let version = value.get("version").and_then(Value::as_u64).unwrap_or_default();
+        let Some((child, asked)) = self.plan_below(&of) else { return Some(Err(self.no_plan_below(&of, version))) };
         if asked.id != format!("{of}#{version}") {
             return Some(Err(ReviewRefusal::StaleApproval.into()));
         }
@@ -177,6 +174,24 @@ impl SupervisorRun {
         let input = json!({ "update": name, "input": value });
         self.pass_on(&child, &asked, PLAN_ANSWER, input, out);
         Some(Ok(json!({ "version": version, "passed_to": of })))
+    }
+
+    /// Why nothing is said of this version of the plan of a run below.
+    fn no_plan_below(&self, of: &str, version: u64) -> Refused {
+        let review = format!("the review of version {version} of the plan of the run `{of}`");
+        match self.below(&format!("{of}#{version}")) {
+            Some(Err(How::Answered)) => {
+                Refused { kind: "AnswerDuplicate", why: format!("{review} is answered already") }
+            }
+            Some(Err(How::Late)) => ReviewRefusal::Closed { status: "timed out".into() }.into(),
+            Some(Err(How::Void { reason })) => {
+                Refused { kind: "AnswerVoid", why: format!("{review} is void: {reason}") }
+            }
+            Some(Ok(_)) | None => {
+                let why = format!("no plan of a run `{of}` below this one is up for review");
+                Refused { kind: "AnswerUnknown", why }
+            }
+        }
     }
 
     /// The child to pass on what is said of the plan of this run below, and what it told of it.
@@ -220,7 +235,7 @@ impl SupervisorRun {
         children.dedup();
         for child in children {
             out.note(NoteKind::ChildSignaled, json!({ "child": child, "signal": name }));
-            let key = PeopleKey::Answer(self.parts.below.next()).into();
+            let key = PeopleKey::Answer(self.parts.below.next_signal()).into();
             let (signal, input) = (name.to_owned(), value.clone());
             out.ask(Ask::SignalExternal { key, workflow_id: child, signal, input });
         }
@@ -246,7 +261,7 @@ impl SupervisorRun {
             json!({ "child": child, "signal": signal, "answers": asked.id, "run": asked.run }),
         );
         self.parts.below.passed(&asked.id);
-        let (key, workflow_id) = (PeopleKey::Answer(self.parts.below.next()).into(), child.to_owned());
+        let (key, workflow_id) = (PeopleKey::Answer(self.parts.below.next_signal()).into(), child.to_owned());
         out.ask(Ask::SignalExternal { key, workflow_id, signal: signal.to_owned(), input });
     }
 
