@@ -11,6 +11,8 @@ use super::{Beside, Cell};
 pub(super) struct Asks {
     pub(super) kind: &'static str,
     pub(super) task: Option<&'static str>,
+    /// A part of what it says, where another question may be open in the same run.
+    pub(super) what: Option<&'static str>,
     /// It is over at this time.
     pub(super) over: &'static str,
 }
@@ -91,6 +93,9 @@ pub(super) fn looks(cell: Cell, asks: &Asks) -> Value {
     let mut entry = json!({ "kind": asks.kind });
     if let Some(task) = asks.task {
         entry["task"] = task.into();
+    }
+    if let Some(what) = asks.what {
+        entry["what"] = json!({ "contains": what });
     }
     if cell.depth > 0 {
         entry["run"] = json!({ "exists": true });

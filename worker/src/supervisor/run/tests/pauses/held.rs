@@ -34,16 +34,20 @@ pub(super) fn plan_review(cell: Cell) -> Leaf {
         )],
         Answer::Twice => vec![
             act(with(up, json!({ "do": "approve_plan" }))),
-            act(json!({ "at": "6m", "do": "reject_plan", "version": 1, "refused": "already approved" })),
+            act(json!({ "at": "6m", "do": "reject_plan", "version": 1, "refused": "already" })),
         ],
         Answer::Stale => vec![
             act(json!({ "at": "4m", "do": "approve_plan", "version": 7, "refused": "latest version" })),
             act(with(up, json!({ "do": "approve_plan" }))),
         ],
         Answer::Wrong => vec![
-            // The run above has no plan up.
-            json!({ "at": "4m", "do": "approve_plan", "version": 1, "by": "ann", "refused": "no plan",
-                "to": if cell.depth == 0 { "leaf" } else { "level0" } }),
+            // The run above has no plan up, and the run itself has no run below it that has one.
+            match cell.depth {
+                0 => json!({ "at": "4m", "do": "update", "name": "approve_plan", "to": "leaf", "refused": "no plan",
+                    "input": { "version": 1, "approver": "eve", "of": "another-run" } }),
+                _ => json!({ "at": "4m", "do": "update", "name": "approve_plan", "to": "level0", "refused": "no plan",
+                    "input": { "version": 1, "approver": "eve" } }),
+            },
             act(with(up, json!({ "do": "approve_plan" }))),
         ],
     };
@@ -55,7 +59,8 @@ pub(super) fn plan_review(cell: Cell) -> Leaf {
     }
     leaf.calls.push(json!({ "execute_worker": "t", "times": u8::from(done) }));
     leaf.calls.push(json!({ "execute_worker": "a", "times": u8::from(done) }));
-    leaf.asks = Asks { kind: "plan", task: None, over: if cell.answer == Answer::Late { "11m" } else { "330s" } };
+    leaf.asks =
+        Asks { kind: "plan", task: None, what: None, over: if cell.answer == Answer::Late { "11m" } else { "330s" } };
     leaf
 }
 
@@ -98,7 +103,12 @@ pub(super) fn takeover(cell: Cell) -> Leaf {
     if ended {
         not_to_its_end(&mut leaf);
     }
-    leaf.asks = Asks { kind: "takeover", task: None, over: if cell.answer == Answer::Late { "11m" } else { "330s" } };
+    leaf.asks = Asks {
+        kind: "takeover",
+        task: None,
+        what: None,
+        over: if cell.answer == Answer::Late { "11m" } else { "330s" },
+    };
     leaf
 }
 
@@ -115,7 +125,7 @@ pub(super) fn budget(cell: Cell) -> Leaf {
     let mut leaf = graph(cell, json!({}), json!({ "budget": { "tokens": 10, "on_exhausted": "ask" } }), vec![dear]);
     // What else is under way must end before it can be known that nothing else gives anything back.
     for rule in &mut leaf.world {
-        if rule["task"] == "hold" {
+        if rule["task"] == "hold" || rule["task"] == "s" && rule["after"].is_string() {
             rule["after"] = "1s".into();
         }
     }
@@ -134,7 +144,7 @@ pub(super) fn budget(cell: Cell) -> Leaf {
     if cell.answer == Answer::Reject {
         not_to_its_end(&mut leaf);
     }
-    leaf.asks = Asks { kind: "pause", task: None, over: "330s" };
+    leaf.asks = Asks { kind: "pause", task: None, what: None, over: "330s" };
     leaf
 }
 
@@ -152,6 +162,6 @@ pub(super) fn key(cell: Cell) -> Leaf {
     if cell.answer == Answer::Reject {
         not_to_its_end(&mut leaf);
     }
-    leaf.asks = Asks { kind: "pause", task: None, over: "330s" };
+    leaf.asks = Asks { kind: "pause", task: None, what: None, over: "330s" };
     leaf
 }

@@ -80,7 +80,7 @@ pub(super) fn graph(cell: Cell, task: Value, spec: Value, world: Vec<Value>) -> 
         json!({ "execute_worker": "s", "times": if waits { 2 } else { 1 } }),
         json!({ "execute_worker": "hold", "times": 1 }),
     ];
-    let asks = Asks { kind: "approval", task: Some("t"), over: "330s" };
+    let asks = Asks { kind: "approval", task: Some("t"), what: None, over: "330s" };
     Leaf {
         spec: with(base, spec),
         world: rules,
@@ -185,8 +185,12 @@ fn interrupt(cell: Cell) -> Leaf {
     let question = json!({ "on": "execute_worker", "task": "t", "attempt": 1,
         "say": { "interrupt": { "question": "Pay?", "timeout": "10m" } } });
     let mut leaf = graph(cell, json!({}), json!({}), vec![question]);
-    leaf.asks =
-        Asks { kind: "question", task: Some("t"), over: if cell.answer == Answer::Late { "11m" } else { "330s" } };
+    leaf.asks = Asks {
+        kind: "question",
+        task: Some("t"),
+        what: None,
+        over: if cell.answer == Answer::Late { "11m" } else { "330s" },
+    };
     leaf.people.extend(acts(cell, words));
     // Nobody goes on with an answer that did not come.
     let late = cell.answer == Answer::Late;
@@ -229,7 +233,12 @@ fn conversation(cell: Cell, spec: Value, world: Vec<Value>) -> Leaf {
     let bob = json!({ "when": { "question": "s" }, "after": "30m", "do": "answer", "answer": "yes", "by": "bob" });
     let people = if waits { vec![bob] } else { Vec::new() };
     let calls = vec![json!({ "execute_worker": "s", "times": if waits { 2 } else { 1 } })];
-    let asks = Asks { kind: "question", task: None, over: if cell.answer == Answer::Late { "11m" } else { "330s" } };
+    let asks = Asks {
+        kind: "question",
+        task: None,
+        what: None,
+        over: if cell.answer == Answer::Late { "11m" } else { "330s" },
+    };
     Leaf {
         spec: with(base, spec),
         world: rules,
@@ -256,6 +265,7 @@ fn question(cell: Cell) -> Leaf {
     leaf.people.extend(acts(cell, words));
     leaf.calls.push(json!({ "execute_worker": "t", "times": if cell.answer == Answer::Late { 1 } else { 2 } }));
     leaf.calls.push(json!({ "execute_worker": "lead", "times": 2 }));
+    leaf.asks.what = Some("To Oslo?");
     leaf
 }
 
@@ -281,6 +291,7 @@ fn policy(cell: Cell) -> Leaf {
     let done = !matches!(cell.answer, Answer::Reject | Answer::Edit);
     leaf.calls.push(json!({ "on": "execute_worker", "with": { "tool": "pay" }, "times": u8::from(done) }));
     leaf.outcome = (!done).then(|| json!({ "exists": true }));
+    leaf.asks.what = Some("pay");
     leaf
 }
 
@@ -329,6 +340,6 @@ fn tool(cell: Cell) -> Leaf {
     leaf.people.extend(acts);
     leaf.calls.push(json!({ "on": "bank", "times": u8::from(cell.answer != Answer::Reject) }));
     leaf.calls.push(json!({ "on": "model", "times": 2 }));
-    leaf.asks = Asks { kind: "tool", task: None, over: "330s" };
+    leaf.asks = Asks { kind: "tool", task: None, what: None, over: "330s" };
     leaf
 }
