@@ -10,6 +10,7 @@ mod doors;
 mod epoch;
 mod fsync_contract;
 mod full_disk;
+mod hints;
 mod kill;
 #[path = "../../engine/tests/worker/kit.rs"]
 #[expect(dead_code, reason = "other tests of the engine use the rest")]

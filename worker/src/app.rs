@@ -33,6 +33,7 @@ use crate::capability::{self, CapabilityConfig};
 use crate::cli::{self, PlanFile, PlanLoader, PlanRequest, Program};
 use crate::embedded::{OpenedDirectory, Registries};
 use crate::examples;
+use crate::scene::is_scene_text;
 use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
 use crate::supervisor::spec::{SupervisorSpec, Via, ViaModel, is_spec_text, read_spec_with};
 use crate::supervisor::team::registry::check_process_depth;
@@ -217,6 +218,9 @@ fn load_plan(request: &PlanRequest) -> Result<PlanFile, String> {
         }
         let input = Payload::encode(&input).map_err(|why| why.to_string())?;
         return Ok(PlanFile { name, workflow_type: WorkflowType::of(SUPERVISOR), input, notes, refused });
+    }
+    if is_scene_text(&text) {
+        return Err(format!("{shown} is a scene, which is not run but played: `bosun test {shown}`"));
     }
     if request.overrides.as_object().is_some_and(|overrides| !overrides.is_empty()) {
         return Err(format!("{shown} is a plan, not a supervisor's spec: nothing of it can be set from outside"));

@@ -61,6 +61,14 @@ impl Context {
         Attribution { reason, identity: Some(self.identity.clone()), request_id: None }
     }
 
+    /// A run that is open and that nobody carries on would be taken for one that hangs.
+    pub fn say_if_nobody_works(&mut self) {
+        if !self.carried_on {
+            let hint = self.screen.reach.complete("`bosun worker run`");
+            self.screen.note(&format!("no worker runs: open runs go on when one does ({hint})"));
+        }
+    }
+
     /// Asks on the terminal, or refuses where nobody can answer.
     pub fn confirm(&mut self, question: &str) -> Result<(), CliError> {
         if self.yes {

@@ -31,9 +31,13 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     pending(&mut cx.screen, &description);
     for one in &waiting {
         cx.screen.field("waits for", format!("{}: {}", one.whom, one_line(&one.what)));
-        cx.screen.field("answer with", &one.answer);
+        let answer = cx.screen.reach.complete(&one.answer);
+        cx.screen.field("answer with", answer);
     }
     let id = shell_word(description.info.workflow_id.as_str());
+    if description.info.status.is_open() {
+        cx.say_if_nobody_works();
+    }
     let next = if description.info.status.is_open() { "show --follow" } else { "result" };
     cx.screen.next(&format!("bosun {next} {id}"));
     Ok(Exit::Ok)

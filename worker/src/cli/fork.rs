@@ -207,7 +207,8 @@ pub(super) async fn fork(cx: &mut Context, args: ForkArgs) -> Result<Exit, CliEr
     let forked = cx.backend.fork(request).await?;
     say(&mut cx.screen, &forked, false);
     if !cx.carried_on {
-        cx.screen.note("no worker runs: it goes on when one does (`bosun worker run`)");
+        let hint = cx.screen.reach.complete("`bosun worker run`");
+        cx.screen.note(&format!("no worker runs: it goes on when one does ({hint})"));
     }
     let (source, id) = (shell_word(forked.from.workflow_id.as_str()), shell_word(forked.workflow_id.as_str()));
     let compare = if from_run { format!(" · bosun diff {source} {id}") } else { String::new() };

@@ -53,7 +53,10 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
     let rows = runs.iter().map(|run| row(&cx.screen, run)).collect();
     cx.screen.table(COLUMNS, rows);
     for (run, one) in told_once(&runs, &waits) {
-        cx.screen.line(format!("{} {}", run.workflow_id, one_line(&one.text())));
+        cx.screen.line(format!("{} {}", run.workflow_id, one_line(&one.text(&cx.screen.reach))));
+    }
+    if runs.iter().any(|run| run.status.is_open()) {
+        cx.say_if_nobody_works();
     }
     if runs.len() == limit {
         cx.screen.note(&format!("the first {limit}; say --limit for more"));

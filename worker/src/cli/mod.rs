@@ -29,6 +29,7 @@ mod message;
 mod output;
 mod plan;
 mod progress;
+mod reach;
 mod replay;
 mod resolve;
 mod result;
@@ -66,6 +67,7 @@ use exit::Exit;
 use explain::Code;
 use locate::{LocatedEngine, locate};
 use output::{Format, Screen};
+use reach::Reach;
 
 use crate::backend::{Access, OpenEngine};
 use crate::capability::owner::Guards;
@@ -105,6 +107,7 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
         _ => global.output,
     };
     let mut screen = Screen::standard(format, global.color, global.ascii, global.time_format, global.fields.clone());
+    screen.reach = Reach::of(&global, crate::capability::environment::var);
     let default = if matches!(cli.noun, Noun::Worker(_)) { "info" } else { "error" };
     let ended = match log::start(global.log.as_deref(), default).map_err(CliError::usage).and(loaded) {
         Err(why) => Err(why),

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 pub(super) use super::error::one_line;
 use super::error::printable;
+use super::reach::Reach;
 use super::time_format::TimeFormat;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -103,6 +104,8 @@ pub struct Screen {
     /// Stderr is a terminal that can be redrawn.
     pub live: bool,
     pub now: Timestamp,
+    /// What commands that are printed need, to reach the same runs.
+    pub reach: Reach,
     out: Box<dyn Write + Send + Sync>,
     err: Box<dyn Write + Send + Sync>,
     /// Nobody reads stdout any more.
@@ -121,6 +124,7 @@ impl Screen {
             fields,
             live: err.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
             now: super::time_format::now(),
+            reach: Reach::default(),
             out: Box::new(out),
             err: Box::new(err),
             closed: false,
@@ -138,6 +142,7 @@ impl Screen {
             fields: Vec::new(),
             live: false,
             now: Timestamp::ZERO,
+            reach: Reach::default(),
             out: Box::new(io::sink()),
             err: Box::new(io::sink()),
             closed: false,
@@ -279,7 +284,7 @@ impl Screen {
 
     /// The dim last line that says what one would do next.
     pub fn next(&mut self, hint: &str) {
-        let line = self.paint(TextStyle::Dim, &format!("next: {hint}"));
+        let line = self.paint(TextStyle::Dim, &format!("next: {}", self.reach.complete(hint)));
         self.line(line);
     }
 
@@ -308,6 +313,8 @@ impl Screen {
     }
 
     pub fn error(&mut self, error: &super::error::CliError) {
+        let help = error.help.as_deref().map(|help| self.reach.complete(help));
+        let error = super::error::CliError { help, ..error.clone() };
         let text = match self.format {
             Format::Json | Format::Jsonl => format!("{}\n", error.json()),
             Format::Text | Format::None | Format::Junit => error.render(self.error_color),
@@ -376,6 +383,7 @@ pub(crate) mod captured {
                 fields: Vec::new(),
                 live: false,
                 now: Timestamp(1_000_000_000),
+                reach: Reach::default(),
                 out: Box::new(Half(output.clone(), false)),
                 err: Box::new(Half(output.clone(), true)),
                 closed: false,

@@ -25,11 +25,16 @@ use crate::supervisor::run::SUPERVISOR;
 use crate::supervisor::team::registry::DEPTH_VARIABLE;
 use crate::supervisor::{TaskStatus, success};
 
+/// Hexadecimal digits of the content in a workflow id.
+const DIGEST_DIGITS: usize = 12;
+/// Open runs of an earlier content of a file that are told at most.
+const OTHERS_MAX: usize = 3;
+
 /// Name and content, short enough to read: `plan-audit-3f9a1c20b7d4`.
 pub(super) fn workflow_id(plan: &PlanFile) -> Result<WorkflowId, CliError> {
     let keep = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' };
     let name: String = plan.name.chars().map(keep).take(60).collect();
-    let digest = hex(&plan.input.digest()[..6]);
+    let digest = hex(&plan.input.digest()[..DIGEST_DIGITS / 2]);
     Ok(WorkflowId::new(format!("plan-{name}-{digest}"))?)
 }
 
@@ -107,6 +112,7 @@ pub(super) async fn run(cx: &mut Context, mut request: PlanRequest, args: &RunAr
         cx.screen.line(refused.to_string());
         return Ok(Exit::Error);
     }
+    let path = request.path.display().to_string();
     let options = &args.execute.start.options;
     let id = match &options.workflow_id {
         Some(id) => WorkflowId::new(id)?,
@@ -145,8 +151,10 @@ pub(super) async fn run(cx: &mut Context, mut request: PlanRequest, args: &RunAr
     let how = if started.newly_started { "started" } else { "going on with" };
     cx.screen.note(&format!("{how} {} (run {})", started.workflow_id, started.run_id));
     let target = Target { run_id: Some(started.run_id), ..target };
-    if !started.newly_started {
-        say_if_other(cx, &target, &wanted).await;
+    match started.newly_started {
+        false => say_if_other(cx, &target, &wanted).await,
+        true if options.workflow_id.is_none() => say_what_else_is_open(cx, &id, &path).await,
+        true => {}
     }
     let result = wait_for(cx, target, args.execute.timeout, Watch::ProgressQuery, parking).await?;
     report(cx, &result)
@@ -162,6 +170,24 @@ async fn say_if_other(cx: &mut Context, target: &Target, wanted: &Payload) {
         cx.screen.note(&format!(
             "warning: {id} runs another spec than this file: this is the run as it was begun; another --workflow-id \
              begins a run of the file"
+        ));
+    }
+}
+
+/// Says which runs of the same file are open: a file that is edited while its run is open begins another one, and both go on.
+async fn say_what_else_is_open(cx: &mut Context, id: &WorkflowId, path: &str) {
+    let Some((name, _)) = id.as_str().rsplit_once('-') else { return };
+    let query = format!("WorkflowId STARTS_WITH '{name}-' AND ExecutionStatus IN ('Running', 'Paused')");
+    let Ok(open) = cx.backend.list(ListRequest { query, limit: OTHERS_MAX }).await else { return };
+    let digest = |other: &str| {
+        other.strip_prefix(name).is_some_and(|rest| rest.len() == DIGEST_DIGITS + 1 && !rest[1..].contains('-'))
+    };
+    for other in open.iter().map(|run| &run.workflow_id).filter(|other| *other != id && digest(other.as_str())) {
+        let (go_on, end) = (format!("bosun run {path} --workflow-id {other}"), format!("bosun cancel {other}"));
+        let (go_on, end) = (cx.screen.reach.complete(&go_on), cx.screen.reach.complete(&end));
+        cx.screen.note(&format!(
+            "warning: {other} is open beside it: it was begun when the file said something else. `{go_on}` follows that \
+             run, `{end}` ends it"
         ));
     }
 }

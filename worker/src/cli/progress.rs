@@ -252,7 +252,7 @@ impl ProgressBoard {
 
     fn draw(&mut self, screen: &mut Screen) {
         let skip = self.board.rows.len().saturating_sub(ROWS_MAX);
-        let lines: Vec<String> = self.board.rows[skip..].iter().map(|row| self.line(screen, row)).collect();
+        let lines: Vec<String> = self.board.rows[skip..].iter().flat_map(|row| self.lines(screen, row)).collect();
         if lines.is_empty() {
             return;
         }
@@ -265,13 +265,19 @@ impl ProgressBoard {
         screen.draw(&text);
     }
 
-    /// One line, without wrapping: a wrapped line would break the redrawing.
-    fn line(&self, screen: &Screen, row: &Row) -> String {
+    /// Lines without wrapping: a wrapped line would break the redrawing. A command that answers has a line of its own, so that
+    /// it can be copied whole.
+    fn lines(&self, screen: &Screen, row: &Row) -> Vec<String> {
         let (icon, paint) = row.state.icon(screen.ascii);
         let running = row.since.map(|since| format!(" {}", short(self.now.since(since)))).unwrap_or_default();
-        let text: String = one_line(&format!("{}{running}  {}", row.title, row.detail)).chars().take(100).collect();
+        let beside = if row.state == RowState::Asking { "" } else { &row.detail };
+        let text: String = one_line(&format!("{}{running}  {beside}", row.title)).chars().take(100).collect();
         let icon = if screen.error_color { format!("{}{icon}\x1b[0m", paint.escape()) } else { icon.to_owned() };
-        format!("\x1b[?7l{icon} {}\x1b[?7h", text.trim_end())
+        let mut lines = vec![format!("\x1b[?7l{icon} {}\x1b[?7h", text.trim_end())];
+        if row.state == RowState::Asking {
+            lines.push(format!("\x1b[?7l    {}\x1b[?7h", one_line(&screen.reach.complete(&row.detail))));
+        }
+        lines
     }
 
     fn say(&mut self, screen: &mut Screen) {
@@ -285,7 +291,9 @@ impl ProgressBoard {
             let waits_on = row.state == RowState::Waiting && known.as_ref().is_none_or(|said| said.state == row.state);
             if !waits_on {
                 let icon = row.state.icon(screen.ascii).0;
-                screen.note(printable(&format!("{icon} {}  {}", row.title, one_line(&row.detail))).trim_end());
+                let detail = one_line(&row.detail);
+                let detail = if row.state == RowState::Asking { screen.reach.complete(&detail) } else { detail };
+                screen.note(printable(&format!("{icon} {}  {detail}", row.title)).trim_end());
             }
             match known {
                 Some(said) => *said = row.clone(),

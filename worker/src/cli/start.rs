@@ -259,7 +259,8 @@ fn print_started(cx: &mut Context, schema: &str, started: &Started) {
     let verb = if started.newly_started { "started" } else { "already open:" };
     cx.screen.line(format!("{verb} {} (run {})", started.workflow_id, started.run_id));
     if !cx.carried_on {
-        cx.screen.note("no worker runs: it begins when one does (`bosun worker run`)");
+        let hint = cx.screen.reach.complete("`bosun worker run`");
+        cx.screen.note(&format!("no worker runs: it begins when one does ({hint})"));
     }
     cx.screen.next(&format!("bosun result {}", shell_word(started.workflow_id.as_str())));
 }

@@ -7,6 +7,7 @@ use bosun_engine::*;
 use serde_json::{Value, json};
 
 use super::context::Context;
+use super::reach::Reach;
 use super::result::value_text;
 use super::supervise::ask;
 use crate::agent::AGENT;
@@ -35,8 +36,8 @@ impl WaitingRow {
         WaitingRow { whom: "a person".into(), what, answer: format!("bosun approval approve {id}"), id }
     }
 
-    pub(super) fn text(&self) -> String {
-        format!("waits for {}: {} (`{}`)", self.whom, self.what, self.answer)
+    pub(super) fn text(&self, reach: &Reach) -> String {
+        format!("waits for {}: {} (`{}`)", self.whom, self.what, reach.complete(&self.answer))
     }
 }
 

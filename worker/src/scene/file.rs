@@ -151,6 +151,11 @@ fn other_than_a_scene(value: &Value) -> Result<(), FieldError> {
     Err(FieldError::at("the document", why))
 }
 
+/// Whether a text is a scene's, by its first key: for whoever is given one in place of a spec.
+pub fn is_scene_text(text: &str) -> bool {
+    parse_yaml(text).is_ok_and(|value| value.get("scene").is_some())
+}
+
 fn words(scene: &Value) -> BTreeSet<String> {
     let told = scene.as_object().into_iter().flatten().filter(|(key, _)| *key != "expect").map(|(_, value)| value);
     let mut words = BTreeSet::new();

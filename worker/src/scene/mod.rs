@@ -38,7 +38,7 @@ mod update;
 mod ways;
 mod world;
 
-pub use file::BadScene;
+pub use file::{BadScene, is_scene_text};
 pub use mutate::{Mutant, Mutation, Wanted, mutate};
 pub use schema::{schema, schema_text};
 pub use ways::{Choice, Failure, Played, Way};

@@ -25,5 +25,15 @@ pub(crate) fn parse(text: &str) -> Result<Value, String> {
         reject_unsupported_tags: true,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|why| why.to_string())
+    serde_saphyr::from_str_with_options(text, options).map_err(|why| said(&why))
+}
+
+/// What is wrong, without advice for programmers.
+fn said(why: &serde_saphyr::Error) -> String {
+    match why.without_snippet() {
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), location } => {
+            format!("the key `{key}` is given twice, again at line {}, column {}", location.line(), location.column())
+        }
+        other => other.to_string(),
+    }
 }

@@ -1,0 +1,129 @@
+//! What the shipped binary tells a user to do next is what helps: every command that it prints is run here as it stands.
+//!
+//! What the commands themselves do is tested beside them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use bosun_tests::harness::process::bosun;
+
+const WAITS: &str = "
+kind: supervisor
+preset: shannon-supervisor
+objective: a publication
+planner: { script: [{ on: plan, say: { subtasks: [{ id: tell, description: tell it, action: publish it }] } }] }
+agents: [{ name: worker }]
+script: [{ on: execute_worker, say: done }, { on: synthesize, say: done }]
+";
+
+/// A folder of a user with a spec in it, where `bosun` is found by its name.
+struct Desk {
+    dir: tempfile::TempDir,
+    path: String,
+}
+
+impl Desk {
+    fn with(spec: &str) -> Desk {
+        let dir = tempfile::tempdir().unwrap();
+        let bin = dir.path().join("bin");
+        std::fs::create_dir(&bin).unwrap();
+        std::os::unix::fs::symlink(bosun().unwrap(), bin.join("bosun")).unwrap();
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let desk = Desk { dir, path };
+        desk.write(spec);
+        desk
+    }
+    fn write(&self, spec: &str) {
+        std::fs::write(self.file("spec.yaml"), spec).unwrap();
+    }
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+    /// Runs a line as a shell does.
+    fn sh(&self, line: &str) -> Output {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]).current_dir(self.dir.path()).env("PATH", &self.path).output().unwrap()
+    }
+    #[track_caller]
+    fn done(&self, line: &str) -> String {
+        let output = self.sh(line);
+        assert!(output.status.success(), "{line}: {}", said(&output));
+        said(&output)
+    }
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The command between back-ticks, or behind `next:`, that has this word.
+#[track_caller]
+fn printed<'t>(text: &'t str, word: &str) -> &'t str {
+    let ticked = text.split('`').skip(1).step_by(2);
+    let next = text.lines().filter_map(|line| line.strip_prefix("next: "));
+    let mut commands = ticked.chain(next).filter(|command| command.starts_with("bosun ") && command.contains(word));
+    commands.next().unwrap_or_else(|| panic!("no command with {word:?} in:\n{text}"))
+}
+
+fn is_open(desk: &Desk, data: &str) -> usize {
+    let counted = desk.done(&format!("bosun count --data {data} -q \"ExecutionStatus = 'Running'\""));
+    counted.trim().parse().unwrap()
+}
+
+/// The data directory that a command named is named again, so that what is printed reaches the same run.
+#[test]
+fn a_command_that_is_printed_reaches_the_same_run() {
+    let desk = Desk::with(WAITS);
+    let left = desk.sh("bosun run spec.yaml --no-wait --data 'my runs'");
+    assert_eq!(left.status.code(), Some(15), "{}", said(&left));
+    let left = said(&left);
+    let approve = printed(&left, "approval approve").to_owned();
+    assert!(desk.done(printed(&left, "approval list")).contains("publish it"), "{left}");
+    let listed = desk.done("bosun list --data 'my runs'");
+    assert!(
+        listed.contains("no worker runs") && printed(&listed, "worker run").contains("--data 'my runs'"),
+        "{listed}"
+    );
+    let described = desk.done(printed(&listed, "describe"));
+    assert!(described.contains("answer with") && described.contains(&approve), "{described}");
+    assert!(desk.done(printed(&described, "show").trim_end_matches(" --follow")).contains("WorkflowExecutionStarted"));
+    desk.done(&approve);
+    let ended = desk.done("bosun run spec.yaml --data 'my runs'");
+    assert!(ended.contains("done"), "{ended}");
+    assert!(!Path::new(&desk.file(".bosun")).exists(), "a hint went to another directory");
+}
+
+/// A spec that is edited while its run is open begins another run. That is said, with what to do of it.
+#[test]
+fn a_file_that_is_edited_says_which_run_of_it_is_open() {
+    let desk = Desk::with(WAITS);
+    assert_eq!(desk.sh("bosun run spec.yaml --no-wait --data d").status.code(), Some(15));
+    desk.write(&WAITS.replace("a publication", "another publication"));
+    let second = desk.sh("bosun run spec.yaml --no-wait --data d");
+    let text = said(&second);
+    assert_eq!(second.status.code(), Some(15), "{text}");
+    assert!(text.contains("is open beside it"), "{text}");
+    let followed = desk.sh(&format!("{} --no-wait", printed(&text, "--workflow-id")));
+    assert_eq!(followed.status.code(), Some(15), "{}", said(&followed));
+    assert!(said(&followed).contains("going on with plan-spec-"), "{}", said(&followed));
+    assert_eq!(is_open(&desk, "d"), 2);
+    desk.done(printed(&text, "cancel"));
+    // Canceled when somebody works; the other one still waits.
+    let again = desk.sh("bosun run spec.yaml --no-wait --data d");
+    assert_eq!(again.status.code(), Some(15), "{}", said(&again));
+    assert_eq!(is_open(&desk, "d"), 1);
+    assert!(!said(&again).contains("is open beside it"), "{}", said(&again));
+}
+
+/// A file of another kind is told by its kind, and a key that is there twice by its place.
+#[test]
+fn a_file_that_is_none_says_what_it_is() {
+    let desk = Desk::with("scene: nothing is done\nspec: { preset: shannon-dag }\n");
+    let refused = said(&desk.sh("bosun run spec.yaml"));
+    assert!(refused.contains("spec.yaml is a scene"), "{refused}");
+    assert_eq!(printed(&refused, "test"), "bosun test spec.yaml");
+    desk.write("preset: shannon-dag\nobjective: once\nobjective: twice\n");
+    let refused = said(&desk.sh("bosun run spec.yaml"));
+    assert!(refused.contains("the key `objective` is given twice, again at line 3, column 1"), "{refused}");
+    assert!(!desk.file(".bosun").exists());
+}

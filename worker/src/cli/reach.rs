@@ -1,0 +1,99 @@
+//! How a command that is printed reaches the runs that it is printed for: what was said of the data directory, the API and the
+//! namespace is said again.
+//!
+//! Invariant: a hint can be copied as it stands, in the same folder and with the same environment. Only our own hints are
+//! completed, never a text of a workflow.
+
+use clap::CommandFactory;
+
+use super::args::{Cli, Global};
+use super::list::shell_word;
+
+/// What follows `bosun` in a hint.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reach {
+    options: String,
+}
+
+/// Where a store is named otherwise, or nothing is looked for in one.
+const ELSEWHERE: [&str; 6] = ["explain", "help", "version", "schema", "config", "test"];
+
+impl Reach {
+    /// What of the command line the environment does not say to every command.
+    pub fn of(global: &Global, environment: impl Fn(&str) -> Option<String>) -> Reach {
+        let path = |path: &std::path::Path| path.to_string_lossy().into_owned();
+        let said = [
+            ("--data", "BOSUN_STORE", Some(path(&global.data)).filter(|data| data != ".bosun")),
+            ("--address", "BOSUN_ADDRESS", global.address.clone()),
+            ("--token-file", "BOSUN_TOKEN_FILE", global.token_file.as_deref().map(path)),
+            ("--namespace", "BOSUN_NAMESPACE", Some(global.namespace.clone()).filter(|name| name != "default")),
+        ];
+        let mut options = String::new();
+        for (option, variable, value) in said {
+            if let Some(value) = value.filter(|value| environment(variable).as_ref() != Some(value)) {
+                options.push_str(&format!(" {option} {}", shell_word(&value)));
+            }
+        }
+        Reach { options }
+    }
+
+    /// A hint of ours whose commands reach the same place.
+    pub fn complete(&self, hint: &str) -> String {
+        let mut parts = hint.split("bosun ");
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let begins = text.chars().next_back().is_none_or(|before| " `(".contains(before));
+            let end = part.find(['`', '·']).unwrap_or(part.len());
+            let verb = part.split(|c: char| !c.is_ascii_lowercase() && c != '-').next().unwrap_or_default();
+            let is_one = Cli::command().find_subcommand(verb).is_some() && !ELSEWHERE.contains(&verb);
+            let reaches = begins && is_one && !part[..end].contains("--data");
+            text.push_str(if reaches { "bosun" } else { "bosun " });
+            if reaches {
+                text.push_str(&self.options);
+                text.push(' ');
+            }
+            text.push_str(part);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reach(words: &[&str]) -> Reach {
+        use clap::Parser;
+        let words = ["bosun"].iter().chain(words).chain(&["version"]);
+        let cli = super::super::args::Cli::try_parse_from(words).unwrap();
+        Reach::of(&cli.global, |name| (name == "BOSUN_NAMESPACE").then(|| "team".to_owned()))
+    }
+
+    #[test]
+    fn hints_name_the_place_that_the_command_named() {
+        let here = reach(&["--data", "my runs", "--namespace", "team"]);
+        assert_eq!(here.complete("bosun approval approve 1/2"), "bosun --data 'my runs' approval approve 1/2");
+        assert_eq!(
+            here.complete("`bosun list` shows all, `bosun explain X` tells why"),
+            "`bosun --data 'my runs' list` shows all, `bosun explain X` tells why"
+        );
+        assert_eq!(
+            here.complete("bosun result a · bosun diff a b"),
+            "bosun --data 'my runs' result a · bosun --data 'my runs' diff a b"
+        );
+        assert_eq!(here.complete("bosun list --data other"), "bosun list --data other");
+        for other in ["the directory .bosun is gone", "no bosun is here", "bosun"] {
+            assert_eq!(here.complete(other), other);
+        }
+    }
+
+    #[test]
+    fn what_was_not_named_is_not_repeated() {
+        assert_eq!(reach(&["--namespace", "team"]), Reach::default());
+        assert_eq!(Reach::default().complete("bosun list"), "bosun list");
+        assert_eq!(
+            reach(&["--address", "http://127.0.0.1:1", "--namespace", "other"]).complete("bosun list"),
+            "bosun --address http://127.0.0.1:1 --namespace other list"
+        );
+    }
+}
