@@ -1,12 +1,15 @@
 //! The memory budget of a worker (engine.md G24): how much loaded runs and waiting requests may take together.
 //!
 //! Invariant: a share of what the machine, or the control group of the process, has, unless the owner says otherwise. What
-//! a loaded run takes is estimated by its history, which holds every payload that its state can; a request by its payload.
+//! a loaded run takes is estimated by its history, which holds every payload that its state can, and counted twice: once for
+//! the payloads, once for what the code has made of them. A request is estimated by its payload.
 
 use std::path::{Component, Path, PathBuf};
 
 /// What a run costs beside its history.
 const RUN_BYTES: usize = 4 * 1024;
+/// Code that decodes its input holds it a second time; the half of the budget that is nobody's has room for a third.
+const COPIES: usize = 2;
 /// Where nothing can be found out.
 const FALLBACK: usize = 1024 * 1024 * 1024;
 /// The log, the runtime and the buffers of activities have the rest.
@@ -30,7 +33,7 @@ impl MemoryBudget {
 
 /// An estimate of what a loaded run takes.
 pub(super) fn bytes_of_run(history_bytes: u64) -> usize {
-    RUN_BYTES.saturating_add(usize::try_from(history_bytes).unwrap_or(usize::MAX))
+    RUN_BYTES.saturating_add(usize::try_from(history_bytes).unwrap_or(usize::MAX).saturating_mul(COPIES))
 }
 
 /// A quarter of what there is.
@@ -97,7 +100,7 @@ mod tests {
         let machine = machine().map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap());
         assert!((1024 * 1024..=machine / SHARE).contains(&default_memory()));
         assert_eq!(MemoryBudget::of(320 << 20, 2).runs, 80 << 20);
-        assert!(bytes_of_run(1_900_000) > 1_900_000);
+        assert!(bytes_of_run(1_900_000) > 3_800_000);
     }
     const MOUNTS: &str = "\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
