@@ -246,7 +246,8 @@ async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
     }
     for one in &all {
         cx.screen.line(format!("{} {}", one.target.workflow_id, one.line()));
-        cx.screen.line(format!("    {}", one.answer()));
+        let answer = cx.screen.reach.complete(&one.answer());
+        cx.screen.line(format!("    {answer}"));
     }
     if let Some(first) = all.first() {
         cx.screen.next(&first.answer());
