@@ -40,7 +40,10 @@ fn what_is_asked_two_levels_down_is_answered_at_the_first_run() {
     let told: Vec<String> = shown().lines().filter(|line| line.contains(&id)).map(str::to_owned).collect();
     assert!(told.len() == 1 && told[0].starts_with("letter waits for"), "{told:?}");
     let described = said(&run(&data, &["describe", "letter"]));
-    assert!(described.contains(&format!("answer with    bosun approval approve {id}")), "{described}");
+    assert!(
+        described.contains("answer with    bosun --data ") && described.contains(&format!(" approval approve {id}\n")),
+        "{described}"
+    );
 
     runner.0.kill().unwrap();
     runner.0.wait().unwrap();
@@ -69,7 +72,7 @@ fn refusals(data: &Path, id: &str) {
     let no_question = said(&run(data, &["approval", "answer", id, "yes"]));
     assert!(
         no_question.contains("is an approval, not a question")
-            && no_question.contains(&format!("bosun approval approve {id}")),
+            && no_question.contains(&format!(" approval approve {id}`")),
         "{no_question}"
     );
     let stale = json!({ "approval_id": id, "approved": true, "shown": "what was there before" }).to_string();

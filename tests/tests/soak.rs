@@ -148,6 +148,10 @@ fn soak(soak: Soak) {
             std::thread::spawn(move || {
                 client.fill();
                 filled.fetch_add(1, Ordering::Relaxed);
+                // What is counted counts the runs of all.
+                while filled.load(Ordering::Relaxed) < CLIENTS && !stop.load(Ordering::Relaxed) {
+                    std::thread::sleep(PAUSE);
+                }
                 while !stop.load(Ordering::Relaxed) {
                     client.step();
                     std::thread::sleep(PAUSE);
