@@ -261,7 +261,8 @@ agents: [{ name: writer, via: { model: { name: tiny, limits: { max_tokens: 10 } 
     let halted = play();
     assert_eq!(halted.status.code(), Some(15), "{}", said(&halted));
     assert!(said(&halted).contains("its budget is used up") && mock.count() == 0, "{}", said(&halted));
-    assert!(said(&halted).contains("see to the reason, then `bosun resume poor`"), "{}", said(&halted));
+    let resume = format!("see to the reason, then `bosun --data {} resume poor`", data.display());
+    assert!(said(&halted).contains(&resume), "{}", said(&halted));
     let listed = run(&data, &["list", "--query", "WorkflowType = 'agent'", "-o", "json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     let agent = listed["workflows"][0]["workflow_id"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned();
@@ -306,7 +307,8 @@ agents: [{ name: writer, via: { model: { name: tiny } } }]
     let cost = run(&data, &["budget", "top-up", "asks", "--cost", "1"]);
     assert!(cost.status.code() == Some(2) && said(&cost).contains("no budget of cost"), "{}", said(&cost));
     let more = run(&data, &["budget", "top-up", "asks", "--tokens", "100000"]);
-    assert!(more.status.success() && said(&more).contains("bosun resume asks"), "{}", said(&more));
+    let resume = format!("bosun --data {} resume asks", data.display());
+    assert!(more.status.success() && said(&more).contains(&resume), "{}", said(&more));
     assert!(run(&data, &["resume", "asks"]).status.success());
     let ended = play();
     assert!(ended.status.success() && said(&ended).contains("written") && mock.count() == 1, "{}", said(&ended));
