@@ -78,7 +78,9 @@ fn a_command_that_is_printed_reaches_the_same_run() {
     assert_eq!(left.status.code(), Some(15), "{}", said(&left));
     let left = said(&left);
     let approve = printed(&left, "approval approve").to_owned();
-    assert!(desk.done(printed(&left, "approval list")).contains("publish it"), "{left}");
+    assert_eq!(left.matches(&approve).count(), 2, "beside what waits, and at the end: {left}");
+    let shown = desk.done(&approve.replace("approval approve", "approval show"));
+    assert!(shown.contains("publish it") && printed(&shown, "approval approve") == approve, "{shown}");
     let listed = desk.done("bosun list --data 'my runs'");
     assert!(
         listed.contains("no worker runs") && printed(&listed, "worker run").contains("--data 'my runs'"),

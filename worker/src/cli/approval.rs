@@ -14,6 +14,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
+use super::request_text;
 use super::resolve::run_of;
 use super::result::value_text;
 use super::supervise::{ask, send};
@@ -72,15 +73,21 @@ pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exi
     match verb {
         ApprovalVerb::List { run } => list(cx, run).await,
         ApprovalVerb::Show { id } => {
-            let found = pending(cx, HumanRequestKind::Approval, &id).await?;
+            let found = pending(cx, None, &id).await?;
             cx.screen.object("approval.show", found.request.clone());
-            cx.screen.block(&value_text(&found.request));
+            cx.screen.field("of run", found.target.workflow_id.as_str());
+            for (name, text) in request_text::parts(&found.request) {
+                let mut lines = text.lines();
+                cx.screen.field(&name, lines.next().unwrap_or_default());
+                lines.for_each(|line| cx.screen.line(format!("{:15}{line}", "")));
+            }
+            cx.screen.next(&found.answer());
             Ok(Exit::Ok)
         }
         ApprovalVerb::Approve(decision) => decide(cx, decision, true).await,
         ApprovalVerb::Reject(decision) => decide(cx, decision, false).await,
         ApprovalVerb::Answer { id, answer } => {
-            let found = pending(cx, HumanRequestKind::Question, &id).await?;
+            let found = pending(cx, Some(HumanRequestKind::Question), &id).await?;
             let value: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
             let input = json!({ "interrupt_id": id, "resume": value });
             send(cx, &found.target, "interrupt_resume_v1", &input).await?;
@@ -99,6 +106,10 @@ enum HumanRequestKind {
     ToolCall,
     /// A version of a plan, or a run that somebody holds: answered by other verbs.
     Elsewhere,
+}
+
+fn is_question(kind: HumanRequestKind) -> bool {
+    kind == HumanRequestKind::Question
 }
 
 /// One thing that waits for a person.
@@ -255,20 +266,18 @@ async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
     Ok(Exit::Ok)
 }
 
-/// What waits under an id. The id begins with the run's.
-async fn pending(cx: &mut Context, kind: HumanRequestKind, id: &str) -> Result<HumanRequest, CliError> {
+/// What waits under an id, of any kind unless one is named. The id begins with the run's.
+async fn pending(cx: &mut Context, kind: Option<HumanRequestKind>, id: &str) -> Result<HumanRequest, CliError> {
     let run = id.split_once('/').and_then(|(run, _)| run.parse::<RunId>().ok());
     let runs = open_runs(cx, run).await?;
     for (target, workflow_type) in &runs {
         let asked = waiting(cx, target, workflow_type).await?;
         let asked = asked.into_iter().filter(|one| one.kind != HumanRequestKind::Elsewhere);
         match asked.into_iter().find(|one| one.id() == id) {
-            Some(found) if (found.kind == HumanRequestKind::Question) == (kind == HumanRequestKind::Question) => {
-                return Ok(found);
-            }
+            Some(found) if kind.is_none_or(|kind| is_question(kind) == is_question(found.kind)) => return Ok(found),
             Some(other) => {
-                let question = other.kind == HumanRequestKind::Question;
-                let is = if question { "a question, not an approval" } else { "an approval, not a question" };
+                let is =
+                    if is_question(other.kind) { "a question, not an approval" } else { "an approval, not a question" };
                 let answer = other.answer();
                 return Err(CliError::usage(format!("{id} is {is}")).help(format!("`{answer}` answers it")));
             }
@@ -305,7 +314,7 @@ async fn what_became_of(cx: &mut Context, run: RunId, id: &str) -> Option<String
 }
 
 async fn decide(cx: &mut Context, decision: DecisionArgs, approved: bool) -> Result<Exit, CliError> {
-    let found = pending(cx, HumanRequestKind::Approval, &decision.id).await?;
+    let found = pending(cx, Some(HumanRequestKind::Approval), &decision.id).await?;
     let by = decision.by.clone().unwrap_or_else(|| cx.identity.to_string());
     let input = match found.kind {
         HumanRequestKind::ToolCall => of_tool_call(&found, &decision, approved, &by)?,
@@ -346,7 +355,7 @@ fn of_tool_call(found: &HumanRequest, decision: &DecisionArgs, approved: bool, b
 }
 
 /// A moment as people read it.
-fn moment(value: &Value) -> String {
+pub(super) fn moment(value: &Value) -> String {
     let time = value.as_i64().and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok());
     time.map_or_else(|| value_text(value), |time| time.strftime("%Y-%m-%d %H:%M:%SZ").to_string())
 }

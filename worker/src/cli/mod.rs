@@ -31,6 +31,7 @@ mod plan;
 mod progress;
 mod reach;
 mod replay;
+mod request_text;
 mod resolve;
 mod result;
 mod review;

@@ -106,7 +106,8 @@ pub(super) async fn wait_for(
                 unseen = waits.is_err();
                 if let Ok(Some(waits)) = waits {
                     progress.finish(&mut cx.screen, &*backend).await;
-                    return Err(left_parked(&target, &waits));
+                    let answer = the_one_answer(&*backend, &target).await;
+                    return Err(left_parked(&target, &waits, answer));
                 }
             }
         }
@@ -116,12 +117,22 @@ pub(super) async fn wait_for(
     found.ok_or_else(|| still_open(cx, &target))
 }
 
-fn left_parked(target: &Target, waits: &[String]) -> CliError {
+/// The command that answers, if the run waits for one thing only.
+async fn the_one_answer(backend: &dyn Backend, target: &Target) -> Option<String> {
+    let waiting = backend.query(target.clone(), QueryName::of("waiting"), Payload::null()).await.ok()?.to_json();
+    match waiting.as_array()?.as_slice() {
+        [one] => one["answer"].as_str().map(str::to_owned),
+        _ => None,
+    }
+}
+
+fn left_parked(target: &Target, waits: &[String], answer: Option<String>) -> CliError {
     let id = &target.workflow_id;
     // What holds a run back comes before what else it waits for.
-    let how = match waits.iter().any(|wait| wait.contains("`bosun resume`")) {
-        true => format!("see to the reason, then `bosun resume {id}`"),
-        false => format!("answer with `bosun approval list` or `bosun plan approve {id}`"),
+    let how = match (waits.iter().any(|wait| wait.contains("`bosun resume`")), answer) {
+        (true, _) => format!("see to the reason, then `bosun resume {id}`"),
+        (false, Some(answer)) => format!("answer with `{answer}`"),
+        (false, None) => format!("`bosun approval list {id}` shows what is asked and how to answer"),
     };
     CliError::new(Code::Parked, format!("{id} is parked for review: it waits for {}", waits.join(", ")))
         .help(format!("{how}; the same command goes on then"))

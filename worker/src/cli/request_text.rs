@@ -1,0 +1,102 @@
+//! What a person is shown of one request before deciding: every part of it in words, in the order in which one reads.
+//!
+//! Invariant: nothing that bears on the decision is left out. Keys that nobody reads (hashes, what else is told already) are
+//! named here; whatever is new is shown under its own name. Does not ask the run and does not decide.
+
+use serde_json::Value;
+
+use super::approval::moment;
+use super::error::printable;
+
+/// The name a person reads, and the keys of requests that hold it: the first that says something is shown.
+const PARTS: [(&str, &[&str]); 12] = [
+    ("what", &["subject", "action", "tool", "kind", "what"]),
+    ("about", &["description"]),
+    ("arguments", &["arguments"]),
+    ("question", &["payload"]),
+    ("risk", &["risk"]),
+    ("because", &["reasons"]),
+    ("task", &["task_id", "task"]),
+    ("of whom", &["agent", "whom"]),
+    ("asked at", &["requested_at", "raised_at"]),
+    ("until", &["deadline"]),
+    ("on timeout", &["on_timeout", "on_expiry"]),
+    ("on reject", &["on_reject"]),
+];
+/// What is not for people: hashes of what is shown, how the run keeps its books, and what `until` says already.
+const BOOKS: [&str; 8] = ["id", "shown", "hash", "notified", "scope", "timeout", "index", "answer"];
+
+/// The parts of a request, each with its name; a text may have several lines.
+pub(super) fn parts(request: &Value) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for (name, keys) in PARTS {
+        let said = keys.iter().map(|key| (key, part(key, &request[*key]))).find(|(_, text)| !text.is_empty());
+        all.extend(said.map(|(_, text)| (name.to_owned(), text)));
+    }
+    let known = |key: &str| BOOKS.contains(&key) || PARTS.iter().any(|(_, keys)| keys.contains(&key));
+    let others = request.as_object().into_iter().flatten().filter(|(key, _)| !known(key));
+    // The context is what the run adds to the request: its parts stand beside the others.
+    let added = others.flat_map(|(key, value)| match value {
+        Value::Object(parts) if key == "context" => parts.iter().collect(),
+        _ => vec![(key, value)],
+    });
+    for (key, value) in added {
+        let text = part(key, value);
+        if !text.is_empty() {
+            all.push((printable(&key.replace('_', " ")), text));
+        }
+    }
+    all
+}
+
+/// One part as text; empty where there is nothing to say.
+fn part(key: &str, value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Array(all) if all.is_empty() => String::new(),
+        Value::Object(map) if map.is_empty() => String::new(),
+        Value::Number(_) if matches!(key, "deadline" | "requested_at" | "raised_at") => moment(value),
+        Value::String(text) => printable(text),
+        Value::Array(all) if all.iter().all(Value::is_string) => {
+            let lines: Vec<String> = all.iter().filter_map(Value::as_str).map(printable).collect();
+            lines.join("\n")
+        }
+        other => printable(&format!("{other:#}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn everything_that_bears_on_a_decision_is_shown() {
+        let request = json!({
+            "id": "run/ap-1", "scope": "task", "task_id": "pay", "action": "", "subject": "the start of task pay",
+            "description": "pays the bill\nof March", "risk": "high", "context": { "amount": 12 }, "reasons": ["over 10", "new payee"],
+            "on_reject": "skip", "timeout": "5m", "on_timeout": "deny", "requested_at": 0, "deadline": 60_000_000,
+            "shown": "abc", "notified": true, "blast_radius": "the account",
+        });
+        let shown = parts(&request);
+        let of = |name: &str| shown.iter().find(|(at, _)| at == name).map(|(_, text)| text.as_str());
+        assert_eq!(of("what"), Some("the start of task pay"));
+        assert_eq!(of("about"), Some("pays the bill\nof March"));
+        assert_eq!(of("because"), Some("over 10\nnew payee"));
+        assert_eq!(of("until"), Some("1970-01-01 00:01:00Z"));
+        assert_eq!(of("on timeout"), Some("deny"));
+        assert_eq!(of("amount"), Some("12"));
+        assert_eq!(of("blast radius"), Some("the account"), "what is new is not hidden");
+        assert!(!shown.iter().any(|(_, text)| text == "abc"), "a hash is not for people: {shown:?}");
+    }
+
+    #[test]
+    fn a_tool_call_is_shown_with_its_arguments_and_cannot_steer_the_terminal() {
+        let shown =
+            parts(&json!({ "id": "a", "tool": "note\u{1b}[2J", "arguments": { "text": "hello" }, "hash": "x" }));
+        assert_eq!(shown[0], ("what".to_owned(), "note\u{fffd}[2J".to_owned()));
+        assert!(shown[1].1.contains("\"text\": \"hello\""), "{shown:?}");
+        assert_eq!(shown.len(), 2, "{shown:?}");
+    }
+}
