@@ -23,6 +23,8 @@ pub(crate) mod stage;
 mod store_reports;
 mod store_work;
 pub mod supervisor;
+#[cfg(test)]
+pub(crate) mod transitions;
 
 pub use app::App;
 

@@ -134,6 +134,10 @@ impl AgentLoop {
 
     /// A call was answered.
     pub fn answered(&mut self, key: &AgentsKey, answer: Answer, out: &mut Outbox) {
+        if !key.is_call() {
+            // What people are asked is not answered by a call.
+            return out.note(NoteKind::AttemptDropped, json!({"key": key}));
+        }
         if self.paused {
             self.hold(key, Held::Answer(key.clone(), answer));
             return;
@@ -164,6 +168,9 @@ impl AgentLoop {
 
     /// A timer fired. One that nobody waits for was cancelled too late.
     pub fn fired(&mut self, key: &AgentsKey, out: &mut Outbox) {
+        if !key.is_timer() {
+            return;
+        }
         if self.paused {
             self.hold(key, Held::Fired(key.clone()));
             return;

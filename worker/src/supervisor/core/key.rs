@@ -152,6 +152,22 @@ pub enum SessionAsk {
     },
 }
 
+impl AgentsKey {
+    /// Whether a call is under way under it; the others are questions to people, and timers.
+    pub fn is_call(&self) -> bool {
+        match self {
+            AgentsKey::Session { ask, .. } => {
+                matches!(ask, SessionAsk::Step { .. } | SessionAsk::Format { .. } | SessionAsk::Tool { .. })
+            }
+            AgentsKey::Crew { ask, .. } => matches!(ask, CrewAsk::Guard(_)),
+        }
+    }
+    /// Whether it is a time that passes.
+    pub fn is_timer(&self) -> bool {
+        matches!(self, AgentsKey::Session { ask: SessionAsk::Deadline | SessionAsk::Sleep { .. }, .. })
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CrewAsk {
     /// The guardrail looks at an output, so often.

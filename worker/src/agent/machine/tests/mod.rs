@@ -7,6 +7,7 @@ mod behaviour;
 mod budgets;
 mod compromised;
 mod pauses;
+mod transitions;
 
 use std::collections::VecDeque;
 

@@ -11,6 +11,7 @@ mod people;
 mod processes;
 mod steps;
 mod swarm;
+mod transitions;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -6,6 +6,7 @@ mod rounds;
 mod run;
 mod selection;
 mod teams;
+mod transitions;
 
 use bosun_engine::Timestamp;
 use serde_json::{Value, json};

@@ -1,0 +1,113 @@
+//! The transition table of a delegation: an agent asks another one for work, in all that can become of it.
+
+use super::*;
+use crate::supervisor::agents::session::{Doing, Session};
+use crate::supervisor::core::key::{AgentsKey, SessionAsk};
+use crate::transitions::{Event, compare, table};
+
+const BOSS: &str = "boss";
+const CLERK: &str = "clerk";
+
+/// The newest session of an agent.
+fn session<'l>(it: &'l AgentLoop, agent: &str) -> Option<&'l Session> {
+    it.sessions.values().rev().find(|session| session.agent == agent)
+}
+
+/// What both do. What was said is not in it.
+fn shown(it: &AgentLoop) -> String {
+    if let Some(outcome) = it.outcome() {
+        return if outcome.ok { "over: done" } else { "over: failed" }.to_owned();
+    }
+    let does = |agent: &str| match session(it, agent).map(|session| &session.doing) {
+        None => None,
+        Some(Doing::Thinking { key: AgentsKey::Session { ask: SessionAsk::Question { .. }, .. } }) => {
+            Some(format!("{agent} waits for a person"))
+        }
+        Some(Doing::Thinking { .. }) => Some(format!("{agent} thinks")),
+        Some(Doing::Acting(_)) => Some(format!("{agent} waits for its calls")),
+        Some(Doing::Ended { .. }) => Some(format!("{agent} has ended")),
+        Some(other) => Some(format!("{agent}: {other:?}")),
+    };
+    let mut parts: Vec<String> = [BOSS, CLERK].into_iter().filter_map(does).collect();
+    let is_deadline = |key: &AgentsKey| matches!(key, AgentsKey::Session { ask: SessionAsk::Deadline, .. });
+    parts.extend(it.waits.keys().any(is_deadline).then(|| "the time runs".to_owned()));
+    parts.extend(it.humans.keys().map(|_| "a person is asked".to_owned()));
+    parts.extend(it.is_paused().then(|| "paused".to_owned()));
+    // What has come in while it is paused shows in what is waited for no longer.
+    let kept = serde_json::to_value(it).unwrap()["held"].as_array().map_or(0, Vec::len);
+    parts.extend((kept > 0).then(|| format!("{kept} kept")));
+    parts.join(", ")
+}
+
+fn outbox() -> Outbox {
+    Outbox::new("run-1", T0)
+}
+
+fn thinking(it: &AgentLoop, agent: &str) -> Option<AgentsKey> {
+    match &session(it, agent)?.doing {
+        Doing::Thinking { key: key @ AgentsKey::Session { ask: SessionAsk::Step { .. }, .. } } => Some(key.clone()),
+        _ => None,
+    }
+}
+
+fn reply<'e>(name: &'e str, agent: &'e str, answer: Answer) -> Event<'e, AgentLoop> {
+    let happens = move |it: &mut AgentLoop| {
+        if let Some(key) = thinking(it, agent) {
+            it.answered(&key, answer.clone(), &mut outbox());
+        }
+    };
+    (name, Box::new(happens))
+}
+
+fn fires(it: &mut AgentLoop) {
+    let due = it.waits.keys().find(|key| matches!(key, AgentsKey::Session { ask: SessionAsk::Deadline, .. })).cloned();
+    if let Some(key) = due {
+        it.fired(&key, &mut outbox());
+    }
+}
+
+/// An answer, or a timer, under the key of what is asked of a person.
+fn astray(it: &mut AgentLoop) {
+    for key in it.humans.keys().cloned().collect::<Vec<_>>() {
+        it.answered(&key, Ok(says("I am no person")), &mut outbox());
+        it.fired(&key, &mut outbox());
+    }
+}
+
+fn person(it: &mut AgentLoop, answers: bool) {
+    let Some(key) = it.humans.keys().next().map(ToString::to_string) else { return };
+    if answers {
+        it.human(&key, HumanAnswer { approved: true, feedback: "the blue one".to_owned() }, &mut outbox()).unwrap();
+    } else {
+        assert!(it.unanswered(&key, "nobody has answered", &mut outbox()));
+    }
+}
+
+/// SUP-02, SUP-15, LGI-01: work is handed down, answered, questioned, late, paused and given up.
+#[test]
+fn of_a_delegation() {
+    let question = json!({ "interrupt": { "question": "Which one?" } });
+    let events: Vec<Event<'_, AgentLoop>> = vec![
+        reply("the boss answers", BOSS, Ok(says("done"))),
+        reply("the boss delegates", BOSS, Ok(delegate(CLERK, "buy it"))),
+        reply("the boss fails", BOSS, Err(CallFailure::error("lost"))),
+        reply("the clerk answers", CLERK, Ok(says("bought"))),
+        reply("the clerk asks a person", CLERK, Ok(question)),
+        reply("the clerk fails", CLERK, Err(CallFailure::error("lost"))),
+        ("a person answers", Box::new(|it| person(it, true))),
+        ("a person is too late", Box::new(|it| person(it, false))),
+        ("a question is no call", Box::new(astray)),
+        ("the time is over", Box::new(fires)),
+        ("paused", Box::new(|it| it.pause(&mut outbox()))),
+        ("resumed", Box::new(|it| it.resume(&mut outbox()))),
+        ("cancelled", Box::new(|it| it.cancel("enough", &mut outbox()))),
+    ];
+    let mut text = String::new();
+    for on_timeout in [OnTimeout::Kill, OnTimeout::Wait, OnTimeout::Fail] {
+        let mut rules = AgentRules::supyagent();
+        rules.delegation.on_timeout = on_timeout;
+        let rig = Rig::start(rules, vec![agent(BOSS).delegates(&[CLERK]), agent(CLERK)], "buy one");
+        text += &format!("# when the time is over: {on_timeout:?}\n{}\n", table(rig.it, &events, shown));
+    }
+    compare("src/supervisor/agents/tests/delegation.txt", include_str!("delegation.txt"), &text);
+}
