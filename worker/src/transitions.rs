@@ -36,10 +36,11 @@ pub(crate) fn table<S: Clone>(first: S, events: &[Event<'_, S>], shown: impl Fn(
 
 /// Compares with the text beside a test, `path` from the crate's folder; `BOSUN_WRITE_FIXTURES=1` writes it anew.
 #[track_caller]
-pub(crate) fn compare(path: &str, golden: &str, shown: &str) {
+pub(crate) fn compare(path: &str, shown: &str) {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     if std::env::var_os("BOSUN_WRITE_FIXTURES").is_some() {
-        std::fs::write(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path), shown).unwrap();
-    } else {
-        assert_eq!(shown, golden, "{path} is not what it was; BOSUN_WRITE_FIXTURES=1 writes it anew");
+        std::fs::write(&file, shown).unwrap();
     }
+    let kept = std::fs::read_to_string(&file).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+    assert_eq!(shown, kept, "{path} is not what it was; BOSUN_WRITE_FIXTURES=1 writes it anew");
 }

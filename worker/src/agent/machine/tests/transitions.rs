@@ -115,5 +115,5 @@ fn of_an_agent() {
     let (agent, _) = AgentMachine::start(spec, Rules::Third, NOW).unwrap();
     let text = table(agent, &events, shown);
     assert!(text.contains(&format!("{:?}", Resource::Wall)), "{text}");
-    compare("src/agent/machine/tests/agent.txt", include_str!("agent.txt"), &text);
+    compare("src/agent/machine/tests/agent.txt", &text);
 }

@@ -109,5 +109,5 @@ fn of_a_delegation() {
         let rig = Rig::start(rules, vec![agent(BOSS).delegates(&[CLERK]), agent(CLERK)], "buy one");
         text += &format!("# when the time is over: {on_timeout:?}\n{}\n", table(rig.it, &events, shown));
     }
-    compare("src/supervisor/agents/tests/delegation.txt", include_str!("delegation.txt"), &text);
+    compare("src/supervisor/agents/tests/delegation.txt", &text);
 }

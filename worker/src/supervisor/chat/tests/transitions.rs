@@ -98,7 +98,7 @@ fn of_chats_in_which_somebody_selects() {
         let rules = ChatRules { max_retries_for_selecting_speaker: 1, manual_tries: 2, ..super::method(method) };
         text += &format!("# {method}\n{}\n", table(begun(rules), &events, shown));
     }
-    compare("src/supervisor/chat/tests/selecting.txt", include_str!("selecting.txt"), &text);
+    compare("src/supervisor/chat/tests/selecting.txt", &text);
 }
 
 /// AGC-19 to AGC-21: an orchestrator, whose team is stuck after two stalls.
@@ -117,5 +117,5 @@ fn of_a_chat_with_an_orchestrator() {
     events.extend(of_all());
     let rules = ChatRules { team: Team::Magentic, max_stalls: 2, max_json_retries: 2, ..ChatRules::default() };
     let text = table(begun(rules), &events, shown);
-    compare("src/supervisor/chat/tests/orchestrated.txt", include_str!("orchestrated.txt"), &text);
+    compare("src/supervisor/chat/tests/orchestrated.txt", &text);
 }
