@@ -11,6 +11,28 @@
 //! plans of tasks, `chat` conversations, `agents` agents that call tools; `people`, `team`, `memory` and `routing` are what
 //! all share; `model` is the data. Beside them stands the runner of plan files (`plan_run`), which needs no supervisor.
 //!
+//! Where the requirements live (shared/requirements/supervisors.md). The numbers of a system are in `spec/preset`, its keys
+//! in `spec/sections`, its conditions in `spec/check`; what its rules do is here:
+//!
+//! | rows | system | modules |
+//! |---|---|---|
+//! | PDT | pydantask | `graph/{decide,tools,review,worker_asks}`; plan files: `plan`, `plan_yaml`, `plan_run`, `execution` |
+//! | FSS | flow-state's supervisor | `graph/{iterate,flow,synthesis}` |
+//! | FSP | flow-state's Plan and Execute | `graph/iterate` (the evaluator) |
+//! | FSC | flow-state's coordinator | `graph/{schedule,finish}` (the merge) |
+//! | CUG | CUGA, plans | `spec/choice`, `graph/{decide,policies,standing,upfront}`, `people/plan_review`, `run/progress` |
+//! | CUG | CUGA, conversations | `agents/{delegation,memory,policies,todos}`, `spec/foreign/cuga` |
+//! | SHN | Shannon | `routing`, `run/children`, `team`, `memory`, `people/control`, `graph/{finish,synthesis}` |
+//! | SHD | Shannon's DAG and simple task | `graph/{schedule,worker_asks}`, `team/part` |
+//! | SHH | Shannon's people | `people/{approval,escalation,autonomy,plan_review}`, `run/people` |
+//! | SHT | Shannon's trust | `people/trust` |
+//! | SUP | supyagent | `agents/{delegation,processes,steps}`, `team/registry`, `spec/foreign/supyagent` |
+//! | AGC | AutoGen's chats | `chat` |
+//! | CRW | CrewAI | `agents/{crew,crew_run,crew_report}` |
+//! | LGS | LangGraph's supervisor | `agents/handoff` |
+//! | LGI | LangGraph's interrupts | `people/interrupts`, `graph/{people,reply}` |
+//! | SWM | Swarm | `agents/{handoff,turn}` |
+//!
 //! Invariant: everything here is pure: what happened comes in as recorded results, what shall happen goes out as
 //! activities of capabilities. No clock, no disk, no socket, no thread, no randomness, no `HashMap`.
 

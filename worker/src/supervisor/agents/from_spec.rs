@@ -1,4 +1,4 @@
-//! A loop from a resolved spec: the system its preset names, with whatever the sections say.
+//! A loop from a resolved spec: the system that its hand-offs and delegations are of, with whatever the sections say.
 //!
 //! Invariant: a pure function of the spec; what the spec leaves open is decided here once. Agents that are `callable` are
 //! functions: a tool of that name is carried out by them, and nobody hands over to them.
@@ -17,7 +17,7 @@ use super::rules::{
 use super::steps::{StepDef, StepsDef};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::plan::TaskItem;
-use crate::supervisor::spec::{self, Preset, SupervisorSpec};
+use crate::supervisor::spec::{self, SupervisorSpec};
 
 /// The capability of tasks of a crew that any coworker may help with.
 const ANY: &str = "any";
@@ -98,13 +98,12 @@ fn crew_start(spec: &SupervisorSpec) -> Result<CrewStart, AgentsRefused> {
 
 /// The rules a spec gives a loop.
 pub fn rules(spec: &SupervisorSpec) -> AgentRules {
-    let base = match spec.preset {
-        Some(Preset::LanggraphSupervisor) => AgentRules::langgraph(),
-        Some(Preset::SwarmHandoff) => AgentRules::swarm(),
-        Some(Preset::CrewaiHierarchical) => AgentRules::crewai(),
-        Some(Preset::CugaConversational) => AgentRules::cuga(),
-        None if spec.manager_llm.is_some() || spec.manager_agent.is_some() => AgentRules::crewai(),
-        Some(_) | None => AgentRules::supyagent(),
+    let base = match (spec.handoff_control(), spec.delegation_protocol()) {
+        (Some(spec::HandoffControl::Return), _) => AgentRules::langgraph(),
+        (Some(spec::HandoffControl::Switch), _) => AgentRules::swarm(),
+        (None, spec::DelegationProtocol::Coworkers) => AgentRules::crewai(),
+        (None, spec::DelegationProtocol::Variables) => AgentRules::cuga(),
+        (None, spec::DelegationProtocol::Processes) => AgentRules::supyagent(),
     };
     let mut rules = AgentRules { limit: limit(spec, &base), ..base };
     delegation(&spec.delegation, &mut rules);
@@ -115,12 +114,11 @@ pub fn rules(spec: &SupervisorSpec) -> AgentRules {
     rules.corrective_retry = spec.delegation.corrective_retry;
     rules.sleep_max = spec.delegation.sleep_max;
     rules.policies = policies(spec);
-    if spec.planning.mode == spec::PlanningMode::Todos {
-        rules.builtins.insert(Builtin::CreateUpdateTodos);
-    } else if spec.preset.is_some_and(|preset| preset.name().starts_with("cuga-")) {
-        // CUG-01: without a plan there is no list to keep.
-        rules.builtins.remove(&Builtin::CreateUpdateTodos);
-    }
+    // CUG-01: without a plan there is no list to keep.
+    match spec.planning.mode {
+        spec::PlanningMode::Todos => rules.builtins.insert(Builtin::CreateUpdateTodos),
+        _ => rules.builtins.remove(&Builtin::CreateUpdateTodos),
+    };
     rules
 }
 
@@ -187,7 +185,7 @@ pub fn agents(spec: &SupervisorSpec, rules: &AgentRules) -> Vec<AgentDef> {
     let define = |agent: &&spec::Agent| {
         let is_root = Some(agent.name.as_str()) == root;
         let others = || own.iter().map(|other| other.name.clone()).filter(|name| *name != agent.name).collect();
-        let hands_over = matches!(spec.preset, Some(Preset::LanggraphSupervisor | Preset::SwarmHandoff));
+        let hands_over = spec.handoff_control().is_some();
         let mut def = AgentDef {
             name: agent.name.clone(),
             description: agent.description.clone(),

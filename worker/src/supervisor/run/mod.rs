@@ -60,7 +60,7 @@ use super::journal::{Note, NoteKind};
 use super::outbox::{Answer, Ask, Outbox};
 use super::people::control::ControlRequest;
 use super::routing::{CHILD_CHECKPOINTS, PRE_ROUTING};
-use super::spec::{Family, Preset, ProgressMessages, ResolvedSpec};
+use super::spec::{Family, ProgressMessages, ResolvedSpec};
 use super::team::registry::check_process_depth;
 use crate::capability::model::MODEL_NEEDS_HUMAN;
 
@@ -245,15 +245,15 @@ impl SupervisorRun {
         }
     }
 
-    /// The next point where the run can stop: in a router and in a simple task names of their own (SHN-73).
+    /// The next point where the run can stop: in a router and in a single execution names of their own (SHN-73).
     fn checkpoint(&self) -> String {
         let phase = self.strategy.phase();
         let planning = matches!(phase, Phase::Created | Phase::Planning);
         let [before, after, end] = CHILD_CHECKPOINTS;
-        match (self.parts.handed_on, self.resolved.spec.preset) {
-            (Some(route), _) => route.checkpoint().to_owned(),
+        match self.parts.handed_on {
+            Some(route) => route.checkpoint().to_owned(),
             _ if planning && self.parts.is_router() => PRE_ROUTING.to_owned(),
-            (None, Some(Preset::ShannonSimple)) => match self.strategy.next_step() {
+            None if self.resolved.spec.is_one_execution() => match self.strategy.next_step() {
                 _ if phase == Phase::Synthesizing || phase.is_terminal() => end.to_owned(),
                 Some(_) => before.to_owned(),
                 None => after.to_owned(),
@@ -296,11 +296,10 @@ impl SupervisorRun {
         self.close_if_over(cx);
     }
 
-    /// Whether nobody is told how the work goes. What Shannon's teams tell their audience is no chat (SHN-28).
+    /// Whether nobody is told how the work goes. What a team tells its audience is no chat (SHN-28).
     fn is_quiet(&self) -> bool {
         let spec = &self.resolved.spec;
-        let has_audience = spec.preset.is_some_and(|preset| preset.name().starts_with("shannon-"));
-        spec.progress.messages == ProgressMessages::None && !has_audience
+        spec.progress.messages == ProgressMessages::None && !spec.tells_of_team()
     }
 
     /// Records the notes of the turn. The recorded ones are compared: a replay must note the same (§5.8 no. 6).

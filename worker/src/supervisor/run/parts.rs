@@ -23,7 +23,7 @@ use crate::supervisor::people::escalation::Escalations;
 use crate::supervisor::people::interrupts::Interrupts;
 use crate::supervisor::people::plan_review::PlanReview;
 use crate::supervisor::routing::{Route, Shape, is_simple, route};
-use crate::supervisor::spec::{PlanApproval, Preset, RiskLevel, Routing, SupervisorSpec};
+use crate::supervisor::spec::{PlanApproval, RiskLevel, Routing, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::{Teamwork, agent_of};
 
@@ -70,8 +70,7 @@ impl Parts {
             progress: Progress::new(spec.progress.messages, &spec.name),
             plan_approval: spec.planning.approval.clone(),
             human_review: spec.review.human,
-            routing: Some(spec.routing.clone())
-                .filter(|routing| routing.enabled && spec.preset == Some(Preset::ShannonSupervisor)),
+            routing: spec.hands_on().then(|| spec.routing.clone()),
             objective: spec.objective.clone(),
             handed_on: None,
             escalated: BTreeMap::new(),

@@ -12,7 +12,7 @@ use crate::supervisor::graph::{
 };
 use crate::supervisor::model::{Condition, OnUnmet, PlanChangeError, Requires, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Purpose;
-use crate::supervisor::spec::{self, Preset, SupervisorSpec};
+use crate::supervisor::spec::{self, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::native::{Attributes, System, native};
 
@@ -103,7 +103,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         policies: policies(&spec.planning.policies),
         standing: policies_of(spec),
         status_words: status_words(spec),
-        evaluator: spec.preset == Some(Preset::FlowPlanAndExecute) && spec.planning.replan,
+        evaluator: spec.has_evaluator() && spec.planning.replan,
         ..GraphRules::default()
     }
 }
@@ -184,10 +184,12 @@ fn review_scope(spec: &SupervisorSpec) -> ReviewScope {
     }
 }
 
-/// The words of flow-state's task board (FSS-34); elsewhere people use ours.
+/// The words for statuses where people use others than ours (FSS-34).
 fn status_words(spec: &SupervisorSpec) -> BTreeMap<TaskStatus, String> {
-    let board = spec.preset.and_then(|preset| System::named(preset.name())).filter(|of| *of == System::FlowBoard);
-    let word = |status| Some((status, native(board?, status, Attributes::default()).ok()?.to_owned()));
+    if !spec.has_board_words() {
+        return BTreeMap::new();
+    }
+    let word = |status| Some((status, native(System::FlowBoard, status, Attributes::default()).ok()?.to_owned()));
     TaskStatus::ALL.into_iter().filter_map(word).collect()
 }
 

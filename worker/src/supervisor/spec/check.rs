@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::agent::{Agent, MemoryScope, Via, ViaModel};
 use super::preset::{Family, Preset};
 use super::script::Script;
-use super::sections::{ChatTeam, HandoffTools, PlanningMode};
+use super::sections::{ChatTeam, HandoffControl, HandoffTools, PlanningMode};
 use super::template;
 use super::whole::SupervisorSpec;
 use crate::agent::spec::{AgentSpec, Limits, Price, ToolGrant};
@@ -27,9 +27,30 @@ type Check = Result<(), FieldError>;
 
 /// Why the spec cannot be run, or what is odd about it.
 pub(super) fn check(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
+    kind_of_run(spec)?;
     all_of(spec)?;
     effect::check(spec)?;
     Ok(warnings(spec))
+}
+
+/// Which machine carries the run is the preset's to say, and who hands over waits for nobody. It is looked at first: what
+/// else is wrong would be told of another kind of run.
+fn kind_of_run(spec: &SupervisorSpec) -> Check {
+    let hands_over = spec.handoff_control().is_some();
+    let usual = spec.preset.map(Preset::values);
+    let another = |differs: &dyn Fn(&SupervisorSpec) -> bool| usual.as_ref().is_some_and(differs);
+    let (at, why) = if another(&|usual| usual.handoff_control().is_some() != hands_over) {
+        ("handoff.control", idle::KIND_OF_RUN)
+    } else if another(&|usual| usual.family() != spec.family()) {
+        ("dispatch.selection", idle::KIND_OF_RUN)
+    } else if spec.delegation.protocol.is_some() && spec.family() == Family::Agents && hands_over {
+        ("delegation.protocol", "who hands over waits for nobody")
+    } else if spec.delegation.protocol.is_some() && spec.chooses_planning() {
+        ("delegation.protocol", "what a request becomes is the preset's, and passes variables")
+    } else {
+        return Ok(());
+    };
+    Err(FieldError::at(at, format!("has no effect here: {why}")))
 }
 
 /// The same of what a request has made of a spec that was checked: keys that other requests need may stand in it.
@@ -166,29 +187,23 @@ fn one_agent(agent: &Agent, at: &str) -> Check {
 
 /// FSS-32, and whoever else is nothing without agents.
 fn workers(spec: &SupervisorSpec) -> Check {
-    let Some(preset) = spec.preset else { return Ok(()) };
-    match preset {
-        Preset::FlowSupervisor
-        | Preset::FlowSupervisorPerTask
-        | Preset::FlowPlanAndExecute
-        | Preset::FlowCoordinator
-            if spec.agents.is_empty() =>
-        {
-            let why = format!("[supervisor] \"{}\" requires either worker or workers", spec.name);
-            Err(FieldError::at("agents", why))
-        }
-        Preset::SupyagentDelegation | Preset::SwarmHandoff | Preset::CugaStructured | Preset::CugaConversational
-            if spec.agents.is_empty() =>
-        {
-            Err(FieldError::at("agents", format!("{preset} needs at least one agent")))
-        }
-        _ => Ok(()),
+    if !spec.agents.is_empty() {
+        return Ok(());
     }
+    if spec.needs_workers() {
+        let why = format!("[supervisor] \"{}\" requires either worker or workers", spec.name);
+        return Err(FieldError::at("agents", why));
+    }
+    if spec.needs_agents() {
+        let what = spec.preset.map_or("a run of agents that call tools", Preset::name);
+        return Err(FieldError::at("agents", format!("{what} needs at least one agent")));
+    }
+    Ok(())
 }
 
 /// CRW-01, CRW-02.
 fn crew(spec: &SupervisorSpec) -> Check {
-    if spec.preset != Some(Preset::CrewaiHierarchical) {
+    if !spec.is_crew() {
         return Ok(());
     }
     let Some(manager) = &spec.manager_agent else {
@@ -266,7 +281,7 @@ fn handoff(spec: &SupervisorSpec) -> Check {
     }
     // Who gets control back hands over to the others; where control moves for good, everybody may.
     let root = spec.delegation.root.as_ref().or(spec.agents.first().map(|agent| &agent.name));
-    let supervisor = root.filter(|_| spec.preset != Some(Preset::SwarmHandoff));
+    let supervisor = root.filter(|_| spec.handoff_control() != Some(HandoffControl::Switch));
     let missing: Vec<String> = spec
         .agents
         .iter()

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::agent::Agent;
 use super::check::delegate_tool;
-use super::preset::Preset;
+use super::preset::{ByRequest, Family};
 use super::sections::{HitlMode, Planning, PlanningMode, Policy, PolicyKind, Selection};
 use super::whole::SupervisorSpec;
 
@@ -53,15 +53,10 @@ fn has_cue(request: &str, cue: &str) -> bool {
 }
 
 impl SupervisorSpec {
-    /// Whether the request decides how it is planned: only CUGA's supervisor looks at it.
-    pub(super) fn chooses_planning(&self) -> bool {
-        matches!(self.preset, Some(Preset::CugaConversational | Preset::CugaStructured))
-    }
-
     /// Whether every request gets a conversation.
     pub(super) fn only_talks(&self) -> bool {
         let planning = &self.planning;
-        self.preset == Some(Preset::CugaConversational)
+        self.family() == Family::Agents
             && matches!(planning.mode, PlanningMode::None | PlanningMode::Todos)
             && !planning.force
             && !planning.is_upfront()
@@ -87,8 +82,7 @@ impl SupervisorSpec {
             mode => choice(mode, "structured planning is not asked for"),
         };
         let conversational = matches!(choice.mode, PlanningMode::None | PlanningMode::Todos);
-        let to = if conversational { Preset::CugaConversational } else { Preset::CugaStructured };
-        let mut spec = self.turned_into(to);
+        let mut spec = self.turned_into(conversational);
         spec.planning.mode = choice.mode;
         if conversational {
             spec.lead();
@@ -99,13 +93,16 @@ impl SupervisorSpec {
         Some((spec, choice))
     }
 
-    /// The other preset's values, where they are still this one's.
-    fn turned_into(&self, to: Preset) -> SupervisorSpec {
+    /// The values of the other one of the two presets, where they are still those of this one. Who takes turns in a
+    /// conversation is no choice.
+    fn turned_into(&self, conversational: bool) -> SupervisorSpec {
         let mut spec = self.clone();
-        let (Some(from), true) = (self.preset, self.preset != Some(to)) else { return spec };
-        let (from, values) = (from.values(), to.values());
+        let between = self.by_request().filter(|_| conversational != (self.family() == Family::Agents));
+        let Some(ByRequest { conversation, plan }) = between else { return spec };
+        let (from, to) = if conversational { (plan, conversation) } else { (conversation, plan) };
         spec.preset = Some(to);
-        if spec.dispatch.selection == from.dispatch.selection {
+        let (from, values) = (from.values(), to.values());
+        if conversational || spec.dispatch.selection == from.dispatch.selection {
             spec.dispatch.selection = values.dispatch.selection;
         }
         if spec.dependencies.on_failure == from.dependencies.on_failure {

@@ -26,6 +26,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod values;
 mod whole;
 
 pub use agent::{

@@ -6,8 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod chat;
+mod defaults;
 mod graph;
 mod shannon;
+
+pub(super) use defaults::{ByRequest, PresetDefaults};
 
 use super::whole::SupervisorSpec;
 
@@ -102,28 +105,9 @@ impl Preset {
         }
     }
 
+    /// The machine that carries the runs of a preset.
     pub fn family(self) -> Family {
-        match self {
-            Preset::PydantaskFixed
-            | Preset::PydantaskLlm
-            | Preset::PydantaskHybrid
-            | Preset::FlowSupervisor
-            | Preset::FlowSupervisorPerTask
-            | Preset::FlowPlanAndExecute
-            | Preset::FlowCoordinator
-            | Preset::CugaStructured
-            | Preset::ShannonSupervisor
-            | Preset::ShannonDag
-            | Preset::ShannonSimple => Family::Graph,
-            Preset::AutogenGroupChat | Preset::AutogenSelector | Preset::AutogenMagentic | Preset::AutogenSwarm => {
-                Family::Chat
-            }
-            Preset::CugaConversational
-            | Preset::SupyagentDelegation
-            | Preset::CrewaiHierarchical
-            | Preset::LanggraphSupervisor
-            | Preset::SwarmHandoff => Family::Agents,
-        }
+        self.values().family()
     }
 
     /// What a preset begins with, before it sets anything of its own.

@@ -100,7 +100,7 @@ impl Reader<'_> {
             (file, warnings) = self.supyagent(file)?;
         }
         if let Value::Object(overrides) = overrides {
-            let overrides = of_goal(&file, overrides)?;
+            let overrides = of_goal(overrides)?;
             overrides.iter().for_each(|(key, value)| merge_key(&mut file, key, value));
         }
         self.agent_files(&mut file)?;
@@ -250,13 +250,9 @@ fn own_merger(file: &mut Map<String, Value>, base: &SupervisorSpec) -> Result<()
     }
 }
 
-/// What a flow-state supervisor is given is a goal (FSS-02): its objective by another name.
-fn of_goal(file: &Map<String, Value>, input: &Map<String, Value>) -> Result<Map<String, Value>, FieldError> {
+/// What a supervisor is given may be called a goal (FSS-02): its objective by another name.
+fn of_goal(input: &Map<String, Value>) -> Result<Map<String, Value>, FieldError> {
     let mut input = input.clone();
-    let preset = input.get("preset").or(file.get("preset")).and_then(Value::as_str).unwrap_or_default();
-    if !preset.starts_with("flow-") {
-        return Ok(input);
-    }
     let Some(goal) = input.remove("goal") else { return Ok(input) };
     if !goal.is_string() {
         return Err(FieldError::at("goal", format!("expected a text, found {}", kind(&goal))));

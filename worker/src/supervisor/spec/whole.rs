@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::agent::{Agent, Role, Via};
-use super::preset::{Family, Preset};
+use super::preset::Preset;
 use super::script::{Script, Scripted, answer_in_order};
 use super::sections::{
     Budget, Compensation, Delegation, Dependencies, Dispatch, Failure, Handoff, Hitl, Loop, Mailbox, Memory, Planning,
-    Policy, Progress, Resume, Review, Routing, Selection, Speaker, Step, Synthesis, Team, Trust,
+    Policy, Progress, Resume, Review, Routing, Speaker, Step, Synthesis, Team, Trust,
 };
 use crate::supervisor::outbox::{Call, Purpose};
 
@@ -208,15 +208,6 @@ impl SupervisorSpec {
     pub fn has_decider(&self) -> bool {
         let ruled = self.script.0.iter().any(|rule| rule.on == Purpose::Decide);
         ruled || !self.via.is_scripted() || self.role(Purpose::Decide).is_some()
-    }
-    /// Which machine carries the run.
-    pub fn family(&self) -> Family {
-        match (self.preset, self.dispatch.selection) {
-            (Some(preset), _) => preset.family(),
-            (None, Selection::Speaker) => Family::Chat,
-            (None, Selection::Agent) => Family::Agents,
-            (None, Selection::All | Selection::Supervisor | Selection::One | Selection::Controller) => Family::Graph,
-        }
     }
     /// Whether the spec itself answers the call.
     pub fn has_rule(&self, call: &Call) -> bool {

@@ -23,7 +23,7 @@ use crate::supervisor::graph::Start;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::{Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Answer, Outbox};
-use crate::supervisor::spec::{Preset, SupervisorSpec};
+use crate::supervisor::spec::SupervisorSpec;
 
 /// Why a run of one execution, or of a plain graph, takes no message and no recruit (SHD-07).
 const NO_TEAM: &str = "this kind of run has no team and no mailbox";
@@ -72,10 +72,9 @@ pub struct Teamwork {
 impl Teamwork {
     /// `base_depth` is how deep the run itself stands below others.
     pub fn new(spec: &SupervisorSpec, run: &str, base_depth: u32) -> Self {
-        let alone = [Some(Preset::ShannonDag), Some(Preset::ShannonSimple)];
         Teamwork {
-            managed: !alone.contains(&spec.preset),
-            roles: spec.preset == Some(Preset::ShannonSupervisor),
+            managed: spec.has_team(),
+            roles: spec.assigns_roles(),
             mailbox: Mailbox::new(spec.mailbox.clone()),
             members: Team::new(spec.team.clone()),
             topics: Topics::new(spec.dependencies.topics.clone()),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::super::agent::{Agent, Limits};
 use super::super::preset::{Family, Preset};
-use super::super::sections::{HitlMode, PlanningMode};
+use super::super::sections::{DelegationProtocol, HandoffControl, HitlMode, PlanningMode};
 use super::super::whole::SupervisorSpec;
 use super::{Check, idle};
 use crate::supervisor::fields::FieldError;
@@ -41,12 +41,13 @@ const ALL: [&str; 25] = [
     "budget.wall",
     "budget.on_exhausted",
 ];
-const GRAPH: [&str; 29] = [
+const GRAPH: [&str; 30] = [
     "authority",
     "seed_plan",
     "planning.mode",
     "planning.strategy",
     "planning.replan",
+    "planning.evaluator",
     "planning.approval",
     "planning.policies",
     "dispatch",
@@ -74,7 +75,9 @@ const GRAPH: [&str; 29] = [
 ];
 const CHAT: [&str; 5] = ["speaker", "handoff.termination", "loop.max_rounds", "loop.count", "resume"];
 /// Of every loop of agents that call tools.
-const AGENTS: [&str; 12] = [
+const AGENTS: [&str; 14] = [
+    "delegation.protocol",
+    "handoff.control",
     "delegation.root",
     "delegation.parallel",
     "delegation.corrective_retry",
@@ -122,29 +125,33 @@ const CUGA: [&str; 2] = ["planning", "policies"];
 /// What a run of this spec reads.
 fn read_keys(spec: &SupervisorSpec) -> Vec<&'static str> {
     let mut keys = ALL.to_vec();
-    let crew = spec.preset == Some(Preset::CrewaiHierarchical)
-        || (spec.preset.is_none() && (spec.manager_llm.is_some() || spec.manager_agent.is_some()));
-    let shannon = matches!(spec.preset, None | Some(Preset::ShannonSupervisor));
     match spec.family() {
         Family::Graph => keys.extend(GRAPH.iter().chain(&["compensation"])),
         Family::Chat => keys.extend(CHAT),
-        Family::Agents => keys.extend(AGENTS.iter().chain(&TOOL_CALLS)),
+        Family::Agents => keys.extend(AGENTS.iter().chain(&TOOL_CALLS).chain(of_others(spec))),
     }
-    match spec.preset {
-        Some(Preset::LanggraphSupervisor) => keys.extend(HANDING_OVER.iter().chain(&HANDED_BACK)),
-        Some(Preset::SwarmHandoff) => keys.extend(HANDING_OVER),
-        _ if crew => keys.extend(CREW.iter().chain(&WAITING)),
-        _ if spec.chooses_planning() => keys.extend(CUGA.iter().chain(&AGENTS).chain(&TOOL_CALLS).chain(&WAITING)),
-        _ if spec.family() == Family::Agents => keys.extend(PROCESSES),
-        _ => {}
+    if spec.chooses_planning() {
+        keys.extend(CUGA.iter().chain(&AGENTS).chain(&TOOL_CALLS).chain(&WAITING));
     }
     if spec.chooses_planning() && !spec.only_talks() {
         keys.extend(GRAPH.iter().chain(&["compensation"]));
     }
-    if shannon {
+    if spec.may_hand_on() {
         keys.push("routing");
     }
     keys
+}
+
+/// What agents read of how they hand over, or give work to others.
+fn of_others(spec: &SupervisorSpec) -> impl Iterator<Item = &'static &'static str> {
+    let (keys, more): (&[_], &[_]) = match (spec.handoff_control(), spec.delegation_protocol()) {
+        (Some(HandoffControl::Return), _) => (&HANDING_OVER, &HANDED_BACK),
+        (Some(HandoffControl::Switch), _) => (&HANDING_OVER, &[]),
+        (None, DelegationProtocol::Coworkers) => (&CREW, &WAITING),
+        (None, DelegationProtocol::Variables) => (&WAITING, &[]),
+        (None, DelegationProtocol::Processes) => (&PROCESSES, &[]),
+    };
+    keys.iter().chain(more)
 }
 
 /// A section in a file that no key of has an effect here.

@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::super::preset::{Family, Preset};
+use super::super::preset::Family;
 use super::super::sections::{
-    ChatTeam, OnDelegationTimeout, OnExhausted, OnSubtaskError, Parallelism, PlanningMode, ReviewScope, RoundCount,
-    Selection, SynthesisMode,
+    ChatTeam, DelegationProtocol, OnDelegationTimeout, OnExhausted, OnSubtaskError, Parallelism, PlanningMode,
+    ReviewScope, RoundCount, Selection, SynthesisMode,
 };
 use super::super::whole::{Authority, SupervisorSpec};
 use super::Check;
@@ -45,6 +45,8 @@ const SEVERAL_TASKS: [&str; 9] = [
     "dependencies.wait_timeout",
 ];
 const SYNTHESIS: [&str; 3] = ["synthesis.dedupe", "synthesis.bypass_single", "synthesis.own_result_chars"];
+/// Why a key may not make a run of another kind.
+pub(super) const KIND_OF_RUN: &str = "the preset says what kind of run this is, and so who comes next";
 /// What a controller may do (CUG-07).
 const CONTROLLING: [Authority; 2] = [Authority::Select, Authority::Finish];
 
@@ -69,22 +71,27 @@ pub(super) fn check(spec: &SupervisorSpec, base: &SupervisorSpec, values: (&Valu
 /// What a preset has decided.
 fn of_preset(spec: &SupervisorSpec) -> Vec<Idle> {
     let mut idle = Vec::new();
-    let Some(preset) = spec.preset else { return idle };
+    if spec.preset.is_none() {
+        return idle;
+    }
     let tasks = !matches!(spec.dispatch.selection, Selection::Speaker | Selection::Agent);
     if spec.family() != Family::Graph || !tasks {
-        idle.push(("dispatch.selection", "the preset says what kind of run this is, and so who comes next"));
+        idle.push(("dispatch.selection", KIND_OF_RUN));
     }
     if spec.family() == Family::Graph && !spec.chooses_planning() && spec.planning.mode == PlanningMode::Todos {
         idle.push(("planning.mode", "an agent keeps a list of todos, and here tasks are done by a plan"));
     }
-    if preset == Preset::CugaConversational && spec.synthesis.mode == SynthesisMode::Synthesizer {
+    if spec.chooses_planning() && spec.family() == Family::Agents && spec.synthesis.mode == SynthesisMode::Synthesizer {
         idle.push((
             "synthesis.mode",
             "a plan is synthesized anyway, and the last message of a conversation is its result",
         ));
     }
-    if preset != Preset::FlowPlanAndExecute {
-        idle.push(("planning.replan", "only `flow-plan-and-execute` asks whether the plan is made again"));
+    if spec.chooses_planning() {
+        idle.push(("planning.evaluator", "who leads the conversation or controls the plan sees what every step gave"));
+    }
+    if !spec.has_evaluator() {
+        idle.push(("planning.replan", "without `planning.evaluator` nobody asks whether the plan is made again"));
     }
     idle
 }
@@ -120,12 +127,13 @@ fn of_agents(spec: &SupervisorSpec, base: &SupervisorSpec) -> Vec<Idle> {
     if [spec.run_loop.count, base.run_loop.count].iter().all(|count| messages.contains(count)) {
         idle.push(("loop.count", "the opening is not counted here, so this is `messages`"));
     }
-    let crew = spec.preset == Some(Preset::CrewaiHierarchical) || !spec.steps.is_empty();
-    if crew && spec.budget.on_exhausted == OnExhausted::Synthesize {
+    let outputs = spec.is_crew() || !spec.steps.is_empty();
+    if outputs && spec.budget.on_exhausted == OnExhausted::Synthesize {
         idle.push(("budget.on_exhausted", "what there is are the outputs that are done, so this is `stop`"));
     }
-    let looks = !matches!(spec.preset, Some(Preset::CrewaiHierarchical | Preset::CugaConversational));
-    if !looks && spec.delegation.on_timeout == OnDelegationTimeout::Background {
+    if spec.delegation_protocol() != DelegationProtocol::Processes
+        && spec.delegation.on_timeout == OnDelegationTimeout::Background
+    {
         idle.push(("delegation.on_timeout", "nobody looks at what goes on in the background, so this is `fail`"));
     }
     idle
@@ -153,7 +161,10 @@ fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
     if selection == Selection::All {
         all(&["loop.max_steps"], "all that is ready runs, and nobody takes steps");
     }
-    let again = spec.preset == Some(Preset::FlowPlanAndExecute) && spec.planning.replan;
+    let again = spec.has_evaluator() && spec.planning.replan;
+    if !spec.planning.replan {
+        all(&["planning.evaluator"], "without `planning.replan` nobody is asked");
+    }
     if spec.review.scope != ReviewScope::Iteration && !again {
         all(&["loop.max_iterations"], "the plan is made once");
     }
@@ -203,7 +214,7 @@ fn authority(spec: &SupervisorSpec, base: &SupervisorSpec) -> Check {
         return refused(format!("`{strange}` is no action of whoever decides; theirs are {}", names(known)));
     }
     // What a conversation of CUGA may do says nothing of its plans.
-    let usual = if spec.chooses_planning() { words(&Preset::CugaStructured.values()) } else { usual };
+    let usual = spec.by_request().map_or(usual, |between| words(&between.plan.values()));
     if known.iter().all(|one| given.contains(one) == usual.contains(one)) {
         return refused(format!("it allows what is allowed anyway; what it may say are {}", names(known)));
     }

@@ -16,6 +16,10 @@ use crate::supervisor::spec::Span;
 pub struct Delegation {
     /// The agent the run begins with; null is the first of the list.
     pub root: Option<String>,
+    /// How an agent gives work to another and waits for it; null is as the preset has it, and without a preset `coworkers`
+    /// where there is a manager, else `processes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<DelegationProtocol>,
     /// An agent at this depth may not delegate; the root's is 0 (SUP-06).
     pub max_depth: u32,
     /// The depth of the process this run is part of (SUP-08).
@@ -45,6 +49,7 @@ impl Default for Delegation {
     fn default() -> Self {
         Delegation {
             root: None,
+            protocol: None,
             max_depth: 5,
             base_depth: 0,
             parallel: 5,
@@ -60,6 +65,18 @@ impl Default for Delegation {
             corrective_retry: false,
         }
     }
+}
+
+/// How an agent gives work to another one, and what both know of each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DelegationProtocol {
+    /// Each delegation is a process with tools to look after it, and guards against calls in circles (SUP-22, SUP-27).
+    Processes,
+    /// Variables go along and come back, and who was asked remembers (CUG-37, CUG-38).
+    Variables,
+    /// A manager asks and delegates by name, task by task (CRW-01, CRW-05).
+    Coworkers,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -102,6 +119,10 @@ impl Default for ContextSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Handoff {
+    /// Agents hand over to each other, and where control goes then; null is as the preset has it, and without a preset
+    /// nobody hands over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control: Option<HandoffControl>,
     /// What of an agent's conversation its successor sees (LGS-03).
     pub history: OutputMode,
     /// The pairs of tool messages about hand-offs are in the conversation (LGS-06).
@@ -126,6 +147,7 @@ pub struct Handoff {
 impl Default for Handoff {
     fn default() -> Self {
         Handoff {
+            control: None,
             history: OutputMode::LastMessage,
             messages: true,
             back_messages: true,
@@ -137,6 +159,16 @@ impl Default for Handoff {
             termination: None,
         }
     }
+}
+
+/// `handoff.control:`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HandoffControl {
+    /// It comes back to the supervisor when the other agent has answered (LGS-01).
+    Return,
+    /// It stays with the agent that was handed over to (SWM-01).
+    Switch,
 }
 
 /// `handoff.tools:`.

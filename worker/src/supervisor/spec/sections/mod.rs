@@ -16,7 +16,8 @@ mod speaker;
 mod team;
 
 pub use delegation::{
-    ContextSummary, Delegation, DelegationScope, Handoff, HandoffTools, OnDelegationTimeout, OutputMode,
+    ContextSummary, Delegation, DelegationProtocol, DelegationScope, Handoff, HandoffControl, HandoffTools,
+    OnDelegationTimeout, OutputMode,
 };
 pub use dispatch::{Dependencies, Dispatch, OnDependency, OnUnmet, Parallelism, Requires, Selection, Topics};
 pub use memory::{DepsTo, Memory, Routing};

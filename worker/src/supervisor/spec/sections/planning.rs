@@ -23,6 +23,10 @@ pub struct Planning {
     pub strategy: Strategy,
     /// Whether a later plan may replace what is left of the first (FSP-05).
     pub replan: bool,
+    /// With `replan`, whoever decides (`supervisor`, as the agent `evaluator`) is asked whenever tasks have ended and none
+    /// runs whether the plan still holds; null is as the preset has it, and without a preset no (FSP-05).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluator: Option<bool>,
     pub triggers: PlanTriggers,
     pub approval: PlanApproval,
     /// What was resolved before the plan is made (CUG-04, CUG-19).
@@ -39,6 +43,7 @@ impl Default for Planning {
             supervisor_mode: SupervisorMode::Conversational,
             strategy: Strategy::Sequential,
             replan: true,
+            evaluator: None,
             triggers: PlanTriggers::default(),
             approval: PlanApproval::default(),
             policies: PlanPolicies::default(),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::supervisor::core::key::MemoryKey;
 use crate::supervisor::outbox::{Call, Purpose};
-use crate::supervisor::spec::{HitlMode, SupervisorSpec, Via, read_spec};
+use crate::supervisor::spec::{Files, HitlMode, Preset, SupervisorSpec, Via, read_spec, read_spec_with};
 
 const AGENTS: &str = "\nagents: [{ name: a }, { name: b }]";
 
@@ -99,6 +99,73 @@ fn what_another_value_leaves_without_effect_is_refused_with_its_path() {
         "preset: flow-supervisor-per-task\nfailure: { on_subtask_error: retry, tries: 7 }",
     ] {
         read(text);
+    }
+}
+
+/// What a preset means and a key says too holds without the preset, or is refused with its path where nothing looks at it
+/// (LGS-01, SWM-01, CRW-01, CUG-37, FSP-05).
+#[test]
+fn ways_of_behaving_are_keys_and_none_is_idle() {
+    for (text, at) in [
+        ("handoff: { control: return }", "handoff.control"),
+        ("preset: flow-supervisor\nhandoff: { control: return }", "handoff.control"),
+        ("preset: cuga-conversational\nhandoff: { control: switch }", "handoff.control"),
+        ("preset: autogen-groupchat-swarm\nhandoff: { control: switch }", "handoff.control"),
+        ("dispatch: { selection: speaker }\nhandoff: { control: switch }\nspeaker: { retries: 5 }", "speaker.retries"),
+        ("dispatch: { selection: agent }\nhandoff: { prefix: to_ }", "handoff.prefix"),
+        ("dispatch: { selection: agent }\nhandoff: { control: switch, back_messages: false }", "handoff.back_messages"),
+        ("dispatch: { selection: agent }\nhandoff: { control: return }\nmanager_llm: m", "manager_llm"),
+        ("delegation: { protocol: variables }", "delegation.protocol"),
+        ("preset: shannon-dag\ndelegation: { protocol: coworkers }", "delegation.protocol"),
+        ("preset: swarm-handoff\ndelegation: { protocol: coworkers }", "delegation.protocol"),
+        ("preset: cuga-structured\ndelegation: { protocol: coworkers }", "delegation.protocol"),
+        ("dispatch: { selection: agent }\ndelegation: { protocol: coworkers }", "manager_llm"),
+        ("dispatch: { selection: agent }\nmanager_llm: m\ndelegation: { protocol: processes }", "manager_llm"),
+        ("dispatch: { selection: agent }\ndelegation: { protocol: variables, breaker: 5 }", "delegation.breaker"),
+        ("manager_llm: m", "manager_llm"),
+        ("planning: { replan: false, evaluator: true }", "planning.evaluator"),
+        ("preset: shannon-dag\nplanning: { evaluator: true }", "planning.evaluator"),
+        ("preset: cuga-structured\nplanning: { evaluator: true }", "planning.evaluator"),
+        ("preset: autogen-groupchat\nplanning: { evaluator: true }", "planning.evaluator"),
+        ("preset: flow-plan-and-execute\nplanning: { replan: true, evaluator: false }", "planning.replan"),
+        ("routing: { entry: true }", "routing.entry"),
+    ] {
+        assert_eq!(refused_at(text), at, "{text}");
+    }
+    for text in [
+        "dispatch: { selection: agent }\nhandoff: { control: return, history: full_history }",
+        "dispatch: { selection: agent }\nhandoff: { control: switch, prefix: to_ }",
+        "preset: langgraph-supervisor\nhandoff: { control: switch }",
+        "dispatch: { selection: agent }\ndelegation: { protocol: variables, timeout: 5s }",
+        "preset: supyagent-delegation\ndelegation: { protocol: variables }",
+        "dispatch: { selection: agent }\nmanager_llm: m",
+        "planning: { evaluator: true }\nloop: { max_iterations: 2 }",
+        "preset: flow-coordinator\nplanning: { replan: true, evaluator: true }",
+    ] {
+        read(text);
+    }
+}
+
+/// A run that was recorded before these keys were there reads and writes its spec as it did.
+#[test]
+fn what_a_preset_means_is_not_written() {
+    for preset in Preset::ALL {
+        let spec = serde_json::to_value(preset.values()).unwrap();
+        for key in ["/handoff/control", "/delegation/protocol", "/planning/evaluator"] {
+            assert_eq!(spec.pointer(key), None, "{preset} {key}");
+        }
+    }
+}
+
+/// FSS-02: a goal is the objective, whatever the preset; both at once is one too many.
+#[test]
+fn an_input_may_call_the_objective_a_goal() {
+    let none: Files<'_> = &|name| Err(name.to_owned());
+    let read = |head: &str, input: Value| read_spec_with("s.yaml", &format!("{head}{AGENTS}"), &input, none);
+    for head in ["preset: flow-supervisor", "preset: shannon-dag", "preset: swarm-handoff", "name: mine"] {
+        assert_eq!(read(head, json!({ "goal": "Tide" })).unwrap().spec.objective, "Tide", "{head}");
+        let both = read(head, json!({ "goal": "Tide", "objective": "Ebb" })).unwrap_err();
+        assert_eq!(both.at, "goal", "{head}");
     }
 }
 

@@ -1,0 +1,89 @@
+//! What a spec comes to: each way of behaving as a value, whether a key says it or the preset means it.
+//!
+//! Invariant: how a run behaves is asked for here, by what it is and not by which preset it has. It decides nothing else.
+
+use super::preset::{ByRequest, Family, PresetDefaults};
+use super::sections::{DelegationProtocol, HandoffControl, Selection};
+use super::whole::SupervisorSpec;
+
+impl SupervisorSpec {
+    fn defaults(&self) -> PresetDefaults {
+        PresetDefaults::of(self.preset)
+    }
+    /// Which machine carries the run. A supervisor that hands over and gets control back chooses speakers, as agents do.
+    pub fn family(&self) -> Family {
+        match self.dispatch.selection {
+            Selection::Speaker if self.handoff_control().is_none() => Family::Chat,
+            Selection::Speaker | Selection::Agent => Family::Agents,
+            Selection::All | Selection::Supervisor | Selection::One | Selection::Controller => Family::Graph,
+        }
+    }
+    /// `handoff.control`: where control goes, if agents hand over at all (LGS-01, SWM-01).
+    pub fn handoff_control(&self) -> Option<HandoffControl> {
+        self.handoff.control.or(self.defaults().control)
+    }
+    /// `delegation.protocol`: how agents give each other work. Where nobody says, a manager has coworkers (CRW-01).
+    pub fn delegation_protocol(&self) -> DelegationProtocol {
+        let managed = self.manager_llm.is_some() || self.manager_agent.is_some();
+        match self.delegation.protocol.or(self.defaults().protocol) {
+            Some(protocol) => protocol,
+            None if managed => DelegationProtocol::Coworkers,
+            None => DelegationProtocol::Processes,
+        }
+    }
+    /// Whether the run is a manager with its crew.
+    pub(super) fn is_crew(&self) -> bool {
+        self.family() == Family::Agents
+            && self.handoff_control().is_none()
+            && self.delegation_protocol() == DelegationProtocol::Coworkers
+    }
+    /// `planning.evaluator`: whether somebody is asked after each step if the plan still holds (FSP-05).
+    pub fn has_evaluator(&self) -> bool {
+        self.planning.evaluator.unwrap_or(self.defaults().evaluator)
+    }
+    /// The presets between which the request decides (CUG-08).
+    pub(super) fn by_request(&self) -> Option<ByRequest> {
+        self.defaults().by_request
+    }
+    /// Whether the request decides how it is planned.
+    pub(super) fn chooses_planning(&self) -> bool {
+        self.by_request().is_some()
+    }
+    /// Whether what needs no team is carried out by a child (SHN-02).
+    pub fn hands_on(&self) -> bool {
+        self.routing.enabled && self.defaults().hands_on
+    }
+    /// Whether `routing` is looked at.
+    pub(super) fn may_hand_on(&self) -> bool {
+        self.defaults().hands_on
+    }
+    /// Whether there is a team and a mailbox (SHD-07).
+    pub fn has_team(&self) -> bool {
+        self.defaults().team
+    }
+    /// Whether an agent without a role is told that it is a generalist (SHN-40).
+    pub fn assigns_roles(&self) -> bool {
+        self.defaults().assigns_roles
+    }
+    /// Whether an audience hears of the team whatever `progress.messages` says (SHN-28).
+    pub fn tells_of_team(&self) -> bool {
+        self.defaults().tells_of_team
+    }
+    /// Whether the run stops before and after its one execution, and not between phases (SHN-73).
+    pub fn is_one_execution(&self) -> bool {
+        self.defaults().one_execution
+    }
+    /// Whether people use the words of flow-state's task board for how a task stands (FSS-34).
+    pub fn has_board_words(&self) -> bool {
+        self.defaults().board_words
+    }
+    /// Whether nothing can be done without agents.
+    pub(super) fn needs_agents(&self) -> bool {
+        let talks = self.family() == Family::Agents && self.handoff_control() != Some(HandoffControl::Return);
+        (talks && !self.is_crew()) || self.chooses_planning()
+    }
+    /// Whether a spec without workers is refused in flow-state's words (FSS-32).
+    pub(super) fn needs_workers(&self) -> bool {
+        self.defaults().needs_workers
+    }
+}
