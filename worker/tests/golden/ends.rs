@@ -6,7 +6,7 @@
 pub(crate) type End = (&'static str, &'static str, &'static str, u64, &'static str);
 
 #[rustfmt::skip]
-pub(crate) const ENDS: [End; 60] = [
+pub(crate) const ENDS: [End; 66] = [
     ("pydantask-fixed", "happy", "completed", 5, "The first is smaller, the second is faster."),
     ("pydantask-fixed", "failure", "partial", 4, "research has read for task 2."),
     ("pydantask-fixed", "human", "completed", 7, "The first is smaller, the second is faster."),
@@ -67,6 +67,12 @@ pub(crate) const ENDS: [End; 60] = [
     ("swarm-handoff", "happy", "completed", 1, "Your flight is cancelled."),
     ("swarm-handoff", "failure", "failed", 1, "no connection"),
     ("swarm-handoff", "human", "completed", 1, "Your flight is cancelled."),
+    ("evaluator-optimizer", "happy", "completed", 6, "Bosun forgets nothing."),
+    ("evaluator-optimizer", "failure", "partial", 9, "Draft 3"),
+    ("evaluator-optimizer", "human", "completed", 5, "Draft 2"),
+    ("map-reduce", "happy", "completed", 22, "The book in seven sentences."),
+    ("map-reduce", "failure", "partial", 3, "The book in two sentences."),
+    ("map-reduce", "human", "completed", 61, "The book in two sentences."),
 ];
 
 /// The line of a scenario.

@@ -288,8 +288,14 @@ impl Graph {
             })
         });
         let details = json!({ "failures": failures });
-        let failed = (phase == Phase::Failed).then(|| "no_result".to_owned());
-        let code = self.cut.then(|| "budget_exhausted".to_owned()).or(failed);
+        let code = match () {
+            () if self.cut => Some("budget_exhausted"),
+            // Nobody has judged what was done, which is not the same as a judgement that it is bad.
+            () if !success && self.plan.tasks.values().any(Self::is_without_verdict) => Some("reviewer_error"),
+            () if phase == Phase::Failed => Some("no_result"),
+            () => None,
+        };
+        let code = code.map(str::to_owned);
         self.close(GraphOutcome { phase, success, code, error, details, final_result: result }, out);
     }
 }

@@ -8,6 +8,9 @@ use serde_json::json;
 use super::*;
 use crate::supervisor::model::{Feedback, FeedbackFrom, TaskError};
 
+/// The label and the kind of error of a task whose review failed (FSS-31).
+const REVIEWER_ERROR: &str = "reviewer-error";
+
 impl Graph {
     /// A result that nobody is paid to review waits for the end of the run, which leaves it out.
     pub(super) fn ask_review(&mut self, id: &TaskId, attempt: u32, out: &mut Outbox) {
@@ -109,11 +112,16 @@ impl Graph {
         self.set(id, TaskStatus::NeedsRevision, Actor::Critic, "rejected", out);
     }
 
+    /// Whether its review failed, so that nobody knows whether it is any good.
+    pub(super) fn is_without_verdict(task: &Task) -> bool {
+        task.status == TaskStatus::Failed && task.error.as_ref().is_some_and(|error| error.kind == REVIEWER_ERROR)
+    }
+
     /// FSS-31: a reviewer that throws leaves the task without a verdict; that is an error of its own.
     pub(super) fn reviewer_failed(&mut self, id: &TaskId, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
         if let Some(task) = self.plan.tasks.get_mut(id) {
-            task.labels.insert("reviewer-error".to_owned());
-            task.error = Some(TaskError { kind: "reviewer-error".into(), message: why });
+            task.labels.insert(REVIEWER_ERROR.to_owned());
+            task.error = Some(TaskError { kind: REVIEWER_ERROR.into(), message: why });
         }
         self.set(id, TaskStatus::Failed, Actor::Scheduler, "reviewer_error", out);
         self.tell_ended(id, gates, out);

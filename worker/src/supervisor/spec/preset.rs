@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 mod chat;
 mod defaults;
 mod graph;
+mod patterns;
 mod shannon;
 
 pub(super) use defaults::{ByRequest, PresetDefaults};
@@ -42,6 +43,8 @@ pub enum Preset {
     CrewaiHierarchical,
     LanggraphSupervisor,
     SwarmHandoff,
+    EvaluatorOptimizer,
+    MapReduce,
 }
 
 /// The machine that carries a run.
@@ -57,7 +60,7 @@ pub enum Family {
 }
 
 impl Preset {
-    pub const ALL: [Preset; 20] = [
+    pub const ALL: [Preset; 22] = [
         Preset::PydantaskFixed,
         Preset::PydantaskLlm,
         Preset::PydantaskHybrid,
@@ -78,6 +81,8 @@ impl Preset {
         Preset::CrewaiHierarchical,
         Preset::LanggraphSupervisor,
         Preset::SwarmHandoff,
+        Preset::EvaluatorOptimizer,
+        Preset::MapReduce,
     ];
 
     pub fn name(self) -> &'static str {
@@ -102,6 +107,8 @@ impl Preset {
             Preset::CrewaiHierarchical => "crewai-hierarchical",
             Preset::LanggraphSupervisor => "langgraph-supervisor",
             Preset::SwarmHandoff => "swarm-handoff",
+            Preset::EvaluatorOptimizer => "evaluator-optimizer",
+            Preset::MapReduce => "map-reduce",
         }
     }
 
@@ -143,6 +150,8 @@ impl Preset {
             Preset::CrewaiHierarchical => chat::crewai(&mut spec),
             Preset::LanggraphSupervisor => chat::langgraph(&mut spec),
             Preset::SwarmHandoff => chat::swarm(&mut spec),
+            Preset::EvaluatorOptimizer => patterns::evaluator_optimizer(&mut spec),
+            Preset::MapReduce => patterns::map_reduce(&mut spec),
         }
         spec
     }

@@ -101,7 +101,7 @@ struct Life {
     outside: Outside,
 }
 
-const PRESETS: [&str; 11] = [
+const PRESETS: [&str; 13] = [
     "flow-supervisor",
     "flow-supervisor-per-task",
     "flow-plan-and-execute",
@@ -113,6 +113,8 @@ const PRESETS: [&str; 11] = [
     "pydantask-llm",
     "pydantask-hybrid",
     "shannon-simple",
+    "evaluator-optimizer",
+    "map-reduce",
 ];
 
 /// The key that says who does a task, if any.
@@ -185,7 +187,7 @@ impl Life {
         if self.is_pydantask() || matches!(self.preset, "flow-plan-and-execute" | "cuga-structured") {
             let _ = writeln!(text, "loop: {{ max_steps: {} }}", self.steps);
         }
-        if self.preset != "shannon-simple" {
+        if !matches!(self.preset, "shannon-simple" | "evaluator-optimizer") {
             let _ = writeln!(text, "dependencies: {{ on_failure: {} }}", self.on_failure);
         }
         match self.preset {

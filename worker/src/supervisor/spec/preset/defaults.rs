@@ -79,6 +79,7 @@ impl PresetDefaults {
             Preset::SupyagentDelegation => PresetDefaults { protocol: Some(DelegationProtocol::Processes), ..none },
             Preset::CrewaiHierarchical => PresetDefaults { protocol: Some(DelegationProtocol::Coworkers), ..none },
             Preset::LanggraphSupervisor => PresetDefaults { control: Some(HandoffControl::Return), ..none },
+            Preset::EvaluatorOptimizer | Preset::MapReduce => PresetDefaults { team: false, ..none },
             Preset::SwarmHandoff => PresetDefaults { control: Some(HandoffControl::Switch), ..none },
         }
     }

@@ -325,6 +325,39 @@ fn manager_and_handoff_presets() {
     );
 }
 
+/// Three drafts at most; five items at a time; and nothing that is another system's.
+#[test]
+fn patterns_are_presets() {
+    has(
+        Preset::EvaluatorOptimizer,
+        &[
+            ("planning.mode", json!("none")),
+            ("dispatch.max_concurrency", json!(1)),
+            ("review.scope", json!("task")),
+            ("review.max_attempts", json!(3)),
+            ("failure.on_subtask_error", json!("fail_task")),
+            ("synthesis.mode", json!("last_output")),
+            ("progress.messages", json!("none")),
+        ],
+    );
+    has(
+        Preset::MapReduce,
+        &[
+            ("planning.mode", json!("llm")),
+            ("planning.replan", json!(false)),
+            ("dispatch.selection", json!("all")),
+            ("dispatch.max_concurrency", json!(5)),
+            ("dependencies.on_failure", json!("skip")),
+            ("review.scope", json!("none")),
+            ("failure.on_subtask_error", json!("fail_task")),
+            ("synthesis.mode", json!("synthesizer")),
+        ],
+    );
+    for preset in [Preset::EvaluatorOptimizer, Preset::MapReduce] {
+        assert!(!preset.values().may(Authority::Recruit) && !preset.values().may(Authority::SendMessage), "{preset}");
+    }
+}
+
 /// SHN-31, SHN-33: floor(n * ratio) + 1, and the three ratios the seed names.
 #[test]
 fn the_failure_threshold_is_exact() {

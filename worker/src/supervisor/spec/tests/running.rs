@@ -7,7 +7,7 @@ use crate::scene::kit::Scene;
 use crate::supervisor::spec::Preset;
 
 /// The final result of each, and how many seconds of its own time it takes.
-const EXPECTED: [(Preset, &str, u64); 20] = [
+const EXPECTED: [(Preset, &str, u64); 22] = [
     (Preset::PydantaskFixed, "The first is smaller, the second is faster.", 5),
     (Preset::PydantaskLlm, "A report on two methods.", 5),
     (Preset::PydantaskHybrid, "count 2: 42", 2),
@@ -28,6 +28,8 @@ const EXPECTED: [(Preset, &str, u64); 20] = [
     (Preset::CrewaiHierarchical, "A short text about bees.", 2),
     (Preset::LanggraphSupervisor, "The combined headcount is 300.", 2),
     (Preset::SwarmHandoff, "Your flight is cancelled.", 1),
+    (Preset::EvaluatorOptimizer, "Bosun forgets nothing.", 6),
+    (Preset::MapReduce, "The book in seven sentences.", 22),
 ];
 
 fn text_of(value: &Value) -> String {
