@@ -129,3 +129,37 @@ fn a_file_that_is_none_says_what_it_is() {
     assert!(refused.contains("the key `objective` is given twice, again at line 3, column 1"), "{refused}");
     assert!(!desk.file(".bosun").exists());
 }
+
+/// G41: who starts a run and does not wait for people is let go also when it is a run below that asks, and is told how to answer it.
+#[test]
+fn a_question_of_a_run_below_lets_go_who_does_not_wait() {
+    let kid = "
+kind: supervisor
+preset: map-reduce
+name: kid
+objective: one chapter
+review: { human: true }
+agents: [{ name: reader }]
+script:
+  - { on: plan, say: { tasks: [{ id: one, goal: Chapter one }] } }
+  - { on: execute_worker, say: read }
+  - { on: synthesize, say: summed up }
+";
+    let parent = "
+kind: supervisor
+preset: map-reduce
+name: parent
+objective: the book
+agents: [{ name: reader, via: { supervisor: { file: kid.yaml } } }]
+script:
+  - { on: plan, say: { tasks: [{ id: a, goal: Part one }] } }
+  - { on: synthesize, say: all summed up }
+";
+    let desk = Desk::with(parent);
+    std::fs::write(desk.file("kid.yaml"), kid).unwrap();
+    let left = desk.sh("bosun run spec.yaml --no-wait --timeout 60s --data below");
+    assert_eq!(left.status.code(), Some(15), "{}", said(&left));
+    desk.done(printed(&said(&left), "approval approve"));
+    let ended = desk.done("bosun run spec.yaml --timeout 60s --data below");
+    assert!(ended.contains("all summed up"), "{ended}");
+}

@@ -82,6 +82,9 @@ pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exi
                 lines.for_each(|line| cx.screen.line(format!("{:15}{line}", "")));
             }
             cx.screen.next(&found.answer());
+            if matches!(found.kind, HumanRequestKind::Approval | HumanRequestKind::ToolCall) {
+                cx.screen.next(&format!("bosun approval reject {} --comment WHY", found.id()));
+            }
             Ok(Exit::Ok)
         }
         ApprovalVerb::Approve(decision) => decide(cx, decision, true).await,
@@ -272,7 +275,8 @@ async fn pending(cx: &mut Context, kind: Option<HumanRequestKind>, id: &str) -> 
     let runs = open_runs(cx, run).await?;
     for (target, workflow_type) in &runs {
         let asked = waiting(cx, target, workflow_type).await?;
-        let asked = asked.into_iter().filter(|one| one.kind != HumanRequestKind::Elsewhere);
+        // What other verbs answer is shown, and not decided here.
+        let asked = asked.into_iter().filter(|one| kind.is_none() || one.kind != HumanRequestKind::Elsewhere);
         match asked.into_iter().find(|one| one.id() == id) {
             Some(found) if kind.is_none_or(|kind| is_question(kind) == is_question(found.kind)) => return Ok(found),
             Some(other) => {

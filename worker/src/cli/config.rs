@@ -385,15 +385,15 @@ pub enum ConfigVerb {
     Schema,
 }
 
-pub(super) fn config(screen: &mut Screen, loaded: &Loaded, verb: ConfigVerb) -> Exit {
+pub(super) fn config(screen: &mut Screen, loaded: &Loaded, verb: ConfigVerb) -> Result<Exit, CliError> {
     match verb {
         ConfigVerb::Schema => screen.block(&format!("{:#}", json!(schemars::schema_for!(Config)))),
-        ConfigVerb::List => list(screen, loaded),
+        ConfigVerb::List => list(screen, loaded)?,
     }
-    Exit::Ok
+    Ok(Exit::Ok)
 }
 
-fn list(screen: &mut Screen, loaded: &Loaded) {
+fn list(screen: &mut Screen, loaded: &Loaded) -> Result<(), CliError> {
     let found = |key: &str| loaded.origins.get(key).cloned().unwrap_or_else(|| (Value::Null, "default".to_owned()));
     let rows: Vec<Value> = KEYS
         .iter()
@@ -414,7 +414,7 @@ fn list(screen: &mut Screen, loaded: &Loaded) {
     });
     let cells = cells.collect();
     screen.objects("config.list", "keys", rows);
-    screen.table(&["key", "value", "origin", "variable"], cells);
+    screen.table(&["key", "value", "origin", "variable"], cells)
 }
 
 #[cfg(test)]

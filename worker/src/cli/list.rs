@@ -51,7 +51,7 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
         return Ok(Exit::Ok);
     }
     let rows = runs.iter().map(|run| row(&cx.screen, run)).collect();
-    cx.screen.table(COLUMNS, rows);
+    cx.screen.table(COLUMNS, rows)?;
     for (run, one) in told_once(&runs, &waits) {
         cx.screen.line(format!("{} {}", run.workflow_id, one_line(&one.text(&cx.screen.reach))));
     }

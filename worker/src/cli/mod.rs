@@ -143,7 +143,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
     let verb = match noun {
         Noun::Explain { code } => return explain::explain(screen, &code),
         Noun::Token(verb) => return token::token(screen, &global, verb),
-        Noun::Config(verb) => return Ok(config::config(screen, loaded, verb)),
+        Noun::Config(verb) => return config::config(screen, loaded, verb),
         Noun::Schema { of } => return Ok(schema::print(screen, &of, global.output)),
         Noun::Version { .. } => return Ok(version(screen, program)),
         Noun::Worker(worker::WorkerVerb::Run(args)) => {

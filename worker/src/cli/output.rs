@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
 pub(super) use super::error::one_line;
-use super::error::printable;
+use super::error::{CliError, printable};
 use super::reach::Reach;
 use super::time_format::TimeFormat;
 
@@ -218,6 +218,10 @@ impl Screen {
 
     /// Rows of objects: `json` one object with a list under `key`, `jsonl` a line per row.
     pub fn objects(&mut self, schema: &str, key: &str, rows: Vec<Value>) {
+        let unknown = self.fields.iter().find(|field| rows.iter().all(|row| row.get(field.as_str()).is_none()));
+        if let Some(unknown) = unknown.filter(|_| !rows.is_empty()).cloned() {
+            self.note(&format!("nothing here has the key `{unknown}`"));
+        }
         let rows = rows.into_iter().map(|row| self.only_fields(row));
         match self.format {
             Format::Json => {
@@ -250,10 +254,15 @@ impl Screen {
         }
     }
 
-    /// A table with a dim head. Columns not named by `--fields` are left out.
-    pub fn table(&mut self, columns: &[&str], rows: Vec<Vec<Cell>>) {
+    /// A table with a dim head. Columns not named by `--fields` are left out; what names none is an error.
+    pub fn table(&mut self, columns: &[&str], rows: Vec<Vec<Cell>>) -> Result<(), CliError> {
         if self.format != Format::Text {
-            return;
+            return Ok(());
+        }
+        if let Some(unknown) = self.fields.iter().find(|field| !columns.contains(&field.as_str())) {
+            let known = columns.join(", ");
+            return Err(CliError::usage(format!("no column is called `{unknown}`; there are {known}"))
+                .help("`-o json` has more: `--fields` takes its keys there"));
         }
         let shown: Vec<usize> = if self.fields.is_empty() {
             (0..columns.len()).collect()
@@ -280,6 +289,7 @@ impl Screen {
             }
             self.line(line);
         }
+        Ok(())
     }
 
     /// The dim last line that says what one would do next.
@@ -401,12 +411,21 @@ mod tests {
     fn tables_are_aligned_and_cut_to_the_fields_asked_for() {
         let (mut screen, output) = Screen::captured();
         let rows = || vec![vec![Cell::from("a"), "Running".into()], vec!["long-id\x1b[1m".into(), "é\nx".into()]];
-        screen.table(&["workflow_id", "status"], rows());
+        screen.table(&["workflow_id", "status"], rows()).unwrap();
         assert_eq!(output.stdout(), "WORKFLOW ID  STATUS\na            Running\nlong-id\u{fffd}[1m  é x\n");
         let (mut screen, output) = Screen::captured();
         screen.fields = vec!["status".into()];
-        screen.table(&["workflow_id", "status"], rows());
+        screen.table(&["workflow_id", "status"], rows()).unwrap();
         assert_eq!(output.stdout(), "STATUS\nRunning\né x\n");
+    }
+
+    #[test]
+    fn a_field_that_is_none_is_an_error_that_names_the_others() {
+        let (mut screen, output) = Screen::captured();
+        screen.fields = vec!["state".into()];
+        let refused = screen.table(&["workflow_id", "status"], Vec::new()).unwrap_err().to_string();
+        assert!(refused.contains("`state`; there are workflow_id, status"), "{refused}");
+        assert_eq!(output.stdout(), "");
     }
 
     /// G38: no text of a workflow makes a line of its own, whatever prints it.

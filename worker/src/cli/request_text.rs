@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::approval::moment;
-use super::error::printable;
+use super::error::{one_line, printable};
 
 /// The name a person reads, and the keys of requests that hold it: the first that says something is shown.
 const PARTS: [(&str, &[&str]); 12] = [
@@ -24,14 +24,16 @@ const PARTS: [(&str, &[&str]); 12] = [
     ("on reject", &["on_reject"]),
 ];
 /// What is not for people: hashes of what is shown, how the run keeps its books, and what `until` says already.
-const BOOKS: [&str; 8] = ["id", "shown", "hash", "notified", "scope", "timeout", "index", "answer"];
+const BOOKS: [&str; 8] = ["id", "shown", "hash", "notified", "timeout", "index", "answer", "options"];
+/// What is told also where there is nothing in it: an empty result is a result.
+const ALWAYS: [&str; 4] = ["payload", "arguments", "result", "output"];
 
 /// The parts of a request, each with its name; a text may have several lines.
 pub(super) fn parts(request: &Value) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for (name, keys) in PARTS {
-        let said = keys.iter().map(|key| (key, part(key, &request[*key]))).find(|(_, text)| !text.is_empty());
-        all.extend(said.map(|(_, text)| (name.to_owned(), text)));
+        let mut said = keys.iter().filter_map(|key| Some(part(key, request.get(key)?)));
+        all.extend(said.find(|text| !text.is_empty()).map(|text| (name.to_owned(), text)));
     }
     let known = |key: &str| BOOKS.contains(&key) || PARTS.iter().any(|(_, keys)| keys.contains(&key));
     let others = request.as_object().into_iter().flatten().filter(|(key, _)| !known(key));
@@ -43,7 +45,7 @@ pub(super) fn parts(request: &Value) -> Vec<(String, String)> {
     for (key, value) in added {
         let text = part(key, value);
         if !text.is_empty() {
-            all.push((printable(&key.replace('_', " ")), text));
+            all.push((one_line(&key.replace('_', " ")), text));
         }
     }
     all
@@ -51,7 +53,15 @@ pub(super) fn parts(request: &Value) -> Vec<(String, String)> {
 
 /// One part as text; empty where there is nothing to say.
 fn part(key: &str, value: &Value) -> String {
+    let is_empty = match value {
+        Value::Null => true,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(all) => all.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    };
     match value {
+        _ if is_empty && ALWAYS.contains(&key) => "(empty)".to_owned(),
         Value::Null => String::new(),
         Value::Array(all) if all.is_empty() => String::new(),
         Value::Object(map) if map.is_empty() => String::new(),
@@ -75,9 +85,9 @@ mod tests {
     fn everything_that_bears_on_a_decision_is_shown() {
         let request = json!({
             "id": "run/ap-1", "scope": "task", "task_id": "pay", "action": "", "subject": "the start of task pay",
-            "description": "pays the bill\nof March", "risk": "high", "context": { "amount": 12 }, "reasons": ["over 10", "new payee"],
+            "description": "pays the bill\nof March", "risk": "high", "context": { "amount": 12, "result": "", "role": null }, "reasons": ["over 10", "new payee"],
             "on_reject": "skip", "timeout": "5m", "on_timeout": "deny", "requested_at": 0, "deadline": 60_000_000,
-            "shown": "abc", "notified": true, "blast_radius": "the account",
+            "shown": "abc", "notified": true, "blast_radius": "the account", "options": ["Approve"],
         });
         let shown = parts(&request);
         let of = |name: &str| shown.iter().find(|(at, _)| at == name).map(|(_, text)| text.as_str());
@@ -87,6 +97,7 @@ mod tests {
         assert_eq!(of("until"), Some("1970-01-01 00:01:00Z"));
         assert_eq!(of("on timeout"), Some("deny"));
         assert_eq!(of("amount"), Some("12"));
+        assert_eq!((of("result"), of("scope"), of("role")), (Some("(empty)"), Some("task"), None));
         assert_eq!(of("blast radius"), Some("the account"), "what is new is not hidden");
         assert!(!shown.iter().any(|(_, text)| text == "abc"), "a hash is not for people: {shown:?}");
     }

@@ -69,7 +69,7 @@ pub(super) async fn show(cx: &mut Context, args: ShowArgs) -> Result<Exit, CliEr
         ]
     });
     let rows = rows.collect();
-    cx.screen.table(&["id", "at", "type", "details"], rows);
+    cx.screen.table(&["id", "at", "type", "details"], rows)?;
     cx.screen.next(&format!("bosun describe {}", shell_word(target.workflow_id.as_str())));
     Ok(Exit::Ok)
 }

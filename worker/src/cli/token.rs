@@ -113,7 +113,7 @@ fn list(screen: &mut Screen, global: &Global) -> Result<Exit, CliError> {
         vec![Cell::of(token.name.as_str(), TextStyle::Bold), token.role.to_string().into(), namespaces.into(), until]
     });
     let cells = cells.collect();
-    screen.table(&["name", "role", "namespaces", "expires_at"], cells);
+    screen.table(&["name", "role", "namespaces", "expires_at"], cells)?;
     Ok(Exit::Ok)
 }
 

@@ -77,7 +77,7 @@ pub(super) async fn check(bench: &mut Bench<'_>, args: CheckArgs) -> Result<Exit
         checked.push(one);
     }
     drop(answers);
-    print(bench, &checked);
+    print(bench, &checked)?;
     Ok(exit_of(&checked))
 }
 
@@ -149,7 +149,7 @@ impl Lazy {
 
 const COLUMNS: &[&str] = &["verdict", "workflow_id", "workflow_type", "status", "events", "source"];
 
-fn print(bench: &mut Bench<'_>, checked: &[CheckedHistory]) {
+fn print(bench: &mut Bench<'_>, checked: &[CheckedHistory]) -> Result<(), CliError> {
     let count = |class| checked.iter().filter(|one| one.class() == class).count();
     let (fit, unfit, unreadable) = (count(Class::Fits), count(Class::DoesNotFit), count(Class::Unreadable));
     let build = bench.workflows.build_id();
@@ -163,9 +163,9 @@ fn print(bench: &mut Bench<'_>, checked: &[CheckedHistory]) {
     }
     if checked.is_empty() {
         bench.screen.line("no open runs: nothing can be held up by this program".into());
-        return;
+        return Ok(());
     }
-    bench.screen.table(COLUMNS, checked.iter().map(row).collect());
+    bench.screen.table(COLUMNS, checked.iter().map(row).collect())?;
     for one in checked {
         if let Some(why) = one.explanation() {
             let head = bench.screen.paint(one.paint(), &printable(&format!("{}: {}", one.name, one.verdict())));
@@ -179,6 +179,7 @@ fn print(bench: &mut Bench<'_>, checked: &[CheckedHistory]) {
     if let Some(first) = checked.iter().find(|one| one.class() == Class::DoesNotFit) {
         bench.screen.next(&format!("bosun replay explain {}", shell_word(&first.name)));
     }
+    Ok(())
 }
 
 fn row(one: &CheckedHistory) -> Vec<Cell> {

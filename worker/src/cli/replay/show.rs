@@ -47,11 +47,11 @@ pub(super) async fn show(bench: &mut Bench<'_>, args: ReplayShowArgs) -> Result<
                 CliError::usage(message).help(format!("`bosun replay show {name}` shows events and statistics"))
             );
         }
-        HistoryFile::Temporal(history) => return Ok(show_temporal(bench.screen, &history)),
+        HistoryFile::Temporal(history) => return show_temporal(bench.screen, &history),
     };
     let workflows = bench.workflows.clone();
     let timeline = Timeline::new(&workflows, history);
-    let Some(at) = place(&timeline, &args)? else { return Ok(show_events(bench.screen, &name, &timeline)) };
+    let Some(at) = place(&timeline, &args)? else { return show_events(bench.screen, &name, &timeline) };
     if let Some(other) = args.diff {
         return show_diff(bench.screen, &timeline, at, EventId(other));
     }
@@ -109,7 +109,7 @@ fn fit_json(timeline: &Timeline<'_>) -> Value {
     }
 }
 
-fn show_events(screen: &mut Screen, name: &str, timeline: &Timeline<'_>) -> Exit {
+fn show_events(screen: &mut Screen, name: &str, timeline: &Timeline<'_>) -> Result<Exit, CliError> {
     let history = timeline.history();
     let events: Vec<Value> = timeline.events().iter().map(|event| event_json(screen, event)).collect();
     let object = json!({
@@ -129,12 +129,12 @@ fn show_events(screen: &mut Screen, name: &str, timeline: &Timeline<'_>) -> Exit
             details(&event.kind).into(),
         ]
     };
-    screen.table(&["id", "at", "type", "details"], timeline.events().iter().map(row).collect());
+    screen.table(&["id", "at", "type", "details"], timeline.events().iter().map(row).collect())?;
     if let Some(why) = unfit(timeline) {
         screen.note(&why);
     }
     screen.next(&format!("bosun replay show {} --at {}", shell_word(name), timeline.last()));
-    Exit::Ok
+    Ok(Exit::Ok)
 }
 
 fn show_moment(screen: &mut Screen, timeline: &Timeline<'_>, moment: &Moment) {
@@ -227,7 +227,7 @@ fn show_diff(screen: &mut Screen, timeline: &Timeline<'_>, from: EventId, to: Ev
     Ok(Exit::Ok)
 }
 
-fn show_temporal(screen: &mut Screen, history: &TemporalHistory) -> Exit {
+fn show_temporal(screen: &mut Screen, history: &TemporalHistory) -> Result<Exit, CliError> {
     let statistics = history.statistics();
     let events: Vec<Value> = history
         .events()
@@ -248,7 +248,7 @@ fn show_temporal(screen: &mut Screen, history: &TemporalHistory) -> Exit {
             ]
         })
         .collect();
-    screen.table(&["id", "at", "type"], rows);
+    screen.table(&["id", "at", "type"], rows)?;
     screen.block(&printable(statistics.to_string().trim_end()));
-    Exit::Ok
+    Ok(Exit::Ok)
 }

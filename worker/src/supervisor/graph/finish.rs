@@ -291,7 +291,7 @@ impl Graph {
         let code = match () {
             () if self.cut => Some("budget_exhausted"),
             // Nobody has judged what was done, which is not the same as a judgement that it is bad.
-            () if !success && self.plan.tasks.values().any(Self::is_without_verdict) => Some("reviewer_error"),
+            () if !success && self.fails_without_verdict() => Some("reviewer_error"),
             () if phase == Phase::Failed => Some("no_result"),
             () => None,
         };

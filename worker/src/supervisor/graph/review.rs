@@ -112,9 +112,11 @@ impl Graph {
         self.set(id, TaskStatus::NeedsRevision, Actor::Critic, "rejected", out);
     }
 
-    /// Whether its review failed, so that nobody knows whether it is any good.
-    pub(super) fn is_without_verdict(task: &Task) -> bool {
-        task.status == TaskStatus::Failed && task.error.as_ref().is_some_and(|error| error.kind == REVIEWER_ERROR)
+    /// Whether reviews that failed are all that went wrong, so that nobody knows whether what was done is any good.
+    pub(super) fn fails_without_verdict(&self) -> bool {
+        let without = |task: &Task| task.error.as_ref().is_some_and(|error| error.kind == REVIEWER_ERROR);
+        let mut failed = self.plan.tasks.values().filter(|task| task.status == TaskStatus::Failed).peekable();
+        failed.peek().is_some() && failed.all(without)
     }
 
     /// FSS-31: a reviewer that throws leaves the task without a verdict; that is an error of its own.

@@ -39,6 +39,20 @@ pub struct Waiting {
     pub run: Option<String>,
 }
 
+impl Waiting {
+    /// What is waited for, in two words.
+    pub fn named(&self) -> String {
+        let what = match self.kind {
+            WaitKind::Approval | WaitKind::Tool => "approval",
+            WaitKind::Question => "interrupt",
+            WaitKind::Plan => "the review of the plan",
+            WaitKind::Pause => "the end of the pause of",
+            WaitKind::Takeover => "the release of",
+        };
+        format!("{what} {}", self.id)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitKind {

@@ -164,8 +164,7 @@ impl SupervisorRun {
         Ok(json!({ "system": name, "tasks": rows }))
     }
 
-    /// Whether nothing goes on before a person says something, and what they are asked (FSS-36). A child that waits for
-    /// people is at work for its parent.
+    /// Whether nothing goes on before a person says something, and what they are asked, here and below (FSS-36).
     fn parked(&self) -> Value {
         let parts = &self.parts;
         let approvals = parts.approvals.pending().map(|request| format!("approval {}", request.id));
@@ -173,11 +172,12 @@ impl SupervisorRun {
         let review = parts.review.as_ref().filter(|review| review.status() == ReviewStatus::Reviewing);
         let review = review.map(|review| format!("plan version {}", review.version()));
         let held = parts.control.held_because().map(|why| format!("`bosun resume` or `release`: {why}"));
-        let waits: Vec<String> = approvals.chain(interrupts).chain(review).chain(held).collect();
+        let below = parts.below.waiting(|child| self.calls.has_child(child)).map(|(_, one)| one.named());
+        let waits: Vec<String> = approvals.chain(interrupts).chain(review).chain(held).chain(below).collect();
         let retries = self.strategy.waits_for_time();
         // Who holds a run holds its children.
-        let idle = self.calls.is_idle() || (!parts.control.is_running() && self.calls.only_children());
-        let parked = !waits.is_empty() && !retries && idle && !self.strategy.phase().is_terminal();
+        let held = !parts.control.is_running() && self.calls.only_children() && !retries && !waits.is_empty();
+        let parked = self.stands_still() || (held && !self.strategy.phase().is_terminal());
         json!({
             "parked": parked, "reason": parked.then_some(PARKED), "waits": waits,
             "exit": parked && self.resolved.spec.review.park_exit,

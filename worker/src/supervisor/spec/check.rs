@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::agent::{Agent, MemoryScope, Via, ViaModel};
 use super::preset::{Family, Preset};
 use super::script::Script;
-use super::sections::{ChatTeam, HandoffControl, HandoffTools, PlanningMode};
+use super::sections::{ChatTeam, HandoffControl, HandoffTools, PlanningMode, ReviewScope};
 use super::template;
 use super::whole::SupervisorSpec;
 use crate::agent::spec::{AgentSpec, Limits, Price, ToolGrant};
@@ -185,8 +185,12 @@ fn one_agent(agent: &Agent, at: &str) -> Check {
     }
 }
 
-/// FSS-32, and whoever else is nothing without agents.
+/// FSS-32, and whoever else is nothing without agents, or without a grader.
 fn workers(spec: &SupervisorSpec) -> Check {
+    if spec.needs_grader() && spec.review.scope == ReviewScope::None {
+        let why = "nobody grades (`reviewer: false` means this too), and a draft is no success before it is accepted";
+        return Err(FieldError::at("review.scope", why));
+    }
     if !spec.agents.is_empty() {
         return Ok(());
     }

@@ -39,7 +39,15 @@ impl SupervisorSpec {
     }
     /// `planning.evaluator`: whether somebody is asked after each step if the plan still holds (FSP-05).
     pub fn has_evaluator(&self) -> bool {
-        self.planning.evaluator.unwrap_or(self.defaults().evaluator)
+        self.planning.evaluator.unwrap_or(self.defaults().evaluator) && !self.is_decided()
+    }
+    /// Whether a decider chooses what runs: it is asked after each step anyway.
+    pub(super) fn is_decided(&self) -> bool {
+        matches!(self.dispatch.selection, Selection::Supervisor | Selection::Controller)
+    }
+    /// Whether the run is nothing without a grade.
+    pub(super) fn needs_grader(&self) -> bool {
+        self.defaults().needs_grader
     }
     /// The presets between which the request decides (CUG-08).
     pub(super) fn by_request(&self) -> Option<ByRequest> {

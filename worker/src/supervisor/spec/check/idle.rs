@@ -164,12 +164,15 @@ fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
     let again = spec.has_evaluator() && spec.planning.replan;
     if !spec.planning.replan {
         all(&["planning.evaluator"], "without `planning.replan` nobody is asked");
+    } else if spec.is_decided() {
+        all(&["planning.evaluator"], "whoever decides what runs is asked after each step anyway");
     }
     if spec.review.scope != ReviewScope::Iteration && !again {
         all(&["loop.max_iterations"], "the plan is made once");
     }
     if spec.review.scope == ReviewScope::None {
         all(&["review.reject_status"], "nothing is reviewed, so nothing is sent back");
+        all(&["review.criteria", "review.accept_below_score"], "nothing is reviewed");
     }
     // `skip` and `fail` say themselves that tries may be left (FSS-16, FSS-17).
     let repaired = matches!(spec.failure.on_subtask_error, OnSubtaskError::FailTask | OnSubtaskError::Repair);

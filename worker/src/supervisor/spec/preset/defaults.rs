@@ -32,6 +32,8 @@ pub(in crate::supervisor::spec) struct PresetDefaults {
     pub(in crate::supervisor::spec) board_words: bool,
     /// Whether a spec without agents is refused, in flow-state's words (FSS-32).
     pub(in crate::supervisor::spec) needs_workers: bool,
+    /// Whether a success is a result that a grader has accepted, so that a spec without reviews is refused.
+    pub(in crate::supervisor::spec) needs_grader: bool,
 }
 
 /// What a request chooses between.
@@ -55,6 +57,7 @@ impl PresetDefaults {
         one_execution: false,
         board_words: false,
         needs_workers: false,
+        needs_grader: false,
     };
 
     pub(in crate::supervisor::spec) fn of(preset: Option<Preset>) -> PresetDefaults {
@@ -79,7 +82,8 @@ impl PresetDefaults {
             Preset::SupyagentDelegation => PresetDefaults { protocol: Some(DelegationProtocol::Processes), ..none },
             Preset::CrewaiHierarchical => PresetDefaults { protocol: Some(DelegationProtocol::Coworkers), ..none },
             Preset::LanggraphSupervisor => PresetDefaults { control: Some(HandoffControl::Return), ..none },
-            Preset::EvaluatorOptimizer | Preset::MapReduce => PresetDefaults { team: false, ..none },
+            Preset::EvaluatorOptimizer => PresetDefaults { team: false, needs_grader: true, ..none },
+            Preset::MapReduce => PresetDefaults { team: false, ..none },
             Preset::SwarmHandoff => PresetDefaults { control: Some(HandoffControl::Switch), ..none },
         }
     }

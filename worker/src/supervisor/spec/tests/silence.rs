@@ -128,6 +128,12 @@ fn ways_of_behaving_are_keys_and_none_is_idle() {
         ("preset: cuga-structured\nplanning: { evaluator: true }", "planning.evaluator"),
         ("preset: autogen-groupchat\nplanning: { evaluator: true }", "planning.evaluator"),
         ("preset: flow-plan-and-execute\nplanning: { replan: true, evaluator: false }", "planning.replan"),
+        ("planning: { evaluator: true }", "planning.evaluator"),
+        ("preset: pydantask-llm\nplanning: { replan: true, evaluator: true }", "planning.evaluator"),
+        ("preset: map-reduce\nreview: { criteria: [short] }", "review.criteria"),
+        ("preset: shannon-dag\nreview: { accept_below_score: 0.5 }", "review.accept_below_score"),
+        ("preset: evaluator-optimizer\nreviewer: false", "review.scope"),
+        ("preset: evaluator-optimizer\nreview: { scope: none }", "review.scope"),
         ("routing: { entry: true }", "routing.entry"),
     ] {
         assert_eq!(refused_at(text), at, "{text}");
@@ -139,7 +145,7 @@ fn ways_of_behaving_are_keys_and_none_is_idle() {
         "dispatch: { selection: agent }\ndelegation: { protocol: variables, timeout: 5s }",
         "preset: supyagent-delegation\ndelegation: { protocol: variables }",
         "dispatch: { selection: agent }\nmanager_llm: m",
-        "planning: { evaluator: true }\nloop: { max_iterations: 2 }",
+        "dispatch: { selection: one }\nplanning: { evaluator: true }\nloop: { max_iterations: 2 }",
         "preset: flow-coordinator\nplanning: { replan: true, evaluator: true }",
     ] {
         read(text);
