@@ -101,13 +101,14 @@ pub(super) async fn revise(cx: &mut Context, revision: Revision) -> Result<Exit,
 
 /// The run, the version that was seen, and the review as it is now.
 async fn reviewed(cx: &mut Context, seen: &PlanVersionArgs) -> Result<(bosun_engine::Target, u64, Value), CliError> {
-    let mut target = run_of(cx, &seen.run).await?;
-    let mut review = ask(cx, &target, "plan_review", &Value::Null).await?;
+    let target = run_of(cx, &seen.run).await?;
+    let review = ask(cx, &target, "plan_review", &Value::Null).await?;
     if review["status"] != "reviewing"
-        && let Some(below) = only_plan_below(cx, &target).await
+        && let Some(answer) = plan_below(cx, &target).await
     {
-        review = ask(cx, &below, "plan_review", &Value::Null).await?;
-        target = below;
+        // Whose plan was seen nobody but the person knows: a number alone would fit another plan too.
+        let why = format!("no plan of {} is up for review, but one of a run below", target.workflow_id);
+        return Err(CliError::usage(why).help(format!("`bosun plan show` it first; then `{answer}`")));
     }
     match seen.version {
         Some(version) => Ok((target, version, review)),
@@ -117,17 +118,11 @@ async fn reviewed(cx: &mut Context, seen: &PlanVersionArgs) -> Result<(bosun_eng
     }
 }
 
-/// The only run below this one whose plan is up for review.
-async fn only_plan_below(cx: &Context, target: &bosun_engine::Target) -> Option<bosun_engine::Target> {
+/// The command that answers the first plan of a run below that is up for review.
+async fn plan_below(cx: &Context, target: &bosun_engine::Target) -> Option<String> {
     let waiting = ask(cx, target, "waiting", &Value::Null).await.ok()?;
-    let mut runs = waiting.as_array()?.iter().filter(|one| one["kind"] == "plan").filter_map(|one| one["run"].as_str());
-    match (runs.next(), runs.next()) {
-        (Some(run), None) => {
-            let below = bosun_engine::Target::workflow(bosun_engine::WorkflowId::new(run).ok()?);
-            Some(bosun_engine::Target { namespace: target.namespace.clone(), ..below })
-        }
-        _ => None,
-    }
+    let plan = waiting.as_array()?.iter().find(|one| one["kind"] == "plan")?.clone();
+    plan["answer"].as_str().map(str::to_owned)
 }
 
 /// A refusal, with where the latest plan is.

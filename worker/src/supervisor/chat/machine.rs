@@ -20,7 +20,7 @@ use super::text;
 use super::view::{End, Stop};
 use crate::supervisor::core::key::{ChatAsk, ChatKey};
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Call, CallFailure, Outbox, Purpose};
+use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, Outbox, Purpose};
 
 /// A chat and what it waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -235,7 +235,10 @@ impl GroupChat {
         let data = json!({ "agent": name, "attempt": tries, "error": failure.message });
         out.note(NoteKind::AttemptFailed, data);
         match self.rules.on_speaker_error {
-            OnSpeakerError::Retry if tries < SPEAKER_TRIES => self.ask_speaker(name, tries + 1, out),
+            // A person who said no is not asked again.
+            OnSpeakerError::Retry if tries < SPEAKER_TRIES && failure.kind != CallFailureKind::Rejected => {
+                self.ask_speaker(name, tries + 1, out);
+            }
             OnSpeakerError::Skip => {
                 (self.turns, self.skipped) = (self.turns + 1, self.skipped + 1);
                 self.last = Some(name.to_owned());

@@ -5,7 +5,7 @@
 //! nothing. The parts here decide only about people's answers: what a task does then is its scheduler's business.
 
 mod amount;
-mod answer;
+pub(super) mod answer;
 pub mod approval;
 pub mod autonomy;
 pub mod below;

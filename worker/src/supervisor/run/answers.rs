@@ -16,6 +16,7 @@ use super::signals::{APPROVAL_RESPONSE, INTERRUPT_RESUME, PLAN_ANSWER, refusal, 
 use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Ask, Outbox};
+use crate::supervisor::people::answer::InvalidAnswer;
 use crate::supervisor::people::approval::{ApprovalResponse, Ignored};
 use crate::supervisor::people::below::{How, NotBelow, WaitKind, Waiting};
 use crate::supervisor::people::control;
@@ -104,6 +105,9 @@ impl SupervisorRun {
         let passed = below.map_err(Ignored::over).and_then(|(child, asked)| match (&response.shown, &asked.shown) {
             _ if asked.until.is_some_and(|until| out.now() >= until) => Err(Ignored::Late),
             (Some(seen), Some(shown)) if seen != shown => Err(Ignored::Stale),
+            _ if asked.kind == WaitKind::Tool && response.modified_action.is_some() => {
+                Err(Ignored::Invalid(as_shown()))
+            }
             _ => Ok((child, asked)),
         });
         match passed {
@@ -217,7 +221,7 @@ impl SupervisorRun {
             other => Err(format!("nothing is said of a plan by `{other}`").into()),
         };
         answered.map(|_| ()).map_err(|why| {
-            self.parts.above.not_taken(&id);
+            self.not_taken(&id);
             why.why
         })
     }
@@ -265,6 +269,13 @@ impl SupervisorRun {
         out.ask(Ask::SignalExternal { key, workflow_id, signal: signal.to_owned(), input });
     }
 
+    /// The run above hears that an answer did not count; without one there is nobody to hear it.
+    fn not_taken(&mut self, id: &str) {
+        if self.context.above.is_some() {
+            self.parts.above.not_taken(id);
+        }
+    }
+
     /// What comes by signal is refused in a note; if the run above passed it on, it is told that it did not count.
     pub(super) fn answer_signaled(&mut self, name: &str, value: &Value, out: &mut Outbox) {
         let (answered, id) = match name {
@@ -274,12 +285,18 @@ impl SupervisorRun {
         };
         let Err(why) = answered else { return };
         if let Some(id) = value.get(id).and_then(Value::as_str) {
-            self.parts.above.not_taken(id);
+            self.not_taken(id);
         }
         if !why.is_empty() {
             refuse(name, &why, out);
         }
     }
+}
+
+/// The call of a tool is made as it was shown, or not at all.
+fn as_shown() -> InvalidAnswer {
+    let why = "the call of a tool is approved as it is, or rejected with a comment";
+    InvalidAnswer { what: "approval".to_owned(), at: "modified_action".to_owned(), why: why.to_owned() }
 }
 
 /// The response as the one that asks hears it: an agent that is a run of its own counts its approvals itself.
