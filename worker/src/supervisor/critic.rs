@@ -14,7 +14,7 @@ use super::work::Capability;
 
 /// What the critic says about one result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct CriticVerdict {
     pub passed: bool,
     /// Every rule that was broken; how many held if none was.
     pub reasoning: String,
@@ -22,12 +22,12 @@ pub struct Verdict {
 
 /// The rules of one task, all of which must hold.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Review {
-    rules: Vec<Rule>,
+pub(crate) struct CriticRules {
+    rules: Vec<CriticRule>,
 }
 
 #[derive(Debug, Clone)]
-enum Rule {
+enum CriticRule {
     ExitCode(Vec<i64>),
     HttpStatus(Vec<i64>),
     Matches { stream: Stream, regex: Regex },
@@ -64,9 +64,9 @@ const KEYS: [&str; 13] = [
 ];
 const PROCESS_ONLY: [&str; 4] = ["exit_code", "stdout_regex", "stderr_regex", "file_exists"];
 
-impl Review {
+impl CriticRules {
     /// Reads `parameters.review`.
-    pub(crate) fn read(path: &str, value: &Value, capability: Capability) -> Result<Review, FieldError> {
+    pub(crate) fn read(path: &str, value: &Value, capability: Capability) -> Result<CriticRules, FieldError> {
         let fields = Fields::read(value, path, &KEYS)?;
         let fits = |key: &&str| match capability {
             Capability::Process => *key != "status",
@@ -78,95 +78,96 @@ impl Review {
         }
         let mut rules = Vec::new();
         if fields.has("exit_code") {
-            rules.push(Rule::ExitCode(fields.one_or_more_integers("exit_code")?));
+            rules.push(CriticRule::ExitCode(fields.one_or_more_integers("exit_code")?));
         }
         if fields.has("status") {
-            rules.push(Rule::HttpStatus(fields.one_or_more_integers("status")?));
+            rules.push(CriticRule::HttpStatus(fields.one_or_more_integers("status")?));
         }
         for (key, stream) in [("regex", Stream::Text), ("stdout_regex", Stream::Text), ("stderr_regex", Stream::Stderr)]
         {
-            rules.extend(regexes(&fields, key)?.into_iter().map(|regex| Rule::Matches { stream, regex }));
+            rules.extend(regexes(&fields, key)?.into_iter().map(|regex| CriticRule::Matches { stream, regex }));
         }
-        rules.extend(regexes(&fields, "not_regex")?.into_iter().map(|regex| Rule::MatchesNot { regex }));
-        rules.extend(fields.one_or_more_texts("contains_all")?.into_iter().map(Rule::Contains));
-        rules.extend(fields.one_or_more_texts("contains_none")?.into_iter().map(Rule::ContainsNot));
-        rules.extend(fields.natural("min_length")?.map(Rule::LengthMin));
-        rules.extend(fields.natural("max_length")?.map(Rule::LengthMax));
-        rules.extend(fields.natural("min_lines")?.map(Rule::LinesMin));
-        rules.extend(fields.one_or_more_texts("file_exists")?.into_iter().map(Rule::FileExists));
+        rules.extend(regexes(&fields, "not_regex")?.into_iter().map(|regex| CriticRule::MatchesNot { regex }));
+        rules.extend(fields.one_or_more_texts("contains_all")?.into_iter().map(CriticRule::Contains));
+        rules.extend(fields.one_or_more_texts("contains_none")?.into_iter().map(CriticRule::ContainsNot));
+        rules.extend(fields.natural("min_length")?.map(CriticRule::LengthMin));
+        rules.extend(fields.natural("max_length")?.map(CriticRule::LengthMax));
+        rules.extend(fields.natural("min_lines")?.map(CriticRule::LinesMin));
+        rules.extend(fields.one_or_more_texts("file_exists")?.into_iter().map(CriticRule::FileExists));
         if let Some(shape) = fields.value("json") {
-            rules.push(Rule::Json(Shape::read(&fields.path_of("json"), shape)?));
+            rules.push(CriticRule::Json(Shape::read(&fields.path_of("json"), shape)?));
         }
         if rules.is_empty() {
             return Err(FieldError::at(path, format!("a review needs a rule: {}", KEYS.join(", "))));
         }
-        Ok(Review { rules })
+        Ok(CriticRules { rules })
     }
 
     /// Whether the critic judges the exit code, so that the activity must not.
     pub(crate) fn judges_exit_code(&self) -> bool {
-        self.rules.iter().any(|rule| matches!(rule, Rule::ExitCode(_)))
+        self.rules.iter().any(|rule| matches!(rule, CriticRule::ExitCode(_)))
     }
     /// As [`Self::judges_exit_code`], for HTTP.
     pub(crate) fn judges_http_status(&self) -> bool {
-        self.rules.iter().any(|rule| matches!(rule, Rule::HttpStatus(_)))
+        self.rules.iter().any(|rule| matches!(rule, CriticRule::HttpStatus(_)))
     }
     /// The files that the activity must report.
     pub(crate) fn files(&self) -> Vec<String> {
-        let file = |rule: &Rule| match rule {
-            Rule::FileExists(path) => Some(path.clone()),
+        let file = |rule: &CriticRule| match rule {
+            CriticRule::FileExists(path) => Some(path.clone()),
             _ => None,
         };
         self.rules.iter().filter_map(file).collect()
     }
 
     /// Judges a result: its text as people read it, and all of it.
-    pub(crate) fn judge(&self, text: &str, result: &Value) -> Verdict {
+    pub(crate) fn judge(&self, text: &str, result: &Value) -> CriticVerdict {
         let broken: Vec<String> = self.rules.iter().filter_map(|rule| rule.broken(text, result)).collect();
         let passed = broken.is_empty();
         let reasoning = if passed { format!("all rules hold ({})", self.rules.len()) } else { broken.join("; ") };
-        Verdict { passed, reasoning }
+        CriticVerdict { passed, reasoning }
     }
 }
 
-impl Rule {
+impl CriticRule {
     /// What is wrong, if the rule does not hold.
     fn broken(&self, text: &str, result: &Value) -> Option<String> {
         let unless = |holds: bool, wrong: &dyn Fn() -> String| (!holds).then(wrong);
         match self {
-            Rule::ExitCode(expected) => number_in(result, "exit_code", "exit code", expected),
-            Rule::HttpStatus(expected) => number_in(result, "status", "status", expected),
-            Rule::Matches { stream: Stream::Text, regex } => {
+            CriticRule::ExitCode(expected) => number_in(result, "exit_code", "exit code", expected),
+            CriticRule::HttpStatus(expected) => number_in(result, "status", "status", expected),
+            CriticRule::Matches { stream: Stream::Text, regex } => {
                 unless(regex.is_match(text), &|| format!("the output does not match /{regex}/"))
             }
-            Rule::Matches { stream: Stream::Stderr, regex } => {
+            CriticRule::Matches { stream: Stream::Stderr, regex } => {
                 let stderr = result.get("stderr").and_then(Value::as_str).unwrap_or_default();
                 unless(regex.is_match(stderr), &|| format!("stderr does not match /{regex}/"))
             }
-            Rule::MatchesNot { regex } => regex
+            CriticRule::MatchesNot { regex } => regex
                 .find(text)
                 .map(|found| format!("the output must not match /{regex}/, but has {:?}", found.as_str())),
-            Rule::Contains(wanted) => unless(text.contains(wanted), &|| format!("the output lacks {wanted:?}")),
-            Rule::ContainsNot(unwanted) => {
+            CriticRule::Contains(wanted) => unless(text.contains(wanted), &|| format!("the output lacks {wanted:?}")),
+            CriticRule::ContainsNot(unwanted) => {
                 unless(!text.contains(unwanted), &|| format!("the output must not have {unwanted:?}"))
             }
-            Rule::LengthMin(min) => {
+            CriticRule::LengthMin(min) => {
                 let length = text.chars().count() as u64;
                 unless(length >= *min, &|| format!("the output has {length} characters, at least {min} are needed"))
             }
-            Rule::LengthMax(max) => {
+            CriticRule::LengthMax(max) => {
                 let length = text.chars().count() as u64;
                 unless(length <= *max, &|| format!("the output has {length} characters, at most {max} are allowed"))
             }
-            Rule::LinesMin(min) => {
+            CriticRule::LinesMin(min) => {
                 let lines = text.lines().filter(|line| !line.trim().is_empty()).count() as u64;
                 unless(lines >= *min, &|| format!("the output has {lines} lines, at least {min} are needed"))
             }
-            Rule::FileExists(path) => {
+            CriticRule::FileExists(path) => {
                 let size = result.get("files").and_then(|files| files.get(path)).and_then(|file| file.get("size"));
                 unless(size.is_some_and(|size| !size.is_null()), &|| format!("the file {path:?} does not exist"))
             }
-            Rule::Json(shape) => match result.get("json").cloned().map_or_else(|| serde_json::from_str(text), Ok) {
+            CriticRule::Json(shape) => match result.get("json").cloned().map_or_else(|| serde_json::from_str(text), Ok)
+            {
                 Ok(value) => shape.broken("the output", &value),
                 Err(why) => Some(format!("the output is not JSON: {why}")),
             },
@@ -199,8 +200,8 @@ mod tests {
 
     use super::*;
 
-    fn review(rules: Value) -> Result<Review, FieldError> {
-        Review::read("review", &rules, Capability::Process)
+    fn review(rules: Value) -> Result<CriticRules, FieldError> {
+        CriticRules::read("review", &rules, Capability::Process)
     }
 
     #[track_caller]
@@ -258,7 +259,7 @@ mod tests {
             why(json!({ "status": 200 })),
             "review.status: the rule `status` does not fit the capability `process`"
         );
-        let compose = Review::read("review", &json!({ "exit_code": 0 }), Capability::Compose).unwrap_err();
+        let compose = CriticRules::read("review", &json!({ "exit_code": 0 }), Capability::Compose).unwrap_err();
         assert_eq!(compose.to_string(), "review.exit_code: the rule `exit_code` does not fit the capability `compose`");
     }
 }

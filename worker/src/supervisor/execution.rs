@@ -10,11 +10,11 @@ use bosun_engine::{ActivityOptions, ActivityType, Failure, FailureKind, Timestam
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::critic::Verdict;
+use super::critic::CriticVerdict;
 use super::fields::FieldError;
 use super::placeholder::Values;
 use super::plan::{Plan, TaskItem};
-use super::task::{Actor, TaskId, TaskStatus};
+use super::task::{Actor, TaskNumber, TaskStatus};
 use super::work::{self, Work};
 
 /// How often a task is given to a worker again after one was lost, before that counts as an error.
@@ -22,12 +22,12 @@ const REDELIVERIES_MAX: u32 = 10;
 
 /// The state of a plan run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Execution {
+pub struct PlanExecution {
     pub(super) plan: Plan,
     /// The directory commands run in; absolute.
     directory: String,
     max_concurrent_tasks: u32,
-    pub(super) tasks: BTreeMap<TaskId, TaskRun>,
+    pub(super) tasks: BTreeMap<TaskNumber, TaskRun>,
     pub(super) started_at: Timestamp,
     pub(super) ended_at: Option<Timestamp>,
     /// Why no further task starts.
@@ -58,7 +58,7 @@ pub struct AttemptRecord {
     pub started_at: Timestamp,
     pub ended_at: Timestamp,
     /// What the critic said, if it was asked.
-    pub task_feedback: Option<Verdict>,
+    pub task_feedback: Option<CriticVerdict>,
     /// What went wrong, if the attempt gave no result.
     pub error_msg: Option<String>,
 }
@@ -73,8 +73,8 @@ pub struct TaskResult {
 
 /// A task that has been claimed and must be started now.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Dispatch {
-    pub task: TaskId,
+pub struct ScheduleTask {
+    pub task: TaskNumber,
     pub activity_type: ActivityType,
     pub input: Value,
     pub options: ActivityOptions,
@@ -106,12 +106,12 @@ impl TaskRun {
 /// Calls on a task the machine cannot refuse: the scheduler asks only for what the table allows.
 const LEGAL: &str = "the scheduler asks for legal transitions only";
 
-impl Execution {
+impl PlanExecution {
     /// Refuses a plan whose tasks cannot be run as they are written.
     pub fn new(plan: Plan, directory: String, max_concurrent_tasks: u32, now: Timestamp) -> Result<Self, FieldError> {
         work::check(&plan)?;
         let tasks = plan.tasks().map(|item| (item.task_id, TaskRun::new(item))).collect();
-        Ok(Execution {
+        Ok(PlanExecution {
             plan,
             directory,
             max_concurrent_tasks: max_concurrent_tasks.max(1),
@@ -122,25 +122,25 @@ impl Execution {
         })
     }
 
-    fn item(&self, id: TaskId) -> &TaskItem {
+    fn item(&self, id: TaskNumber) -> &TaskItem {
         self.plan.task(id).expect("a run has the tasks of its plan")
     }
 
-    fn task(&mut self, id: TaskId) -> &mut TaskRun {
+    fn task(&mut self, id: TaskNumber) -> &mut TaskRun {
         self.tasks.get_mut(&id).expect("a run has the tasks of its plan")
     }
 
-    fn work(&self, id: TaskId) -> Work {
+    fn work(&self, id: TaskNumber) -> Work {
         Work::of(self.item(id), &self.plan).expect("the plan was checked when the run began")
     }
 
-    fn change(&mut self, id: TaskId, to: TaskStatus, by: Actor) {
+    fn change(&mut self, id: TaskNumber, to: TaskStatus, by: Actor) {
         let task = self.task(id);
         task.status = task.status.change(id, to, by).expect(LEGAL);
     }
 
     /// Whether every dependency exists and is completed (PDT-13).
-    fn dependencies_completed(&self, id: TaskId) -> bool {
+    fn dependencies_completed(&self, id: TaskNumber) -> bool {
         self.item(id).sub_task_dependencies.iter().all(|dependency| {
             self.tasks.get(dependency).is_some_and(|dependency| dependency.status == TaskStatus::Completed)
         })
@@ -148,7 +148,7 @@ impl Execution {
 
     /// The scheduler pass, by ascending id: pending and ready follow the dependencies (PDT-13).
     fn schedule(&mut self) {
-        let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
+        let ids: Vec<TaskNumber> = self.tasks.keys().copied().collect();
         for id in ids {
             match (self.tasks[&id].status, self.dependencies_completed(id)) {
                 (TaskStatus::Pending, true) => self.change(id, TaskStatus::Ready, Actor::Scheduler),
@@ -163,12 +163,12 @@ impl Execution {
     }
 
     /// Claims every task that may start now, lowest id first, while there is room (PDT-15, PDT-17).
-    pub fn claim(&mut self, now: Timestamp) -> Vec<Dispatch> {
+    pub fn claim(&mut self, now: Timestamp) -> Vec<ScheduleTask> {
         let mut dispatches = Vec::new();
         while self.canceled.is_none() && self.running() < self.max_concurrent_tasks as usize {
             self.schedule();
             let runnable =
-                |(id, task): &(&TaskId, &TaskRun)| task.status.is_runnable() && self.dependencies_completed(**id);
+                |(id, task): &(&TaskNumber, &TaskRun)| task.status.is_runnable() && self.dependencies_completed(**id);
             let Some(id) = self.tasks.iter().find(runnable).map(|(id, _)| *id) else { break };
             self.change(id, TaskStatus::Running, Actor::Scheduler);
             let task = self.task(id);
@@ -190,9 +190,9 @@ impl Execution {
         dispatches
     }
 
-    fn dispatch(&self, id: TaskId) -> Result<Dispatch, String> {
+    fn dispatch(&self, id: TaskNumber) -> Result<ScheduleTask, String> {
         let (item, task, work) = (self.item(id), &self.tasks[&id], self.work(id));
-        let result = |id: &TaskId| {
+        let result = |id: &TaskNumber| {
             let result = self.tasks.get(id)?.result.as_ref()?;
             Some((*id, (result.text.as_str(), &result.output)))
         };
@@ -211,11 +211,11 @@ impl Execution {
         };
         let input = work.input(&self.directory, &values).map_err(|why| why.to_string())?;
         let summary = format!("task-{id}-attempt-{attempt}: {}", item.title());
-        Ok(Dispatch { task: id, activity_type: work.activity_type(), input, options: work.options(summary) })
+        Ok(ScheduleTask { task: id, activity_type: work.activity_type(), input, options: work.options(summary) })
     }
 
     /// Takes the end of an attempt. One of a task that does not run any more is dropped (PDT-52).
-    pub fn ended(&mut self, id: TaskId, outcome: Result<Value, Failure>, now: Timestamp) {
+    pub fn ended(&mut self, id: TaskNumber, outcome: Result<Value, Failure>, now: Timestamp) {
         if self.tasks.get(&id).is_none_or(|task| task.status != TaskStatus::Running) {
             return;
         }
@@ -228,7 +228,7 @@ impl Execution {
     }
 
     /// A result: judged by the rules if there are any (PDT-16, PDT-21 to PDT-24).
-    fn returned(&mut self, id: TaskId, output: Value, now: Timestamp) {
+    fn returned(&mut self, id: TaskNumber, output: Value, now: Timestamp) {
         let work = self.work(id);
         let text = work.capability.text_of(&output);
         let verdict = work.review.as_ref().map(|review| review.judge(&text, &output));
@@ -264,7 +264,7 @@ impl Execution {
     }
 
     /// No result. A lost worker is no fault of the task: the same attempt starts again (supervisors.md §5.2).
-    fn raised(&mut self, id: TaskId, failure: &Failure, now: Timestamp) {
+    fn raised(&mut self, id: TaskNumber, failure: &Failure, now: Timestamp) {
         let lost = matches!(failure.root().kind, FailureKind::WorkerLost);
         let task = self.task(id);
         if lost && task.redeliveries < REDELIVERIES_MAX {
@@ -276,7 +276,7 @@ impl Execution {
     }
 
     /// An error consumes an attempt and is never reviewed (PDT-16, PDT-26).
-    fn errored(&mut self, id: TaskId, why: String, hopeless: bool, now: Timestamp) {
+    fn errored(&mut self, id: TaskNumber, why: String, hopeless: bool, now: Timestamp) {
         let max_attempts = self.item(id).max_attempts;
         self.change(id, TaskStatus::Errored, Actor::Worker);
         let task = self.task(id);
@@ -297,7 +297,7 @@ impl Execution {
         }
     }
 
-    fn cancel_one(&mut self, id: TaskId, why: String, now: Timestamp) {
+    fn cancel_one(&mut self, id: TaskNumber, why: String, now: Timestamp) {
         let was_running = self.tasks[&id].status == TaskStatus::Running;
         self.change(id, TaskStatus::Cancelled, Actor::Supervisor);
         let task = self.task(id);
@@ -310,16 +310,16 @@ impl Execution {
 
     /// Cancels a task, and with it every pending or ready task that waits for it (PDT-20, PDT-33). Whether it was
     /// running, so that its activity must be canceled; nothing if the task does not exist or is over.
-    pub fn cancel_task(&mut self, id: TaskId, reason: &str, now: Timestamp) -> Option<bool> {
+    pub fn cancel_task(&mut self, id: TaskNumber, reason: &str, now: Timestamp) -> Option<bool> {
         let status = self.tasks.get(&id).map(|task| task.status).filter(|status| !status.is_terminal())?;
         self.cancel_one(id, reason.to_owned(), now);
         let mut upstream = vec![id];
         while let Some(gone) = upstream.pop() {
-            let waits = |(other, task): &(&TaskId, &TaskRun)| {
+            let waits = |(other, task): &(&TaskNumber, &TaskRun)| {
                 matches!(task.status, TaskStatus::Pending | TaskStatus::Ready)
                     && self.item(**other).sub_task_dependencies.contains(&gone)
             };
-            let waiting: Vec<TaskId> = self.tasks.iter().filter(waits).map(|(id, _)| *id).collect();
+            let waiting: Vec<TaskNumber> = self.tasks.iter().filter(waits).map(|(id, _)| *id).collect();
             for other in waiting {
                 self.cancel_one(other, format!("Upstream dependency Task {gone} was cancelled."), now);
                 upstream.push(other);
@@ -335,13 +335,13 @@ impl Execution {
     }
 
     /// In a canceled run no task may be left that still waits; `ended` has just stopped running.
-    fn cancel_idle_of_canceled_run(&mut self, now: Timestamp, ended: Option<TaskId>) {
+    fn cancel_idle_of_canceled_run(&mut self, now: Timestamp, ended: Option<TaskNumber>) {
         let Some(reason) = self.canceled.clone() else { return };
-        let idle = |(id, task): (&TaskId, &TaskRun)| {
+        let idle = |(id, task): (&TaskNumber, &TaskRun)| {
             let runs = task.status == TaskStatus::Running && Some(*id) != ended;
             (!task.status.is_terminal() && !runs).then_some(*id)
         };
-        let ids: Vec<TaskId> = self.tasks.iter().filter_map(idle).collect();
+        let ids: Vec<TaskNumber> = self.tasks.iter().filter_map(idle).collect();
         for id in ids {
             self.cancel_one(id, format!("The run was cancelled: {reason}"), now);
         }
@@ -357,17 +357,17 @@ impl Execution {
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
-    pub fn tasks(&self) -> &BTreeMap<TaskId, TaskRun> {
+    pub fn tasks(&self) -> &BTreeMap<TaskNumber, TaskRun> {
         &self.tasks
     }
 
     /// Why a task does not run and will not without help; nothing if it is over, runs, or may run.
-    pub fn why_not_running(&self, id: TaskId) -> Option<String> {
+    pub fn why_not_running(&self, id: TaskNumber) -> Option<String> {
         let task = self.tasks.get(&id)?;
         if task.status.is_terminal() || task.status == TaskStatus::Running || self.dependencies_completed(id) {
             return None;
         }
-        let waits = |dependency: &TaskId| {
+        let waits = |dependency: &TaskNumber| {
             let status = self.tasks.get(dependency).map(|task| task.status)?;
             (status != TaskStatus::Completed).then(|| format!("{dependency} ({status})"))
         };
@@ -377,9 +377,9 @@ impl Execution {
 
     /// The task whose result is the run's (PDT-10): completed and final; else completed with a text; else a completed
     /// producer; else the one completed last. Ties go to the highest id.
-    pub fn final_task(&self) -> Option<TaskId> {
+    pub fn final_task(&self) -> Option<TaskNumber> {
         let completed = || self.tasks.iter().filter(|(_, task)| task.status == TaskStatus::Completed);
-        let last = |wanted: &dyn Fn(&TaskId, &TaskRun) -> bool| {
+        let last = |wanted: &dyn Fn(&TaskNumber, &TaskRun) -> bool| {
             completed().filter(|(id, task)| wanted(id, task)).map(|(id, _)| *id).next_back()
         };
         let has_text = |task: &TaskRun| task.result.as_ref().is_some_and(|result| !result.text.trim().is_empty());

@@ -64,12 +64,12 @@ pub mod team;
 mod work;
 mod yaml;
 
-pub use critic::Verdict;
-pub use execution::{AttemptRecord, Dispatch, Execution, TaskResult, TaskRun};
+pub use critic::CriticVerdict;
+pub use execution::{AttemptRecord, PlanExecution, ScheduleTask, TaskResult, TaskRun};
 pub use fields::FieldError;
 pub use plan::{Plan, PlanError, SeedPlan, TaskItem};
 pub use plan_run::{INVALID_PLAN, PLAN_FAILED, PLAN_RUN, PlanRun, PlanRunInput, SIGNAL_CANCEL_TASK, register};
 pub use plan_yaml::{InvalidPlanFile, PLAN_BYTES_MAX, PlanProblem, read_plan};
-pub use report::{FinalResult, PlanRunOutput, PlanRunStatus, Progress, TaskView};
-pub use task::{Actor, IllegalTransition, TaskId, TaskStatus};
+pub use report::{FinalResult, PlanProgress, PlanRunOutput, PlanRunStatus, TaskView};
+pub use task::{Actor, IllegalTransition, TaskNumber, TaskStatus};
 pub(crate) use yaml::parse as parse_yaml;

@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::fields::FieldError;
-use super::task::TaskId;
+use super::task::TaskNumber;
 use super::work::Capability;
 
 /// A text with slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Template(Vec<Part>);
+pub(crate) struct Template(Vec<TemplatePart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Slot(Slot),
 }
@@ -32,7 +32,7 @@ enum Slot {
     /// The task's own objective, with the feedback of all attempts.
     Task,
     Result {
-        task: TaskId,
+        task: TaskNumber,
         part: ResultPart,
     },
 }
@@ -50,10 +50,10 @@ enum ResultPart {
 }
 
 /// What a template of a task may name.
-pub(crate) struct Scope<'a> {
-    pub(crate) task: TaskId,
-    pub(crate) dependencies: &'a [TaskId],
-    pub(crate) capabilities: &'a BTreeMap<TaskId, Capability>,
+pub(crate) struct TemplateScope<'a> {
+    pub(crate) task: TaskNumber,
+    pub(crate) dependencies: &'a [TaskNumber],
+    pub(crate) capabilities: &'a BTreeMap<TaskNumber, Capability>,
 }
 
 /// What slots are filled with.
@@ -63,19 +63,19 @@ pub(crate) struct Values<'a> {
     pub(crate) objective: &'a str,
     pub(crate) task_objective: &'a str,
     /// Text and JSON of the result of each dependency.
-    pub(crate) results: BTreeMap<TaskId, (&'a str, &'a Value)>,
+    pub(crate) results: BTreeMap<TaskNumber, (&'a str, &'a Value)>,
 }
 
 /// A slot that has no value although its task is completed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the result of task {task} has no `{field}`")]
 pub(crate) struct NoValue {
-    pub(crate) task: TaskId,
+    pub(crate) task: TaskNumber,
     pub(crate) field: String,
 }
 
 impl Template {
-    pub(crate) fn parse(path: &str, text: &str, scope: &Scope<'_>) -> Result<Template, FieldError> {
+    pub(crate) fn parse(path: &str, text: &str, scope: &TemplateScope<'_>) -> Result<Template, FieldError> {
         let mut parts = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
@@ -91,12 +91,12 @@ impl Template {
                 return Err(FieldError::at(path, "a `{{` without `}}`; write \\{{ for a plain one"));
             };
             let name = rest[at + 2..at + 2 + length].trim();
-            parts.extend((!plain.is_empty()).then(|| Part::Text(std::mem::take(&mut plain))));
-            parts.push(Part::Slot(slot(path, name, scope)?));
+            parts.extend((!plain.is_empty()).then(|| TemplatePart::Text(std::mem::take(&mut plain))));
+            parts.push(TemplatePart::Slot(slot(path, name, scope)?));
             rest = &rest[at + 2 + length + 2..];
         }
         plain += rest;
-        parts.extend((!plain.is_empty()).then_some(Part::Text(plain)));
+        parts.extend((!plain.is_empty()).then_some(TemplatePart::Text(plain)));
         Ok(Template(parts))
     }
 
@@ -104,8 +104,8 @@ impl Template {
         let mut text = String::new();
         for part in &self.0 {
             match part {
-                Part::Text(plain) => text += plain,
-                Part::Slot(slot) => text += &as_text(&slot.fill(values)?),
+                TemplatePart::Text(plain) => text += plain,
+                TemplatePart::Slot(slot) => text += &as_text(&slot.fill(values)?),
             }
         }
         Ok(text)
@@ -113,7 +113,7 @@ impl Template {
 
     fn render_value(&self, values: &Values<'_>) -> Result<Value, NoValue> {
         match self.0.as_slice() {
-            [Part::Slot(slot)] => slot.fill(values),
+            [TemplatePart::Slot(slot)] => slot.fill(values),
             _ => self.render(values).map(Value::String),
         }
     }
@@ -133,19 +133,19 @@ pub(crate) enum JsonTemplate {
 
 impl JsonTemplate {
     /// For data: `"{{task.1.result}}"` becomes the result itself.
-    pub(crate) fn parse(path: &str, value: &Value, scope: &Scope<'_>) -> Result<JsonTemplate, FieldError> {
+    pub(crate) fn parse(path: &str, value: &Value, scope: &TemplateScope<'_>) -> Result<JsonTemplate, FieldError> {
         Self::walk(path, value, scope, JsonTemplate::Value)
     }
 
     /// For arguments, variables and the like: every text stays one.
-    pub(crate) fn of_texts(path: &str, value: &Value, scope: &Scope<'_>) -> Result<JsonTemplate, FieldError> {
+    pub(crate) fn of_texts(path: &str, value: &Value, scope: &TemplateScope<'_>) -> Result<JsonTemplate, FieldError> {
         Self::walk(path, value, scope, JsonTemplate::Text)
     }
 
     fn walk(
         path: &str,
         value: &Value,
-        scope: &Scope<'_>,
+        scope: &TemplateScope<'_>,
         text: fn(Template) -> JsonTemplate,
     ) -> Result<JsonTemplate, FieldError> {
         Ok(match value {
@@ -219,7 +219,7 @@ fn as_text(value: &Value) -> String {
     }
 }
 
-fn slot(path: &str, name: &str, scope: &Scope<'_>) -> Result<Slot, FieldError> {
+fn slot(path: &str, name: &str, scope: &TemplateScope<'_>) -> Result<Slot, FieldError> {
     let unknown = || {
         let known = "attempt, feedback, objective, task.objective, task.<id>.<field>";
         FieldError::at(path, format!("unknown placeholder {{{{{name}}}}}; known: {known}"))
@@ -235,7 +235,7 @@ fn slot(path: &str, name: &str, scope: &Scope<'_>) -> Result<Slot, FieldError> {
     if segments.next() != Some("task") {
         return Err(unknown());
     }
-    let task = segments.next().and_then(|id| id.parse().ok()).map(TaskId).ok_or_else(unknown)?;
+    let task = segments.next().and_then(|id| id.parse().ok()).map(TaskNumber).ok_or_else(unknown)?;
     let fields: Vec<String> = segments.map(str::to_owned).collect();
     if fields.is_empty() || fields.iter().any(String::is_empty) {
         return Err(unknown());
@@ -272,17 +272,17 @@ fn slot(path: &str, name: &str, scope: &Scope<'_>) -> Result<Slot, FieldError> {
 mod tests {
     use super::*;
 
-    fn scope(dependencies: &[TaskId]) -> (Vec<TaskId>, BTreeMap<TaskId, Capability>) {
+    fn scope(dependencies: &[TaskNumber]) -> (Vec<TaskNumber>, BTreeMap<TaskNumber, Capability>) {
         let capabilities = dependencies.iter().map(|id| (*id, Capability::Process)).collect();
         (dependencies.to_vec(), capabilities)
     }
 
     fn parse(text: &str) -> Result<Template, FieldError> {
-        let (dependencies, capabilities) = scope(&[TaskId(2)]);
+        let (dependencies, capabilities) = scope(&[TaskNumber(2)]);
         Template::parse(
             "argv[0]",
             text,
-            &Scope { task: TaskId(5), dependencies: &dependencies, capabilities: &capabilities },
+            &TemplateScope { task: TaskNumber(5), dependencies: &dependencies, capabilities: &capabilities },
         )
     }
 
@@ -293,7 +293,7 @@ mod tests {
             feedback: "too short",
             objective: "o",
             task_objective: "t",
-            results: BTreeMap::from([(TaskId(2), (" out\n", &result))]),
+            results: BTreeMap::from([(TaskNumber(2), (" out\n", &result))]),
         };
         parse(text).unwrap().render(&values)
     }

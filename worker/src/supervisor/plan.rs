@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::model::{Condition, Risk};
-use super::task::{TaskId, TaskStatus};
+use super::task::{TaskNumber, TaskStatus};
 
 /// What a plan says when it does not say how it was made (PDT-39).
 pub(super) const REASONING_DEFAULT: &str = "Loaded from YAML workflow";
@@ -19,12 +19,12 @@ pub(super) const MAX_ATTEMPTS_DEFAULT: u32 = 3;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskItem {
-    pub task_id: TaskId,
+    pub task_id: TaskNumber,
     pub overall_objective: String,
     pub sub_task_objective: String,
     pub capability: String,
     #[serde(default)]
-    pub sub_task_dependencies: Vec<TaskId>,
+    pub sub_task_dependencies: Vec<TaskNumber>,
     #[serde(default)]
     pub status: TaskStatus,
     #[serde(default)]
@@ -110,9 +110,9 @@ fn reasoning_default() -> Vec<String> {
 pub struct Plan {
     objective: String,
     reasoning_steps: Vec<String>,
-    tasks: BTreeMap<TaskId, TaskItem>,
+    tasks: BTreeMap<TaskNumber, TaskItem>,
     /// As they were written down.
-    order: Vec<TaskId>,
+    order: Vec<TaskNumber>,
 }
 
 /// Why tasks do not make a plan. The texts are pydantask's.
@@ -121,25 +121,25 @@ pub enum PlanError {
     #[error("Workflow YAML must contain a non-empty 'tasks' list")]
     NoTasks,
     #[error("Duplicate task_id values in workflow: {}", list(ids))]
-    DuplicateIds { ids: Vec<TaskId> },
+    DuplicateIds { ids: Vec<TaskNumber> },
     #[error("Duplicate task_id in seed_plan: {id}")]
-    DuplicateInSeed { id: TaskId },
+    DuplicateInSeed { id: TaskNumber },
     #[error(
         "Task {task} depends on missing task_id {missing}. All dependencies must reference an existing task_id in the workflow."
     )]
-    MissingDependency { task: TaskId, missing: TaskId },
+    MissingDependency { task: TaskNumber, missing: TaskNumber },
     #[error("seed_plan task {task} depends on missing task {missing}")]
-    MissingInSeed { task: TaskId, missing: TaskId },
+    MissingInSeed { task: TaskNumber, missing: TaskNumber },
     #[error("Task {task} cannot depend on itself")]
-    SelfDependency { task: TaskId },
-    #[error("Dependency cycle detected: {}", path.iter().map(TaskId::to_string).collect::<Vec<_>>().join(" -> "))]
-    Cycle { path: Vec<TaskId> },
+    SelfDependency { task: TaskNumber },
+    #[error("Dependency cycle detected: {}", path.iter().map(TaskNumber::to_string).collect::<Vec<_>>().join(" -> "))]
+    Cycle { path: Vec<TaskNumber> },
     #[error("Workflow YAML marks multiple tasks as final: {}. Mark exactly one task with `is_final: true`.", list(ids))]
-    SeveralFinal { ids: Vec<TaskId> },
+    SeveralFinal { ids: Vec<TaskNumber> },
 }
 
-fn list(ids: &[TaskId]) -> String {
-    let ids: Vec<String> = ids.iter().map(TaskId::to_string).collect();
+fn list(ids: &[TaskNumber]) -> String {
+    let ids: Vec<String> = ids.iter().map(TaskNumber::to_string).collect();
     format!("[{}]", ids.join(", "))
 }
 
@@ -165,11 +165,11 @@ impl Plan {
         check_ids(&seed.tasks)?;
         check_dependencies(&seed.tasks)?;
         let order = seed.tasks.iter().map(|task| task.task_id).collect();
-        let tasks: BTreeMap<TaskId, TaskItem> = seed.tasks.into_iter().map(|task| (task.task_id, task)).collect();
+        let tasks: BTreeMap<TaskNumber, TaskItem> = seed.tasks.into_iter().map(|task| (task.task_id, task)).collect();
         if let Some(path) = find_cycle(&tasks) {
             return Err(PlanError::Cycle { path });
         }
-        let ids: Vec<TaskId> = tasks.values().filter(|task| task.is_final).map(|task| task.task_id).collect();
+        let ids: Vec<TaskNumber> = tasks.values().filter(|task| task.is_final).map(|task| task.task_id).collect();
         if ids.len() > 1 {
             return Err(PlanError::SeveralFinal { ids });
         }
@@ -201,10 +201,10 @@ impl Plan {
     pub fn in_list_order(&self) -> impl Iterator<Item = &TaskItem> {
         self.order.iter().filter_map(|id| self.tasks.get(id))
     }
-    pub fn task(&self, id: TaskId) -> Option<&TaskItem> {
+    pub fn task(&self, id: TaskNumber) -> Option<&TaskItem> {
         self.tasks.get(&id)
     }
-    pub fn final_task(&self) -> Option<TaskId> {
+    pub fn final_task(&self) -> Option<TaskNumber> {
         self.tasks.values().find(|task| task.is_final).map(|task| task.task_id)
     }
 }
@@ -225,12 +225,12 @@ impl From<Plan> for SeedPlan {
 
 fn check_ids(tasks: &[TaskItem]) -> Result<(), PlanError> {
     let mut seen = BTreeSet::new();
-    let twice: BTreeSet<TaskId> = tasks.iter().map(|task| task.task_id).filter(|id| !seen.insert(*id)).collect();
+    let twice: BTreeSet<TaskNumber> = tasks.iter().map(|task| task.task_id).filter(|id| !seen.insert(*id)).collect();
     if twice.is_empty() { Ok(()) } else { Err(PlanError::DuplicateIds { ids: twice.into_iter().collect() }) }
 }
 
 fn check_dependencies(tasks: &[TaskItem]) -> Result<(), PlanError> {
-    let ids: BTreeSet<TaskId> = tasks.iter().map(|task| task.task_id).collect();
+    let ids: BTreeSet<TaskNumber> = tasks.iter().map(|task| task.task_id).collect();
     for task in tasks {
         for dependency in &task.sub_task_dependencies {
             if *dependency == task.task_id {
@@ -245,11 +245,11 @@ fn check_dependencies(tasks: &[TaskItem]) -> Result<(), PlanError> {
 }
 
 /// A path that returns to its beginning, if there is one. The stack is our own: a long chain must not exhaust the real one.
-fn find_cycle(tasks: &BTreeMap<TaskId, TaskItem>) -> Option<Vec<TaskId>> {
+fn find_cycle(tasks: &BTreeMap<TaskNumber, TaskItem>) -> Option<Vec<TaskNumber>> {
     let mut done = BTreeSet::new();
     for start in tasks.keys().copied() {
         // The path from `start`, each with how many of its dependencies have been looked at.
-        let mut path: Vec<(TaskId, usize)> = vec![(start, 0)];
+        let mut path: Vec<(TaskNumber, usize)> = vec![(start, 0)];
         while let Some((id, looked)) = path.last_mut() {
             let next = tasks.get(id).and_then(|task| task.sub_task_dependencies.get(*looked)).copied();
             *looked += 1;

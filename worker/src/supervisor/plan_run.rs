@@ -4,7 +4,7 @@
 //!   input: plan, directory ──► claim ──► activity per task ──► result ──► review ──► claim ... ──► report
 //! ```
 //!
-//! Invariant: the state is [`Execution`] and which activity belongs to which task, nothing else; after every event all
+//! Invariant: the state is [`PlanExecution`] and which activity belongs to which task, nothing else; after every event all
 //! tasks that may run have been started, and the run closes as soon as none can. It routes: the scheduler decides.
 //!
 //! Queries: `progress` (the data of a live tree), `status_board` (text), `get_plan`, `get_task` (input: the id), `report`.
@@ -18,12 +18,12 @@ use bosun_engine::{Failure, Payload, QueryName, Seq, WorkflowExecutionSignaled};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::execution::Execution;
+use super::execution::PlanExecution;
 use super::fields::FieldError;
 use super::plan::{Plan, SeedPlan};
 use super::plan_yaml::{InvalidPlanFile, PlanProblem, read_plan};
 use super::report::{PlanRunOutput, PlanRunStatus};
-use super::task::TaskId;
+use super::task::TaskNumber;
 use super::work;
 
 /// The workflow type.
@@ -73,8 +73,8 @@ impl PlanRunInput {
 /// The workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanRun {
-    execution: Execution,
-    activities: BTreeMap<Seq, TaskId>,
+    execution: PlanExecution,
+    activities: BTreeMap<Seq, TaskNumber>,
 }
 
 impl StateMachine for PlanRun {
@@ -88,7 +88,7 @@ impl StateMachine for PlanRun {
             return Err(invalid(format!("the directory {:?} is not absolute", input.directory)));
         }
         let plan = Plan::from_seed(input.plan).map_err(|why| invalid(why.to_string()))?;
-        let execution = Execution::new(plan, input.directory, input.max_concurrent_tasks, cx.now())
+        let execution = PlanExecution::new(plan, input.directory, input.max_concurrent_tasks, cx.now())
             .map_err(|why| invalid(why.to_string()))?;
         let mut run = PlanRun { execution, activities: BTreeMap::new() };
         run.go_on(cx);
@@ -170,7 +170,7 @@ impl PlanRun {
     fn cancel_task(&mut self, signal: &WorkflowExecutionSignaled, cx: &mut Cx<'_>) {
         #[derive(Deserialize)]
         struct CancelTask {
-            task_id: TaskId,
+            task_id: TaskNumber,
             #[serde(default)]
             reason: String,
         }
@@ -189,8 +189,8 @@ impl PlanRun {
         #[derive(Deserialize)]
         #[serde(untagged)]
         enum Which {
-            Id(TaskId),
-            Named { task_id: TaskId },
+            Id(TaskNumber),
+            Named { task_id: TaskNumber },
         }
         let (Which::Id(id) | Which::Named { task_id: id }) = input.decode()?;
         let found = self.execution.plan().task(id).zip(self.execution.tasks().get(&id));

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::fields::{FieldError, Fields, kind};
 use super::model::Condition;
 use super::plan::{MAX_ATTEMPTS_DEFAULT, Plan, PlanError, REASONING_DEFAULT, SeedPlan, TaskItem};
-use super::task::{TaskId, TaskStatus};
+use super::task::{TaskNumber, TaskStatus};
 use super::yaml::{self, YAML_BYTES_MAX};
 
 /// The longest plan file, in bytes.
@@ -122,7 +122,7 @@ fn task(path: &str, value: &Value, objective: &str) -> Result<TaskItem, FieldErr
     }
     let dependencies = fields.entries("sub_task_dependencies")?;
     Ok(TaskItem {
-        task_id: TaskId(fields.required("task_id", number("task_id")?)?),
+        task_id: TaskNumber(fields.required("task_id", number("task_id")?)?),
         overall_objective: fields.text("overall_objective")?.unwrap_or_else(|| objective.to_owned()),
         sub_task_objective: fields.required_text("sub_task_objective")?,
         capability: fields.required_text("capability")?,
@@ -168,9 +168,9 @@ fn conditions(
     }
 }
 
-fn task_id(path: &str, value: &Value) -> Result<TaskId, FieldError> {
+fn task_id(path: &str, value: &Value) -> Result<TaskNumber, FieldError> {
     let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
-    id.map(TaskId).ok_or_else(|| FieldError::at(path, format!("expected a task_id, found {}", kind(value))))
+    id.map(TaskNumber).ok_or_else(|| FieldError::at(path, format!("expected a task_id, found {}", kind(value))))
 }
 
 #[cfg(test)]

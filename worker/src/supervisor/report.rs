@@ -9,10 +9,10 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::critic::Verdict;
-use super::execution::{Execution, TaskRun};
+use super::critic::CriticVerdict;
+use super::execution::{PlanExecution, TaskRun};
 use super::plan::TaskItem;
-use super::task::{TaskId, TaskStatus};
+use super::task::{TaskNumber, TaskStatus};
 
 /// How much of a result a view shows.
 const BRIEF_MAX: usize = 120;
@@ -35,10 +35,10 @@ pub enum PlanRunStatus {
 /// One task for people and programs that watch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskView {
-    pub task_id: TaskId,
+    pub task_id: TaskNumber,
     pub title: String,
     pub capability: String,
-    pub dependencies: Vec<TaskId>,
+    pub dependencies: Vec<TaskNumber>,
     pub status: TaskStatus,
     /// The number of the running or last attempt; 0 before the first.
     pub attempt: u32,
@@ -51,14 +51,14 @@ pub struct TaskView {
     pub brief: Option<String>,
     pub error_msg: Option<String>,
     /// What the critic said last.
-    pub task_feedback: Option<Verdict>,
+    pub task_feedback: Option<CriticVerdict>,
     /// Why it does not run, if its dependencies keep it from running.
     pub reason: Option<String>,
 }
 
 /// A run for people and programs that watch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct PlanProgress {
     pub objective: String,
     pub status: PlanRunStatus,
     pub completed: u32,
@@ -82,11 +82,11 @@ pub struct PlanRunOutput {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FinalResult {
-    pub task_id: TaskId,
+    pub task_id: TaskNumber,
     pub output: Value,
 }
 
-impl Execution {
+impl PlanExecution {
     pub fn status(&self) -> PlanRunStatus {
         if self.ended_at.is_none() {
             return PlanRunStatus::Executing;
@@ -94,7 +94,7 @@ impl Execution {
         if self.canceled.is_some() {
             return PlanRunStatus::Cancelled;
         }
-        let completed = |id: TaskId| self.tasks.get(&id).is_some_and(|task| task.status == TaskStatus::Completed);
+        let completed = |id: TaskNumber| self.tasks.get(&id).is_some_and(|task| task.status == TaskStatus::Completed);
         let useful = self.plan.final_task().map_or_else(|| self.final_task().is_some(), completed);
         match self.tasks.keys().all(|id| completed(*id)) {
             true => PlanRunStatus::Completed,
@@ -103,7 +103,7 @@ impl Execution {
         }
     }
 
-    pub fn view(&self, id: TaskId) -> Option<TaskView> {
+    pub fn view(&self, id: TaskNumber) -> Option<TaskView> {
         let (item, task) = (self.plan.task(id)?, self.tasks.get(&id)?);
         let running = u32::from(task.status == TaskStatus::Running);
         let ended_at = task.ended_at;
@@ -126,10 +126,10 @@ impl Execution {
         })
     }
 
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> PlanProgress {
         let tasks: Vec<TaskView> = self.tasks.keys().filter_map(|id| self.view(*id)).collect();
         let completed = tasks.iter().filter(|task| task.status == TaskStatus::Completed).count();
-        Progress {
+        PlanProgress {
             objective: self.plan.objective().to_owned(),
             status: self.status(),
             completed: u32::try_from(completed).unwrap_or(u32::MAX),
@@ -154,7 +154,7 @@ impl Execution {
     }
 
     pub fn errors(&self) -> Vec<String> {
-        let error = |id: &TaskId| {
+        let error = |id: &TaskNumber| {
             let view = self.view(*id).filter(|view| view.status != TaskStatus::Completed)?;
             let why = view.error_msg.or(view.reason).unwrap_or_else(|| "did not run".to_owned());
             Some(format!("Task {id} is {}: {why}", view.status))
@@ -163,7 +163,7 @@ impl Execution {
     }
 
     pub fn output(&self) -> PlanRunOutput {
-        let result = |id: TaskId| {
+        let result = |id: TaskNumber| {
             let output = self.tasks.get(&id)?.result.as_ref()?.output.clone();
             Some(FinalResult { task_id: id, output })
         };

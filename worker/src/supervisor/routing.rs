@@ -29,7 +29,7 @@ pub enum Route {
 
 /// What routing looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Shape {
+pub struct RoutingInput {
     pub subtasks: usize,
     pub has_dependencies: bool,
     /// Members may join while it runs.
@@ -40,7 +40,7 @@ pub struct Shape {
 
 /// The router: many, dynamic or talking subtasks need a supervisor; dependencies go where the rules say; the rest is a
 /// graph, or simple.
-pub fn route(shape: Shape, rules: &RoutingRules) -> Route {
+pub fn route(shape: RoutingInput, rules: &RoutingRules) -> Route {
     if shape.dynamic || shape.communicates || shape.subtasks > rules.supervisor_above as usize {
         return Route::Supervisor;
     }
@@ -52,10 +52,10 @@ pub fn route(shape: Shape, rules: &RoutingRules) -> Route {
     }
 }
 
-impl Shape {
+impl RoutingInput {
     /// The shape of a decomposition; tasks that exchange topics talk to each other.
-    pub fn of(plan: &PlannerOutput) -> Shape {
-        Shape {
+    pub fn of(plan: &PlannerOutput) -> RoutingInput {
+        RoutingInput {
             subtasks: plan.tasks.len(),
             has_dependencies: plan.tasks.iter().any(|task| !task.deps.is_empty()),
             dynamic: false,

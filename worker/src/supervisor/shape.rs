@@ -9,7 +9,7 @@ use super::fields::{FieldError, Fields, kind};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Shape {
-    kinds: Vec<Kind>,
+    kinds: Vec<JsonType>,
     required: Vec<String>,
     properties: Vec<(String, Shape)>,
     items: Option<Box<Shape>>,
@@ -22,7 +22,7 @@ pub(crate) struct Shape {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum JsonType {
     Null,
     Boolean,
     Integer,
@@ -32,14 +32,14 @@ enum Kind {
     Object,
 }
 
-const KINDS: [(&str, Kind); 7] = [
-    ("null", Kind::Null),
-    ("boolean", Kind::Boolean),
-    ("integer", Kind::Integer),
-    ("number", Kind::Number),
-    ("string", Kind::String),
-    ("array", Kind::Array),
-    ("object", Kind::Object),
+const KINDS: [(&str, JsonType); 7] = [
+    ("null", JsonType::Null),
+    ("boolean", JsonType::Boolean),
+    ("integer", JsonType::Integer),
+    ("number", JsonType::Number),
+    ("string", JsonType::String),
+    ("array", JsonType::Array),
+    ("object", JsonType::Object),
 ];
 const KEYS: [&str; 11] = [
     "type",
@@ -146,16 +146,16 @@ impl Shape {
     }
 }
 
-impl Kind {
+impl JsonType {
     fn fits(self, value: &Value) -> bool {
         match self {
-            Kind::Null => value.is_null(),
-            Kind::Boolean => value.is_boolean(),
-            Kind::Integer => value.is_i64() || value.is_u64(),
-            Kind::Number => value.is_number(),
-            Kind::String => value.is_string(),
-            Kind::Array => value.is_array(),
-            Kind::Object => value.is_object(),
+            JsonType::Null => value.is_null(),
+            JsonType::Boolean => value.is_boolean(),
+            JsonType::Integer => value.is_i64() || value.is_u64(),
+            JsonType::Number => value.is_number(),
+            JsonType::String => value.is_string(),
+            JsonType::Array => value.is_array(),
+            JsonType::Object => value.is_object(),
         }
     }
     fn name(self) -> &'static str {

@@ -17,7 +17,7 @@ pub const DROPPED: &str = "dropped";
 
 /// How one task stands, as far as the claim goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum TaskOutcome {
     /// A call or a person did it.
     Done,
     /// Nobody has to do it any more: another task took its place, or who decides said that it is not needed.
@@ -48,8 +48,8 @@ pub struct Claim {
 }
 
 /// How the tasks of a plan stand.
-pub fn standings(plan: &TaskPlan, excuses: Excuses) -> BTreeMap<TaskId, Standing> {
-    let mut standings: BTreeMap<TaskId, Standing> =
+pub fn standings(plan: &TaskPlan, excuses: Excuses) -> BTreeMap<TaskId, TaskOutcome> {
+    let mut standings: BTreeMap<TaskId, TaskOutcome> =
         plan.tasks.values().map(|task| (task.id.clone(), standing(task, excuses))).collect();
     let mut dependents: BTreeMap<&TaskId, Vec<&Task>> = BTreeMap::new();
     for task in plan.tasks.values().filter(|task| waited_in_vain(task)) {
@@ -57,10 +57,10 @@ pub fn standings(plan: &TaskPlan, excuses: Excuses) -> BTreeMap<TaskId, Standing
     }
     // What waited for something that is open is open itself, however far down the line.
     let mut open: Vec<TaskId> =
-        standings.iter().filter(|(_, standing)| **standing == Standing::Open).map(|(id, _)| id.clone()).collect();
+        standings.iter().filter(|(_, standing)| **standing == TaskOutcome::Open).map(|(id, _)| id.clone()).collect();
     while let Some(id) = open.pop() {
         for task in dependents.get(&id).into_iter().flatten() {
-            if standings.insert(task.id.clone(), Standing::Open) != Some(Standing::Open) {
+            if standings.insert(task.id.clone(), TaskOutcome::Open) != Some(TaskOutcome::Open) {
                 open.push(task.id.clone());
             }
         }
@@ -78,15 +78,15 @@ fn waited_in_vain(task: &Task) -> bool {
 }
 
 /// How a task stands by itself.
-fn standing(task: &Task, excuses: Excuses) -> Standing {
-    let excused = |by: bool| if by && !task.required { Standing::Excused } else { Standing::Open };
+fn standing(task: &Task, excuses: Excuses) -> TaskOutcome {
+    let excused = |by: bool| if by && !task.required { TaskOutcome::Excused } else { TaskOutcome::Open };
     let dropped = task.error.as_ref().is_some_and(|error| error.kind == DROPPED);
     match task.status {
-        TaskStatus::Completed => Standing::Done,
+        TaskStatus::Completed => TaskOutcome::Done,
         TaskStatus::Skipped => match task.skipped {
-            Some(SkipReason::NotNeeded) => Standing::Settled,
+            Some(SkipReason::NotNeeded) => TaskOutcome::Settled,
             Some(SkipReason::WorkerError) => excused(excuses.skipped_errors),
-            Some(SkipReason::Budget) | None => Standing::Open,
+            Some(SkipReason::Budget) | None => TaskOutcome::Open,
             Some(
                 SkipReason::ConditionNotMet
                 | SkipReason::ApprovalRejected
@@ -95,7 +95,7 @@ fn standing(task: &Task, excuses: Excuses) -> Standing {
             ) => excused(true),
         },
         TaskStatus::Cancelled => match task.cancelled {
-            Some(CancelReason::Superseded) if !dropped => Standing::Settled,
+            Some(CancelReason::Superseded) if !dropped => TaskOutcome::Settled,
             Some(CancelReason::Requested | CancelReason::Upstream) => excused(true),
             Some(
                 CancelReason::Superseded
@@ -103,7 +103,7 @@ fn standing(task: &Task, excuses: Excuses) -> Standing {
                 | CancelReason::Killed
                 | CancelReason::RunCancelled,
             )
-            | None => Standing::Open,
+            | None => TaskOutcome::Open,
         },
         TaskStatus::Failed => excused(excuses.failures_below_threshold),
         TaskStatus::Escalated
@@ -115,7 +115,7 @@ fn standing(task: &Task, excuses: Excuses) -> Standing {
         | TaskStatus::AwaitingReview
         | TaskStatus::NeedsRevision
         | TaskStatus::Errored
-        | TaskStatus::Blocked => Standing::Open,
+        | TaskStatus::Blocked => TaskOutcome::Open,
     }
 }
 
@@ -123,18 +123,19 @@ fn standing(task: &Task, excuses: Excuses) -> Standing {
 /// a bound ended it.
 pub fn of_tasks(plan: &TaskPlan, excuses: Excuses, result: bool, needs_result: bool, stopped: bool) -> Claim {
     let standings = standings(plan, excuses);
-    let any = |wanted: &[Standing]| standings.values().any(|standing| wanted.contains(standing));
-    let nothing_done = !standings.is_empty() && !any(&[Standing::Done]);
+    let any = |wanted: &[TaskOutcome]| standings.values().any(|standing| wanted.contains(standing));
+    let nothing_done = !standings.is_empty() && !any(&[TaskOutcome::Done]);
     if !result && (needs_result || nothing_done) {
         return Claim { phase: Phase::Failed, success: false };
     }
-    let listed = any(&[Standing::Open, Standing::Excused]);
+    let listed = any(&[TaskOutcome::Open, TaskOutcome::Excused]);
     let phase = if listed || stopped || nothing_done { Phase::Partial } else { Phase::Completed };
     let finals = standings.iter().filter(|(id, _)| plan.tasks.get(id).is_some_and(|task| task.is_final));
-    let mut finals = finals.map(|(_, standing)| *standing).filter(|standing| *standing != Standing::Settled).peekable();
+    let mut finals =
+        finals.map(|(_, standing)| *standing).filter(|standing| *standing != TaskOutcome::Settled).peekable();
     let all_done = match excuses.final_task_counts && finals.peek().is_some() {
-        true => finals.all(|standing| standing == Standing::Done),
-        false => !any(&[Standing::Open]),
+        true => finals.all(|standing| standing == TaskOutcome::Done),
+        false => !any(&[TaskOutcome::Open]),
     };
     Claim { phase, success: all_done && !nothing_done }
 }

@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 /// The number of a task in its plan. Plans in YAML count tasks, so a number it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct TaskId(pub u32);
+pub struct TaskNumber(pub u32);
 
-impl fmt::Display for TaskId {
+impl fmt::Display for TaskNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -245,7 +245,7 @@ cancelled
 
     #[test]
     fn an_illegal_change_says_who_wanted_what() {
-        let why = TaskStatus::Completed.change(TaskId(3), TaskStatus::Running, Actor::Supervisor).unwrap_err();
+        let why = TaskStatus::Completed.change(TaskNumber(3), TaskStatus::Running, Actor::Supervisor).unwrap_err();
         assert_eq!(
             why.to_string(),
             "[tasks] illegal status transition for task \"3\": completed -> running (asked by the supervisor)"
@@ -255,7 +255,7 @@ cancelled
     #[test]
     fn asking_for_the_same_status_changes_nothing() {
         for status in TaskStatus::ALL {
-            assert_eq!(status.change(TaskId(1), status, Actor::Scheduler), Ok(status));
+            assert_eq!(status.change(TaskNumber(1), status, Actor::Scheduler), Ok(status));
         }
     }
 

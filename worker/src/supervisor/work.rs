@@ -10,11 +10,11 @@ use std::time::Duration;
 use bosun_engine::{ActivityOptions, ActivityType, CancellationType, RetryPolicy};
 use serde_json::{Map, Value, json};
 
-use super::critic::Review;
+use super::critic::CriticRules;
 use super::fields::{FieldError, Fields, kind};
-use super::placeholder::{JsonTemplate, NoValue, Scope, Template, Values};
+use super::placeholder::{JsonTemplate, NoValue, Template, TemplateScope, Values};
 use super::plan::{Plan, TaskItem};
-use super::task::{TaskId, TaskStatus};
+use super::task::{TaskNumber, TaskStatus};
 use crate::capability::compose::{COMPOSE, COMPOSE_FAILED};
 use crate::capability::http::HTTP;
 use crate::capability::process::{PROCESS, PROCESS_EXIT, PROCESS_REFUSED, PROCESS_SPAWN, PROCESS_TIMEOUT};
@@ -98,7 +98,7 @@ impl fmt::Display for Capability {
 #[derive(Debug, Clone)]
 pub(crate) struct Work {
     pub(crate) capability: Capability,
-    pub(crate) review: Option<Review>,
+    pub(crate) review: Option<CriticRules>,
     activity_type: ActivityType,
     timeout: Duration,
     /// The activity's input, with slots. It is one mapping, or for `activity` anything.
@@ -132,10 +132,13 @@ impl Work {
             let why = format!("Unknown capability: '{}'; known: {}", item.capability, known.join(", "));
             return Err(FieldError::at(format!("{place}.capability"), why));
         };
-        let of_dependency = |id: &TaskId| Some((*id, Capability::of(&plan.task(*id)?.capability)?));
+        let of_dependency = |id: &TaskNumber| Some((*id, Capability::of(&plan.task(*id)?.capability)?));
         let capabilities: BTreeMap<_, _> = item.sub_task_dependencies.iter().filter_map(of_dependency).collect();
-        let scope =
-            Scope { task: item.task_id, dependencies: &item.sub_task_dependencies, capabilities: &capabilities };
+        let scope = TemplateScope {
+            task: item.task_id,
+            dependencies: &item.sub_task_dependencies,
+            capabilities: &capabilities,
+        };
         let parameters = Value::Object(item.parameters.clone());
         let path = format!("{place}.parameters");
         match capability {
@@ -188,18 +191,18 @@ impl Work {
     }
 }
 
-fn review(fields: &Fields<'_>, capability: Capability) -> Result<Option<Review>, FieldError> {
-    fields.value("review").map(|rules| Review::read(&fields.path_of("review"), rules, capability)).transpose()
+fn review(fields: &Fields<'_>, capability: Capability) -> Result<Option<CriticRules>, FieldError> {
+    fields.value("review").map(|rules| CriticRules::read(&fields.path_of("review"), rules, capability)).transpose()
 }
 
 /// Collects the templates of an input.
-struct Input<'a, 'f> {
+struct InputBuilder<'a, 'f> {
     fields: &'a Fields<'f>,
-    scope: &'a Scope<'a>,
+    scope: &'a TemplateScope<'a>,
     entries: Vec<(String, JsonTemplate)>,
 }
 
-impl Input<'_, '_> {
+impl InputBuilder<'_, '_> {
     fn constant(&mut self, name: &str, value: impl Into<Value>) {
         self.entries.push((name.to_owned(), JsonTemplate::Other(value.into())));
     }
@@ -223,10 +226,10 @@ impl Input<'_, '_> {
     }
 }
 
-fn process(fields: &Fields<'_>, scope: &Scope<'_>) -> Result<Work, FieldError> {
+fn process(fields: &Fields<'_>, scope: &TemplateScope<'_>) -> Result<Work, FieldError> {
     let review = review(fields, Capability::Process)?;
     let timeout = fields.duration("timeout")?.unwrap_or(TIMEOUT_DEFAULT);
-    let mut input = Input { fields, scope, entries: Vec::new() };
+    let mut input = InputBuilder { fields, scope, entries: Vec::new() };
     if fields.required("argv", fields.list("argv")?)?.is_empty() || fields.texts("argv")?[0].is_empty() {
         return Err(fields.error("argv", "argv is empty; its first entry must name the command"));
     }
@@ -252,22 +255,22 @@ fn process(fields: &Fields<'_>, scope: &Scope<'_>) -> Result<Work, FieldError> {
     input.constant("timeout_ms", u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
     input.constant("output_max", fields.natural("output_max")?.unwrap_or(OUTPUT_MAX_DEFAULT));
     let any = fields.value("success_codes").is_some_and(|codes| codes == "any");
-    let judged = review.as_ref().is_some_and(Review::judges_exit_code);
+    let judged = review.as_ref().is_some_and(CriticRules::judges_exit_code);
     let codes = match (any || judged, fields.has("success_codes")) {
         (true, _) => Vec::new(),
         (false, true) => fields.one_or_more_integers("success_codes")?,
         (false, false) => vec![0],
     };
     input.constant("success_codes", codes);
-    input.constant("report_files", review.as_ref().map(Review::files).unwrap_or_default());
+    input.constant("report_files", review.as_ref().map(CriticRules::files).unwrap_or_default());
     let input = input.done();
     Ok(Work { capability: Capability::Process, review, activity_type: PROCESS.into(), timeout, input })
 }
 
-fn http(fields: &Fields<'_>, scope: &Scope<'_>) -> Result<Work, FieldError> {
+fn http(fields: &Fields<'_>, scope: &TemplateScope<'_>) -> Result<Work, FieldError> {
     let review = review(fields, Capability::Http)?;
     let timeout = fields.duration("timeout")?.unwrap_or(Duration::from_secs(30));
-    let mut input = Input { fields, scope, entries: Vec::new() };
+    let mut input = InputBuilder { fields, scope, entries: Vec::new() };
     fields.required_text("url")?;
     for name in ["method", "url", "body"] {
         input.text(name, fields.text(name)?.as_deref())?;
@@ -286,14 +289,14 @@ fn http(fields: &Fields<'_>, scope: &Scope<'_>) -> Result<Work, FieldError> {
         }
     }
     input.constant("timeout_ms", u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
-    input.constant("any_status", review.as_ref().is_some_and(Review::judges_http_status));
+    input.constant("any_status", review.as_ref().is_some_and(CriticRules::judges_http_status));
     let input = input.done();
     Ok(Work { capability: Capability::Http, review, activity_type: HTTP.into(), timeout, input })
 }
 
-fn compose(fields: &Fields<'_>, scope: &Scope<'_>) -> Result<Work, FieldError> {
+fn compose(fields: &Fields<'_>, scope: &TemplateScope<'_>) -> Result<Work, FieldError> {
     let review = review(fields, Capability::Compose)?;
-    let mut input = Input { fields, scope, entries: Vec::new() };
+    let mut input = InputBuilder { fields, scope, entries: Vec::new() };
     fields.required_text("title")?;
     input.text("title", fields.text("title")?.as_deref())?;
     input.text("intro", fields.text("intro")?.as_deref())?;
@@ -312,7 +315,7 @@ fn compose(fields: &Fields<'_>, scope: &Scope<'_>) -> Result<Work, FieldError> {
     Ok(Work { capability: Capability::Compose, review, activity_type: COMPOSE.into(), timeout, input })
 }
 
-fn activity(fields: &Fields<'_>, scope: &Scope<'_>) -> Result<Work, FieldError> {
+fn activity(fields: &Fields<'_>, scope: &TemplateScope<'_>) -> Result<Work, FieldError> {
     let review = review(fields, Capability::Activity)?;
     let timeout = fields.duration("timeout")?.unwrap_or(TIMEOUT_DEFAULT);
     let name = fields.required_text("type")?;

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::boundary::{AgentInput, AgentOutcome, AgentsRefused, HumanAnswer, HumanNeeded, NotWaiting};
 use super::crew::CrewRun;
-use super::memory::{Memory, Thread};
+use super::memory::{AgentMemory, Thread};
 use super::message::Message;
 use super::processes::Process;
 use super::rules::{AgentDef, AgentRules};
@@ -36,14 +36,14 @@ pub struct AgentLoop {
     pub(super) opened: u32,
     pub(super) processes: BTreeMap<u32, Process>,
     pub(super) processes_started: u32,
-    pub(super) memories: BTreeMap<String, Memory>,
+    pub(super) memories: BTreeMap<String, AgentMemory>,
     /// What is waited for, and by whom: the number of a session, or the item of a crew.
     pub(super) waits: BTreeMap<AgentsKey, u32>,
     pub(super) humans: BTreeMap<AgentsKey, HumanNeeded>,
     /// What a person said while the root was at work: it is told before its next step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) words: Vec<String>,
-    pub(super) work: Work,
+    pub(super) work: Workload,
     /// Tool calls charged to this task, and to the conversation as a whole.
     pub(super) charged_task: u32,
     pub(super) charged_thread: u32,
@@ -57,12 +57,12 @@ pub struct AgentLoop {
     pub(super) selected: Vec<String>,
     pub(super) warnings: Vec<String>,
     paused: bool,
-    held: Vec<Held>,
+    held: Vec<HeldEvent>,
     pub(super) outcome: Option<AgentOutcome>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-enum Held {
+enum HeldEvent {
     Answer(AgentsKey, Answer),
     Fired(AgentsKey),
     Human(AgentsKey, Result<HumanAnswer, String>),
@@ -70,7 +70,7 @@ enum Held {
 
 /// What the loop works off.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) enum Work {
+pub(super) enum Workload {
     /// One conversation, of this session.
     Conversation {
         root: u32,
@@ -89,12 +89,12 @@ impl AgentLoop {
     ) -> Result<AgentLoop, AgentsRefused> {
         let first = agents.first().ok_or(AgentsRefused::NoAgents)?.name.clone();
         let agent = input.agent.clone().unwrap_or(first);
-        let mut it = AgentLoop::new(rules, agents, &input, Work::Conversation { root: 0 })?;
+        let mut it = AgentLoop::new(rules, agents, &input, Workload::Conversation { root: 0 })?;
         it.known(&agent)?;
         let (mut messages, variables) = (input.messages, input.context_variables);
         messages.extend(input.task.map(Message::user));
         let root = it.open(&agent, Place::root(0, [1, 1]), messages, variables, out);
-        it.work = Work::Conversation { root };
+        it.work = Workload::Conversation { root };
         it.begin_turn(root, out);
         Ok(it)
     }
@@ -103,7 +103,7 @@ impl AgentLoop {
         rules: AgentRules,
         agents: Vec<AgentDef>,
         input: &AgentInput,
-        work: Work,
+        work: Workload,
     ) -> Result<AgentLoop, AgentsRefused> {
         super::toolbox::check(&rules, &agents)?;
         Ok(AgentLoop {
@@ -139,7 +139,7 @@ impl AgentLoop {
             return out.note(NoteKind::AttemptDropped, json!({"key": key}));
         }
         if self.paused {
-            self.hold(key, Held::Answer(key.clone(), answer));
+            self.hold(key, HeldEvent::Answer(key.clone(), answer));
             return;
         }
         match self.waits.remove(key) {
@@ -172,7 +172,7 @@ impl AgentLoop {
             return;
         }
         if self.paused {
-            self.hold(key, Held::Fired(key.clone()));
+            self.hold(key, HeldEvent::Fired(key.clone()));
             return;
         }
         match (self.waits.remove(key), key) {
@@ -212,7 +212,7 @@ impl AgentLoop {
     fn heard(&mut self, key: &AgentsKey, answer: Result<HumanAnswer, String>, out: &mut Outbox) {
         self.humans.remove(key);
         if self.paused {
-            self.held.push(Held::Human(key.clone(), answer));
+            self.held.push(HeldEvent::Human(key.clone(), answer));
         } else {
             self.person_answered(key, answer, out);
         }
@@ -239,7 +239,7 @@ impl AgentLoop {
 
     /// The user goes on after an answer: a new turn of the same conversation. Refused while one is under way.
     pub fn say(&mut self, text: &str, out: &mut Outbox) -> bool {
-        let Work::Conversation { root } = self.work else { return false };
+        let Workload::Conversation { root } = self.work else { return false };
         if !self.sessions.contains_key(&root) {
             return false;
         }
@@ -270,9 +270,9 @@ impl AgentLoop {
         self.next_of_all(out);
         for held in std::mem::take(&mut self.held) {
             match held {
-                Held::Answer(key, answer) => self.answered(&key, answer, out),
-                Held::Fired(key) => self.fired(&key, out),
-                Held::Human(key, answer) => self.person_answered(&key, answer, out),
+                HeldEvent::Answer(key, answer) => self.answered(&key, answer, out),
+                HeldEvent::Fired(key) => self.fired(&key, out),
+                HeldEvent::Human(key, answer) => self.person_answered(&key, answer, out),
             }
         }
         self.keep_time(out);
@@ -330,17 +330,17 @@ impl AgentLoop {
     }
 
     /// One input per key that is waited for: whatever else comes is dropped, so this list is bounded.
-    fn hold(&mut self, key: &AgentsKey, held: Held) {
+    fn hold(&mut self, key: &AgentsKey, held: HeldEvent) {
         if self.waits.contains_key(key) && !self.held.iter().any(|other| other.key() == key) {
             self.held.push(held);
         }
     }
 }
 
-impl Held {
+impl HeldEvent {
     fn key(&self) -> &AgentsKey {
         match self {
-            Held::Answer(key, _) | Held::Fired(key) | Held::Human(key, _) => key,
+            HeldEvent::Answer(key, _) | HeldEvent::Fired(key) | HeldEvent::Human(key, _) => key,
         }
     }
 }

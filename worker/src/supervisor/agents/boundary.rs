@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::memory::Thread;
-use super::message::{Message, Role, Variables, text_of};
+use super::message::{Message, MessageRole, Variables, text_of};
 
 /// What a loop is started with.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ impl AgentOutcome {
     /// Whether somebody said or did anything: an empty answer of one who called nobody is none.
     pub fn has_something(&self) -> bool {
         let said = |value: &Value| value.as_str().is_none_or(|text| !text.trim().is_empty()) && !value.is_null();
-        let acts = |message: &Message| message.role == Role::Tool || !message.tool_calls.is_empty();
+        let acts = |message: &Message| message.role == MessageRole::Tool || !message.tool_calls.is_empty();
         said(&self.result) || !self.selected_agents.is_empty() || self.messages.iter().any(acts)
     }
 }

@@ -6,10 +6,10 @@
 
 use serde_json::Value;
 
-use super::agent_loop::{AgentLoop, Work};
+use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::AgentOutcome;
-use super::counters::Refusal;
-use super::session::ToolAnswer;
+use super::counters::CallRefusal;
+use super::session::ToolOutcome;
 use crate::supervisor::core::account::{Exhausted, SPENT};
 use crate::supervisor::core::key::{AgentsKey, CrewAsk, SessionAsk};
 use crate::supervisor::outbox::Outbox;
@@ -34,7 +34,7 @@ impl AgentLoop {
     pub(super) fn is_out_of_budget(&mut self, seq: u32, out: &mut Outbox) -> bool {
         let Some(exhausted) = out.budget().exhausted() else { return false };
         self.is_cut_by(out);
-        let conversation = matches!(self.work, Work::Conversation { root } if root == seq);
+        let conversation = matches!(self.work, Workload::Conversation { root } if root == seq);
         let Some(session) = self.sessions.get_mut(&seq) else { return true };
         if conversation && exhausted == Exhausted::LastWord && out.budget().has_last_word() {
             session.last_word = true;
@@ -51,10 +51,10 @@ impl AgentLoop {
     }
 
     /// A tool that nobody pays for.
-    pub(super) fn unpaid(&self, out: &Outbox) -> Option<ToolAnswer> {
+    pub(super) fn unpaid(&self, out: &Outbox) -> Option<ToolOutcome> {
         out.budget().exhausted()?;
         let text = format!("{}{}. Answer with what you have.", SPENT[..1].to_uppercase(), &SPENT[1..]);
-        Some(self.refused(Refusal { kind: "budget", text, ends: false }))
+        Some(self.refused(CallRefusal { kind: "budget", text, ends: false }))
     }
 
     /// The budget is spent: nobody waits for people or sleeps before a call that is not made. What a person is asked about
@@ -93,7 +93,7 @@ impl AgentLoop {
     /// A task of a crew is left undone, or none is begun any more: the crew ends when nothing is under way.
     pub(super) fn leave_task(&mut self, at: Option<usize>, out: &Outbox) {
         self.is_cut_by(out);
-        let Work::Crew(run) = &mut self.work else { return };
+        let Workload::Crew(run) = &mut self.work else { return };
         if let Some(task) = at.and_then(|at| run.running.get_mut(&at)) {
             task.left = true;
         }
@@ -105,7 +105,7 @@ impl AgentLoop {
     /// What there is of the work of a crew that the budget has ended.
     pub(super) fn so_far(&self) -> Option<Value> {
         match &self.work {
-            Work::Crew(run) if self.is_cut() && !run.outputs.is_empty() => Some(Value::String(run.result())),
+            Workload::Crew(run) if self.is_cut() && !run.outputs.is_empty() => Some(Value::String(run.result())),
             _ => None,
         }
     }

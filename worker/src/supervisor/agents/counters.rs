@@ -22,7 +22,7 @@ pub(crate) struct Counters {
 
 /// Why a call is not carried out.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Refusal {
+pub(crate) struct CallRefusal {
     pub(crate) kind: &'static str,
     pub(crate) text: String,
     /// Whether the turn ends with it.
@@ -35,8 +35,13 @@ impl Counters {
     }
 
     /// Counts one call, or says why it may not be made.
-    pub(crate) fn admit(&mut self, call: &ToolCall, limits: &ToolLimits, rules: &AgentRules) -> Result<(), Refusal> {
-        let limit = |text: String| Err(Refusal { kind: "limit", text, ends: true });
+    pub(crate) fn admit(
+        &mut self,
+        call: &ToolCall,
+        limits: &ToolLimits,
+        rules: &AgentRules,
+    ) -> Result<(), CallRefusal> {
+        let limit = |text: String| Err(CallRefusal { kind: "limit", text, ends: true });
         if let Some(max) = limits.per_turn.filter(|max| self.turn >= *max) {
             return limit(format!("Maximum tool calls per turn ({max}) reached."));
         }
@@ -53,7 +58,7 @@ impl Counters {
             );
             // Counted on, so that one call more says one time more.
             self.repeated.insert(key, times);
-            return Err(Refusal { kind: "repetition_detected", text, ends: false });
+            return Err(CallRefusal { kind: "repetition_detected", text, ends: false });
         }
         let failures = self.failures.get(&call.name).copied().unwrap_or_default();
         if let Some(max) = rules.breaker_failures.filter(|max| failures >= *max) {
@@ -61,7 +66,7 @@ impl Counters {
                 "Tool '{}' has failed {max} times consecutively. Please try a different approach or tool.",
                 call.name
             );
-            return Err(Refusal { kind: "circuit_breaker", text, ends: false });
+            return Err(CallRefusal { kind: "circuit_breaker", text, ends: false });
         }
         self.repeated.insert(key, times);
         self.turn = self.turn.saturating_add(1);

@@ -40,7 +40,7 @@ pub struct CrewTask {
     /// Tasks whose outputs it is told; all earlier ones if none are named.
     pub context: Option<Vec<String>>,
     pub async_execution: bool,
-    pub when: Option<Condition>,
+    pub when: Option<OutputCondition>,
     /// Who validates the output.
     pub guardrail: Option<String>,
     pub guardrail_max_retries: u32,
@@ -67,7 +67,7 @@ impl Default for CrewTask {
 /// What an earlier output must be like; everything that is given must hold.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Condition {
+pub struct OutputCondition {
     /// Whose output; the last one before this task if none is named.
     pub task: Option<String>,
     pub contains: Option<String>,
@@ -224,7 +224,7 @@ pub(super) struct CrewRun {
     pub(super) manager: String,
     pub(super) tasks: Vec<CrewTask>,
     pub(super) outputs: BTreeMap<usize, TaskOutput>,
-    pub(super) running: BTreeMap<usize, TaskRun>,
+    pub(super) running: BTreeMap<usize, CrewTaskState>,
     pub(super) lineage: Vec<String>,
     /// How often the manager was set to each task that has its output.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -237,7 +237,7 @@ pub(super) struct CrewRun {
 
 /// A task under way.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct TaskRun {
+pub(super) struct CrewTaskState {
     /// How often the manager was set to it.
     pub(super) attempt: u32,
     /// How often its output was not valid.
@@ -346,7 +346,7 @@ fn position(crew: &Crew, id: &str) -> Result<usize, CrewRefused> {
     crew.tasks.iter().position(|task| task.id == id).ok_or_else(|| CrewRefused::UnknownTask(id.to_owned()))
 }
 
-impl Condition {
+impl OutputCondition {
     fn holds(&self, text: &str) -> bool {
         let place = self.pointer.as_ref().map(|pointer| {
             let json: Option<Value> = serde_json::from_str(text).ok();

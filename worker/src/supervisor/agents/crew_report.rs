@@ -2,7 +2,7 @@
 //!
 //! Invariant: a task is completed only if its output was accepted; one that was never begun is told so. It changes nothing.
 
-use super::agent_loop::{AgentLoop, Work};
+use super::agent_loop::{AgentLoop, Workload};
 use crate::supervisor::core::account::SPENT;
 use crate::supervisor::task::TaskStatus;
 
@@ -23,7 +23,7 @@ pub struct CrewLine {
 impl AgentLoop {
     /// The tasks of a crew in the order of its list; none of other loops.
     pub fn crew_lines(&self) -> Vec<CrewLine> {
-        let Work::Crew(run) = &self.work else { return Vec::new() };
+        let Workload::Crew(run) = &self.work else { return Vec::new() };
         let over = self.outcome().is_some();
         let line = |(at, task): (usize, &super::crew::CrewTask)| {
             let (output, running) = (run.outputs.get(&at), run.running.get(&at));

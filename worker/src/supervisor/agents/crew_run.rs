@@ -6,9 +6,9 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::agent_loop::{AgentLoop, Work};
+use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::{AgentInput, AgentOutcome, AgentsRefused, HumanAnswer, HumanKind, HumanNeeded};
-use super::crew::{Crew, CrewCheckpoint, CrewRun, CrewStart, CrewTask, TaskOutput, TaskRun};
+use super::crew::{Crew, CrewCheckpoint, CrewRun, CrewStart, CrewTask, CrewTaskState, TaskOutput};
 use super::message::{Message, Variables};
 use super::rules::{AgentDef, AgentRules, CoworkerScope};
 use super::session::Place;
@@ -42,21 +42,21 @@ impl AgentLoop {
         let manager = crew.check(&agents)?;
         let run = CrewRun::new(crew, &manager.name, start)?;
         agents.push(manager);
-        let mut it = AgentLoop::new(rules, agents, input, Work::Crew(run))?;
+        let mut it = AgentLoop::new(rules, agents, input, Workload::Crew(run))?;
         it.go_on_with_crew(out);
         Ok(it)
     }
 
     /// The outputs so far; to be restored, or forked.
     pub fn checkpoint(&self) -> Option<CrewCheckpoint> {
-        let Work::Crew(run) = &self.work else { return None };
+        let Workload::Crew(run) = &self.work else { return None };
         Some(CrewCheckpoint { outputs: run.outputs.values().cloned().collect(), lineage: run.lineage.clone() })
     }
 
     fn crew_run(&mut self) -> Option<&mut CrewRun> {
         match &mut self.work {
-            Work::Crew(run) => Some(run),
-            Work::Conversation { .. } | Work::Steps(_) => None,
+            Workload::Crew(run) => Some(run),
+            Workload::Conversation { .. } | Workload::Steps(_) => None,
         }
     }
 
@@ -75,7 +75,7 @@ impl AgentLoop {
                 self.accept(at, String::new(), true, out);
                 continue;
             }
-            run.running.insert(at, TaskRun::default());
+            run.running.insert(at, CrewTaskState::default());
             self.start_task(at, None, out);
         }
         let Some(run) = self.crew_run() else { return };

@@ -7,16 +7,16 @@
 use serde_json::{Map, Value, json};
 
 use super::agent_loop::AgentLoop;
-use super::message::{Message, Role, Variables, json_text, text_of};
+use super::message::{Message, MessageRole, Variables, json_text, text_of};
 use super::rules::{DelegationKind, OnTimeout, SummaryRules};
-use super::session::{ChildKind, Home, Progress, Running, ToolAnswer};
-use super::toolbox::{Kind, sanitized};
+use super::session::{CallStatus, Home, Running, SessionPurpose, ToolOutcome};
+use super::toolbox::{ToolTarget, sanitized};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::Span;
 
 /// What a delegation is to do.
 #[derive(Debug, Default)]
-struct Order {
+struct DelegationRequest {
     task: String,
     context: Option<String>,
     background: bool,
@@ -25,10 +25,10 @@ struct Order {
     variables: Option<Vec<String>>,
 }
 
-impl Order {
-    fn read(args: &Map<String, Value>) -> Result<Order, String> {
+impl DelegationRequest {
+    fn read(args: &Map<String, Value>) -> Result<DelegationRequest, String> {
         let wrong = |field: &str, what: &str| Err(format!("Invalid tool arguments at `{field}`: {what} is needed"));
-        let mut order = Order::default();
+        let mut order = DelegationRequest::default();
         match args.get("task") {
             Some(Value::String(task)) => order.task.clone_from(task),
             Some(_) | None => return wrong("task", "a text"),
@@ -70,7 +70,7 @@ impl AgentLoop {
         suffix: &str,
         args: &Map<String, Value>,
         out: &mut Outbox,
-    ) -> Option<ToolAnswer> {
+    ) -> Option<ToolOutcome> {
         match self.delegate_named(seq, suffix) {
             Ok(name) => self.delegate_to(seq, index, &name, args, out),
             Err(why) => Some(self.failure(&why)),
@@ -95,10 +95,15 @@ impl AgentLoop {
     }
 
     /// Why a delegation is refused as things stand: nobody is asked to approve what cannot be.
-    pub(super) fn refused_delegation(&self, seq: u32, kind: &Kind, args: &Map<String, Value>) -> Option<ToolAnswer> {
+    pub(super) fn refused_delegation(
+        &self,
+        seq: u32,
+        kind: &ToolTarget,
+        args: &Map<String, Value>,
+    ) -> Option<ToolOutcome> {
         let named = match kind {
-            Kind::Delegate(suffix) => self.delegate_named(seq, suffix),
-            Kind::Spawn => self.spawned(seq, args),
+            ToolTarget::Delegate(suffix) => self.delegate_named(seq, suffix),
+            ToolTarget::Spawn => self.spawned(seq, args),
             _ => return None,
         };
         match named {
@@ -107,11 +112,11 @@ impl AgentLoop {
         }
     }
 
-    fn refusal_of(&self, seq: u32, name: &str, args: &Map<String, Value>) -> Option<ToolAnswer> {
+    fn refusal_of(&self, seq: u32, name: &str, args: &Map<String, Value>) -> Option<ToolOutcome> {
         if self.def(name).is_none() {
             return Some(self.failure(&format!("Delegation to '{name}' failed: Agent '{name}' not found")));
         }
-        let malformed = || Order::read(args).err().map(|why| self.failure(&why));
+        let malformed = || DelegationRequest::read(args).err().map(|why| self.failure(&why));
         self.too_deep(seq).or_else(malformed).or_else(|| self.out_of_order(seq, name))
     }
 
@@ -122,7 +127,7 @@ impl AgentLoop {
         index: usize,
         args: &Map<String, Value>,
         out: &mut Outbox,
-    ) -> Option<ToolAnswer> {
+    ) -> Option<ToolOutcome> {
         match self.spawned(seq, args) {
             Ok(name) => self.delegate_to(seq, index, &name, args, out),
             Err(why) => Some(self.failure(&why)),
@@ -136,11 +141,11 @@ impl AgentLoop {
         name: &str,
         args: &Map<String, Value>,
         out: &mut Outbox,
-    ) -> Option<ToolAnswer> {
+    ) -> Option<ToolOutcome> {
         if let Some(refusal) = self.refusal_of(seq, name, args) {
             return Some(refusal);
         }
-        let order = Order::read(args).ok()?;
+        let order = DelegationRequest::read(args).ok()?;
         let session = self.sessions.get_mut(&seq)?;
         if session.order.first().is_some_and(|first| first == name) {
             session.order.remove(0);
@@ -163,7 +168,7 @@ impl AgentLoop {
     }
 
     /// Why the session may have no child: it would be too deep.
-    pub(super) fn too_deep(&self, seq: u32) -> Option<ToolAnswer> {
+    pub(super) fn too_deep(&self, seq: u32) -> Option<ToolOutcome> {
         let depth = self.sessions.get(&seq).map_or(0, |session| session.depth);
         let max = self.rules.delegation.max_depth;
         (depth >= max)
@@ -171,7 +176,7 @@ impl AgentLoop {
     }
 
     /// A playbook that names an order of agents is kept to.
-    fn out_of_order(&self, seq: u32, name: &str) -> Option<ToolAnswer> {
+    fn out_of_order(&self, seq: u32, name: &str) -> Option<ToolOutcome> {
         let order = &self.sessions.get(&seq)?.order;
         let first = order.first().filter(|first| *first != name && order.iter().any(|other| other == name))?;
         Some(self.failure(&format!("The playbook wants '{first}' before '{name}'. Delegate to '{first}' first.")))
@@ -192,7 +197,7 @@ impl AgentLoop {
         self.select(seq, name);
         let place = self.below(seq, index, Home::Call { session: seq, index });
         let child = self.open(name, place, vec![Message::user(text)], variables, out);
-        self.set_running(seq, index, Running::Child { session: child, kind: ChildKind::Delegation });
+        self.set_running(seq, index, Running::Child { session: child, kind: SessionPurpose::Delegation });
         let rules = &self.rules.delegation;
         let patience = match rules.on_timeout {
             OnTimeout::Wait => timeout.max(rules.hard_timeout),
@@ -238,19 +243,19 @@ impl AgentLoop {
         index: usize,
         args: &Map<String, Value>,
         out: &mut Outbox,
-    ) -> Option<ToolAnswer> {
+    ) -> Option<ToolOutcome> {
         let text = |keys: &[&str]| keys.iter().find_map(|key| args.get(*key)).map(text_of).unwrap_or_default();
         // Nobody is put to work on nothing.
         let work = ["task", "question"].iter().find_map(|key| args.get(*key));
         if work.and_then(Value::as_str).is_none_or(|text| text.trim().is_empty()) {
-            return Some(ToolAnswer::failed("Error: Invalid tool arguments at `task`: a text is needed".to_owned()));
+            return Some(ToolOutcome::failed("Error: Invalid tool arguments at `task`: a text is needed".to_owned()));
         }
         let asked = text(&["coworker", "co_worker"]);
         let session = self.sessions.get(&seq)?;
         let wanted = plain_name(first_named(&asked));
         let Some(name) = session.coworkers.iter().find(|name| plain_name(name) == wanted).cloned() else {
             let options = session.coworkers.join(", ");
-            return Some(ToolAnswer::failed(format!(
+            return Some(ToolOutcome::failed(format!(
                 "Error executing tool. coworker mentioned not found, it must be one of the following options: {options}"
             )));
         };
@@ -271,12 +276,12 @@ impl AgentLoop {
         index: usize,
         child: u32,
         result: Result<String, String>,
-    ) -> ToolAnswer {
+    ) -> ToolOutcome {
         let (Some(parent), Some(session)) = (self.sessions.get(&caller), self.sessions.get(&child)) else {
-            return ToolAnswer::default();
+            return ToolOutcome::default();
         };
         if let super::session::Doing::Acting(batch) = &parent.doing
-            && let Some(Progress::Running(Running::Child { kind: ChildKind::Handoff, .. })) =
+            && let Some(CallStatus::Running(Running::Child { kind: SessionPurpose::Handoff, .. })) =
                 batch.calls.get(index).map(|call| &call.progress)
         {
             return self.handed_back(parent, session, result);
@@ -284,11 +289,11 @@ impl AgentLoop {
         let name = &session.agent;
         match (result, self.rules.delegation.kind) {
             (Ok(text), DelegationKind::Variables) => {
-                ToolAnswer { variables: session.variables.clone(), ..self.success(&Value::String(text)) }
+                ToolOutcome { variables: session.variables.clone(), ..self.success(&Value::String(text)) }
             }
             (Ok(text), DelegationKind::Process | DelegationKind::Coworkers) => self.success(&Value::String(text)),
             (Err(why), DelegationKind::Coworkers) => {
-                ToolAnswer::failed(format!("Error executing task with agent '{name}'. Error: {why}"))
+                ToolOutcome::failed(format!("Error executing task with agent '{name}'. Error: {why}"))
             }
             (Err(why), DelegationKind::Process | DelegationKind::Variables) => self.failure(&format!(
                 "Delegation to '{name}' failed: {why}. The agent may not exist or may have encountered an error."
@@ -297,7 +302,7 @@ impl AgentLoop {
     }
 
     /// What a child is told of its caller; what is absent has no heading.
-    fn context_text(&self, seq: u32, order: &Order) -> Option<String> {
+    fn context_text(&self, seq: u32, order: &DelegationRequest) -> Option<String> {
         let session = self.sessions.get(&seq)?;
         let mut parts = vec![
             format!("You are being called by the '{}' agent.", session.agent),
@@ -319,16 +324,16 @@ impl AgentLoop {
 
 /// The last messages of users and agents, shortened, if there are enough to need it.
 fn summary(messages: &[Message], rules: &SummaryRules) -> Option<String> {
-    let spoken: Vec<&Message> = messages.iter().filter(|message| message.role != Role::System).collect();
+    let spoken: Vec<&Message> = messages.iter().filter(|message| message.role != MessageRole::System).collect();
     if spoken.len() <= rules.above as usize {
         return None;
     }
     let mut lines = Vec::new();
     for message in &spoken[spoken.len().saturating_sub(rules.last as usize)..] {
         let who = match message.role {
-            Role::User => "User",
-            Role::Assistant => "Assistant",
-            Role::System | Role::Tool => continue,
+            MessageRole::User => "User",
+            MessageRole::Assistant => "Assistant",
+            MessageRole::System | MessageRole::Tool => continue,
         };
         let text = message.text();
         if text.is_empty() {

@@ -9,13 +9,13 @@ use serde_json::{Map, Value, json};
 
 use super::agent_loop::AgentLoop;
 use super::boundary::{HumanAnswer, HumanKind, HumanNeeded};
-use super::counters::Refusal;
+use super::counters::CallRefusal;
 use super::message::{FunctionResult, Message, ToolCall, json_text};
 use super::policies;
 use super::rules::{Builtin, ErrorStyle, ToolDef, ToolLimits};
-use super::session::{Batch, Doing, End, Progress, Running, ToolAnswer};
+use super::session::{Batch, CallStatus, Doing, Running, ToolOutcome, TurnEnd};
 use super::todos;
-use super::toolbox::Kind;
+use super::toolbox::ToolTarget;
 use crate::supervisor::core::key::SessionAsk;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
@@ -58,38 +58,38 @@ impl AgentLoop {
 
     pub(super) fn set_running(&mut self, seq: u32, index: usize, running: Running) {
         if let Some(call) = self.batch(seq).and_then(|batch| batch.calls.get_mut(index)) {
-            call.progress = Progress::Running(running);
+            call.progress = CallStatus::Running(running);
         }
     }
 
     fn running(&mut self, seq: u32, index: usize) -> Option<Running> {
         match &self.batch(seq)?.calls.get(index)?.progress {
-            Progress::Running(running) => Some(running.clone()),
-            Progress::Queued | Progress::Done(_) => None,
+            CallStatus::Running(running) => Some(running.clone()),
+            CallStatus::Queued | CallStatus::Done(_) => None,
         }
     }
 
     /// A call has its answer.
-    pub(super) fn complete(&mut self, seq: u32, index: usize, answer: ToolAnswer, out: &mut Outbox) {
+    pub(super) fn complete(&mut self, seq: u32, index: usize, answer: ToolOutcome, out: &mut Outbox) {
         let id = self.sessions.get(&seq).map(|session| session.id.clone());
         let Some(batch) = self.batch(seq) else { return };
         let starting = batch.starting;
         let Some(call) = batch.calls.get_mut(index) else { return };
-        if matches!(call.progress, Progress::Done(_)) {
+        if matches!(call.progress, CallStatus::Done(_)) {
             return;
         }
         out.note(
             NoteKind::ToolAnswered,
             json!({"session": id, "call": call.call.id, "tool": call.call.name, "ok": answer.ok}),
         );
-        call.progress = Progress::Done(answer);
+        call.progress = CallStatus::Done(answer);
         if !starting {
             self.run_calls(seq, out);
         }
     }
 
     /// Looks whether a call may be made, and makes it. An answer is what is there at once.
-    fn admit(&mut self, seq: u32, index: usize, call: &ToolCall, out: &mut Outbox) -> Option<ToolAnswer> {
+    fn admit(&mut self, seq: u32, index: usize, call: &ToolCall, out: &mut Outbox) -> Option<ToolOutcome> {
         if let Some(answer) = self.unpaid(out) {
             return Some(answer);
         }
@@ -126,32 +126,32 @@ impl AgentLoop {
         seq: u32,
         index: usize,
         call: &ToolCall,
-        kind: Kind,
+        kind: ToolTarget,
         out: &mut Outbox,
-    ) -> Option<ToolAnswer> {
+    ) -> Option<ToolOutcome> {
         let args = call.arguments().cloned().unwrap_or_default();
         match kind {
-            Kind::Function(tool) => self.call_function(seq, index, call, &tool, out),
-            Kind::Handoff(to) => self.hand_over(seq, index, &to, out),
-            Kind::Delegate(suffix) => self.delegate(seq, index, &suffix, &args, out),
-            Kind::Spawn => self.spawn(seq, index, &args, out),
-            Kind::Coworker => self.ask_coworker(seq, index, &args, out),
-            Kind::Process => Some(self.process_tool(&call.name, &args, out)),
-            Kind::Forward => Some(self.forward(seq, &args)),
-            Kind::Builtin(builtin) => self.builtin(seq, index, builtin, &args, out),
-            Kind::Unknown => Some(match self.rules.errors {
+            ToolTarget::Function(tool) => self.call_function(seq, index, call, &tool, out),
+            ToolTarget::Handoff(to) => self.hand_over(seq, index, &to, out),
+            ToolTarget::Delegate(suffix) => self.delegate(seq, index, &suffix, &args, out),
+            ToolTarget::Spawn => self.spawn(seq, index, &args, out),
+            ToolTarget::Coworker => self.ask_coworker(seq, index, &args, out),
+            ToolTarget::Process => Some(self.process_tool(&call.name, &args, out)),
+            ToolTarget::Forward => Some(self.forward(seq, &args)),
+            ToolTarget::Builtin(builtin) => self.builtin(seq, index, builtin, &args, out),
+            ToolTarget::Unknown => Some(match self.rules.errors {
                 ErrorStyle::Object => self.failure(&format!("Unknown delegation tool: {}", call.name)),
-                ErrorStyle::Text => ToolAnswer::failed(format!("Error: Tool {} not found.", call.name)),
+                ErrorStyle::Text => ToolOutcome::failed(format!("Error: Tool {} not found.", call.name)),
             }),
         }
     }
 
     /// Charges one tool call, or says that there is nothing left.
-    fn charge(&mut self) -> Option<ToolAnswer> {
+    fn charge(&mut self) -> Option<ToolOutcome> {
         if let Some(max) = self.budget_spent() {
             let text = format!("Tool call budget ({max}) is used up. Answer with what you have.");
-            let answer = self.refused(Refusal { kind: "budget", text, ends: false });
-            return Some(ToolAnswer { end: Some(End::Budget), ..answer });
+            let answer = self.refused(CallRefusal { kind: "budget", text, ends: false });
+            return Some(ToolOutcome { end: Some(TurnEnd::Budget), ..answer });
         }
         self.charged_task = self.charged_task.saturating_add(1);
         self.charged_thread = self.charged_thread.saturating_add(1);
@@ -172,7 +172,7 @@ impl AgentLoop {
         call: &ToolCall,
         tool: &ToolDef,
         out: &mut Outbox,
-    ) -> Option<ToolAnswer> {
+    ) -> Option<ToolOutcome> {
         let session = self.sessions.get(&seq)?;
         let key = session.key(SessionAsk::Tool { step: session.steps_total, call: index });
         let owner = tool.owner.clone().unwrap_or_else(|| session.agent.clone());
@@ -197,12 +197,12 @@ impl AgentLoop {
                 let result = FunctionResult::decode(value, |name| self.def(name).is_some());
                 match result.agent {
                     Some(name) if self.def(&name).is_none() => self.failure(&format!("Agent '{name}' not found")),
-                    agent => ToolAnswer {
+                    agent => ToolOutcome {
                         content: result.content,
                         ok: !result.failed,
                         variables: result.context_variables,
                         handoff: agent.filter(|_| self.switches()),
-                        ..ToolAnswer::default()
+                        ..ToolOutcome::default()
                     },
                 }
             }
@@ -217,7 +217,7 @@ impl AgentLoop {
         builtin: Builtin,
         args: &Map<String, Value>,
         out: &mut Outbox,
-    ) -> Option<ToolAnswer> {
+    ) -> Option<ToolOutcome> {
         match builtin {
             Builtin::ThinkTool => Some(self.success(&json!("Thought noted."))),
             Builtin::GetCurrentDatetime => Some(self.success(&json!(out.now().to_string()))),
@@ -277,7 +277,7 @@ impl AgentLoop {
         } else {
             let why = if answer.feedback.is_empty() { String::new() } else { format!(": {}", answer.feedback) };
             let text = format!("The call of '{}' was denied{why}. The task is cancelled.", call.name);
-            Some(ToolAnswer { refused: true, end: Some(End::Denied(text.clone())), ..ToolAnswer::failed(text) })
+            Some(ToolOutcome { refused: true, end: Some(TurnEnd::Denied(text.clone())), ..ToolOutcome::failed(text) })
         };
         if let Some(answer) = done {
             self.complete(seq, index, answer, out);
@@ -316,65 +316,65 @@ impl AgentLoop {
         self.go_on(seq, ends, out);
     }
 
-    fn go_on(&mut self, seq: u32, mut ends: Vec<End>, out: &mut Outbox) {
+    fn go_on(&mut self, seq: u32, mut ends: Vec<TurnEnd>, out: &mut Outbox) {
         ends.sort_by_key(|end| match end {
-            End::Denied(_) => 0,
-            End::Forward(_) => 1,
-            End::Limit => 2,
-            End::Budget => 3,
+            TurnEnd::Denied(_) => 0,
+            TurnEnd::Forward(_) => 1,
+            TurnEnd::Limit => 2,
+            TurnEnd::Budget => 3,
         });
         let Some(session) = self.sessions.get_mut(&seq) else { return };
         match ends.into_iter().next() {
-            Some(End::Denied(text)) => self.ended(seq, Err(text), out),
-            Some(End::Forward(text)) => {
+            Some(TurnEnd::Denied(text)) => self.ended(seq, Err(text), out),
+            Some(TurnEnd::Forward(text)) => {
                 let message = Message::assistant(&session.agent, text.clone());
                 session.messages.push(message);
                 self.ended(seq, Ok(text), out);
             }
-            Some(End::Limit) => {
+            Some(TurnEnd::Limit) => {
                 let text = session.text_so_far();
                 self.ended(seq, Ok(text), out);
             }
-            Some(End::Budget) | None => self.begin_step(seq, out),
+            Some(TurnEnd::Budget) | None => self.begin_step(seq, out),
         }
     }
 
     /// A refusal or failure in the words of the system.
-    pub(super) fn failure(&self, text: &str) -> ToolAnswer {
-        ToolAnswer::failed(match self.rules.errors {
+    pub(super) fn failure(&self, text: &str) -> ToolOutcome {
+        ToolOutcome::failed(match self.rules.errors {
             ErrorStyle::Object => json_text(&json!({"ok": false, "error": text})),
             ErrorStyle::Text => format!("Error: {text}"),
         })
     }
 
-    pub(super) fn success(&self, data: &Value) -> ToolAnswer {
-        ToolAnswer::ok(match self.rules.errors {
+    pub(super) fn success(&self, data: &Value) -> ToolOutcome {
+        ToolOutcome::ok(match self.rules.errors {
             ErrorStyle::Object => json_text(&json!({"ok": true, "data": data})),
             ErrorStyle::Text => super::message::text_of(data),
         })
     }
 
-    pub(super) fn refused(&self, refusal: Refusal) -> ToolAnswer {
+    pub(super) fn refused(&self, refusal: CallRefusal) -> ToolOutcome {
         let content = match self.rules.errors {
             ErrorStyle::Object => json_text(&json!({"ok": false, "error": refusal.text, "error_type": refusal.kind})),
             ErrorStyle::Text => format!("Error: {}", refusal.text),
         };
-        let end = refusal.ends.then_some(End::Limit);
-        ToolAnswer { refused: true, end, ..ToolAnswer::failed(content) }
+        let end = refusal.ends.then_some(TurnEnd::Limit);
+        ToolOutcome { refused: true, end, ..ToolOutcome::failed(content) }
     }
 }
 
 /// A call with its answer.
 struct CallDone {
     call: ToolCall,
-    answer: ToolAnswer,
+    answer: ToolOutcome,
 }
 
 impl CallDone {
     fn of(state: super::session::CallState) -> Option<CallDone> {
         match state.progress {
-            Progress::Done(answer) => Some(CallDone { call: state.call, answer }),
-            Progress::Queued | Progress::Running(_) => None,
+            CallStatus::Done(answer) => Some(CallDone { call: state.call, answer }),
+            CallStatus::Queued | CallStatus::Running(_) => None,
         }
     }
 }

@@ -5,10 +5,10 @@
 
 use serde_json::{Value, json};
 
-use super::agent_loop::{AgentLoop, Work};
+use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::AgentOutcome;
 use super::message::Variables;
-use super::session::{Doing, Home, Progress, Running, Session};
+use super::session::{CallStatus, Doing, Home, Running, Session};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
 
@@ -47,17 +47,17 @@ impl AgentLoop {
         let Some(Home::Root { item }) = self.sessions.get(&seq).map(|session| session.home) else { return };
         self.closed(seq, result.is_ok(), out);
         match self.work {
-            Work::Conversation { .. } => self.outcome = Some(self.outcome_of(result.map(Value::String))),
-            Work::Crew(_) => self.task_answered(item, result, out),
-            Work::Steps(_) => self.step_ended(item, result, out),
+            Workload::Conversation { .. } => self.outcome = Some(self.outcome_of(result.map(Value::String))),
+            Workload::Crew(_) => self.task_answered(item, result, out),
+            Workload::Steps(_) => self.step_ended(item, result, out),
         }
     }
 
     /// The outcome with that result, as things stand.
     pub(super) fn outcome_of(&self, result: Result<Value, String>) -> AgentOutcome {
         let root = match self.work {
-            Work::Conversation { root } => self.sessions.get(&root),
-            Work::Crew(_) | Work::Steps(_) => None,
+            Workload::Conversation { root } => self.sessions.get(&root),
+            Workload::Crew(_) | Workload::Steps(_) => None,
         };
         AgentOutcome {
             ok: result.is_ok(),
@@ -118,11 +118,11 @@ impl AgentLoop {
             Doing::Acting(batch) => {
                 for call in batch.calls {
                     match call.progress {
-                        Progress::Running(Running::Child { session, .. }) => self.end_with_all_below(session, out),
-                        Progress::Running(
+                        CallStatus::Running(Running::Child { session, .. }) => self.end_with_all_below(session, out),
+                        CallStatus::Running(
                             Running::Function { key } | Running::Sleep { key, .. } | Running::Human { key },
                         ) => self.take_back(&key, out),
-                        Progress::Queued | Progress::Done(_) => {}
+                        CallStatus::Queued | CallStatus::Done(_) => {}
                     }
                 }
             }
@@ -134,8 +134,8 @@ impl AgentLoop {
     /// Drops the oldest ended sessions, so that a long run stays small. The log has them all.
     pub(super) fn forget_old_sessions(&mut self) {
         let keep = match self.work {
-            Work::Conversation { root } => root,
-            Work::Crew(_) | Work::Steps(_) => 0,
+            Workload::Conversation { root } => root,
+            Workload::Crew(_) | Workload::Steps(_) => 0,
         };
         let ended = |(seq, session): &(&u32, &Session)| session.is_over() && **seq != keep;
         let count = self.sessions.iter().filter(ended).count();

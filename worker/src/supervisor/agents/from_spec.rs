@@ -9,7 +9,7 @@ use super::agent_loop::AgentLoop;
 use super::boundary::{AgentInput, AgentsRefused};
 use super::crew::{Crew, CrewCheckpoint, CrewStart, CrewTask};
 use super::memory::Thread;
-use super::policies::{Policy, PolicyRule};
+use super::policies::{PolicyRule, StandingPolicy};
 use super::rules::{
     AgentDef, AgentRules, Builtin, CoworkerScope, DelegationKind, HandoffMode, LoopCount, LoopLimit, OnTimeout,
     OutputMode, SummaryRules, ToolDef, ToolLimits,
@@ -322,12 +322,12 @@ fn crew_task(spec: &SupervisorSpec, item: &TaskItem) -> Result<CrewTask, AgentsR
 }
 
 /// The policies of a spec.
-pub fn policies(spec: &SupervisorSpec) -> Vec<Policy> {
+pub fn policies(spec: &SupervisorSpec) -> Vec<StandingPolicy> {
     spec.policies.iter().map(policy).collect()
 }
 
 /// A policy of the spec in the form of the loop: of each type the keys that it takes. The spec has checked them.
-fn policy(policy: &spec::Policy) -> Policy {
+fn policy(policy: &spec::Policy) -> StandingPolicy {
     let text = |given: &Option<String>| given.clone().unwrap_or_default();
     let rule = match policy.kind {
         spec::PolicyKind::IntentGuard => {
@@ -348,8 +348,8 @@ fn policy(policy: &spec::Policy) -> Policy {
             PolicyRule::OutputFormatter { template: policy.template.clone(), instructions: policy.instructions.clone() }
         }
     };
-    let made = Policy::new(&policy.name, rule);
-    Policy { id: policy.id.clone().unwrap_or_else(|| made.id.clone()), ..made }
+    let made = StandingPolicy::new(&policy.name, rule);
+    StandingPolicy { id: policy.id.clone().unwrap_or_else(|| made.id.clone()), ..made }
 }
 
 #[cfg(test)]
@@ -369,7 +369,7 @@ mod policy_tests {
             { "type": "playbook", "id": "playbook_7", "name": "fire", "triggers": ["fire"], "guidance": "ask hr" },
         ]);
         let entries: Vec<spec::Policy> = serde_json::from_value(entries).unwrap();
-        let found: Vec<Policy> = entries.iter().map(policy).collect();
+        let found: Vec<StandingPolicy> = entries.iter().map(policy).collect();
         let expected = serde_json::json!([
             { "id": "intent_guard_no_deletes", "name": "no_deletes", "type": "intent_guard", "triggers": ["delete"],
               "response": "no" },
@@ -383,6 +383,6 @@ mod policy_tests {
               "delegations": [] },
         ]);
         assert_eq!(serde_json::to_value(&found).unwrap(), expected);
-        assert!(found.iter().all(Policy::is_well_named));
+        assert!(found.iter().all(StandingPolicy::is_well_named));
     }
 }

@@ -6,18 +6,18 @@
 use serde_json::{Map, Value, json};
 
 use super::agent_loop::AgentLoop;
-use super::message::{Message, Role, Tag, ToolCall, switched, text_of};
+use super::message::{Message, MessageRole, Tag, ToolCall, switched, text_of};
 use super::rules::{HandoffRules, OutputMode};
-use super::session::{ChildKind, End, Home, Running, Session, ToolAnswer};
+use super::session::{Home, Running, Session, SessionPurpose, ToolOutcome, TurnEnd};
 use super::toolbox::handoff_name;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
 
 impl AgentLoop {
     /// `transfer_to_<name>`.
-    pub(super) fn hand_over(&mut self, seq: u32, index: usize, to: &str, out: &mut Outbox) -> Option<ToolAnswer> {
+    pub(super) fn hand_over(&mut self, seq: u32, index: usize, to: &str, out: &mut Outbox) -> Option<ToolOutcome> {
         if self.switches() {
-            return Some(ToolAnswer { handoff: Some(to.to_owned()), ..ToolAnswer::ok(switched(to)) });
+            return Some(ToolOutcome { handoff: Some(to.to_owned()), ..ToolOutcome::ok(switched(to)) });
         }
         if let Some(refusal) = self.too_deep(seq) {
             return Some(refusal);
@@ -39,7 +39,7 @@ impl AgentLoop {
         self.select(seq, to);
         let place = self.below(seq, index, Home::Call { session: seq, index });
         let child = self.open(to, place, messages, variables, out);
-        self.set_running(seq, index, Running::Child { session: child, kind: ChildKind::Handoff });
+        self.set_running(seq, index, Running::Child { session: child, kind: SessionPurpose::Handoff });
         self.begin_turn(child, out);
         None
     }
@@ -50,7 +50,7 @@ impl AgentLoop {
         supervisor: &Session,
         agent: &Session,
         result: Result<String, String>,
-    ) -> ToolAnswer {
+    ) -> ToolOutcome {
         let rules = &self.rules.handoff;
         let mut outputs = match &result {
             Ok(_) => output_messages(rules.history, agent.added()),
@@ -59,37 +59,37 @@ impl AgentLoop {
         if rules.messages && rules.back_messages {
             outputs.extend(back_messages(rules, supervisor, agent));
         }
-        ToolAnswer {
+        ToolOutcome {
             content: transferred(&agent.agent),
             ok: result.is_ok(),
             variables: agent.variables.clone(),
             outputs,
             hidden: !rules.messages,
-            ..ToolAnswer::default()
+            ..ToolOutcome::default()
         }
     }
 
     /// `forward_message`: the last message of an agent becomes the answer, word for word.
-    pub(super) fn forward(&self, seq: u32, args: &Map<String, Value>) -> ToolAnswer {
+    pub(super) fn forward(&self, seq: u32, args: &Map<String, Value>) -> ToolOutcome {
         let from = args.get("from_agent").map(text_of).unwrap_or_default();
         let messages = self.sessions.get(&seq).map(|session| session.messages.as_slice()).unwrap_or_default();
         let by = |message: &&Message| {
             let name = message.name.as_deref().unwrap_or_default();
-            message.role == Role::Assistant
+            message.role == MessageRole::Assistant
                 && message.tag != Some(Tag::HandoffBack)
                 && name.to_lowercase() == from.to_lowercase()
         };
         if let Some(message) = messages.iter().rev().find(by) {
             let text = message.text().to_owned();
-            return ToolAnswer { end: Some(End::Forward(text)), ..ToolAnswer::ok(transferred("user")) };
+            return ToolOutcome { end: Some(TurnEnd::Forward(text)), ..ToolOutcome::ok(transferred("user")) };
         }
         let mut names: Vec<&str> = Vec::new();
-        for message in messages.iter().filter(|message| message.role == Role::Assistant) {
+        for message in messages.iter().filter(|message| message.role == MessageRole::Assistant) {
             if let Some(name) = message.name.as_deref().filter(|name| !names.contains(name)) {
                 names.push(name);
             }
         }
-        ToolAnswer::failed(format!(
+        ToolOutcome::failed(format!(
             "Could not find message from source agent {from}. Found names: {}",
             names.join(", ")
         ))
@@ -105,7 +105,7 @@ pub fn output_messages(mode: OutputMode, added: &[Message]) -> Vec<Message> {
     let from = match mode {
         OutputMode::FullHistory => 0,
         OutputMode::LastMessage => {
-            let last = if added.last().is_some_and(|message| message.role == Role::Tool) { 2 } else { 1 };
+            let last = if added.last().is_some_and(|message| message.role == MessageRole::Tool) { 2 } else { 1 };
             added.len().saturating_sub(last)
         }
     };

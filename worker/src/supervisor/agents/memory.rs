@@ -42,7 +42,7 @@ impl MemoryScope {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Memory {
+pub(super) struct AgentMemory {
     messages: Vec<Message>,
     /// The session that uses it now.
     busy: Option<u32>,

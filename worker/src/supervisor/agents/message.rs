@@ -14,7 +14,7 @@ pub type Variables = BTreeMap<String, Value>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum MessageRole {
     System,
     User,
     Assistant,
@@ -25,7 +25,7 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Message {
-    pub role: Role,
+    pub role: MessageRole,
     #[serde(default)]
     pub content: Option<String>,
     /// The agent that said it, or the tool that answered.
@@ -48,22 +48,22 @@ pub enum Tag {
 }
 
 impl Message {
-    fn new(role: Role, content: impl Into<String>) -> Self {
+    fn new(role: MessageRole, content: impl Into<String>) -> Self {
         let content = Some(content.into());
         Message { role, content, name: None, tool_calls: Vec::new(), tool_call_id: None, tag: None }
     }
     pub fn user(content: impl Into<String>) -> Self {
-        Message::new(Role::User, content)
+        Message::new(MessageRole::User, content)
     }
     pub fn system(content: impl Into<String>) -> Self {
-        Message::new(Role::System, content)
+        Message::new(MessageRole::System, content)
     }
     pub fn assistant(name: &str, content: impl Into<String>) -> Self {
-        Message { name: Some(name.to_owned()), ..Message::new(Role::Assistant, content) }
+        Message { name: Some(name.to_owned()), ..Message::new(MessageRole::Assistant, content) }
     }
     pub fn tool(call: &ToolCall, content: impl Into<String>) -> Self {
         let (name, id) = (Some(call.name.clone()), Some(call.id.clone()));
-        Message { name, tool_call_id: id, ..Message::new(Role::Tool, content) }
+        Message { name, tool_call_id: id, ..Message::new(MessageRole::Tool, content) }
     }
     pub fn text(&self) -> &str {
         self.content.as_deref().unwrap_or_default()
@@ -104,7 +104,7 @@ pub struct AgentAnswer {
 
 /// Why an answer cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidAnswer {
+pub enum AnswerError {
     #[error("the answer does not conform at `{at}`: {why}")]
     Field { at: String, why: String },
     /// It says of itself that it is a failure.
@@ -187,7 +187,7 @@ impl AgentAnswer {
         value: Value,
         prefix: &str,
         handoff: impl Fn(&str) -> String,
-    ) -> Result<AgentAnswer, InvalidAnswer> {
+    ) -> Result<AgentAnswer, AnswerError> {
         if let Value::String(text) = value {
             return Ok(AgentAnswer { content: Some(text), ..AgentAnswer::default() });
         }
@@ -201,13 +201,13 @@ impl AgentAnswer {
             let why = format!(
                 "an agent answers with a text, or with an object such as {{content, tool_calls}}; this is {what}"
             );
-            return Err(InvalidAnswer::Field { at: ".".to_owned(), why });
+            return Err(AnswerError::Field { at: ".".to_owned(), why });
         }
         let raw: RawAnswer = serde_path_to_error::deserialize(value)
-            .map_err(|why| InvalidAnswer::Field { at: why.path().to_string(), why: why.inner().to_string() })?;
+            .map_err(|why| AnswerError::Field { at: why.path().to_string(), why: why.inner().to_string() })?;
         if raw.success == Some(false) {
             let why = raw.reason.or(raw.result).map_or_else(|| "it did not succeed".to_owned(), |why| text_of(&why));
-            return Err(InvalidAnswer::Failed(why));
+            return Err(AnswerError::Failed(why));
         }
         let mut tool_calls = Vec::new();
         for (i, call) in raw.tool_calls.unwrap_or_default().into_iter().enumerate() {
@@ -229,13 +229,13 @@ impl AgentAnswer {
 }
 
 impl RawCall {
-    fn decode(self, i: usize, prefix: &str) -> Result<ToolCall, InvalidAnswer> {
+    fn decode(self, i: usize, prefix: &str) -> Result<ToolCall, AnswerError> {
         let (name, args) = match (self.name, self.function) {
             (Some(name), None) => (name, self.args),
             (None, Some(function)) => (function.name, function.arguments),
             (Some(_), Some(_)) | (None, None) => {
                 let why = "one of `name` and `function` is needed".to_owned();
-                return Err(InvalidAnswer::Field { at: format!("tool_calls[{i}]"), why });
+                return Err(AnswerError::Field { at: format!("tool_calls[{i}]"), why });
             }
         };
         let args = match args {

@@ -45,14 +45,14 @@ mod view;
 
 pub use agent_loop::AgentLoop;
 pub use boundary::{AgentInput, AgentOutcome, AgentsRefused, HumanAnswer, HumanKind, HumanNeeded, NotWaiting};
-pub use crew::{Condition, Crew, CrewCheckpoint, CrewRefused, CrewStart, CrewTask, TaskOutput};
+pub use crew::{Crew, CrewCheckpoint, CrewRefused, CrewStart, CrewTask, OutputCondition, TaskOutput};
 pub use crew_report::CrewLine;
 pub use from_spec::{agents as agents_of, policies as policies_of, rules as rules_of};
 pub use handoff::output_messages;
 pub use memory::{MemoryScope, Thread, child_id};
 pub(crate) use message::json_text;
-pub use message::{AgentAnswer, FunctionResult, InvalidAnswer, Message, Role, Tag, ToolCall, Variables};
-pub use policies::{Policy, PolicyRule};
+pub use message::{AgentAnswer, AnswerError, FunctionResult, Message, MessageRole, Tag, ToolCall, Variables};
+pub use policies::{PolicyRule, StandingPolicy};
 pub use processes::ProcessStatus;
 pub use rules::{
     AgentDef, AgentRules, Builtin, CoworkerScope, DelegationKind, DelegationRules, ErrorStyle, HandoffMode,

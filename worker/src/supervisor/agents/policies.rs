@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// One policy, named by an id such as `intent_guard_no_deletes`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Policy {
+pub struct StandingPolicy {
     pub id: String,
     #[serde(default)]
     pub name: String,
@@ -53,12 +53,12 @@ impl PolicyRule {
     }
 }
 
-impl Policy {
+impl StandingPolicy {
     /// A policy of that name; its id is the type and the name, in lower case with `_` for everything that is no letter.
     pub fn new(name: &str, rule: PolicyRule) -> Self {
         let slug: String =
             name.chars().map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
-        Policy { id: format!("{}_{slug}", rule.kind()), name: name.to_owned(), rule }
+        StandingPolicy { id: format!("{}_{slug}", rule.kind()), name: name.to_owned(), rule }
     }
     /// Whether the id begins with the type and says more.
     pub fn is_well_named(&self) -> bool {
@@ -73,7 +73,7 @@ fn triggered(triggers: &[String], text: &str) -> bool {
 }
 
 /// The first guard that blocks the request, with what it says.
-pub(crate) fn blocked<'a>(policies: &'a [Policy], request: &str) -> Option<(&'a Policy, &'a str)> {
+pub(crate) fn blocked<'a>(policies: &'a [StandingPolicy], request: &str) -> Option<(&'a StandingPolicy, &'a str)> {
     policies.iter().find_map(|policy| match &policy.rule {
         PolicyRule::IntentGuard { triggers, response } if triggered(triggers, request) => {
             Some((policy, response.as_str()))
@@ -83,7 +83,7 @@ pub(crate) fn blocked<'a>(policies: &'a [Policy], request: &str) -> Option<(&'a 
 }
 
 /// Guidance of all playbooks that fit the request, and the order of delegations of the first that has one.
-pub(crate) fn playbooks(policies: &[Policy], request: &str) -> (Vec<String>, Vec<String>) {
+pub(crate) fn playbooks(policies: &[StandingPolicy], request: &str) -> (Vec<String>, Vec<String>) {
     let (mut guidance, mut order) = (Vec::new(), Vec::new());
     for policy in policies {
         if let PolicyRule::Playbook { triggers, guidance: text, delegations } = &policy.rule
@@ -98,8 +98,8 @@ pub(crate) fn playbooks(policies: &[Policy], request: &str) -> (Vec<String>, Vec
     (guidance, order)
 }
 
-pub(crate) fn guides(policies: &[Policy], tool: &str) -> Vec<String> {
-    let guide = |policy: &Policy| match &policy.rule {
+pub(crate) fn guides(policies: &[StandingPolicy], tool: &str) -> Vec<String> {
+    let guide = |policy: &StandingPolicy| match &policy.rule {
         PolicyRule::ToolGuide { tools, guide } if tools.iter().any(|name| name == tool) => Some(guide.clone()),
         _ => None,
     };
@@ -107,7 +107,7 @@ pub(crate) fn guides(policies: &[Policy], tool: &str) -> Vec<String> {
 }
 
 /// The first policy that wants a person to approve the tool, with its message.
-pub(crate) fn approval<'a>(policies: &'a [Policy], tool: &str) -> Option<(&'a Policy, &'a str)> {
+pub(crate) fn approval<'a>(policies: &'a [StandingPolicy], tool: &str) -> Option<(&'a StandingPolicy, &'a str)> {
     policies.iter().find_map(|policy| match &policy.rule {
         PolicyRule::ToolApproval { tools, message } if tools.iter().any(|name| name == tool) => {
             Some((policy, message.as_str()))
@@ -117,7 +117,7 @@ pub(crate) fn approval<'a>(policies: &'a [Policy], tool: &str) -> Option<(&'a Po
 }
 
 /// The answer by the first formatter's template, and the instruction of the first that has one.
-pub(crate) fn formatted(policies: &[Policy], answer: &str) -> (Option<String>, Option<String>) {
+pub(crate) fn formatted(policies: &[StandingPolicy], answer: &str) -> (Option<String>, Option<String>) {
     let (mut text, mut instruction) = (None, None);
     for policy in policies {
         if let PolicyRule::OutputFormatter { template, instructions } = &policy.rule {

@@ -8,10 +8,10 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::agent_loop::{AgentLoop, Work};
+use super::agent_loop::{AgentLoop, Workload};
 use super::delegation::{backgrounded, beginning};
 use super::message::{Message, Variables, text_of};
-use super::session::{Home, ToolAnswer};
+use super::session::{Home, ToolOutcome};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
 
@@ -64,7 +64,7 @@ impl AgentLoop {
         text: String,
         variables: Variables,
         out: &mut Outbox,
-    ) -> ToolAnswer {
+    ) -> ToolOutcome {
         if let Err(full) = self.make_room() {
             return self.failure(&full);
         }
@@ -81,13 +81,13 @@ impl AgentLoop {
     }
 
     /// A delegation that takes longer than its caller waits goes on in the background, if there is room.
-    pub(super) fn promote(&mut self, child: u32, seconds: &str, out: &mut Outbox) -> ToolAnswer {
+    pub(super) fn promote(&mut self, child: u32, seconds: &str, out: &mut Outbox) -> ToolOutcome {
         if let Err(full) = self.make_room() {
             self.kill(child, out);
             return self.failure(&full);
         }
         let process = self.processes_started.saturating_add(1);
-        let Some(session) = self.sessions.get_mut(&child) else { return ToolAnswer::default() };
+        let Some(session) = self.sessions.get_mut(&child) else { return ToolOutcome::default() };
         session.home = Home::Process { process };
         let (name, task) = (session.agent.clone(), session.task.clone());
         let id = self.register_process(child, &name, &task, out);
@@ -118,7 +118,7 @@ impl AgentLoop {
     /// `agent_1` for the first of a conversation's own agent; below it, and in a list of tasks, also by whom.
     fn process_id(&mut self, session: u32) -> String {
         let parent = self.sessions.get(&session).and_then(|session| session.parent);
-        let conversation = matches!(self.work, Work::Conversation { root } if Some(root) == parent);
+        let conversation = matches!(self.work, Workload::Conversation { root } if Some(root) == parent);
         match parent.and_then(|parent| self.sessions.get_mut(&parent)) {
             Some(parent) => {
                 parent.processes = parent.processes.saturating_add(1);
@@ -251,7 +251,7 @@ impl AgentLoop {
     }
 
     /// One of the four process tools.
-    pub(super) fn process_tool(&mut self, tool: &str, args: &Map<String, Value>, out: &mut Outbox) -> ToolAnswer {
+    pub(super) fn process_tool(&mut self, tool: &str, args: &Map<String, Value>, out: &mut Outbox) -> ToolOutcome {
         if tool == "list_processes" {
             let all = args.get("include_completed").and_then(Value::as_bool).unwrap_or(false);
             return self.success(&Value::Array(self.list_processes(all)));

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::policies::Policy;
+use super::policies::StandingPolicy;
 use crate::supervisor::spec::Span;
 
 /// One agent: who it is, what it may call, and its own bounds. Nothing of it is taken from the agent that calls it.
@@ -105,7 +105,7 @@ pub struct AgentRules {
     pub parallel_tool_calls: bool,
     /// A first answer with unfilled placeholders is asked for once more.
     pub corrective_retry: bool,
-    pub policies: Vec<Policy>,
+    pub policies: Vec<StandingPolicy>,
     pub errors: ErrorStyle,
 }
 

@@ -10,7 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::counters::Counters;
-use super::message::{Message, Role, ToolCall, Variables};
+use super::message::{Message, MessageRole, ToolCall, Variables};
 use super::patience::Deadline;
 use super::todos::Todo;
 use crate::supervisor::core::key::{AgentsKey, SessionAsk, SessionPath};
@@ -94,34 +94,34 @@ pub(crate) struct Batch {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CallState {
     pub(crate) call: ToolCall,
-    pub(crate) progress: Progress,
+    pub(crate) progress: CallStatus,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Progress {
+pub(crate) enum CallStatus {
     Queued,
     Running(Running),
-    Done(ToolAnswer),
+    Done(ToolOutcome),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Running {
     Function { key: AgentsKey },
-    Child { session: u32, kind: ChildKind },
+    Child { session: u32, kind: SessionPurpose },
     Sleep { key: AgentsKey, seconds: String },
     Human { key: AgentsKey },
 }
 
 /// What a child was started for; it says how its result is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum ChildKind {
+pub(crate) enum SessionPurpose {
     Delegation,
     Handoff,
 }
 
 /// The answer of one call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ToolAnswer {
+pub(crate) struct ToolOutcome {
     pub(crate) content: String,
     pub(crate) ok: bool,
     /// It was not carried out at all.
@@ -133,12 +133,12 @@ pub(crate) struct ToolAnswer {
     pub(crate) outputs: Vec<Message>,
     /// The pair of messages is not kept.
     pub(crate) hidden: bool,
-    pub(crate) end: Option<End>,
+    pub(crate) end: Option<TurnEnd>,
 }
 
 /// Why a turn ends with the answers of a response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum End {
+pub(crate) enum TurnEnd {
     /// A limit on calls is reached: the text so far is the answer.
     Limit,
     /// No more tools: one last call.
@@ -149,28 +149,28 @@ pub(crate) enum End {
     Denied(String),
 }
 
-impl ToolAnswer {
+impl ToolOutcome {
     pub(crate) fn ok(content: impl Into<String>) -> Self {
-        ToolAnswer { content: content.into(), ok: true, ..ToolAnswer::default() }
+        ToolOutcome { content: content.into(), ok: true, ..ToolOutcome::default() }
     }
     pub(crate) fn failed(content: impl Into<String>) -> Self {
-        ToolAnswer { content: content.into(), ..ToolAnswer::default() }
+        ToolOutcome { content: content.into(), ..ToolOutcome::default() }
     }
 }
 
 impl Batch {
     pub(crate) fn new(calls: Vec<ToolCall>) -> Self {
-        let calls = calls.into_iter().map(|call| CallState { call, progress: Progress::Queued }).collect();
+        let calls = calls.into_iter().map(|call| CallState { call, progress: CallStatus::Queued }).collect();
         Batch { calls, starting: false }
     }
     pub(crate) fn running(&self) -> usize {
-        self.calls.iter().filter(|call| matches!(call.progress, Progress::Running(_))).count()
+        self.calls.iter().filter(|call| matches!(call.progress, CallStatus::Running(_))).count()
     }
     pub(crate) fn next_queued(&self) -> Option<usize> {
-        self.calls.iter().position(|call| call.progress == Progress::Queued)
+        self.calls.iter().position(|call| call.progress == CallStatus::Queued)
     }
     pub(crate) fn is_done(&self) -> bool {
-        self.calls.iter().all(|call| matches!(call.progress, Progress::Done(_)))
+        self.calls.iter().all(|call| matches!(call.progress, CallStatus::Done(_)))
     }
 }
 
@@ -198,7 +198,7 @@ impl Session {
         messages: Vec<Message>,
         variables: Variables,
     ) -> Session {
-        let task = messages.iter().rev().find(|message| message.role == Role::User);
+        let task = messages.iter().rev().find(|message| message.role == MessageRole::User);
         Session {
             id,
             agent: agent.to_owned(),
@@ -236,10 +236,10 @@ impl Session {
     /// The sessions that its calls under way wait for.
     pub(crate) fn children(&self) -> Vec<u32> {
         let child = |call: &CallState| match call.progress {
-            Progress::Running(Running::Child { session, .. }) => Some(session),
-            Progress::Running(Running::Function { .. } | Running::Sleep { .. } | Running::Human { .. })
-            | Progress::Queued
-            | Progress::Done(_) => None,
+            CallStatus::Running(Running::Child { session, .. }) => Some(session),
+            CallStatus::Running(Running::Function { .. } | Running::Sleep { .. } | Running::Human { .. })
+            | CallStatus::Queued
+            | CallStatus::Done(_) => None,
         };
         match &self.doing {
             Doing::Acting(batch) => batch.calls.iter().filter_map(child).collect(),
@@ -255,7 +255,7 @@ impl Session {
     }
     /// What the agent has said in this turn, the text that stands when it may not go on.
     pub(crate) fn text_so_far(&self) -> String {
-        let said = |message: &&Message| message.role == Role::Assistant && !message.text().is_empty();
+        let said = |message: &&Message| message.role == MessageRole::Assistant && !message.text().is_empty();
         self.added().iter().filter(said).map(Message::text).collect::<Vec<_>>().join("\n")
     }
     /// What a background process has printed: everything its agent said and was told by tools.

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::agent_loop::{AgentLoop, Work};
+use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::{AgentInput, AgentOutcome, AgentsRefused};
 use super::message::{Message, Variables};
 use super::rules::{AgentDef, AgentRules};
@@ -101,13 +101,13 @@ impl AgentLoop {
             return Err(AgentsRefused::Steps(issues));
         }
         let run = StepsRun { steps: workflow.steps, outputs: BTreeMap::new(), results: Vec::new() };
-        let mut it = AgentLoop::new(rules, agents, input, Work::Steps(run))?;
+        let mut it = AgentLoop::new(rules, agents, input, Workload::Steps(run))?;
         it.begin_next_step(out);
         Ok(it)
     }
 
     fn begin_next_step(&mut self, out: &mut Outbox) {
-        let Work::Steps(run) = &self.work else { return };
+        let Workload::Steps(run) = &self.work else { return };
         let i = run.results.len();
         let Some(step) = run.steps.get(i).cloned() else {
             self.steps_ended(None);
@@ -126,7 +126,7 @@ impl AgentLoop {
 
     /// The agent of a step answered, or failed.
     pub(super) fn step_ended(&mut self, i: usize, result: Result<String, String>, out: &mut Outbox) {
-        let Work::Steps(run) = &mut self.work else { return };
+        let Workload::Steps(run) = &mut self.work else { return };
         let Some(step) = run.steps.get(i) else { return };
         let said = match &result {
             Ok(text) => json!({"ok": true, "data": text}),
@@ -149,7 +149,7 @@ impl AgentLoop {
     }
 
     fn steps_ended(&mut self, error: Option<String>) {
-        let Work::Steps(run) = &self.work else { return };
+        let Workload::Steps(run) = &self.work else { return };
         let result = json!({"outputs": run.outputs, "results": run.results});
         let outcome = self.outcome_of(error.map_or(Ok(Value::Null), Err));
         self.outcome = Some(AgentOutcome { result, ..outcome });

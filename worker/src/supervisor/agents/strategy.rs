@@ -11,7 +11,7 @@ use super::crew_report::CrewLine;
 use crate::supervisor::core::account::Balance;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::core::phase::Phase;
-use crate::supervisor::core::strategy::{Asked, Findings, Strategy, TaskReport};
+use crate::supervisor::core::strategy::{Findings, OpenQuestion, Strategy, TaskReport};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Outbox};
 use crate::supervisor::success;
@@ -91,7 +91,7 @@ impl<G> Strategy<G> for AgentLoop {
         self.sessions_view().iter().map(row).collect()
     }
 
-    fn people_needed(&self) -> Vec<Asked> {
+    fn people_needed(&self) -> Vec<OpenQuestion> {
         self.humans.iter().map(|(key, asked)| (key.clone().into(), json!(asked))).collect()
     }
     fn takes(&self, key: &str, answer: &Value) -> Result<(), String> {

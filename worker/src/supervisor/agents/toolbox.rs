@@ -22,7 +22,7 @@ pub(super) const PROCESS_TOOLS: [&str; 4] = ["list_processes", "check_process", 
 
 /// What a tool call asks for.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum ToolTarget {
     Function(ToolDef),
     /// To this agent: its real name.
     Handoff(String),
@@ -117,43 +117,43 @@ fn distinct(names: &[String], tool: impl Fn(&str) -> String) -> Result<(), Agent
 }
 
 impl AgentLoop {
-    pub(super) fn kind_of(&self, session: &Session, name: &str) -> Kind {
-        let Some(agent) = self.def(&session.agent) else { return Kind::Unknown };
+    pub(super) fn kind_of(&self, session: &Session, name: &str) -> ToolTarget {
+        let Some(agent) = self.def(&session.agent) else { return ToolTarget::Unknown };
         if let Some(tool) = agent.tools.iter().find(|tool| tool.name == name) {
             return match &tool.handoff_to {
-                Some(to) => Kind::Handoff(to.clone()),
-                None => Kind::Function(tool.clone()),
+                Some(to) => ToolTarget::Handoff(to.clone()),
+                None => ToolTarget::Function(tool.clone()),
             };
         }
         if let Some(to) = agent.handoffs.iter().find(|to| self.handoff_tool(to) == name) {
-            return Kind::Handoff(to.clone());
+            return ToolTarget::Handoff(to.clone());
         }
         let process_tools = self.rules.delegation.kind == DelegationKind::Process;
         match self.rules.delegation.kind {
             DelegationKind::Process | DelegationKind::Variables => {
                 if let Some(to) = name.strip_prefix("delegate_to_") {
-                    return Kind::Delegate(to.to_owned());
+                    return ToolTarget::Delegate(to.to_owned());
                 }
             }
             DelegationKind::Coworkers => {
                 if [DELEGATE_WORK, ASK_QUESTION].contains(&name) && !session.coworkers.is_empty() {
-                    return Kind::Coworker;
+                    return ToolTarget::Coworker;
                 }
             }
         }
         if process_tools && !agent.delegates.is_empty() {
             if name == SPAWN_AGENT {
-                return Kind::Spawn;
+                return ToolTarget::Spawn;
             }
             if PROCESS_TOOLS.contains(&name) {
-                return Kind::Process;
+                return ToolTarget::Process;
             }
         }
         if name == FORWARD_MESSAGE && self.rules.handoff.forward && !agent.handoffs.is_empty() {
-            return Kind::Forward;
+            return ToolTarget::Forward;
         }
         let builtin = self.rules.builtins.iter().find(|builtin| builtin.name() == name);
-        builtin.map_or(Kind::Unknown, |builtin| Kind::Builtin(*builtin))
+        builtin.map_or(ToolTarget::Unknown, |builtin| ToolTarget::Builtin(*builtin))
     }
 
     pub(super) fn handoff_tool(&self, to: &str) -> String {
@@ -268,11 +268,11 @@ impl AgentLoop {
 
     /// Whether calls of this kind are charged to the tool budget: everything but plain functions and what the loop
     /// answers itself.
-    pub(super) fn is_charged(kind: &Kind) -> bool {
+    pub(super) fn is_charged(kind: &ToolTarget) -> bool {
         match kind {
-            Kind::Function(tool) => !tool.plain,
-            Kind::Delegate(_) | Kind::Spawn | Kind::Coworker | Kind::Unknown => true,
-            Kind::Handoff(_) | Kind::Process | Kind::Forward | Kind::Builtin(_) => false,
+            ToolTarget::Function(tool) => !tool.plain,
+            ToolTarget::Delegate(_) | ToolTarget::Spawn | ToolTarget::Coworker | ToolTarget::Unknown => true,
+            ToolTarget::Handoff(_) | ToolTarget::Process | ToolTarget::Forward | ToolTarget::Builtin(_) => false,
         }
     }
 

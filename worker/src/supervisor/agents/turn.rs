@@ -5,9 +5,9 @@
 
 use serde_json::{Value, json};
 
-use super::agent_loop::{AgentLoop, Work};
+use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::{AgentOutcome, HumanKind, HumanNeeded};
-use super::message::{AgentAnswer, Message, Role, Tag, Variables, json_text, text_of};
+use super::message::{AgentAnswer, Message, MessageRole, Tag, Variables, json_text, text_of};
 use super::policies;
 use super::rules::{LoopCount, OnLimit};
 use super::session::{Batch, Doing, Home, Place, Session};
@@ -63,7 +63,7 @@ impl AgentLoop {
         session.steps = 0;
         session.last_word = false;
         session.counters.new_turn();
-        let request = session.messages.iter().rev().find(|message| message.role == Role::User);
+        let request = session.messages.iter().rev().find(|message| message.role == MessageRole::User);
         let request = request.map(|message| message.text().to_owned()).unwrap_or_default();
         if matches!(session.home, Home::Root { .. }) {
             session.task.clone_from(&request);
@@ -81,7 +81,7 @@ impl AgentLoop {
     }
 
     fn blocked_by_policy(&mut self, seq: u32, response: String, out: &mut Outbox) {
-        if !matches!(self.work, Work::Conversation { .. }) {
+        if !matches!(self.work, Workload::Conversation { .. }) {
             self.ended(seq, Err(response), out);
             return;
         }
@@ -91,7 +91,7 @@ impl AgentLoop {
     }
 
     fn is_root(&self, seq: u32) -> bool {
-        matches!(self.work, Work::Conversation { root } if root == seq)
+        matches!(self.work, Workload::Conversation { root } if root == seq)
     }
 
     /// Asks the model of a session, unless a limit is reached.
@@ -333,12 +333,12 @@ fn prompt(instructions: &str, messages: &[Message]) -> String {
     let mut text = instructions.to_owned();
     for message in messages {
         let who = match (message.role, &message.name) {
-            (Role::System, _) => "system".to_owned(),
-            (Role::User, _) => "user".to_owned(),
-            (Role::Assistant, Some(name)) => format!("assistant {name}"),
-            (Role::Assistant, None) => "assistant".to_owned(),
-            (Role::Tool, Some(name)) => format!("tool {name}"),
-            (Role::Tool, None) => "tool".to_owned(),
+            (MessageRole::System, _) => "system".to_owned(),
+            (MessageRole::User, _) => "user".to_owned(),
+            (MessageRole::Assistant, Some(name)) => format!("assistant {name}"),
+            (MessageRole::Assistant, None) => "assistant".to_owned(),
+            (MessageRole::Tool, Some(name)) => format!("tool {name}"),
+            (MessageRole::Tool, None) => "tool".to_owned(),
         };
         text.push_str(&format!("\n\n[{who}]\n{}", message.text()));
         for call in &message.tool_calls {

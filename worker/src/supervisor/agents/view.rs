@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::agent_loop::{AgentLoop, Work};
+use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::{HumanNeeded, NotWaiting};
 use super::crew::TaskOutput;
 use super::message::{Message, Variables};
@@ -70,8 +70,8 @@ impl AgentLoop {
             charged_thread: self.charged_thread,
             human: self.human_needed(),
             outputs: match &self.work {
-                Work::Crew(run) => run.outputs.values().cloned().collect(),
-                Work::Conversation { .. } | Work::Steps(_) => Vec::new(),
+                Workload::Crew(run) => run.outputs.values().cloned().collect(),
+                Workload::Conversation { .. } | Workload::Steps(_) => Vec::new(),
             },
             warnings: self.warnings.clone(),
             memories: self.kept_memories(),
@@ -116,8 +116,8 @@ impl AgentLoop {
 
     fn root(&self) -> Option<&super::session::Session> {
         match self.work {
-            Work::Conversation { root } => self.sessions.get(&root),
-            Work::Crew(_) | Work::Steps(_) => None,
+            Workload::Conversation { root } => self.sessions.get(&root),
+            Workload::Crew(_) | Workload::Steps(_) => None,
         }
     }
 }

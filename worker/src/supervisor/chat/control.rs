@@ -3,8 +3,8 @@
 //! Invariant: whatever was asked and is not wanted any more is cancelled and its late answer dropped; nothing here picks a
 //! speaker but the admin, who takes the word when a human interrupts.
 
-use super::machine::{GroupChat, Stage};
-use super::magentic::Step;
+use super::machine::{ChatPhase, GroupChat};
+use super::magentic::OrchestratorStep;
 use super::message::ChatMessage;
 use super::rules::{ChatError, Team};
 use super::view::Stop;
@@ -65,7 +65,7 @@ impl GroupChat {
 
     /// A call is made, if the budget pays for it; the last one may be the final answer of a `magentic` team.
     pub(super) fn send(&mut self, call: Call, out: &mut Outbox) {
-        let final_answer = matches!(self.stage, Stage::Ledger(Step::FinalAnswer { .. }));
+        let final_answer = matches!(self.stage, ChatPhase::Ledger(OrchestratorStep::FinalAnswer { .. }));
         match (out.budget().exhausted(), final_answer && out.budget().has_last_word()) {
             (None, _) => out.call(call),
             (Some(_), true) => out.call(call.last_word()),
@@ -75,7 +75,7 @@ impl GroupChat {
 
     /// The budget of the run is spent, and nothing is under way: whoever is to choose is not waited for.
     pub fn exhausted(&mut self, out: &mut Outbox) {
-        if self.end.is_none() && !self.paused && matches!(self.stage, Stage::Choosing(_)) {
+        if self.end.is_none() && !self.paused && matches!(self.stage, ChatPhase::Choosing(_)) {
             self.end_for_budget(out);
         }
     }
@@ -84,7 +84,7 @@ impl GroupChat {
     pub(super) fn end_for_budget(&mut self, out: &mut Outbox) {
         (self.cut, self.open, self.held) = (true, None, None);
         let budget = *out.budget();
-        let began = self.has_spoken() && !matches!(self.stage, Stage::Ledger(Step::FinalAnswer { .. }));
+        let began = self.has_spoken() && !matches!(self.stage, ChatPhase::Ledger(OrchestratorStep::FinalAnswer { .. }));
         if self.rules.team == Team::Magentic && began && budget.has_last_word() {
             return self.answer_finally(budget.text(), out);
         }

@@ -12,12 +12,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::magentic::Ledger;
+use super::magentic::TaskLedger;
 use super::message::{ChatMessage, SpeakerAnswer, failed_by_itself, read_history};
 use super::rules::{ChatAgent, ChatError, ChatRules, OnSpeakerError, RoundCount, SPEAKER_TRIES, Team};
 use super::selecting::{Choosing, Selecting};
 use super::text;
-use super::view::{End, Stop};
+use super::view::{ChatEnd, Stop};
 use crate::supervisor::core::key::{ChatAsk, ChatKey};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, Outbox, Purpose};
@@ -42,31 +42,31 @@ pub struct GroupChat {
     pub(super) last: Option<String>,
     /// Asks so far: makes each key unique.
     pub(super) asks: u64,
-    pub(super) stage: Stage,
+    pub(super) stage: ChatPhase,
     /// The key of the open call, and the call itself if a pause holds it back.
     pub(super) open: Option<ChatKey>,
     pub(super) held: Option<Call>,
     pub(super) paused: bool,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: TaskLedger,
     /// The budget has ended it, or left it one last word.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) cut: bool,
-    pub(super) end: Option<End>,
+    pub(super) end: Option<ChatEnd>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Stage {
+pub(super) enum ChatPhase {
     Selecting(Selecting),
     Choosing(Choosing),
     Speaking { agent: String, tries: u32 },
-    Ledger(super::magentic::Step),
+    Ledger(super::magentic::OrchestratorStep),
     Over,
 }
 
 /// What a resumed chat goes on from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Resumed {
+pub struct ResumedChat {
     pub last_speaker: String,
     pub last_message: ChatMessage,
 }
@@ -97,7 +97,7 @@ impl GroupChat {
         history: &Value,
         without: Option<&str>,
         out: &mut Outbox,
-    ) -> Result<(GroupChat, Resumed), ChatError> {
+    ) -> Result<(GroupChat, ResumedChat), ChatError> {
         let mut chat = GroupChat::idle(rules, agents)?;
         // Everybody knows each other by now.
         chat.rules.send_introductions = false;
@@ -117,7 +117,7 @@ impl GroupChat {
         messages.into_iter().for_each(|message| chat.store(message, out));
         (chat.run_from, chat.opened) = (chat.messages.len(), 1);
         chat.last = Some(last.from.clone());
-        let resumed = Resumed { last_speaker: last.from.clone(), last_message: last.clone() };
+        let resumed = ResumedChat { last_speaker: last.from.clone(), last_message: last.clone() };
         let ends = chat.terminates(&last);
         chat.store(last, out);
         chat.go_on(ends, out);
@@ -137,11 +137,11 @@ impl GroupChat {
             skipped: 0,
             last: None,
             asks: 0,
-            stage: Stage::Over,
+            stage: ChatPhase::Over,
             open: None,
             held: None,
             paused: false,
-            ledger: Ledger::default(),
+            ledger: TaskLedger::default(),
             cut: false,
             end: None,
         })
@@ -183,12 +183,12 @@ impl GroupChat {
             // Whoever was asked had too little, or nobody is paid to be asked again.
             return self.end_for_budget(out);
         }
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Selecting(selecting) => self.selected(selecting, answer, out),
-            Stage::Speaking { agent, tries } => self.spoken(&agent, tries, answer, out),
-            Stage::Ledger(step) => self.ledger_answered(step, answer, out),
+        match std::mem::replace(&mut self.stage, ChatPhase::Over) {
+            ChatPhase::Selecting(selecting) => self.selected(selecting, answer, out),
+            ChatPhase::Speaking { agent, tries } => self.spoken(&agent, tries, answer, out),
+            ChatPhase::Ledger(step) => self.ledger_answered(step, answer, out),
             // Neither has an open call.
-            stage @ (Stage::Choosing(_) | Stage::Over) => self.stage = stage,
+            stage @ (ChatPhase::Choosing(_) | ChatPhase::Over) => self.stage = stage,
         }
     }
 
@@ -203,7 +203,7 @@ impl GroupChat {
     fn ask_speaker(&mut self, name: &str, tries: u32, out: &mut Outbox) {
         let context = json!({ "team": self.rules.team, "speaker": name, "messages": self.heard_by(name) });
         let prompt = text::conversation(self.seen());
-        self.stage = Stage::Speaking { agent: name.to_owned(), tries };
+        self.stage = ChatPhase::Speaking { agent: name.to_owned(), tries };
         let key = self.next_key(ChatAsk::Speak);
         self.ask(key, Call::new(key, Purpose::ExecuteWorker, context).agent(name).attempt(tries).prompt(prompt), out);
     }
@@ -333,8 +333,8 @@ impl GroupChat {
     pub(super) fn close(&mut self, stop: Stop, reason: &str, error: Option<String>, out: &mut Outbox) {
         let data = json!({ "phase": "chat_ended", "stop": stop, "reason": reason, "error": error });
         out.note(NoteKind::PhaseChanged, data);
-        (self.stage, self.open, self.held) = (Stage::Over, None, None);
-        self.end = Some(End { stop, reason: reason.to_owned(), error });
+        (self.stage, self.open, self.held) = (ChatPhase::Over, None, None);
+        self.end = Some(ChatEnd { stop, reason: reason.to_owned(), error });
     }
 
     pub(super) fn agent(&self, name: &str) -> Option<&ChatAgent> {

@@ -13,7 +13,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::machine::{GroupChat, Stage};
+use super::machine::{ChatPhase, GroupChat};
 use super::message::ChatMessage;
 use super::rules::ChatError;
 use super::text;
@@ -25,7 +25,7 @@ use crate::supervisor::prompts::prompt_hash;
 
 /// What the orchestrator knows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Ledger {
+pub(super) struct TaskLedger {
     pub(super) task: String,
     pub(super) facts: String,
     pub(super) plan: String,
@@ -39,7 +39,7 @@ pub(super) struct Ledger {
 /// What the orchestrator was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Step {
+pub(super) enum OrchestratorStep {
     Facts,
     Plan,
     Progress { tries: u32 },
@@ -48,22 +48,25 @@ pub(super) enum Step {
     FinalAnswer { reason: String },
 }
 
-impl Step {
+impl OrchestratorStep {
     fn ask(&self) -> ChatAsk {
         match self {
-            Step::Facts => ChatAsk::Facts,
-            Step::Plan => ChatAsk::Plan,
-            Step::Progress { .. } => ChatAsk::ProgressLedger,
-            Step::FactsUpdate => ChatAsk::FactsUpdate,
-            Step::PlanUpdate => ChatAsk::PlanUpdate,
-            Step::FinalAnswer { .. } => ChatAsk::FinalAnswer,
+            OrchestratorStep::Facts => ChatAsk::Facts,
+            OrchestratorStep::Plan => ChatAsk::Plan,
+            OrchestratorStep::Progress { .. } => ChatAsk::ProgressLedger,
+            OrchestratorStep::FactsUpdate => ChatAsk::FactsUpdate,
+            OrchestratorStep::PlanUpdate => ChatAsk::PlanUpdate,
+            OrchestratorStep::FinalAnswer { .. } => ChatAsk::FinalAnswer,
         }
     }
     fn purpose(&self) -> Purpose {
         match self {
-            Step::Facts | Step::Plan | Step::FactsUpdate | Step::PlanUpdate => Purpose::Plan,
-            Step::Progress { .. } => Purpose::Decide,
-            Step::FinalAnswer { .. } => Purpose::Synthesize,
+            OrchestratorStep::Facts
+            | OrchestratorStep::Plan
+            | OrchestratorStep::FactsUpdate
+            | OrchestratorStep::PlanUpdate => Purpose::Plan,
+            OrchestratorStep::Progress { .. } => Purpose::Decide,
+            OrchestratorStep::FinalAnswer { .. } => Purpose::Synthesize,
         }
     }
 }
@@ -71,29 +74,29 @@ impl Step {
 /// One answer of the progress ledger: with its reason, or alone.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
-enum Entry<T> {
+enum LedgerEntry<T> {
     Reasoned { answer: T, reason: String },
     Plain(T),
 }
 
-impl<T> Entry<T> {
+impl<T> LedgerEntry<T> {
     fn answer(self) -> T {
         match self {
-            Entry::Reasoned { answer, .. } | Entry::Plain(answer) => answer,
+            LedgerEntry::Reasoned { answer, .. } | LedgerEntry::Plain(answer) => answer,
         }
     }
 }
 
 #[derive(Debug, Deserialize)]
-struct Progress {
-    is_request_satisfied: Entry<bool>,
-    is_in_loop: Entry<bool>,
-    is_progress_being_made: Entry<bool>,
+struct ProgressLedger {
+    is_request_satisfied: LedgerEntry<bool>,
+    is_in_loop: LedgerEntry<bool>,
+    is_progress_being_made: LedgerEntry<bool>,
     /// May be absent in a team of one.
     #[serde(default)]
-    next_speaker: Option<Entry<Value>>,
+    next_speaker: Option<LedgerEntry<Value>>,
     #[serde(alias = "instruction_or_question")]
-    instruction: Entry<String>,
+    instruction: LedgerEntry<String>,
 }
 
 /// A progress ledger that was read and checked.
@@ -111,39 +114,39 @@ impl GroupChat {
         let task = self.messages.get(self.run_from..).unwrap_or_default();
         self.ledger.task = task.iter().map(|message| message.content.as_str()).collect::<Vec<_>>().join(" ");
         self.ledger.stalls = 0;
-        self.ask_orchestrator(Step::Facts, 1, out);
+        self.ask_orchestrator(OrchestratorStep::Facts, 1, out);
     }
 
     /// Tells what there is, for this reason.
     pub(super) fn answer_finally(&mut self, reason: String, out: &mut Outbox) {
-        self.ask_orchestrator(Step::FinalAnswer { reason }, 1, out);
+        self.ask_orchestrator(OrchestratorStep::FinalAnswer { reason }, 1, out);
     }
 
     /// The next round, or the final answer when there are no more rounds.
     fn ask_progress(&mut self, tries: u32, out: &mut Outbox) {
         if tries > 1 {
-            return self.ask_orchestrator(Step::Progress { tries }, tries, out);
+            return self.ask_orchestrator(OrchestratorStep::Progress { tries }, tries, out);
         }
         if self.ledger.rounds >= self.rules.max_round {
             return self.answer_finally("Max rounds reached.".to_owned(), out);
         }
         self.ledger.rounds += 1;
-        self.ask_orchestrator(Step::Progress { tries }, tries, out);
+        self.ask_orchestrator(OrchestratorStep::Progress { tries }, tries, out);
     }
 
-    fn ask_orchestrator(&mut self, step: Step, attempt: u32, out: &mut Outbox) {
+    fn ask_orchestrator(&mut self, step: OrchestratorStep, attempt: u32, out: &mut Outbox) {
         let team = text::roles(&self.agents);
-        let Ledger { task, facts, plan, .. } = &self.ledger;
+        let TaskLedger { task, facts, plan, .. } = &self.ledger;
         let question = match &step {
-            Step::Facts => text::facts(task),
-            Step::Plan => text::plan(task, facts, &team),
-            Step::Progress { .. } => text::progress(task, &team, &self.names()),
-            Step::FactsUpdate => text::facts_update(task, facts),
-            Step::PlanUpdate => text::plan_update(task, facts, &team),
-            Step::FinalAnswer { .. } => text::final_answer(task),
+            OrchestratorStep::Facts => text::facts(task),
+            OrchestratorStep::Plan => text::plan(task, facts, &team),
+            OrchestratorStep::Progress { .. } => text::progress(task, &team, &self.names()),
+            OrchestratorStep::FactsUpdate => text::facts_update(task, facts),
+            OrchestratorStep::PlanUpdate => text::plan_update(task, facts, &team),
+            OrchestratorStep::FinalAnswer { .. } => text::final_answer(task),
         };
         let prompt = match step {
-            Step::Facts | Step::Plan => question,
+            OrchestratorStep::Facts | OrchestratorStep::Plan => question,
             _ => format!("{}\n\n{question}", text::conversation(self.seen())),
         };
         let manager = &self.rules.manager;
@@ -156,16 +159,16 @@ impl GroupChat {
         out.note(NoteKind::DecisionRequested, note);
         let key = self.next_key(step.ask());
         let call = Call::new(key, step.purpose(), context).attempt(attempt).prompt(prompt);
-        self.stage = Stage::Ledger(step);
+        self.stage = ChatPhase::Ledger(step);
         self.ask(key, call, out);
     }
 
-    pub(super) fn ledger_answered(&mut self, step: Step, answer: Answer, out: &mut Outbox) {
+    pub(super) fn ledger_answered(&mut self, step: OrchestratorStep, answer: Answer, out: &mut Outbox) {
         let answer = match answer {
             Ok(answer) => answer,
             Err(failure) => return self.fail(&failure.message, out),
         };
-        if let Step::Progress { tries } = step {
+        if let OrchestratorStep::Progress { tries } = step {
             return self.progress_answered(tries, &answer, out);
         }
         let Some(said) = answer.as_str().or_else(|| answer.get("content")?.as_str()).map(str::to_owned) else {
@@ -176,20 +179,21 @@ impl GroupChat {
             return self.fail(&error.to_string(), out);
         };
         match step {
-            Step::Facts | Step::FactsUpdate => {
+            OrchestratorStep::Facts | OrchestratorStep::FactsUpdate => {
                 self.ledger.facts = said;
-                let next = if step == Step::Facts { Step::Plan } else { Step::PlanUpdate };
+                let next =
+                    if step == OrchestratorStep::Facts { OrchestratorStep::Plan } else { OrchestratorStep::PlanUpdate };
                 self.ask_orchestrator(next, 1, out);
             }
-            Step::Plan | Step::PlanUpdate => {
+            OrchestratorStep::Plan | OrchestratorStep::PlanUpdate => {
                 self.ledger.plan = said;
                 self.enter_outer_loop(out);
             }
-            Step::FinalAnswer { reason } => {
+            OrchestratorStep::FinalAnswer { reason } => {
                 self.store(ChatMessage::new(self.rules.manager.clone(), said), out);
                 self.close(Stop::Answered, &reason, None, out);
             }
-            Step::Progress { .. } => {} // handled above
+            OrchestratorStep::Progress { .. } => {} // handled above
         }
     }
 
@@ -197,7 +201,7 @@ impl GroupChat {
     fn enter_outer_loop(&mut self, out: &mut Outbox) {
         self.ledger.planned = true;
         self.seen_from = self.messages.len();
-        let Ledger { task, facts, plan, .. } = &self.ledger;
+        let TaskLedger { task, facts, plan, .. } = &self.ledger;
         let ledger = text::task_ledger(task, &text::roles(&self.agents), facts, plan);
         self.store(ChatMessage::new(self.rules.manager.clone(), ledger), out);
         self.ask_progress(1, out);
@@ -218,7 +222,7 @@ impl GroupChat {
                     // The new plan gets as many stalls as the first one had.
                     self.ledger.stalls = 0;
                     out.note(NoteKind::PlanRevised, json!({ "reason": "stalled", "round": self.ledger.rounds }));
-                    return self.ask_orchestrator(Step::FactsUpdate, 1, out);
+                    return self.ask_orchestrator(OrchestratorStep::FactsUpdate, 1, out);
                 }
                 self.store(ChatMessage::new(self.rules.manager.clone(), instruction), out);
                 self.speak(&speaker, "ledger", out);
@@ -228,7 +232,7 @@ impl GroupChat {
 
     /// Reads a progress ledger, given as JSON or as its text. The error names the field.
     fn read_progress(&self, answer: &Value) -> Result<Read, String> {
-        let progress: Progress = match answer {
+        let progress: ProgressLedger = match answer {
             Value::String(text) => {
                 let mut reader = serde_json::Deserializer::from_str(text);
                 let read = serde_path_to_error::deserialize(&mut reader).map_err(|why| why.to_string())?;
@@ -238,10 +242,10 @@ impl GroupChat {
             other => serde_path_to_error::deserialize(other).map_err(|why| why.to_string())?,
         };
         let satisfied_because = match &progress.is_request_satisfied {
-            Entry::Reasoned { reason, .. } => reason.clone(),
-            Entry::Plain(_) => "The request is satisfied.".to_owned(),
+            LedgerEntry::Reasoned { reason, .. } => reason.clone(),
+            LedgerEntry::Plain(_) => "The request is satisfied.".to_owned(),
         };
-        let next = progress.next_speaker.map(Entry::answer);
+        let next = progress.next_speaker.map(LedgerEntry::answer);
         if progress.is_request_satisfied.answer() {
             return Ok(Read::Satisfied { reason: satisfied_because });
         }

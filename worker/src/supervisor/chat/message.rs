@@ -18,13 +18,13 @@ pub struct ChatMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function_call: Option<FunctionCall>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tool_calls: Vec<ToolCall>,
+    pub tool_calls: Vec<ChatToolCall>,
     /// Whom the speaker hands over to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handoff: Option<String>,
     /// The other tool calls of the response that handed over, with their results: what the next speaker must know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub context: Vec<ToolCall>,
+    pub context: Vec<ChatToolCall>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct FunctionCall {
 /// A call of a tool, read from both spellings: `{id, type, function: {name, arguments}}` and `{id, name, arguments}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawToolCall")]
-pub struct ToolCall {
+pub struct ChatToolCall {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     pub name: String,
@@ -62,7 +62,7 @@ struct RawToolCall {
     result: Option<Value>,
 }
 
-impl TryFrom<RawToolCall> for ToolCall {
+impl TryFrom<RawToolCall> for ChatToolCall {
     type Error = &'static str;
     fn try_from(raw: RawToolCall) -> Result<Self, Self::Error> {
         let (name, arguments) = match (raw.function, raw.name) {
@@ -71,7 +71,7 @@ impl TryFrom<RawToolCall> for ToolCall {
             (None, None) => return Err("missing field `function`"),
         };
         let kind = raw.kind.unwrap_or_else(|| "function".to_owned());
-        Ok(ToolCall { id: raw.id, name, arguments, result: raw.result, kind })
+        Ok(ChatToolCall { id: raw.id, name, arguments, result: raw.result, kind })
     }
 }
 
@@ -108,7 +108,7 @@ impl ChatMessage {
 /// What a speaker answers: none of it at all is "no reply".
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-struct Reply {
+struct SpeakerReply {
     /// The speaker, in histories that are resumed.
     #[serde(alias = "from")]
     name: Option<String>,
@@ -116,10 +116,10 @@ struct Reply {
     /// What a supervisor that speaks gives (FSS-23).
     result: Option<Value>,
     function_call: Option<FunctionCall>,
-    tool_calls: Option<Vec<ToolCall>>,
+    tool_calls: Option<Vec<ChatToolCall>>,
     handoff: Option<HandOff>,
     /// What a hand-off of an earlier chat brought along (AGC-21).
-    context: Option<Vec<ToolCall>>,
+    context: Option<Vec<ChatToolCall>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -139,7 +139,7 @@ pub(super) struct SpeakerAnswer {
 }
 
 impl SpeakerAnswer {
-    /// Reads the answer of `speaker`: a text, an object of [`Reply`], or null. Fields a chat has no use for are left
+    /// Reads the answer of `speaker`: a text, an object of [`SpeakerReply`], or null. Fields a chat has no use for are left
     /// alone, as agents add their own; an object with none of a message's fields is refused.
     ///
     /// Where speakers hand over (`handing`), a call of a tool such as `transfer_to_bob` hands over to bob.
@@ -147,7 +147,7 @@ impl SpeakerAnswer {
         let refuse = |why: String| ChatError::Answer { speaker: speaker.to_owned(), why };
         let reply = match answer {
             Value::Null => return Ok(SpeakerAnswer::default()),
-            Value::String(text) => Reply { content: Some(text.clone()), ..Reply::default() },
+            Value::String(text) => SpeakerReply { content: Some(text.clone()), ..SpeakerReply::default() },
             Value::Object(fields) => {
                 const KNOWN: [&str; 5] = ["content", "result", "function_call", "tool_calls", "handoff"];
                 if !KNOWN.iter().any(|field| fields.contains_key(*field)) {
@@ -169,7 +169,7 @@ pub(super) fn failed_by_itself(answer: &Value) -> Option<String> {
     Some(words.unwrap_or("it did not succeed, and does not say why").to_owned())
 }
 
-impl Reply {
+impl SpeakerReply {
     fn said(mut self, speaker: &str, handing: bool) -> SpeakerAnswer {
         if let Some(result) = self.result.take().filter(|result| !result.is_null()) {
             self.content.get_or_insert_with(|| text_of(&result));
@@ -200,21 +200,21 @@ impl Reply {
 }
 
 /// Whom a tool call hands over to: hand-off tools are named after their target.
-fn handed_to(call: &ToolCall) -> Option<&str> {
+fn handed_to(call: &ChatToolCall) -> Option<&str> {
     call.name.strip_prefix("transfer_to_").or_else(|| call.name.strip_prefix("handoff_to_"))
 }
 
 /// The messages of an earlier chat: a list, or a JSON text of one. A message without a name is the manager's.
 pub(super) fn read_history(history: &Value, manager: &str) -> Result<Vec<ChatMessage>, ChatError> {
     let refuse = |why: String| ChatError::Answer { speaker: "the history".to_owned(), why };
-    let replies: Vec<Reply> = match history {
+    let replies: Vec<SpeakerReply> = match history {
         Value::String(text) => {
             let mut reader = serde_json::Deserializer::from_str(text);
             serde_path_to_error::deserialize(&mut reader).map_err(|why| refuse(why.to_string()))?
         }
         other => serde_path_to_error::deserialize(other).map_err(|why| refuse(why.to_string()))?,
     };
-    let message = |mut reply: Reply| {
+    let message = |mut reply: SpeakerReply| {
         let name = reply.name.take().filter(|name| !name.is_empty()).unwrap_or_else(|| manager.to_owned());
         reply.said(&name, false).message.unwrap_or_else(|| ChatMessage::new(name, ""))
     };

@@ -25,13 +25,13 @@ mod strategy;
 mod text;
 mod view;
 
-pub use machine::{GroupChat, Resumed, draw};
-pub use message::{ChatMessage, FunctionCall, ToolCall};
+pub use machine::{GroupChat, ResumedChat, draw};
+pub use message::{ChatMessage, ChatToolCall, FunctionCall};
 pub use names::mentioned;
 pub use rules::{
     AllowRepeat, ChatAgent, ChatError, ChatRules, Fallback, OnSpeakerError, RoundCount, SPEAKER_TRIES, Team,
 };
-pub use view::{ChatOutcome, ChatView, HumanNeeded, Stop, Waiting};
+pub use view::{ChatOutcome, ChatView, ChatWait, SpeakerChoiceRequest, Stop};
 
 #[cfg(test)]
 mod tests;

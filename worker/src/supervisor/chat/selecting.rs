@@ -8,11 +8,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::machine::{GroupChat, Stage, draw};
+use super::machine::{ChatPhase, GroupChat, draw};
 use super::names::mentioned;
 use super::rules::{ChatError, Fallback, Method, Team, listed};
-use super::text::{self, Hint};
-use super::view::{HumanNeeded, Stop};
+use super::text::{self, SelectionHint};
+use super::view::{SpeakerChoiceRequest, Stop};
 use crate::supervisor::core::key::{ChatAsk, ChatKey};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
@@ -144,7 +144,14 @@ impl GroupChat {
         }
     }
 
-    fn ask_choice(&mut self, by: By, candidates: Vec<String>, attempt: u32, hint: Option<Hint>, out: &mut Outbox) {
+    fn ask_choice(
+        &mut self,
+        by: By,
+        candidates: Vec<String>,
+        attempt: u32,
+        hint: Option<SelectionHint>,
+        out: &mut Outbox,
+    ) {
         let hint = hint.map(|hint| hint.text(&candidates));
         let mut context = json!({
             "team": self.rules.team, "method": by.method(), "candidates": candidates, "attempt": attempt,
@@ -173,7 +180,7 @@ impl GroupChat {
             NoteKind::DecisionRequested,
             json!({ "by": by, "attempt": attempt, "candidates": candidates, "prompt_hash": prompt_hash(&call.prompt) }),
         );
-        self.stage = Stage::Selecting(Selecting { by, candidates, attempt });
+        self.stage = ChatPhase::Selecting(Selecting { by, candidates, attempt });
         self.ask(key, call, out);
     }
 
@@ -231,9 +238,9 @@ impl GroupChat {
         let named = mentioned(name_of(answer).unwrap_or_default(), pool.iter().map(String::as_str));
         let hint = match named.as_slice() {
             [name] if candidates.iter().any(|own| own == name) => return self.speak(name, "auto", out),
-            [] => Hint::None,
-            [_] => Hint::Repeated,
-            _ => Hint::Several,
+            [] => SelectionHint::None,
+            [_] => SelectionHint::Repeated,
+            _ => SelectionHint::Several,
         };
         match attempt < self.rules.attempts() {
             true => self.ask_choice(by, candidates, attempt + 1, Some(hint), out),
@@ -309,25 +316,26 @@ impl GroupChat {
     fn ask_human(&mut self, candidates: Vec<String>, attempt: u32, out: &mut Outbox) {
         let id = self.next_key(ChatAsk::Human);
         out.note(NoteKind::DecisionRequested, json!({ "by": "human", "id": id, "attempt": attempt }));
-        self.stage = Stage::Choosing(Choosing { id, candidates, attempt });
+        self.stage = ChatPhase::Choosing(Choosing { id, candidates, attempt });
     }
 
     /// The question to a human that is open now.
-    pub fn human_needed(&self) -> Option<HumanNeeded> {
+    pub fn human_needed(&self) -> Option<SpeakerChoiceRequest> {
         self.question().map(|(_, asked)| asked)
     }
 
-    pub(super) fn question(&self) -> Option<(ChatKey, HumanNeeded)> {
-        let Stage::Choosing(Choosing { id, candidates, attempt }) = &self.stage else { return None };
+    pub(super) fn question(&self) -> Option<(ChatKey, SpeakerChoiceRequest)> {
+        let ChatPhase::Choosing(Choosing { id, candidates, attempt }) = &self.stage else { return None };
         let prompt = text::human_choice(candidates, *attempt > 1);
-        let asked = HumanNeeded { id: id.to_string(), prompt, candidates: candidates.clone(), attempt: *attempt };
+        let asked =
+            SpeakerChoiceRequest { id: id.to_string(), prompt, candidates: candidates.clone(), attempt: *attempt };
         Some((*id, asked))
     }
 
     /// A human's answer to the question of that id: the number of a candidate or its name. Nothing, or `q`, leaves the
     /// choice to the order of the list, as three invalid answers do.
     pub fn human(&mut self, id: &str, answer: &Value, out: &mut Outbox) -> Result<(), ChatError> {
-        let Stage::Choosing(Choosing { candidates, attempt, .. }) = &self.stage else {
+        let ChatPhase::Choosing(Choosing { candidates, attempt, .. }) = &self.stage else {
             return Err(ChatError::NotAsked(id.to_owned()));
         };
         let (candidates, attempt) = (candidates.clone(), *attempt);

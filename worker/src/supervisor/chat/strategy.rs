@@ -8,7 +8,7 @@ use super::machine::GroupChat;
 use crate::supervisor::core::account::Balance;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::core::phase::Phase;
-use crate::supervisor::core::strategy::{Asked, Findings, Strategy};
+use crate::supervisor::core::strategy::{Findings, OpenQuestion, Strategy};
 use crate::supervisor::outbox::{Answer, Outbox};
 use crate::supervisor::success;
 
@@ -76,7 +76,7 @@ impl<G> Strategy<G> for GroupChat {
         self.messages().iter().enumerate().map(row).collect()
     }
 
-    fn people_needed(&self) -> Vec<Asked> {
+    fn people_needed(&self) -> Vec<OpenQuestion> {
         self.question().map(|(key, asked)| (key.into(), json!(asked))).into_iter().collect()
     }
     fn human(&mut self, key: &str, answer: &Value, out: &mut Outbox) -> Result<(), String> {

@@ -7,26 +7,26 @@ use super::rules::{ChatAgent, listed};
 
 /// Why a model is asked again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hint {
+pub(super) enum SelectionHint {
     None,
     Several,
     /// It named one that may not speak now.
     Repeated,
 }
 
-impl Hint {
+impl SelectionHint {
     pub(super) fn text(self, candidates: &[String]) -> String {
         let names = listed(candidates.iter().map(String::as_str));
         match self {
-            Hint::None => format!(
+            SelectionHint::None => format!(
                 "Your answer named no speaker. If it spoke as somebody, give that name; else the one it called next. \
                  Only these names are accepted, exactly as written: {names}. Answer with one name and nothing else."
             ),
-            Hint::Several => format!(
+            SelectionHint::Several => format!(
                 "Your answer named more than one speaker. If it spoke as one of them, give that name; else the one it \
                  called next; else the first. Choose from {names}. Answer with one name and nothing else."
             ),
-            Hint::Repeated => format!(
+            SelectionHint::Repeated => format!(
                 "Repeated speaker is not allowed: the one you named may not speak now. Choose another name from {names}. \
                  Answer with one name and nothing else."
             ),

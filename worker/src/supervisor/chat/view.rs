@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::machine::{GroupChat, Stage};
+use super::machine::{ChatPhase, GroupChat};
 use super::message::ChatMessage;
 use super::rules::{ChatAgent, Team};
 
@@ -35,7 +35,7 @@ impl Stop {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct End {
+pub(super) struct ChatEnd {
     pub(super) stop: Stop,
     pub(super) reason: String,
     pub(super) error: Option<String>,
@@ -55,7 +55,7 @@ pub struct ChatOutcome {
 
 /// A human is to choose the next speaker. Each time one is asked has its own id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HumanNeeded {
+pub struct SpeakerChoiceRequest {
     pub id: String,
     pub prompt: String,
     pub candidates: Vec<String>,
@@ -65,9 +65,9 @@ pub struct HumanNeeded {
 /// What the chat waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Waiting {
+pub enum ChatWait {
     Selection { candidates: Vec<String>, attempt: u32 },
-    Human(HumanNeeded),
+    Human(SpeakerChoiceRequest),
     Speaker { agent: String },
     Orchestrator,
 }
@@ -83,7 +83,7 @@ pub struct ChatView {
     pub last_speaker: Option<String>,
     pub paused: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<ChatWait>,
     /// Magentic-One: rounds without progress, the facts and the plan as they stand.
     pub stalls: u32,
     pub facts: String,
@@ -106,13 +106,15 @@ impl GroupChat {
             plan: self.ledger.plan.clone(),
         }
     }
-    fn waiting(&self) -> Option<Waiting> {
+    fn waiting(&self) -> Option<ChatWait> {
         match &self.stage {
-            Stage::Selecting(s) => Some(Waiting::Selection { candidates: s.candidates.clone(), attempt: s.attempt }),
-            Stage::Choosing(_) => self.human_needed().map(Waiting::Human),
-            Stage::Speaking { agent, .. } => Some(Waiting::Speaker { agent: agent.clone() }),
-            Stage::Ledger(_) => Some(Waiting::Orchestrator),
-            Stage::Over => None,
+            ChatPhase::Selecting(s) => {
+                Some(ChatWait::Selection { candidates: s.candidates.clone(), attempt: s.attempt })
+            }
+            ChatPhase::Choosing(_) => self.human_needed().map(ChatWait::Human),
+            ChatPhase::Speaking { agent, .. } => Some(ChatWait::Speaker { agent: agent.clone() }),
+            ChatPhase::Ledger(_) => Some(ChatWait::Orchestrator),
+            ChatPhase::Over => None,
         }
     }
     pub fn messages(&self) -> &[ChatMessage] {
@@ -133,7 +135,7 @@ impl GroupChat {
         self.end.is_some()
     }
     pub fn outcome(&self) -> Option<ChatOutcome> {
-        let End { stop, reason, error } = self.end.clone()?;
+        let ChatEnd { stop, reason, error } = self.end.clone()?;
         let messages = self.messages.get(self.run_from..).unwrap_or_default().to_vec();
         let last_speaker = self.last.clone();
         Some(ChatOutcome { ok: stop.ok() && !self.cut, stop, reason, messages, last_speaker, error })

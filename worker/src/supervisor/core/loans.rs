@@ -60,7 +60,7 @@ impl Available {
         free.unwrap_or(0)
     }
 
-    fn meets(&self, request: &Request) -> bool {
+    fn meets(&self, request: &LoanRequest) -> bool {
         self.of(request.resource) >= request.wanted
     }
 }
@@ -71,7 +71,7 @@ pub struct Loans {
     /// By the engine's number of the child.
     lent: BTreeMap<Seq, Loan>,
     /// Who asks for more, in order.
-    requests: Vec<Request>,
+    requests: Vec<LoanRequest>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ struct Loan {
 
 /// A worker that asks for more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
+pub struct LoanRequest {
     /// Its workflow id.
     agent: String,
     resource: Resource,
@@ -127,7 +127,7 @@ impl Loans {
     ///
     /// # Errors
     /// Why it is none that can ever be met.
-    pub fn request(&mut self, request: Request) -> Result<(), String> {
+    pub fn request(&mut self, request: LoanRequest) -> Result<(), String> {
         if !matches!(request.resource, Resource::Tokens | Resource::Cost) {
             return Err("only tokens and money are shared".to_owned());
         }
@@ -236,7 +236,7 @@ mod tests {
                     let has = one.share - one.spent;
                     if has < wanted && !one.last {
                         one.asking = true;
-                        loans.request(Request { agent: name.to_string(), resource: Resource::Tokens, wanted: wanted - has }).unwrap();
+                        loans.request(LoanRequest { agent: name.to_string(), resource: Resource::Tokens, wanted: wanted - has }).unwrap();
                     } else if one.spent == one.needs || has == 0 {
                         // A share of nothing is asked for before, unless nobody else has anything.
                         let (spent, short) = (one.spent, one.spent < one.needs);
@@ -264,7 +264,7 @@ mod tests {
         let share = |tokens| Share { tokens: Some(tokens), cost_micros: None };
         let mut loans = Loans::default();
         (1..=3).for_each(|n| loans.lend(Seq(n), &format!("w{n}"), share(100)));
-        let asks = |agent: &str| Request { agent: agent.to_owned(), resource: Resource::Tokens, wanted: 50 };
+        let asks = |agent: &str| LoanRequest { agent: agent.to_owned(), resource: Resource::Tokens, wanted: 50 };
         assert!(loans.request(asks("stranger")).is_err());
         loans.request(asks("w1")).unwrap();
         loans.request(asks("w2")).unwrap();

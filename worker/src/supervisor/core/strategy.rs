@@ -51,7 +51,7 @@ pub struct Findings {
 }
 
 /// A question to people that is open in a strategy itself, and what it is about.
-pub type Asked = (Key, Value);
+pub type OpenQuestion = (Key, Value);
 
 /// See the module.
 pub trait Strategy<G: ?Sized> {
@@ -128,7 +128,7 @@ pub trait Strategy<G: ?Sized> {
         None
     }
 
-    fn people_needed(&self) -> Vec<Asked> {
+    fn people_needed(&self) -> Vec<OpenQuestion> {
         Vec::new()
     }
     /// Whether an answer of a person is one to what they are asked under this key. Changes nothing.

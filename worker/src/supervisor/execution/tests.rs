@@ -11,21 +11,21 @@ use crate::supervisor::report::PlanRunStatus;
 
 /// A run of a plan with a clock that ticks a second with every step.
 struct Run {
-    execution: Execution,
+    execution: PlanExecution,
     now: Timestamp,
 }
 
 impl Run {
     fn of(tasks: &str, max_concurrent_tasks: u32) -> Run {
         let plan = read_plan("p", &format!("objective: all\ntasks:\n{tasks}"), true).unwrap();
-        let execution = Execution::new(plan, "/work".into(), max_concurrent_tasks, Timestamp::ZERO).unwrap();
+        let execution = PlanExecution::new(plan, "/work".into(), max_concurrent_tasks, Timestamp::ZERO).unwrap();
         Run { execution, now: Timestamp::ZERO }
     }
     fn tick(&mut self) -> Timestamp {
         self.now = self.now.plus(std::time::Duration::from_secs(1));
         self.now
     }
-    fn claim(&mut self) -> Vec<Dispatch> {
+    fn claim(&mut self) -> Vec<ScheduleTask> {
         let now = self.tick();
         self.execution.claim(now)
     }
@@ -35,7 +35,7 @@ impl Run {
     }
     fn prints(&mut self, id: u32, stdout: &str) {
         let now = self.tick();
-        self.execution.ended(TaskId(id), Ok(json!({ "exit_code": 0, "stdout": stdout })), now);
+        self.execution.ended(TaskNumber(id), Ok(json!({ "exit_code": 0, "stdout": stdout })), now);
     }
     fn fails(&mut self, id: u32, failure: Failure) {
         let now = self.tick();
@@ -45,7 +45,7 @@ impl Run {
             retry_state: RetryState::NonRetryableFailure,
         };
         let outer = Failure { message: "activity failed".into(), kind, cause: None }.because(failure);
-        self.execution.ended(TaskId(id), Err(outer), now);
+        self.execution.ended(TaskNumber(id), Err(outer), now);
     }
     fn finish(&mut self) -> PlanRunStatus {
         assert!(self.starts().is_empty() && self.execution.is_over());
@@ -60,7 +60,7 @@ impl Run {
         })
     }
     fn task(&self, id: u32) -> &TaskRun {
-        &self.execution.tasks[&TaskId(id)]
+        &self.execution.tasks[&TaskNumber(id)]
     }
 }
 
@@ -133,7 +133,7 @@ fn a_rejected_result_is_revised_with_the_feedback() {
     let parameters =
         ", env: {F: '{{feedback}}', N: '{{attempt}}', O: '{{task.objective}}'}, review: {contains_all: [a, b]}";
     let mut run = Run::of(&task(1, "[]", parameters), 4);
-    let env = |dispatches: Vec<Dispatch>| dispatches[0].input["env"].clone();
+    let env = |dispatches: Vec<ScheduleTask>| dispatches[0].input["env"].clone();
     assert_eq!(env(run.claim()), json!({ "F": "", "N": "1", "O": "t1" }));
     run.prints(1, "a");
     assert_eq!((run.task(1).status, run.task(1).attempt_count), (TaskStatus::NeedsRevision, 1));
@@ -249,7 +249,7 @@ fn the_final_result_is_chosen_in_order() {
     let chosen = |outputs: [Option<&str>; 3], order: [u32; 3], last_is_final: bool| {
         let text = format!("objective: o\ntasks:\n{}", tasks.concat());
         let plan = read_plan("p", &text, last_is_final).unwrap();
-        let execution = Execution::new(plan, "/".into(), 4, Timestamp::ZERO).unwrap();
+        let execution = PlanExecution::new(plan, "/".into(), 4, Timestamp::ZERO).unwrap();
         let mut run = Run { execution, now: Timestamp::ZERO };
         run.starts();
         for id in order {
@@ -286,9 +286,9 @@ fn a_cancelled_task_takes_its_dependents_along() {
     let mut run = Run::of(&tasks.concat(), 4);
     run.starts();
     let now = run.tick();
-    assert_eq!(run.execution.cancel_task(TaskId(1), "not needed", now), Some(true));
-    assert_eq!(run.execution.cancel_task(TaskId(1), "again", now), None);
-    assert_eq!(run.execution.cancel_task(TaskId(9), "unknown", now), None);
+    assert_eq!(run.execution.cancel_task(TaskNumber(1), "not needed", now), Some(true));
+    assert_eq!(run.execution.cancel_task(TaskNumber(1), "again", now), None);
+    assert_eq!(run.execution.cancel_task(TaskNumber(9), "unknown", now), None);
     assert_eq!(run.statuses(), "1:cancelled 2:cancelled 3:cancelled 4:running ");
     assert_eq!(run.task(2).error_msg.as_deref(), Some("Upstream dependency Task 1 was cancelled."));
     assert_eq!(run.task(3).error_msg.as_deref(), Some("Upstream dependency Task 2 was cancelled."));
@@ -351,7 +351,7 @@ fn the_state_survives_a_round_trip() {
     run.starts();
     run.prints(1, "y");
     let json = serde_json::to_string(&run.execution).unwrap();
-    assert_eq!(serde_json::from_str::<Execution>(&json).unwrap(), run.execution);
+    assert_eq!(serde_json::from_str::<PlanExecution>(&json).unwrap(), run.execution);
 }
 
 /// What a plan to run must not have, each with its place.
@@ -361,7 +361,7 @@ fn work_that_cannot_be_run_is_refused_when_the_run_begins() {
         let task =
             format!("- {{task_id: 1, sub_task_objective: t, capability: {capability}, parameters: {{{parameters}}}}}");
         let plan = read_plan("p", &format!("objective: o\ntasks:\n{task}"), true).unwrap();
-        Execution::new(plan, "/".into(), 4, Timestamp::ZERO).unwrap_err().to_string()
+        PlanExecution::new(plan, "/".into(), 4, Timestamp::ZERO).unwrap_err().to_string()
     };
     let cases = [
         ("magic", "", "task 1.capability: Unknown capability: 'magic'; known: process, http, compose, activity"),

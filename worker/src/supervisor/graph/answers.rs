@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::supervisor::model::{Condition, Edge, OnUnmet, Priority, Requires, Risk, Task, TaskId};
+use crate::supervisor::model::{Condition, DependencyPolicy, Edge, Priority, Requires, Risk, Task, TaskId};
 
 /// Reads an answer; the error says where it does not conform.
 pub fn read<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, String> {
@@ -78,7 +78,7 @@ pub struct PlannedEdge {
     #[serde(default)]
     pub when: Option<Condition>,
     #[serde(default)]
-    pub on_failure: Option<OnUnmet>,
+    pub on_failure: Option<DependencyPolicy>,
 }
 
 /// A task as planners write it (FSS-04 and its superset).
@@ -222,7 +222,8 @@ pub struct PlannerOutput {
 /// One call of a tool by a decider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ToolCall {
+#[schemars(rename = "ToolCall")]
+pub struct DeciderToolCall {
     #[serde(alias = "name")]
     pub tool: String,
     #[serde(default, alias = "arguments")]
@@ -243,7 +244,7 @@ pub struct SupervisorDecision {
     #[serde(default)]
     pub all_tasks_completed: bool,
     #[serde(default)]
-    pub tool_calls: Vec<ToolCall>,
+    pub tool_calls: Vec<DeciderToolCall>,
     #[serde(default)]
     pub tokens: u64,
 }

@@ -7,7 +7,7 @@
 use serde_json::{Map, json};
 
 use super::execute::Unclaimed;
-use super::schedule::Dependencies;
+use super::schedule::DependencyState;
 use super::*;
 use crate::supervisor::model::SupervisorFeedback;
 use crate::supervisor::spec::OnIdle;
@@ -358,11 +358,11 @@ impl Graph {
         }
         match self.dependencies(task) {
             _ if task.status.is_terminal() => Some(format!("it is {}", task.status)),
-            Dependencies::Missing(ids) => Some(format!("missing deps [{}]", list(&ids))),
-            Dependencies::Waiting(ids) => Some(format!("waiting on deps [{}]", list(&ids))),
-            Dependencies::Unmet { on, .. } => Some(format!("waiting on deps [{on}]")),
-            Dependencies::Satisfied if task.status.is_runnable() => None,
-            Dependencies::Satisfied => Some(format!("not runnable (status {})", task.status)),
+            DependencyState::Missing(ids) => Some(format!("missing deps [{}]", list(&ids))),
+            DependencyState::Waiting(ids) => Some(format!("waiting on deps [{}]", list(&ids))),
+            DependencyState::Unmet { on, .. } => Some(format!("waiting on deps [{on}]")),
+            DependencyState::Satisfied if task.status.is_runnable() => None,
+            DependencyState::Satisfied => Some(format!("not runnable (status {})", task.status)),
         }
     }
 }

@@ -100,7 +100,7 @@ impl Graph {
         }
         self.executed_in_cycle = true;
         if let Some(task) = self.copy(id) {
-            gates.moment(Moment::Started(&task), &self.plan, out);
+            gates.moment(PlanEvent::Started(&task), &self.plan, out);
         }
         Ok(())
     }
@@ -298,25 +298,25 @@ impl Graph {
     }
 
     fn exhausted(&mut self, id: &TaskId, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
-        let terminal = if self.rules.errored_is_terminal { OnExhausted::Failed } else { self.rules.on_exhausted };
+        let terminal = if self.rules.errored_is_terminal { OnTriesExhausted::Failed } else { self.rules.on_exhausted };
         if let Some(task) = self.plan.tasks.get_mut(id) {
             task.labels.insert("worker-error".to_owned());
         }
         match terminal {
-            OnExhausted::Errored => self.errored_for_good(id, gates, out),
-            OnExhausted::Failed => {
+            OnTriesExhausted::Errored => self.errored_for_good(id, gates, out),
+            OnTriesExhausted::Failed => {
                 self.set(id, TaskStatus::Failed, Actor::Scheduler, "tries_exhausted", out);
                 self.tell_ended(id, gates, out);
                 self.check_threshold(gates, out);
             }
-            OnExhausted::Skip => {
+            OnTriesExhausted::Skip => {
                 if let Some(task) = self.plan.tasks.get_mut(id) {
                     task.skipped = Some(SkipReason::WorkerError);
                 }
                 self.set(id, TaskStatus::Skipped, Actor::Scheduler, "worker_error", out);
                 self.tell_ended(id, gates, out);
             }
-            OnExhausted::Abort => {
+            OnTriesExhausted::Abort => {
                 self.set(id, TaskStatus::Failed, Actor::Scheduler, "tries_exhausted", out);
                 self.tell_ended(id, gates, out);
                 self.abort("subtask_failed", why, json!({ "task": id }), gates, out);

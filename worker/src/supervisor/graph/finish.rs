@@ -7,7 +7,7 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::supervisor::model::{CancelReason, TaskError};
-use crate::supervisor::success::{self, Claim, Excuses, Standing};
+use crate::supervisor::success::{self, Claim, Excuses, TaskOutcome};
 
 /// How a run ended and what it gave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -178,27 +178,27 @@ impl Graph {
     /// Everything that could be done is done: the result is made of it.
     pub(super) fn finish(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         gates.synthesizing(out);
-        gates.moment(Moment::Finished, &self.plan, out);
+        gates.moment(PlanEvent::Finished, &self.plan, out);
         match self.rules.synthesis {
-            Synthesis::FinalTask => {
+            ResultSource::FinalTask => {
                 let result = final_result(&self.plan).and_then(|id| self.task(&id)?.result.clone());
                 self.end_with(result, out);
             }
-            Synthesis::LastOutput => {
+            ResultSource::LastOutput => {
                 let last = self.plan.in_order().into_iter().rev().find_map(|task| task.result.clone());
                 self.end_with(last, out);
             }
-            Synthesis::Merge => {
+            ResultSource::Merge => {
                 let merged = self.results(gates).into_iter().collect::<Map<_, _>>();
                 // Nothing is what was made of it, unless it was the budget that left all undone.
                 let nothing = self.cut && merged.is_empty();
                 self.end_with(Some(Value::Object(merged)).filter(|_| !nothing), out);
             }
-            Synthesis::Raw => {
+            ResultSource::Raw => {
                 let raw = self.raw_output();
                 self.end_with(Some(raw), out);
             }
-            Synthesis::Synthesizer => match self.without_synthesis(gates, out) {
+            ResultSource::Synthesizer => match self.without_synthesis(gates, out) {
                 Some(result) => self.end_with(result, out),
                 None => self.synthesize(gates, out),
             },
@@ -232,7 +232,8 @@ impl Graph {
     /// Tasks that gave nothing, each with its reason, in plan order.
     pub fn failures(&self) -> Vec<String> {
         let standings = success::standings(&self.plan, self.excuses());
-        let failed = |task: &&Task| matches!(standings.get(&task.id), Some(Standing::Open | Standing::Excused) | None);
+        let failed =
+            |task: &&Task| matches!(standings.get(&task.id), Some(TaskOutcome::Open | TaskOutcome::Excused) | None);
         let text = |task: &Task| {
             let why = task.error.as_ref().map(|error| format!(": {}", error.message));
             let why = why.or_else(|| self.why_not(&task.id).map(|why| format!(": {why}"))).unwrap_or_default();
@@ -256,15 +257,15 @@ impl Graph {
     /// What the rules excuse.
     fn excuses(&self) -> Excuses {
         Excuses {
-            skipped_errors: self.rules.on_exhausted == OnExhausted::Skip,
+            skipped_errors: self.rules.on_exhausted == OnTriesExhausted::Skip,
             failures_below_threshold: self.rules.threshold_bp.is_some(),
-            final_task_counts: self.rules.synthesis == Synthesis::FinalTask,
+            final_task_counts: self.rules.synthesis == ResultSource::FinalTask,
         }
     }
 
     /// What the run may say of itself as it stands.
     fn claims(&self, has_result: bool) -> Claim {
-        let needs_result = self.rules.synthesis == Synthesis::FinalTask;
+        let needs_result = self.rules.synthesis == ResultSource::FinalTask;
         let stopped = !self.errors.is_empty() || self.cut;
         let claim = success::of_tasks(&self.plan, self.excuses(), has_result, needs_result, stopped);
         Claim { success: claim.success && !self.cut, ..claim }

@@ -30,7 +30,7 @@ pub enum Take {
 
 /// The moments of a plan that are told (CUG-14).
 #[derive(Debug, Clone, PartialEq)]
-pub enum Moment<'a> {
+pub enum PlanEvent<'a> {
     Decomposed,
     Started(&'a Task),
     Completed(&'a Task),
@@ -101,7 +101,7 @@ pub trait Gates {
     fn ended(&mut self, task: &Task, out: &mut Outbox) {
         let _ = (task, out);
     }
-    fn moment(&mut self, moment: Moment<'_>, plan: &crate::supervisor::model::TaskPlan, out: &mut Outbox) {
+    fn moment(&mut self, moment: PlanEvent<'_>, plan: &crate::supervisor::model::TaskPlan, out: &mut Outbox) {
         let _ = (moment, plan, out);
     }
     /// What else must be over before the run may end or synthesize: recruits, children.

@@ -46,7 +46,7 @@ pub use answers::*;
 pub use budget::NOT_REVIEWED;
 pub use finish::{GraphOutcome, final_result};
 pub use flow::*;
-pub use gates::{Gates, Moment, Open, Start, Take};
+pub use gates::{Gates, Open, PlanEvent, Start, Take};
 pub use people::{HUMAN, TASK_REJECTED};
 pub use policies::*;
 pub use reply::*;
@@ -56,7 +56,7 @@ pub use told::prompt_hash;
 pub use tools::ToolAnswer;
 pub use upfront::{Delegated, PlanUpfront, UpfrontStrategy, read_plan_answer};
 pub use view::{TaskBoardLine, WhyNotRunning};
-pub use workers::{Wanted, Who, WorkerCard};
+pub use workers::{Who, WorkerCard, WorkerRequirements};
 
 use super::core::account::SPENT;
 use super::core::key::{GraphKey, Key};

@@ -16,7 +16,7 @@ impl Graph {
             return;
         }
         match self.rules.planning {
-            Planning::Planner if self.plan.tasks.is_empty() => {
+            PlanSource::Planner if self.plan.tasks.is_empty() => {
                 self.enter(Phase::Planning, out);
                 // A decomposition that was given needs no planner (SHN-06).
                 match self.given_plan.take() {
@@ -27,7 +27,7 @@ impl Graph {
                     None => self.ask_planner(out),
                 }
             }
-            Planning::None => {
+            PlanSource::None => {
                 self.simple_task(None, None);
                 self.execute_plan(gates, out);
             }
@@ -41,7 +41,7 @@ impl Graph {
                         NoteKind::PlanProposed,
                         json!({ "version": self.plan.version, "origin": self.plan.origin }),
                     );
-                    gates.moment(Moment::Decomposed, &self.plan, out);
+                    gates.moment(PlanEvent::Decomposed, &self.plan, out);
                     if gates.plan_needs_approval(&self.plan, self.complexity_bp, out) {
                         return self.await_plan_approval(out);
                     }
@@ -60,7 +60,7 @@ impl Graph {
 
     /// Where nothing is planned: who does the one task, and in which role.
     pub fn without_plan(&mut self, role: Option<String>, agent: Option<String>) {
-        if self.rules.planning == Planning::None {
+        if self.rules.planning == PlanSource::None {
             self.simple_task(role, agent);
         }
     }
@@ -202,7 +202,7 @@ impl Graph {
         }
         self.snapshot_plan("plan", out);
         out.note(NoteKind::PlanProposed, json!({ "version": self.plan.version, "tasks": ids }));
-        gates.moment(Moment::Decomposed, &self.plan, out);
+        gates.moment(PlanEvent::Decomposed, &self.plan, out);
         if gates.plan_needs_approval(&self.plan, self.complexity_bp, out) {
             self.await_plan_approval(out);
         } else {

@@ -9,15 +9,15 @@ use serde_json::Value;
 
 use super::upfront::UpfrontStrategy;
 use super::workers::WorkerCard;
-use crate::supervisor::agents::Policy;
-use crate::supervisor::model::{OnUnmet, Requires};
+use crate::supervisor::agents::StandingPolicy;
+use crate::supervisor::model::{DependencyPolicy, Requires};
 use crate::supervisor::spec::{Degrade, OnIdle, OnUnmet as OnCondition, Reflection, RejectStatus};
 use crate::supervisor::task::TaskStatus;
 
 /// Where the plan comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Planning {
+pub enum PlanSource {
     /// It is given and nobody adds to it.
     Fixed,
     /// The decider builds it by its actions, cycle by cycle.
@@ -55,7 +55,7 @@ pub enum ReviewScope {
 /// What becomes of a task whose tries are used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OnExhausted {
+pub enum OnTriesExhausted {
     /// It stays errored until somebody repairs it (PDT-26).
     Errored,
     /// It is failed; others go on.
@@ -69,7 +69,7 @@ pub enum OnExhausted {
 /// Where the result of the run comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Synthesis {
+pub enum ResultSource {
     FinalTask,
     Synthesizer,
     /// The results themselves, by task.
@@ -103,7 +103,7 @@ pub enum Authority {
 pub struct GraphRules {
     /// The name in messages: `[supervisor:<name>]`.
     pub name: String,
-    pub planning: Planning,
+    pub planning: PlanSource,
     /// How delegations of a plan that was made upfront are run, if the plan does not say (CUG-33).
     pub strategy: UpfrontStrategy,
     /// The plan is made upfront, and nobody decides on the way (CUG-33).
@@ -118,8 +118,8 @@ pub struct GraphRules {
     /// Whether dependencies count (FSS-40).
     pub honour: bool,
     pub requires: Requires,
-    pub on_failure: OnUnmet,
-    pub on_cancelled: OnUnmet,
+    pub on_failure: DependencyPolicy,
+    pub on_cancelled: DependencyPolicy,
     /// What becomes of a task whose condition on a result does not hold.
     #[serde(default)]
     pub on_condition: OnCondition,
@@ -158,12 +158,12 @@ pub struct GraphRules {
     pub tries: u32,
     /// How long after a failed try the next one starts, in ms.
     pub retry_backoff_ms: u64,
-    pub on_exhausted: OnExhausted,
+    pub on_exhausted: OnTriesExhausted,
     /// The share of failed tasks at which the run is aborted: `floor(n * share) + 1` failures (SHN-33); never if absent.
     pub threshold_bp: Option<u32>,
     pub count_recruits: bool,
     pub errored_is_terminal: bool,
-    pub synthesis: Synthesis,
+    pub synthesis: ResultSource,
     /// What the synthesized result must look like (FSS-21).
     pub output_schema: Option<Value>,
     /// One successful result that is no JSON needs no synthesis (SHN-48).
@@ -201,7 +201,7 @@ pub struct GraphRules {
     pub policies: super::ResolvedPolicies,
     /// What holds whatever anybody answers (CUG-39).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub standing: Vec<Policy>,
+    pub standing: Vec<StandingPolicy>,
     /// Asks the planner again when an evaluator says so (FSP-05).
     pub evaluator: bool,
     /// Tasks that are taken at all.
@@ -228,7 +228,7 @@ impl Default for GraphRules {
     fn default() -> Self {
         GraphRules {
             name: "supervisor".into(),
-            planning: Planning::Planner,
+            planning: PlanSource::Planner,
             strategy: UpfrontStrategy::Sequential,
             upfront: false,
             selection: Selection::All,
@@ -237,8 +237,8 @@ impl Default for GraphRules {
             sequential: false,
             honour: true,
             requires: Requires::Completed,
-            on_failure: OnUnmet::Wait,
-            on_cancelled: OnUnmet::Cancel,
+            on_failure: DependencyPolicy::Wait,
+            on_cancelled: DependencyPolicy::Cancel,
             on_condition: OnCondition::default(),
             on_idle: None,
             cancel_running: false,
@@ -257,11 +257,11 @@ impl Default for GraphRules {
             no_progress: 3,
             tries: 1,
             retry_backoff_ms: 0,
-            on_exhausted: OnExhausted::Failed,
+            on_exhausted: OnTriesExhausted::Failed,
             threshold_bp: None,
             count_recruits: false,
             errored_is_terminal: false,
-            synthesis: Synthesis::Synthesizer,
+            synthesis: ResultSource::Synthesizer,
             output_schema: None,
             bypass_single: false,
             dedupe: false,

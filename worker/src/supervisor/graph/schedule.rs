@@ -6,19 +6,19 @@
 use serde_json::json;
 
 use super::*;
-use crate::supervisor::model::{CancelReason, Edge, OnUnmet, Requires, SkipReason, TaskError};
+use crate::supervisor::model::{CancelReason, DependencyPolicy, Edge, Requires, SkipReason, TaskError};
 use crate::supervisor::spec::OnUnmet as OnCondition;
 
 /// How the dependencies of a task stand.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Dependencies {
+pub(super) enum DependencyState {
     Satisfied,
     Waiting(Vec<TaskId>),
     Missing(Vec<TaskId>),
     /// One will never be satisfied, and this is to happen.
     Unmet {
         on: TaskId,
-        policy: OnUnmet,
+        policy: DependencyPolicy,
         cancelled: bool,
         condition: bool,
     },
@@ -26,7 +26,7 @@ pub(super) enum Dependencies {
 
 impl Graph {
     /// How one edge stands: satisfied, waiting, or never.
-    fn edge(&self, edge: &Edge) -> Result<bool, (OnUnmet, bool, bool)> {
+    fn edge(&self, edge: &Edge) -> Result<bool, (DependencyPolicy, bool, bool)> {
         use TaskStatus::*;
         let Some(on) = self.task(&edge.on) else { return Ok(false) };
         let satisfied = match (edge.requires, on.status) {
@@ -49,39 +49,39 @@ impl Graph {
     }
 
     /// What becomes of a task whose condition does not hold: what its edge says, or else the run.
-    fn condition_policy(&self, edge: &Edge) -> OnUnmet {
+    fn condition_policy(&self, edge: &Edge) -> DependencyPolicy {
         edge.on_failure.unwrap_or(match self.rules.on_condition {
-            OnCondition::Wait => OnUnmet::Wait,
-            OnCondition::Skip => OnUnmet::Skip,
-            OnCondition::Fail => OnUnmet::Fail,
+            OnCondition::Wait => DependencyPolicy::Wait,
+            OnCondition::Skip => DependencyPolicy::Skip,
+            OnCondition::Fail => DependencyPolicy::Fail,
         })
     }
 
-    pub(super) fn dependencies(&self, task: &Task) -> Dependencies {
+    pub(super) fn dependencies(&self, task: &Task) -> DependencyState {
         if !self.rules.honour {
-            return Dependencies::Satisfied;
+            return DependencyState::Satisfied;
         }
         let (mut waiting, mut missing) = (Vec::new(), Vec::new());
         for edge in &task.edges {
             match self.edge(edge) {
                 Ok(true) => {}
                 Ok(false) if !self.plan.tasks.contains_key(&edge.on) => missing.push(edge.on.clone()),
-                Ok(false) | Err((OnUnmet::Wait, ..)) => waiting.push(edge.on.clone()),
-                Err((OnUnmet::Run, ..)) => {}
+                Ok(false) | Err((DependencyPolicy::Wait, ..)) => waiting.push(edge.on.clone()),
+                Err((DependencyPolicy::Run, ..)) => {}
                 Err((policy, cancelled, condition)) => {
-                    return Dependencies::Unmet { on: edge.on.clone(), policy, cancelled, condition };
+                    return DependencyState::Unmet { on: edge.on.clone(), policy, cancelled, condition };
                 }
             }
         }
         match (missing.is_empty(), waiting.is_empty()) {
-            (false, _) => Dependencies::Missing(missing),
-            (true, false) => Dependencies::Waiting(waiting),
-            (true, true) => Dependencies::Satisfied,
+            (false, _) => DependencyState::Missing(missing),
+            (true, false) => DependencyState::Waiting(waiting),
+            (true, true) => DependencyState::Satisfied,
         }
     }
 
     pub(super) fn may_run(&self, task: &Task) -> bool {
-        task.status.is_runnable() && self.dependencies(task) == Dependencies::Satisfied
+        task.status.is_runnable() && self.dependencies(task) == DependencyState::Satisfied
     }
 
     /// Looks at every task whose surroundings changed, until nothing changes any more.
@@ -99,15 +99,15 @@ impl Graph {
             let Some(task) = self.task(&id) else { continue };
             let task_status = task.status;
             match self.dependencies(task) {
-                Dependencies::Satisfied if task_status == TaskStatus::Pending => {
+                DependencyState::Satisfied if task_status == TaskStatus::Pending => {
                     self.set(&id, TaskStatus::Ready, Actor::Scheduler, "dependencies_satisfied", out);
                 }
-                Dependencies::Waiting(_) | Dependencies::Missing(_) if task_status == TaskStatus::Ready => {
+                DependencyState::Waiting(_) | DependencyState::Missing(_) if task_status == TaskStatus::Ready => {
                     self.set(&id, TaskStatus::Pending, Actor::Scheduler, "dependencies_unmet", out);
                     self.watch_wait(&id, out);
                 }
-                Dependencies::Waiting(_) if task_status == TaskStatus::Pending => self.watch_wait(&id, out),
-                Dependencies::Unmet { on, policy, cancelled, condition } => {
+                DependencyState::Waiting(_) if task_status == TaskStatus::Pending => self.watch_wait(&id, out),
+                DependencyState::Unmet { on, policy, cancelled, condition } => {
                     self.unmet(&id, &on, policy, (cancelled, condition), gates, out);
                 }
                 _ => {}
@@ -175,7 +175,7 @@ impl Graph {
             let healed = errored("missing_required_parameters") || errored("unknown_capability");
             if task.status == TaskStatus::Errored && healed {
                 let to = match self.dependencies(task) {
-                    Dependencies::Satisfied => TaskStatus::Ready,
+                    DependencyState::Satisfied => TaskStatus::Ready,
                     _ => TaskStatus::Pending,
                 };
                 if let Some(task) = self.plan.tasks.get_mut(id) {
@@ -210,7 +210,7 @@ impl Graph {
     fn given_up(
         &self,
         on: &TaskId,
-        policy: OnUnmet,
+        policy: DependencyPolicy,
         cancelled: bool,
         condition: bool,
     ) -> Option<(TaskStatus, &'static str, String)> {
@@ -224,16 +224,18 @@ impl Graph {
         };
         let upstream = if cancelled { "was cancelled" } else { "has failed" };
         Some(match policy {
-            OnUnmet::Wait | OnUnmet::Run => return None,
-            OnUnmet::Skip => (TaskStatus::Skipped, "dependency_failed", skipped_text),
-            OnUnmet::Fail => {
+            DependencyPolicy::Wait | DependencyPolicy::Run => return None,
+            DependencyPolicy::Skip => (TaskStatus::Skipped, "dependency_failed", skipped_text),
+            DependencyPolicy::Fail => {
                 let why = skipped_text.replacen("Skipped: ", "", 1);
                 (TaskStatus::Failed, if condition { "condition_not_met" } else { "dependency_failed" }, why)
             }
-            OnUnmet::Cancel => {
+            DependencyPolicy::Cancel => {
                 (TaskStatus::Cancelled, "upstream", format!("Upstream dependency Task {on} {upstream}."))
             }
-            OnUnmet::Block => (TaskStatus::Blocked, "blocked", format!("Blocked: dependency '{on}' {upstream}")),
+            DependencyPolicy::Block => {
+                (TaskStatus::Blocked, "blocked", format!("Blocked: dependency '{on}' {upstream}"))
+            }
         })
     }
 
@@ -242,7 +244,7 @@ impl Graph {
         &mut self,
         id: &TaskId,
         on: &TaskId,
-        policy: OnUnmet,
+        policy: DependencyPolicy,
         (cancelled, condition): (bool, bool),
         gates: &mut dyn Gates,
         out: &mut Outbox,
@@ -316,9 +318,9 @@ impl Graph {
         let Some(task) = self.copy(id) else { return };
         gates.ended(&task, out);
         let moment = match task.status {
-            TaskStatus::Completed => Moment::Completed(&task),
-            TaskStatus::Skipped | TaskStatus::Cancelled => Moment::NotDone(&task),
-            _ => Moment::Failed(&task),
+            TaskStatus::Completed => PlanEvent::Completed(&task),
+            TaskStatus::Skipped | TaskStatus::Cancelled => PlanEvent::NotDone(&task),
+            _ => PlanEvent::Failed(&task),
         };
         gates.moment(moment, &self.plan, out);
     }

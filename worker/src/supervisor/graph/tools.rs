@@ -73,7 +73,7 @@ struct PatchTask {
 
 impl Graph {
     /// Carries out a tool call and keeps its answer for the next board.
-    pub(super) fn use_tool(&mut self, call: &ToolCall, gates: &mut dyn Gates, out: &mut Outbox) {
+    pub(super) fn use_tool(&mut self, call: &DeciderToolCall, gates: &mut dyn Gates, out: &mut Outbox) {
         let answer = self.tool(&call.tool, &call.args, Actor::Supervisor, gates, out);
         let answer = answer.unwrap_or_else(|why| {
             out.note(NoteKind::ActionRefused, json!({ "tool": call.tool, "args": call.args, "why": why }));
@@ -119,7 +119,7 @@ impl Graph {
         if self.plan.tasks.len() >= self.rules.max_tasks as usize {
             return Err(format!("Error: the plan has {} tasks; no more are taken", self.plan.tasks.len()));
         }
-        let wanted = Wanted { capability: Some(&add.capability), ..Wanted::default() };
+        let wanted = WorkerRequirements { capability: Some(&add.capability), ..WorkerRequirements::default() };
         // A supervisor sees on its board that nobody can do it (PDT-18); elsewhere nobody would look.
         if let (Who::Nobody(why), true) = (self.rules.who(wanted), self.rules.selection != Selection::Supervisor) {
             return Err(format!("Error: {why}"));

@@ -4,7 +4,7 @@
 
 use serde_json::json;
 
-use super::schedule::Dependencies;
+use super::schedule::DependencyState;
 use super::*;
 
 /// Blocked tasks that a report names (PDT-07).
@@ -106,7 +106,7 @@ impl Graph {
             };
             let one = Task { edges: vec![edge.clone()], ..task.clone() };
             match (self.dependencies(&one), &edge.when) {
-                (Dependencies::Satisfied, _) => {}
+                (DependencyState::Satisfied, _) => {}
                 (_, Some(when)) if on.status == TaskStatus::Completed => {
                     reasons.push(format!("task {} is completed, but not: {when}", edge.on));
                 }

@@ -51,36 +51,44 @@ impl Who {
 
 /// What a task asks for.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Wanted<'t> {
+pub struct WorkerRequirements<'t> {
     pub agent: Option<&'t str>,
     pub capability: Option<&'t str>,
     pub role: Option<&'t str>,
 }
 
-impl<'t> Wanted<'t> {
+impl<'t> WorkerRequirements<'t> {
     pub fn of(task: &'t Task) -> Self {
-        Wanted { agent: task.agent.as_deref(), capability: task.capability.as_deref(), role: task.role.as_deref() }
+        WorkerRequirements {
+            agent: task.agent.as_deref(),
+            capability: task.capability.as_deref(),
+            role: task.role.as_deref(),
+        }
     }
     pub fn by(task: &'t PlannedTask) -> Self {
-        Wanted { agent: task.agent.as_deref(), capability: task.capability.as_deref(), role: task.role.as_deref() }
+        WorkerRequirements {
+            agent: task.agent.as_deref(),
+            capability: task.capability.as_deref(),
+            role: task.role.as_deref(),
+        }
     }
     /// Which key of the task decides.
     fn key(self) -> &'static str {
         match self {
-            Wanted { agent: Some(_), .. } => ".agent",
-            Wanted { capability: Some(_), .. } => ".capability",
-            Wanted { role: Some(_), .. } => ".role",
+            WorkerRequirements { agent: Some(_), .. } => ".agent",
+            WorkerRequirements { capability: Some(_), .. } => ".capability",
+            WorkerRequirements { role: Some(_), .. } => ".role",
             _ => "",
         }
     }
 }
 
 impl GraphRules {
-    pub fn who(&self, wanted: Wanted<'_>) -> Who {
+    pub fn who(&self, wanted: WorkerRequirements<'_>) -> Who {
         match wanted {
-            Wanted { agent: Some(agent), .. } => self.named(agent),
-            Wanted { capability: Some(capability), .. } => self.able(capability),
-            Wanted { role, .. } => self.fitting(role.filter(|role| *role != GENERALIST)),
+            WorkerRequirements { agent: Some(agent), .. } => self.named(agent),
+            WorkerRequirements { capability: Some(capability), .. } => self.able(capability),
+            WorkerRequirements { role, .. } => self.fitting(role.filter(|role| *role != GENERALIST)),
         }
     }
 
@@ -140,13 +148,13 @@ impl GraphRules {
 
 impl Graph {
     pub(super) fn who(&self, task: &Task) -> Who {
-        self.rules.who(Wanted::of(task))
+        self.rules.who(WorkerRequirements::of(task))
     }
 
     /// The first task of a plan that nobody can do: where, and why.
     pub(super) fn unmatched(&self, tasks: &[PlannedTask]) -> Option<String> {
-        tasks.iter().enumerate().find_map(|(place, task)| match self.rules.who(Wanted::by(task)) {
-            Who::Nobody(why) => Some(format!("tasks[{place}]{}: {why}", Wanted::by(task).key())),
+        tasks.iter().enumerate().find_map(|(place, task)| match self.rules.who(WorkerRequirements::by(task)) {
+            Who::Nobody(why) => Some(format!("tasks[{place}]{}: {why}", WorkerRequirements::by(task).key())),
             Who::Named(_) | Who::Anybody => None,
         })
     }
@@ -172,7 +180,7 @@ mod tests {
     }
 
     fn who(rules: &GraphRules, agent: Option<&str>, capability: Option<&str>, role: Option<&str>) -> String {
-        match rules.who(Wanted { agent, capability, role }) {
+        match rules.who(WorkerRequirements { agent, capability, role }) {
             Who::Named(name) => name,
             Who::Anybody => "anybody".into(),
             Who::Nobody(why) => why,

@@ -18,7 +18,7 @@ use crate::supervisor::spec::{Memory as MemoryRules, Ratio};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Stage {
+enum MemoryPhase {
     #[default]
     Idle,
     Fetching,
@@ -32,7 +32,7 @@ pub struct SessionMemoryPart {
     rules: MemoryRules,
     session: String,
     query: String,
-    stage: Stage,
+    stage: MemoryPhase,
     /// As it was fetched.
     fetched: Option<Value>,
     memory: Option<SessionMemory>,
@@ -47,40 +47,40 @@ impl SessionMemoryPart {
 
     /// The run begins. [`SessionMemoryPart::is_ready`] says whether planning may.
     pub fn start(&mut self, session: Option<&str>, query: &str, out: &mut Outbox) {
-        if self.stage != Stage::Idle {
+        if self.stage != MemoryPhase::Idle {
             return;
         }
         (self.session, self.query) = (session.unwrap_or_default().to_owned(), query.to_owned());
         if self.session.is_empty() || !self.rules.advisor {
-            self.stage = Stage::Ready;
+            self.stage = MemoryPhase::Ready;
             return;
         }
-        self.stage = Stage::Fetching;
+        self.stage = MemoryPhase::Fetching;
         self.fetch(MemoryKey::Fetch, "supervisor", out);
     }
 
     /// The answer to a call that was asked for here. One that is not waited for changes nothing.
     pub fn answered(&mut self, key: MemoryKey, answer: &Answer, out: &mut Outbox) {
         match (key, self.stage) {
-            (MemoryKey::Fetch, Stage::Fetching) => match remembered(answer) {
+            (MemoryKey::Fetch, MemoryPhase::Fetching) => match remembered(answer) {
                 Ok(memory) => self.fetched(answer, memory, out),
                 Err(()) => {
-                    self.stage = Stage::FetchingBasic;
+                    self.stage = MemoryPhase::FetchingBasic;
                     self.fetch(MemoryKey::FetchBasic, "basic", out);
                 }
             },
-            (MemoryKey::FetchBasic, Stage::FetchingBasic) => match remembered(answer) {
+            (MemoryKey::FetchBasic, MemoryPhase::FetchingBasic) => match remembered(answer) {
                 Ok(memory) => self.fetched(answer, memory, out),
-                Err(()) => self.stage = Stage::Ready,
+                Err(()) => self.stage = MemoryPhase::Ready,
             },
-            (MemoryKey::Advise, Stage::Advising) => self.advised(answer),
+            (MemoryKey::Advise, MemoryPhase::Advising) => self.advised(answer),
             // Fire and forget: whatever becomes of it.
             (MemoryKey::Fetch | MemoryKey::FetchBasic | MemoryKey::Advise | MemoryKey::Record, _) => {}
         }
     }
 
     pub fn is_ready(&self) -> bool {
-        self.stage == Stage::Ready
+        self.stage == MemoryPhase::Ready
     }
 
     pub fn advice(&self) -> Option<&Advice> {
@@ -134,12 +134,12 @@ impl SessionMemoryPart {
 
     fn fetched(&mut self, answer: &Answer, memory: Option<SessionMemory>, out: &mut Outbox) {
         let Some(memory) = memory else {
-            self.stage = Stage::Ready;
+            self.stage = MemoryPhase::Ready;
             return;
         };
         self.fetched = answer.as_ref().ok().cloned();
         self.memory = Some(memory);
-        self.stage = Stage::Advising;
+        self.stage = MemoryPhase::Advising;
         let context = json!({ "query": self.query, "memory": self.fetched });
         out.call(Call::new(MemoryKey::Advise, Purpose::Advise, context));
     }
@@ -151,7 +151,7 @@ impl SessionMemoryPart {
         // The warnings are rules, not opinions: no advisor talks them away.
         warn(&self.query, &memory, &self.rules, &mut advice);
         self.advice = Some(advice);
-        self.stage = Stage::Ready;
+        self.stage = MemoryPhase::Ready;
     }
 }
 

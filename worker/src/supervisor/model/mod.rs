@@ -11,6 +11,6 @@ pub use condition::{Condition, at};
 pub use id::{InvalidTaskId, TaskId};
 pub use plan::{PlanChangeError, PlanOrigin, TaskPlan};
 pub use task::{
-    Attempt, AttemptOutcome, CancelReason, Edge, Feedback, FeedbackFrom, OnUnmet, Priority, Requires, Risk, SkipReason,
-    SupervisorFeedback, Task, TaskError,
+    Attempt, AttemptOutcome, CancelReason, DependencyPolicy, Edge, Feedback, FeedbackFrom, Priority, Requires, Risk,
+    SkipReason, SupervisorFeedback, Task, TaskError,
 };

@@ -27,7 +27,7 @@ pub enum Requires {
 /// What becomes of a task whose dependency will not be satisfied (§4.1 no. 8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum OnUnmet {
+pub enum DependencyPolicy {
     /// It waits: somebody may repair the plan.
     #[default]
     Wait,
@@ -52,7 +52,7 @@ pub struct Edge {
     pub when: Option<Condition>,
     /// Overrides the run's policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on_failure: Option<OnUnmet>,
+    pub on_failure: Option<DependencyPolicy>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, schemars::JsonSchema)]

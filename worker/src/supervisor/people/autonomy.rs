@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::answer::{InvalidAnswer, decode};
 use super::rules::HitlMode;
-use super::trust::{Incident, Trust};
+use super::trust::{Incident, TrustRecord};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec;
@@ -33,20 +33,20 @@ pub struct Autonomy {
     base: HitlMode,
     /// What a person has set.
     set: Option<HitlMode>,
-    trust: Trust,
+    trust: TrustRecord,
 }
 
 impl Autonomy {
     pub fn new(hitl: &spec::Hitl, rules: &spec::Trust, now: Timestamp) -> Self {
         let level = rules.level.unwrap_or(hitl.mode.level());
-        Autonomy { rules: rules.clone(), base: hitl.mode, set: None, trust: Trust::new(level, now) }
+        Autonomy { rules: rules.clone(), base: hitl.mode, set: None, trust: TrustRecord::new(level, now) }
     }
 
     pub fn mode(&self) -> HitlMode {
         let own = if self.rules.enabled { self.trust.mode() } else { self.base };
         self.set.unwrap_or(own)
     }
-    pub fn trust(&self) -> &Trust {
+    pub fn trust(&self) -> &TrustRecord {
         &self.trust
     }
 

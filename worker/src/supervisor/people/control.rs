@@ -64,7 +64,7 @@ pub struct Cause {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-enum State {
+enum ControlState {
     #[default]
     Running,
     Paused {
@@ -86,7 +86,7 @@ enum State {
 
 /// What a checkpoint says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Gate {
+pub enum CheckpointDecision {
     Go,
     /// Start nothing until a resume.
     Hold,
@@ -99,7 +99,7 @@ pub enum Gate {
 /// The control of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Control {
-    state: State,
+    state: ControlState,
     children: BTreeSet<Key>,
     /// How often a person has taken over: names the deadlines.
     takeovers: u64,
@@ -108,33 +108,33 @@ pub struct Control {
 impl Control {
     /// Whether it changed anything: a run that does not run cannot be paused (again).
     pub fn pause(&mut self, request: ControlRequest, out: &mut Outbox) -> bool {
-        if self.state != State::Running {
+        if self.state != ControlState::Running {
             return false;
         }
         let cause = cause(&request, out);
         self.note(NoteKind::Paused, "WORKFLOW_PAUSING", &request, out);
         self.tell_children(PAUSE, &cause, out);
-        self.state = State::Paused { cause, stopped: false };
+        self.state = ControlState::Paused { cause, stopped: false };
         true
     }
 
     pub fn resume(&mut self, request: ControlRequest, out: &mut Outbox) -> bool {
-        if !matches!(self.state, State::Paused { .. }) {
+        if !matches!(self.state, ControlState::Paused { .. }) {
             return false;
         }
         self.note(NoteKind::Resumed, "WORKFLOW_RESUMED", &request, out);
         self.tell_children(RESUME, &cause(&request, out), out);
-        self.state = State::Running;
+        self.state = ControlState::Running;
         true
     }
 
     /// Works in every state but the cancelled one.
     pub fn cancel(&mut self, request: ControlRequest, out: &mut Outbox) -> bool {
         let while_paused = match self.state {
-            State::Cancelled { .. } => return false,
-            State::Paused { .. } => true,
-            State::Running => false,
-            State::HumanControl { .. } => {
+            ControlState::Cancelled { .. } => return false,
+            ControlState::Paused { .. } => true,
+            ControlState::Running => false,
+            ControlState::HumanControl { .. } => {
                 self.cancel_deadline(out);
                 false
             }
@@ -142,16 +142,16 @@ impl Control {
         let cause = cause(&request, out);
         self.note(NoteKind::CancelRequested, "WORKFLOW_CANCELLING", &request, out);
         self.tell_children(CANCEL, &cause, out);
-        self.state = State::Cancelled { cause, while_paused, ended: false };
+        self.state = ControlState::Cancelled { cause, while_paused, ended: false };
         true
     }
 
     /// A person takes over, also a paused run. The children are paused.
     pub fn takeover(&mut self, request: ControlRequest, out: &mut Outbox) -> bool {
         let paused = match self.state {
-            State::Running => false,
-            State::Paused { .. } => true,
-            State::HumanControl { .. } | State::Cancelled { .. } => return false,
+            ControlState::Running => false,
+            ControlState::Paused { .. } => true,
+            ControlState::HumanControl { .. } | ControlState::Cancelled { .. } => return false,
         };
         self.takeovers += 1;
         let cause = cause(&request, out);
@@ -163,25 +163,26 @@ impl Control {
         if let Some(deadline) = deadline {
             out.timer(PeopleKey::TakeoverDeadline(self.takeovers), deadline, "human control");
         }
-        self.state = State::HumanControl { cause, deadline };
+        self.state = ControlState::HumanControl { cause, deadline };
         true
     }
 
     /// The person hands back: the run goes on, wherever it was before.
     pub fn release(&mut self, request: ControlRequest, out: &mut Outbox) -> bool {
-        if !matches!(self.state, State::HumanControl { .. }) {
+        if !matches!(self.state, ControlState::HumanControl { .. }) {
             return false;
         }
         self.cancel_deadline(out);
         out.note(NoteKind::HumanReleased, json!({ "reason": request.reason, "by": request.requested_by }));
         self.tell_children(RESUME, &cause(&request, out), out);
-        self.state = State::Running;
+        self.state = ControlState::Running;
         true
     }
 
     /// A person has kept the run for too long. What they stopped does not go on by itself: the run is cancelled.
     pub fn fired(&mut self, takeover: u64, out: &mut Outbox) -> bool {
-        let ours = matches!(self.state, State::HumanControl { deadline: Some(_), .. }) && takeover == self.takeovers;
+        let ours =
+            matches!(self.state, ControlState::HumanControl { deadline: Some(_), .. }) && takeover == self.takeovers;
         ours && self.cancel(ControlRequest::new("human control timed out", "deadline"), out)
     }
 
@@ -199,30 +200,30 @@ impl Control {
     }
 
     /// The run has come to a point where it can stop: `pre_decomposition`, `pre_subtask_<i>` ...
-    pub fn checkpoint(&mut self, name: &str, out: &mut Outbox) -> Gate {
+    pub fn checkpoint(&mut self, name: &str, out: &mut Outbox) -> CheckpointDecision {
         match &mut self.state {
-            State::Running => Gate::Go,
-            State::HumanControl { .. } => Gate::Handed,
-            State::Paused { cause, stopped } => {
+            ControlState::Running => CheckpointDecision::Go,
+            ControlState::HumanControl { .. } => CheckpointDecision::Handed,
+            ControlState::Paused { cause, stopped } => {
                 if !std::mem::replace(stopped, true) {
                     let data = json!({ "event": "WORKFLOW_PAUSED", "checkpoint": name, "reason": cause.reason });
                     out.note(NoteKind::Paused, data);
                 }
-                Gate::Hold
+                CheckpointDecision::Hold
             }
-            State::Cancelled { cause, ended, .. } => {
+            ControlState::Cancelled { cause, ended, .. } => {
                 if !std::mem::replace(ended, true) {
                     let data = json!({ "event": "WORKFLOW_CANCELLED", "checkpoint": name, "reason": cause.reason });
                     out.note(NoteKind::CancelRequested, data);
                 }
-                Gate::End(self.cancelled_text().unwrap_or_default())
+                CheckpointDecision::End(self.cancelled_text().unwrap_or_default())
             }
         }
     }
 
     /// What a cancelled run ends with (SHN-62).
     pub fn cancelled_text(&self) -> Option<String> {
-        let State::Cancelled { cause, while_paused, .. } = &self.state else { return None };
+        let ControlState::Cancelled { cause, while_paused, .. } = &self.state else { return None };
         let how = if *while_paused { "workflow cancelled while paused" } else { "workflow cancelled" };
         Some(format!("{how}: {}", cause.reason))
     }
@@ -234,9 +235,11 @@ impl Control {
             return;
         }
         match &self.state {
-            State::Running => {}
-            State::Paused { cause, .. } | State::HumanControl { cause, .. } => tell(&child, PAUSE, cause, out),
-            State::Cancelled { cause, .. } => tell(&child, CANCEL, cause, out),
+            ControlState::Running => {}
+            ControlState::Paused { cause, .. } | ControlState::HumanControl { cause, .. } => {
+                tell(&child, PAUSE, cause, out)
+            }
+            ControlState::Cancelled { cause, .. } => tell(&child, CANCEL, cause, out),
         }
     }
 
@@ -254,64 +257,66 @@ impl Control {
     }
 
     pub fn is_running(&self) -> bool {
-        self.state == State::Running
+        self.state == ControlState::Running
     }
     pub fn is_paused(&self) -> bool {
-        matches!(self.state, State::Paused { .. })
+        matches!(self.state, ControlState::Paused { .. })
     }
     pub fn is_cancelled(&self) -> bool {
-        matches!(self.state, State::Cancelled { .. })
+        matches!(self.state, ControlState::Cancelled { .. })
     }
     /// Whether a person has the run, and so may complete tasks by hand and change the plan (SHN-68).
     pub fn is_human(&self) -> bool {
-        matches!(self.state, State::HumanControl { .. })
+        matches!(self.state, ControlState::HumanControl { .. })
     }
     /// Why nothing may start, if nothing may.
     pub fn why_held(&self) -> Option<&'static str> {
         match self.state {
-            State::Running => None,
-            State::Paused { .. } => Some("the run is paused"),
-            State::HumanControl { .. } => Some("a person has the run"),
-            State::Cancelled { .. } => Some("the run is cancelled"),
+            ControlState::Running => None,
+            ControlState::Paused { .. } => Some("the run is paused"),
+            ControlState::HumanControl { .. } => Some("a person has the run"),
+            ControlState::Cancelled { .. } => Some("the run is cancelled"),
         }
     }
     /// The same with the reason of whoever did it.
     pub fn held_because(&self) -> Option<String> {
         let why = self.why_held()?;
         let cause = match &self.state {
-            State::Paused { cause, .. } | State::HumanControl { cause, .. } | State::Cancelled { cause, .. } => cause,
-            State::Running => return None,
+            ControlState::Paused { cause, .. }
+            | ControlState::HumanControl { cause, .. }
+            | ControlState::Cancelled { cause, .. } => cause,
+            ControlState::Running => return None,
         };
         Some(if cause.reason.is_empty() { why.to_owned() } else { format!("{why}: {}", cause.reason) })
     }
     /// Who did it.
     pub fn held_by(&self) -> Option<&str> {
         match &self.state {
-            State::Paused { cause, .. } | State::HumanControl { cause, .. } | State::Cancelled { cause, .. } => {
-                Some(&cause.by)
-            }
-            State::Running => None,
+            ControlState::Paused { cause, .. }
+            | ControlState::HumanControl { cause, .. }
+            | ControlState::Cancelled { cause, .. } => Some(&cause.by),
+            ControlState::Running => None,
         }
     }
     /// The status as systems outside see it, as long as the run is open (SHN-74).
     pub fn status(&self) -> &'static str {
         match self.state {
-            State::Running => "RUNNING",
-            State::Paused { .. } => "PAUSED",
-            State::HumanControl { .. } => HANDED_TO_HUMAN,
-            State::Cancelled { .. } => "CANCELLED",
+            ControlState::Running => "RUNNING",
+            ControlState::Paused { .. } => "PAUSED",
+            ControlState::HumanControl { .. } => HANDED_TO_HUMAN,
+            ControlState::Cancelled { .. } => "CANCELLED",
         }
     }
 
     /// The query `control_state_v1` (SHN-63).
     pub fn view(&self) -> Value {
         let paused = match &self.state {
-            State::Paused { cause, .. } => Some(cause),
-            State::Running | State::HumanControl { .. } | State::Cancelled { .. } => None,
+            ControlState::Paused { cause, .. } => Some(cause),
+            ControlState::Running | ControlState::HumanControl { .. } | ControlState::Cancelled { .. } => None,
         };
         let cancelled = match &self.state {
-            State::Cancelled { cause, .. } => Some(cause),
-            State::Running | State::HumanControl { .. } | State::Paused { .. } => None,
+            ControlState::Cancelled { cause, .. } => Some(cause),
+            ControlState::Running | ControlState::HumanControl { .. } | ControlState::Paused { .. } => None,
         };
         json!({
             "is_paused": paused.is_some(),
@@ -345,7 +350,7 @@ impl Control {
     }
 
     fn cancel_deadline(&self, out: &mut Outbox) {
-        if matches!(self.state, State::HumanControl { deadline: Some(_), .. }) {
+        if matches!(self.state, ControlState::HumanControl { deadline: Some(_), .. }) {
             out.cancel_timer(PeopleKey::TakeoverDeadline(self.takeovers));
         }
     }

@@ -72,7 +72,7 @@ impl Question {
 /// The signal `interrupt_resume_v1` and the update `respond_interrupt`: `Command(resume=...)`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Resume {
+pub struct ResumeInterrupt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt_id: Option<String>,
     /// The oldest question of this task, if no id is given.
@@ -90,15 +90,15 @@ pub struct Resume {
     pub shown: Option<String>,
 }
 
-impl Resume {
+impl ResumeInterrupt {
     pub fn read(value: &Value) -> Result<Self, ResumeRefusal> {
         decode("interrupt answer", value).map_err(ResumeRefusal::Invalid)
     }
     pub fn value(resume: Value) -> Self {
-        Resume { resume, ..Resume::default() }
+        ResumeInterrupt { resume, ..ResumeInterrupt::default() }
     }
     pub fn to(interrupt_id: &str, resume: Value) -> Self {
-        Resume { interrupt_id: Some(interrupt_id.to_owned()), resume, ..Resume::default() }
+        ResumeInterrupt { interrupt_id: Some(interrupt_id.to_owned()), resume, ..ResumeInterrupt::default() }
     }
 }
 
@@ -178,7 +178,7 @@ impl Goto {
 
 /// What is kept of a task that has asked.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-struct Asked {
+struct TaskQuestions {
     count: u32,
     /// The answers, by the order of the questions.
     answers: BTreeMap<u32, Value>,
@@ -190,7 +190,7 @@ struct Asked {
 pub struct Interrupts {
     count: u64,
     pending: BTreeMap<u64, Interrupt>,
-    tasks: BTreeMap<TaskId, Asked>,
+    tasks: BTreeMap<TaskId, TaskQuestions>,
     /// Those that nobody has answered, and never will; of many, the newest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     unanswered: BTreeMap<u64, How>,
@@ -230,7 +230,7 @@ impl Interrupts {
     }
 
     /// Which interrupt the answer is for, or why none. Changes nothing.
-    pub fn accepts(&self, resume: &Resume, out: &Outbox) -> Result<u64, ResumeRefusal> {
+    pub fn accepts(&self, resume: &ResumeInterrupt, out: &Outbox) -> Result<u64, ResumeRefusal> {
         if let Some(id) = &resume.interrupt_id {
             let number = || id.strip_prefix(out.run())?.strip_prefix("/in-")?.parse::<u64>().ok();
             let n = number().filter(|n| (1..=self.count).contains(n) && *id == format!("{}/in-{n}", out.run()));
@@ -267,7 +267,7 @@ impl Interrupts {
     }
 
     /// The question that the answer is for, or why there is none. Changes nothing.
-    pub fn asked(&self, resume: &Resume, out: &Outbox) -> Result<&Interrupt, ResumeRefusal> {
+    pub fn asked(&self, resume: &ResumeInterrupt, out: &Outbox) -> Result<&Interrupt, ResumeRefusal> {
         let n = self.accepts(resume, out)?;
         self.pending.get(&n).ok_or(ResumeRefusal::NonePending)
     }
@@ -278,7 +278,7 @@ impl Interrupts {
     }
 
     /// A person answers.
-    pub fn resume(&mut self, resume: Resume, out: &mut Outbox) -> Result<Resumed, ResumeRefusal> {
+    pub fn resume(&mut self, resume: ResumeInterrupt, out: &mut Outbox) -> Result<Resumed, ResumeRefusal> {
         let n = self.accepts(&resume, out)?;
         let Some(interrupt) = self.pending.remove(&n) else { return Err(ResumeRefusal::NonePending) };
         if interrupt.deadline.is_some() {
@@ -360,7 +360,7 @@ impl Interrupts {
 
 impl Interrupt {
     /// Whether an answer that names it is in time, and about what is shown.
-    fn takes(&self, resume: &Resume, out: &Outbox) -> Result<(), ResumeRefusal> {
+    fn takes(&self, resume: &ResumeInterrupt, out: &Outbox) -> Result<(), ResumeRefusal> {
         let id = || self.id.clone();
         if self.deadline.is_some_and(|deadline| out.now() >= deadline) {
             return Err(ResumeRefusal::Late { id: id() });

@@ -36,15 +36,15 @@ pub enum ReviewStatus {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Speaker {
+pub enum PlanMessageRole {
     User,
     Planner,
 }
 
 /// One message of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
-    pub role: Speaker,
+pub struct PlanMessage {
+    pub role: PlanMessageRole,
     pub message: String,
     pub at: Timestamp,
 }
@@ -132,7 +132,7 @@ pub struct Regenerate {
     pub max_rounds: u32,
     /// The last one: the planner must give a plan, not a question.
     pub definitive: bool,
-    pub conversation: Vec<Message>,
+    pub conversation: Vec<PlanMessage>,
 }
 
 /// The review of one plan.
@@ -142,7 +142,7 @@ pub struct PlanReview {
     status: ReviewStatus,
     round: u32,
     version: u64,
-    conversation: Vec<Message>,
+    conversation: Vec<PlanMessage>,
     plan: Option<ShownPlan>,
     deadline: Timestamp,
     /// Who approved or denied, and what they said.
@@ -173,7 +173,11 @@ impl PlanReview {
         self.round += 1;
         self.version += 1;
         let version = self.version;
-        self.conversation.push(Message { role: Speaker::Planner, message: message.to_owned(), at: out.now() });
+        self.conversation.push(PlanMessage {
+            role: PlanMessageRole::Planner,
+            message: message.to_owned(),
+            at: out.now(),
+        });
         if let Some(plan) = plan {
             let hash = shown_hash(&plan);
             self.plan = Some(ShownPlan { version, plan, hash });
@@ -187,7 +191,7 @@ impl PlanReview {
         self.accepts_feedback(feedback)?;
         let message = feedback.message.clone();
         out.note(NoteKind::PlanFeedback, json!({ "version": self.version, "round": self.round, "message": message }));
-        self.conversation.push(Message { role: Speaker::User, message, at: out.now() });
+        self.conversation.push(PlanMessage { role: PlanMessageRole::User, message, at: out.now() });
         self.status = ReviewStatus::Regenerating;
         let round = self.round + 1;
         Ok(Regenerate {
@@ -319,7 +323,7 @@ impl PlanReview {
     pub fn round(&self) -> u32 {
         self.round
     }
-    pub fn conversation(&self) -> &[Message] {
+    pub fn conversation(&self) -> &[PlanMessage] {
         &self.conversation
     }
     /// The plan that was approved, frozen.

@@ -94,7 +94,7 @@ impl Incident {
 
 /// What is known of a system's past.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trust {
+pub struct TrustRecord {
     pub level: Level,
     pub tasks_completed: u64,
     pub successes: u64,
@@ -108,10 +108,10 @@ fn whole_days(from: Timestamp, to: Timestamp) -> u64 {
     u64::try_from(to.since(from).as_micros() / DAY_MICROS).unwrap_or(u64::MAX)
 }
 
-impl Trust {
+impl TrustRecord {
     /// Nothing has happened yet.
     pub fn new(level: Level, started_at: Timestamp) -> Self {
-        Trust { level, tasks_completed: 0, successes: 0, started_at, last_incident: None }
+        TrustRecord { level, tasks_completed: 0, successes: 0, started_at, last_incident: None }
     }
 
     /// The next level, or the first condition that does not hold (SHT-02, SHT-03).

@@ -183,7 +183,7 @@ async fn a_signal_cancels_one_task() {
     let board = "Objective: slow\n[1] running attempt 1/3: sleeps\n\
                  [2] pending attempt 0/3: after - waiting on deps [1 (running)]\n[3] running attempt 1/3: beside (final)\n";
     assert_eq!(played.queries[0], board);
-    let progress: crate::supervisor::Progress = serde_json::from_value(played.queries[1].clone()).unwrap();
+    let progress: crate::supervisor::PlanProgress = serde_json::from_value(played.queries[1].clone()).unwrap();
     assert_eq!((progress.total, progress.tasks.len()), (3, 3));
     let output = output(&played);
     assert_eq!(output.status, PlanRunStatus::Partial);

@@ -31,7 +31,7 @@ fn a_minimal_task_gets_every_default() {
     let plan = plan("- {task_id: 7, sub_task_objective: t, capability: c}").unwrap();
     assert_eq!((plan.objective(), plan.reasoning_steps()), ("o", &["Loaded from YAML workflow".to_owned()][..]));
     let expected = TaskItem {
-        task_id: TaskId(7),
+        task_id: TaskNumber(7),
         overall_objective: "o".into(),
         sub_task_objective: "t".into(),
         capability: "c".into(),
@@ -62,12 +62,12 @@ fn every_key_of_a_task_is_read() {
          - {task_id: 2, sub_task_objective: t, capability: c, sub_task_dependencies: [1], is_final: true}",
     )
     .unwrap();
-    let first = plan.task(TaskId(1)).unwrap();
+    let first = plan.task(TaskNumber(1)).unwrap();
     assert_eq!((first.overall_objective.as_str(), first.status), ("mine", TaskStatus::Ready));
     assert_eq!((first.attempt_count, first.max_attempts, first.is_final), (1, 5, false));
     assert_eq!(first.time_scope, Some(serde_json::json!({ "from": 2020 })));
     assert_eq!((&first.parameters["a"][0], &first.metadata["b"]), (&serde_json::json!(1), &serde_json::json!("x")));
-    assert_eq!(plan.task(TaskId(2)).unwrap().sub_task_dependencies, [TaskId(1)]);
+    assert_eq!(plan.task(TaskNumber(2)).unwrap().sub_task_dependencies, [TaskNumber(1)]);
 }
 
 /// PDT-39: the text for plans without tasks.
@@ -191,9 +191,9 @@ fn several_final_tasks_are_refused() {
 fn the_highest_id_is_marked_as_final_unless_told_otherwise() {
     let text =
         |more: &str| format!("objective: o\ntasks:\n{}{}{}", task(5, "[]", ""), task(9, "[]", ""), task(2, "[]", more));
-    assert_eq!(read_plan(PATH, &text(""), true).unwrap().final_task(), Some(TaskId(9)));
+    assert_eq!(read_plan(PATH, &text(""), true).unwrap().final_task(), Some(TaskNumber(9)));
     assert_eq!(read_plan(PATH, &text(""), false).unwrap().final_task(), None);
-    assert_eq!(read_plan(PATH, &text(", is_final: true"), true).unwrap().final_task(), Some(TaskId(2)));
+    assert_eq!(read_plan(PATH, &text(", is_final: true"), true).unwrap().final_task(), Some(TaskNumber(2)));
 }
 
 /// PDT-38: a seed plan from a program has its own two texts.
@@ -206,7 +206,7 @@ fn a_seed_plan_refuses_duplicates_and_dangling_dependencies() {
     twice.tasks.push(twice.tasks[1].clone());
     assert_eq!(Plan::from_seed(twice).unwrap_err().to_string(), "Duplicate task_id in seed_plan: 2");
     let mut dangling = seed;
-    dangling.tasks[0].sub_task_dependencies.push(TaskId(8));
+    dangling.tasks[0].sub_task_dependencies.push(TaskNumber(8));
     assert_eq!(
         Plan::from_seed(dangling.clone()).unwrap_err().to_string(),
         "seed_plan task 1 depends on missing task 8"

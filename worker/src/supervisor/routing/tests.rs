@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::supervisor::spec::{Degrade, DepsTo, Routing as RoutingRules};
 
-fn shape(subtasks: usize, has_dependencies: bool) -> Shape {
-    Shape { subtasks, has_dependencies, ..Shape::default() }
+fn shape(subtasks: usize, has_dependencies: bool) -> RoutingInput {
+    RoutingInput { subtasks, has_dependencies, ..RoutingInput::default() }
 }
 
 fn decoded(value: Value) -> PlannerOutput {
@@ -40,12 +40,12 @@ fn the_router_goes_by_shape() {
     ] {
         assert_eq!(route(shape(subtasks, has_dependencies), &rules), to, "{subtasks} {has_dependencies}");
     }
-    assert_eq!(route(Shape { dynamic: true, ..shape(1, false) }, &rules), Route::Supervisor);
-    assert_eq!(route(Shape { communicates: true, ..shape(3, false) }, &rules), Route::Supervisor);
+    assert_eq!(route(RoutingInput { dynamic: true, ..shape(1, false) }, &rules), Route::Supervisor);
+    assert_eq!(route(RoutingInput { communicates: true, ..shape(3, false) }, &rules), Route::Supervisor);
     let talking = decoded(json!({ "subtasks": [with(task("a"), "produces", json!(["x"])), task("b"), task("c")] }));
-    assert_eq!(route(Shape::of(&talking), &rules), Route::Supervisor);
+    assert_eq!(route(RoutingInput::of(&talking), &rules), Route::Supervisor);
     let dependent = decoded(json!({ "subtasks": [task("a"), with(task("b"), "dependencies", json!(["a"]))] }));
-    assert_eq!(Shape::of(&dependent), shape(2, true));
+    assert_eq!(RoutingInput::of(&dependent), shape(2, true));
 }
 
 /// SHN-04: the thresholds are settings.

@@ -10,7 +10,7 @@ use crate::supervisor::graph::{
     ControllerDecision, Evaluation, PlannerOutput, Reply, ReviewOutput, SupervisorDecision, TaskReview,
 };
 use crate::supervisor::people::approval::ApprovalResponse;
-use crate::supervisor::people::interrupts::Resume;
+use crate::supervisor::people::interrupts::ResumeInterrupt;
 use crate::supervisor::people::plan_review::{PlanFeedback, PlanVerdict};
 use crate::supervisor::team::recruit::RecruitRequest;
 
@@ -44,7 +44,7 @@ pub fn answer_shapes() -> (Map<String, Value>, Map<String, Value>) {
     add(
         "interrupt_answer",
         "The signal `interrupt_resume_v1`, the update `respond_interrupt`.",
-        Resume::json_schema(g),
+        ResumeInterrupt::json_schema(g),
     );
     add(
         "approval_answer",

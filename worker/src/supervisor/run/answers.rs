@@ -20,7 +20,7 @@ use crate::supervisor::people::answer::InvalidAnswer;
 use crate::supervisor::people::approval::{ApprovalResponse, Ignored};
 use crate::supervisor::people::below::{How, NotBelow, WaitKind, Waiting};
 use crate::supervisor::people::control;
-use crate::supervisor::people::interrupts::{Resume, ResumeRefusal};
+use crate::supervisor::people::interrupts::{ResumeInterrupt, ResumeRefusal};
 use crate::supervisor::people::plan_review::ReviewRefusal;
 
 /// Why an answer or another wish of people is refused: a word that programs can tell apart, and a sentence.
@@ -122,7 +122,7 @@ impl SupervisorRun {
 
     /// The answer to a question, here or below.
     pub(super) fn question_answered(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
-        let resume = Resume::read(value)?;
+        let resume = ResumeInterrupt::read(value)?;
         let id = match (&resume.interrupt_id, &resume.task) {
             (Some(id), _) if !self.is_own(id) => Some(id.clone()),
             (None, None) if self.parts.interrupts.pending().next().is_none() => self.only_question()?,
@@ -138,7 +138,7 @@ impl SupervisorRun {
                 if resume.shown.is_some() && resume.shown != asked.shown {
                     return Err(ResumeRefusal::Stale { id }.into());
                 }
-                let input = json!(Resume { interrupt_id: Some(id.clone()), ..resume });
+                let input = json!(ResumeInterrupt { interrupt_id: Some(id.clone()), ..resume });
                 self.pass_on(&child, &asked, INTERRUPT_RESUME, input, out);
                 Ok(json!({ "interrupt_id": id, "passed_to": asked.run }))
             }

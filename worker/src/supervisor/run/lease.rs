@@ -11,7 +11,7 @@ use super::SupervisorRun;
 use crate::agent::ledger::{Resource, TopUp};
 use crate::agent::spec::{AgentSpec, Share};
 use crate::agent::workflow::SIGNAL_BUDGET_SHARE;
-use crate::supervisor::core::loans::{Available, Request};
+use crate::supervisor::core::loans::{Available, LoanRequest};
 use crate::supervisor::outbox::{Call, Outbox};
 use crate::supervisor::people::control::ControlRequest;
 
@@ -31,7 +31,7 @@ impl SupervisorRun {
 
     /// An agent asks for more of the budget.
     pub(super) fn budget_requested(&mut self, value: &Value) -> Result<(), String> {
-        let request: Request = serde_json::from_value(value.clone()).map_err(|why| why.to_string())?;
+        let request: LoanRequest = serde_json::from_value(value.clone()).map_err(|why| why.to_string())?;
         self.account.loans.request(request)
     }
 

@@ -50,7 +50,7 @@ pub use output::{SUPERVISOR_FAILED, SupervisorOutput};
 pub use progress::ProgressMessage;
 pub(crate) use signals::{PLAN_ANSWER, signals};
 
-use self::parts::Parts;
+use self::parts::RunGates;
 use self::strategy::RunStrategy;
 use super::core::account::Account;
 use super::core::calls::{Calls, UnderWay};
@@ -78,7 +78,7 @@ pub struct SupervisorRun {
     /// What people call the run.
     #[serde(default)]
     id: String,
-    parts: Parts,
+    parts: RunGates,
     strategy: RunStrategy,
     /// What the run may spend: every call goes through it.
     account: Account,
@@ -117,7 +117,7 @@ impl StateMachine for SupervisorRun {
             out.note(NoteKind::PlanningChosen, json!(choice));
             resolved.spec = spec;
         }
-        let mut parts = Parts::new(&resolved.spec, &run, context.depth, cx.now());
+        let mut parts = RunGates::new(&resolved.spec, &run, context.depth, cx.now());
         // The root of agents that call agents registers itself.
         if resolved.spec.family() != Family::Agents {
             parts.team.started(&resolved.spec.name, &mut out);

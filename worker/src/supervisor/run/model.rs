@@ -28,7 +28,7 @@ const PROVIDER: &str = "openai";
 pub(super) const ATTEMPTS: u32 = 10;
 
 /// Which model, and how it is asked.
-struct Asked {
+struct ModelSettings {
     provider: String,
     model: String,
     temperature: Option<f64>,
@@ -37,7 +37,7 @@ struct Asked {
 }
 
 /// What `via: model` says, then the agent's or the role's own `model`.
-fn asked(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Result<Asked, String> {
+fn asked(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Result<ModelSettings, String> {
     let (agent, role) = (spec.player(call), spec.role_of(call));
     let own = agent.and_then(|agent| agent.model.as_ref()).or(role.and_then(|role| role.model.as_ref()));
     let setting = |key: &str| own.and_then(|model| model.settings.get(key));
@@ -48,7 +48,7 @@ fn asked(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Result<Asked, St
     let provided =
         own.and_then(|model| model.name.split_once('/')).filter(|_| via.provider.is_none() && via.name.is_none());
     let provided = provided.filter(|(provider, _)| PROVIDERS.contains(provider) && setting("provider").is_none());
-    Ok(Asked {
+    Ok(ModelSettings {
         provider: via
             .provider
             .clone()
@@ -98,7 +98,7 @@ fn is_step(spec: &SupervisorSpec, call: &Call) -> bool {
     spec.family() == Family::Agents && call.context.get("messages").is_some() && call.context.get("tools").is_some()
 }
 
-fn agent(spec: &SupervisorSpec, asked: Asked, call: &Call, via: &ViaModel) -> Result<AgentSpec, String> {
+fn agent(spec: &SupervisorSpec, asked: ModelSettings, call: &Call, via: &ViaModel) -> Result<AgentSpec, String> {
     let read = |what: &str, why: serde_json::Error| format!("via.model.{what}: {why}");
     // A question among workers is answered without tools: its call says that there are none.
     let none = call.context.get("tools").and_then(Value::as_array).is_some_and(Vec::is_empty);
@@ -158,7 +158,7 @@ fn task_of(call: &Call) -> String {
 }
 
 /// One step of a conversation, in the model's words.
-fn step(asked: Asked, call: &Call) -> ModelInput {
+fn step(asked: ModelSettings, call: &Call) -> ModelInput {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let list = |key: &str| call.context.get(key).and_then(Value::as_array).into_iter().flatten();
     let instructions = text(&call.context, "instructions");

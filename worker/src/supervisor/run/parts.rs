@@ -9,9 +9,9 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::progress::Progress;
+use super::progress::StatusMessages;
 use crate::supervisor::core::key::GraphKey;
-use crate::supervisor::graph::{Gates, Moment, PlannedTask, PlannerOutput, Reply, Start, Take};
+use crate::supervisor::graph::{Gates, PlanEvent, PlannedTask, PlannerOutput, Reply, Start, Take};
 use crate::supervisor::memory::SessionMemoryPart;
 use crate::supervisor::model::{Risk, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Ask, ChildKind, Outbox};
@@ -22,14 +22,14 @@ use crate::supervisor::people::control::Control;
 use crate::supervisor::people::escalation::Escalations;
 use crate::supervisor::people::interrupts::Interrupts;
 use crate::supervisor::people::plan_review::PlanReview;
-use crate::supervisor::routing::{Route, Shape, is_simple, route};
+use crate::supervisor::routing::{Route, RoutingInput, is_simple, route};
 use crate::supervisor::spec::{PlanApproval, RiskLevel, Routing, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::{Teamwork, agent_of};
 
 /// Everything beside the strategy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Parts {
+pub(super) struct RunGates {
     pub(super) approvals: Approvals,
     pub(super) escalations: Escalations,
     pub(super) interrupts: Interrupts,
@@ -43,7 +43,7 @@ pub(super) struct Parts {
     pub(super) review: Option<PlanReview>,
     pub(super) team: Teamwork,
     pub(super) memory: SessionMemoryPart,
-    pub(super) progress: Progress,
+    pub(super) progress: StatusMessages,
     pub(super) plan_approval: PlanApproval,
     pub(super) human_review: bool,
     /// What is simple enough to be handed on, if anything is (SHN-02).
@@ -54,9 +54,9 @@ pub(super) struct Parts {
     pub(super) escalated: BTreeMap<ApprovalId, String>,
 }
 
-impl Parts {
+impl RunGates {
     pub(super) fn new(spec: &SupervisorSpec, run: &str, base_depth: u32, now: Timestamp) -> Self {
-        Parts {
+        RunGates {
             approvals: Approvals::new(spec.hitl.approval.clone()),
             escalations: Escalations::new(spec.hitl.clone()),
             interrupts: Interrupts::default(),
@@ -67,7 +67,7 @@ impl Parts {
             review: None,
             team: Teamwork::new(spec, run, base_depth),
             memory: SessionMemoryPart::new(spec.memory.clone()),
-            progress: Progress::new(spec.progress.messages, &spec.name),
+            progress: StatusMessages::new(spec.progress.messages, &spec.name),
             plan_approval: spec.planning.approval.clone(),
             human_review: spec.review.human,
             routing: spec.hands_on().then(|| spec.routing.clone()),
@@ -87,14 +87,14 @@ pub(super) fn level(risk: Risk) -> RiskLevel {
     }
 }
 
-impl Parts {
+impl RunGates {
     /// Whether the run only finds out who is to carry its request out.
     pub(super) fn is_router(&self) -> bool {
         self.routing.as_ref().is_some_and(|rules| rules.entry)
     }
 }
 
-impl Gates for Parts {
+impl Gates for RunGates {
     fn held(&self) -> Option<String> {
         self.control.why_held().map(str::to_owned)
     }
@@ -130,7 +130,7 @@ impl Gates for Parts {
         let simple = is_simple(plan, rules);
         let to = match (simple, rules.entry) {
             (true, false) => Route::Dag,
-            (_, true) => route(Shape::of(plan), rules),
+            (_, true) => route(RoutingInput::of(plan), rules),
             (false, false) => Route::Supervisor,
         };
         let whole = match to {
@@ -198,9 +198,9 @@ impl Gates for Parts {
         self.approvals.void(Some(&task.id), "the task is over", out);
     }
 
-    fn moment(&mut self, moment: Moment<'_>, plan: &TaskPlan, out: &mut Outbox) {
+    fn moment(&mut self, moment: PlanEvent<'_>, plan: &TaskPlan, out: &mut Outbox) {
         match moment {
-            Moment::Decomposed => self.team.announced(plan, out),
+            PlanEvent::Decomposed => self.team.announced(plan, out),
             _ => self.team.planned(plan),
         }
         self.progress.moment(&moment, plan, out);

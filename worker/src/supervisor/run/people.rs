@@ -7,18 +7,18 @@ use bosun_engine::workflow::Cx;
 use serde_json::{Value, json};
 
 use super::SupervisorRun;
-use super::parts::{Parts, level};
+use super::parts::{RunGates, level};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::graph::{Reply, Start, TOOL_APPROVAL, Take};
 use crate::supervisor::model::{Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Call, Outbox, Purpose};
-use crate::supervisor::people::approval::{Clearance, Closed, Consequence, OnReject, Proposal, Scope};
+use crate::supervisor::people::approval::{ApprovalScope, Clearance, Closed, Consequence, OnReject, Proposal};
 use crate::supervisor::people::escalation::{Observed, PlanShape};
 use crate::supervisor::people::interrupts::{OnExpiry, Question};
 use crate::supervisor::people::plan_review::{PlanReview, ReviewStatus};
 use crate::supervisor::spec::{Money, Ratio, RiskLevel, Span};
 
-impl Parts {
+impl RunGates {
     /// Whether a person must see the plan before anything of it starts (CUG-18, SHH-14). Asks them.
     pub(super) fn plan_gate(&mut self, plan: &TaskPlan, complexity_bp: Option<u32>, out: &mut Outbox) -> bool {
         let shown = shown_plan(plan);
@@ -50,7 +50,7 @@ impl Parts {
             context: shown,
             reasons,
             on_reject: OnReject::EndRun,
-            ..Proposal::new(Scope::Plan { version: plan.version }, "execute_decomposition_plan")
+            ..Proposal::new(ApprovalScope::Plan { version: plan.version }, "execute_decomposition_plan")
         };
         // A plan that was changed is another question, or none.
         self.approvals.changed(&proposal, out);
@@ -125,7 +125,7 @@ impl Parts {
             risk: self.escalations.rules().mark(declared, level(task.risk)).risk,
             context,
             on_reject,
-            ..Proposal::new(Scope::Task, changed.unwrap_or(declared))
+            ..Proposal::new(ApprovalScope::Task, changed.unwrap_or(declared))
         }
     }
 
@@ -162,7 +162,7 @@ impl Parts {
             context: json!({ "result": task.result, "attempt": task.tries }),
             reasons,
             on_reject: if task.required { OnReject::EndRun } else { OnReject::Skip },
-            ..Proposal::new(Scope::Action, reply.action.clone().unwrap_or_default())
+            ..Proposal::new(ApprovalScope::Action, reply.action.clone().unwrap_or_default())
         };
         self.approvals.changed(&proposal, out);
         let approval = self.approvals.request(proposal, out);
@@ -174,7 +174,7 @@ impl Parts {
 
     /// An approval is decided: the escalation behind it is resolved, and what is used at once is used up.
     pub(super) fn decided(&mut self, closed: &Closed, out: &mut Outbox) {
-        if closed.scope != Scope::Task {
+        if closed.scope != ApprovalScope::Task {
             self.approvals.used(&closed.id);
         }
         let Some(escalation) = self.escalated.remove(&closed.id) else { return };

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::supervisor::graph::Moment;
+use crate::supervisor::graph::PlanEvent;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::{SkipReason, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Outbox;
@@ -35,7 +35,7 @@ pub struct ProgressMessage {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Progress {
+pub(super) struct StatusMessages {
     mode: ProgressMessages,
     /// Whose plan it is.
     name: String,
@@ -45,9 +45,15 @@ pub(super) struct Progress {
     order: VecDeque<String>,
 }
 
-impl Progress {
+impl StatusMessages {
     pub(super) fn new(mode: ProgressMessages, name: &str) -> Self {
-        Progress { mode, name: name.to_owned(), messages: Vec::new(), told: BTreeSet::new(), order: VecDeque::new() }
+        StatusMessages {
+            mode,
+            name: name.to_owned(),
+            messages: Vec::new(),
+            told: BTreeSet::new(),
+            order: VecDeque::new(),
+        }
     }
 
     pub(super) fn messages(&self) -> &[ProgressMessage] {
@@ -55,23 +61,23 @@ impl Progress {
     }
 
     /// The key of a moment, the task that it is of, and the words for it.
-    fn said_of<'m>(&self, moment: &Moment<'m>, plan: &TaskPlan) -> (String, Option<&'m Task>, String) {
+    fn said_of<'m>(&self, moment: &PlanEvent<'m>, plan: &TaskPlan) -> (String, Option<&'m Task>, String) {
         let all = || plan.in_order().into_iter().map(shown).collect::<Vec<_>>();
         let version = plan.version;
         match moment {
-            Moment::Decomposed => (format!("{version}//decomposed/1"), None, plan_proposed(&plan.objective, &all())),
-            Moment::Started(task) => {
+            PlanEvent::Decomposed => (format!("{version}//decomposed/1"), None, plan_proposed(&plan.objective, &all())),
+            PlanEvent::Started(task) => {
                 (of_task(version, task, "started"), Some(task), subtask_started(&shown(task), task.tries.max(1)))
             }
-            Moment::Completed(task) => {
+            PlanEvent::Completed(task) => {
                 let result = task.result.clone().unwrap_or_default();
                 (of_task(version, task, "completed"), Some(task), subtask_completed(&shown(task), &result))
             }
-            Moment::Failed(task) => {
+            PlanEvent::Failed(task) => {
                 let why = task.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
                 (of_task(version, task, "failed"), Some(task), subtask_failed(&shown(task), &why))
             }
-            Moment::NotDone(task) => {
+            PlanEvent::NotDone(task) => {
                 let why = task.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
                 let text = match task.skipped {
                     Some(SkipReason::WorkerError) => subtask_skipped(&self.name, &shown(task), &why),
@@ -79,11 +85,11 @@ impl Progress {
                 };
                 (of_task(version, task, task.status.as_str()), Some(task), text)
             }
-            Moment::Finished => (format!("{version}//finished/1"), None, plan_completed(&plan.objective, &all())),
+            PlanEvent::Finished => (format!("{version}//finished/1"), None, plan_completed(&plan.objective, &all())),
         }
     }
 
-    pub(super) fn moment(&mut self, moment: &Moment<'_>, plan: &TaskPlan, out: &mut Outbox) {
+    pub(super) fn moment(&mut self, moment: &PlanEvent<'_>, plan: &TaskPlan, out: &mut Outbox) {
         if self.mode == ProgressMessages::None {
             return;
         }
@@ -149,7 +155,7 @@ mod tests {
     fn each_moment_is_told_once() {
         for (mode, count) in [(ProgressMessages::Append, 5), (ProgressMessages::Update, 3), (ProgressMessages::None, 0)]
         {
-            let mut progress = Progress::new(mode, "s");
+            let mut progress = StatusMessages::new(mode, "s");
             let mut plan = TaskPlan::new("o");
             plan.add(vec![Task::new(TaskId::of("t"), "look")]).unwrap();
             let mut out = Outbox::new("run", bosun_engine::Timestamp(0));
@@ -157,11 +163,11 @@ mod tests {
             (first.tries, second.tries, second.result) = (1, 2, Some("found".into()));
             for _ in 0..2 {
                 let moments = [
-                    Moment::Decomposed,
-                    Moment::Started(&first),
-                    Moment::Started(&second),
-                    Moment::Completed(&second),
-                    Moment::Finished,
+                    PlanEvent::Decomposed,
+                    PlanEvent::Started(&first),
+                    PlanEvent::Started(&second),
+                    PlanEvent::Completed(&second),
+                    PlanEvent::Finished,
                 ];
                 moments.iter().for_each(|moment| progress.moment(moment, &plan, &mut out));
             }
@@ -177,13 +183,13 @@ mod tests {
     /// CUG-15: a sub-task called by a number has a message of its own; what the plan is told by stays as it is.
     #[test]
     fn a_message_of_a_task_replaces_no_message_of_the_plan() {
-        let mut progress = Progress::new(ProgressMessages::Update, "s");
+        let mut progress = StatusMessages::new(ProgressMessages::Update, "s");
         let mut plan = TaskPlan::new("o");
         plan.add(vec![Task::new(TaskId::from(1), "look")]).unwrap();
         let mut task = Task::new(TaskId::from(1), "look");
         task.tries = 1;
         let mut out = Outbox::new("run", bosun_engine::Timestamp(0));
-        let moments = [Moment::Decomposed, Moment::Started(&task), Moment::Completed(&task)];
+        let moments = [PlanEvent::Decomposed, PlanEvent::Started(&task), PlanEvent::Completed(&task)];
         moments.iter().for_each(|moment| progress.moment(moment, &plan, &mut out));
         let keys: Vec<&str> = progress.messages().iter().map(|message| message.key.as_str()).collect();
         assert_eq!(keys, ["1//decomposed/1", "1/1/completed/1"]);
@@ -192,11 +198,11 @@ mod tests {
     /// What is forgotten first is what was told first, whatever it is called.
     #[test]
     fn the_oldest_keys_are_forgotten_first() {
-        let mut progress = Progress::new(ProgressMessages::Append, "s");
+        let mut progress = StatusMessages::new(ProgressMessages::Append, "s");
         let plan = TaskPlan::new("o");
         let mut out = Outbox::new("run", bosun_engine::Timestamp(0));
-        let mut tell = |progress: &mut Progress, id: &str| {
-            progress.moment(&Moment::Started(&Task::new(TaskId::of(id), "look")), &plan, &mut out);
+        let mut tell = |progress: &mut StatusMessages, id: &str| {
+            progress.moment(&PlanEvent::Started(&Task::new(TaskId::of(id), "look")), &plan, &mut out);
         };
         tell(&mut progress, "z-first");
         (1..4 * KEPT_MAX).for_each(|n| tell(&mut progress, &format!("m{n}")));

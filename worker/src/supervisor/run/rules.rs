@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::supervisor::TaskItem;
 use crate::supervisor::agents::policies_of;
 use crate::supervisor::graph::{
-    Authority, CapabilityCard, Dependency, GraphRules, OnExhausted, PlannedEdge, PlannedTask, Planning,
-    ResolvedPolicies, ReviewScope, Selection, Synthesis, UpfrontStrategy, WorkerCard,
+    Authority, CapabilityCard, Dependency, GraphRules, OnTriesExhausted, PlanSource, PlannedEdge, PlannedTask,
+    ResolvedPolicies, ResultSource, ReviewScope, Selection, UpfrontStrategy, WorkerCard,
 };
-use crate::supervisor::model::{Condition, OnUnmet, PlanChangeError, Requires, Task, TaskId, TaskPlan};
+use crate::supervisor::model::{Condition, DependencyPolicy, PlanChangeError, Requires, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Purpose;
 use crate::supervisor::spec::{self, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
@@ -20,11 +20,11 @@ use crate::supervisor::team::native::{Attributes, System, native};
 // long: one line a rule.
 pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
     let unmet = |policy| match policy {
-        spec::OnDependency::Wait => OnUnmet::Wait,
-        spec::OnDependency::Skip => OnUnmet::Skip,
-        spec::OnDependency::Cancel => OnUnmet::Cancel,
-        spec::OnDependency::Run => OnUnmet::Run,
-        spec::OnDependency::Block => OnUnmet::Block,
+        spec::OnDependency::Wait => DependencyPolicy::Wait,
+        spec::OnDependency::Skip => DependencyPolicy::Skip,
+        spec::OnDependency::Cancel => DependencyPolicy::Cancel,
+        spec::OnDependency::Run => DependencyPolicy::Run,
+        spec::OnDependency::Block => DependencyPolicy::Block,
     };
     let selection = selection(spec);
     let pydantask = selection == Selection::Supervisor;
@@ -70,20 +70,20 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         tries: if at_once || is_final(&spec.failure) { 1 } else { spec.failure.tries },
         retry_backoff_ms: spec.failure.backoff.as_ms(),
         on_exhausted: match spec.failure.on_subtask_error {
-            spec::OnSubtaskError::Skip | spec::OnSubtaskError::Retry => OnExhausted::Skip,
-            spec::OnSubtaskError::Fail => OnExhausted::Abort,
-            spec::OnSubtaskError::FailTask => OnExhausted::Failed,
-            spec::OnSubtaskError::Repair => OnExhausted::Errored,
+            spec::OnSubtaskError::Skip | spec::OnSubtaskError::Retry => OnTriesExhausted::Skip,
+            spec::OnSubtaskError::Fail => OnTriesExhausted::Abort,
+            spec::OnSubtaskError::FailTask => OnTriesExhausted::Failed,
+            spec::OnSubtaskError::Repair => OnTriesExhausted::Errored,
         },
         threshold_bp: spec.failure.threshold_bp,
         count_recruits: spec.failure.count_recruits,
         errored_is_terminal: spec.failure.errored_is_terminal,
         synthesis: match spec.synthesis.mode {
-            spec::SynthesisMode::FinalTask => Synthesis::FinalTask,
-            spec::SynthesisMode::Synthesizer => Synthesis::Synthesizer,
-            spec::SynthesisMode::Merge => Synthesis::Merge,
-            spec::SynthesisMode::None => Synthesis::Raw,
-            spec::SynthesisMode::LastOutput | spec::SynthesisMode::LastMessage => Synthesis::LastOutput,
+            spec::SynthesisMode::FinalTask => ResultSource::FinalTask,
+            spec::SynthesisMode::Synthesizer => ResultSource::Synthesizer,
+            spec::SynthesisMode::Merge => ResultSource::Merge,
+            spec::SynthesisMode::None => ResultSource::Raw,
+            spec::SynthesisMode::LastOutput | spec::SynthesisMode::LastMessage => ResultSource::LastOutput,
         },
         output_schema: spec.synthesis.schema.clone(),
         bypass_single: spec.synthesis.bypass_single,
@@ -166,13 +166,13 @@ fn selection(spec: &SupervisorSpec) -> Selection {
     }
 }
 
-fn planning(spec: &SupervisorSpec, selection: Selection) -> Planning {
+fn planning(spec: &SupervisorSpec, selection: Selection) -> PlanSource {
     match (spec.planning.mode, selection) {
-        (spec::PlanningMode::None, _) => Planning::None,
-        (spec::PlanningMode::Fixed, _) => Planning::Fixed,
-        (spec::PlanningMode::Hybrid, _) => Planning::Hybrid,
-        (spec::PlanningMode::Llm, Selection::Supervisor) => Planning::Llm,
-        _ => Planning::Planner,
+        (spec::PlanningMode::None, _) => PlanSource::None,
+        (spec::PlanningMode::Fixed, _) => PlanSource::Fixed,
+        (spec::PlanningMode::Hybrid, _) => PlanSource::Hybrid,
+        (spec::PlanningMode::Llm, Selection::Supervisor) => PlanSource::Llm,
+        _ => PlanSource::Planner,
     }
 }
 
@@ -246,7 +246,7 @@ fn capabilities(spec: &SupervisorSpec) -> Vec<CapabilityCard> {
 }
 
 /// A dependency of the seed plan, with the condition on its result if there is one.
-fn dependency(id: crate::supervisor::TaskId, when: &BTreeMap<String, Condition>) -> Dependency {
+fn dependency(id: crate::supervisor::TaskNumber, when: &BTreeMap<String, Condition>) -> Dependency {
     let on = TaskId::from(u64::from(id.0));
     match when.get(&id.to_string()) {
         None => Dependency::Id(on),

@@ -14,9 +14,9 @@ use crate::supervisor::graph::{HUMAN, TASK_REJECTED};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
-use crate::supervisor::people::approval::{Closed, Consequence, Scope};
+use crate::supervisor::people::approval::{ApprovalScope, Closed, Consequence};
 use crate::supervisor::people::control::{self, ControlRequest};
-use crate::supervisor::people::interrupts::{Question, Resume, Resumed};
+use crate::supervisor::people::interrupts::{Question, ResumeInterrupt, Resumed};
 use crate::supervisor::people::plan_review::Ending;
 use crate::supervisor::task::Actor;
 use crate::supervisor::team::Heard;
@@ -145,9 +145,9 @@ impl SupervisorRun {
         self.parts.decided(&closed, out);
         let (parts, task) = (&mut self.parts, closed.task_id.clone());
         let Some(graph) = self.strategy.as_plan() else { return };
-        let of_plan = matches!(closed.scope, Scope::Plan { .. });
+        let of_plan = matches!(closed.scope, ApprovalScope::Plan { .. });
         match (closed.consequence, task, closed.scope) {
-            (Consequence::Proceed { action }, Some(task), Scope::Task | Scope::Action) => {
+            (Consequence::Proceed { action }, Some(task), ApprovalScope::Task | ApprovalScope::Action) => {
                 graph.approved(&task, &action, parts, out);
             }
             (Consequence::Proceed { .. }, None, _) if of_plan => graph.plan_approved(parts, out),
@@ -166,7 +166,7 @@ impl SupervisorRun {
     }
 
     /// An answer to a question of this run.
-    pub(super) fn resume_interrupt(&mut self, resume: Resume, out: &mut Outbox) -> Result<Value, Refused> {
+    pub(super) fn resume_interrupt(&mut self, resume: ResumeInterrupt, out: &mut Outbox) -> Result<Value, Refused> {
         // LGI-05: an answer that does not answer leaves the question as it is.
         let task = self.parts.interrupts.asked(&resume, out)?.task.clone();
         self.strategy.takes(task.as_str(), &resume.resume)?;
@@ -203,7 +203,7 @@ impl SupervisorRun {
             return Err("expected a text, or a mapping with `message` or `interrupt: true`".to_owned());
         };
         if self.parts.interrupts.pending().count() == 1 {
-            return self.resume_interrupt(Resume::value(text.into()), out).map(|_| ()).map_err(|why| why.why);
+            return self.resume_interrupt(ResumeInterrupt::value(text.into()), out).map(|_| ()).map_err(|why| why.why);
         }
         if self.strategy.say(&text, out) {
             return Ok(());

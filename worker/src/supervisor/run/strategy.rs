@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::input::{INVALID_SPEC, RunContext};
-use super::parts::Parts;
+use super::parts::RunGates;
 use super::rules;
 use crate::supervisor::agents::{AgentLoop, Thread};
 use crate::supervisor::chat::{ChatMessage, ChatRules, GroupChat};
@@ -28,7 +28,7 @@ pub(super) enum RunStrategy {
 }
 
 impl Deref for RunStrategy {
-    type Target = dyn Strategy<Parts>;
+    type Target = dyn Strategy<RunGates>;
 
     fn deref(&self) -> &Self::Target {
         match self {

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::answers::Refused;
-use super::parts::Parts;
+use super::parts::RunGates;
 use super::signals::refusal;
 use super::{SupervisorRun, arguments, value_of};
 use crate::supervisor::graph::{Graph, PlannedTask, read};
@@ -126,7 +126,7 @@ impl SupervisorRun {
         let parts = &mut self.parts;
         let graph = self.strategy.as_plan().ok_or_else(no_plan)?;
         // What is up for review is called by the version that was shown.
-        let latest = |parts: &Parts, graph: &Graph| match &parts.review {
+        let latest = |parts: &RunGates, graph: &Graph| match &parts.review {
             Some(review) if review.status() == ReviewStatus::Reviewing => review.version(),
             _ => graph.plan().version,
         };

@@ -22,7 +22,7 @@ pub enum MemberStatus {
 /// Where a member comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum MemberOrigin {
     Plan,
     Recruited,
     Delegated,
@@ -44,7 +44,7 @@ pub struct Member {
     pub agent_id: String,
     pub role: String,
     pub status: MemberStatus,
-    pub origin: Origin,
+    pub origin: MemberOrigin,
     /// What a member of the plan works on at this moment; an agent may have several tasks.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub tasks: BTreeSet<TaskId>,
@@ -62,7 +62,7 @@ impl Directory {
     /// A member of the plan starts a task, or starts again (its next attempt). One that has retired does not: `false`.
     pub fn started(&mut self, agent_id: &str, role: &str, task: &TaskId) -> bool {
         if self.get(agent_id).is_none() {
-            self.join(agent_id.to_owned(), role, Origin::Plan);
+            self.join(agent_id.to_owned(), role, MemberOrigin::Plan);
         }
         let Some(member) = self.member(agent_id).filter(|member| member.status != MemberStatus::Retired) else {
             return false;
@@ -109,7 +109,7 @@ impl Directory {
         self.shown(|member| member.role == role)
     }
 
-    pub(super) fn join(&mut self, agent_id: String, role: &str, origin: Origin) {
+    pub(super) fn join(&mut self, agent_id: String, role: &str, origin: MemberOrigin) {
         let (role, status, tasks) = (role.to_owned(), MemberStatus::Running, BTreeSet::new());
         self.places.insert(agent_id.clone(), self.members.len());
         self.members.push(Member { agent_id, role, status, origin, tasks });

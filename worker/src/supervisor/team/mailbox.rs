@@ -126,7 +126,7 @@ struct Recipient {
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Mailbox {
+pub struct Mailboxes {
     rules: MailboxRules,
     messages: VecDeque<MailboxMessage>,
     recipients: BTreeMap<String, Recipient>,
@@ -135,9 +135,9 @@ pub struct Mailbox {
     sent: u64,
 }
 
-impl Mailbox {
+impl Mailboxes {
     pub fn new(rules: MailboxRules) -> Self {
-        Mailbox { rules, ..Mailbox::default() }
+        Mailboxes { rules, ..Mailboxes::default() }
     }
 
     /// Takes the input of a `mailbox_v1` signal. One that is no message is counted and noted, and hinders nothing.
@@ -199,7 +199,7 @@ impl Mailbox {
 
     /// What the next execution context of an agent shows: every message to it that it has not read, oldest first.
     ///
-    /// Showing is not reading: an attempt that fails would take the messages with it. See [`Mailbox::mark_read`].
+    /// Showing is not reading: an attempt that fails would take the messages with it. See [`Mailboxes::mark_read`].
     pub fn unread(&self, agent: &str) -> Vec<MailboxMessage> {
         self.recipients.get(agent).map_or_else(Vec::new, |recipient| recipient.unread.iter().cloned().collect())
     }

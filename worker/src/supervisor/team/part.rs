@@ -12,11 +12,11 @@ use serde_json::{Map, Value, json};
 
 use super::directory::MemberStatus;
 use super::events::TeamEvent;
-use super::mailbox::{Mailbox, MailboxMessage, SIGNAL_MAILBOX, SUPERVISOR};
-use super::recruit::{RecruitResult, SIGNAL_RECRUIT, SIGNAL_RETIRE, Team, TeamOutcome};
+use super::mailbox::{MailboxMessage, Mailboxes, SIGNAL_MAILBOX, SUPERVISOR};
+use super::recruit::{RecruitResult, Roster, SIGNAL_RECRUIT, SIGNAL_RETIRE, TeamOutcome};
 use super::registry::Registry;
 use super::roles::{GENERALIST, ROLE_ASSIGNED, assign};
-use super::topics::{TopicState, Topics};
+use super::topics::{TopicRegistry, TopicState};
 use crate::supervisor::TaskStatus;
 use crate::supervisor::core::key::TeamKey;
 use crate::supervisor::graph::Start;
@@ -43,7 +43,7 @@ pub enum Heard {
 
 /// What is kept of a task while its agent works.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Work {
+struct Assignment {
     agent: String,
     instance: Option<String>,
     /// The last message shown, by the name it was sent to.
@@ -56,12 +56,12 @@ pub struct Teamwork {
     managed: bool,
     /// Whether an agent without a role of its own is told that it is a generalist (SHN-40).
     roles: bool,
-    pub mailbox: Mailbox,
-    pub members: Team,
-    pub topics: Topics,
+    pub mailbox: Mailboxes,
+    pub members: Roster,
+    pub topics: TopicRegistry,
     pub registry: Registry,
     root: Option<String>,
-    work: BTreeMap<TaskId, Work>,
+    work: BTreeMap<TaskId, Assignment>,
     /// The instances of recruits at work, by agent.
     recruits: BTreeMap<String, String>,
     /// The version of the plan that is known here, and how many tasks it has: the `n` of "step i of n".
@@ -75,9 +75,9 @@ impl Teamwork {
         Teamwork {
             managed: spec.has_team(),
             roles: spec.assigns_roles(),
-            mailbox: Mailbox::new(spec.mailbox.clone()),
-            members: Team::new(spec.team.clone()),
-            topics: Topics::new(spec.dependencies.topics.clone()),
+            mailbox: Mailboxes::new(spec.mailbox.clone()),
+            members: Roster::new(spec.team.clone()),
+            topics: TopicRegistry::new(spec.dependencies.topics.clone()),
             registry: Registry::new(run, base_depth, spec.delegation.max_depth),
             root: None,
             work: BTreeMap::new(),
@@ -148,7 +148,7 @@ impl Teamwork {
         self.members.directory.started(&agent, &role, &task.id);
         if !again {
             let instance = self.registry.register(&agent, self.root.as_deref(), out).ok();
-            self.work.insert(task.id.clone(), Work { agent: agent.clone(), instance, shown: BTreeMap::new() });
+            self.work.insert(task.id.clone(), Assignment { agent: agent.clone(), instance, shown: BTreeMap::new() });
             if self.managed {
                 self.welcome(task, &agent, named.as_deref(), out);
             }

@@ -22,7 +22,7 @@ pub use request::{RecruitRequest, TeamOutcome, TeamRefusal};
 
 use request::{RetireRequest, allowed, applies, decode};
 
-use super::directory::{Directory, MemberStatus, Origin};
+use super::directory::{Directory, MemberOrigin, MemberStatus};
 use super::events::TeamEvent;
 use super::roles::GENERALIST;
 use crate::supervisor::core::key::TeamKey;
@@ -50,7 +50,7 @@ pub struct RecruitResult {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Stage {
+enum RecruitStatus {
     Authorizing,
     Working { agent_id: String },
     Ended(RecruitResult),
@@ -59,7 +59,7 @@ enum Stage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Recruit {
     request: RecruitRequest,
-    stage: Stage,
+    stage: RecruitStatus,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ enum Season {
 
 /// The team: its directory and those who come and go.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Team {
+pub struct Roster {
     rules: TeamRules,
     pub directory: Directory,
     /// Under way or with a result, by number from 1 in the order they were asked for.
@@ -85,9 +85,9 @@ pub struct Team {
     season: Season,
 }
 
-impl Team {
+impl Roster {
     pub fn new(rules: TeamRules) -> Self {
-        Team { rules, ..Team::default() }
+        Roster { rules, ..Roster::default() }
     }
 
     /// Takes the input of a `recruit_v1` signal. A refusal is noted and changes nothing else.
@@ -116,7 +116,7 @@ impl Team {
         });
         self.recruits_asked += 1;
         let number = self.recruits_asked;
-        self.recruits.insert(number, Recruit { request, stage: Stage::Authorizing });
+        self.recruits.insert(number, Recruit { request, stage: RecruitStatus::Authorizing });
         let prompt = format!("May a {} be recruited for this: {}", context["role"], context["description"]);
         if self.asks_policy(TeamKey::AuthorizeRecruit(number), context, prompt, out) {
             return Ok(None);
@@ -214,15 +214,15 @@ impl Team {
     /// What recruits brought back, in the order they were asked for. Retired ones bring nothing.
     pub fn results(&self) -> Vec<RecruitResult> {
         let ended = |recruit: &Recruit| match &recruit.stage {
-            Stage::Ended(result) => Some(result.clone()),
-            Stage::Authorizing | Stage::Working { .. } => None,
+            RecruitStatus::Ended(result) => Some(result.clone()),
+            RecruitStatus::Authorizing | RecruitStatus::Working { .. } => None,
         };
         self.recruits.values().filter_map(ended).collect()
     }
 
     /// Members at work, and those for whom a slot is kept while the policy thinks.
     pub fn size(&self) -> usize {
-        let authorizing = self.recruits.values().filter(|recruit| recruit.stage == Stage::Authorizing).count();
+        let authorizing = self.recruits.values().filter(|recruit| recruit.stage == RecruitStatus::Authorizing).count();
         self.directory.running() + authorizing
     }
 
@@ -237,7 +237,7 @@ impl Team {
     }
 
     fn alive(&self) -> impl Iterator<Item = &Recruit> {
-        self.recruits.values().filter(|recruit| !matches!(recruit.stage, Stage::Ended(_)))
+        self.recruits.values().filter(|recruit| !matches!(recruit.stage, RecruitStatus::Ended(_)))
     }
 
     fn may_recruit(&self, request: &RecruitRequest) -> Result<(), TeamRefusal> {
@@ -265,7 +265,7 @@ impl Team {
     }
 
     fn recruit_authorized(&mut self, number: u64, allowed: Result<(), String>, out: &mut Outbox) -> TeamOutcome {
-        let asked = self.recruits.get_mut(&number).filter(|recruit| recruit.stage == Stage::Authorizing);
+        let asked = self.recruits.get_mut(&number).filter(|recruit| recruit.stage == RecruitStatus::Authorizing);
         let Some(recruit) = asked else { return TeamOutcome::Dropped };
         if let Err(reason) = allowed {
             let data = json!({ "reason": reason, "denied": true, "asked": recruit.request });
@@ -275,8 +275,8 @@ impl Team {
         }
         let RecruitRequest { role, description, task } = recruit.request.clone();
         let agent_id = self.directory.free_id(&format!("dynamic_{role}"));
-        recruit.stage = Stage::Working { agent_id: agent_id.clone() };
-        self.directory.join(agent_id.clone(), &role, Origin::Recruited);
+        recruit.stage = RecruitStatus::Working { agent_id: agent_id.clone() };
+        self.directory.join(agent_id.clone(), &role, MemberOrigin::Recruited);
         let data = json!({ "agent_id": agent_id, "role": role, "description": description, "task": task });
         out.note(NoteKind::AgentRecruited, data);
         TeamEvent::Recruited { agent: agent_id.clone(), description: description.clone() }.emit(out);
@@ -288,18 +288,19 @@ impl Team {
 
     fn child_ended(&mut self, number: u64, answer: Answer, out: &mut Outbox) -> TeamOutcome {
         let working = self.recruits.get_mut(&number);
-        let Some(Recruit { request, stage: stage @ Stage::Working { .. } }) = working else {
+        let Some(Recruit { request, stage: stage @ RecruitStatus::Working { .. } }) = working else {
             out.note(NoteKind::AttemptDropped, json!({ "recruit": number, "reason": "the agent has left" }));
             return TeamOutcome::Dropped;
         };
-        let Stage::Working { agent_id } = stage.clone() else { return TeamOutcome::Dropped };
+        let RecruitStatus::Working { agent_id } = stage.clone() else { return TeamOutcome::Dropped };
         // A child that says `success: false` has failed as one that breaks has.
         let (success, response) = match answer {
             Ok(value) => (value["success"].as_bool().unwrap_or(true), value),
             Err(why) => (false, Value::String(why.to_string())),
         };
         let RecruitRequest { role, description, .. } = request.clone();
-        *stage = Stage::Ended(RecruitResult { agent_id: agent_id.clone(), role, description, success, response });
+        *stage =
+            RecruitStatus::Ended(RecruitResult { agent_id: agent_id.clone(), role, description, success, response });
         self.directory.ended(&agent_id, None, success);
         out.note(NoteKind::AgentClosed, json!({ "agent_id": agent_id, "succeeded": success }));
         TeamOutcome::Ended { agent_id, succeeded: success }
@@ -313,7 +314,7 @@ impl Team {
             out.note(NoteKind::RecruitRefused, data);
             return TeamOutcome::Denied { reason };
         }
-        let working = Stage::Working { agent_id: agent_id.clone() };
+        let working = RecruitStatus::Working { agent_id: agent_id.clone() };
         if let Some(number) = self.recruits.iter().find(|(_, recruit)| recruit.stage == working).map(|(n, _)| *n) {
             self.recruits.remove(&number);
             let key = TeamKey::Recruit(number).into();
@@ -330,9 +331,9 @@ impl Recruit {
     /// The agent id, or what it is going to be called.
     fn name(&self) -> String {
         match &self.stage {
-            Stage::Working { agent_id } => agent_id.clone(),
-            Stage::Ended(result) => result.agent_id.clone(),
-            Stage::Authorizing => format!("dynamic_{}", self.request.role),
+            RecruitStatus::Working { agent_id } => agent_id.clone(),
+            RecruitStatus::Ended(result) => result.agent_id.clone(),
+            RecruitStatus::Authorizing => format!("dynamic_{}", self.request.role),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use serde_json::json;
 
-use super::mailbox::{Draft, InvalidMessage, Mailbox, SUPERVISOR};
+use super::mailbox::{Draft, InvalidMessage, Mailboxes, SUPERVISOR};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
 
@@ -55,7 +55,7 @@ pub fn role_prompt(role: &str) -> String {
 }
 
 /// Tells an agent its role: noted, and a message from the supervisor that never waits.
-pub fn assign(mailbox: &mut Mailbox, agent: &str, role: &str, out: &mut Outbox) -> Result<u64, InvalidMessage> {
+pub fn assign(mailbox: &mut Mailboxes, agent: &str, role: &str, out: &mut Outbox) -> Result<u64, InvalidMessage> {
     out.note(NoteKind::RoleAssigned, json!({ "agent": agent, "role": role }));
     mailbox.append(Draft::new(SUPERVISOR, agent, ROLE_ASSIGNED).role(role), out)
 }

@@ -38,7 +38,7 @@ struct Wait {
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Topics {
+pub struct TopicRegistry {
     rules: TopicRules,
     produced: BTreeSet<String>,
     /// Which tasks are going to produce a topic.
@@ -48,9 +48,9 @@ pub struct Topics {
     settled: BTreeMap<TaskId, Vec<String>>,
 }
 
-impl Topics {
+impl TopicRegistry {
     pub fn new(rules: TopicRules) -> Self {
-        Topics { rules, ..Topics::default() }
+        TopicRegistry { rules, ..TopicRegistry::default() }
     }
 
     /// A task of the plan is going to produce these topics.

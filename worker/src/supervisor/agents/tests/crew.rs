@@ -209,7 +209,7 @@ fn two_trailing_async_tasks_and_contexts_of_the_future_are_refused() {
 }
 
 fn conditional(id: &str, contains: &str) -> CrewTask {
-    let when = Condition { contains: Some(contains.to_owned()), ..Condition::default() };
+    let when = OutputCondition { contains: Some(contains.to_owned()), ..OutputCondition::default() };
     CrewTask { when: Some(when), ..task(id) }
 }
 

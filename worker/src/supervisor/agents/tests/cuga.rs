@@ -267,11 +267,11 @@ fn a_child_that_times_out_while_it_waits_for_its_memory_does_not_begin_later() {
     assert_eq!(rig.tool_messages(), ["first", "Error: Delegation timeout - child took too long"]);
 }
 
-fn policy(name: &str, rule: Value) -> Policy {
-    Policy::new(name, serde_json::from_value(rule).unwrap())
+fn policy(name: &str, rule: Value) -> StandingPolicy {
+    StandingPolicy::new(name, serde_json::from_value(rule).unwrap())
 }
 
-fn with_policies(policies: Vec<Policy>) -> AgentRules {
+fn with_policies(policies: Vec<StandingPolicy>) -> AgentRules {
     AgentRules { policies, ..AgentRules::cuga() }
 }
 
@@ -289,7 +289,7 @@ fn an_intent_guard_blocks_before_any_delegation() {
     rig.answer("supervisor", says("a, b"));
     assert!(!rig.outcome().policy_blocked);
     for id in ["no_deletes", "intent_guard", "intent_guard_", "playbook_x"] {
-        let named = Policy { id: id.to_owned(), ..guard.clone() };
+        let named = StandingPolicy { id: id.to_owned(), ..guard.clone() };
         let error = refused(with_policies(vec![named]), supervisor()).to_string();
         assert_eq!(error, format!("policy id '{id}' must begin with its type 'intent_guard'"));
     }
@@ -298,11 +298,11 @@ fn an_intent_guard_blocks_before_any_delegation() {
 #[test]
 fn a_policy_with_an_unknown_key_is_refused() {
     let good = json!({"id": "tool_guide_x", "name": "x", "type": "tool_guide", "tools": ["a"], "guide": "b"});
-    let read: Policy = serde_json::from_value(good.clone()).unwrap();
+    let read: StandingPolicy = serde_json::from_value(good.clone()).unwrap();
     assert_eq!(serde_json::to_value(&read).unwrap(), good);
     let mut bad = good;
     bad["colour"] = json!("red");
-    assert!(serde_json::from_value::<Policy>(bad).unwrap_err().to_string().contains("colour"));
+    assert!(serde_json::from_value::<StandingPolicy>(bad).unwrap_err().to_string().contains("colour"));
 }
 
 /// CUG-39: a playbook gives guidance, and an order of delegations that is kept to.

@@ -11,7 +11,7 @@ fn transfer(to: &str) -> Value {
 }
 
 /// Role, name and text of each message.
-fn lines(messages: &[Message]) -> Vec<(Role, &str, &str)> {
+fn lines(messages: &[Message]) -> Vec<(MessageRole, &str, &str)> {
     messages.iter().map(|message| (message.role, message.name.as_deref().unwrap_or_default(), message.text())).collect()
 }
 
@@ -25,7 +25,7 @@ fn a_supervisor_hands_over_gets_control_back_and_ends_by_answering() {
     let told = sent(rig.pending("Research Expert"));
     assert_eq!(told.last().map(Message::text), Some("Successfully transferred to Research Expert"));
     rig.answer("Research Expert", says("it is Ada"));
-    use Role::{Assistant, Tool, User};
+    use MessageRole::{Assistant, Tool, User};
     let told = sent(rig.pending("supervisor"));
     assert_eq!(
         lines(&told),
@@ -152,9 +152,12 @@ fn the_pairs_of_messages_can_be_hidden() {
     rules.handoff.messages = false;
     let mut rig = Rig::start(rules, team(), "go");
     rig.answer("supervisor", transfer("math"));
-    assert_eq!(lines(&sent(rig.pending("math"))), [(Role::User, "", "go")]);
+    assert_eq!(lines(&sent(rig.pending("math"))), [(MessageRole::User, "", "go")]);
     rig.answer("math", says("42"));
-    assert_eq!(lines(&sent(rig.pending("supervisor"))), [(Role::User, "", "go"), (Role::Assistant, "math", "42")]);
+    assert_eq!(
+        lines(&sent(rig.pending("supervisor"))),
+        [(MessageRole::User, "", "go"), (MessageRole::Assistant, "math", "42")]
+    );
 }
 
 /// LGS-07: the last message of an agent goes to the user word for word; an agent that said nothing is told with the names

@@ -168,7 +168,11 @@ impl Rig {
 }
 
 fn tool_texts(messages: &[Message]) -> Vec<String> {
-    messages.iter().filter(|message| message.role == Role::Tool).map(|message| message.text().to_owned()).collect()
+    messages
+        .iter()
+        .filter(|message| message.role == MessageRole::Tool)
+        .map(|message| message.text().to_owned())
+        .collect()
 }
 
 /// The agent of a model's call; the tool of a function's.

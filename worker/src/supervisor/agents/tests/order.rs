@@ -94,7 +94,7 @@ fn parallel_hand_offs_end_the_same_in_every_order() {
 #[test]
 fn a_persons_answer_in_a_pause_is_kept_and_its_question_is_gone() {
     let gate = serde_json::from_value(json!({"type": "tool_approval", "tools": ["pay"], "message": "?"})).unwrap();
-    let rules = AgentRules { policies: vec![Policy::new("gate", gate)], ..AgentRules::supyagent() };
+    let rules = AgentRules { policies: vec![StandingPolicy::new("gate", gate)], ..AgentRules::supyagent() };
     let agents = vec![agent("boss").tool(ToolDef::new("pay")).tool(ToolDef::new("ls"))];
     let mut rig = Rig::start(rules, agents, "go");
     rig.answer("boss", calls([("ls", json!({})), ("pay", json!({"to": "ada"})), ("pay", json!({"to": "bob"}))]));
@@ -265,11 +265,11 @@ fn check(rig: &Rig, rules: &AgentRules) {
     let mut open: Vec<&str> = Vec::new();
     for message in rig.it.messages().iter().filter(|message| message.tag.is_none()) {
         match (message.role, message.tool_call_id.as_deref()) {
-            (Role::Tool, Some(id)) => {
+            (MessageRole::Tool, Some(id)) => {
                 let at = open.iter().position(|open| *open == id).expect("an answer to a call of this response");
                 open.drain(..=at);
             }
-            (Role::Assistant, _) if !message.tool_calls.is_empty() => {
+            (MessageRole::Assistant, _) if !message.tool_calls.is_empty() => {
                 open = message.tool_calls.iter().map(|call| call.id.as_str()).collect();
             }
             _ => {}
@@ -285,7 +285,7 @@ proptest! {
         rules in any_rules(),
         events in prop::collection::vec(any_event(), 1..40),
     ) {
-        let gate = Policy::new(
+        let gate = StandingPolicy::new(
             "gate",
             serde_json::from_value(json!({"type": "tool_approval", "tools": ["fn"], "message": "?"})).unwrap(),
         );

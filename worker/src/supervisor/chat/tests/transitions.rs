@@ -1,7 +1,7 @@
 //! The transition tables of a chat: what it waits for, and what each answer, person and end of a budget makes of that.
 
-use super::machine::Stage;
-use super::magentic::Step;
+use super::machine::ChatPhase;
+use super::magentic::OrchestratorStep;
 use super::selecting::By;
 use super::*;
 use crate::supervisor::core::account::{Allowance, Balance};
@@ -13,16 +13,18 @@ use crate::transitions::{Event, compare, table};
 fn shown(chat: &GroupChat) -> String {
     let mut state = match (&chat.stage, &chat.end) {
         (_, Some(end)) => return format!("over: {:?}", end.stop),
-        (Stage::Selecting(asked), _) => match asked.by {
+        (ChatPhase::Selecting(asked), _) => match asked.by {
             By::Auto => format!("a model selects, try {}", asked.attempt),
             by => format!("{by:?} selects"),
         },
-        (Stage::Choosing(asked), _) => format!("a person selects, try {}", asked.attempt),
-        (Stage::Speaking { tries, .. }, _) => format!("an agent speaks, try {tries}"),
-        (Stage::Ledger(Step::Progress { tries }), _) => format!("progress, try {tries}, {} stalls", chat.ledger.stalls),
-        (Stage::Ledger(Step::FinalAnswer { .. }), _) => "the final answer".to_owned(),
-        (Stage::Ledger(step), _) => format!("{step:?}"),
-        (Stage::Over, None) => "nothing".to_owned(),
+        (ChatPhase::Choosing(asked), _) => format!("a person selects, try {}", asked.attempt),
+        (ChatPhase::Speaking { tries, .. }, _) => format!("an agent speaks, try {tries}"),
+        (ChatPhase::Ledger(OrchestratorStep::Progress { tries }), _) => {
+            format!("progress, try {tries}, {} stalls", chat.ledger.stalls)
+        }
+        (ChatPhase::Ledger(OrchestratorStep::FinalAnswer { .. }), _) => "the final answer".to_owned(),
+        (ChatPhase::Ledger(step), _) => format!("{step:?}"),
+        (ChatPhase::Over, None) => "nothing".to_owned(),
     };
     if chat.paused {
         state += ", paused";

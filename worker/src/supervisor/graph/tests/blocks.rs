@@ -133,7 +133,7 @@ fn the_raw_output_counts_steps() {
         (_, Some("b")) => fails("down"),
         _ => says(json!("done")),
     };
-    let rules = GraphRules { selection: Selection::One, synthesis: Synthesis::Raw, ..GraphRules::default() };
+    let rules = GraphRules { selection: Selection::One, synthesis: ResultSource::Raw, ..GraphRules::default() };
     let played = Stage::new(rules, TaskPlan::new("g"), &script).play();
     let raw = json!({ "goal": "g", "status": "partial", "tasks": [
         { "id": "a", "goal": "x", "status": "completed", "result": "done", "error": null },
@@ -265,7 +265,7 @@ fn the_log_holds_what_checkpoints_hold() {
         _ => says(json!(long)),
     };
     let rules = GraphRules {
-        planning: Planning::Llm,
+        planning: PlanSource::Llm,
         selection: Selection::Supervisor,
         authority: [
             Authority::Select,
@@ -278,8 +278,8 @@ fn the_log_holds_what_checkpoints_hold() {
         .into(),
         review: ReviewScope::Task,
         max_steps: Some(20),
-        on_exhausted: OnExhausted::Errored,
-        synthesis: Synthesis::FinalTask,
+        on_exhausted: OnTriesExhausted::Errored,
+        synthesis: ResultSource::FinalTask,
         ..GraphRules::default()
     };
     let played = Stage::new(rules, TaskPlan::new("o"), &script).play();
@@ -309,7 +309,7 @@ fn an_agent_has_its_own_tries() {
         _ => says(json!("x")),
     };
     let agent_tries = [("stubborn".to_owned(), 4)].into();
-    let rules = GraphRules { agent_tries, tries: 2, on_exhausted: OnExhausted::Skip, ..GraphRules::default() };
+    let rules = GraphRules { agent_tries, tries: 2, on_exhausted: OnTriesExhausted::Skip, ..GraphRules::default() };
     let played = Stage::new(rules, plan("o", tasks), &script).play();
     assert_eq!((played.task("1").tries, played.task("2").tries), (4, 2));
 }

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::super::*;
 use super::stage::*;
-use crate::supervisor::model::OnUnmet;
+use crate::supervisor::model::DependencyPolicy;
 
 fn supervisor() -> GraphRules {
-    GraphRules { review: ReviewScope::Iteration, on_exhausted: OnExhausted::Skip, ..GraphRules::default() }
+    GraphRules { review: ReviewScope::Iteration, on_exhausted: OnTriesExhausted::Skip, ..GraphRules::default() }
 }
 
 fn two_tasks() -> Value {
@@ -222,7 +222,7 @@ fn fail_ends_the_run_and_cancels_siblings() {
         Purpose::ExecuteWorker if call.key == "execute/t1/1" => fails("no network"),
         _ => (60, Ok(json!("slow"))),
     };
-    let rules = GraphRules { on_exhausted: OnExhausted::Abort, ..supervisor() };
+    let rules = GraphRules { on_exhausted: OnTriesExhausted::Abort, ..supervisor() };
     let played = Stage::new(rules, empty(), &script).order_counts().play();
     assert_eq!(played.statuses(), "t1=failed t2=cancelled");
     assert_eq!((played.outcome().phase, played.outcome().error.as_deref()), (Phase::Failed, Some("no network")));
@@ -319,7 +319,7 @@ fn a_synthesis_must_have_its_shape() {
 fn board() -> GraphRules {
     GraphRules {
         review: ReviewScope::Task,
-        on_failure: OnUnmet::Skip,
+        on_failure: DependencyPolicy::Skip,
         errored_is_terminal: true,
         ..GraphRules::default()
     }
@@ -385,7 +385,7 @@ fn plan_and_execute() -> GraphRules {
     GraphRules {
         selection: Selection::One,
         requires: crate::supervisor::model::Requires::CompletedOrSkipped,
-        on_failure: OnUnmet::Skip,
+        on_failure: DependencyPolicy::Skip,
         ..GraphRules::default()
     }
 }
@@ -468,7 +468,8 @@ fn an_empty_plan_completes() {
 /// merging nothing is fine.
 #[test]
 fn a_coordinator_passes_once() {
-    let rules = GraphRules { synthesis: Synthesis::Merge, on_exhausted: OnExhausted::Skip, ..GraphRules::default() };
+    let rules =
+        GraphRules { synthesis: ResultSource::Merge, on_exhausted: OnTriesExhausted::Skip, ..GraphRules::default() };
     for all_fail in [false, true] {
         let script = |call: &Call| match call.purpose {
             Purpose::Plan => says(

@@ -18,7 +18,7 @@ fn one(extra: Value) -> TaskPlan {
 }
 
 fn given() -> GraphRules {
-    GraphRules { planning: Planning::Fixed, ..GraphRules::default() }
+    GraphRules { planning: PlanSource::Fixed, ..GraphRules::default() }
 }
 
 /// FSP-06: tasks of an evaluator without ids get numbers that neither the plan nor the new tasks have.

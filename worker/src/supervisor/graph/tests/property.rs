@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::super::*;
-use crate::supervisor::model::{Condition, Edge, OnUnmet, Requires};
+use crate::supervisor::model::{Condition, DependencyPolicy, Edge, Requires};
 use crate::supervisor::outbox::CallFailure;
 
 const ACTORS: [Actor; 5] = [Actor::Scheduler, Actor::Worker, Actor::Critic, Actor::Supervisor, Actor::Human];
@@ -75,11 +75,11 @@ fn arb_edge(on: usize) -> impl Strategy<Value = Edge> {
     let unmet = select(vec![
         None,
         None,
-        Some(OnUnmet::Wait),
-        Some(OnUnmet::Skip),
-        Some(OnUnmet::Cancel),
-        Some(OnUnmet::Run),
-        Some(OnUnmet::Block),
+        Some(DependencyPolicy::Wait),
+        Some(DependencyPolicy::Skip),
+        Some(DependencyPolicy::Cancel),
+        Some(DependencyPolicy::Run),
+        Some(DependencyPolicy::Block),
     ]);
     let when = prop::option::weighted(0.2, 0..3_u8).prop_map(|value| {
         value.map(|value| serde_json::from_value::<Condition>(json!({ "path": "n", "equals": value })).unwrap())
@@ -109,8 +109,21 @@ fn arb_task(n: usize) -> impl Strategy<Value = Task> {
 }
 
 fn arb_rules() -> impl Strategy<Value = GraphRules> {
-    let unmet = || select(vec![OnUnmet::Wait, OnUnmet::Skip, OnUnmet::Cancel, OnUnmet::Run, OnUnmet::Block]);
-    let exhausted = select(vec![OnExhausted::Errored, OnExhausted::Failed, OnExhausted::Skip, OnExhausted::Abort]);
+    let unmet = || {
+        select(vec![
+            DependencyPolicy::Wait,
+            DependencyPolicy::Skip,
+            DependencyPolicy::Cancel,
+            DependencyPolicy::Run,
+            DependencyPolicy::Block,
+        ])
+    };
+    let exhausted = select(vec![
+        OnTriesExhausted::Errored,
+        OnTriesExhausted::Failed,
+        OnTriesExhausted::Skip,
+        OnTriesExhausted::Abort,
+    ]);
     let review = select(vec![ReviewScope::None, ReviewScope::Task]);
     (
         (prop::option::of(1..4_u32), any::<bool>(), unmet(), unmet(), any::<bool>()),
@@ -121,8 +134,8 @@ fn arb_rules() -> impl Strategy<Value = GraphRules> {
             |((max_concurrency, sequential, on_failure, on_cancelled, cancel_running), more, threshold_bp)| {
                 let (dependency_timeout_ms, review, tries, retry_backoff_ms, on_exhausted) = more;
                 GraphRules {
-                    planning: Planning::Fixed,
-                    synthesis: Synthesis::Merge,
+                    planning: PlanSource::Fixed,
+                    synthesis: ResultSource::Merge,
                     max_concurrency,
                     sequential,
                     on_failure,
@@ -234,11 +247,11 @@ impl Life {
         };
         let holds = edge.when.as_ref().is_none_or(|when| when.holds(on.result.as_ref().unwrap_or(&Value::Null)));
         let policy = match (met, on.status) {
-            (true, _) => edge.on_failure.unwrap_or(OnUnmet::Skip),
+            (true, _) => edge.on_failure.unwrap_or(DependencyPolicy::Skip),
             (false, TaskStatus::Cancelled) => edge.on_failure.unwrap_or(rules.on_cancelled),
             (false, _) => edge.on_failure.unwrap_or(rules.on_failure),
         };
-        (met && holds) || (on.status.is_terminal() && policy == OnUnmet::Run)
+        (met && holds) || (on.status.is_terminal() && policy == DependencyPolicy::Run)
     }
 
     fn happens(&mut self, what: u8, which: usize) {

@@ -20,15 +20,15 @@ const ALL: [Authority; 8] = [
 
 fn rules() -> GraphRules {
     GraphRules {
-        planning: Planning::Llm,
+        planning: PlanSource::Llm,
         selection: Selection::Supervisor,
         authority: ALL.into_iter().collect(),
         max_concurrency: Some(4),
         review: ReviewScope::Task,
         append_feedback: true,
         max_steps: Some(20),
-        on_exhausted: OnExhausted::Errored,
-        synthesis: Synthesis::FinalTask,
+        on_exhausted: OnTriesExhausted::Errored,
+        synthesis: ResultSource::FinalTask,
         ..GraphRules::default()
     }
 }
@@ -36,7 +36,7 @@ fn rules() -> GraphRules {
 fn fixed() -> GraphRules {
     let changes = [Authority::Add, Authority::Patch, Authority::MarkFinal];
     let authority = ALL.into_iter().filter(|authority| !changes.contains(authority)).collect();
-    GraphRules { planning: Planning::Fixed, authority, ..rules() }
+    GraphRules { planning: PlanSource::Fixed, authority, ..rules() }
 }
 
 fn decides(ids: &[u64], done: bool) -> (u64, Answer) {
@@ -318,7 +318,7 @@ fn missing_parameters_heal() {
         description: String::new(),
         required_parameters: vec!["url".into(), "key".into()],
     };
-    let rules = GraphRules { capabilities: vec![card], max_steps: Some(3), planning: Planning::Hybrid, ..rules() };
+    let rules = GraphRules { capabilities: vec![card], max_steps: Some(3), planning: PlanSource::Hybrid, ..rules() };
     let tasks = json!([{ "id": 1, "goal": "g", "capability": "f", "params": { "key": 1 } }, { "id": 2, "goal": "g", "capability": "f", "deps": [1] }]);
     let script = |call: &Call| match (call.purpose, call.round) {
         (Purpose::Decide, 2) => says(json!({ "reasoning": "", "tool_calls": [
@@ -382,7 +382,7 @@ fn a_rejected_task_is_told_why_until_its_attempts_are_used_up() {
         (Purpose::Review, _) => passes(false, &format!("flaw {}", call.attempt)),
         _ => says(json!("x")),
     };
-    let rules = GraphRules { planning: Planning::Hybrid, max_steps: Some(3), ..rules() };
+    let rules = GraphRules { planning: PlanSource::Hybrid, max_steps: Some(3), ..rules() };
     let played = Stage::new(rules, plan("o", json!([{ "id": 1, "goal": "do it" }])), &script).play();
     let goal = |attempt: u32| played.call(&format!("execute/1/{attempt}")).context["goal"].as_str().unwrap().to_owned();
     let prefix = "Previous attempt failed review; feedback: ";
@@ -428,7 +428,7 @@ fn an_error_is_not_reviewed_and_can_be_repaired() {
         (Purpose::Review, _) => passes(true, "fine"),
         _ => says(json!("x")),
     };
-    let rules = GraphRules { planning: Planning::Hybrid, ..rules() };
+    let rules = GraphRules { planning: PlanSource::Hybrid, ..rules() };
     let played = Stage::new(rules, plan("o", json!([{ "id": 1, "goal": "hard", "is_final": true }])), &script).play();
     assert_eq!(
         played.keys(),

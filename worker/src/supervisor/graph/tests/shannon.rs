@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::*;
 use super::stage::*;
-use crate::supervisor::model::OnUnmet;
+use crate::supervisor::model::DependencyPolicy;
 
 fn rules() -> GraphRules {
     GraphRules {
@@ -183,11 +183,11 @@ fn synthesis_may_be_bypassed() {
 #[test]
 fn a_dag_runs_five_at_once_and_dependents_of_the_failed_if_so_told() {
     for (policy, last) in [
-        (OnUnmet::Run, "completed"),
-        (OnUnmet::Skip, "skipped"),
-        (OnUnmet::Cancel, "cancelled"),
-        (OnUnmet::Block, "blocked"),
-        (OnUnmet::Wait, "pending"),
+        (DependencyPolicy::Run, "completed"),
+        (DependencyPolicy::Skip, "skipped"),
+        (DependencyPolicy::Cancel, "cancelled"),
+        (DependencyPolicy::Block, "blocked"),
+        (DependencyPolicy::Wait, "pending"),
     ] {
         let script = |call: &Call| match (call.purpose, call.task.as_ref().map(TaskId::as_str)) {
             (Purpose::Plan, _) => {
@@ -200,7 +200,7 @@ fn a_dag_runs_five_at_once_and_dependents_of_the_failed_if_so_told() {
         let rules = GraphRules { max_concurrency: Some(5), on_failure: policy, ..GraphRules::default() };
         let played = Stage::new(rules, TaskPlan::new("q"), &script).play();
         assert_eq!((played.at_once, played.task("last").status.as_str()), (5, last));
-        if policy == OnUnmet::Run {
+        if policy == DependencyPolicy::Run {
             assert_eq!(played.call("execute/last/1").context["dependency_results"], json!({ "t2": { "x": 1 } }));
         }
     }
@@ -241,7 +241,7 @@ fn tries_back_off() {
 #[test]
 fn a_simple_task_is_one_execution() {
     let script = |_: &Call| says(json!("the answer"));
-    let rules = GraphRules { planning: Planning::None, synthesis: Synthesis::FinalTask, ..GraphRules::default() };
+    let rules = GraphRules { planning: PlanSource::None, synthesis: ResultSource::FinalTask, ..GraphRules::default() };
     let played = Stage::new(rules, TaskPlan::new("what?"), &script).play();
     assert_eq!((played.keys(), &played.outcome().final_result), (vec!["execute/1/1"], &Some(json!("the answer"))));
     assert_eq!(played.call("execute/1/1").context["goal"], "what?");
@@ -279,7 +279,7 @@ fn controller() -> GraphRules {
         authority: [Authority::Select, Authority::Finish].into(),
         max_steps: Some(50),
         tries: 2,
-        synthesis: Synthesis::LastOutput,
+        synthesis: ResultSource::LastOutput,
         ..GraphRules::default()
     }
 }

@@ -27,8 +27,8 @@ use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::spec::{Approval, told_nobody};
 
 pub use request::{
-    ApprovalDecision, ApprovalId, ApprovalRequest, ApprovalResponse, ApprovalSource, Closed, Consequence, Ignored,
-    OnReject, Proposal, Scope,
+    ApprovalDecision, ApprovalId, ApprovalRequest, ApprovalResponse, ApprovalScope, ApprovalSource, Closed,
+    Consequence, Ignored, OnReject, Proposal,
 };
 
 /// How many closed requests are kept for the queries; approved ones that were not used yet are kept beyond that.
@@ -51,14 +51,14 @@ pub struct Approvals {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Entry {
     request: ApprovalRequest,
-    state: State,
+    state: ApprovalState,
     /// What was approved has been started.
     used: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
-enum State {
+enum ApprovalState {
     Pending,
     Decided(ApprovalDecision),
     Voided { reason: String },
@@ -73,7 +73,7 @@ pub enum Clearance {
         action: String,
     },
     Pending(ApprovalId),
-    /// Nobody was asked about it as it stands now.
+    /// Nobody was asked about it stands now.
     NotAsked,
 }
 
@@ -119,7 +119,7 @@ impl Approvals {
         out.call(call(key, Purpose::NotifyForApproval, request.task_id.as_ref(), shown));
         out.timer(PeopleKey::ApprovalDeadline(n), request.deadline, format!("approval {}", request.id));
         let id = request.id.clone();
-        self.entries.insert(n, Entry { request, state: State::Pending, used: false });
+        self.entries.insert(n, Entry { request, state: ApprovalState::Pending, used: false });
         id
     }
 
@@ -163,21 +163,21 @@ impl Approvals {
             return Err(if (1..=self.count).contains(&n) { Ignored::Duplicate } else { Ignored::Unknown });
         };
         match &entry.state {
-            State::Decided(decision) if decision.source == ApprovalSource::Timeout => Err(Ignored::Late),
-            State::Decided(_) => Err(Ignored::Duplicate),
-            State::Voided { reason } => Err(Ignored::Voided { reason: reason.clone() }),
-            State::Pending if out.now() >= entry.request.deadline => Err(Ignored::Late),
-            State::Pending if response.shown.as_ref().is_some_and(|shown| *shown != entry.request.shown) => {
+            ApprovalState::Decided(decision) if decision.source == ApprovalSource::Timeout => Err(Ignored::Late),
+            ApprovalState::Decided(_) => Err(Ignored::Duplicate),
+            ApprovalState::Voided { reason } => Err(Ignored::Voided { reason: reason.clone() }),
+            ApprovalState::Pending if out.now() >= entry.request.deadline => Err(Ignored::Late),
+            ApprovalState::Pending if response.shown.as_ref().is_some_and(|shown| *shown != entry.request.shown) => {
                 Err(Ignored::Stale)
             }
-            State::Pending => Ok(n),
+            ApprovalState::Pending => Ok(n),
         }
     }
 
     /// The deadline of a request has come.
     pub fn fired(&mut self, n: u64, out: &mut Outbox) -> Option<Closed> {
         let entry = self.entries.get(&n)?;
-        if entry.state != State::Pending {
+        if entry.state != ApprovalState::Pending {
             return None;
         }
         let approved = entry.request.on_timeout == OnTimeout::Approve;
@@ -198,7 +198,7 @@ impl Approvals {
     /// A rule of the spec decides in place of a person.
     pub fn decide_by_rule(&mut self, id: &ApprovalId, approved: bool, rule: &str, out: &mut Outbox) -> Option<Closed> {
         let n = id.number(out.run())?;
-        let entry = self.entries.get(&n).filter(|entry| entry.state == State::Pending)?;
+        let entry = self.entries.get(&n).filter(|entry| entry.state == ApprovalState::Pending)?;
         if approved && entry.request.risk == Risk::Critical {
             return None;
         }
@@ -233,12 +233,16 @@ impl Approvals {
         let shown = proposal.hash();
         for entry in self.entries.values().rev().filter(|entry| entry.concerns(proposal)) {
             match &entry.state {
-                State::Pending if entry.request.shown == shown => return Clearance::Pending(entry.request.id.clone()),
-                State::Decided(decision) if decision.approved && !entry.used && entry.request.shown == shown => {
+                ApprovalState::Pending if entry.request.shown == shown => {
+                    return Clearance::Pending(entry.request.id.clone());
+                }
+                ApprovalState::Decided(decision)
+                    if decision.approved && !entry.used && entry.request.shown == shown =>
+                {
                     let action = decision.modified_action.clone().unwrap_or_else(|| entry.request.action.clone());
                     return Clearance::Approved { id: entry.request.id.clone(), action };
                 }
-                State::Pending | State::Decided(_) | State::Voided { .. } => {}
+                ApprovalState::Pending | ApprovalState::Decided(_) | ApprovalState::Voided { .. } => {}
             }
         }
         Clearance::NotAsked
@@ -270,14 +274,14 @@ impl Approvals {
     fn void_where(&mut self, which: impl Fn(&Entry) -> bool, reason: &str, out: &mut Outbox) -> Vec<ApprovalId> {
         let mut voided = Vec::new();
         for (n, entry) in &mut self.entries {
-            let pending = entry.state == State::Pending;
+            let pending = entry.state == ApprovalState::Pending;
             if !(pending || entry.is_unused()) || !which(entry) {
                 continue;
             }
             if pending {
                 out.cancel_timer(PeopleKey::ApprovalDeadline(*n));
             }
-            entry.close(State::Voided { reason: reason.to_owned() });
+            entry.close(ApprovalState::Voided { reason: reason.to_owned() });
             out.note(NoteKind::ApprovalVoided, json!({ "id": entry.request.id, "reason": reason }));
             voided.push(entry.request.id.clone());
         }
@@ -297,13 +301,13 @@ impl Approvals {
             proposal.action = action.clone();
             entry.request.shown = proposal.hash();
         }
-        entry.close(State::Decided(decision));
+        entry.close(ApprovalState::Decided(decision));
         self.trim();
         Some(closed)
     }
 
     fn trim(&mut self) {
-        let closed = |entry: &Entry| entry.state != State::Pending && !entry.is_unused();
+        let closed = |entry: &Entry| entry.state != ApprovalState::Pending && !entry.is_unused();
         let mut excess = self.entries.len().saturating_sub(CLOSED_MAX);
         if excess > 0 {
             self.entries.retain(|_, entry| {
@@ -317,8 +321,8 @@ impl Approvals {
     pub fn get(&self, id: &ApprovalId) -> Option<(&ApprovalRequest, Option<&ApprovalDecision>)> {
         let entry = self.entries.values().find(|entry| entry.request.id == *id)?;
         let decision = match &entry.state {
-            State::Decided(decision) => Some(decision),
-            State::Pending | State::Voided { .. } => None,
+            ApprovalState::Decided(decision) => Some(decision),
+            ApprovalState::Pending | ApprovalState::Voided { .. } => None,
         };
         Some((&entry.request, decision))
     }
@@ -327,9 +331,9 @@ impl Approvals {
     pub fn over(&self, id: &str) -> How {
         let state = self.entries.values().find(|entry| entry.request.id.as_str() == id).map(|entry| &entry.state);
         match state {
-            Some(State::Decided(decision)) if decision.source == ApprovalSource::Timeout => How::Late,
-            Some(State::Voided { reason }) => How::Void { reason: reason.clone() },
-            Some(State::Decided(_) | State::Pending) | None => How::Answered,
+            Some(ApprovalState::Decided(decision)) if decision.source == ApprovalSource::Timeout => How::Late,
+            Some(ApprovalState::Voided { reason }) => How::Void { reason: reason.clone() },
+            Some(ApprovalState::Decided(_) | ApprovalState::Pending) | None => How::Answered,
         }
     }
 
@@ -340,7 +344,7 @@ impl Approvals {
 
     /// The requests that wait, oldest first.
     pub fn pending(&self) -> impl Iterator<Item = &ApprovalRequest> {
-        self.entries.values().filter(|entry| entry.state == State::Pending).map(|entry| &entry.request)
+        self.entries.values().filter(|entry| entry.state == ApprovalState::Pending).map(|entry| &entry.request)
     }
 
     /// The query `pending_approvals`: what waits, oldest first, with what a person may answer (SHH-12).
@@ -362,10 +366,10 @@ impl Entry {
     }
     /// Approved, but not started yet.
     fn is_unused(&self) -> bool {
-        !self.used && matches!(&self.state, State::Decided(decision) if decision.approved)
+        !self.used && matches!(&self.state, ApprovalState::Decided(decision) if decision.approved)
     }
     /// A closed request is looked at, not decided: its context, which may be large, is in the log.
-    fn close(&mut self, state: State) {
+    fn close(&mut self, state: ApprovalState) {
         self.state = state;
         self.request.context = Value::Null;
     }

@@ -44,7 +44,7 @@ impl std::fmt::Display for ApprovalId {
 /// What is to be approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Scope {
+pub enum ApprovalScope {
     Plan {
         version: u64,
     },
@@ -55,9 +55,9 @@ pub enum Scope {
     Takeover,
 }
 
-impl Scope {
+impl ApprovalScope {
     /// Versions of the plan are the same subject at different times.
-    pub(super) fn is_about_the_same_as(self, other: Scope) -> bool {
+    pub(super) fn is_about_the_same_as(self, other: ApprovalScope) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 }
@@ -78,7 +78,7 @@ pub enum OnReject {
 /// What somebody wants to do and must ask for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Proposal {
-    pub scope: Scope,
+    pub scope: ApprovalScope,
     pub task_id: Option<TaskId>,
     pub action: String,
     pub description: String,
@@ -93,7 +93,7 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    pub fn new(scope: Scope, action: impl Into<String>) -> Self {
+    pub fn new(scope: ApprovalScope, action: impl Into<String>) -> Self {
         Proposal {
             scope,
             task_id: None,
@@ -114,7 +114,7 @@ impl Proposal {
             description: message.to_owned(),
             context,
             on_reject: OnReject::Cancel,
-            ..Proposal::new(Scope::Action, "tool_approval")
+            ..Proposal::new(ApprovalScope::Action, "tool_approval")
         }
     }
 
@@ -135,7 +135,7 @@ impl Proposal {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
     pub id: ApprovalId,
-    pub scope: Scope,
+    pub scope: ApprovalScope,
     pub task_id: Option<TaskId>,
     pub action: String,
     pub description: String,
@@ -157,12 +157,12 @@ impl ApprovalRequest {
     pub fn subject(&self) -> String {
         let task = self.task_id.as_ref().map(|task| format!(" of task {task}")).unwrap_or_default();
         match self.scope {
-            Scope::Plan { version } => format!("version {version} of the plan"),
+            ApprovalScope::Plan { version } => format!("version {version} of the plan"),
             _ if !self.action.is_empty() => self.action.clone(),
-            Scope::Task => format!("the start{task}"),
-            Scope::Action => format!("the result{task}"),
-            Scope::Recruit => "a recruit".to_owned(),
-            Scope::Takeover => "a takeover".to_owned(),
+            ApprovalScope::Task => format!("the start{task}"),
+            ApprovalScope::Action => format!("the result{task}"),
+            ApprovalScope::Recruit => "a recruit".to_owned(),
+            ApprovalScope::Takeover => "a takeover".to_owned(),
         }
     }
 
@@ -231,7 +231,7 @@ pub struct ApprovalDecision {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Closed {
     pub id: ApprovalId,
-    pub scope: Scope,
+    pub scope: ApprovalScope,
     pub task_id: Option<TaskId>,
     pub consequence: Consequence,
 }
@@ -271,7 +271,7 @@ fn consequence(request: &ApprovalRequest, decision: &ApprovalDecision) -> Conseq
     // The seed names why it was asked for; where nothing was named, what the person said must do.
     let by = || format!("rejected by {}", decision.approver);
     let reason = request.reasons.first().or(decision.comment.as_ref()).cloned().unwrap_or_else(by);
-    if let Scope::Plan { .. } = request.scope {
+    if let ApprovalScope::Plan { .. } = request.scope {
         let why = decision.comment.clone().unwrap_or_else(by);
         return Consequence::EndRun { error: PlanPolicy::denied(&why) };
     }

@@ -24,7 +24,7 @@ use crate::supervisor::spec::merge;
 use crate::supervisor::spec::{Gate, Hitl, Money, Span, Trigger};
 
 pub use policy::PlanShape;
-pub use triggers::{Action, Marked, Observed, Priority, Reason};
+pub use triggers::{Action, EscalationPriority, Marked, Observed, Reason};
 
 /// How many escalations that wait for nothing are kept for the queries.
 const SETTLED_MAX: usize = 1_000;

@@ -12,7 +12,7 @@ use crate::supervisor::spec::{Gate, Hitl, HitlException, Money, Ratio, Span, Tri
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Priority {
+pub enum EscalationPriority {
     Highest,
     High,
     Medium,
@@ -20,15 +20,15 @@ pub enum Priority {
 }
 
 impl Trigger {
-    pub fn priority(self) -> Priority {
+    pub fn priority(self) -> EscalationPriority {
         match self {
-            Trigger::Sensitive => Priority::Highest,
-            Trigger::ActionCost => Priority::High,
+            Trigger::Sensitive => EscalationPriority::Highest,
+            Trigger::ActionCost => EscalationPriority::High,
             // The table has no line for a decision that takes too long: as bad as failures in a row.
             Trigger::Confidence | Trigger::ConsecutiveFailures | Trigger::DecisionTimeout | Trigger::Review => {
-                Priority::Medium
+                EscalationPriority::Medium
             }
-            Trigger::OutOfScope => Priority::Low,
+            Trigger::OutOfScope => EscalationPriority::Low,
         }
     }
     /// The place in the seed's code, which looks at the confidence first.
@@ -49,7 +49,7 @@ impl Trigger {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reason {
     pub trigger: Trigger,
-    pub priority: Priority,
+    pub priority: EscalationPriority,
     pub text: String,
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::approval::{
-    ApprovalId, ApprovalSource, Approvals, Clearance, Consequence, Ignored, OnReject, Proposal, Scope,
+    ApprovalId, ApprovalScope, ApprovalSource, Approvals, Clearance, Consequence, Ignored, OnReject, Proposal,
 };
 use super::super::rules::{OnTimeout, Risk};
 use super::{MINUTE, asks, at, notes, only_note};
@@ -19,7 +19,7 @@ fn publish() -> Proposal {
         risk: Risk::High,
         context: json!({ "report": "..." }),
         reasons: vec!["Sensitive operation requires approval: publish".into()],
-        ..Proposal::new(Scope::Task, "publish")
+        ..Proposal::new(ApprovalScope::Task, "publish")
     }
 }
 
@@ -190,7 +190,7 @@ fn a_rejection_ends_the_run_or_skips_the_task() {
 /// SHH-14: a plan that is denied ends the run with Shannon's text, whoever or whatever denied it.
 #[test]
 fn a_denied_plan_ends_the_run() {
-    let plan = Proposal::new(Scope::Plan { version: 1 }, "execute_decomposition_plan");
+    let plan = Proposal::new(ApprovalScope::Plan { version: 1 }, "execute_decomposition_plan");
     let (mut approvals, id) = asked(plan.clone());
     let mut no = answer(&id, false);
     no["comment"] = "too broad".into();
@@ -323,11 +323,11 @@ fn voiding_concerns_the_task_only() {
     let mut approvals = Approvals::default();
     let first = approvals.request(publish(), &mut at(0));
     let other = approvals.request(Proposal { task_id: Some(TaskId::of("t7")), ..publish() }, &mut at(0));
-    let plan = approvals.request(Proposal::new(Scope::Plan { version: 1 }, "execute"), &mut at(0));
+    let plan = approvals.request(Proposal::new(ApprovalScope::Plan { version: 1 }, "execute"), &mut at(0));
     let mut out = at(1);
     assert_eq!(approvals.void(Some(&TaskId::of("t6")), "task cancelled", &mut out), [first]);
     assert_eq!(asks(&out), ["cancel timer approval/ap-1/deadline"]);
-    let next = Proposal { context: json!(2), ..Proposal::new(Scope::Plan { version: 2 }, "execute") };
+    let next = Proposal { context: json!(2), ..Proposal::new(ApprovalScope::Plan { version: 2 }, "execute") };
     assert_eq!(approvals.changed(&next, &mut at(2)), [plan]);
     assert_eq!(approvals.void(None, "run cancelled", &mut at(3)), [other]);
     assert_eq!(approvals.view(), json!([]));

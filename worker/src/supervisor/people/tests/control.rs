@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::control::{CANCEL, Control, ControlRequest, Gate, PAUSE, RELEASE, RESUME, TAKEOVER};
+use super::super::control::{CANCEL, CheckpointDecision, Control, ControlRequest, PAUSE, RELEASE, RESUME, TAKEOVER};
 use super::super::takeover::{PlanStepView, TakeoverContext};
 use super::{MINUTE, Outbox, asks, at, notes, only_note};
 use crate::supervisor::core::key::{Key, key};
@@ -44,13 +44,13 @@ fn told(out: &Outbox) -> Vec<String> {
 fn a_pause_holds_at_the_next_checkpoint_and_reaches_all_children() {
     let mut control = with_children(&["recruit/1/child", "recruit/2/child", "recruit/3/child"]);
     let mut out = at(7_000);
-    assert_eq!(control.checkpoint("pre_subtask_0", &mut out), Gate::Go);
+    assert_eq!(control.checkpoint("pre_subtask_0", &mut out), CheckpointDecision::Go);
     assert!(control.pause(by_ann("lunch"), &mut out));
     assert_eq!(
         told(&out),
         ["recruit/1/child", "recruit/2/child", "recruit/3/child"].map(|child| format!("signal {child} pause_v1"))
     );
-    assert_eq!(control.checkpoint("pre_subtask_1", &mut out), Gate::Hold);
+    assert_eq!(control.checkpoint("pre_subtask_1", &mut out), CheckpointDecision::Hold);
 
     let before = control.clone();
     let mut out = at(8_000);
@@ -109,7 +109,10 @@ fn a_resume_clears_the_pause() {
     for key in ["paused_at", "pause_reason", "paused_by"] {
         assert_eq!(control.view()[key], Value::Null, "{key}");
     }
-    assert_eq!((control.view()["is_paused"].clone(), control.checkpoint("x", &mut out)), (json!(false), Gate::Go));
+    assert_eq!(
+        (control.view()["is_paused"].clone(), control.checkpoint("x", &mut out)),
+        (json!(false), CheckpointDecision::Go)
+    );
 }
 
 /// SHN-62: cancelling works in every state, reaches the children, and ends the run at the next checkpoint with its text.
@@ -127,7 +130,7 @@ fn a_cancel_ends_the_run_at_the_next_checkpoint() {
         let mut out = at(2);
         assert!(control.cancel(by_ann("enough"), &mut out));
         assert_eq!(told(&out), ["signal recruit/1/child cancel_v1"]);
-        assert_eq!(control.checkpoint("pre_synthesis", &mut out), Gate::End(text.into()));
+        assert_eq!(control.checkpoint("pre_synthesis", &mut out), CheckpointDecision::End(text.into()));
         assert_eq!(events(&out), ["WORKFLOW_CANCELLING", "WORKFLOW_CANCELLED"]);
         let before = control.clone();
         for name in [PAUSE, RESUME, CANCEL, TAKEOVER, RELEASE] {
@@ -167,14 +170,14 @@ fn the_control_state_has_the_fields_of_the_query() {
 fn a_checkpoint_sees_every_signal_received_before_it() {
     for name in ["pre_decomposition", "pre_subtask_0", "pre_subtask_7", "pre_synthesis", "pre_completion"] {
         let mut control = Control::default();
-        assert_eq!(control.checkpoint(name, &mut at(0)), Gate::Go);
+        assert_eq!(control.checkpoint(name, &mut at(0)), CheckpointDecision::Go);
         control.pause(by_ann("x"), &mut at(1));
         let mut out = at(1);
-        assert_eq!(control.checkpoint(name, &mut out), Gate::Hold);
+        assert_eq!(control.checkpoint(name, &mut out), CheckpointDecision::Hold);
         assert_eq!(only_note(&out, NoteKind::Paused)["checkpoint"], name);
         control.cancel(by_ann("y"), &mut at(2));
         let mut out = at(2);
-        assert!(matches!(control.checkpoint(name, &mut out), Gate::End(_)));
+        assert!(matches!(control.checkpoint(name, &mut out), CheckpointDecision::End(_)));
         assert_eq!(only_note(&out, NoteKind::CancelRequested)["checkpoint"], name);
     }
 }
@@ -226,7 +229,10 @@ fn a_takeover_pauses_the_children_and_hands_the_run_over() {
     assert_eq!(control.signal(TAKEOVER, &json!({ "reason": "I know better" }), &mut out), Ok(true));
     assert_eq!(told(&out), ["signal recruit/1/child pause_v1", "signal recruit/2/child pause_v1"]);
     assert_eq!(only_note(&out, NoteKind::HumanTookOver)["reason"], "I know better");
-    assert_eq!((control.checkpoint("pre_subtask_2", &mut out), control.status()), (Gate::Handed, "handed_to_human"));
+    assert_eq!(
+        (control.checkpoint("pre_subtask_2", &mut out), control.status()),
+        (CheckpointDecision::Handed, "handed_to_human")
+    );
     let handed = TakeoverContext::of(&plan()).handed();
     assert_eq!(handed["status"], "handed_to_human");
     assert_eq!(handed["message"], "Task handed to human for processing");
@@ -290,7 +296,7 @@ fn a_takeover_does_not_end_the_run() {
         (told(&out), notes(&out)),
         (vec!["signal recruit/1/child resume_v1".into()], vec![NoteKind::HumanReleased])
     );
-    assert_eq!(control.checkpoint("pre_subtask_3", &mut out), Gate::Go);
+    assert_eq!(control.checkpoint("pre_subtask_3", &mut out), CheckpointDecision::Go);
     control.takeover(by_ann("again"), &mut at(3));
     control.cancel(by_ann("enough"), &mut at(4));
     assert!(control.is_cancelled());
@@ -321,9 +327,9 @@ fn pauses_and_resumes_alternate_and_a_child_keeps_the_parent_open() {
     let mut out = at(0);
     for _ in 0..5 {
         assert!(control.pause(by_ann("x"), &mut out) && !control.may_complete());
-        assert_eq!(control.checkpoint("pre_completion", &mut out), Gate::Hold);
+        assert_eq!(control.checkpoint("pre_completion", &mut out), CheckpointDecision::Hold);
         assert!(control.resume(by_ann("x"), &mut out) && !control.may_complete());
-        assert_eq!(control.checkpoint("pre_completion", &mut out), Gate::Go);
+        assert_eq!(control.checkpoint("pre_completion", &mut out), CheckpointDecision::Go);
     }
     assert_eq!(events(&out).iter().filter(|event| **event == "WORKFLOW_PAUSED").count(), 5);
     control.unregister(&key("recruit/1/child"));

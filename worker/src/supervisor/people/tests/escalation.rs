@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::escalation::{Action, Escalations, Observed, PlanShape, Priority};
+use super::super::escalation::{Action, EscalationPriority, Escalations, Observed, PlanShape};
 use super::super::rules::{HitlMode, Risk};
 use super::{MINUTE, asks, at, notes, only_note};
 use crate::supervisor::core::key::key;
@@ -54,12 +54,12 @@ fn the_triggers_have_the_defaults_of_the_seed() {
 #[test]
 fn every_reason_that_fires_is_recorded_in_the_order_of_the_table() {
     let expected = [
-        ("Sensitive operation requires approval: publish", Priority::Highest),
-        ("Cost exceeds limit: $1.24 > $1.00", Priority::High),
-        ("Confidence too low: 0.46 < 0.60", Priority::Medium),
-        ("Consecutive failures: 4 times", Priority::Medium),
-        ("Decision timeout", Priority::Medium),
-        ("Out of scope: no registered agent or tool matches 'painting'", Priority::Low),
+        ("Sensitive operation requires approval: publish", EscalationPriority::Highest),
+        ("Cost exceeds limit: $1.24 > $1.00", EscalationPriority::High),
+        ("Confidence too low: 0.46 < 0.60", EscalationPriority::Medium),
+        ("Consecutive failures: 4 times", EscalationPriority::Medium),
+        ("Decision timeout", EscalationPriority::Medium),
+        ("Out of scope: no registered agent or tool matches 'painting'", EscalationPriority::Low),
     ];
     let reasons = Hitl::default().reasons(&everything());
     let found: Vec<_> = reasons.iter().map(|reason| (reason.text.as_str(), reason.priority)).collect();
@@ -255,7 +255,7 @@ fn a_decision_that_takes_too_long_escalates() {
 fn a_task_that_nobody_can_do_escalates() {
     let mut escalations = Escalations::default();
     let raised = escalations.out_of_scope(TaskId::of("3"), "painting", &mut at(0)).unwrap();
-    assert_eq!(raised.reasons[0].priority, Priority::Low);
+    assert_eq!(raised.reasons[0].priority, EscalationPriority::Low);
     assert_eq!(raised.primary, "Out of scope: no registered agent or tool matches 'painting'");
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::interrupts::{Expired, Goto, Interrupts, OnExpiry, Question, Resume, ResumeRefusal};
+use super::super::interrupts::{Expired, Goto, Interrupts, OnExpiry, Question, ResumeInterrupt, ResumeRefusal};
 use super::{MINUTE, Outbox, asks, at, notes, only_note};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
@@ -38,7 +38,7 @@ fn an_interrupt_suspends_durably_and_returns_the_answer() {
     let view = revived.view();
     assert_eq!([&view[0]["id"], &view[0]["payload"]["question"]], [&json!(id), &json!("ok?")]);
     let mut out = at(6);
-    let resumed = revived.resume(Resume::value(json!({ "v": 1 })), &mut out).unwrap();
+    let resumed = revived.resume(ResumeInterrupt::value(json!({ "v": 1 })), &mut out).unwrap();
     assert_eq!(
         (resumed.task, resumed.outcome, resumed.task_may_continue),
         (TaskId::of("a"), Ok(json!({ "v": 1 })), true)
@@ -75,7 +75,7 @@ fn a_resume_needs_the_same_run() {
     ask(&mut interrupts, "a", json!(1));
     let before = interrupts.clone();
     for id in ["r2/in-1", "r1/in-2", "r1/in-01", "in-1", ""] {
-        let refused = interrupts.resume(Resume::to(id, json!(1)), &mut at(1)).unwrap_err();
+        let refused = interrupts.resume(ResumeInterrupt::to(id, json!(1)), &mut at(1)).unwrap_err();
         assert_eq!(refused, ResumeRefusal::Unknown { id: id.into() });
         assert_eq!(interrupts, before);
     }
@@ -88,10 +88,10 @@ fn a_task_continues_where_it_stopped() {
     let mut out = at(0);
     let task = TaskId::of("a");
     interrupts.raise(Question::new(task.clone(), json!("first?")), &mut out).unwrap();
-    interrupts.resume(Resume::value(json!(1)), &mut out).unwrap();
+    interrupts.resume(ResumeInterrupt::value(json!(1)), &mut out).unwrap();
     interrupts.raise(Question::new(task.clone(), json!("second?")), &mut out).unwrap();
     assert_eq!(interrupts.continuation(&task), json!({ "answers": [1], "state": {} }));
-    interrupts.resume(Resume::value(json!(2)), &mut out).unwrap();
+    interrupts.resume(ResumeInterrupt::value(json!(2)), &mut out).unwrap();
     assert_eq!(interrupts.continuation(&task), json!({ "answers": [1, 2], "state": {} }));
     assert!(out.asks().is_empty(), "neither asking nor answering calls anything");
     use NoteKind::{InterruptAnswered, InterruptRaised};
@@ -103,7 +103,7 @@ fn a_task_continues_where_it_stopped() {
 fn several_pending_interrupts_need_the_id() {
     let mut interrupts = three();
     let before = interrupts.clone();
-    let refused = interrupts.resume(Resume::value(json!(1)), &mut at(1)).unwrap_err();
+    let refused = interrupts.resume(ResumeInterrupt::value(json!(1)), &mut at(1)).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "When there are multiple pending interrupts, you must specify the interrupt id when resuming."
@@ -111,24 +111,28 @@ fn several_pending_interrupts_need_the_id() {
     assert_eq!(interrupts, before);
 
     let mut out = at(2);
-    let resumed = interrupts.resume(Resume::to("r1/in-3", json!("x")), &mut out).unwrap();
+    let resumed = interrupts.resume(ResumeInterrupt::to("r1/in-3", json!("x")), &mut out).unwrap();
     assert_eq!((resumed.task, resumed.index, resumed.task_may_continue), (TaskId::of("b"), 2, false));
     assert_eq!(payloads(&interrupts), ["a1", "b1"]);
     assert_eq!(notes(&out), [NoteKind::InterruptAnswered], "nothing is raised again");
-    let again = interrupts.resume(Resume::to("r1/in-3", json!("y")), &mut at(3)).unwrap_err();
+    let again = interrupts.resume(ResumeInterrupt::to("r1/in-3", json!("y")), &mut at(3)).unwrap_err();
     assert_eq!(again, ResumeRefusal::Answered { id: "r1/in-3".into() });
-    interrupts.resume(Resume::to("r1/in-1", json!("x")), &mut at(4)).unwrap();
-    let last = interrupts.resume(Resume::value(json!("z")), &mut at(5)).unwrap();
+    interrupts.resume(ResumeInterrupt::to("r1/in-1", json!("x")), &mut at(4)).unwrap();
+    let last = interrupts.resume(ResumeInterrupt::value(json!("z")), &mut at(5)).unwrap();
     assert!(last.task_may_continue, "the last one needs no id");
     assert_eq!(interrupts.continuation(&TaskId::of("b")), json!({ "answers": ["z", "x"], "state": {} }));
-    assert_eq!(interrupts.resume(Resume::value(json!(1)), &mut at(6)).unwrap_err(), ResumeRefusal::NonePending);
+    assert_eq!(
+        interrupts.resume(ResumeInterrupt::value(json!(1)), &mut at(6)).unwrap_err(),
+        ResumeRefusal::NonePending
+    );
 }
 
 /// LGI-05: within one task, answers without an id are matched by the order of the questions.
 #[test]
 fn answers_to_a_task_are_matched_by_order() {
     let mut interrupts = three();
-    let to_b = |value| Resume { task: Some(TaskId::of("b")), resume: json!(value), ..Resume::default() };
+    let to_b =
+        |value| ResumeInterrupt { task: Some(TaskId::of("b")), resume: json!(value), ..ResumeInterrupt::default() };
     let first = interrupts.resume(to_b("one"), &mut at(1)).unwrap();
     let second = interrupts.resume(to_b("two"), &mut at(2)).unwrap();
     assert_eq!(
@@ -149,7 +153,7 @@ fn ids_are_unique() {
         let id = ask(&mut interrupts, if n % 3 == 0 { "a" } else { "b" }, json!("same payload"));
         assert!(ids.insert(id.clone()), "{id}");
         if n % 2 == 0 {
-            interrupts.resume(Resume::to(&id, json!(n)), &mut at(1)).unwrap();
+            interrupts.resume(ResumeInterrupt::to(&id, json!(n)), &mut at(1)).unwrap();
         }
     }
 }
@@ -170,7 +174,7 @@ fn a_deadline_is_optional() {
         let resumed = interrupts.fired(1, &mut out).unwrap();
         assert_eq!(resumed.outcome, outcome);
         assert_eq!(interrupts.fired(1, &mut out), None);
-        let late = interrupts.resume(Resume::to(&id, json!(1)), &mut out).unwrap_err();
+        let late = interrupts.resume(ResumeInterrupt::to(&id, json!(1)), &mut out).unwrap_err();
         assert_eq!(late, ResumeRefusal::Late { id });
     }
     assert_eq!(Expired.to_string(), "Interrupt timed out");
@@ -181,7 +185,7 @@ fn a_deadline_is_optional() {
     let mut out = at(0);
     interrupts.raise(with(OnExpiry::Fail), &mut out).unwrap();
     let mut out = at(1);
-    interrupts.resume(Resume::to("r1/in-2", json!(1)), &mut out).unwrap();
+    interrupts.resume(ResumeInterrupt::to("r1/in-2", json!(1)), &mut out).unwrap();
     assert!(matches!(out.asks(), [Ask::CancelTimer { key }] if *key == "interrupt/in-2/deadline"));
 }
 
@@ -194,7 +198,7 @@ fn a_question_is_asked_again_until_the_answer_is_valid() {
     let mut question = "How old are you?".to_owned();
     for answer in ["13", "15", "19"] {
         interrupts.raise(Question::new(task.clone(), json!(question)), &mut out).unwrap();
-        let resumed = interrupts.resume(Resume::value(json!(answer)), &mut out).unwrap();
+        let resumed = interrupts.resume(ResumeInterrupt::value(json!(answer)), &mut out).unwrap();
         let Ok(Value::String(given)) = resumed.outcome else { panic!() };
         if given.parse::<u32>().unwrap() >= 18 {
             break;
@@ -213,7 +217,7 @@ fn a_question_is_asked_again_until_the_answer_is_valid() {
 fn an_answer_may_carry_an_update_of_the_state() {
     let mut interrupts = three();
     let resume = |id: &str, update: Value| {
-        Resume::read(&json!({ "interrupt_id": id, "resume": "go", "update": update })).unwrap()
+        ResumeInterrupt::read(&json!({ "interrupt_id": id, "resume": "go", "update": update })).unwrap()
     };
     interrupts.resume(resume("r1/in-2", json!({ "x": 1, "y": 1 })), &mut at(1)).unwrap();
     assert!(interrupts.resume(resume("r1/in-2", json!({ "x": 9 })), &mut at(1)).is_err());
@@ -228,10 +232,10 @@ fn an_answer_may_carry_an_update_of_the_state() {
 /// An answer that does not conform names its field.
 #[test]
 fn an_answer_is_read_strictly() {
-    let why = |value: Value| Resume::read(&value).unwrap_err().to_string();
+    let why = |value: Value| ResumeInterrupt::read(&value).unwrap_err().to_string();
     assert!(why(json!({ "resume": 1, "updates": {} })).starts_with("invalid interrupt answer: "));
     assert!(why(json!({ "update": [] })).starts_with("invalid interrupt answer: update: "));
-    assert_eq!(Resume::read(&json!({})).unwrap(), Resume::default());
+    assert_eq!(ResumeInterrupt::read(&json!({})).unwrap(), ResumeInterrupt::default());
 }
 
 /// What a task asked ends with the task.

@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::approval::{
-    ApprovalDecision, ApprovalId, ApprovalResponse, ApprovalSource, Approvals, Closed, Ignored, Proposal, Scope,
+    ApprovalDecision, ApprovalId, ApprovalResponse, ApprovalScope, ApprovalSource, Approvals, Closed, Ignored, Proposal,
 };
-use super::super::control::{CANCEL, Control, Gate, PAUSE, RELEASE, RESUME, TAKEOVER};
-use super::super::interrupts::{Interrupts, Question, Resume};
+use super::super::control::{CANCEL, CheckpointDecision, Control, PAUSE, RELEASE, RESUME, TAKEOVER};
+use super::super::interrupts::{Interrupts, Question, ResumeInterrupt};
 use super::super::plan_review::{PlanFeedback, PlanReview, PlanVerdict, ReviewStatus};
 use super::super::rules::{OnTimeout, Risk};
 use super::{MINUTE, at, golden, notes};
@@ -74,7 +74,7 @@ fn the_table_of_approvals() {
     for (name, path) in states {
         for (input, step) in inputs {
             let mut approvals = Approvals::default();
-            let id = approvals.request(Proposal::new(Scope::Task, "publish"), &mut at(0));
+            let id = approvals.request(Proposal::new(ApprovalScope::Task, "publish"), &mut at(0));
             if let Some(path) = path {
                 inputs[path].1(&mut approvals, &id, &mut at(1));
             }
@@ -175,7 +175,7 @@ fn proposal(task: u8, content: u8) -> Proposal {
     Proposal {
         task_id: Some(TaskId::from(u64::from(task))),
         context: json!(content),
-        ..Proposal::new(Scope::Task, "publish")
+        ..Proposal::new(ApprovalScope::Task, "publish")
     }
 }
 
@@ -267,8 +267,8 @@ proptest! {
                 }
                 _ => {
                     let gate = control.checkpoint("pre_subtask_1", &mut out);
-                    prop_assert_eq!(gate == Gate::Go, control.is_running());
-                    prop_assert_eq!(matches!(gate, Gate::End(_)), control.is_cancelled());
+                    prop_assert_eq!(gate == CheckpointDecision::Go, control.is_running());
+                    prop_assert_eq!(matches!(gate, CheckpointDecision::End(_)), control.is_cancelled());
                 }
             }
             for ask in out.asks() {
@@ -305,8 +305,8 @@ proptest! {
             let before = interrupts.clone();
             let value = json!(answered.len());
             let resume = match step {
-                1 => Resume::to(&format!("r1/in-{n}"), value.clone()),
-                _ => Resume { task: Some(task), resume: value.clone(), ..Resume::default() },
+                1 => ResumeInterrupt::to(&format!("r1/in-{n}"), value.clone()),
+                _ => ResumeInterrupt { task: Some(task), resume: value.clone(), ..ResumeInterrupt::default() },
             };
             match interrupts.resume(resume, &mut out) {
                 Ok(resumed) => prop_assert!(answered.insert(resumed.id, value).is_none()),

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::super::autonomy::Autonomy;
 use super::super::rules::HitlMode;
-use super::super::trust::{Incident, Level, NoUpgrade, Severity, Trust};
+use super::super::trust::{Incident, Level, NoUpgrade, Severity, TrustRecord};
 use super::{at, notes, only_note};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::spec::{self, TrustRules};
@@ -16,11 +16,11 @@ fn day(days: i64) -> Timestamp {
     Timestamp::from_millis(days * DAY)
 }
 
-fn trust(level: Level, tasks_completed: u64, successes: u64) -> Trust {
-    Trust { tasks_completed, successes, ..Trust::new(level, Timestamp::ZERO) }
+fn trust(level: Level, tasks_completed: u64, successes: u64) -> TrustRecord {
+    TrustRecord { tasks_completed, successes, ..TrustRecord::new(level, Timestamp::ZERO) }
 }
 
-fn told(trust: &Trust, now: Timestamp) -> String {
+fn told(trust: &TrustRecord, now: Timestamp) -> String {
     match trust.can_upgrade(&TrustRules::default(), now) {
         Ok(level) => level.as_str().to_owned(),
         Err(why) => why.to_string(),
@@ -48,7 +48,7 @@ fn each_level_has_its_mode() {
 fn the_conditions_are_checked_in_order_with_the_texts_of_the_seed() {
     let novice = |tasks, successes| trust(Level::Novice, tasks, successes);
     let proficient = |tasks, successes| trust(Level::Proficient, tasks, successes);
-    let since = |trust: Trust, days| Trust { last_incident: Some(day(days)), ..trust };
+    let since = |trust: TrustRecord, days| TrustRecord { last_incident: Some(day(days)), ..trust };
     for (trust, days, expected) in [
         (novice(49, 0), 0, "Insufficient tasks: 49/50"),
         (novice(50, 44), 0, "Insufficient success rate: 88.0%/90.0%"),
@@ -135,7 +135,7 @@ fn no_incident_passes_the_incident_check() {
     rules.to_proficient.incident_days = 1_000_000;
     let clean = trust(Level::Novice, 50, 50);
     assert_eq!(clean.can_upgrade(&rules, day(0)), Ok(Level::Proficient));
-    let incident = Trust { last_incident: Some(day(0)), ..clean };
+    let incident = TrustRecord { last_incident: Some(day(0)), ..clean };
     assert_eq!(incident.can_upgrade(&rules, day(0)), Err(NoUpgrade::Incident { found: 0, needed: 1_000_000 }));
 }
 

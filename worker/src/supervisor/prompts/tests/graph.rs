@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::supervisor::core::key::GraphKey;
 use crate::supervisor::graph::{
-    Authority, Graph, GraphRules, OnExhausted, Open, Planning, ReviewScope, Selection, Synthesis,
+    Authority, Graph, GraphRules, OnTriesExhausted, Open, PlanSource, ResultSource, ReviewScope, Selection,
 };
 use crate::supervisor::model::TaskPlan;
 use crate::supervisor::outbox::{Answer, Ask, Call, Outbox, Purpose};
@@ -46,15 +46,15 @@ fn pydantask() -> GraphRules {
         Authority::Finish,
     ];
     GraphRules {
-        planning: Planning::Llm,
+        planning: PlanSource::Llm,
         selection: Selection::Supervisor,
         authority: all.into(),
         max_concurrency: Some(4),
         review: ReviewScope::Task,
         criteria: vec!["Names its sources".to_owned(), "Is short".to_owned()],
         max_steps: Some(20),
-        on_exhausted: OnExhausted::Errored,
-        synthesis: Synthesis::FinalTask,
+        on_exhausted: OnTriesExhausted::Errored,
+        synthesis: ResultSource::FinalTask,
         ..GraphRules::default()
     }
 }

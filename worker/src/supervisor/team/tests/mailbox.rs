@@ -8,8 +8,8 @@ use crate::supervisor::outbox::Ask;
 use crate::supervisor::spec::Mailbox as MailboxRules;
 use crate::supervisor::team::mailbox::*;
 
-fn filled(count: usize, limit: u32) -> (Mailbox, Outbox) {
-    let (mut mailbox, mut out) = (Mailbox::new(MailboxRules { limit, ..MailboxRules::default() }), outbox(0));
+fn filled(count: usize, limit: u32) -> (Mailboxes, Outbox) {
+    let (mut mailbox, mut out) = (Mailboxes::new(MailboxRules { limit, ..MailboxRules::default() }), outbox(0));
     for i in 1..=count {
         mailbox.append(Draft::new("a", "b", format!("m{i}")), &mut out).unwrap();
     }
@@ -23,7 +23,7 @@ fn seqs(messages: &[MailboxMessage]) -> Vec<u64> {
 /// SHN-10: the four fields by their names, in either spelling; a strange kind of content is kept as JSON.
 #[test]
 fn a_signal_appends_its_message() {
-    let (mut mailbox, mut out) = (Mailbox::default(), outbox(7));
+    let (mut mailbox, mut out) = (Mailboxes::default(), outbox(7));
     let mut signal = |input| mailbox.received(&input, &mut out);
     assert_eq!(signal(json!({ "From": "a", "To": "b", "Role": "researcher", "Content": "new product" })), Ok(1));
     assert_eq!(signal(json!({ "from": "a", "to": "c", "content": { "n": 1 }, "type": "request" })), Ok(2));
@@ -40,7 +40,7 @@ fn a_signal_appends_its_message() {
 /// SHN-10: what is no message changes nothing, says which field is wrong, and hinders no later one.
 #[test]
 fn a_signal_that_is_no_message_is_counted_and_passed_over() {
-    let (mut mailbox, mut out) = (Mailbox::default(), outbox(0));
+    let (mut mailbox, mut out) = (Mailboxes::default(), outbox(0));
     for (input, said) in [
         (json!({ "From": "a", "Content": "x" }), ".: missing field `To`"),
         (json!({ "To": 3 }), "To: invalid type: integer `3`, expected a string"),
@@ -60,7 +60,7 @@ fn a_signal_that_is_no_message_is_counted_and_passed_over() {
 #[test]
 fn a_full_delivery_queue_skips_and_never_waits() {
     let rules = MailboxRules { queue: 2, ..MailboxRules::default() };
-    let (mut mailbox, mut out) = (Mailbox::new(rules), outbox(0));
+    let (mut mailbox, mut out) = (Mailboxes::new(rules), outbox(0));
     for i in 1..=4 {
         mailbox.append(Draft::new("a", "b", format!("m{i}")), &mut out).unwrap();
     }
@@ -118,7 +118,7 @@ fn one_message_too_many_keeps_the_latter_half() {
 /// SHN-14: a message reaches an agent that depends on nobody, in its next context, until it has worked with it.
 #[test]
 fn a_message_is_in_the_next_context_of_its_recipient() {
-    let (mut mailbox, mut out) = (Mailbox::default(), outbox(0));
+    let (mut mailbox, mut out) = (Mailboxes::default(), outbox(0));
     mailbox.append(Draft::new("researcher", "analyst", "look at the new product"), &mut out).unwrap();
     mailbox.append(Draft::new("researcher", "writer", "later"), &mut out).unwrap();
     let shown = mailbox.unread("analyst");
@@ -134,7 +134,7 @@ fn a_message_is_in_the_next_context_of_its_recipient() {
 /// SHN-16: a message for another run is a signal to that run, under a key of its own.
 #[test]
 fn another_run_is_signaled() {
-    let (mut mailbox, mut out) = (Mailbox::default(), outbox(0));
+    let (mut mailbox, mut out) = (Mailboxes::default(), outbox(0));
     let draft = Draft::new("a", "b", "hello").role("analyst");
     for _ in 0..2 {
         mailbox.send_elsewhere("other-run", &json!(draft), &mut out).unwrap();
@@ -147,7 +147,7 @@ fn another_run_is_signaled() {
         ("mailbox/send/1", "other-run", "mailbox_v1")
     );
     // The other run takes exactly what was sent.
-    let mut other = Mailbox::default();
+    let mut other = Mailboxes::default();
     other.received(input, &mut outbox(1)).unwrap();
     assert_eq!(other.view()[0].draft, draft);
     assert!(matches!(&out.asks()[1], Ask::SignalExternal { key, .. } if *key == "mailbox/send/2"));
@@ -157,7 +157,7 @@ fn another_run_is_signaled() {
 /// SHN-17: numbers per agent, five kinds, 1 MB, what came after a number, a window of 200, 48 hours.
 #[test]
 fn a_swarm_mailbox_numbers_limits_and_fetches() {
-    let (mut mailbox, mut out) = (Mailbox::new(MailboxRules { limit: 500, ..MailboxRules::default() }), outbox(0));
+    let (mut mailbox, mut out) = (Mailboxes::new(MailboxRules { limit: 500, ..MailboxRules::default() }), outbox(0));
     let kinds =
         [MessageKind::Request, MessageKind::Offer, MessageKind::Accept, MessageKind::Delegation, MessageKind::Info];
     for (i, kind) in kinds.into_iter().enumerate() {
@@ -193,7 +193,7 @@ fn a_swarm_mailbox_numbers_limits_and_fetches() {
 /// SHN-13: a flood is taken in a bounded space. (How long it takes is not asserted.)
 #[test]
 fn a_hundred_thousand_messages_need_a_bounded_space() {
-    let mut mailbox = Mailbox::default();
+    let mut mailbox = Mailboxes::default();
     for i in 0..100_000_u64 {
         let draft = Draft::new("a", format!("agent-{}", i % 2_000), "x");
         mailbox.append(draft, &mut outbox(0)).unwrap();
@@ -207,7 +207,7 @@ fn a_hundred_thousand_messages_need_a_bounded_space() {
 /// A message to everybody reaches everybody but its sender.
 #[test]
 fn a_broadcast_reaches_all_others() {
-    let (mut mailbox, mut out) = (Mailbox::default(), outbox(0));
+    let (mut mailbox, mut out) = (Mailboxes::default(), outbox(0));
     let agents = ["a", "b", "c"].map(String::from);
     mailbox.broadcast(&Draft::new("b", "*", "stop"), &agents, &mut out).unwrap();
     let reached: Vec<String> = mailbox.view().into_iter().map(|message| message.draft.to).collect();
@@ -236,7 +236,7 @@ proptest! {
     fn bounds_order_and_counts_hold(
         steps in proptest::collection::vec(step(), 0..120), limit in 0..20_u32, queue in 0..10_u32,
     ) {
-        let mut mailbox = Mailbox::new(MailboxRules { limit, queue, ..MailboxRules::default() });
+        let mut mailbox = Mailboxes::new(MailboxRules { limit, queue, ..MailboxRules::default() });
         let mut out = outbox(0);
         for step in steps {
             match step {
@@ -263,6 +263,6 @@ proptest! {
             prop_assert_eq!(unread, counts.queued);
         }
         let text = serde_json::to_string(&mailbox).unwrap();
-        prop_assert_eq!(serde_json::from_str::<Mailbox>(&text).unwrap(), mailbox);
+        prop_assert_eq!(serde_json::from_str::<Mailboxes>(&text).unwrap(), mailbox);
     }
 }

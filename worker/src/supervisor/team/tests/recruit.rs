@@ -15,13 +15,13 @@ fn yes() -> Answer {
     Ok(json!({ "allow": true }))
 }
 
-fn ask_for(team: &mut Team, description: &str, role: &str) -> Requested {
+fn ask_for(team: &mut Roster, description: &str, role: &str) -> Requested {
     team.recruit_signal(&json!({ "Description": description, "Role": role }), &mut outbox(0))
 }
 
 /// A team in which `count` recruits with roles r1, r2 ... are at work.
-fn team_of(count: u64) -> Team {
-    let mut team = Team::default();
+fn team_of(count: u64) -> Roster {
+    let mut team = Roster::default();
     for n in 1..=count {
         ask_for(&mut team, "work", &format!("r{n}")).unwrap();
         team.answered(&key(&format!("recruit/{n}/authorize")), yes(), &mut outbox(0));
@@ -41,7 +41,7 @@ fn refusals(out: &Outbox) -> Vec<&str> {
 /// SHN-20: policy, then a simple task with the description as query and the role in its context, then the result.
 #[test]
 fn a_recruit_is_authorized_starts_and_brings_its_result() {
-    let (mut team, mut out) = (Team::default(), outbox(0));
+    let (mut team, mut out) = (Roster::default(), outbox(0));
     let signal = json!({ "Description": "Deep analysis of each product's pricing", "Role": "pricing_analyst" });
     team.recruit_signal(&signal, &mut out).unwrap();
     let Ask::Call(call) = &out.asks()[0] else { panic!("{:?}", out.asks()) };
@@ -80,7 +80,7 @@ fn a_recruit_without_a_role_is_a_generalist() {
         json!({ "Description": "help" }),
         json!({ "description": "help" }),
     ] {
-        let mut team = Team::default();
+        let mut team = Roster::default();
         team.recruit_signal(&signal, &mut outbox(0)).unwrap();
         team.answered(&key("recruit/1/authorize"), yes(), &mut outbox(0));
         assert_eq!(agents(&team.directory.list()), ["dynamic_generalist generalist Running"]);
@@ -101,7 +101,7 @@ fn a_denied_recruit_is_recorded_and_later_ones_work() {
         ),
         (Ok(Value::Null), "the authorization is not understood: .: invalid type: null, expected struct Authorization"),
     ] {
-        let (mut team, mut out) = (Team::default(), outbox(0));
+        let (mut team, mut out) = (Roster::default(), outbox(0));
         ask_for(&mut team, "a", "r").unwrap();
         let denied = team.answered(&key("recruit/1/authorize"), answer, &mut out);
         assert_eq!(denied, TeamOutcome::Denied { reason: reason.to_owned() });
@@ -137,7 +137,7 @@ fn a_retired_recruit_is_cancelled_and_leaves() {
 /// SHN-22: an agent of the plan leaves with its tasks, which the run cancels; it does not start again.
 #[test]
 fn a_retired_agent_of_the_plan_names_its_tasks() {
-    let (mut team, mut out) = (Team::default(), outbox(0));
+    let (mut team, mut out) = (Roster::default(), outbox(0));
     assert!(team.directory.started("agent-1", "analyst", &TaskId::of("t1")));
     team.retire_signal(&json!({ "AgentID": "agent-1" }), &mut out).unwrap();
     let retired = team.answered(&key("retire/1/authorize"), yes(), &mut out);
@@ -178,7 +178,7 @@ fn a_retirement_of_nobody_changes_nothing() {
 /// SHN-23: ten at once and no more, those in front of the policy included; every way of ending frees a slot.
 #[test]
 fn the_eleventh_member_at_once_is_refused() {
-    type Freeing = fn(&mut Team);
+    type Freeing = fn(&mut Roster);
     let freed: [Freeing; 4] = [
         |team| drop(team.answered(&key("recruit/3/child"), Ok(json!("done")), &mut outbox(0))),
         |team| drop(team.answered(&key("recruit/3/child"), Err(CallFailure::error("broke")), &mut outbox(0))),
@@ -206,7 +206,7 @@ fn the_eleventh_member_at_once_is_refused() {
 /// SHN-23: agents of the plan are members too.
 #[test]
 fn agents_of_the_plan_count_for_the_size() {
-    let mut team = Team::default();
+    let mut team = Roster::default();
     for n in 1..=10 {
         assert!(team.directory.started(&format!("agent-{n}"), "generalist", &TaskId::from(n)));
     }
@@ -257,7 +257,7 @@ fn an_agent_with_several_tasks_ends_with_its_last() {
 /// SHN-25: two recruits are with the policy and at work at the same time, and both are in the directory.
 #[test]
 fn recruits_go_on_side_by_side_and_are_listed() {
-    let (mut team, mut out) = (Team::default(), outbox(0));
+    let (mut team, mut out) = (Roster::default(), outbox(0));
     ask_for(&mut team, "a", "x").unwrap();
     ask_for(&mut team, "b", "x").unwrap();
     team.answered(&key("recruit/2/authorize"), yes(), &mut out);
@@ -286,7 +286,7 @@ fn a_recruit_that_says_it_failed_has_failed() {
 /// SHN-27: late recruits are refused with a record, or taken and waited for; none after the end.
 #[test]
 fn a_late_recruit_is_refused_or_waited_for() {
-    let (mut team, mut out) = (Team::default(), outbox(0));
+    let (mut team, mut out) = (Roster::default(), outbox(0));
     team.synthesizing();
     let signal = json!({ "Description": "more", "Role": "r" });
     let late = "the run puts its results together; nobody is recruited any more";
@@ -295,7 +295,7 @@ fn a_late_recruit_is_refused_or_waited_for() {
     team.reopened();
     team.recruit_signal(&signal, &mut out).unwrap();
 
-    let mut team = Team::new(TeamRules { late_recruits: LateRecruits::Wait, ..TeamRules::default() });
+    let mut team = Roster::new(TeamRules { late_recruits: LateRecruits::Wait, ..TeamRules::default() });
     team.synthesizing();
     team.recruit_signal(&signal, &mut out).unwrap();
     assert_eq!(team.recruits_alive(), 1);
@@ -313,7 +313,7 @@ fn a_late_recruit_is_refused_or_waited_for() {
 #[test]
 fn dependents_join_the_recruits_of_what_they_depend_on() {
     let on = |ids: &[&str]| -> Vec<TaskId> { ids.iter().map(|id| TaskId::of(id)).collect() };
-    let mut team = Team::default();
+    let mut team = Roster::default();
     let by_c = json!({ "Description": "pricing", "Role": "pricing_analyst", "Task": "c" });
     team.recruit_signal(&by_c, &mut outbox(0)).unwrap();
     assert_eq!(team.joins(&on(&["a", "b", "c", "d"])), ["dynamic_pricing_analyst"]);
@@ -328,7 +328,7 @@ fn dependents_join_the_recruits_of_what_they_depend_on() {
     assert_eq!(team.joins(&on(&["a"])), ["dynamic_x"]);
     assert!(team.joins(&[]).is_empty());
 
-    let mut loose = Team::new(TeamRules { recruit_join: RecruitJoin::None, ..TeamRules::default() });
+    let mut loose = Roster::new(TeamRules { recruit_join: RecruitJoin::None, ..TeamRules::default() });
     loose.recruit_signal(&by_c, &mut outbox(0)).unwrap();
     assert!(loose.joins(&on(&["c"])).is_empty());
 }
@@ -336,7 +336,7 @@ fn dependents_join_the_recruits_of_what_they_depend_on() {
 /// SHN-71: the same description and role is refused while the first is alive, and taken again after it.
 #[test]
 fn the_same_recruit_twice_is_refused_while_the_first_lives() {
-    let mut team = Team::default();
+    let mut team = Roster::default();
     ask_for(&mut team, "pricing", "x").unwrap();
     let twin = TeamRefusal::Duplicate { agent: "dynamic_x".into() };
     assert_eq!(twin.to_string(), "dynamic_x works on that already");
@@ -362,7 +362,7 @@ fn recruits_come_from_signals_results_and_rules() {
         rule(json!({ "when": {}, "role": "everywhere", "description": "no condition" })),
     ];
     let told = |task: &str, result: Value, recruits: &[Value]| {
-        let (mut team, mut out) = (Team::new(TeamRules { rules: rules.clone(), ..TeamRules::default() }), outbox(0));
+        let (mut team, mut out) = (Roster::new(TeamRules { rules: rules.clone(), ..TeamRules::default() }), outbox(0));
         team.result_seen(&TaskId::of(task), &result, recruits, &mut out);
         let line = |ask: &Ask| match ask {
             Ask::Call(call) => {
@@ -394,7 +394,7 @@ fn recruits_come_from_signals_results_and_rules() {
 /// SHN-20, SHN-22: without a policy all is allowed at once; one with a name of its own is an agent of the spec.
 #[test]
 fn the_policy_can_be_off_or_somebody() {
-    let (mut team, mut out) = (Team::new(TeamRules { policy: None, ..TeamRules::default() }), outbox(0));
+    let (mut team, mut out) = (Roster::new(TeamRules { policy: None, ..TeamRules::default() }), outbox(0));
     let recruited = team.recruit_signal(&json!({ "Description": "a", "Role": "r" }), &mut out);
     assert_eq!(recruited, Ok(Some(TeamOutcome::Recruited { agent_id: "dynamic_r".into(), role: "r".into() })));
     let retired = team.retire_signal(&json!({ "AgentID": "dynamic_r" }), &mut out);
@@ -402,7 +402,7 @@ fn the_policy_can_be_off_or_somebody() {
     assert_eq!(asked(&out), ["start SimpleTask recruit/1/child", "cancel recruit/1/child"]);
 
     let named = TeamRules { policy: Some("head_of_people".into()), ..TeamRules::default() };
-    let (mut team, mut out) = (Team::new(named), outbox(0));
+    let (mut team, mut out) = (Roster::new(named), outbox(0));
     team.recruit_signal(&json!({ "Description": "a" }), &mut out).unwrap();
     let Ask::Call(call) = &out.asks()[0] else { panic!("{:?}", out.asks()) };
     assert_eq!(call.agent.as_deref(), Some("head_of_people"));
@@ -411,9 +411,9 @@ fn the_policy_can_be_off_or_somebody() {
 /// Recruiting can be off, and an ill-formed signal is refused with the field's name.
 #[test]
 fn what_may_not_be_is_refused_with_a_record() {
-    let mut team = Team::new(TeamRules { recruit: false, ..TeamRules::default() });
+    let mut team = Roster::new(TeamRules { recruit: false, ..TeamRules::default() });
     assert_eq!(ask_for(&mut team, "a", "b"), Err(TeamRefusal::Off));
-    let (mut team, mut out) = (Team::default(), outbox(0));
+    let (mut team, mut out) = (Roster::default(), outbox(0));
     for (signal, reason) in [
         (json!({ "Role": "x" }), ".: missing field `Description`"),
         (json!({ "Description": 1 }), "Description: invalid type: integer `1`, expected a string"),
@@ -422,7 +422,7 @@ fn what_may_not_be_is_refused_with_a_record() {
         assert_eq!(team.recruit_signal(&signal, &mut out).unwrap_err().to_string(), reason);
         assert_eq!(refusals(&out).last(), Some(&reason));
     }
-    assert_eq!(team, Team::default());
+    assert_eq!(team, Roster::default());
     assert_eq!(team.answered(&key("recruit/1/authorize"), yes(), &mut out), TeamOutcome::Dropped);
 }
 
@@ -450,7 +450,7 @@ proptest! {
     /// or cancelled once or still alive, every result stands under an id of its own, and no request is lost.
     #[test]
     fn no_request_is_lost_and_the_size_holds(steps in proptest::collection::vec(step(), 0..80), max in 0..4_u32) {
-        let mut team = Team::new(TeamRules { max_size: max, ..TeamRules::default() });
+        let mut team = Roster::new(TeamRules { max_size: max, ..TeamRules::default() });
         let mut out = outbox(0);
         let (mut requested, mut refused) = (0, 0);
         for step in steps {
@@ -485,6 +485,6 @@ proptest! {
         ids.sort_unstable();
         prop_assert!(ids.windows(2).all(|pair| pair[0] != pair[1]));
         let text = serde_json::to_string(&team).unwrap();
-        prop_assert_eq!(serde_json::from_str::<Team>(&text).unwrap(), team);
+        prop_assert_eq!(serde_json::from_str::<Roster>(&text).unwrap(), team);
     }
 }

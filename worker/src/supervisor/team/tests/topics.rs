@@ -15,8 +15,8 @@ fn topics(names: &[&str]) -> Vec<String> {
 }
 
 /// `p` is going to produce prices, `q` too and patents.
-fn planned() -> Topics {
-    let mut waits = Topics::default();
+fn planned() -> TopicRegistry {
+    let mut waits = TopicRegistry::default();
     waits.plan(&task("p"), &topics(&["prices"]));
     waits.plan(&task("q"), &topics(&["patents"]));
     waits
@@ -25,7 +25,7 @@ fn planned() -> Topics {
 const GO: TopicState = TopicState::Go { missing: Vec::new() };
 
 /// Lets the wait of `c` run to its end; the seconds at which it looked, and how it ended.
-fn wait_out(waits: &mut Topics, mut meanwhile: impl FnMut(&mut Topics, i64)) -> (Vec<i64>, TopicState) {
+fn wait_out(waits: &mut TopicRegistry, mut meanwhile: impl FnMut(&mut TopicRegistry, i64)) -> (Vec<i64>, TopicState) {
     let mut out = outbox(0);
     assert_eq!(waits.begin(&task("c"), "agent-c", &topics(&["prices"]), &mut out), TopicState::Wait);
     let mut looks = Vec::new();
@@ -58,7 +58,7 @@ fn a_topic_is_waited_for_six_minutes_at_most() {
 #[test]
 fn going_on_without_a_topic_warns() {
     let rules = TopicRules { timeout: Span::from_secs(1), ..TopicRules::default() };
-    let (mut waits, mut out) = (Topics::new(rules), outbox(0));
+    let (mut waits, mut out) = (TopicRegistry::new(rules), outbox(0));
     waits.plan(&task("p"), &topics(&["prices"]));
     waits.begin(&task("c"), "agent-c", &topics(&["prices"]), &mut out);
     let mut out = outbox(1);
@@ -91,7 +91,7 @@ fn a_topic_that_comes_ends_the_wait_at_the_next_look() {
 /// not waited for.
 #[test]
 fn a_topic_that_nobody_produces_is_not_waited_for() {
-    let begin = |waits: &mut Topics, consumes: &[&str]| {
+    let begin = |waits: &mut TopicRegistry, consumes: &[&str]| {
         let mut out = outbox(0);
         let state = waits.begin(&task("c"), "agent-c", &topics(consumes), &mut out);
         assert_eq!(out.asks().is_empty(), state == GO);
@@ -100,7 +100,7 @@ fn a_topic_that_nobody_produces_is_not_waited_for() {
     assert_eq!(begin(&mut planned(), &[]), GO);
     assert_eq!(begin(&mut planned(), &["gossip"]), GO);
     assert_eq!(begin(&mut planned(), &["gossip", "prices"]), TopicState::Wait);
-    let mut own = Topics::default();
+    let mut own = TopicRegistry::default();
     own.plan(&task("c"), &topics(&["prices"]));
     assert_eq!(begin(&mut own, &["prices"]), GO);
     let mut there = planned();
