@@ -36,7 +36,7 @@ pub enum ReviewStatus {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum PlanMessageRole {
+pub enum PlanAuthor {
     User,
     Planner,
 }
@@ -44,7 +44,7 @@ pub enum PlanMessageRole {
 /// One message of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanMessage {
-    pub role: PlanMessageRole,
+    pub role: PlanAuthor,
     pub message: String,
     pub at: Timestamp,
 }
@@ -173,11 +173,7 @@ impl PlanReview {
         self.round += 1;
         self.version += 1;
         let version = self.version;
-        self.conversation.push(PlanMessage {
-            role: PlanMessageRole::Planner,
-            message: message.to_owned(),
-            at: out.now(),
-        });
+        self.conversation.push(PlanMessage { role: PlanAuthor::Planner, message: message.to_owned(), at: out.now() });
         if let Some(plan) = plan {
             let hash = shown_hash(&plan);
             self.plan = Some(ShownPlan { version, plan, hash });
@@ -191,7 +187,7 @@ impl PlanReview {
         self.accepts_feedback(feedback)?;
         let message = feedback.message.clone();
         out.note(NoteKind::PlanFeedback, json!({ "version": self.version, "round": self.round, "message": message }));
-        self.conversation.push(PlanMessage { role: PlanMessageRole::User, message, at: out.now() });
+        self.conversation.push(PlanMessage { role: PlanAuthor::User, message, at: out.now() });
         self.status = ReviewStatus::Regenerating;
         let round = self.round + 1;
         Ok(Regenerate {

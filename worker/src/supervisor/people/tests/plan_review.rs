@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::plan_review::{
-    Ending, MESSAGE_MAX, PlanFeedback, PlanMessageRole, PlanReview, PlanStep, PlanVerdict, ReviewRefusal, ReviewStatus,
+    Ending, MESSAGE_MAX, PlanAuthor, PlanFeedback, PlanReview, PlanStep, PlanVerdict, ReviewRefusal, ReviewStatus,
     plan_step,
 };
 use super::{MINUTE, asks, at, notes, only_note};
@@ -52,7 +52,7 @@ fn ten_rounds_are_all_and_the_tenth_is_definitive() {
     for next in 2..=10 {
         let wanted = review.feedback(&feedback(review.version(), "more"), &mut at(1)).unwrap();
         assert_eq!((wanted.round, wanted.max_rounds, wanted.definitive), (next, 10, next == 10));
-        assert_eq!(wanted.conversation.last().unwrap().role, PlanMessageRole::User);
+        assert_eq!(wanted.conversation.last().unwrap().role, PlanAuthor::User);
         let mut out = at(2);
         review.regenerated(Ok(("again".into(), Some(plan(next.into())))), &mut out);
         assert_eq!((review.round(), review.version()), (next, u64::from(next)));
